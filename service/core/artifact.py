@@ -1,0 +1,87 @@
+"""The artifact: the contract between the compiler, which writes it, and the runtime, which reads it.
+
+An artifact is an OCI manifest: this module's config, a library layer and a constants layer. Its digest is its
+identity, so nothing here may vary between two builds of the same inputs (no times, no host names). Reports about
+an artifact are referrers of it: see `Report`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from service.core.signature import ModelSignature
+
+ARTIFACT_TYPE = "application/vnd.octet.artifact.v1"
+CONFIG_MEDIA_TYPE = "application/vnd.octet.config.v1+json"
+LIBRARY_MEDIA_TYPE = "application/vnd.octet.library.v1"
+CONSTANTS_MEDIA_TYPE = "application/vnd.octet.constants.v1"
+SOURCE_MEDIA_TYPE = "application/vnd.octet.model.source.v1"
+
+
+class Report(StrEnum):
+    """What can be attached to an artifact, by the last part of its URL; the value is its OCI artifact type."""
+
+    NUMERICS = "application/vnd.octet.numerics.v1+json"  # what was proved about the outputs, against which reference
+    COVERAGE = "application/vnd.octet.coverage.v1+json"  # which multiply-accumulates run in integers, and why not
+    VECTORS = "application/vnd.octet.vectors.v1+npz"  # expected outputs on generated inputs, for `runtime.verify`
+    PROVENANCE = "application/vnd.octet.provenance.v1+json"  # the inputs of the build key, and stage times
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One tensor in the constants layer: little-endian, C order, at a 64-byte aligned offset."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    offset_bytes: int
+
+
+@dataclass(frozen=True)
+class ArtifactConfig:
+    """What the runtime must know to load an artifact.
+
+    Attributes:
+        signature: the model's inputs and outputs.
+        target: a canonical target name.
+        numerics: the numerics mode, which names the reference runtime.
+        entry: the function in the library; it takes the inputs, then every constant in order.
+        constants: the tensors of the constants layer.
+        abi: versions of what the library was compiled against (`tvm`, `tvm_ffi`); the runtime refuses others.
+    """
+
+    signature: ModelSignature
+    target: str
+    numerics: str
+    entry: str
+    constants: tuple[Constant, ...]
+    abi: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "signature": self.signature.to_json(),
+            "target": self.target,
+            "numerics": self.numerics,
+            "entry": self.entry,
+            "constants": [
+                {"dtype": constant.dtype, "shape": list(constant.shape), "offset_bytes": constant.offset_bytes}
+                for constant in self.constants
+            ],
+            "abi": dict(self.abi),
+        }
+
+    @staticmethod
+    def from_json(config: Mapping[str, Any]) -> ArtifactConfig:
+        return ArtifactConfig(
+            ModelSignature.from_json(config["signature"]),
+            config["target"],
+            config["numerics"],
+            config["entry"],
+            tuple(
+                Constant(constant["dtype"], tuple(constant["shape"]), constant["offset_bytes"])
+                for constant in config["constants"]
+            ),
+            dict(config["abi"]),
+        )

@@ -1,0 +1,114 @@
+"""A build: one question ("this model, for this target, in this numerics mode") and how far its answer is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from service.core.digest import Digest, digest_of_json
+
+
+class BuildState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (BuildState.SUCCEEDED, BuildState.FAILED, BuildState.CANCELED)
+
+
+class Stage(StrEnum):
+    """The stages of a running build, in order."""
+
+    FETCH = "fetch"
+    IMPORT = "import"
+    LEGALIZE = "legalize"
+    CANONICALIZE = "canonicalize"
+    CODEGEN = "codegen"
+    LINK = "link"
+    VERIFY = "verify"
+    PUBLISH = "publish"
+
+
+@dataclass(frozen=True)
+class BuildInputs:
+    """Everything that decides a build's result. Two builds with equal keys are the same build.
+
+    Attributes:
+        source: digest of the model file.
+        target: canonical target name, never "host".
+        numerics: numerics mode.
+        toolchain: versions and source digests of everything that takes part (`compiler.toolchain.fingerprint`).
+        options: what else the user asked for.
+    """
+
+    source: Digest
+    target: str
+    numerics: str
+    toolchain: Mapping[str, str]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "target": self.target,
+            "numerics": self.numerics,
+            "toolchain": dict(self.toolchain),
+            "options": dict(self.options),
+        }
+
+    @property
+    def key(self) -> Digest:
+        return digest_of_json(self.to_json())
+
+
+@dataclass(frozen=True)
+class Build:
+    """A row of the builds table, as the rest of the program sees it. Times are UTC."""
+
+    id: str
+    key: Digest
+    model: str
+    version: int
+    source: Digest
+    target: str
+    numerics: str
+    state: BuildState
+    created_at: datetime
+    stage: Stage | None = None
+    progress: float = 0.0
+    artifact: Digest | None = None
+    error: Mapping[str, Any] | None = None  # OctetError.to_json()
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    attempt: int = 0
+    cancel_requested: bool = False
+
+
+@dataclass(frozen=True)
+class BuildEvent:
+    """One line of a build's history; `sequence` grows by one per build and is the id of the server-sent event."""
+
+    sequence: int
+    at: datetime
+    kind: str  # state | stage | progress | log
+    data: Mapping[str, Any]
+
+
+class Progress(Protocol):
+    """How a running compile reports itself, and learns that it should stop."""
+
+    def stage(self, stage: Stage, fraction: float = 0.0) -> None:
+        """The compile is `fraction` (0 to 1) through `stage`. Raises `BuildCanceled` if it should stop."""
+
+    def log(self, line: str) -> None: ...
+
+
+class BuildCanceled(Exception):
+    """Raised by `Progress.stage` when the build was canceled or its lease was lost; not an error of the build."""

@@ -1,0 +1,38 @@
+"""Time as a port, so that leases and deadlines are tested without sleeping."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """UTC, with its time zone."""
+
+    def monotonic_s(self) -> float: ...
+
+
+class SystemClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+
+class ManualClock:
+    """Stands still until told otherwise."""
+
+    def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
+        self._start, self._elapsed_s = start, 0.0
+
+    def advance(self, seconds: float) -> None:
+        self._elapsed_s += seconds
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=self._elapsed_s)
+
+    def monotonic_s(self) -> float:
+        return self._elapsed_s

@@ -1,0 +1,209 @@
+"""Every error a user can see, in one tree.
+
+OctetError
+├── InvalidInput            400  the request or file is not well formed
+│   ├── DigestMismatch           a body does not hash to the digest it was sent as
+│   ├── MalformedModel           a model file that is not what its format says
+│   └── InvalidTensor            a predict request that does not fit the signature
+├── Unauthorized            401
+├── NotFound                404
+├── Conflict                409
+├── TooLarge                413
+├── UnsupportedFormat       415  not a model format that we read
+├── Unsupported             422  understood, but not something that we can do
+│   ├── UnknownTarget
+│   └── UnsupportedOperator
+├── QueueFull               429
+├── BuildFailed             500  as data on a build, never as an HTTP 500
+│   ├── BuildCrashed             a compiler child died of a signal
+│   ├── BuildTimedOut
+│   ├── OutOfMemory
+│   └── VerificationFailed
+├── CorruptBlob             500  bytes on disk no longer hash to their name
+├── SandboxUnavailable      503
+├── NotReady                503  no loaded, verified artifact for a model
+└── DeadlinePassed          504
+
+`api/problems.py` turns these into RFC 9457 documents; the status codes beside the names are its table.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, ClassVar
+
+
+class OctetError(Exception):
+    """Something went wrong."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        stage: str | None = None,
+        op: str | None = None,
+        tensor: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        """An exception's docstring is its default message; `hint` says what to do next."""
+        self.message = message or inspect.cleandoc(type(self).__doc__ or "").split("\n")[0]
+        self.stage, self.op, self.tensor, self.hint = stage, op, tensor, hint
+        super().__init__(self.message)
+
+    def to_json(self) -> dict[str, Any]:
+        """The members that are set, as they stand in a problem document and on a failed build."""
+        members = {
+            "code": self.code,
+            "message": self.message,
+            "stage": self.stage,
+            "op": self.op,
+            "tensor": self.tensor,
+            "hint": self.hint,
+        }
+        return {name: value for name, value in members.items() if value is not None}
+
+
+def from_json(members: dict[str, Any]) -> OctetError:
+    """The error that `to_json` wrote; an unknown code comes back as `BuildFailed`, never as an exception."""
+    known = {kind.code: kind for kind in _tree(OctetError)}
+    kind = known.get(str(members.get("code")), BuildFailed)
+    where = {name: str(members[name]) for name in ("stage", "op", "tensor", "hint") if members.get(name)}
+    return kind(str(members.get("message", "")) or None, **where)
+
+
+def _tree(kind: type[OctetError]) -> list[type[OctetError]]:
+    return [kind] + [leaf for child in kind.__subclasses__() for leaf in _tree(child)]
+
+
+class InvalidInput(OctetError):
+    """The request is not well formed."""
+
+    code = "invalid_input"
+
+
+class DigestMismatch(InvalidInput):
+    """The body does not hash to the digest it was sent as."""
+
+    code = "digest_mismatch"
+
+
+class MalformedModel(InvalidInput):
+    """The file is not a well-formed model of its format."""
+
+    code = "malformed_model"
+
+
+class InvalidTensor(InvalidInput):
+    """A tensor does not fit the model's signature."""
+
+    code = "invalid_tensor"
+
+
+class Unauthorized(OctetError):
+    """The request needs an API key with the right scope."""
+
+    code = "unauthorized"
+
+
+class NotFound(OctetError):
+    """There is no such resource."""
+
+    code = "not_found"
+
+
+class Conflict(OctetError):
+    """The name is already taken by something else."""
+
+    code = "conflict"
+
+
+class TooLarge(OctetError):
+    """The body is larger than the limit."""
+
+    code = "too_large"
+
+
+class UnsupportedFormat(OctetError):
+    """The file is not of a model format that Octet reads."""
+
+    code = "unsupported_format"
+
+
+class Unsupported(OctetError):
+    """The request was understood, but cannot be carried out."""
+
+    code = "unsupported"
+
+
+class UnknownTarget(Unsupported):
+    """There is no such target."""
+
+    code = "unknown_target"
+
+
+class UnsupportedOperator(Unsupported):
+    """The model uses an operator that Octet does not compile."""
+
+    code = "unsupported_operator"
+
+
+class QueueFull(OctetError):
+    """The model's queue is full."""
+
+    code = "queue_full"
+
+
+class BuildFailed(OctetError):
+    """The build failed."""
+
+    code = "build_failed"
+
+
+class BuildCrashed(BuildFailed):
+    """The compiler process crashed."""
+
+    code = "build_crashed"
+
+
+class BuildTimedOut(BuildFailed):
+    """The build ran out of time."""
+
+    code = "build_timed_out"
+
+
+class OutOfMemory(BuildFailed):
+    """The build ran out of memory."""
+
+    code = "out_of_memory"
+
+
+class VerificationFailed(BuildFailed):
+    """The compiled model does not compute what its reference computes."""
+
+    code = "verification_failed"
+
+
+class CorruptBlob(OctetError):
+    """Stored bytes no longer hash to their digest; they were quarantined."""
+
+    code = "corrupt_blob"
+
+
+class SandboxUnavailable(OctetError):
+    """This kernel cannot sandbox the compiler."""
+
+    code = "sandbox_unavailable"
+
+
+class NotReady(OctetError):
+    """No verified artifact of the model is loaded here."""
+
+    code = "not_ready"
+
+
+class DeadlinePassed(OctetError):
+    """The request's deadline passed before it was computed."""
+
+    code = "deadline_passed"

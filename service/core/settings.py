@@ -1,0 +1,74 @@
+"""Settings: flags win over `OCTET_*` environment variables, which win over `octet.toml`, which wins over defaults."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+
+def _default_data_dir() -> Path:
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "octet"
+
+
+class Settings(BaseSettings):
+    """What a deployment chooses. Sizes are in bytes, times in seconds.
+
+    The file is `$OCTET_CONFIG`, or `octet.toml` in the working directory, with these names as keys.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="OCTET_", extra="forbid", frozen=True)
+
+    host: str = "127.0.0.1"
+    port: int = Field(8080, ge=0, le=65535)
+    data_dir: Path = Field(default_factory=_default_data_dir)
+
+    max_upload_bytes: int = Field(2 << 30, gt=0)
+    max_predict_bytes: int = Field(64 << 20, gt=0)
+    queue_size: int = Field(64, gt=0, description="waiting predict requests per model before 429")
+
+    allow_unsandboxed: bool = Field(False, description="build even where the kernel cannot sandbox the compiler")
+    build_time_limit_s: float = Field(600.0, gt=0)
+    build_memory_limit_bytes: int = Field(8 << 30, gt=0)
+    lease_s: float = Field(30.0, gt=0, description="a worker silent this long loses its build")
+    heartbeat_s: float = Field(10.0, gt=0)
+    max_build_attempts: int = Field(3, gt=0)
+    threads: int = Field(0, ge=0, description="threads per prediction; 0: all the cores this process may use")
+
+    @property
+    def database_url(self) -> str:
+        return f"sqlite:///{self.data_dir / 'octet.sqlite3'}"
+
+    @property
+    def store_dir(self) -> Path:
+        return self.data_dir / "store"
+
+    @property
+    def scratch_dir(self) -> Path:
+        """Where builds work; on the store's file system, so that a finished file is renamed and never copied."""
+        return self.data_dir / "scratch"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        file = Path(os.environ.get("OCTET_CONFIG", "octet.toml"))
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
+
+
+def load_settings(flags: Mapping[str, Any] | None = None) -> Settings:
+    """Settings from `flags` (None means: not given), the environment and the file.
+
+    Raises:
+        pydantic.ValidationError: a value is not of its type, or a name is unknown.
+    """
+    return Settings(**{name: value for name, value in (flags or {}).items() if value is not None})

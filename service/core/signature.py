@@ -1,0 +1,90 @@
+"""A model's inputs and outputs, as a client sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+# Open Inference Protocol datatype -> numpy dtype, little-endian as on the wire.
+DATATYPES: Mapping[str, np.dtype[Any]] = {
+    "BOOL": np.dtype(np.bool_),
+    "UINT8": np.dtype(np.uint8),
+    "INT8": np.dtype(np.int8),
+    "INT16": np.dtype("<i2"),
+    "INT32": np.dtype("<i4"),
+    "INT64": np.dtype("<i8"),
+    "FP32": np.dtype("<f4"),
+}
+_BY_DTYPE = {dtype.name: datatype for datatype, dtype in DATATYPES.items()}
+
+
+def datatype_of(dtype: str) -> str:
+    """`uint8` -> `UINT8`, `float32` -> `FP32`. Raises KeyError for a dtype that no signature can hold."""
+    return _BY_DTYPE[dtype]
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """real = scale * (stored - zero_point), per tensor."""
+
+    scale: float
+    zero_point: int
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One input or output. `shape` has -1 where a dimension is dynamic; `datatype` is the protocol's name."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    quantization: Quantization | None = None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return DATATYPES[self.datatype]
+
+    @property
+    def is_image(self) -> bool:
+        """Whether a picture can be fed here: `[N, H, W, 1 or 3]` of 8-bit or float elements."""
+        return len(self.shape) == 4 and self.shape[3] in (1, 3) and self.datatype in ("UINT8", "INT8", "FP32")
+
+    def to_json(self) -> dict[str, Any]:
+        spec: dict[str, Any] = {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
+        if self.quantization:
+            spec["quantization"] = {"scale": self.quantization.scale, "zero_point": self.quantization.zero_point}
+        return spec
+
+    @staticmethod
+    def from_json(spec: Mapping[str, Any]) -> TensorSpec:
+        quantization = spec.get("quantization")
+        return TensorSpec(
+            spec["name"],
+            spec["datatype"],
+            tuple(spec["shape"]),
+            Quantization(quantization["scale"], quantization["zero_point"]) if quantization else None,
+        )
+
+
+@dataclass(frozen=True)
+class ModelSignature:
+    """Inputs and outputs in the order in which the model file declares them."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "inputs": [spec.to_json() for spec in self.inputs],
+            "outputs": [spec.to_json() for spec in self.outputs],
+        }
+
+    @staticmethod
+    def from_json(signature: Mapping[str, Any]) -> ModelSignature:
+        return ModelSignature(
+            tuple(TensorSpec.from_json(spec) for spec in signature["inputs"]),
+            tuple(TensorSpec.from_json(spec) for spec in signature["outputs"]),
+        )
