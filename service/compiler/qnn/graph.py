@@ -1,0 +1,100 @@
+"""Walking and rewriting a model's one function.
+
+A model is `main`, one dataflow block of single assignments: what importers emit. So a pass over it is a loop over
+bindings, with an environment from old variables to new expressions; nothing needs a visitor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import tvm
+from tvm import relax
+
+from service.compiler.qnn.operation import IllTyped
+
+Rewrite = Callable[[relax.BlockBuilder, relax.Call, list[relax.Expr]], relax.Expr]
+
+
+def main_of(module: tvm.IRModule) -> relax.Function:
+    return module["main"]
+
+
+def bindings(function: relax.Function) -> Iterator[tuple[relax.Var, relax.Expr]]:
+    """The function's bindings in order.
+
+    Raises:
+        IllTyped: it holds something else than plain assignments.
+    """
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            if not isinstance(binding, relax.VarBinding):
+                raise IllTyped(f"a model holds plain assignments only, not {type(binding).__name__}")
+            yield binding.var, binding.value
+
+
+def results_of(function: relax.Function) -> list[relax.Expr]:
+    """What the function returns, one by one."""
+    body = function.body.body
+    return list(body.fields) if isinstance(body, relax.Tuple) else [body]
+
+
+def rewrite(module: tvm.IRModule, rewrite_call: Rewrite) -> tvm.IRModule:
+    """`module` with every call of `main` replaced by what `rewrite_call(builder, call, new_args)` emits.
+
+    Rewritten values keep the names of what they replace, so that a later error can still name the operator.
+    """
+    function = main_of(module)
+    builder = relax.BlockBuilder()
+    params = [relax.Var(param.name_hint, param.ty) for param in function.params]
+    environment: dict[relax.Var, relax.Expr] = dict(zip(function.params, params, strict=True))
+    with builder.function("main", params):
+        with builder.dataflow():
+            for var, value in bindings(function):
+                environment[var] = _rewritten(builder, var, value, environment, rewrite_call)
+            outputs = [builder.emit_output(substitute(result, environment)) for result in results_of(function)]
+        builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
+    return builder.get()
+
+
+def _rewritten(
+    builder: relax.BlockBuilder,
+    var: relax.Var,
+    value: relax.Expr,
+    environment: dict[relax.Var, relax.Expr],
+    rewrite_call: Rewrite,
+) -> relax.Expr:
+    if not isinstance(value, relax.Call):
+        return substitute(value, environment)
+    args = [substitute(arg, environment) for arg in value.args]
+    result = rewrite_call(builder, value, args)
+    return result if isinstance(result, relax.Var) else emit(builder, result, var.name_hint)
+
+
+def substitute(expr: relax.Expr, environment: dict[relax.Var, relax.Expr]) -> relax.Expr:
+    """`expr` with its variables replaced."""
+    if isinstance(expr, relax.Var):
+        return environment[expr]
+    if isinstance(expr, relax.Tuple):
+        return relax.Tuple([substitute(field, environment) for field in expr.fields])
+    return expr
+
+
+def emit(builder: relax.BlockBuilder, expr: relax.Expr, name: str = "") -> relax.Var:
+    """Binds `expr`.
+
+    Raises:
+        IllTyped: its type inference refuses it (TVM hands any Python error on as a RuntimeError).
+    """
+    try:
+        return builder.emit(expr, name)
+    except RuntimeError as exc:
+        raise IllTyped(str(exc).strip().splitlines()[-1], op=name or None) from exc
+
+
+def shape_of(expr: relax.Expr) -> tuple[int, ...]:
+    return tuple(int(dim) for dim in expr.ty.shape)
+
+
+def constants_of(args: Sequence[relax.Expr]) -> list[relax.Constant]:
+    return [arg for arg in args if isinstance(arg, relax.Constant)]

@@ -1,0 +1,110 @@
+"""A call of a QNN operator, with its operands and attributes typed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from tvm import relax
+
+from service.compiler.qnn import types
+from service.compiler.qnn.types import QuantizedType
+from service.core.errors import InvalidInput
+
+
+class IllTyped(InvalidInput):
+    """A quantized operator's operands do not fit together."""
+
+    code = "ill_typed"
+
+
+class Operation:
+    """Reads a call; every method raises `IllTyped`, in the call's own words, where the call is not as it should be."""
+
+    def __init__(self, call: relax.Call) -> None:
+        self.call = call
+        self.name = call.op.name.removeprefix("relax.")
+
+    def fail(self, what: str) -> NoReturn:
+        raise IllTyped(f"{self.name}: {what}", op=self.name)
+
+    def require(self, condition: bool, what: str) -> None:
+        if not condition:
+            self.fail(what)
+
+    def count(self, *allowed: int) -> int:
+        number = len(self.call.args)
+        self.require(number in allowed, f"takes {' or '.join(map(str, allowed))} operands, not {number}")
+        return number
+
+    def attr(self, name: str) -> Any:
+        if self.call.attrs is None or name not in self.call.attrs.keys():  # noqa: SIM118 (DictAttrs has no `in`)
+            self.fail(f"lacks its attribute {name}")
+        return self.call.attrs[name]
+
+    def quantized(self, name: str) -> QuantizedType:
+        return types.parse(str(self.attr(name)))
+
+    def per_tensor(self, name: str) -> QuantizedType:
+        quantized = self.quantized(name)
+        self.require(quantized.axis is None, f"{name} is per-axis, but has to be per-tensor")
+        return quantized
+
+    def ints(self, name: str, length: int, least: int) -> tuple[int, ...]:
+        values = tuple(int(value) for value in self.attr(name))
+        self.require(
+            len(values) == length and all(value >= least for value in values),
+            f"{name} has to be {length} integers of at least {least}, not {list(values)}",
+        )
+        return values
+
+    def tensor(self, index: int, rank: int | None = None) -> tuple[tuple[int, ...], str]:
+        """Static shape and dtype of an operand."""
+        return self.static(self.call.args[index].ty, f"operand {index}", rank)
+
+    def static(self, type_: Any, what: str, rank: int | None = None) -> tuple[tuple[int, ...], str]:
+        if not isinstance(type_, relax.TensorType) or not isinstance(type_.shape, relax.ShapeExpr):
+            self.fail(f"{what} is not a tensor of known shape")
+        dims = tuple(type_.shape.values)
+        self.require(rank is None or len(dims) == rank, f"{what} has {len(dims)} dimensions, not {rank}")
+        return tuple(self.dimension(dim, what) for dim in dims), str(type_.dtype)
+
+    def dimension(self, dim: Any, what: str) -> int:
+        value = getattr(dim, "value", None)
+        if value is None:
+            self.fail(f"{what} has a dimension that is not a constant")
+        return int(value)
+
+    def stored(self, index: int, quantized: QuantizedType, rank: int | None = None) -> tuple[int, ...]:
+        """Shape of an operand whose dtype must be the storage of `quantized`, and whose axis must have its scales."""
+        shape, dtype = self.tensor(index, rank)
+        self.require(dtype == quantized.storage, f"operand {index} is {dtype}, but its type is {quantized}")
+        self.fits_axis(shape, quantized)
+        return shape
+
+    def fits_axis(self, shape: tuple[int, ...], quantized: QuantizedType) -> None:
+        if quantized.axis is None:
+            return
+        self.require(quantized.axis < len(shape), f"axis {quantized.axis} is outside the shape {list(shape)}")
+        self.require(
+            shape[quantized.axis] == len(quantized.scales),
+            f"{len(quantized.scales)} scales for {shape[quantized.axis]} indices of axis {quantized.axis}",
+        )
+
+    def window(self, shape: Sequence[int], kernel: Sequence[int], dilation: Sequence[int]) -> tuple[int, int]:
+        """Output height and width of a sliding window over `[N, H, W, C]`."""
+        top, left, bottom, right = self.ints("padding", 4, 0)
+        strides = self.ints("strides", 2, 1)
+        padded = (shape[1] + top + bottom, shape[2] + left + right)
+        sizes = []
+        for size, extent, stride, step in zip(padded, kernel, strides, dilation, strict=True):
+            span = step * (extent - 1) + 1
+            self.require(0 < span <= size, f"a window of {span} does not fit {size} padded elements")
+            sizes.append((size - span) // stride + 1)
+        return sizes[0], sizes[1]
+
+    def floating(self, name: str) -> float:
+        return float(self.attr(name))
+
+    def flag(self, name: str) -> bool:
+        return bool(self.attr(name))
