@@ -1,0 +1,161 @@
+"""Writes small quantized TFLite models, so that tests need no files from elsewhere and no converter.
+
+`ModelBuilder` writes any graph; `tflite_models` has models of one operator. Everything is written with LiteRT's own
+copy of the schema (`ai_edge_litert.schema_py_generated`), not with the package that the importer reads with, so that
+the two check each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import flatbuffers
+import numpy as np
+import numpy.typing as npt
+from ai_edge_litert import schema_py_generated as schema
+
+Array = npt.NDArray[Any]
+Pair = tuple[int, int]
+
+_TENSOR_TYPES = {
+    np.dtype(np.float32): schema.TensorType.FLOAT32,
+    np.dtype(np.int32): schema.TensorType.INT32,
+    np.dtype(np.uint8): schema.TensorType.UINT8,
+    np.dtype(np.int64): schema.TensorType.INT64,
+    np.dtype(np.bool_): schema.TensorType.BOOL,
+    np.dtype(np.int16): schema.TensorType.INT16,
+    np.dtype(np.int8): schema.TensorType.INT8,
+}
+# The operator version from which int8 is allowed (lite/tools/versioning/op_version.cc); 1 where not named.
+_INT8_VERSIONS = {
+    "ADD": 2,
+    "AVERAGE_POOL_2D": 2,
+    "CONCATENATION": 2,
+    "CONV_2D": 3,
+    "DEPTHWISE_CONV_2D": 3,
+    "DEQUANTIZE": 2,
+    "FULLY_CONNECTED": 4,
+    "MAX_POOL_2D": 2,
+    "MEAN": 2,
+    "MUL": 2,
+    "PAD": 2,
+    "RELU": 2,
+    "RELU6": 2,
+    "SOFTMAX": 2,
+}
+
+
+@dataclass(frozen=True)
+class Quant:
+    """Quantization of a tensor: one scale, or one for each index of `axis`. A single zero point serves all scales."""
+
+    scales: float | Sequence[float]
+    zero_points: int | Sequence[int] = 0
+    axis: int = 0
+
+    @property
+    def scale_array(self) -> npt.NDArray[np.float32]:
+        return np.atleast_1d(np.asarray(self.scales, np.float32))
+
+    @property
+    def zero_point_array(self) -> npt.NDArray[np.int64]:
+        points = np.atleast_1d(np.asarray(self.zero_points, np.int64))
+        return np.broadcast_to(points, self.scale_array.shape)
+
+
+class ModelBuilder:
+    """A model of one subgraph, tensor by tensor and operator by operator.
+
+    `model` is LiteRT's own mutable object; tests of bad files bend it before they call `build`.
+    """
+
+    def __init__(self) -> None:
+        self.graph = schema.SubGraphT(tensors=[], operators=[], name="main")
+        # Buffer 0 is always empty: the buffer of tensors that are not constant.
+        self.model = schema.ModelT(
+            version=3,
+            operatorCodes=[],
+            subgraphs=[self.graph],
+            buffers=[schema.BufferT()],
+            description="written by a test",
+        )
+
+    def tensor(self, name: str, shape: Sequence[int], dtype: npt.DTypeLike, quant: Quant | None = None) -> int:
+        """A tensor that an operator or the caller writes; the result is its index."""
+        return self._add(name, shape, np.dtype(dtype), quant, buffer=0)
+
+    def constant(self, name: str, data: Array, quant: Quant | None = None) -> int:
+        self.model.buffers.append(schema.BufferT(data=np.frombuffer(data.tobytes(), np.uint8)))
+        return self._add(name, data.shape, data.dtype, quant, buffer=len(self.model.buffers) - 1)
+
+    def _add(self, name: str, shape: Sequence[int], dtype: np.dtype[Any], quant: Quant | None, buffer: int) -> int:
+        quantization = None
+        if quant is not None:
+            quantization = schema.QuantizationParametersT(
+                scale=quant.scale_array, zeroPoint=quant.zero_point_array, quantizedDimension=quant.axis
+            )
+        self.graph.tensors.append(
+            schema.TensorT(
+                shape=np.asarray(shape, np.int32),
+                type=_TENSOR_TYPES[dtype],
+                buffer=buffer,
+                name=name,
+                quantization=quantization,
+                hasRank=True,
+            )
+        )
+        return len(self.graph.tensors) - 1
+
+    def operator(
+        self,
+        name: str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        options: Any = None,
+        version: int | None = None,
+    ) -> None:
+        """An operator by its builtin name, such as `CONV_2D`; `options` is the schema's `…OptionsT` object.
+
+        -1 among `inputs` is an optional input that is left out.
+        """
+        types = {self.graph.tensors[index].type for index in inputs if index >= 0}
+        if version is None:
+            version = _INT8_VERSIONS.get(name, 1) if schema.TensorType.INT8 in types else 1
+        code = getattr(schema.BuiltinOperator, name)
+        self.model.operatorCodes.append(
+            schema.OperatorCodeT(deprecatedBuiltinCode=min(code, 127), builtinCode=code, version=version)
+        )
+        operator = schema.OperatorT(
+            opcodeIndex=len(self.model.operatorCodes) - 1,
+            inputs=np.asarray(inputs, np.int32),
+            outputs=np.asarray(outputs, np.int32),
+        )
+        if options is not None:
+            operator.builtinOptions = options
+            operator.builtinOptionsType = getattr(schema.BuiltinOptions, type(options).__name__.removesuffix("T"))
+        self.graph.operators.append(operator)
+
+    def signature(self, inputs: dict[str, int], outputs: dict[str, int], key: str = "serving_default") -> None:
+        """Names for the inputs and outputs, as a converter writes them."""
+
+        def maps(names: dict[str, int]) -> list[Any]:
+            return [schema.TensorMapT(name=name, tensorIndex=index) for name, index in names.items()]
+
+        self.model.signatureDefs = [
+            *(self.model.signatureDefs or []),
+            schema.SignatureDefT(inputs=maps(inputs), outputs=maps(outputs), signatureKey=key, subgraphIndex=0),
+        ]
+
+    def build(self, inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
+        self.graph.inputs = np.asarray(inputs, np.int32)
+        self.graph.outputs = np.asarray(outputs, np.int32)
+        return serialize(self.model)
+
+
+def serialize(model: Any) -> bytes:
+    """The file of a `schema.ModelT`."""
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
+    return bytes(builder.Output())

@@ -1,0 +1,306 @@
+"""TFLite models of one quantized operator, whose inputs are called `x` (or `a` and `b`) and whose output is `y`.
+
+Every one of them loads and runs in LiteRT: see `test_tflite_models.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from ai_edge_litert import schema_py_generated as schema
+
+from tests.support.tflite_builder import Array, ModelBuilder, Pair, Quant
+
+
+def _activation(name: str) -> int:
+    return int(getattr(schema.ActivationFunctionType, name))
+
+
+def _padding(name: str) -> int:
+    return int(getattr(schema.Padding, name))
+
+
+def output_size(size: int, window: int, stride: int, dilation: int, padding: str) -> int:
+    """Elements along one spatial axis of the output (`ComputeOutSize` in lite/kernels/padding.h)."""
+    reach = (window - 1) * dilation + 1
+    return -(-size // stride) if padding == "SAME" else -(-(size - reach + 1) // stride)
+
+
+def _window_shape(shape: Sequence[int], window: Pair, strides: Pair, dilation: Pair, padding: str) -> Pair:
+    height, width = (output_size(shape[1 + i], window[i], strides[i], dilation[i], padding) for i in range(2))
+    return height, width
+
+
+def conv2d_model(
+    input_shape: Sequence[int],
+    weights: Array,
+    bias: npt.NDArray[np.int32],
+    x_quant: Quant,
+    weight_quant: Quant,
+    y_quant: Quant,
+    *,
+    strides: Pair = (1, 1),
+    padding: str = "SAME",
+    dilation: Pair = (1, 1),
+    activation: str = "NONE",
+) -> bytes:
+    """CONV_2D: input `[N, H, W, C]`, weights `[O, KH, KW, C]` of the input's dtype, per axis over 0.
+
+    LiteRT demands the bias. C may be a divisor of the input's channels: a grouped convolution.
+    """
+    builder = ModelBuilder()
+    spatial = _window_shape(input_shape, weights.shape[1:3], strides, dilation, padding)
+    x, y = _ends(builder, input_shape, (input_shape[0], *spatial, weights.shape[0]), weights.dtype, x_quant, y_quant)
+    options = schema.Conv2DOptionsT(
+        padding=_padding(padding),
+        strideH=strides[0],
+        strideW=strides[1],
+        fusedActivationFunction=_activation(activation),
+        dilationHFactor=dilation[0],
+        dilationWFactor=dilation[1],
+    )
+    parameters = _parameters(builder, weights, bias, x_quant, weight_quant)
+    builder.operator("CONV_2D", [x, *parameters], [y], options)
+    return builder.build([x], [y])
+
+
+def depthwise_conv2d_model(
+    input_shape: Sequence[int],
+    weights: Array,
+    bias: npt.NDArray[np.int32] | None,
+    x_quant: Quant,
+    weight_quant: Quant,
+    y_quant: Quant,
+    *,
+    strides: Pair = (1, 1),
+    padding: str = "SAME",
+    dilation: Pair = (1, 1),
+    activation: str = "NONE",
+) -> bytes:
+    """DEPTHWISE_CONV_2D: weights `[1, KH, KW, C * M]`, per axis over 3; M is the depth multiplier."""
+    builder = ModelBuilder()
+    spatial = _window_shape(input_shape, weights.shape[1:3], strides, dilation, padding)
+    x, y = _ends(builder, input_shape, (input_shape[0], *spatial, weights.shape[3]), weights.dtype, x_quant, y_quant)
+    options = schema.DepthwiseConv2DOptionsT(
+        padding=_padding(padding),
+        strideH=strides[0],
+        strideW=strides[1],
+        depthMultiplier=weights.shape[3] // input_shape[3],
+        fusedActivationFunction=_activation(activation),
+        dilationHFactor=dilation[0],
+        dilationWFactor=dilation[1],
+    )
+    parameters = _parameters(builder, weights, bias, x_quant, weight_quant)
+    builder.operator("DEPTHWISE_CONV_2D", [x, *parameters], [y], options)
+    return builder.build([x], [y])
+
+
+def fully_connected_model(
+    input_shape: Sequence[int],
+    weights: Array,
+    bias: npt.NDArray[np.int32] | None,
+    x_quant: Quant,
+    weight_quant: Quant,
+    y_quant: Quant,
+    *,
+    activation: str = "NONE",
+    keep_num_dims: bool = False,
+) -> bytes:
+    """FULLY_CONNECTED: input `[..., K]` (flattened to `[-1, K]` unless `keep_num_dims`), weights `[O, K]`."""
+    builder = ModelBuilder()
+    units, depth = weights.shape
+    rows = int(np.prod(input_shape)) // depth
+    output_shape = (*input_shape[:-1], units) if keep_num_dims else (rows, units)
+    x, y = _ends(builder, input_shape, output_shape, weights.dtype, x_quant, y_quant)
+    options = schema.FullyConnectedOptionsT(fusedActivationFunction=_activation(activation), keepNumDims=keep_num_dims)
+    parameters = _parameters(builder, weights, bias, x_quant, weight_quant)
+    builder.operator("FULLY_CONNECTED", [x, *parameters], [y], options)
+    return builder.build([x], [y])
+
+
+def binary_model(
+    name: str,
+    a_shape: Sequence[int],
+    b_shape: Sequence[int],
+    dtype: npt.DTypeLike,
+    a_quant: Quant,
+    b_quant: Quant,
+    y_quant: Quant,
+    *,
+    activation: str = "NONE",
+    b_data: Array | None = None,
+) -> bytes:
+    """ADD or MUL of `a` and `b`, broadcast by numpy's rules; with `b_data`, `b` is a constant and not an input."""
+    builder = ModelBuilder()
+    a = builder.tensor("a", a_shape, dtype, a_quant)
+    b = builder.tensor("b", b_shape, dtype, b_quant) if b_data is None else builder.constant("b", b_data, b_quant)
+    y = builder.tensor("y", np.broadcast_shapes(tuple(a_shape), tuple(b_shape)), dtype, y_quant)
+    kind = {"ADD": schema.AddOptionsT, "MUL": schema.MulOptionsT}[name]
+    builder.operator(name, [a, b], [y], kind(fusedActivationFunction=_activation(activation)))
+    return builder.build([a, b] if b_data is None else [a], [y])
+
+
+def concatenation_model(
+    shapes: Sequence[Sequence[int]],
+    dtype: npt.DTypeLike,
+    x_quants: Sequence[Quant],
+    y_quant: Quant,
+    *,
+    axis: int = -1,
+    activation: str = "NONE",
+) -> bytes:
+    """CONCATENATION of the inputs `x0`, `x1`, …; int8 must have equal quantizations, uint8 may differ."""
+    builder = ModelBuilder()
+    inputs = [
+        builder.tensor(f"x{i}", shape, dtype, quant)
+        for i, (shape, quant) in enumerate(zip(shapes, x_quants, strict=True))
+    ]
+    output_shape = list(shapes[0])
+    output_shape[axis] = sum(shape[axis] for shape in shapes)
+    y = builder.tensor("y", output_shape, dtype, y_quant)
+    options = schema.ConcatenationOptionsT(axis=axis, fusedActivationFunction=_activation(activation))
+    builder.operator("CONCATENATION", inputs, [y], options)
+    return builder.build(inputs, [y])
+
+
+def pool2d_model(
+    name: str,
+    input_shape: Sequence[int],
+    dtype: npt.DTypeLike,
+    quant: Quant,
+    *,
+    window: Pair,
+    strides: Pair = (1, 1),
+    padding: str = "VALID",
+    activation: str = "NONE",
+    y_quant: Quant | None = None,
+) -> bytes:
+    """AVERAGE_POOL_2D or MAX_POOL_2D; the output has the input's quantization, as LiteRT wants it."""
+    builder = ModelBuilder()
+    spatial = _window_shape(input_shape, window, strides, (1, 1), padding)
+    x, y = _ends(builder, input_shape, (input_shape[0], *spatial, input_shape[3]), dtype, quant, y_quant or quant)
+    options = schema.Pool2DOptionsT(
+        padding=_padding(padding),
+        strideH=strides[0],
+        strideW=strides[1],
+        filterHeight=window[0],
+        filterWidth=window[1],
+        fusedActivationFunction=_activation(activation),
+    )
+    builder.operator(name, [x], [y], options)
+    return builder.build([x], [y])
+
+
+def mean_model(
+    input_shape: Sequence[int],
+    dtype: npt.DTypeLike,
+    x_quant: Quant,
+    y_quant: Quant,
+    *,
+    axes: Sequence[int],
+    keep_dims: bool = False,
+) -> bytes:
+    builder = ModelBuilder()
+    reduced = {axis % len(input_shape) for axis in axes}
+    output_shape = [
+        1 if axis in reduced else size for axis, size in enumerate(input_shape) if keep_dims or axis not in reduced
+    ]
+    x, y = _ends(builder, input_shape, output_shape, dtype, x_quant, y_quant)
+    axis_tensor = builder.constant("axes", np.asarray(axes, np.int32))
+    builder.operator("MEAN", [x, axis_tensor], [y], schema.ReducerOptionsT(keepDims=keep_dims))
+    return builder.build([x], [y])
+
+
+def softmax_model(
+    input_shape: Sequence[int], dtype: npt.DTypeLike, x_quant: Quant, *, beta: float = 1.0, y_quant: Quant | None = None
+) -> bytes:
+    """SOFTMAX over the last axis; the output has scale 1/256 and the smallest zero point, as LiteRT wants it."""
+    builder = ModelBuilder()
+    y_quant = y_quant or Quant(1 / 256, int(np.iinfo(np.dtype(dtype)).min))
+    x, y = _ends(builder, input_shape, input_shape, dtype, x_quant, y_quant)
+    builder.operator("SOFTMAX", [x], [y], schema.SoftmaxOptionsT(beta=beta))
+    return builder.build([x], [y])
+
+
+def quantize_model(
+    input_shape: Sequence[int],
+    x_dtype: npt.DTypeLike,
+    x_quant: Quant | None,
+    y_dtype: npt.DTypeLike,
+    y_quant: Quant,
+) -> bytes:
+    """QUANTIZE: from float32 (`x_quant` None), or a requantize from one quantized type to another."""
+    builder = ModelBuilder()
+    x, y = builder.tensor("x", input_shape, x_dtype, x_quant), builder.tensor("y", input_shape, y_dtype, y_quant)
+    builder.operator("QUANTIZE", [x], [y], schema.QuantizeOptionsT())
+    return builder.build([x], [y])
+
+
+def dequantize_model(input_shape: Sequence[int], dtype: npt.DTypeLike, x_quant: Quant) -> bytes:
+    builder = ModelBuilder()
+    x, y = builder.tensor("x", input_shape, dtype, x_quant), builder.tensor("y", input_shape, np.float32)
+    builder.operator("DEQUANTIZE", [x], [y], schema.DequantizeOptionsT())
+    return builder.build([x], [y])
+
+
+def pad_model(input_shape: Sequence[int], dtype: npt.DTypeLike, quant: Quant, *, paddings: Sequence[Pair]) -> bytes:
+    """PAD with the zero point: `paddings` has (before, after) for each axis."""
+    builder = ModelBuilder()
+    output_shape = [size + before + after for size, (before, after) in zip(input_shape, paddings, strict=True)]
+    x, y = _ends(builder, input_shape, output_shape, dtype, quant, quant)
+    amounts = builder.constant("paddings", np.asarray(paddings, np.int32))
+    builder.operator("PAD", [x, amounts], [y], schema.PadOptionsT())
+    return builder.build([x], [y])
+
+
+def reshape_model(input_shape: Sequence[int], new_shape: Sequence[int], dtype: npt.DTypeLike, quant: Quant) -> bytes:
+    """RESHAPE; one of `new_shape` may be -1."""
+    builder = ModelBuilder()
+    output_shape = np.empty(input_shape, np.bool_).reshape(new_shape).shape
+    x, y = _ends(builder, input_shape, output_shape, dtype, quant, quant)
+    shape = builder.constant("shape", np.asarray(new_shape, np.int32))
+    builder.operator("RESHAPE", [x, shape], [y], schema.ReshapeOptionsT(newShape=np.asarray(new_shape, np.int32)))
+    return builder.build([x], [y])
+
+
+def squeeze_model(input_shape: Sequence[int], dtype: npt.DTypeLike, quant: Quant, *, axes: Sequence[int]) -> bytes:
+    """SQUEEZE; no `axes` means every axis of size 1."""
+    builder = ModelBuilder()
+    gone = {axis % len(input_shape) for axis in axes} or {i for i, size in enumerate(input_shape) if size == 1}
+    x, y = _ends(builder, input_shape, [s for i, s in enumerate(input_shape) if i not in gone], dtype, quant, quant)
+    builder.operator("SQUEEZE", [x], [y], schema.SqueezeOptionsT(squeezeDims=np.asarray(axes, np.int32)))
+    return builder.build([x], [y])
+
+
+def activation_model(
+    name: str, input_shape: Sequence[int], dtype: npt.DTypeLike, x_quant: Quant, y_quant: Quant
+) -> bytes:
+    """RELU, RELU6 or RELU_N1_TO_1 as an operator of its own."""
+    builder = ModelBuilder()
+    x, y = _ends(builder, input_shape, input_shape, dtype, x_quant, y_quant)
+    builder.operator(name, [x], [y])
+    return builder.build([x], [y])
+
+
+def _ends(
+    builder: ModelBuilder,
+    input_shape: Sequence[int],
+    output_shape: Sequence[int],
+    dtype: npt.DTypeLike,
+    x_quant: Quant,
+    y_quant: Quant,
+) -> Pair:
+    return builder.tensor("x", input_shape, dtype, x_quant), builder.tensor("y", output_shape, dtype, y_quant)
+
+
+def _parameters(
+    builder: ModelBuilder, weights: Array, bias: npt.NDArray[np.int32] | None, x_quant: Quant, weight_quant: Quant
+) -> list[int]:
+    """The weights and, if there is one, the bias, at the scale that LiteRT wants: input scale times weight scale."""
+    parameters = [builder.constant("weights", weights, weight_quant)]
+    if bias is not None:
+        scales = x_quant.scale_array * weight_quant.scale_array
+        parameters.append(builder.constant("bias", bias, Quant(scales.tolist())))
+    return parameters
