@@ -1,0 +1,26 @@
+"""Memory for tensors, aligned as compiled code expects it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+ALIGNMENT_BYTES = 64  # a cache line, and the widest vector register; TVM's kernels load aligned vectors
+
+
+def aligned_empty(shape: Sequence[int], dtype: npt.DTypeLike) -> np.ndarray[Any, np.dtype[Any]]:
+    """An uninitialised C-ordered array whose first byte lies at a multiple of `ALIGNMENT_BYTES`."""
+    dtype = np.dtype(dtype)
+    size_bytes = prod(shape) * dtype.itemsize
+    memory = np.empty(size_bytes + ALIGNMENT_BYTES, np.uint8)
+    offset = -memory.ctypes.data % ALIGNMENT_BYTES
+    return memory[offset : offset + size_bytes].view(dtype).reshape(shape)
+
+
+def is_aligned(array: np.ndarray[Any, np.dtype[Any]]) -> bool:
+    """Whether `array` can be handed to compiled code as it is: C-ordered and aligned."""
+    return array.flags.c_contiguous and array.ctypes.data % ALIGNMENT_BYTES == 0

@@ -1,0 +1,116 @@
+"""A JPEG or PNG as the input of an image model.
+
+The picture is turned upright by its EXIF orientation, resized to the input's height and width (bilinear, aspect not
+kept), laid on white where it is transparent, made gray for a one-channel input, and written as
+
+    UINT8  pixel              INT8  pixel - 128              FP32  pixel / 255
+
+INT8 is right for models that were calibrated over the full range of a picture, as post-training quantization of
+[0, 1] or [-1, 1] inputs does: the affine map of [0, 255] onto [-128, 127] is then the same as quantizing.
+
+The data is hostile: everything that the decoder may allocate or repeat is bounded by what the file's header says
+before any of it is decoded.
+"""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
+from PIL.ImageFile import ImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+
+from service.core.buffers import aligned_empty
+from service.core.errors import InvalidInput, InvalidTensor, OctetError, TooLarge, UnsupportedFormat
+from service.core.signature import TensorSpec
+
+MAX_PIXELS = 32 << 20  # a decoded picture takes at most four bytes for each
+MAX_SCANS = 64  # a progressive JPEG has about ten; each is a pass over all the pixels, and costs the sender ten bytes
+
+_JPEG_MAGIC = b"\xff\xd8\xff"
+_PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
+_START_OF_SCAN = b"\xff\xda"  # cannot occur inside a scan, where 0xff is followed by 0x00 or a restart marker
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def is_picture(data: bytes) -> bool:
+    """Whether `data` begins as a JPEG or PNG does."""
+    return data.startswith((_JPEG_MAGIC, _PNG_MAGIC))
+
+
+def decode(data: bytes, spec: TensorSpec) -> Array:
+    """The picture in `data` as the input `spec`: `[1, H, W, C]`, 64-byte aligned.
+
+    Raises:
+        InvalidTensor: the input does not take a picture.
+        UnsupportedFormat: `data` is neither a JPEG nor a PNG.
+        TooLarge: it has more than `MAX_PIXELS` pixels.
+        InvalidInput: it is damaged.
+    """
+    if not spec.is_image or spec.shape[0] != 1:
+        raise InvalidTensor(
+            f"input {spec.name!r} does not take a picture",
+            tensor=spec.name,
+            hint=f"send it as {spec.datatype} of shape {list(spec.shape)}",
+        )
+    _, height, width, channels = spec.shape
+    try:
+        pixels = _pixels(_open(data), height, width, "L" if channels == 1 else "RGB")
+    except OctetError:
+        raise
+    except Exception as exc:  # Pillow's parsers raise whatever the damage leads them to, from struct.error to KeyError
+        raise InvalidInput(f"the picture for input {spec.name!r} is damaged: {exc}", tensor=spec.name) from exc
+    return _as_input(pixels.reshape(spec.shape), spec)
+
+
+def _open(data: bytes) -> ImageFile:
+    """The header of the picture; none of its pixels are decoded yet.
+
+    The plug-ins are called by name: `Image.open` tries every format it knows and only warns of a large picture.
+    """
+    image: ImageFile
+    if data.startswith(_JPEG_MAGIC):
+        if data.count(_START_OF_SCAN) > MAX_SCANS:
+            raise InvalidInput(f"the picture has more than {MAX_SCANS} progressive scans")
+        image = JpegImageFile(BytesIO(data))
+    elif data.startswith(_PNG_MAGIC):
+        image = PngImageFile(BytesIO(data))
+    else:
+        raise UnsupportedFormat("the data is neither a JPEG nor a PNG", hint="convert the picture to JPEG or PNG")
+    if image.width * image.height > MAX_PIXELS:
+        raise TooLarge(
+            f"the picture has {image.width} x {image.height} pixels; the limit is {MAX_PIXELS}",
+            hint="scale it down before sending it",
+        )
+    return image
+
+
+def _pixels(picture: ImageFile, height: int, width: int, mode: str) -> Array:
+    """The decoded picture, uint8 `[height, width]` or `[height, width, 3]`."""
+    picture.load()
+    ImageOps.exif_transpose(picture, in_place=True)
+    image: Image.Image = picture
+    if image.mode.startswith("I"):  # 16-bit gray; Pillow's own conversion clips instead of scaling
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.has_transparency_data:
+        image = image.convert("RGBA").resize((width, height), Image.Resampling.BILINEAR)
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert(mode)
+    else:
+        image = image.convert(mode).resize((width, height), Image.Resampling.BILINEAR)
+    return np.asarray(image)
+
+
+def _as_input(pixels: Array, spec: TensorSpec) -> Array:
+    tensor = aligned_empty(spec.shape, spec.dtype)
+    match spec.datatype:
+        case "UINT8":
+            tensor[...] = pixels
+        case "INT8":
+            np.bitwise_xor(pixels, 0x80, out=tensor.view(np.uint8))  # pixel - 128 in two's complement
+        case _:
+            np.divide(pixels, np.float32(255), out=tensor)
+    return tensor

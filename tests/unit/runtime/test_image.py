@@ -1,0 +1,186 @@
+"""Pictures as model inputs: what each kind of pixel becomes, and that no file can hurt the process."""
+
+from __future__ import annotations
+
+import random
+import struct
+import zlib
+from contextlib import suppress
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from service.core.buffers import is_aligned
+from service.core.errors import InvalidInput, InvalidTensor, OctetError, TooLarge, UnsupportedFormat
+from service.core.signature import TensorSpec
+from service.runtime import image
+
+COLOR = TensorSpec("image", "UINT8", (1, 6, 8, 3))
+GRAY = TensorSpec("image", "UINT8", (1, 6, 8, 1))
+
+
+def encode(picture: Image.Image, format: str = "PNG", **options: Any) -> bytes:
+    file = BytesIO()
+    picture.save(file, format, **options)
+    return file.getvalue()
+
+
+def noise(mode: str = "RGB", size: tuple[int, int] = (8, 6)) -> Image.Image:
+    channels = len(mode)
+    pixels = np.random.default_rng(0).integers(0, 256, (size[1], size[0], channels), np.uint8)
+    return Image.fromarray(pixels if channels > 1 else pixels[..., 0], mode)
+
+
+def png_of(width: int, height: int) -> bytes:
+    """A well-formed PNG of a few hundred bytes that claims any size."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+def test_uint8_takes_the_pixels_as_they_are() -> None:
+    np.testing.assert_array_equal(image.decode(encode(noise()), COLOR)[0], np.asarray(noise()))
+
+
+def test_int8_is_the_pixel_less_128() -> None:
+    spec = TensorSpec("image", "INT8", COLOR.shape)
+    expected = (np.asarray(noise()).astype(np.int16) - 128).astype(np.int8)
+    np.testing.assert_array_equal(image.decode(encode(noise()), spec)[0], expected)
+
+
+def test_float_is_the_pixel_over_255() -> None:
+    spec = TensorSpec("image", "FP32", COLOR.shape)
+    tensor = image.decode(encode(noise()), spec)
+    np.testing.assert_array_equal(tensor[0], np.asarray(noise()).astype(np.float32) / np.float32(255))
+
+
+@pytest.mark.parametrize("datatype", ["UINT8", "INT8", "FP32"])
+def test_the_tensor_is_aligned_and_of_the_signature(datatype: str) -> None:
+    spec = TensorSpec("image", datatype, COLOR.shape)
+    tensor = image.decode(encode(noise()), spec)
+    assert is_aligned(tensor)
+    assert (tensor.shape, tensor.dtype) == (spec.shape, spec.dtype)
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG"])
+def test_resizing_is_bilinear(format: str) -> None:
+    data = encode(noise(size=(31, 17)), format)
+    expected = Image.open(BytesIO(data)).resize((8, 6), Image.Resampling.BILINEAR)
+    np.testing.assert_array_equal(image.decode(data, COLOR)[0], np.asarray(expected))
+
+
+def test_a_one_channel_input_is_gray() -> None:
+    np.testing.assert_array_equal(image.decode(encode(noise()), GRAY)[0, ..., 0], np.asarray(noise().convert("L")))
+
+
+def test_a_gray_picture_fills_three_channels() -> None:
+    tensor = image.decode(encode(noise("L")), COLOR)
+    for channel in range(3):
+        np.testing.assert_array_equal(tensor[0, ..., channel], np.asarray(noise("L")))
+
+
+def test_transparency_lies_on_white() -> None:
+    picture = Image.new("RGBA", (8, 6), (255, 0, 0, 0))
+    picture.putpixel((0, 0), (255, 0, 0, 255))
+    tensor = image.decode(encode(picture), COLOR)
+    assert tensor[0, 0, 0].tolist() == [255, 0, 0]
+    assert (tensor.reshape(-1, 3)[1:] == 255).all()
+
+
+def test_a_palette_with_a_transparent_color_lies_on_white() -> None:
+    picture = Image.new("P", (8, 6), 1)
+    picture.putpalette([0, 0, 255, 255, 0, 0])
+    assert (image.decode(encode(picture, transparency=1), COLOR) == 255).all()
+
+
+def test_sixteen_bit_gray_keeps_the_high_byte() -> None:
+    pixels = np.arange(48, dtype=np.uint16).reshape(6, 8) * 1365
+    tensor = image.decode(encode(Image.fromarray(pixels)), GRAY)
+    np.testing.assert_array_equal(tensor[0, ..., 0], pixels >> 8)
+
+
+def test_cmyk_becomes_rgb() -> None:
+    data = encode(noise().convert("CMYK"), "JPEG")
+    np.testing.assert_array_equal(image.decode(data, COLOR)[0], np.asarray(Image.open(BytesIO(data)).convert("RGB")))
+
+
+def test_a_camera_held_sideways_gives_an_upright_picture() -> None:
+    picture = noise(size=(6, 8))
+    exif = picture.getexif()
+    exif[0x0112] = 6  # the camera was turned to the right: rotate by 270 degrees to see it upright
+    expected = picture.transpose(Image.Transpose.ROTATE_270)
+    np.testing.assert_array_equal(image.decode(encode(picture, exif=exif), COLOR)[0], np.asarray(expected))
+
+
+@pytest.mark.parametrize("format", ["GIF", "BMP", "TIFF", "WEBP", "PPM"])
+def test_other_formats_are_refused(format: str) -> None:
+    with pytest.raises(UnsupportedFormat, match="neither a JPEG nor a PNG"):
+        image.decode(encode(noise(), format), COLOR)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xd8", b"picture"])
+def test_what_is_no_picture_is_refused(data: bytes) -> None:
+    assert not image.is_picture(data)
+    with pytest.raises(UnsupportedFormat):
+        image.decode(data, COLOR)
+
+
+@pytest.mark.parametrize("options", [{"format": "JPEG"}, {"format": "JPEG", "progressive": True}, {"format": "PNG"}])
+def test_a_truncated_file_is_an_error_unless_all_its_pixels_are_there(options: dict[str, Any]) -> None:
+    data = encode(noise(), **options)
+    whole, failed = image.decode(data, COLOR), 0
+    for length in range(len(data)):
+        try:
+            np.testing.assert_array_equal(image.decode(data[:length], COLOR), whole)
+        except (InvalidInput, UnsupportedFormat):
+            failed += 1
+    assert failed > len(data) - 40  # what may be missing is the end marker, a checksum, or the padding of the last byte
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Pillow warns of damaged EXIF, which does not matter to the pixels
+@pytest.mark.parametrize("format", ["JPEG", "PNG"])
+def test_damage_gives_a_tensor_or_an_error_of_ours(format: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    data, generator = encode(noise(), format, exif=exif), random.Random(0)
+    for _ in range(500):
+        damaged = bytearray(data)
+        for _ in range(3):
+            damaged[generator.randrange(len(data))] = generator.randrange(256)
+        with suppress(OctetError):
+            assert image.decode(bytes(damaged), COLOR).shape == COLOR.shape
+
+
+@pytest.mark.parametrize(("width", "height"), [(1 << 16, 1 << 16), (image.MAX_PIXELS + 1, 1), ((1 << 31) - 1, 1)])
+def test_a_picture_that_claims_too_many_pixels_is_refused_before_it_is_decoded(width: int, height: int) -> None:
+    with pytest.raises(TooLarge, match=f"{width} x {height} pixels"):
+        image.decode(png_of(width, height), COLOR)
+
+
+def test_a_jpeg_that_repeats_its_scans_is_refused() -> None:
+    data = encode(noise(), "JPEG", progressive=True)
+    first, last = data.index(b"\xff\xda"), data.rindex(b"\xff\xda")
+    repeated = data[:first] + data[first:last] * 30 + data[last:]
+    with pytest.raises(InvalidInput, match="progressive scans"):
+        image.decode(repeated, COLOR)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        TensorSpec("x", "INT8", (1, 490)),
+        TensorSpec("x", "INT32", (1, 6, 8, 3)),
+        TensorSpec("x", "UINT8", (1, 6, 8, 4)),
+        TensorSpec("x", "UINT8", (2, 6, 8, 3)),
+    ],
+)
+def test_an_input_that_is_no_image_is_named(spec: TensorSpec) -> None:
+    with pytest.raises(InvalidTensor, match="does not take a picture") as caught:
+        image.decode(encode(noise()), spec)
+    assert caught.value.tensor == "x"
