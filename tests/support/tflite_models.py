@@ -48,7 +48,7 @@ def conv2d_model(
 ) -> bytes:
     """CONV_2D: input `[N, H, W, C]`, weights `[O, KH, KW, C]` of the input's dtype, per axis over 0.
 
-    LiteRT demands the bias. C may be a divisor of the input's channels: a grouped convolution.
+    LiteRT refuses to run without the bias. C may be a divisor of the input's channels: a grouped convolution.
     """
     builder = ModelBuilder()
     spatial = _window_shape(input_shape, weights.shape[1:3], strides, dilation, padding)
@@ -69,7 +69,7 @@ def conv2d_model(
 def depthwise_conv2d_model(
     input_shape: Sequence[int],
     weights: Array,
-    bias: npt.NDArray[np.int32] | None,
+    bias: npt.NDArray[np.int32],
     x_quant: Quant,
     weight_quant: Quant,
     y_quant: Quant,
@@ -79,7 +79,10 @@ def depthwise_conv2d_model(
     dilation: Pair = (1, 1),
     activation: str = "NONE",
 ) -> bytes:
-    """DEPTHWISE_CONV_2D: weights `[1, KH, KW, C * M]`, per axis over 3; M is the depth multiplier."""
+    """DEPTHWISE_CONV_2D: weights `[1, KH, KW, C * M]`, per axis over 3; M is the depth multiplier.
+
+    LiteRT crashes without the bias.
+    """
     builder = ModelBuilder()
     spatial = _window_shape(input_shape, weights.shape[1:3], strides, dilation, padding)
     x, y = _ends(builder, input_shape, (input_shape[0], *spatial, weights.shape[3]), weights.dtype, x_quant, y_quant)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
@@ -14,13 +15,14 @@ from tests.support.tflite_builder import Quant
 X8, Y8 = Quant(0.05, -3), Quant(0.1, 7)
 X_U8, Y_U8 = Quant(0.05, 120), Quant(0.1, 131)
 PER_AXIS = Quant([0.01, 0.02, 0.03, 0.04])
+PER_AXIS_3 = Quant([0.01, 0.02, 0.03, 0.04], axis=3)
 WEIGHTS = np.arange(-54, 54, dtype=np.int8).reshape(4, 3, 3, 3)
 DEPTHWISE = np.arange(-27, 9, dtype=np.int8).reshape(1, 3, 3, 4)
 DENSE = np.arange(-32, 32, dtype=np.int8).reshape(4, 16)
 BIAS = np.array([-100, 0, 50, 1000], np.int32)
 
 
-def to_uint8(weights: np.ndarray) -> np.ndarray:
+def to_uint8(weights: npt.NDArray[np.int8]) -> npt.NDArray[np.uint8]:
     return (weights.astype(np.int32) + 128).astype(np.uint8)
 
 
@@ -39,10 +41,10 @@ MODELS: dict[str, Callable[[], bytes]] = {
     "depthwise int8 multiplier": lambda: models.depthwise_conv2d_model(
         (1, 8, 8, 2), DEPTHWISE, BIAS, X8, PER_AXIS_3, Y8, strides=(2, 2), activation="RELU_N1_TO_1"
     ),
-    "depthwise int8 no bias": lambda: models.depthwise_conv2d_model((1, 8, 8, 4), DEPTHWISE, None, X8, PER_AXIS_3, Y8),
     "depthwise uint8 dilated": lambda: models.depthwise_conv2d_model(
         (1, 9, 9, 4), to_uint8(DEPTHWISE), BIAS, X_U8, WEIGHT_U8, Y_U8, dilation=(2, 2), padding="VALID"
     ),
+    "conv int8 grouped": lambda: models.conv2d_model((1, 8, 8, 6), WEIGHTS, BIAS, X8, PER_AXIS, Y8),
     "fully connected int8": lambda: models.fully_connected_model((2, 16), DENSE, BIAS, X8, Quant(0.02), Y8),
     "fully connected int8 per axis": lambda: models.fully_connected_model((2, 16), DENSE, BIAS, X8, PER_AXIS, Y8),
     "fully connected flattened": lambda: models.fully_connected_model((2, 4, 8), DENSE, None, X8, Quant(0.02), Y8),
@@ -91,7 +93,6 @@ MODELS: dict[str, Callable[[], bytes]] = {
     "relu6 uint8": lambda: models.activation_model("RELU6", (1, 9), np.uint8, X_U8, Y_U8),
     "relu n1 to 1 int8": lambda: models.activation_model("RELU_N1_TO_1", (1, 9), np.int8, X8, Y8),
 }
-PER_AXIS_3 = Quant(PER_AXIS.scales, axis=3)
 
 
 @pytest.mark.parametrize("resolver", [OpResolverType.BUILTIN_REF, OpResolverType.AUTO], ids=lambda r: r.name.lower())
