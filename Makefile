@@ -1,0 +1,62 @@
+# Needs Python 3.11 or newer and make; everything else comes with the locked requirements.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --fork-strategy fewest \
+	--python-version 3.11 --generate-hashes $(UPGRADE)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all lint format lock clean
+
+help: ## list these targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(VENV)/.develop ## make .venv, and nothing else
+
+demo: $(VENV)/.serve ## start the service, push the sample model, ask it what a picture shows
+	@$(BIN)/python scripts/demo.py
+
+test: $(VENV)/.develop ## every test but those that take minutes
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+test-all: $(VENV)/.develop ## every test
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.develop ## style, types, who may import whom, the Dockerfile
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
+
+format: $(VENV)/.develop ## rewrite the sources in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: $(VENV)/.develop ## resolve pyproject.toml into requirements/*.lock (UPGRADE=--upgrade takes newer versions)
+	$(PIP) install uv==0.13.8
+	$(LOCK) --group build --output-file requirements/serve.lock pyproject.toml
+	$(LOCK) --group dev --constraint requirements/serve.lock --output-file requirements/dev.lock pyproject.toml
+
+clean: ## remove everything that these targets make
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+# Stamps rather than the files they stand for: a step that was cut short is done again.
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Octet needs Python 3.11 or newer: make PYTHON=/path/to/python $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.serve: $(VENV)/.made requirements/serve.lock pyproject.toml
+	@echo "Installing what serves models into $(VENV) (about a minute, 1 GB) ..."
+	@$(PIP) install --require-hashes -r requirements/serve.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.develop: $(VENV)/.made requirements/dev.lock pyproject.toml
+	@echo "Installing what serves models, and the tools of its developers, into $(VENV) (about two minutes, 1.2 GB) ..."
+	@$(PIP) install --require-hashes -r requirements/dev.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $(VENV)/.serve $@
