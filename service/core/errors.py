@@ -22,7 +22,8 @@ OctetError
 ├── CorruptBlob             500  bytes on disk no longer hash to their name
 ├── SandboxUnavailable      503
 ├── NotReady                503  no loaded, verified artifact for a model
-└── DeadlinePassed          504
+├── DeadlinePassed          504
+└── StorageFull             507
 
 `api/problems.py` turns these into RFC 9457 documents; the status codes beside the names are its table.
 """
@@ -207,3 +208,9 @@ class DeadlinePassed(OctetError):
     """The request's deadline passed before it was computed."""
 
     code = "deadline_passed"
+
+
+class StorageFull(OctetError):
+    """There is no space left in the data directory."""
+
+    code = "storage_full"

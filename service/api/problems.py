@@ -1,0 +1,143 @@
+"""The one mapper from errors to HTTP: RFC 9457 problem documents, for every error on every road.
+
+Each document also has the member `error` (equal to `detail`), which clients of the Open Inference Protocol read.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Scope
+
+from service.core import errors
+from service.core.errors import OctetError
+
+MEDIA_TYPE = "application/problem+json"
+
+_logger = logging.getLogger(__name__)
+
+# The nearest class in an error's line of descent decides; the table of `core/errors.py`.
+STATUS: Mapping[type[OctetError], int] = {
+    OctetError: 500,
+    errors.InvalidInput: 400,
+    errors.Unauthorized: 401,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.TooLarge: 413,
+    errors.UnsupportedFormat: 415,
+    errors.Unsupported: 422,
+    errors.QueueFull: 429,
+    errors.SandboxUnavailable: 503,
+    errors.NotReady: 503,
+    errors.DeadlinePassed: 504,
+    errors.StorageFull: 507,
+}
+_RETRY_AFTER_S: Mapping[type[OctetError], int] = {errors.QueueFull: 1, errors.NotReady: 1}
+_WHERE = ("stage", "op", "tensor", "hint")
+
+
+def status_of(error: OctetError) -> int:
+    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+
+
+def problem_response(error: OctetError, scope: Scope) -> Response:
+    """`error` as the answer to the request of `scope`."""
+    headers = next(
+        ({"retry-after": str(_RETRY_AFTER_S[kind])} for kind in type(error).__mro__ if kind in _RETRY_AFTER_S), {}
+    )
+    members = {name: value for name, value in error.to_json().items() if name in _WHERE}
+    return _respond(scope, status_of(error), error.code, _title(type(error)), error.message, members, headers)
+
+
+def unexpected_response(exception: BaseException, scope: Scope) -> Response:
+    """The answer to a request that an unforeseen exception ended: its details are in the log, never in the answer."""
+    if isinstance(exception, OSError) and exception.errno in (errno.ENOSPC, errno.EDQUOT):
+        return problem_response(errors.StorageFull(), scope)
+    _logger.error("request %s failed", request_id(scope), exc_info=exception)
+    detail = "The server failed in a way that it did not foresee."
+    hint = f"the server's log says more about request {request_id(scope)}"
+    return _respond(scope, 500, "internal_error", "Internal error.", detail, {"hint": hint})
+
+
+def request_id(scope: Scope) -> str:
+    """The id that `RequestContext` gave the request."""
+    return str(scope.get("octet.request_id", ""))
+
+
+def install(app: FastAPI) -> None:
+    """Makes `app` answer every error with a problem document."""
+
+    async def octet_error(request: Request, exception: Exception) -> Response:
+        assert isinstance(exception, OctetError)
+        response = problem_response(exception, request.scope)
+        if response.status_code == 500:
+            _logger.error("request %s failed", request_id(request.scope), exc_info=exception)
+        return response
+
+    async def invalid_request(request: Request, exception: Exception) -> Response:
+        assert isinstance(exception, RequestValidationError)
+        found = [_finding(finding) for finding in exception.errors()]
+        detail = "; ".join(f"{finding['location']}: {finding['detail']}" for finding in found)
+        kind = errors.InvalidInput
+        return _respond(request.scope, 400, kind.code, _title(kind), detail, {"errors": found})
+
+    async def http_error(request: Request, exception: Exception) -> Response:
+        assert isinstance(exception, HTTPException)
+        phrase = HTTPStatus(exception.status_code).phrase
+        code = phrase.lower().replace(" ", "_").replace("-", "_")
+        detail = exception.detail if exception.detail != phrase else _routing_detail(exception.status_code, request)
+        return _respond(request.scope, exception.status_code, code, f"{phrase}.", detail, {}, exception.headers or {})
+
+    app.add_exception_handler(OctetError, octet_error)
+    app.add_exception_handler(RequestValidationError, invalid_request)
+    app.add_exception_handler(HTTPException, http_error)
+
+
+def _respond(
+    scope: Scope,
+    status: int,
+    code: str,
+    title: str,
+    detail: str,
+    members: Mapping[str, Any],
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    document = {
+        "type": f"urn:octet:problem:{code}",
+        "title": title,
+        "status": status,
+        "detail": detail,
+        "instance": scope.get("path", ""),
+        "code": code,
+        **members,
+        "request_id": request_id(scope),
+        "error": detail,
+    }
+    body = json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace")
+    return Response(body, status, dict(headers or {}), MEDIA_TYPE)
+
+
+def _title(kind: type[OctetError]) -> str:
+    return (kind.__doc__ or kind.__name__).split("\n")[0]
+
+
+def _finding(finding: Mapping[str, Any]) -> dict[str, str]:
+    location: Sequence[Any] = finding["loc"]
+    return {"location": ".".join(str(part) for part in location), "detail": str(finding["msg"])}
+
+
+def _routing_detail(status: int, request: Request) -> str:
+    if status == HTTPStatus.NOT_FOUND:
+        return f"there is nothing at {request.url.path}"
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        return f"{request.url.path} does not take {request.method}"
+    return HTTPStatus(status).phrase

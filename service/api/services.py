@@ -1,0 +1,44 @@
+"""What a handler may use. Made once per process by `server.py`, or by a test."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, cast
+
+from fastapi import Depends, Request
+
+from service.api.metrics import Metrics
+from service.cache import OciLayout
+from service.core.settings import Settings
+from service.core.target import Host
+from service.db import BuildStore, ModelStore
+
+if TYPE_CHECKING:  # it loads TVM's runtime, which the control plane does without
+    from service.workers.inference import Registry
+
+
+@dataclass(frozen=True)
+class Services:
+    """The rooms behind the API.
+
+    Attributes:
+        registry: the models loaded in this process.
+        stopping: set when the process was told to stop; whoever holds a request open lets go of it then.
+    """
+
+    settings: Settings
+    layout: OciLayout
+    builds: BuildStore
+    models: ModelStore
+    registry: Registry
+    host: Host
+    metrics: Metrics
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+
+async def _of(request: Request) -> Services:  # async, because FastAPI runs what is not in a thread
+    return cast(Services, request.app.state.services)
+
+
+ServicesOf = Annotated[Services, Depends(_of)]
