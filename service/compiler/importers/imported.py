@@ -1,0 +1,25 @@
+"""What every importer hands on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tvm
+
+from service.core.signature import ModelSignature
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """A model in the compiler's own terms.
+
+    Attributes:
+        module: one function, `main`, from the model's inputs to its outputs (a tuple where there are several), both
+            in the file's order; a single dataflow block of QNN and plain Relax operators on static shapes.
+        signature: the same inputs and outputs, as clients name them.
+        format: a name of `detect.FORMATS`.
+    """
+
+    module: tvm.IRModule
+    signature: ModelSignature
+    format: str

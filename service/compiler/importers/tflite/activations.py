@@ -1,0 +1,43 @@
+"""Fused activations. In a quantized model they are clamps of stored values, so they become storage bounds of a type."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from service.compiler.qnn.types import STORAGE_RANGES
+
+# Real bounds by name, None for none.
+BOUNDS: dict[str, tuple[float | None, float | None]] = {
+    "NONE": (None, None),
+    "RELU": (0.0, None),
+    "RELU_N1_TO_1": (-1.0, 1.0),
+    "RELU6": (0.0, 6.0),
+}
+# ActivationFunctionType in schema.fbs.
+NAMES: dict[int, str] = {0: "NONE", 1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6", 4: "TANH", 5: "SIGN_BIT"}
+
+
+def storage_bounds(activation: str, storage: str, scale: float, zero_point: int) -> tuple[int, int]:
+    """Smallest and largest stored value of an output after `activation`, a name of `BOUNDS`.
+
+    As `CalculateActivationRangeQuantized` in tflite/kernels/kernel_util.cc: each real bound is quantized by the
+    output's scale and zero point in float32, rounded half away from zero, and never widens the storage range.
+    `QuantizedReluX` in tflite/kernels/activations.cc does the same for activations that are operators of their own.
+    """
+    low, high = STORAGE_RANGES[storage]
+    real_low, real_high = BOUNDS[activation]
+    if real_low is not None:
+        low = max(low, _quantize(real_low, scale, zero_point))
+    if real_high is not None:
+        high = min(high, _quantize(real_high, scale, zero_point))
+    return low, high
+
+
+def _quantize(real: float, scale: float, zero_point: int) -> int:
+    with np.errstate(over="ignore"):
+        quotient = float(np.float32(real) / np.float32(scale))
+    if math.isinf(quotient):  # beyond every storage range, which is where the caller's clamp puts it
+        quotient = math.copysign(2.0**31, quotient)
+    return zero_point + int(math.copysign(math.floor(abs(quotient) + 0.5), quotient))

@@ -1,0 +1,30 @@
+"""Where a sliding window goes: padding and output sizes, as tflite/kernels/padding.h computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+SAME, VALID = 0, 1  # Padding in schema.fbs
+
+
+def output_size(scheme: int, size: int, window: int, stride: int, dilation: int) -> int:
+    """Positions of the window along one axis (`ComputeOutSize`); not positive where it does not fit."""
+    reach = (window - 1) * dilation + 1
+    return -(-size // stride) if scheme == SAME else (size + stride - reach) // stride
+
+
+def padding_of(scheme: int, size: int, window: int, stride: int, dilation: int) -> tuple[int, int]:
+    """Padding before and after one axis (`ComputePaddingWithOffset`): the odd element goes after."""
+    reach = (window - 1) * dilation + 1
+    total = max((output_size(scheme, size, window, stride, dilation) - 1) * stride + reach - size, 0)
+    return total // 2, total - total // 2
+
+
+def padding_2d(
+    scheme: int, sizes: Sequence[int], windows: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[int, int, int, int]:
+    """Top, left, bottom, right."""
+    (top, bottom), (left, right) = (
+        padding_of(scheme, *axis) for axis in zip(sizes, windows, strides, dilations, strict=True)
+    )
+    return top, left, bottom, right

@@ -1,0 +1,72 @@
+"""Checks that a model's operators and tensors make a graph that can be computed from top to bottom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from service.compiler.importers.tflite.model import Model, Operator
+from service.core.errors import MalformedModel, Unsupported
+
+_OMITTED = -1  # kTfLiteOptionalTensor
+
+
+def check_graph(model: Model) -> None:
+    """Passes if every index is in range, every tensor is given or computed once, before it is read.
+
+    Raises:
+        MalformedModel: it is not so.
+        Unsupported: it computes nothing.
+    """
+    _check_ends(model)
+    known = {tensor.index for tensor in model.tensors if tensor.is_constant}
+    known |= set(model.inputs)
+    for operator in model.operators:
+        _check_operator(model, operator, known)
+        known |= set(operator.outputs)
+    for index in model.outputs:
+        if index not in known:
+            _fail(model, index, "is an output of the model, but no operator computes it")
+        if index in model.inputs or model.tensors[index].is_constant:
+            raise Unsupported(
+                f"the output {model.tensors[index].label} is not computed, but an input or a constant",
+                tensor=model.tensors[index].label,
+            )
+
+
+def _check_ends(model: Model) -> None:
+    if not model.operators:
+        raise Unsupported("the model has no operators")
+    for indices, what in ((model.inputs, "input"), (model.outputs, "output")):
+        if not indices:
+            raise MalformedModel(f"the model has no {what}s")
+        _check_indices(model, indices, f"the model's {what}s")
+        if len(set(indices)) != len(indices):
+            raise MalformedModel(f"one tensor is several of the model's {what}s")
+    for index in model.inputs:
+        if model.tensors[index].is_constant:
+            _fail(model, index, "is an input of the model, but also a constant")
+
+
+def _check_operator(model: Model, operator: Operator, known: set[int]) -> None:
+    _check_indices(model, [index for index in operator.inputs if index != _OMITTED], operator.label, operator)
+    _check_indices(model, operator.outputs, operator.label, operator)
+    for index in operator.inputs:
+        if index != _OMITTED and index not in known:
+            _fail(model, index, "is read before any operator computes it, or its data is not in the file", operator)
+    for place, index in enumerate(operator.outputs):
+        if index in known or index in operator.outputs[:place]:
+            _fail(model, index, "is written again", operator)
+
+
+def _check_indices(model: Model, indices: Sequence[int], what: str, operator: Operator | None = None) -> None:
+    for index in indices:
+        if not 0 <= index < len(model.tensors):
+            raise MalformedModel(
+                f"{what}: tensor {index} of {len(model.tensors)}", op=operator.label if operator else None
+            )
+
+
+def _fail(model: Model, index: int, what: str, operator: Operator | None = None) -> NoReturn:
+    label = model.tensors[index].label
+    raise MalformedModel(f"the tensor {label} {what}", op=operator.label if operator else None, tensor=label)

@@ -1,0 +1,60 @@
+"""TFLite file -> QNN module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tvm
+from tvm import relax
+
+from service.compiler.importers.detect import TFLITE
+from service.compiler.importers.imported import ImportedModel
+from service.compiler.importers.tflite.model import Model
+from service.compiler.importers.tflite.node import Constants, Node
+from service.compiler.importers.tflite.operators import RULES
+from service.compiler.importers.tflite.reader import read_model
+from service.compiler.importers.tflite.signature import signature_of
+from service.compiler.importers.tflite.support import check_support
+from service.compiler.qnn.graph import shape_of
+
+At = Callable[[str, str], None]
+
+
+def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel:
+    """The model in a TFLite file.
+
+    Args:
+        data: the file. Constants are copied into the module.
+        at: told of every operator before it is converted, and of its output's name, so that whoever watches can
+            name it if this process dies.
+
+    Raises:
+        MalformedModel: the file is not well formed, or an operator's definition is broken.
+        Unsupported, UnsupportedOperator: it is, but holds what we do not compile.
+    """
+    model = read_model(data)
+    check_support(model)
+    return ImportedModel(_module(model, at), signature_of(model), TFLITE)
+
+
+def _module(model: Model, at: At) -> tvm.IRModule:
+    builder = relax.BlockBuilder()
+    params = {index: _param(model, index, place) for place, index in enumerate(model.inputs)}
+    values: dict[int, relax.Expr] = dict(params)
+    constants = Constants(model)
+    with builder.function("main", list(params.values())):
+        with builder.dataflow():
+            for operator in model.operators:
+                node = Node(model, operator, builder, values, constants)
+                at(operator.label, node.output.label)
+                value = RULES[operator.name].convert(node)
+                node.expect_shape(shape_of(value))
+                values[node.output.index] = value
+            outputs = [builder.emit_output(values[index]) for index in model.outputs]
+        builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
+    return builder.get()
+
+
+def _param(model: Model, index: int, place: int) -> relax.Var:
+    tensor = model.tensors[index]
+    return relax.Var(f"input_{place}", relax.TensorType(list(tensor.shape), tensor.dtype))

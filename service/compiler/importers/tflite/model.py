@@ -1,0 +1,93 @@
+"""A TFLite model as plain values: what the file says, checked, and nothing of how it says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+OptionValue = int | float | bool | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """real = scale * (stored - zero_point): one of each, or one for each index of `axis`."""
+
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+    axis: int
+
+    @property
+    def per_axis(self) -> bool:
+        """Whether scales differ along `axis`; LiteRT takes a single scale as per-tensor, whatever the axis."""
+        return len(self.scales) > 1
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A tensor of the graph.
+
+    Attributes:
+        name: as in the file; may be empty, and need not be unique.
+        dtype: numpy's name of the element type, or the schema's name in lower case if numpy has none (`int4`).
+        storage: constants with equal numbers share their bytes; None for what is computed or given.
+        data: the elements of a constant without oddity, read-only.
+        oddity: why no operator can use the tensor, as in "is sparse"; None if one may.
+    """
+
+    index: int
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    quantization: Quantization | None = None
+    storage: int | None = None
+    data: Array | None = None
+    oddity: str | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        return self.storage is not None
+
+    @property
+    def label(self) -> str:
+        return self.name or f"tensor #{self.index}"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A node of the graph: indices into `Model.tensors`, -1 for an optional input that is left out."""
+
+    index: int
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: Mapping[str, OptionValue] | None
+
+    @property
+    def label(self) -> str:
+        """As errors name it: `CONV_2D #17`."""
+        return f"{self.name} #{self.index}"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Names that the file gives to inputs and outputs: name -> tensor index."""
+
+    key: str
+    inputs: tuple[tuple[str, int], ...]
+    outputs: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Model:
+    """One subgraph, its operators in an order in which they can be computed."""
+
+    tensors: tuple[Tensor, ...]
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    signatures: tuple[Signature, ...]
+    size_bytes: int

@@ -1,0 +1,62 @@
+"""The operators that are converted: a builtin's name -> what it takes, and the function that converts it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tvm import relax
+
+from service.compiler.importers.tflite.node import Node
+from service.compiler.importers.tflite.operators import (
+    conversion,
+    convolution,
+    elementwise,
+    fully_connected,
+    movement,
+    pooling,
+    softmax,
+)
+
+STORAGES = frozenset({"int8", "uint8"})
+_ANY_NUMBER = 1 << 16
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one builtin operator is converted.
+
+    Attributes:
+        convert: emits its calls; the result is the operator's one output.
+        arity: least and largest number of inputs.
+        activations: how many of the first inputs are activations, whose dtype has to be one of `reads`; all if None.
+        reads, writes: dtypes that the activations and the output may have.
+    """
+
+    convert: Callable[[Node], relax.Var]
+    arity: tuple[int, int]
+    activations: int | None = 1
+    reads: frozenset[str] = STORAGES
+    writes: frozenset[str] = STORAGES
+
+
+RULES: Mapping[str, Rule] = {
+    "ADD": Rule(elementwise.add, (2, 2), activations=2),
+    "AVERAGE_POOL_2D": Rule(pooling.average_pool2d, (1, 1)),
+    "CONCATENATION": Rule(movement.concatenation, (1, _ANY_NUMBER), activations=None),
+    "CONV_2D": Rule(convolution.conv2d, (2, 3)),
+    "DEPTHWISE_CONV_2D": Rule(convolution.depthwise_conv2d, (2, 3)),
+    "DEQUANTIZE": Rule(conversion.dequantize, (1, 1), writes=frozenset({"float32"})),
+    "FULLY_CONNECTED": Rule(fully_connected.fully_connected, (2, 3)),
+    "MAX_POOL_2D": Rule(pooling.max_pool2d, (1, 1)),
+    "MEAN": Rule(pooling.mean, (2, 2)),
+    "MUL": Rule(elementwise.mul, (2, 2), activations=2),
+    "PAD": Rule(movement.pad, (2, 2)),
+    "QUANTIZE": Rule(conversion.quantize, (1, 1), reads=STORAGES | {"float32"}),
+    "RELU": Rule(elementwise.clamp, (1, 1)),
+    "RELU6": Rule(elementwise.clamp, (1, 1)),
+    "RELU_N1_TO_1": Rule(elementwise.clamp, (1, 1)),
+    "RESHAPE": Rule(movement.reshape, (1, 2)),
+    "SOFTMAX": Rule(softmax.softmax, (1, 1)),
+    "SQUEEZE": Rule(movement.squeeze, (1, 1)),
+}

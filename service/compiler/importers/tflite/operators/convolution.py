@@ -1,0 +1,147 @@
+"""CONV_2D and DEPTHWISE_CONV_2D."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.tflite.geometry import SAME, VALID, padding_2d
+from service.compiler.importers.tflite.model import Array, Tensor
+from service.compiler.importers.tflite.node import Node
+from service.compiler.qnn import ops
+from service.compiler.qnn.types import QuantizedType, accumulator_type
+
+_MAX_PADDED_ELEMENTS = (1 << 31) - 1
+_BIAS_TOLERANCE = 0.02
+
+
+def conv2d(node: Node) -> relax.Var:
+    """Weights `[O, KH, KW, C / groups]`, per axis over 0 (`Prepare` in tflite/kernels/conv.cc)."""
+    channels, weights = _image(node)[3], _weights(node)
+    per_group = weights.shape[3]
+    node.require(channels % per_group == 0, f"has {channels} channels for filters of {per_group}", weights)
+    groups = channels // per_group
+    node.require(weights.shape[0] % groups == 0, f"has {weights.shape[0]} filters in {groups} groups", weights)
+    return _convolve(node, node.constant(1), weights_type(node, channel_axis=0), weights.shape[0], groups)
+
+
+def depthwise_conv2d(node: Node) -> relax.Var:
+    """Weights `[1, KH, KW, C * M]`, per axis over 3: output channel c * M + m filters input channel c with
+    weights[…, c * M + m] (`DepthwiseConv` in tflite/kernels/internal/reference/depthwiseconv_uint8.h), which is a
+    convolution in C groups with weights `[C * M, KH, KW, 1]`. M is taken from the shapes, as the kernel takes it
+    (`ComputeDepthMultiplier` in tflite/kernels/depthwise_conv.cc)."""
+    channels, weights = _image(node)[3], _weights(node)
+    node.require(weights.shape[0] == 1, f"has weights of {list(weights.shape)}, not [1, height, width, …]", weights)
+    filters = weights.shape[3]
+    node.require(filters % channels == 0, f"has {filters} filters for {channels} channels", weights)
+    weight_type = weights_type(node, channel_axis=3)
+    return _convolve(node, node.constant(1, output_channels_first), weight_type, filters, groups=channels)
+
+
+def output_channels_first(weights: Array) -> Array:
+    """`[1, KH, KW, O]` -> `[O, KH, KW, 1]`."""
+    return np.transpose(weights, (3, 1, 2, 0))
+
+
+def weights_type(node: Node, channel_axis: int) -> QuantizedType:
+    """The type of weights whose output channels, `channel_axis` in the file, come first in the module.
+
+    int8 weights are symmetric and uint8 weights per-tensor (`Prepare` in tflite/kernels/conv.cc and the TFLite 8-bit
+    quantization specification).
+    """
+    tensor, storage = node.input(1), node.input(0).dtype
+    quantization = tensor.quantization
+    node.require(tensor.dtype == storage, f"has {tensor.dtype} weights for an input of {storage}", tensor)
+    if quantization is None:
+        node.malformed("has weights without quantization", tensor)
+    if quantization.per_axis:
+        node.require(storage == "int8", "has uint8 weights quantized per axis", tensor)
+        node.require(
+            quantization.axis == channel_axis,
+            f"has weights quantized along dimension {quantization.axis}, not {channel_axis}",
+            tensor,
+        )
+    if storage == "int8" and any(quantization.zero_points):
+        node.unsupported("has int8 weights with a zero point other than 0", tensor)
+    axis = 0 if quantization.per_axis else None
+    return QuantizedType(storage, quantization.scales, quantization.zero_points, axis=axis)
+
+
+def bias_of(node: Node, filters: int) -> relax.Constant | None:
+    """The bias, one int32 for each filter, at the accumulators' scale.
+
+    Where LiteRT multiplies by one scale for the whole tensor it refuses a bias whose own scale is off by more than
+    2 % of an output step (`GetQuantizedConvolutionMultipler` in tflite/kernels/kernel_util.cc); where it has scales
+    per channel it does not look.
+    """
+    if not node.has_input(2):
+        return None
+    bias = node.input(2)
+    node.require(bias.dtype == "int32", f"has a bias of {bias.dtype}, not int32", bias)
+    node.require(math.prod(bias.shape) == filters, f"has a bias of {list(bias.shape)} for {filters} filters", bias)
+    _check_bias_scale(node, bias)
+    return node.constant(2, flat)
+
+
+def flat(values: Array) -> Array:
+    return values.reshape(-1)
+
+
+def _check_bias_scale(node: Node, bias: Tensor) -> None:
+    if bias.quantization is None:
+        return
+    node.require(not any(bias.quantization.zero_points), "has a bias with a zero point other than 0", bias)
+    weights = node.input(1).quantization
+    if bias.quantization.per_axis or weights is None or weights.per_axis:
+        return
+    expected = node.in_type(0).scale * weights.scales[0]
+    off = abs(bias.quantization.scales[0] - expected) / node.out_type().scale
+    node.require(off <= _BIAS_TOLERANCE, f"has a bias of scale {bias.quantization.scales[0]}, not {expected}", bias)
+
+
+def _image(node: Node) -> tuple[int, ...]:
+    tensor = node.input(0)
+    node.require(len(tensor.shape) == 4, f"has an input of {list(tensor.shape)}, not [N, H, W, C]", tensor)
+    return tensor.shape
+
+
+def _weights(node: Node) -> Tensor:
+    tensor = node.input(1)
+    node.require(len(tensor.shape) == 4, f"has weights of {list(tensor.shape)}, not four dimensions", tensor)
+    return tensor
+
+
+def _convolve(node: Node, weight: relax.Constant, weight_type: QuantizedType, filters: int, groups: int) -> relax.Var:
+    in_type = node.in_type(0)
+    strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
+    dilation = (node.int_option("dilation_h_factor", least=1), node.int_option("dilation_w_factor", least=1))
+    call = ops.conv2d(
+        node.expr(0),
+        weight,
+        bias_of(node, filters),
+        in_type,
+        weight_type,
+        strides=strides,
+        padding=window_padding(node, node.input(1).shape[1:3], strides, dilation),
+        dilation=dilation,
+        groups=groups,
+    )
+    accumulated = node.emit(call, "accumulate")
+    out_type = node.out_type(node.activation())
+    return node.emit(ops.requantize(accumulated, accumulator_type(in_type, weight_type, axis=3), out_type))
+
+
+def window_padding(
+    node: Node, window: tuple[int, ...], strides: tuple[int, int], dilation: tuple[int, int]
+) -> tuple[int, int, int, int]:
+    """Padding of the node's input, `[N, H, W, C]`: top, left, bottom, right."""
+    scheme = node.int_option("padding")
+    node.require(scheme in (SAME, VALID), f"has the padding scheme {scheme}")
+    batch, height, width, channels = node.input(0).shape
+    top, left, bottom, right = padding_2d(scheme, (height, width), window, strides, dilation)
+    padded = batch * (height + top + bottom) * (width + left + right) * channels
+    if padded > _MAX_PADDED_ELEMENTS:
+        node.unsupported(f"pads its input to {padded} elements")
+    return top, left, bottom, right

@@ -1,0 +1,41 @@
+"""FULLY_CONNECTED."""
+
+from __future__ import annotations
+
+import math
+
+from tvm import relax
+
+from service.compiler.importers.tflite.node import Node
+from service.compiler.importers.tflite.operators.convolution import bias_of, weights_type
+from service.compiler.qnn import ops
+from service.compiler.qnn.types import accumulator_type
+
+_DEFAULT_WEIGHTS_FORMAT = 0  # FullyConnectedOptionsWeightsFormat in schema.fbs
+
+
+def fully_connected(node: Node) -> relax.Var:
+    """Weights `[O, K]`; the input is taken as `[-1, K]`, whatever its shape, and the output is `[-1, O]`, or has the
+    input's leading dimensions with `keep_num_dims` (`PrepareImpl` and `UpdateOutputSize` in
+    tflite/kernels/fully_connected.cc)."""
+    if node.int_option("weights_format") != _DEFAULT_WEIGHTS_FORMAT:
+        node.unsupported("has weights in a shuffled format")
+    source, weights = node.input(0), node.input(1)
+    node.require(len(weights.shape) == 2, f"has weights of {list(weights.shape)}, not two dimensions", weights)
+    units, depth = weights.shape
+    total = math.prod(source.shape)
+    node.require(total % depth == 0, f"has an input of {list(source.shape)} for rows of {depth}", source)
+    keep_dims = bool(node.option("keep_num_dims"))
+    if keep_dims:
+        node.require(source.shape[-1:] == (depth,), f"has an input of {list(source.shape)} for rows of {depth}", source)
+
+    rows = (total // depth, depth)
+    x = node.expr(0) if source.shape == rows else node.emit(relax.op.reshape(node.expr(0), rows), "rows")
+    in_type, weight_type = node.in_type(0), weights_type(node, channel_axis=0)
+    bias = bias_of(node, units)
+    accumulated = node.emit(ops.dense(x, node.constant(1), bias, in_type, weight_type), "accumulate")
+    out_type = node.out_type(node.activation())
+    result = node.emit(ops.requantize(accumulated, accumulator_type(in_type, weight_type, axis=1), out_type))
+    if keep_dims and len(source.shape) != 2:
+        result = node.emit(relax.op.reshape(result, (*source.shape[:-1], units)), "keep_num_dims")
+    return result

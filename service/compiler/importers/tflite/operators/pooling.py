@@ -1,0 +1,61 @@
+"""AVERAGE_POOL_2D, MAX_POOL_2D and MEAN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tvm import relax
+
+from service.compiler.importers.tflite.node import Node
+from service.compiler.importers.tflite.operators.convolution import window_padding
+from service.compiler.qnn import ops
+
+_SCALE_TOLERANCE = 1.0e-6
+
+
+def average_pool2d(node: Node) -> relax.Var:
+    return _pool(node, ops.avg_pool2d)
+
+
+def max_pool2d(node: Node) -> relax.Var:
+    return _pool(node, ops.max_pool2d)
+
+
+def _pool(node: Node, make: Callable[..., relax.Call]) -> relax.Var:
+    """The kernels pool stored values, so input and output have to have one quantization; `GenericPrepare` in
+    tflite/kernels/pooling.cc allows their scales to differ by 1e-6 and then ignores the difference, as is done here."""
+    source = node.input(0)
+    node.require(len(source.shape) == 4, f"has an input of {list(source.shape)}, not [N, H, W, C]", source)
+    in_type, out_type = node.in_type(0), node.out_type(node.activation())
+    node.require(
+        in_type.storage == out_type.storage
+        and in_type.zero_point == out_type.zero_point
+        and abs(in_type.scale - out_type.scale) <= _SCALE_TOLERANCE,
+        f"pools {in_type} into {out_type}, which has another quantization",
+    )
+    window = (node.int_option("filter_height", least=1), node.int_option("filter_width", least=1))
+    strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
+    call = make(
+        node.expr(0),
+        in_type,
+        replace(in_type, storage_min=out_type.min, storage_max=out_type.max),
+        pool_size=window,
+        strides=strides,
+        padding=window_padding(node, window, strides, (1, 1)),
+    )
+    return node.emit(call)
+
+
+def mean(node: Node) -> relax.Var:
+    """Axes are a constant and may be negative (`ResolveAxis` in tflite/kernels/internal/reference/reduce.h)."""
+    rank = len(node.input(0).shape)
+    axes = {int(axis) for axis in node.integers(1).reshape(-1)}
+    node.require(all(-rank <= axis < rank for axis in axes), f"has the axes {sorted(axes)} of {rank}", node.input(1))
+    if not axes:
+        node.unsupported("reduces over no axis", node.input(1))
+    in_type, out_type = node.in_type(0), node.out_type()
+    node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
+    keepdims = bool(node.option("keep_dims"))
+    resolved = {axis % rank for axis in axes}
+    return node.emit(ops.mean(node.expr(0), in_type, out_type, axes=sorted(resolved), keepdims=keepdims))

@@ -1,0 +1,112 @@
+"""Reads a verified TFLite file into a `Model`, and checks what the format promises but the layout cannot show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import tflite
+
+from service.compiler.importers.tflite import schema
+from service.compiler.importers.tflite.accessors import ints, text
+from service.compiler.importers.tflite.flatbuffer import verify
+from service.compiler.importers.tflite.graph import check_graph
+from service.compiler.importers.tflite.model import Model, Operator, OptionValue, Signature
+from service.compiler.importers.tflite.tensors import read_tensor
+from service.core.errors import MalformedModel, Unsupported
+
+_BUILTIN_OPERATORS: dict[int, str] = dict(tflite.utils.BUILTIN_OPCODE2NAME)
+
+
+def read_model(data: bytes) -> Model:
+    """The model in a TFLite file.
+
+    Takes time and memory in proportion to the file: constants are views of `data`, never copies.
+
+    Raises:
+        MalformedModel: the file is not well formed.
+        Unsupported: it has several subgraphs, or computes nothing.
+    """
+    verify(data)
+    model = tflite.Model.GetRootAs(data, 0)
+    if model.Version() != schema.VERSION:
+        raise MalformedModel(f"the file is of TFLite schema version {model.Version()}, not {schema.VERSION}")
+    if model.SubgraphsLength() != 1:
+        _refuse_subgraphs(model.SubgraphsLength())
+    subgraph = model.Subgraphs(0)
+    tensors = tuple(read_tensor(model, data, index) for index in range(subgraph.TensorsLength()))
+    codes = [_operator_name(model.OperatorCodes(index)) for index in range(model.OperatorCodesLength())]
+    result = Model(
+        tensors=tensors,
+        operators=tuple(
+            _operator(subgraph.Operators(index), index, codes) for index in range(subgraph.OperatorsLength())
+        ),
+        inputs=ints(subgraph, "Inputs"),
+        outputs=ints(subgraph, "Outputs"),
+        signatures=tuple(_signatures(model)),
+        size_bytes=len(data),
+    )
+    check_graph(result)
+    return result
+
+
+def _refuse_subgraphs(count: int) -> None:
+    if count == 0:
+        raise MalformedModel("the file has no subgraph")
+    raise Unsupported(
+        f"the model has {count} subgraphs, so it uses control flow or has several entry points",
+        hint="convert one inference function, without while loops and conditionals",
+    )
+
+
+def _operator_name(code: Any) -> str:
+    """A builtin's name; `CUSTOM(name)` for a custom operator.
+
+    The older field holds codes up to 127 and the newer one all of them (`GetBuiltinCode` in schema_utils.cc).
+    """
+    builtin = max(code.DeprecatedBuiltinCode(), code.BuiltinCode())
+    name = _BUILTIN_OPERATORS.get(builtin, f"BUILTIN_{builtin}")
+    return f"CUSTOM({text(code.CustomCode())})" if name == "CUSTOM" else name
+
+
+def _operator(operator: Any, index: int, codes: list[str]) -> Operator:
+    if operator.OpcodeIndex() >= len(codes):
+        raise MalformedModel(f"operator #{index} has operator code {operator.OpcodeIndex()} of {len(codes)}")
+    return Operator(
+        index=index,
+        name=codes[operator.OpcodeIndex()],
+        inputs=ints(operator, "Inputs"),
+        outputs=ints(operator, "Outputs"),
+        options=_options(operator),
+    )
+
+
+def _options(operator: Any) -> dict[str, OptionValue] | None:
+    """The operator's options by the schema's field names; None if it has none, or none of a kind that we read."""
+    name = schema.OPTIONS.get(operator.BuiltinOptionsType())
+    union = operator.BuiltinOptions()
+    if name is None or union is None:
+        return None
+    options = getattr(tflite, name)()
+    options.Init(union.Bytes, union.Pos)
+    return {
+        field: ints(options, schema.accessor(field))
+        if isinstance(kind, schema.Vector)
+        else getattr(options, schema.accessor(field))()
+        for field, (_, kind) in schema.TABLES[name].items()
+    }
+
+
+def _signatures(model: Any) -> Iterator[Signature]:
+    for index in range(model.SignatureDefsLength()):
+        signature = model.SignatureDefs(index)
+        if signature.SubgraphIndex() == 0:
+            yield Signature(
+                text(signature.SignatureKey()),
+                tuple(_names(signature.Inputs(i) for i in range(signature.InputsLength()))),
+                tuple(_names(signature.Outputs(i) for i in range(signature.OutputsLength()))),
+            )
+
+
+def _names(maps: Iterable[Any]) -> Iterator[tuple[str, int]]:
+    return ((text(entry.Name()), entry.TensorIndex()) for entry in maps)

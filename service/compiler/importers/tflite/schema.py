@@ -1,0 +1,175 @@
+"""The tables of TFLite's FlatBuffer schema that the importer reads, as data for the verifier.
+
+Taken from `schema.fbs` (version 3c) of LiteRT; a table here leaves out what is never read. Fields bear the schema's
+names. The `tflite` package reads the same slots: a test holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+FILE_IDENTIFIER = b"TFL3"
+VERSION = 3  # TFLITE_SCHEMA_VERSION in tflite/version.h
+
+
+@dataclass(frozen=True)
+class Scalar:
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A vector of scalars."""
+
+    item_bytes: int
+
+
+@dataclass(frozen=True)
+class Text:
+    """A string: UTF-8, with a NUL after its last byte."""
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A table."""
+
+    table: str
+
+
+@dataclass(frozen=True)
+class Refs:
+    """A vector of tables."""
+
+    table: str
+
+
+@dataclass(frozen=True)
+class Union:
+    """A table whose type stands in the field `selector`; types that are not in `tables` are never read."""
+
+    selector: str
+    tables: Mapping[int, str] = field(hash=False)
+
+
+Kind = Scalar | Vector | Text | Ref | Refs | Union
+Table = Mapping[str, tuple[int, Kind]]  # field -> (its slot, what it holds)
+
+BYTE, BOOL, INT, UINT, LONG, FLOAT = Scalar(1), Scalar(1), Scalar(4), Scalar(4), Scalar(8), Scalar(4)
+
+# Options of the operators that are converted: value of the BuiltinOptions union -> table.
+OPTIONS: Mapping[int, str] = {
+    1: "Conv2DOptions",
+    2: "DepthwiseConv2DOptions",
+    5: "Pool2DOptions",
+    8: "FullyConnectedOptions",
+    9: "SoftmaxOptions",
+    10: "ConcatenationOptions",
+    11: "AddOptions",
+    17: "ReshapeOptions",
+    21: "MulOptions",
+    27: "ReducerOptions",
+    30: "SqueezeOptions",
+}
+
+TABLES: Mapping[str, Table] = {
+    "Model": {
+        "version": (0, UINT),
+        "operator_codes": (1, Refs("OperatorCode")),
+        "subgraphs": (2, Refs("SubGraph")),
+        "buffers": (4, Refs("Buffer")),
+        "signature_defs": (7, Refs("SignatureDef")),
+    },
+    "OperatorCode": {
+        "deprecated_builtin_code": (0, BYTE),
+        "custom_code": (1, Text()),
+        "version": (2, INT),
+        "builtin_code": (3, INT),
+    },
+    "SubGraph": {
+        "tensors": (0, Refs("Tensor")),
+        "inputs": (1, Vector(4)),
+        "outputs": (2, Vector(4)),
+        "operators": (3, Refs("Operator")),
+    },
+    "Tensor": {
+        "shape": (0, Vector(4)),
+        "type": (1, BYTE),
+        "buffer": (2, UINT),
+        "name": (3, Text()),
+        "quantization": (4, Ref("QuantizationParameters")),
+        "is_variable": (5, BOOL),
+        "sparsity": (6, Ref("SparsityParameters")),
+    },
+    "QuantizationParameters": {
+        "scale": (2, Vector(4)),
+        "zero_point": (3, Vector(8)),
+        "details_type": (4, BYTE),
+        "quantized_dimension": (6, INT),
+    },
+    "SparsityParameters": {},  # its presence is all that is read
+    "Buffer": {
+        "data": (0, Vector(1)),
+        "offset": (1, LONG),
+        "size": (2, LONG),
+    },
+    "Operator": {
+        "opcode_index": (0, UINT),
+        "inputs": (1, Vector(4)),
+        "outputs": (2, Vector(4)),
+        "builtin_options_type": (3, BYTE),
+        "builtin_options": (4, Union("builtin_options_type", OPTIONS)),
+    },
+    "SignatureDef": {
+        "inputs": (0, Refs("TensorMap")),
+        "outputs": (1, Refs("TensorMap")),
+        "signature_key": (2, Text()),
+        "subgraph_index": (4, UINT),
+    },
+    "TensorMap": {
+        "name": (0, Text()),
+        "tensor_index": (1, UINT),
+    },
+    "Conv2DOptions": {
+        "padding": (0, BYTE),
+        "stride_w": (1, INT),
+        "stride_h": (2, INT),
+        "fused_activation_function": (3, BYTE),
+        "dilation_w_factor": (4, INT),
+        "dilation_h_factor": (5, INT),
+    },
+    "DepthwiseConv2DOptions": {
+        "padding": (0, BYTE),
+        "stride_w": (1, INT),
+        "stride_h": (2, INT),
+        "depth_multiplier": (3, INT),
+        "fused_activation_function": (4, BYTE),
+        "dilation_w_factor": (5, INT),
+        "dilation_h_factor": (6, INT),
+    },
+    "Pool2DOptions": {
+        "padding": (0, BYTE),
+        "stride_w": (1, INT),
+        "stride_h": (2, INT),
+        "filter_width": (3, INT),
+        "filter_height": (4, INT),
+        "fused_activation_function": (5, BYTE),
+    },
+    "FullyConnectedOptions": {
+        "fused_activation_function": (0, BYTE),
+        "weights_format": (1, BYTE),
+        "keep_num_dims": (2, BOOL),
+    },
+    "SoftmaxOptions": {"beta": (0, FLOAT)},
+    "ConcatenationOptions": {"axis": (0, INT), "fused_activation_function": (1, BYTE)},
+    "AddOptions": {"fused_activation_function": (0, BYTE)},
+    "MulOptions": {"fused_activation_function": (0, BYTE)},
+    "ReducerOptions": {"keep_dims": (0, BOOL)},
+    "ReshapeOptions": {"new_shape": (0, Vector(4))},
+    "SqueezeOptions": {"squeeze_dims": (0, Vector(4))},
+}
+
+
+def accessor(field_name: str) -> str:
+    """The method of the `tflite` package that reads a field: `stride_w` -> `StrideW`."""
+    return "".join(part.capitalize() for part in field_name.split("_"))

@@ -1,0 +1,67 @@
+"""The model's inputs and outputs as clients see them.
+
+Names: a TFLite file names a model's ends twice. Its tensors have names, which converters make up
+(`serving_default_keras_tensor_246:0`, `StatefulPartitionedCall:0`); and newer files have signatures with the names
+that the model's author gave (`keras_tensor_246`, `output_0`), which LiteRT's own `get_signature_runner` goes by. So
+the signature's names are taken where one signature names every end, `serving_default` before others; the tensors'
+names where none does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from service.compiler.importers.tflite.model import Model, Signature, Tensor
+from service.core.signature import ModelSignature, Quantization, TensorSpec, datatype_of
+
+_DEFAULT_KEY = "serving_default"  # TensorFlow's DEFAULT_SERVING_SIGNATURE_DEF_KEY
+_NAME_LENGTH = 256
+
+
+def signature_of(model: Model) -> ModelSignature:
+    """Inputs and outputs in the file's order, under names that are unique among the inputs and among the outputs."""
+    chosen = _chosen(model)
+    input_names = {index: name for name, index in chosen.inputs} if chosen else {}
+    output_names = {index: name for name, index in chosen.outputs} if chosen else {}
+    return ModelSignature(
+        _specs([model.tensors[index] for index in model.inputs], input_names, "input"),
+        _specs([model.tensors[index] for index in model.outputs], output_names, "output"),
+    )
+
+
+def _chosen(model: Model) -> Signature | None:
+    """The signature that names every input and output, and nothing else."""
+    fitting = [
+        signature
+        for signature in model.signatures
+        if sorted(index for _, index in signature.inputs) == sorted(model.inputs)
+        and sorted(index for _, index in signature.outputs) == sorted(model.outputs)
+    ]
+    preferred = [signature for signature in fitting if signature.key == _DEFAULT_KEY]
+    return next(iter(preferred or fitting), None)
+
+
+def _specs(tensors: Sequence[Tensor], names: dict[int, str], what: str) -> tuple[TensorSpec, ...]:
+    specs: dict[str, TensorSpec] = {}
+    for place, tensor in enumerate(tensors):
+        name = _unique(_clean(names.get(tensor.index) or tensor.name) or f"{what}_{place}", specs)
+        specs[name] = TensorSpec(name, datatype_of(tensor.dtype), tensor.shape, _quantization(tensor))
+    return tuple(specs.values())
+
+
+def _clean(name: str) -> str:
+    """A name that can stand in a JSON document, a log line and a terminal."""
+    return "".join(char if char.isprintable() else "_" for char in name)[:_NAME_LENGTH]
+
+
+def _unique(name: str, taken: dict[str, TensorSpec]) -> str:
+    candidate, number = name, 1
+    while candidate in taken:
+        candidate, number = f"{name}_{number}", number + 1
+    return candidate
+
+
+def _quantization(tensor: Tensor) -> Quantization | None:
+    if tensor.quantization is None or tensor.dtype == "float32":
+        return None
+    return Quantization(tensor.quantization.scales[0], tensor.quantization.zero_points[0])

@@ -1,0 +1,103 @@
+"""Whether a model can be compiled, asked of the whole file: a user learns of every obstacle, not only of the first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from service.compiler.importers.tflite.model import Model, Operator, Tensor
+from service.compiler.importers.tflite.operators import RULES, Rule
+from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
+
+_STAGE = "import"
+_LISTED = 20
+
+
+def check_support(model: Model) -> None:
+    """Passes if every operator is one that we convert, on element types that we convert it on.
+
+    Raises:
+        UnsupportedOperator: some are not; the message names them all (the first `_LISTED` of them one by one).
+        Unsupported: an operator uses a tensor that none can use.
+        MalformedModel: an operator has a number of inputs or outputs that its definition forbids.
+    """
+    obstacles = [(operator, what) for operator in model.operators if (what := _obstacle(model, operator))]
+    if obstacles:
+        _refuse(model, obstacles)
+    for operator in model.operators:
+        _check_arity(operator, RULES[operator.name])
+        for tensor in _tensors(model, operator):
+            _check_tensor(operator, tensor)
+
+
+def _obstacle(model: Model, operator: Operator) -> str | None:
+    """What keeps an operator from being converted, as `CONV_3D` or `CONV_2D on float32`."""
+    rule = RULES.get(operator.name)
+    if rule is None:
+        return operator.name
+    for dtype in _dtypes(model, operator.inputs[: rule.activations]):
+        if dtype not in rule.reads:
+            return f"{operator.name} on {dtype}"
+    for dtype in _dtypes(model, operator.outputs[:1]):
+        if dtype not in rule.writes:
+            return f"{operator.name} into {dtype}"
+    return None
+
+
+def _refuse(model: Model, obstacles: list[tuple[Operator, str]]) -> None:
+    first, _ = obstacles[0]
+    counted = Counter(what for _, what in obstacles)
+    summary = ", ".join(f"{what} ({number} times)" if number > 1 else what for what, number in counted.items())
+    listed = [f"{operator.label} → {_output(model, operator)}" for operator, _ in obstacles[:_LISTED]]
+    more = f" and {len(obstacles) - _LISTED} more" if len(obstacles) > _LISTED else ""
+    raise UnsupportedOperator(
+        f"{len(obstacles)} of {len(model.operators)} operators cannot be compiled: {summary}. "
+        f"They are: {', '.join(listed)}{more}",
+        stage=_STAGE,
+        op=first.label,
+        tensor=_output(model, first),
+        hint=_hint(model, obstacles),
+    )
+
+
+def _hint(model: Model, obstacles: list[tuple[Operator, str]]) -> str:
+    kinds = {what.rsplit(" ", 1)[-1] for operator, what in obstacles if operator.name in RULES}
+    if "float32" in kinds or "float16" in kinds:
+        if not any(tensor.quantization for tensor in model.tensors):
+            return "the model is not quantized: convert it with full-integer (int8) quantization"
+        return "convert with full-integer quantization, so that no operator is left in float"
+    if "int16" in kinds:
+        return "16x8 quantization is not compiled yet: convert with 8-bit activations"
+    return f"Octet compiles: {', '.join(sorted(RULES))}; convert the model without the others"
+
+
+def _check_arity(operator: Operator, rule: Rule) -> None:
+    least, most = rule.arity
+    count = len(operator.inputs)
+    if not least <= count <= most:
+        raise MalformedModel(f"{operator.label} has {count} inputs", stage=_STAGE, op=operator.label)
+    if len(operator.outputs) != 1:
+        raise MalformedModel(f"{operator.label} has {len(operator.outputs)} outputs", stage=_STAGE, op=operator.label)
+
+
+def _check_tensor(operator: Operator, tensor: Tensor) -> None:
+    what = tensor.oddity or ("has no elements" if 0 in tensor.shape else None)
+    if what:
+        raise Unsupported(
+            f"{operator.label} uses the tensor {tensor.label}, which {what}",
+            stage=_STAGE,
+            op=operator.label,
+            tensor=tensor.label,
+        )
+
+
+def _tensors(model: Model, operator: Operator) -> Iterator[Tensor]:
+    return (model.tensors[index] for index in (*operator.inputs, *operator.outputs) if index >= 0)
+
+
+def _dtypes(model: Model, indices: tuple[int, ...]) -> Iterator[str]:
+    return (model.tensors[index].dtype for index in indices if index >= 0)
+
+
+def _output(model: Model, operator: Operator) -> str:
+    return model.tensors[operator.outputs[0]].label if operator.outputs else "nothing"

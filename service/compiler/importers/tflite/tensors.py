@@ -1,0 +1,135 @@
+"""Reads a tensor: its type, shape, quantization and, if it is a constant, its elements."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import numpy as np
+import tflite
+
+from service.compiler.importers.tflite.accessors import ints, text
+from service.compiler.importers.tflite.model import Array, Quantization, Tensor
+from service.core.errors import MalformedModel
+
+# Bounds on a tensor. LiteRT's kernels index with 32-bit integers and take at most eight dimensions.
+_MAX_BYTES = (1 << 31) - 1
+_MAX_RANK = 8
+
+_NUMPY_TYPES: dict[int, np.dtype[Any]] = {
+    tflite.TensorType.FLOAT32: np.dtype("<f4"),
+    tflite.TensorType.INT32: np.dtype("<i4"),
+    tflite.TensorType.UINT8: np.dtype("u1"),
+    tflite.TensorType.INT64: np.dtype("<i8"),
+    tflite.TensorType.BOOL: np.dtype("?"),
+    tflite.TensorType.INT16: np.dtype("<i2"),
+    tflite.TensorType.INT8: np.dtype("i1"),
+}
+_TYPE_NAMES = {value: name.lower() for name, value in vars(tflite.TensorType).items() if isinstance(value, int)}
+
+
+def read_tensor(model: Any, data: bytes, index: int) -> Tensor:
+    """Tensor `index` of the model's first subgraph; `data` is the whole file.
+
+    What is well formed but beyond us is noted in the tensor's `oddity`, so that unsupported operators are told first.
+
+    Raises:
+        MalformedModel: its bytes, shape and quantization do not fit together.
+    """
+    table = model.Subgraphs(0).Tensors(index)
+    return _Reader(model, data, table, index).tensor()
+
+
+class _Reader:
+    def __init__(self, model: Any, data: bytes, table: Any, index: int) -> None:
+        self._model, self._data, self._table, self._index = model, data, table, index
+        self._name = text(table.Name())
+        self._label = self._name or f"tensor #{index}"
+
+    def tensor(self) -> Tensor:
+        dtype = _NUMPY_TYPES.get(self._table.Type())
+        shape = ints(self._table, "Shape")
+        oddity = self._oddity(shape, dtype)
+        raw = self._raw()
+        tensor = Tensor(
+            index=self._index,
+            name=self._name,
+            dtype=dtype.name if dtype else _TYPE_NAMES.get(self._table.Type(), f"type {self._table.Type()}"),
+            shape=shape,
+            storage=None if raw is None else self._table.Buffer(),
+            oddity=oddity,
+        )
+        if oddity or dtype is None:
+            return tensor
+        data = None if raw is None else self._elements(raw, shape, dtype)
+        return replace(tensor, quantization=self._quantization(shape, dtype), data=data)
+
+    def _oddity(self, shape: tuple[int, ...], dtype: np.dtype[Any] | None) -> str | None:
+        """What keeps every operator from using the tensor.
+
+        A shape is dynamic if `shape` itself says so. What `shape_signature` calls dynamic is not, for LiteRT runs a
+        model at `shape` unless its caller resizes the inputs (`ParseTensors` in tflite/core/interpreter_builder.cc).
+        """
+        quantization = self._table.Quantization()
+        if dtype is None:
+            return "has an element type that no operator here takes"
+        if self._table.IsVariable():
+            return "is a variable, so the model keeps state between calls"
+        if self._table.Sparsity() is not None:
+            return "is sparse"
+        if quantization is not None and quantization.DetailsType():
+            return "is quantized in blocks or along several axes"
+        if len(shape) > _MAX_RANK:
+            return f"has {len(shape)} dimensions; the limit is {_MAX_RANK}"
+        if any(size < 0 for size in shape):
+            return f"has the dynamic shape {list(shape)}; convert the model with fixed input shapes"
+        if math.prod(shape) * dtype.itemsize > _MAX_BYTES:
+            return f"has shape {list(shape)}, which is more than 2 GiB"
+        return None
+
+    def _raw(self) -> memoryview | None:
+        """The bytes of a constant. They lie in the FlatBuffer, or behind it in files beyond 2 GB (`Buffer.offset`)."""
+        index = self._table.Buffer()
+        if index >= self._model.BuffersLength():
+            self._malformed(f"is in buffer {index} of {self._model.BuffersLength()}")
+        buffer = self._model.Buffers(index)
+        if buffer.DataLength():
+            return memoryview(buffer.DataAsNumpy()).cast("B")
+        if buffer.Offset() > 1:  # 0 and 1 mean: none (schema.fbs)
+            end = buffer.Offset() + buffer.Size()
+            if end > len(self._data):
+                self._malformed(f"has its data at bytes {buffer.Offset()} to {end} of a file of {len(self._data)}")
+            return memoryview(self._data)[buffer.Offset() : end]
+        return None
+
+    def _elements(self, raw: memoryview, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        expected = math.prod(shape) * dtype.itemsize
+        if len(raw) != expected:
+            self._malformed(f"holds {len(raw)} bytes, but {dtype.name} {list(shape)} takes {expected}")
+        return np.frombuffer(raw, dtype).reshape(shape)
+
+    def _quantization(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Quantization | None:
+        """The rules are those of `ParseQuantization` in tflite/core/interpreter_builder.cc, and that every scale is
+        positive and every zero point can be stored."""
+        table = self._table.Quantization()
+        if table is None or not table.ScaleLength():
+            return None
+        scales, zero_points, axis = table.ScaleAsNumpy(), table.ZeroPointLength(), table.QuantizedDimension()
+        if zero_points != len(scales):
+            self._malformed(f"has {len(scales)} scales, but {zero_points} zero points")
+        if axis < 0 or axis >= max(len(shape), 1):
+            self._malformed(f"is quantized along dimension {axis} of {len(shape)}")
+        if len(scales) != 1 and (not shape or len(scales) != shape[axis]):
+            self._malformed(f"has {len(scales)} scales for the shape {list(shape)} along dimension {axis}")
+        if not (np.isfinite(scales).all() and (scales > 0).all()):
+            self._malformed("has a scale that is not positive and finite")
+        points = table.ZeroPointAsNumpy()
+        if dtype.kind in "iu":
+            limits = np.iinfo(dtype)
+            if points.min() < limits.min or points.max() > limits.max:
+                self._malformed(f"has a zero point outside {dtype.name}")
+        return Quantization(tuple(scales.tolist()), tuple(points.tolist()), axis)
+
+    def _malformed(self, what: str) -> NoReturn:
+        raise MalformedModel(f"the tensor {self._label} {what}", tensor=self._label)
