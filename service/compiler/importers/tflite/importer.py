@@ -16,6 +16,8 @@ from service.compiler.importers.tflite.reader import read_model
 from service.compiler.importers.tflite.signature import signature_of
 from service.compiler.importers.tflite.support import check_support
 from service.compiler.qnn.graph import shape_of
+from service.core.build import Stage
+from service.core.errors import OctetError
 
 At = Callable[[str, str], None]
 
@@ -32,9 +34,13 @@ def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel
         MalformedModel: the file is not well formed, or an operator's definition is broken.
         Unsupported, UnsupportedOperator: it is, but holds what we do not compile.
     """
-    model = read_model(data)
-    check_support(model)
-    return ImportedModel(_module(model, at), signature_of(model), TFLITE)
+    try:
+        model = read_model(data)
+        check_support(model)
+        return ImportedModel(_module(model, at), signature_of(model), TFLITE)
+    except OctetError as exc:
+        exc.stage = exc.stage or Stage.IMPORT
+        raise
 
 
 def _module(model: Model, at: At) -> tvm.IRModule:

@@ -17,7 +17,6 @@ from service.core.errors import MalformedModel, Unsupported
 
 Layout = Callable[[Array], Array]
 
-_STAGE = "import"
 _NAME_LENGTH = 120  # of a name hint: enough to recognise a tensor, and bounded
 
 
@@ -42,7 +41,7 @@ class Constants:
             self._budget_bytes -= data.nbytes
             if self._budget_bytes < 0:
                 raise MalformedModel(
-                    "the model's constants add up to far more than the file holds", stage=_STAGE, tensor=tensor.label
+                    "the model's constants add up to far more than the file holds", tensor=tensor.label
                 )
             array = np.ascontiguousarray(layout(data) if layout else data)
             self._known[key] = relax.const(array, tensor.dtype)  # without the dtype, int64 would become int32
@@ -153,7 +152,7 @@ class Node:
             return emit(self._builder, expr, name[:_NAME_LENGTH])
         except IllTyped as exc:
             raise MalformedModel(
-                f"{self.operator.label}: {exc.message}", stage=_STAGE, op=self.operator.label, tensor=self.output.label
+                f"{self.operator.label}: {exc.message}", op=self.operator.label, tensor=self.output.label
             ) from exc
 
     def expect_shape(self, shape: tuple[int, ...]) -> None:
@@ -169,10 +168,8 @@ class Node:
 
     def malformed(self, what: str, tensor: Tensor | None = None) -> NoReturn:
         label = (tensor or self.output).label
-        raise MalformedModel(f"{self.operator.label} {what}", stage=_STAGE, op=self.operator.label, tensor=label)
+        raise MalformedModel(f"{self.operator.label} {what}", op=self.operator.label, tensor=label)
 
     def unsupported(self, what: str, tensor: Tensor | None = None, hint: str | None = None) -> NoReturn:
         label = (tensor or self.output).label
-        raise Unsupported(
-            f"{self.operator.label} {what}", stage=_STAGE, op=self.operator.label, tensor=label, hint=hint
-        )
+        raise Unsupported(f"{self.operator.label} {what}", op=self.operator.label, tensor=label, hint=hint)

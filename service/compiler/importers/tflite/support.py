@@ -9,7 +9,6 @@ from service.compiler.importers.tflite.model import Model, Operator, Tensor
 from service.compiler.importers.tflite.operators import RULES, Rule
 from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
 
-_STAGE = "import"
 _LISTED = 20
 
 
@@ -53,7 +52,6 @@ def _refuse(model: Model, obstacles: list[tuple[Operator, str]]) -> None:
     raise UnsupportedOperator(
         f"{len(obstacles)} of {len(model.operators)} operators cannot be compiled: {summary}. "
         f"They are: {', '.join(listed)}{more}",
-        stage=_STAGE,
         op=first.label,
         tensor=_output(model, first),
         hint=_hint(model, obstacles),
@@ -75,9 +73,9 @@ def _check_arity(operator: Operator, rule: Rule) -> None:
     least, most = rule.arity
     count = len(operator.inputs)
     if not least <= count <= most:
-        raise MalformedModel(f"{operator.label} has {count} inputs", stage=_STAGE, op=operator.label)
+        raise MalformedModel(f"{operator.label} has {count} inputs", op=operator.label)
     if len(operator.outputs) != 1:
-        raise MalformedModel(f"{operator.label} has {len(operator.outputs)} outputs", stage=_STAGE, op=operator.label)
+        raise MalformedModel(f"{operator.label} has {len(operator.outputs)} outputs", op=operator.label)
 
 
 def _check_tensor(operator: Operator, tensor: Tensor) -> None:
@@ -85,7 +83,6 @@ def _check_tensor(operator: Operator, tensor: Tensor) -> None:
     if what:
         raise Unsupported(
             f"{operator.label} uses the tensor {tensor.label}, which {what}",
-            stage=_STAGE,
             op=operator.label,
             tensor=tensor.label,
         )

@@ -1,0 +1,39 @@
+"""Runs models in LiteRT, the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+Array = npt.NDArray[Any]
+
+
+def interpreter(model: bytes, *, reference: bool = True) -> Interpreter:
+    """Ready to run; with the reference kernels, or as LiteRT runs a model by default (XNNPACK)."""
+    kind = OpResolverType.BUILTIN_REF if reference else OpResolverType.AUTO
+    loaded = Interpreter(model_content=model, experimental_op_resolver_type=kind, num_threads=1)
+    loaded.allocate_tensors()
+    return loaded
+
+
+def run(loaded: Interpreter, inputs: Sequence[Array]) -> list[Array]:
+    for detail, value in zip(loaded.get_input_details(), inputs, strict=True):
+        loaded.set_tensor(detail["index"], value)
+    loaded.invoke()
+    return [loaded.get_tensor(detail["index"]) for detail in loaded.get_output_details()]
+
+
+def random_inputs(loaded: Interpreter, rng: np.random.Generator) -> list[Array]:
+    """Every value of integer inputs alike; floats of a spread that 8 bits hold."""
+    return [_random(detail["shape"], np.dtype(detail["dtype"]), rng) for detail in loaded.get_input_details()]
+
+
+def _random(shape: Sequence[int], dtype: np.dtype[Any], rng: np.random.Generator) -> Array:
+    if dtype.kind == "f":
+        return rng.normal(0, 4, shape).astype(dtype)
+    limits = np.iinfo(dtype)
+    return rng.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
