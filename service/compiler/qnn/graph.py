@@ -6,14 +6,16 @@ bindings, with an environment from old variables to new expressions; nothing nee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import tvm
 from tvm import relax
 
-from service.compiler.qnn.operation import IllTyped
+from service.compiler.qnn import ops
+from service.compiler.qnn.operation import IllTyped, Operation
 
-Rewrite = Callable[[relax.BlockBuilder, relax.Call, list[relax.Expr]], relax.Expr]
+Found = Operation | None
+Rewrite = Callable[[relax.BlockBuilder, relax.Call, list[relax.Expr], Found], relax.Expr]
 
 
 def main_of(module: tvm.IRModule) -> relax.Function:
@@ -33,6 +35,17 @@ def bindings(function: relax.Function) -> Iterator[tuple[relax.Var, relax.Expr]]
             yield binding.var, binding.value
 
 
+def operations(function: relax.Function) -> Iterator[tuple[relax.Var, relax.Expr, Found]]:
+    """`bindings`, each with the QNN operation that it is, linked to the operation that made its first operand."""
+    found: dict[relax.Var, Operation] = {}
+    for var, value in bindings(function):
+        operation = None
+        if ops.name_of(value) is not None:
+            first = value.args[0] if value.args else None
+            operation = found[var] = Operation(value, found.get(first) if isinstance(first, relax.Var) else None)
+        yield var, value, operation
+
+
 def results_of(function: relax.Function) -> list[relax.Expr]:
     """What the function returns, one by one."""
     body = function.body.body
@@ -40,18 +53,18 @@ def results_of(function: relax.Function) -> list[relax.Expr]:
 
 
 def rewrite(module: tvm.IRModule, rewrite_call: Rewrite) -> tvm.IRModule:
-    """`module` with every call of `main` replaced by what `rewrite_call(builder, call, new_args)` emits.
+    """`module` with every call of `main` replaced by what `rewrite_call(builder, call, new_args, operation)` emits.
 
     Rewritten values keep the names of what they replace, so that a later error can still name the operator.
     """
     function = main_of(module)
     builder = relax.BlockBuilder()
-    params = [relax.Var(param.name_hint, param.ty) for param in function.params]
+    params = [relax.Var(param.name, param.ty) for param in function.params]
     environment: dict[relax.Var, relax.Expr] = dict(zip(function.params, params, strict=True))
     with builder.function("main", params):
         with builder.dataflow():
-            for var, value in bindings(function):
-                environment[var] = _rewritten(builder, var, value, environment, rewrite_call)
+            for var, value, operation in operations(function):
+                environment[var] = _rewritten(builder, var, value, operation, environment, rewrite_call)
             outputs = [builder.emit_output(substitute(result, environment)) for result in results_of(function)]
         builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
     return builder.get()
@@ -61,14 +74,15 @@ def _rewritten(
     builder: relax.BlockBuilder,
     var: relax.Var,
     value: relax.Expr,
+    operation: Found,
     environment: dict[relax.Var, relax.Expr],
     rewrite_call: Rewrite,
 ) -> relax.Expr:
     if not isinstance(value, relax.Call):
         return substitute(value, environment)
     args = [substitute(arg, environment) for arg in value.args]
-    result = rewrite_call(builder, value, args)
-    return result if isinstance(result, relax.Var) else emit(builder, result, var.name_hint)
+    result = rewrite_call(builder, value, args, operation)
+    return result if isinstance(result, relax.Var) else emit(builder, result, var.name)
 
 
 def substitute(expr: relax.Expr, environment: dict[relax.Var, relax.Expr]) -> relax.Expr:
@@ -94,7 +108,3 @@ def emit(builder: relax.BlockBuilder, expr: relax.Expr, name: str = "") -> relax
 
 def shape_of(expr: relax.Expr) -> tuple[int, ...]:
     return tuple(int(dim) for dim in expr.ty.shape)
-
-
-def constants_of(args: Sequence[relax.Expr]) -> list[relax.Constant]:
-    return [arg for arg in args if isinstance(arg, relax.Constant)]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+import numpy as np
+import tvm
+from numpy.typing import NDArray
 from tvm import relax
 
 from service.compiler.qnn import types
@@ -21,9 +24,10 @@ class IllTyped(InvalidInput):
 class Operation:
     """Reads a call; every method raises `IllTyped`, in the call's own words, where the call is not as it should be."""
 
-    def __init__(self, call: relax.Call) -> None:
-        self.call = call
-        self.name = call.op.name.removeprefix("relax.")
+    def __init__(self, call: relax.Call, producer: Operation | None = None) -> None:
+        """`producer` is the operation that made the first operand, where that is a QNN operation too."""
+        self.call, self.producer = call, producer
+        self.name = str(call.op.name.removeprefix("relax."))
 
     def fail(self, what: str) -> NoReturn:
         raise IllTyped(f"{self.name}: {what}", op=self.name)
@@ -103,8 +107,16 @@ class Operation:
             sizes.append((size - span) // stride + 1)
         return sizes[0], sizes[1]
 
+    def integer(self, name: str) -> int:
+        return int(self.attr(name))
+
     def floating(self, name: str) -> float:
         return float(self.attr(name))
 
     def flag(self, name: str) -> bool:
         return bool(self.attr(name))
+
+
+def value_of(expr: relax.Expr) -> NDArray[Any] | None:
+    """The value of a constant; None for anything that is computed."""
+    return np.asarray(expr.value.numpy()) if isinstance(expr, tvm.ir.GenericConst) else None

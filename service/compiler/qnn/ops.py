@@ -181,7 +181,14 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, tvm.ir.Node | tvm.runtime.Object) and not hasattr(value, "__iter__"):
+        return value
     return [_plain(item) for item in value]
+
+
+def with_operands(call: relax.Call, *args: relax.Expr, **attrs: Any) -> relax.Call:
+    """`call` with other operands and some attributes changed."""
+    return _call(name_of(call) or "", args, **{**dict(call.attrs.items()), **attrs})
 
 
 def name_of(expr: relax.Expr) -> str | None:

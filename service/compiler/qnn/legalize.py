@@ -1,0 +1,67 @@
+"""Legalize: give each convolution and dense layer the operand types that the target's instructions want.
+
+Requires: a model of `qnn.*` operators.
+Ensures: every `qnn.conv2d` and `qnn.dense` of 8-bit operands has the target's operand types, and the same real values.
+
+Three conventions cover the targets (Jain et al. 2020, section 4.3):
+- u8 x s8, for x86 VNNI: a signed activation moves up by 128 and its zero point with it; legacy unsigned weights move
+  down.
+- s8 x s8, for ARM's dot product.
+- s16 x s16, where 8-bit multiplication is no faster than 16-bit: both are stored less their zero points, so that
+  padding is zero and three of the four terms of the expansion vanish.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from service.compiler.qnn import graph, ops
+from service.compiler.qnn.numerics.accumulate import constant
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
+from service.compiler.targets import OperandTypes
+
+
+def legalize(module: tvm.IRModule, operands: OperandTypes) -> tvm.IRModule:
+    """`module` with the operands of its convolutions and dense layers stored as `operands`."""
+    moved: dict[tuple[relax.Var, str], relax.Var] = {}  # one shift serves every reader of a tensor
+
+    def legalize_call(
+        builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
+    ) -> relax.Expr:
+        if operation is None or operation.name not in ("qnn.conv2d", "qnn.dense"):
+            return relax.Call(call.op, args, call.attrs)
+        data, weight, *bias = args
+        in_type = _stored_as(operation.per_tensor("in_type"), operands.data)
+        weight_type = _stored_as(operation.quantized("weight_type"), operands.weight)
+        if in_type.storage != operation.per_tensor("in_type").storage:
+            key = (data, str(in_type))
+            if key not in moved:
+                shift = ops.requantize(data, operation.per_tensor("in_type"), in_type)
+                moved[key] = graph.emit(builder, shift, f"{data.name}_{in_type.storage}")
+            data = moved[key]
+        return ops.with_operands(call, data, _moved_weight(operation, weight, weight_type), *bias, in_type=in_type, weight_type=weight_type)
+
+    return graph.rewrite(module, legalize_call)
+
+
+def _stored_as(quantized: QuantizedType, storage: str) -> QuantizedType:
+    """The same real values stored as `storage`; 16-bit storage takes the zero points out."""
+    if quantized.storage not in ("int8", "uint8") or quantized.storage == storage:
+        return quantized
+    if storage == "int16":
+        return QuantizedType("int16", quantized.scales, (0,), axis=quantized.axis)
+    shift = STORAGE_RANGES[storage][0] - STORAGE_RANGES[quantized.storage][0]
+    return quantized.with_storage(storage, shift)
+
+
+def _moved_weight(operation: Operation, weight: relax.Expr, weight_type: QuantizedType) -> relax.Expr:
+    old = operation.quantized("weight_type")
+    if weight_type == old:
+        return weight
+    stored = constant(operation, weight).astype(np.int64)
+    moves = np.array(weight_type.zero_points, np.int64) - np.array(old.zero_points)
+    values = stored + moves.reshape([-1] + [1] * (stored.ndim - 1))
+    return relax.const(values.astype(weight_type.storage))

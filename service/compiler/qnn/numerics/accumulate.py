@@ -1,0 +1,221 @@
+"""Sums of products: the same integers in every mode, since integer addition is associative.
+
+The canonical form is the four-term expansion of Jain et al. 2020, section 4.2. With x, w the stored values:
+
+    sum((x - zx) * (w - zw)) = sum(x * w) - zw * sum(x) - zx * sum(w) + count * zx * zw
+
+Terms 3 and 4 are constants and are folded into the bias; term 2 is absent where zw is zero. Padding with the zero
+point makes every window whole, so that `count` is the same for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from tvm import relax, te
+
+from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Scalar, pointwise
+from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.types import QuantizedType
+from service.core.errors import UnsupportedOperator
+
+Compute = Callable[..., te.Tensor]
+
+
+class Conv2d:
+    """qnn.conv2d."""
+
+    summary = "sum((x - zx) * (w - zw)) + bias, exact"
+
+    def evaluate(self, operation: Operation, x: Array, weight: Array, bias: Array | None = None) -> Array:
+        """[N, H, W, C] and [O, KH, KW, I] -> [N, OH, OW, O].
+
+        One matrix product for each kernel position and group, in float64: sums of fewer than 2**20 products of 16-bit
+        values are exact there, and it is what makes the oracle fast enough to run on whole networks.
+        """
+        out_channels, kernel_h, kernel_w, per_group = weight.shape
+        groups = operation.integer("groups")
+        (stride_h, stride_w), (step_h, step_w) = operation.ints("strides", 2, 1), operation.ints("dilation", 2, 1)
+        padded = _padded_reals(operation, x)
+        n, height, width, _ = (int(dim) for dim in operation.call.ty.shape)
+        reals = centered(weight, operation.quantized("weight_type")).reshape(
+            groups, out_channels // groups, kernel_h, kernel_w, per_group
+        )
+        total = np.zeros((n, height, width, groups, out_channels // groups))
+        for i in range(kernel_h):
+            for j in range(kernel_w):
+                rows = slice(i * step_h, i * step_h + (height - 1) * stride_h + 1, stride_h)
+                columns = slice(j * step_w, j * step_w + (width - 1) * stride_w + 1, stride_w)
+                window = padded[:, rows, columns, :].reshape(n, height, width, groups, per_group)
+                if per_group == 1:
+                    total += window * reals[:, :, i, j, 0]
+                else:
+                    total += np.einsum("nhwgi,goi->nhwgo", window, reals[:, :, i, j], optimize=True)
+        return _accumulated(operation, total.reshape(n, height, width, out_channels), bias)
+
+    def lower(
+        self,
+        operation: Operation,
+        builder: relax.BlockBuilder,
+        x: relax.Expr,
+        weight: relax.Expr,
+        bias: relax.Expr | None = None,
+    ) -> relax.Expr:
+        top, left, bottom, right = operation.ints("padding", 4, 0)
+        if top or left or bottom or right:
+            pad_width = [0, 0, top, bottom, left, right, 0, 0]
+            x = builder.emit(relax.op.nn.pad(x, pad_width, pad_value=operation.per_tensor("in_type").zero_point))
+        stored = constant(operation, weight)
+        kernel = relax.const(np.ascontiguousarray(stored.transpose(1, 2, 3, 0)))  # HWIO: neighbours are filters
+        products, windows = _convolution(operation, stored.shape)
+        return _expanded(operation, builder, x, stored, bias, kernel, products, windows)
+
+
+class Dense:
+    """qnn.dense."""
+
+    summary = Conv2d.summary
+
+    def evaluate(self, operation: Operation, x: Array, weight: Array, bias: Array | None = None) -> Array:
+        reals = centered(weight, operation.quantized("weight_type"))
+        return _accumulated(operation, centered(x, operation.per_tensor("in_type")) @ reals.T, bias)
+
+    def lower(
+        self,
+        operation: Operation,
+        builder: relax.BlockBuilder,
+        x: relax.Expr,
+        weight: relax.Expr,
+        bias: relax.Expr | None = None,
+    ) -> relax.Expr:
+        stored = constant(operation, weight)
+        kernel = relax.const(np.ascontiguousarray(stored.T))
+        products, windows = _matrix_product(operation, stored.shape)
+        return _expanded(operation, builder, x, stored, bias, kernel, products, windows)
+
+
+def constant(operation: Operation, expr: relax.Expr) -> Array:
+    """The value of a weight or bias.
+
+    Raises:
+        UnsupportedOperator: it is computed while the model runs.
+    """
+    value = value_of(expr)
+    if value is None:
+        raise UnsupportedOperator(
+            f"{operation.name} with weights that are not constant", op=operation.name, hint="freeze the model first"
+        )
+    return value
+
+
+def centered(values: Array, quantized: QuantizedType) -> Array:
+    """Stored values less their zero points, float64: exact up to 2**53."""
+    points = np.array(quantized.zero_points, np.float64)
+    if quantized.axis is not None:
+        points = points.reshape([-1 if axis == quantized.axis else 1 for axis in range(values.ndim)])
+    return values.astype(np.float64) - points
+
+
+def _padded_reals(operation: Operation, x: Array) -> Array:
+    top, left, bottom, right = operation.ints("padding", 4, 0)
+    reals = centered(x, operation.per_tensor("in_type"))
+    return np.pad(reals, ((0, 0), (top, bottom), (left, right), (0, 0)))
+
+
+def _accumulated(operation: Operation, sums: Array, bias: Array | None) -> Array:
+    if bias is not None:
+        sums = sums + bias.astype(np.float64)
+    accum_dtype = str(operation.attr("accum_dtype"))
+    # Accumulators wrap as the reference kernels' do, which is the detour by int64.
+    return sums.astype(np.float32) if accum_dtype == "float32" else sums.astype(np.int64).astype(accum_dtype)
+
+
+def _expanded(
+    operation: Operation,
+    builder: relax.BlockBuilder,
+    x: relax.Expr,
+    stored: Array,
+    bias: relax.Expr | None,
+    kernel: relax.Constant,
+    products: Compute,
+    windows: Compute,
+) -> relax.Expr:
+    """The four terms: `products(x, kernel)` is the first, `windows(x)` the sums in the second, one for each group."""
+    accum_dtype = str(operation.attr("accum_dtype"))
+    sums = builder.emit_te(products, x, kernel, primfunc_name_hint=operation.name.replace(".", "_"))
+    offset = ChannelConstant(_terms_3_and_4(operation, stored, bias), axis=len(sums.ty.shape) - 1)
+    points = np.array(operation.quantized("weight_type").zero_points, accum_dtype)
+    if not points.any():
+        return pointwise(builder, "bias", lambda total, offset: total + offset, [sums], [offset])
+    # One window sum serves a whole group of filters: repeat it so that the subtraction is elementwise.
+    repeated = builder.emit_te(windows, x, primfunc_name_hint="window_sum")
+    zero_point = ChannelConstant(points, None if len(points) == 1 else len(sums.ty.shape) - 1)
+    return pointwise(
+        builder,
+        "bias",
+        lambda total, window, offset, zero_point: total - zero_point * window + offset,
+        [sums, repeated],
+        [offset, zero_point],
+    )
+
+
+def _terms_3_and_4(operation: Operation, stored: Array, bias: relax.Expr | None) -> Array:
+    """bias - zx * sum(w) + count * zx * zw, for each filter."""
+    in_type, weight_type = operation.per_tensor("in_type"), operation.quantized("weight_type")
+    filters = stored.reshape(len(stored), -1).astype(np.int64)
+    offset = in_type.zero_point * (filters.shape[1] * np.array(weight_type.zero_points, np.int64) - filters.sum(axis=1))
+    if bias is not None:
+        offset = offset + constant(operation, bias).astype(np.int64)
+    return np.asarray(offset.astype(str(operation.attr("accum_dtype"))))
+
+
+def _convolution(operation: Operation, weight_shape: tuple[int, ...]) -> tuple[Compute, Compute]:
+    out_channels, kernel_h, kernel_w, per_group = weight_shape
+    filters_per_group = out_channels // operation.integer("groups")
+    (stride_h, stride_w), (step_h, step_w) = operation.ints("strides", 2, 1), operation.ints("dilation", 2, 1)
+    dtype = str(operation.attr("accum_dtype"))
+    shape = [int(dim) for dim in operation.call.ty.shape]
+
+    def reduce_over(term: Callable[..., Scalar], out_shape: Sequence[int], name: str) -> te.Tensor:
+        axes = [te.reduce_axis((0, extent), axis) for extent, axis in ((kernel_h, "kh"), (kernel_w, "kw"), (per_group, "ic"))]
+        return te.compute(out_shape, lambda *index: te.sum(term(*index, *axes), axis=axes), name=name)
+
+    def products(x: te.Tensor, kernel: te.Tensor) -> te.Tensor:
+        def term(n: Any, h: Any, w: Any, o: Any, i: Any, j: Any, c: Any) -> Scalar:
+            channel = o // filters_per_group * per_group + c
+            element = x[n, h * stride_h + i * step_h, w * stride_w + j * step_w, channel]
+            return element.astype(dtype) * kernel[i, j, c, o].astype(dtype)
+
+        return reduce_over(term, shape, "products")
+
+    def windows(x: te.Tensor) -> te.Tensor:
+        def term(n: Any, h: Any, w: Any, group: Any, i: Any, j: Any, c: Any) -> Scalar:
+            return x[n, h * stride_h + i * step_h, w * stride_w + j * step_w, group * per_group + c].astype(dtype)
+
+        sums = reduce_over(term, [*shape[:3], out_channels // filters_per_group], "windows")
+        return te.compute(shape, lambda n, h, w, o: sums[n, h, w, o // filters_per_group], name="repeated")
+
+    return products, windows
+
+
+def _matrix_product(operation: Operation, weight_shape: tuple[int, ...]) -> tuple[Compute, Compute]:
+    out_channels, depth = weight_shape
+    dtype = str(operation.attr("accum_dtype"))
+    rows = int(operation.call.ty.shape[0])
+
+    def products(x: te.Tensor, kernel: te.Tensor) -> te.Tensor:
+        k = te.reduce_axis((0, depth), "k")
+        return te.compute(
+            (rows, out_channels),
+            lambda n, o: te.sum(x[n, k].astype(dtype) * kernel[k, o].astype(dtype), axis=k),
+            name="products",
+        )
+
+    def windows(x: te.Tensor) -> te.Tensor:
+        k = te.reduce_axis((0, depth), "k")
+        sums = te.compute((rows,), lambda n: te.sum(x[n, k].astype(dtype), axis=k), name="windows")
+        return te.compute((rows, out_channels), lambda n, o: sums[n], name="repeated")
+
+    return products, windows

@@ -1,0 +1,140 @@
+"""Between real values and storage, and joining tensors of different types."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax, tirx
+
+from service.compiler.qnn import types
+from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Scalar, clamped, pointwise, store
+from service.compiler.qnn.numerics.requantize import shifted
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.types import QuantizedType
+
+
+class Quantize:
+    """float32 -> storage, in float32 arithmetic.
+
+    TFLite (reference/quantize.h, AffineQuantize) divides and rounds halves away from zero; XNNPACK
+    (f32-qs8-vcvt) multiplies by the reciprocal and rounds halves to even.
+    """
+
+    def __init__(self, *, reciprocal: bool) -> None:
+        self.reciprocal = reciprocal
+        self.summary = "z + round_even(x * float(1 / s))" if reciprocal else "z + round_away(x / s)"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        out_type = operation.quantized("out_type")
+        scales, zero_points = _along_axis(out_type, x.ndim)
+        if self.reciprocal:
+            rounded = np.rint(x * (np.float32(1) / scales))
+        else:
+            ratio = x / scales
+            rounded = np.trunc(ratio) + np.sign(ratio) * (np.abs(ratio - np.trunc(ratio)) >= 0.5)
+        # Beyond 2**40 every storage type saturates; clipping first keeps infinities away from the conversion.
+        return store(np.clip(rounded, -(2.0**40), 2.0**40).astype(np.int64) + zero_points, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        out_type = operation.quantized("out_type")
+        scales = np.array(out_type.scales, np.float32)
+        factors = np.float32(1) / scales if self.reciprocal else scales
+        limit = tirx.const(2.0**30, "float32")
+
+        def quantize(value: Scalar, factor: Scalar, zero_point: Scalar) -> Scalar:
+            ratio = value * factor if self.reciprocal else value / factor
+            rounded = tirx.nearbyint(ratio) if self.reciprocal else tirx.round(ratio)
+            bounded = tirx.max(tirx.min(rounded, limit), -limit).astype("int32")
+            return clamped(bounded + zero_point, out_type)
+
+        constants = [
+            ChannelConstant(factors, out_type.axis),
+            ChannelConstant(np.array(out_type.zero_points, np.int32), out_type.axis),
+        ]
+        return pointwise(builder, "quantize", quantize, [x], constants)
+
+
+class Dequantize:
+    """Storage -> float32: the product of a float32 scale and a small integer, rounded once."""
+
+    summary = "s * (q - z)"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        scales, zero_points = _along_axis(operation.quantized("in_type"), x.ndim)
+        return np.asarray(((x.astype(np.int64) - zero_points) * scales.astype(np.float64)).astype(np.float32))
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        in_type = operation.quantized("in_type")
+
+        def dequantize(value: Scalar, scale: Scalar, zero_point: Scalar) -> Scalar:
+            return (value.astype("int32") - zero_point).astype("float32") * scale
+
+        constants = [
+            ChannelConstant(np.array(in_type.scales, np.float32), in_type.axis),
+            ChannelConstant(np.array(in_type.zero_points, np.int32), in_type.axis),
+        ]
+        return pointwise(builder, "dequantize", dequantize, [x], constants)
+
+
+class Concatenate:
+    """TFLite's ConcatenationWithScaling (reference/concatenation.h): parts of another type are rescaled in float32.
+
+    round_away(q * f - z_in * f) + z with f = s_in * float(1 / s); parts of the output's own type are copied.
+    """
+
+    summary = "copies; a part of another type becomes z + round_away(q * f - z_in * f), f = s_in * float(1 / s)"
+
+    def evaluate(self, operation: Operation, *parts: Array) -> Array:
+        in_types, out_type = _part_types(operation), operation.per_tensor("out_type")
+        rescaled = []
+        for part, in_type in zip(parts, in_types, strict=True):
+            if _same_values(in_type, out_type):
+                rescaled.append(part.astype(np.int64))
+                continue
+            factor, bias = _rescale(in_type, out_type)
+            value = part.astype(np.float32) * factor + bias
+            rounded = np.trunc(value) + np.sign(value) * (np.abs(value - np.trunc(value)) >= 0.5)
+            rescaled.append(rounded.astype(np.int64) + out_type.zero_point)
+        return store(np.concatenate(rescaled, operation.integer("axis")), out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, *parts: relax.Expr) -> relax.Expr:
+        in_types, out_type = _part_types(operation), operation.per_tensor("out_type")
+        rescaled = [
+            builder.emit(self._rescaled(builder, part, in_type, out_type))
+            for part, in_type in zip(parts, in_types, strict=True)
+        ]
+        return relax.op.concat(rescaled, operation.integer("axis"))
+
+    def _rescaled(
+        self, builder: relax.BlockBuilder, part: relax.Expr, in_type: QuantizedType, out_type: QuantizedType
+    ) -> relax.Expr:
+        if _same_values(in_type, out_type):
+            return shifted(builder, part, in_type, out_type)
+        factor, bias = (tirx.const(float(value), "float32") for value in _rescale(in_type, out_type))
+
+        def rescale(value: Scalar) -> Scalar:
+            rounded = tirx.round(value.astype("float32") * factor + bias)
+            return clamped(rounded.astype("int32") + out_type.zero_point, out_type)
+
+        return pointwise(builder, "rescale", rescale, [part])
+
+
+def _part_types(operation: Operation) -> list[QuantizedType]:
+    return [types.parse(str(text)) for text in operation.attr("in_types")]
+
+
+def _same_values(in_type: QuantizedType, out_type: QuantizedType) -> bool:
+    return (in_type.scales, in_type.zero_points) == (out_type.scales, out_type.zero_points)
+
+
+def _rescale(in_type: QuantizedType, out_type: QuantizedType) -> tuple[np.float32, np.float32]:
+    factor = np.float32(in_type.scale) * (np.float32(1) / np.float32(out_type.scale))
+    return factor, np.float32(-in_type.zero_point) * factor
+
+
+def _along_axis(quantized: QuantizedType, rank: int) -> tuple[Array, Array]:
+    """Scales (float32) and zero points (int64), shaped to broadcast over a tensor of `rank` dimensions."""
+    shape = [-1 if axis == quantized.axis else 1 for axis in range(rank)]
+    return (
+        np.array(quantized.scales, np.float32).reshape(shape),
+        np.array(quantized.zero_points, np.int64).reshape(shape),
+    )

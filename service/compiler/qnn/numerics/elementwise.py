@@ -1,0 +1,155 @@
+"""Addition and multiplication of quantized tensors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from tvm import relax, tirx
+
+from service.compiler.qnn.numerics import fixed_point
+from service.compiler.qnn.numerics.formula import Array, Scalar, clamped, pointwise, store
+from service.compiler.qnn.operation import Operation
+
+
+class FixedPointAdd:
+    """TFLite's reference kernels: both operands in 2**-20 of twice the larger scale.
+
+    PrepareGeneralAddOp (kernels/add.cc) and reference_integer_ops::Add: each operand is scaled with two roundings,
+    the sum once more.
+    """
+
+    summary = "z + mul(mul((a - za) << 20, ma) + mul((b - zb) << 20, mb), m), each mul rounded twice"
+    LEFT_SHIFT = 20
+
+    def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
+        lhs_type, rhs_type, out_type = _binary_types(operation)
+        (lhs, rhs, out) = self._multipliers(operation)
+        total = sum(
+            fixed_point.multiply_by_quantized_multiplier(
+                (values.astype(np.int64) - quantized.zero_point) << self.LEFT_SHIFT, *multiplier
+            )
+            for values, quantized, multiplier in ((a, lhs_type, lhs), (b, rhs_type, rhs))
+        )
+        scaled = fixed_point.multiply_by_quantized_multiplier(np.asarray(total), *out)
+        return store(scaled + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+        lhs_type, rhs_type, out_type = _binary_types(operation)
+        lhs, rhs, out = self._multipliers(operation)
+
+        def compute(a: Scalar, b: Scalar) -> Scalar:
+            scaled = [
+                _scale_by((value.astype("int32") - quantized.zero_point) << self.LEFT_SHIFT, multiplier)
+                for value, quantized, multiplier in ((a, lhs_type, lhs), (b, rhs_type, rhs))
+            ]
+            return clamped(_scale_by(scaled[0] + scaled[1], out) + out_type.zero_point, out_type)
+
+        return pointwise(builder, "add", compute, [a, b])
+
+    def _multipliers(self, operation: Operation) -> list[tuple[int, int]]:
+        lhs, rhs, out = (quantized.scale for quantized in _binary_types(operation))
+        twice_largest = 2 * max(lhs, rhs)
+        reals = (lhs / twice_largest, rhs / twice_largest, twice_largest / ((1 << self.LEFT_SHIFT) * out))
+        return [fixed_point.quantize_multiplier(real) for real in reals]
+
+
+class SharedShiftAdd:
+    """XNNPACK: 21-bit integer multipliers over one shift, rounded once, halves up.
+
+    xnn_init_qs8_add_minmax_scalar_params (microparams-init.c) and the qs8/qu8 vadd micro-kernels.
+    """
+
+    summary = "z + ((a * ma + b * mb + bias) >> shift), bias holding the zero points and one half"
+
+    def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
+        out_type = operation.per_tensor("out_type")
+        lhs, rhs, bias, shift = self._parameters(operation)
+        total = a.astype(np.int64) * lhs + b.astype(np.int64) * rhs + bias
+        return store((total >> shift) + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+        out_type = operation.per_tensor("out_type")
+        lhs, rhs, bias, shift = self._parameters(operation)
+
+        def compute(a: Scalar, b: Scalar) -> Scalar:
+            total = a.astype("int32") * lhs + b.astype("int32") * rhs + bias
+            return clamped((total >> shift) + out_type.zero_point, out_type)
+
+        return pointwise(builder, "add", compute, [a, b])
+
+    def _parameters(self, operation: Operation) -> tuple[int, int, int, int]:
+        """Both multipliers, the bias and the shift."""
+        lhs_type, rhs_type, out_type = _binary_types(operation)
+        out_scale = np.float32(out_type.scale)
+        lhs, rhs = (np.float32(quantized.scale) / out_scale for quantized in (lhs_type, rhs_type))
+        shift = 20 - (math.frexp(max(lhs, rhs))[1] - 1)
+        operation.require(shift <= 30, "the output's scale is over 1024 times its operands', which XNNPACK refuses")
+        multipliers = [round(math.ldexp(float(scale), shift)) for scale in (lhs, rhs)]  # round() is half to even
+        bias = (1 << (shift - 1)) - multipliers[0] * lhs_type.zero_point - multipliers[1] * rhs_type.zero_point
+        return multipliers[0], multipliers[1], bias, shift
+
+
+class FixedPointMul:
+    """TFLite's reference kernels (kernels/mul.cc, reference_integer_ops::Mul): one multiplier, rounded twice.
+
+    The multiplier s_a * s_b / s is taken in float32.
+    """
+
+    summary = "z + mul((a - za) * (b - zb), m), m ~= float(s_a * s_b / s), rounded twice"
+
+    def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
+        lhs_type, rhs_type, out_type = _binary_types(operation)
+        product = (a.astype(np.int64) - lhs_type.zero_point) * (b.astype(np.int64) - rhs_type.zero_point)
+        multiplier = fixed_point.quantize_multiplier(product_scale(operation))
+        scaled = fixed_point.multiply_by_quantized_multiplier(product, *multiplier)
+        return store(scaled + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+        lhs_type, rhs_type, out_type = _binary_types(operation)
+        multiplier = fixed_point.quantize_multiplier(product_scale(operation))
+
+        def compute(a: Scalar, b: Scalar) -> Scalar:
+            product = (a.astype("int32") - lhs_type.zero_point) * (b.astype("int32") - rhs_type.zero_point)
+            return clamped(_scale_by(product, multiplier) + out_type.zero_point, out_type)
+
+        return pointwise(builder, "mul", compute, [a, b])
+
+
+class FloatMul:
+    """XNNPACK: the qs8/qu8 vmul micro-kernels, one float32 multiplication rounded to the nearest even integer."""
+
+    summary = "z + round_even(float((a - za) * (b - zb)) * float(s_a * s_b / s))"
+
+    def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
+        lhs_type, rhs_type, out_type = _binary_types(operation)
+        product = (a.astype(np.int64) - lhs_type.zero_point) * (b.astype(np.int64) - rhs_type.zero_point)
+        scaled = product.astype(np.float32) * np.float32(product_scale(operation))
+        return store(np.rint(scaled).astype(np.int64) + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+        lhs_type, rhs_type, out_type = _binary_types(operation)
+        factor = tirx.const(product_scale(operation), "float32")
+        low, high = (float(bound - out_type.zero_point) for bound in (out_type.min, out_type.max))
+
+        def compute(a: Scalar, b: Scalar) -> Scalar:
+            product = (a.astype("int32") - lhs_type.zero_point) * (b.astype("int32") - rhs_type.zero_point)
+            scaled = tirx.max(tirx.min(product.astype("float32") * factor, tirx.const(high, "float32")), low)
+            return clamped(tirx.nearbyint(scaled).astype("int32") + out_type.zero_point, out_type)
+
+        return pointwise(builder, "mul", compute, [a, b])
+
+
+def product_scale(operation: Operation) -> float:
+    """s_a * s_b / s, each step rounded to float32."""
+    lhs, rhs, out = (np.float32(quantized.scale) for quantized in _binary_types(operation))
+    return float(lhs * rhs / out)
+
+
+def _binary_types(operation: Operation):  # type: ignore[no-untyped-def]
+    return tuple(operation.per_tensor(name) for name in ("lhs_type", "rhs_type", "out_type"))
+
+
+def _scale_by(x: Scalar, multiplier: tuple[int, int]) -> Scalar:
+    significand, shift = (tirx.const(value, "int32") for value in multiplier)
+    return fixed_point.scale_by(x, significand, shift, np.array(multiplier[1]))

@@ -1,0 +1,98 @@
+"""Fixed-point scaling as in gemmlowp and TFLite: a real multiplier is a 31-bit significand and a power of two.
+
+Source: tensorflow/lite/kernels/internal/{quantization_util.cc,common.h} and gemmlowp/fixedpoint/fixedpoint.h,
+built with two roundings (TFLITE_SINGLE_ROUNDING is off in LiteRT's wheels).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+from tvm import tirx
+
+from service.compiler.qnn.numerics.formula import Array, Scalar
+
+
+def quantize_multiplier(real: float) -> tuple[int, int]:
+    """TFLite's QuantizeMultiplier: real ~= significand * 2**(shift - 31), significand in [2**30, 2**31) or 0.
+
+    `real` is not negative; halves round away from zero.
+    """
+    if real == 0:
+        return 0, 0
+    fraction, shift = math.frexp(real)
+    significand = math.floor(fraction * (1 << 31) + 0.5)
+    if significand == 1 << 31:
+        significand, shift = significand // 2, shift + 1
+    if shift < -31:
+        return 0, 0
+    if shift > 30:
+        return (1 << 31) - 1, 30
+    return significand, shift
+
+
+def quantize_multipliers(reals: Iterable[float]) -> tuple[Array, Array]:
+    """`quantize_multiplier` of each: significands and shifts, int32."""
+    pairs = [quantize_multiplier(real) for real in reals]
+    return np.array([m for m, _ in pairs], np.int32), np.array([s for _, s in pairs], np.int32)
+
+
+# --- the oracle: int64 arrays that hold int32 values -----------------------------------------------------------------
+
+
+def saturating_rounding_doubling_high_mul(a: Array, b: Array | int) -> Array:
+    """gemmlowp: (2 * a * b) >> 32, rounded to nearest; the one overflow, min * min, saturates."""
+    b = np.asarray(b, np.int64)
+    product = a * b
+    nudged = product + np.where(product >= 0, 1 << 30, 1 - (1 << 30))
+    quotient = np.where(nudged >= 0, nudged >> 31, -((-nudged) >> 31))  # C++ division truncates
+    return np.where((a == b) & (a == -(1 << 31)), (1 << 31) - 1, quotient)
+
+
+def rounding_divide_by_pot(x: Array, exponent: Array | int) -> Array:
+    """gemmlowp: x / 2**exponent, halves away from zero."""
+    mask = (np.int64(1) << np.asarray(exponent, np.int64)) - 1
+    threshold = (mask >> 1) + (x < 0)
+    return (x >> np.asarray(exponent, np.int64)) + ((x & mask) > threshold)
+
+
+def multiply_by_quantized_multiplier(x: Array, significand: Array | int, shift: Array | int) -> Array:
+    """TFLite's MultiplyByQuantizedMultiplier: rounds twice."""
+    shift = np.asarray(shift, np.int64)
+    scaled = (x << np.maximum(shift, 0)).astype(np.int32).astype(np.int64)
+    return rounding_divide_by_pot(
+        saturating_rounding_doubling_high_mul(scaled, significand), np.maximum(-shift, 0)
+    )
+
+
+# --- the same in tensor IR -------------------------------------------------------------------------------------------
+
+
+def high_mul(a: Scalar, b: Scalar) -> Scalar:
+    """`saturating_rounding_doubling_high_mul` of int32 values of which not both are the minimum.
+
+    Truncation after a signed nudge is a floor after 2**30: the sum fits 64 bits, and one shift does it.
+    """
+    product = a.astype("int64") * b.astype("int64") + tirx.const(1 << 30, "int64")
+    return (product >> tirx.const(31, "int64")).astype("int32")
+
+
+def divide_by_pot(x: Scalar, exponent: Scalar) -> Scalar:
+    """`rounding_divide_by_pot` of int32 values."""
+    one, zero = tirx.const(1, "int32"), tirx.const(0, "int32")
+    mask = (one << exponent) - one
+    threshold = (mask >> one) + tirx.Select(x < zero, one, zero)
+    return (x >> exponent) + tirx.Select((x & mask) > threshold, one, zero)
+
+
+def scale_by(x: Scalar, significand: Scalar, shift: Scalar, shifts: Array) -> Scalar:
+    """`multiply_by_quantized_multiplier` of int32 values; `shifts` are all the values that `shift` can take."""
+    zero = tirx.const(0, "int32")
+    if (shifts > 0).any():
+        x = x << tirx.max(shift, zero)
+    x = high_mul(x, significand)
+    if (shifts < 0).any():
+        x = divide_by_pot(x, tirx.max(-shift, zero))
+    return x

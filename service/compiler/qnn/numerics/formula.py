@@ -1,0 +1,99 @@
+"""What a formula is: one operator's arithmetic, said twice.
+
+`evaluate` is the oracle: NumPy on wide integers, a transcription of the source that the docstring cites.
+`lower` emits the same as Relax, for the compiler. Neither uses the other's arithmetic; the tests hold them equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm import relax, te, tirx
+
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.types import QuantizedType
+
+Array = NDArray[Any]
+Scalar = Any  # a tirx.PrimExpr
+Pointwise = Callable[..., Scalar]
+
+
+class Formula(Protocol):
+    """The arithmetic of one operator in one numerics mode."""
+
+    @property
+    def summary(self) -> str:
+        """The formula and its rounding in one line, as the mode's table prints it."""
+
+    def evaluate(self, operation: Operation, *operands: Array) -> Array:
+        """The result's stored values, from the operands' stored values."""
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, *operands: relax.Expr) -> relax.Expr:
+        """Relax, without QNN operators, that computes the same."""
+
+
+def store(values: Array, quantized: QuantizedType) -> Array:
+    """Wide integers clamped to the storage bounds of `quantized`, as its storage."""
+    return np.clip(values, quantized.min, quantized.max).astype(quantized.storage)
+
+
+def clamped(value: Scalar, quantized: QuantizedType) -> Scalar:
+    """`store` in tensor IR, of an int32 value."""
+    low, high = (tirx.const(bound, "int32") for bound in (quantized.min, quantized.max))
+    return tirx.max(tirx.min(value, high), low).astype(quantized.storage)
+
+
+class ChannelConstant:
+    """A scalar, or one value for each index of an axis, in tensor IR: an immediate, or a load from an operand."""
+
+    def __init__(self, values: Array, axis: int | None) -> None:
+        uniform = axis is None or bool((values == values.flat[0]).all())
+        self.axis = None if uniform else axis
+        self.values = values.reshape(-1)
+        self.operands = [] if uniform else [relax.const(self.values)]
+
+    def at(self, tensors: Sequence[te.Tensor], index: Sequence[Any]) -> Scalar:
+        if self.axis is None:
+            return tirx.const(self.values[0].item(), str(self.values.dtype))
+        (tensor,) = tensors
+        return tensor[index[self.axis]]
+
+
+def pointwise(
+    builder: relax.BlockBuilder,
+    name: str,
+    function: Pointwise,
+    operands: Sequence[relax.Expr],
+    constants: Sequence[ChannelConstant] = (),
+) -> relax.Expr:
+    """`function(*elements, *constants)` at every index; operands broadcast as NumPy does."""
+
+    def compute(*tensors: te.Tensor) -> te.Tensor:
+        data, rest = tensors[: len(operands)], list(tensors[len(operands) :])
+        rank = max(len(tensor.shape) for tensor in data)
+        shape = [_broadcast_dim(data, rank, axis) for axis in range(rank)]
+        taken = [[rest.pop(0) for _ in constant.operands] for constant in constants]
+        return te.compute(
+            shape,
+            lambda *index: function(
+                *(tensor(*_broadcast_index(tensor, index)) for tensor in data),
+                *(constant.at(loads, index) for constant, loads in zip(constants, taken, strict=True)),
+            ),
+            name=name,
+        )
+
+    loads = [operand for constant in constants for operand in constant.operands]
+    return builder.call_te(compute, *operands, *loads, primfunc_name_hint=name)
+
+
+def _broadcast_dim(tensors: Sequence[te.Tensor], rank: int, axis: int) -> int:
+    dims = [int(t.shape[axis - rank + len(t.shape)]) for t in tensors if axis - rank + len(t.shape) >= 0]
+    return next((dim for dim in dims if dim != 1), 1)
+
+
+def _broadcast_index(tensor: te.Tensor, index: Sequence[Any]) -> list[Any]:
+    tail = index[len(index) - len(tensor.shape) :]
+    return [0 if int(dim) == 1 else i for dim, i in zip(tensor.shape, tail, strict=True)]

@@ -1,0 +1,191 @@
+"""Windows: average, maximum, and the mean over whole axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from service.compiler.qnn.numerics import fixed_point
+from service.compiler.qnn.numerics.formula import Array, Scalar, clamped, pointwise, store
+from service.compiler.qnn.operation import Operation
+
+
+class AveragePool:
+    """TFLite's AveragePool (reference/pooling.h and integer_ops/pooling.h): the integer mean of the stored values.
+
+    Halves round away from zero; elements of the padding are not counted. Input and output share one type.
+    """
+
+    summary = "(sum + sign * count / 2) / count on stored values, padding not counted"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        ones = np.ones((1, *x.shape[1:3], 1), np.int64)
+        total = sum(window for window in _windows(operation, x.astype(np.int64), 0))
+        count = sum(window for window in _windows(operation, ones, 0))
+        half = np.where(total > 0, count // 2, -(count // 2))
+        mean = np.trunc((total + half) / count).astype(np.int64)
+        return store(mean, operation.per_tensor("out_type"))
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        out_type = operation.per_tensor("out_type")
+        total = builder.emit_te(_reduction(operation, te.sum, "int32"), _padded(operation, builder, x, 0))
+        shape = [1, *(int(dim) for dim in list(x.ty.shape)[1:3]), 1]
+        counts = sum(window for window in _windows(operation, np.ones(shape, np.int32), 0))
+
+        def mean(total: Scalar, count: Scalar) -> Scalar:
+            half = tirx.truncdiv(count, tirx.const(2, "int32"))
+            nudged = total + tirx.Select(total > tirx.const(0, "int32"), half, -half)
+            return clamped(tirx.truncdiv(nudged, count), out_type)
+
+        assert isinstance(counts, np.ndarray)
+        if (counts == counts.flat[0]).all():
+            count = tirx.const(int(counts.flat[0]), "int32")
+            return pointwise(builder, "average", lambda total: mean(total, count), [total])
+        return pointwise(builder, "average", mean, [total, relax.const(counts)])
+
+
+class MaxPool:
+    """The largest stored value of each window; the padding never wins."""
+
+    summary = "max of stored values"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        lowest = np.iinfo(x.dtype).min
+        largest = np.maximum.reduce(list(_windows(operation, x.astype(np.int64), lowest)))
+        return store(largest, operation.per_tensor("out_type"))
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        out_type, storage = operation.per_tensor("out_type"), operation.per_tensor("in_type").storage
+        padded = _padded(operation, builder, x, np.iinfo(storage).min)
+        largest = builder.emit_te(_reduction(operation, te.max, storage), padded)
+        return pointwise(builder, "maximum", lambda value: clamped(value, out_type), [largest])
+
+
+class FixedPointMean:
+    """TFLite's reference kernel (reference/reduce.h, QuantizedMeanOrSum): 1 / count is folded into the multiplier.
+
+    The significand m of s_in / s is replaced by (m << k) / count with k = floor(log2(count)), truncated.
+    """
+
+    summary = "z + mul(sum - count * z_in, (m << k) / count) >> k, rounded twice"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        out_type = operation.per_tensor("out_type")
+        axes, keepdims = _mean_axes(operation)
+        count = math.prod(x.shape[axis] for axis in axes)
+        total = x.astype(np.int64).sum(axis=axes, keepdims=keepdims) - count * operation.per_tensor("in_type").zero_point
+        scaled = fixed_point.multiply_by_quantized_multiplier(total, *self._multiplier(operation, count))
+        return store(scaled + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        total, count = _sum_over_axes(operation, builder, x)
+        significand, shift = self._multiplier(operation, count)
+
+        def mean(total: Scalar) -> Scalar:
+            centered = total - tirx.const(count * in_type.zero_point, "int32")
+            scaled = fixed_point.scale_by(
+                centered, tirx.const(significand, "int32"), tirx.const(shift, "int32"), np.array(shift)
+            )
+            return clamped(scaled + out_type.zero_point, out_type)
+
+        return pointwise(builder, "mean", mean, [total])
+
+    def _multiplier(self, operation: Operation, count: int) -> tuple[int, int]:
+        ratio = operation.per_tensor("in_type").scale / operation.per_tensor("out_type").scale
+        significand, shift = fixed_point.quantize_multiplier(ratio)
+        extra = min(count.bit_length() - 1, 32, 31 + shift)
+        return (significand << extra) // count, shift - extra
+
+
+class FloatMean:
+    """XNNPACK: the qs8/qu8 rdsum micro-kernels, the sum times float(s_in / s) / count, rounded to the nearest even."""
+
+    summary = "z + round_even(float(sum - count * z_in) * float(s_in / (s * count)))"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        out_type = operation.per_tensor("out_type")
+        axes, keepdims = _mean_axes(operation)
+        count = math.prod(x.shape[axis] for axis in axes)
+        total = x.astype(np.int64).sum(axis=axes, keepdims=keepdims) - count * operation.per_tensor("in_type").zero_point
+        scaled = total.astype(np.float32) * self._factor(operation, count)
+        return store(np.rint(scaled).astype(np.int64) + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        total, count = _sum_over_axes(operation, builder, x)
+        factor = tirx.const(float(self._factor(operation, count)), "float32")
+        low, high = (float(bound - out_type.zero_point) for bound in (out_type.min, out_type.max))
+
+        def mean(total: Scalar) -> Scalar:
+            product = (total - tirx.const(count * in_type.zero_point, "int32")).astype("float32") * factor
+            bounded = tirx.max(tirx.min(product, tirx.const(high, "float32")), low)
+            return clamped(tirx.nearbyint(bounded).astype("int32") + out_type.zero_point, out_type)
+
+        return pointwise(builder, "mean", mean, [total])
+
+    def _factor(self, operation: Operation, count: int) -> np.float32:
+        ratio = np.float32(operation.per_tensor("in_type").scale) / np.float32(operation.per_tensor("out_type").scale)
+        return np.float32(ratio / np.float32(count))
+
+
+def _mean_axes(operation: Operation) -> tuple[tuple[int, ...], bool]:
+    return tuple(int(axis) for axis in operation.attr("axes")), operation.flag("keepdims")
+
+
+def _sum_over_axes(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> tuple[relax.Expr, int]:
+    """The int32 sum over the operation's axes, and how many elements went into each."""
+    axes, keepdims = _mean_axes(operation)
+    extents = [int(dim) for dim in x.ty.shape]
+
+    def compute(x: te.Tensor) -> te.Tensor:
+        reduced = {axis: te.reduce_axis((0, extents[axis]), f"r{axis}") for axis in axes}
+        kept = [axis for axis in range(len(extents)) if keepdims or axis not in axes]
+
+        def term(*index: Any) -> Scalar:
+            at = dict(zip(kept, index, strict=True)) | reduced
+            return te.sum(x(*(at[axis] for axis in range(len(extents)))).astype("int32"), axis=list(reduced.values()))
+
+        return te.compute([1 if axis in axes else extents[axis] for axis in kept], term, name="sum")
+
+    return builder.emit_te(compute, x, primfunc_name_hint="sum"), math.prod(extents[axis] for axis in axes)
+
+
+def _windows(operation: Operation, x: Array, fill: int) -> Iterator[Array]:
+    """For each position in the window, the elements of `[N, H, W, C]` that all windows have there."""
+    top, left, bottom, right = operation.ints("padding", 4, 0)
+    padded = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
+    (extent_h, extent_w), (stride_h, stride_w) = operation.ints("pool_size", 2, 1), operation.ints("strides", 2, 1)
+    height, width = (int(dim) for dim in list(operation.call.ty.shape)[1:3])
+    for i in range(extent_h):
+        for j in range(extent_w):
+            rows = slice(i, i + (height - 1) * stride_h + 1, stride_h)
+            yield padded[:, rows, slice(j, j + (width - 1) * stride_w + 1, stride_w)]
+
+
+def _padded(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, fill: int) -> relax.Expr:
+    top, left, bottom, right = operation.ints("padding", 4, 0)
+    if not (top or left or bottom or right):
+        return x
+    return builder.emit(relax.op.nn.pad(x, [0, 0, top, bottom, left, right, 0, 0], pad_value=fill))
+
+
+def _reduction(
+    operation: Operation, combine: Callable[..., Scalar], dtype: str
+) -> Callable[[te.Tensor], te.Tensor]:
+    extents, (stride_h, stride_w) = operation.ints("pool_size", 2, 1), operation.ints("strides", 2, 1)
+    shape: Sequence[int] = [int(dim) for dim in operation.call.ty.shape]
+
+    def compute(x: te.Tensor) -> te.Tensor:
+        i, j = (te.reduce_axis((0, extent), name) for extent, name in zip(extents, ("kh", "kw"), strict=True))
+
+        def term(n: Any, h: Any, w: Any, c: Any) -> Scalar:
+            return combine(x[n, h * stride_h + i, w * stride_w + j, c].astype(dtype), axis=[i, j])
+
+        return te.compute(shape, term, name="window")
+
+    return compute

@@ -1,0 +1,144 @@
+"""From accumulators, or from one quantized type, to another."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax, tirx
+
+from service.compiler.qnn.numerics import fixed_point
+from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Scalar, clamped, pointwise, store
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.types import QuantizedType
+
+
+class TwoRoundings:
+    """TFLite's reference kernels of convolutions, and of one quantized type to another: a 31-bit multiplier.
+
+    ConvPerChannel (reference/integer_ops/conv.h) and Requantize (reference/requantize.h); the multiplier
+    s_x * s_w / s is taken in double (PopulateConvolutionQuantizationParams).
+    """
+
+    summary = "z + div_pot(high_mul(acc, m), -e), m * 2**(e - 31) ~= s_x * s_w / s: rounded twice, halves away"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
+        significands, shifts = multipliers(operation)
+        values = x.astype(np.int64) - np.array(in_type.zero_points)
+        scaled = fixed_point.multiply_by_quantized_multiplier(values, significands, shifts)
+        return store(scaled + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
+        if in_type.scales == out_type.scales:
+            return shifted(builder, x, in_type, out_type)
+        significands, shifts = multipliers(operation)
+
+        def scale(value: Scalar, significand: Scalar, shift: Scalar) -> Scalar:
+            centered = value.astype("int32") - in_type.zero_point
+            return clamped(fixed_point.scale_by(centered, significand, shift, shifts) + out_type.zero_point, out_type)
+
+        constants = [ChannelConstant(values, in_type.axis) for values in (significands, shifts)]
+        return pointwise(builder, "requantize", scale, [x], constants)
+
+
+class OneRounding:
+    """TFLite's reference kernel of dense layers: the same multiplier, applied in 64 bits and rounded once, halves up.
+
+    Measured on LiteRT 2.3.0 (FullyConnected and FullyConnectedPerChannel of its reference kernels).
+    """
+
+    summary = "z + ((acc * m + (1 << (30 - e))) >> (31 - e)), m * 2**(e - 31) ~= s_x * s_w / s: rounded once, halves up"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        out_type = operation.per_tensor("out_type")
+        significands, shifts = (values.astype(np.int64) for values in multipliers(operation))
+        total = x.astype(np.int64) * significands + (np.int64(1) << (30 - shifts))
+        return store((total >> (31 - shifts)) + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
+        significands, shifts = multipliers(operation)
+        halves = np.int64(1) << (30 - shifts.astype(np.int64))
+
+        def scale(value: Scalar, significand: Scalar, half: Scalar, right: Scalar) -> Scalar:
+            scaled = (value.astype("int64") * significand.astype("int64") + half) >> right.astype("int64")
+            low, high = (tirx.const(bound - out_type.zero_point, "int64") for bound in (out_type.min, out_type.max))
+            bounded = tirx.max(tirx.min(scaled, high), low)
+            return clamped(bounded.astype("int32") + out_type.zero_point, out_type)
+
+        constants = [ChannelConstant(values, in_type.axis) for values in (significands, halves, 31 - shifts)]
+        return pointwise(builder, "requantize", scale, [x], constants)
+
+
+class FloatRequantize:
+    """XNNPACK: one float32 multiplication, rounded once to the nearest even integer.
+
+    xnn_qs8_requantize_fp32 and the qs8/qc8w/qu8 GEMM, IGEMM and depthwise micro-kernels. The scale is taken in
+    float32, s_x * s_w before the division (subgraph/convolution-2d.c); the product is clamped before it is rounded.
+    """
+
+    summary = "z + round_even(clamp(float(acc) * float(s_x * s_w / s)))"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        out_type = operation.per_tensor("out_type")
+        low, high = out_type.min - out_type.zero_point, out_type.max - out_type.zero_point
+        scaled = x.astype(np.float32) * float_scales(operation)
+        return store(np.rint(np.clip(scaled, low, high)).astype(np.int64) + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
+        low, high = (float(bound - out_type.zero_point) for bound in (out_type.min, out_type.max))
+
+        def scale(value: Scalar, factor: Scalar) -> Scalar:
+            product = tirx.max(tirx.min(value.astype("float32") * factor, tirx.const(high, "float32")), low)
+            return clamped(tirx.nearbyint(product).astype("int32") + out_type.zero_point, out_type)
+
+        return pointwise(builder, "requantize", scale, [x], [ChannelConstant(float_scales(operation), in_type.axis)])
+
+
+class SharedMultiplier:
+    """XNNPACK, one quantized type to another: an 8-bit fraction, rounded once, halves up (qs8/qu8 vcvt micro-kernels).
+
+    The multiplier is round_even(256 * float(s_in / s)).
+    """
+
+    summary = "(q * m - z_in * m + (z << 8) + 128) >> 8, m = round_even(256 * float(s_in / s))"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        out_type = operation.per_tensor("out_type")
+        multiplier, bias = self._parameters(operation)
+        return store((x.astype(np.int64) * multiplier + bias) >> 8, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        if in_type.scales == out_type.scales:
+            return shifted(builder, x, in_type, out_type)
+        multiplier, bias = self._parameters(operation)
+
+        def convert(value: Scalar) -> Scalar:
+            return clamped((value.astype("int32") * multiplier + bias) >> 8, out_type)
+
+        return pointwise(builder, "requantize", convert, [x])
+
+    def _parameters(self, operation: Operation) -> tuple[int, int]:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        multiplier = round(256 * float(float_scales(operation)[0]))  # round() is half to even
+        return multiplier, (out_type.zero_point << 8) + 128 - multiplier * in_type.zero_point
+
+
+def multipliers(operation: Operation) -> tuple[Array, Array]:
+    """TFLite's significands and shifts, one pair for each scale of the input."""
+    out_scale = operation.per_tensor("out_type").scale
+    return fixed_point.quantize_multipliers(scale / out_scale for scale in operation.quantized("in_type").scales)
+
+
+def float_scales(operation: Operation) -> Array:
+    """s_x * s_w / s, each step rounded to float32."""
+    scales = np.array(operation.quantized("in_type").scales).astype(np.float32)
+    return np.asarray(scales / np.float32(operation.per_tensor("out_type").scale))
+
+
+def shifted(builder: relax.BlockBuilder, x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType) -> relax.Expr:
+    """Between types of one scale only the zero point moves; what rounding a mode uses does not matter."""
+    shift = out_type.zero_point - in_type.zero_point
+    return pointwise(builder, "shift", lambda value: clamped(value.astype("int32") + shift, out_type), [x])

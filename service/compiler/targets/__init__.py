@@ -1,0 +1,73 @@
+"""What the compiler does for each target: how TVM is told about it, and the operand types that its instructions want.
+
+A target is data: one entry here, and a folder in `kernels/` once it has kernels of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from service.core.target import Target
+
+
+@dataclass(frozen=True)
+class OperandTypes:
+    """Storage of the two operands of a convolution or dense layer."""
+
+    data: str
+    weight: str
+
+
+@dataclass(frozen=True)
+class CodegenTarget:
+    """How a target is compiled for.
+
+    Attributes:
+        llvm: TVM's target description, a dict (`tvm.target.Target` takes no flag strings any more).
+        operands: what Legalize makes of 8-bit operands.
+        vector_bytes: width of a vector register.
+        vector_registers: how many there are.
+    """
+
+    llvm: Mapping[str, Any]
+    operands: OperandTypes
+    vector_bytes: int
+    vector_registers: int
+
+
+_U8_S8 = OperandTypes("uint8", "int8")
+_S8_S8 = OperandTypes("int8", "int8")
+_S16_S16 = OperandTypes("int16", "int16")
+
+_X86_V3 = ("+avx", "+avx2", "+bmi", "+bmi2", "+f16c", "+fma", "+lzcnt", "+movbe")
+_X86_V4 = (*_X86_V3, "+avx512f", "+avx512bw", "+avx512cd", "+avx512dq", "+avx512vl")
+
+
+def _llvm(triple: str, cpu: str, features: tuple[str, ...]) -> dict[str, Any]:
+    return {"kind": "llvm", "mtriple": triple, "mcpu": cpu, "mattr": list(features), "num-cores": 1}
+
+
+def _x86(features: tuple[str, ...], operands: OperandTypes, vector_bytes: int, registers: int) -> CodegenTarget:
+    return CodegenTarget(_llvm("x86_64-linux-gnu", "x86-64", features), operands, vector_bytes, registers)
+
+
+def _arm(features: tuple[str, ...], operands: OperandTypes) -> CodegenTarget:
+    return CodegenTarget(_llvm("aarch64-linux-gnu", "generic", features), operands, 16, 32)
+
+
+_CODEGEN: dict[str, CodegenTarget] = {
+    "x86-64-v3": _x86(_X86_V3, _S16_S16, 32, 16),
+    "x86-64-v3+avxvnni": _x86((*_X86_V3, "+avxvnni"), _U8_S8, 32, 16),
+    "x86-64-v4": _x86(_X86_V4, _S16_S16, 64, 32),
+    "x86-64-v4+vnni": _x86((*_X86_V4, "+avx512vnni"), _U8_S8, 64, 32),
+    "aarch64": _arm(("+neon",), _S16_S16),
+    "aarch64+dotprod": _arm(("+neon", "+v8.2a", "+dotprod"), _S8_S8),
+    "aarch64+i8mm": _arm(("+neon", "+v8.2a", "+dotprod", "+i8mm"), _S8_S8),
+}
+
+
+def codegen_target(target: Target) -> CodegenTarget:
+    """How `target` is compiled for; every target of `core.target.TARGETS` has an entry."""
+    return _CODEGEN[target.name]
