@@ -1,0 +1,104 @@
+"""The process that an upload is read in: `python -m service.compiler.child ROLE DESCRIPTOR`.
+
+Started by `sandbox.run_child`, with its orders on stdin and the pipe to report on as DESCRIPTOR. It closes off all
+files but those it was given, imports the role's modules (ours, trusted), closes off system calls, and only then looks
+at the request.
+"""
+
+from __future__ import annotations
+
+import errno
+import faulthandler
+import importlib
+import json
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from service.compiler.sandbox import lockdown
+from service.compiler.sandbox.policy import Access, Limits
+from service.compiler.sandbox.process import EXECUTE, is_out_of_memory, out_of_memory
+from service.compiler.sandbox.report import Report
+from service.compiler.sandbox.watch import too_much_written
+from service.core.errors import BuildFailed, OctetError
+
+Handler = Callable[[Mapping[str, Any], Report], Mapping[str, Any]]
+
+# role -> "package.module:function"
+ROLES: Mapping[str, str] = {}
+
+
+def main(role: str, descriptor: int) -> None:
+    """Does what it was told and exits; never returns."""
+    faulthandler.enable()  # a native crash leaves the Python frames in the log
+    os.set_inheritable(descriptor, False)
+    report = Report(descriptor)
+    orders = json.load(sys.stdin.buffer)
+    lockdown.die_with(orders["parent"])
+    _close_stdin()
+    limits = Limits(**orders["limits"])
+    try:
+        lockdown.close_files(Access.from_json(orders["access"]), limits, allow_unsandboxed=orders["allow_unsandboxed"])
+        if role == EXECUTE:
+            _execute(orders["request"]["arguments"], limits, report)
+        handler = _handler(role, orders["handlers"])
+        lockdown.close_calls(limits)
+        report.locked()
+        report.result(handler(orders["request"], report))
+    except BaseException as error:
+        traceback.print_exc()
+        report.error(_explain(error, role, limits))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: what libraries do at exit can only crash, and the scratch directory is the parent's to clean.
+    os._exit(0)
+
+
+def _handler(role: str, handlers: str | None) -> Handler:
+    handler: Handler
+    if handlers is not None:
+        handler = runpy.run_path(handlers)[role]
+    else:
+        module, name = ROLES[role].split(":")
+        handler = getattr(importlib.import_module(module), name)
+    return handler
+
+
+def _execute(arguments: list[str], limits: Limits, report: Report) -> None:
+    lockdown.close_calls(limits, execute=True)
+    report.locked()
+    os.execv(arguments[0], arguments)
+
+
+def _close_stdin() -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+
+
+def _explain(error: BaseException, role: str, limits: Limits) -> OctetError:
+    """What the parent is told. The trace is in the log."""
+    who = f"the {role} process"
+    if isinstance(error, OctetError):
+        return error
+    if isinstance(error, MemoryError) or is_out_of_memory(str(error)):
+        return out_of_memory(who, limits)
+    if isinstance(error, OSError) and error.errno == errno.EFBIG:
+        return too_much_written(limits)
+    return BuildFailed(
+        f"{who} failed: {type(error).__name__}: {_first_line(str(error))}",
+        hint="this is a defect of the compiler; please report the model",
+    )
+
+
+def _first_line(text: str) -> str:
+    # TVM's errors end with the reason and begin with a C++ stack.
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

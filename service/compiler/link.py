@@ -1,0 +1,118 @@
+"""Objects in, a shared library out, by the one linker that every machine has: LLD inside the PyPI wheel `ziglang`.
+
+One linker of one version gives the same bytes everywhere, whatever is installed, for every architecture. It is a
+static program that reads no file but the objects, needs no other and takes 15 ms. The objects come from a process that
+has read the upload, so it runs in the sandbox too, allowed to become that program and none else.
+
+The library names no other library. What its code calls (`TVMBackend*`, `TVMFFI*`, `expf` …) is resolved when it is
+loaded, from the TVM runtime and the libm that the runtime itself needs.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import struct
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from service.compiler.sandbox import Access, Limits, run_program
+from service.compiler.sandbox.messages import clean
+from service.core.build import Stage
+from service.core.errors import BuildFailed
+from service.core.target import Target
+
+_LIMITS = Limits(wall_s=60, cpu_s=60, memory_bytes=4 << 30, file_bytes=2 << 30, threads=1)
+
+# architecture -> LLD's emulation, and e_machine of an ELF header
+_EMULATION = {"x86_64": ("elf_x86_64", 62), "aarch64": ("aarch64linux", 183)}
+_ELF_64_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
+_RELOCATABLE = 1
+
+_OPTIONS = (
+    "-shared",
+    "--threads=1",
+    # No identity but the content's: nothing of the time, the place or the tool goes into the bytes.
+    "--build-id=none",
+    "--strip-debug",
+    "--hash-style=gnu",
+    "--eh-frame-hdr",
+    "--gc-sections",
+    "--fatal-warnings",
+    # An object could otherwise ask for libraries by a section of its own.
+    "--no-dependent-libraries",
+    # Neither stack nor relocated data stay writable and executable; a missing symbol is noticed on loading.
+    *("-z", "noexecstack", "-z", "relro", "-z", "now", "-z", "separate-code"),
+)
+
+
+def link(
+    objects: Sequence[Path],
+    output: Path,
+    target: Target,
+    *,
+    poll: Callable[[], None] = lambda: None,
+    allow_unsandboxed: bool = False,
+) -> None:
+    """Links `objects`, in this order, to the shared library `output`; equal objects give equal bytes.
+
+    Args:
+        objects: ELF relocatable objects of the target's architecture.
+        output: written whole or not at all, in an existing directory.
+        target: decides the architecture.
+        poll: called while the linker runs; may raise.
+        allow_unsandboxed: link even where the kernel cannot sandbox the linker.
+
+    Raises:
+        BuildFailed: an object is not one, is of another architecture, or does not link.
+        SandboxUnavailable: the kernel lacks something, and `allow_unsandboxed` is False.
+    """
+    emulation, machine = _EMULATION[target.architecture]
+    for path in objects:
+        _check_object(path, machine, target)
+    with tempfile.TemporaryDirectory(prefix="link-", dir=output.parent) as scratch:
+        library = Path(scratch, "library.so")
+        inputs = [str(path.absolute()) for path in objects]
+        status, log = run_program(
+            [str(linker()), "ld.lld", "-m", emulation, *_OPTIONS, "-o", str(library), *inputs],
+            access=Access(tuple(objects), (Path(scratch),), (linker(),)),
+            limits=_LIMITS,
+            poll=poll,
+            allow_unsandboxed=allow_unsandboxed,
+        )
+        if status != 0 or not library.is_file():
+            reason = next((line for line in log.splitlines() if "error:" in line), log).removeprefix("ld.lld: error: ")
+            raise _failure(f"the linker exited with status {status}: {clean(reason.replace(scratch, '.'), 300)}")
+        library.chmod(0o644)
+        library.replace(output)
+
+
+def linker() -> Path:
+    """The program.
+
+    Raises:
+        BuildFailed: the wheel is not installed.
+    """
+    spec = importlib.util.find_spec("ziglang")
+    if spec is None or spec.origin is None:
+        raise BuildFailed("the linker is missing", stage=Stage.LINK, hint="pip install ziglang")
+    return Path(spec.origin).with_name("zig")
+
+
+def _check_object(path: Path, machine: int, target: Target) -> None:
+    # LLD takes what is not ELF for a linker script, whose errors nobody would understand here.
+    with path.open("rb") as file:
+        header = file.read(20)
+    if len(header) < 20 or not header.startswith(_ELF_64_LITTLE_ENDIAN):
+        raise _failure(f"{path.name} is not an ELF object")
+    kind, found = struct.unpack_from("<HH", header, 16)
+    if kind != _RELOCATABLE:
+        raise _failure(f"{path.name} is not a relocatable object")
+    if found != machine:
+        raise _failure(f"{path.name} is not code for {target.architecture}")
+
+
+def _failure(message: str) -> BuildFailed:
+    return BuildFailed(
+        message, stage=Stage.LINK, hint="this is a defect of the compiler or a malicious file; please report the model"
+    )

@@ -1,0 +1,12 @@
+"""Locks the compiler's children in: the upload that they read is hostile.
+
+`run_child` starts a role of `service.compiler.child` in a process that may touch the files of its `Access`, use what
+its `Limits` allow, and otherwise only compute; `check` tells what the running kernel offers for that. Imports no TVM.
+"""
+
+from service.compiler.sandbox.check import Finding, check
+from service.compiler.sandbox.policy import Access, Limits
+from service.compiler.sandbox.process import run_child, run_program
+from service.compiler.sandbox.report import Report
+
+__all__ = ["Access", "Finding", "Limits", "Report", "check", "run_child", "run_program"]

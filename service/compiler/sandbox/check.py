@@ -1,0 +1,77 @@
+"""What this kernel offers to lock a child in, for `octet doctor`, the start-up line, and the child itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from service.compiler.sandbox import landlock, seccomp
+from service.compiler.sandbox.kernel import architecture, is_known_architecture
+from service.core.errors import SandboxUnavailable
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a sandbox is made of.
+
+    Attributes:
+        name: `landlock` or `seccomp`.
+        available: whether this kernel has it; builds are refused where it has not.
+        detail: version, or why it is missing.
+        lost: what a malicious model file could do without it; empty if nothing.
+    """
+
+    name: str
+    available: bool
+    detail: str
+    lost: str = ""
+
+
+def check() -> list[Finding]:
+    """Asks the running kernel; starts nothing and changes nothing."""
+    if not is_known_architecture():
+        reason = f"no system call table for {architecture()}"
+        return [
+            Finding("landlock", False, reason, "it could read and write every file of this user"),
+            Finding("seccomp", False, reason, "it could open sockets, start programs and signal other processes"),
+        ]
+    return [_landlock(), _seccomp()]
+
+
+def require(*, allow_unsandboxed: bool = False) -> None:
+    """Nothing, where the sandbox is complete.
+
+    Raises:
+        SandboxUnavailable: something is missing, and `allow_unsandboxed` is False.
+    """
+    missing = [finding for finding in check() if not finding.available]
+    if missing and not allow_unsandboxed:
+        raise SandboxUnavailable(
+            "this kernel cannot sandbox the compiler: "
+            + "; ".join(f"no {finding.name} ({finding.detail}), so {finding.lost}" for finding in missing),
+            hint="build on Linux 5.13 or newer with landlock in /sys/kernel/security/lsm; or, if every model file "
+            "comes from people you trust, allow it with OCTET_ALLOW_UNSANDBOXED=1",
+        )
+
+
+def _landlock() -> Finding:
+    version = landlock.abi()
+    if version == 0:
+        return Finding(
+            "landlock",
+            False,
+            "not built into this kernel, switched off at boot, or hidden by the container's own filter",
+            "a malicious model file could read and write every file of this user",
+        )
+    # The rest of what newer versions add (truncation, TCP, abstract sockets, signals) the filter refuses anyway.
+    return Finding("landlock", True, f"ABI {version}")
+
+
+def _seccomp() -> Finding:
+    if not seccomp.is_available():
+        return Finding(
+            "seccomp",
+            False,
+            "not built into this kernel, or hidden by the container's own filter",
+            "a malicious model file could open sockets, start programs and signal other processes",
+        )
+    return Finding("seccomp", True, f"filter with an allow list for {architecture()}")

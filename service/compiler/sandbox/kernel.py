@@ -1,0 +1,49 @@
+"""Raw system calls by ctypes: the few that Python has no function for."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+
+from service.compiler.sandbox.syscalls import numbers
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+
+def architecture() -> str:
+    return platform.machine()
+
+
+def is_known_architecture() -> bool:
+    return architecture() in ("x86_64", "aarch64")
+
+
+def syscall(name: str, *arguments: int | ctypes.Array[ctypes.c_char] | None) -> int:
+    """Calls `name`; integers are passed as the 64-bit registers that the kernel reads, arrays by address.
+
+    Raises:
+        OSError: the kernel refused; `errno` says why.
+    """
+    return _checked(_libc.syscall(ctypes.c_long(numbers(architecture())[name]), *map(_register, arguments)), name)
+
+
+def prctl(option: int, *arguments: int) -> int:
+    """As `syscall`, for prctl(2), whose unused arguments must be zero."""
+    padded = (*arguments, 0, 0, 0, 0)[:4]
+    return _checked(_libc.prctl(ctypes.c_int(option), *map(ctypes.c_ulong, padded)), "prctl")
+
+
+def _register(
+    argument: int | ctypes.Array[ctypes.c_char] | None,
+) -> ctypes.c_ulong | ctypes.Array[ctypes.c_char] | None:
+    # A bare int would be passed as 32 bits, and syscall(3) would read whatever the upper half of the register held.
+    return ctypes.c_ulong(argument) if isinstance(argument, int) else argument
+
+
+def _checked(result: int, name: str) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{name}: {os.strerror(code)}")
+    return result

@@ -1,0 +1,157 @@
+"""The parent's end of the pipe. Once the child has read the upload, what it says is the upload's word.
+
+Every message is checked for shape, type and size; texts are cut and stripped of what a terminal would obey.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from service.compiler.sandbox.report import MAX_MESSAGE_BYTES
+from service.core import errors
+from service.core.build import Stage
+from service.core.errors import BuildFailed, OctetError
+
+MAX_MESSAGES = 100_000
+MAX_TOTAL_BYTES = 64 << 20
+_NAME_CHARACTERS = 200
+_TEXT_CHARACTERS = 2000
+
+# What a child may blame: the file, the request, or itself. Not the server: "not_ready" is not for it to say.
+_CHILD_ERRORS = (errors.InvalidInput, errors.Unsupported, errors.UnsupportedFormat, errors.TooLarge, BuildFailed)
+
+
+class Conversation:
+    """What one child has said so far.
+
+    Attributes:
+        position: stage, op and tensor last reported.
+        locked: whether the child said that its sandbox is closed.
+        result, error: its last word, once said.
+    """
+
+    def __init__(self) -> None:
+        self.position: dict[str, str] = {}
+        self.locked = False
+        self.result: dict[str, Any] | None = None
+        self.error: OctetError | None = None
+        self._pending = bytearray()
+        self._messages = 0
+        self._bytes = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.result is not None or self.error is not None
+
+    def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
+        """Takes what came through the pipe; yields the messages that are news to the caller (at, stage, log).
+
+        Raises:
+            BuildFailed: the child does not keep to the protocol.
+        """
+        self._bytes += len(data)
+        if self._bytes > MAX_TOTAL_BYTES:
+            raise self._violation(f"sent more than {MAX_TOTAL_BYTES} bytes")
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            self._pending += line
+            complete = bytes(self._pending)
+            self._pending.clear()
+            news = self._message(complete)
+            if news is not None:
+                yield news
+        self._pending += rest
+        if len(self._pending) > MAX_MESSAGE_BYTES:
+            raise self._violation(f"sent a message of more than {MAX_MESSAGE_BYTES} bytes")
+
+    def place(self, error: OctetError) -> OctetError:
+        """`error`, with the last reported stage, op and tensor where it names none itself."""
+        error.stage = error.stage or self.position.get("stage")
+        if error.op is None and error.tensor is None:
+            error.op, error.tensor = self.position.get("op"), self.position.get("tensor")
+        return error
+
+    def _message(self, line: bytes) -> dict[str, Any] | None:
+        self._messages += 1
+        if self._messages > MAX_MESSAGES:
+            raise self._violation(f"sent more than {MAX_MESSAGES} messages")
+        if self.is_over:
+            raise self._violation("went on after its last word")
+        try:
+            message = json.loads(line, parse_constant=_no_constant)
+            # also what could not be stored or sent on: lone surrogates
+            json.dumps(message, ensure_ascii=False).encode()
+        except (ValueError, RecursionError):
+            raise self._violation("sent something that is not JSON") from None
+        match message:
+            case {"at": dict(where), **none} if not none:
+                self.position = self._where(where)
+                return {"at": dict(self.position)}
+            case {"stage": str(stage), "fraction": int() | float() as fraction, **none} if not none:
+                return self._progress(stage, fraction)
+            case {"log": str(text), **none} if not none:
+                return {"log": clean(text, _TEXT_CHARACTERS)}
+            case {"locked": True, **none} if not none and not self.locked:
+                self.locked = True
+            case {"result": dict(result), **none} if not none:
+                self.result = result
+            case {"error": dict(members), **none} if not none:
+                self.error = self._error(members)
+            case _:
+                raise self._violation("sent a message of no known shape")
+        return None
+
+    def _where(self, members: Mapping[str, Any]) -> dict[str, str]:
+        if not members.keys() <= {"stage", "op", "tensor"} or not all(isinstance(v, str) for v in members.values()):
+            raise self._violation("reported a position that is none")
+        where = {name: clean(text, _NAME_CHARACTERS) for name, text in members.items()}
+        if "stage" in where:
+            self._stage(where["stage"])
+        elif "stage" in self.position:
+            where["stage"] = self.position["stage"]
+        return where
+
+    def _progress(self, stage: str, fraction: float) -> dict[str, Any]:
+        self._stage(stage)
+        if isinstance(fraction, bool) or not math.isfinite(fraction) or not 0 <= fraction <= 1:
+            raise self._violation("reported a fraction outside 0 to 1")
+        if stage != self.position.get("stage"):
+            self.position = {"stage": stage}
+        return {"stage": stage, "fraction": float(fraction)}
+
+    def _stage(self, name: str) -> None:
+        if name not in {stage.value for stage in Stage}:
+            raise self._violation("reported a stage that does not exist")
+
+    def _error(self, members: Mapping[str, Any]) -> OctetError:
+        texts = {name: clean(text, _TEXT_CHARACTERS) for name, text in members.items() if isinstance(text, str)}
+        allowed = _CHILD_ERRORS if self.locked else (*_CHILD_ERRORS, errors.SandboxUnavailable)
+        error = errors.from_json(texts)
+        if not isinstance(error, allowed):
+            error = errors.from_json({**texts, "code": BuildFailed.code})
+        if error.stage is not None and error.stage not in {stage.value for stage in Stage}:
+            error.stage = None
+        return self.place(error)
+
+    def _violation(self, what: str) -> OctetError:
+        return self.place(
+            BuildFailed(
+                f"the compiler process {what}",
+                hint="it was taken over by the model file or is defective; please report the file",
+            )
+        )
+
+
+def clean(text: str, limit: int) -> str:
+    """`text` on one line, without control, formatting and surrogate characters, at most `limit` characters long."""
+    # Cut first: the whole is as long as the child likes.
+    printable = "".join(c if c.isprintable() else " " for c in text[: limit * 2])
+    short = " ".join(printable.split())
+    return short if len(short) <= limit else short[: limit - 1] + "…"
+
+
+def _no_constant(name: str) -> Callable[[], None]:
+    raise ValueError(f"{name} is not JSON")

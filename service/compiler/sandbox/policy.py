@@ -1,0 +1,102 @@
+"""What a child may touch and how much it may use, as the parent decides it and the child enforces it on itself."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import service
+from service.compiler.sandbox.landlock import EXECUTE, READ, USE_DEVICE, WRITE, Right
+
+Rules = list[tuple[Path, Right]]
+
+
+@dataclass(frozen=True)
+class Access:
+    """The files of one task. A directory stands for everything beneath it; what is not named does not exist.
+
+    Attributes:
+        readable: besides the interpreter, its packages and the system's libraries.
+        writable: the first one is the scratch directory: working directory, TMPDIR and HOME of the child.
+        executable: the programs that an `execute` child may become; needed by `run_program` only.
+    """
+
+    readable: tuple[Path, ...] = ()
+    writable: tuple[Path, ...] = ()
+    executable: tuple[Path, ...] = ()
+
+    @property
+    def scratch(self) -> Path | None:
+        return self.writable[0] if self.writable else None
+
+    def rules(self) -> Rules:
+        """Landlock rules for the task, on top of `system_rules`."""
+        return [
+            *((path, READ) for path in self.readable),
+            *((path, WRITE) for path in self.writable),
+            *((path, EXECUTE) for path in self.executable),
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            name: [str(path.absolute()) for path in paths]
+            for name, paths in (
+                ("readable", self.readable),
+                ("writable", self.writable),
+                ("executable", self.executable),
+            )
+        }
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> Access:
+        return cls(**{name: tuple(map(Path, paths)) for name, paths in members.items()})
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a child may use up.
+
+    Attributes:
+        wall_s: time on the clock.
+        cpu_s: processor time, over all threads.
+        memory_bytes: address space. The interpreter with the compiler library loaded takes about 0.5 GB of it.
+        file_bytes: the largest file it may write, and the most that it may write altogether.
+        open_files: file descriptors.
+        threads: threads, the first included; with 1 it cannot start any.
+    """
+
+    wall_s: float
+    cpu_s: float
+    memory_bytes: int
+    file_bytes: int
+    open_files: int = 256
+    threads: int = 64
+
+
+def system_rules() -> Rules:
+    """What every child may read: code that is installed, and what the C library and CPU detection ask the kernel."""
+    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
+    libraries = {Path(prefix, name) for prefix in prefixes for name in ("lib", "lib64")}
+    libraries |= {Path(path) for name, path in sysconfig.get_paths().items() if name.endswith(("lib", "stdlib"))}
+    libraries |= {Path(path) for path in ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")}
+    libraries |= {Path(path) for path in service.__path__}  # an editable install lies outside the prefixes
+    facts = (
+        "/etc/ld.so.cache",
+        "/etc/localtime",
+        "/usr/share/zoneinfo",
+        # /proc/self only: command lines of other processes are none of a child's business
+        "/proc/self",
+        "/proc/cpuinfo",
+        "/proc/meminfo",
+        "/proc/stat",
+        "/proc/sys/vm/overcommit_memory",
+        "/sys/devices/system/cpu",
+        "/dev/urandom",
+        "/dev/zero",
+    )
+    rules = [(path, READ) for path in (*sorted(libraries), *map(Path, facts)) if path.exists()]
+    return [*rules, (Path("/dev/null"), USE_DEVICE)]

@@ -1,0 +1,181 @@
+"""The seccomp filter: an allow list of what numerical code, a compiler and a linker need, and nothing else.
+
+Why an allow list: new system calls arrive with every kernel (io_uring, mount API, pidfd, landlock's own), and a deny
+list is wrong the day after it was written. What is listed here is what glibc, musl, CPython, numpy, LLVM, TVM and
+LiteRT use once their code is loaded, which is little: memory, files that are already bounded by Landlock, threads,
+clocks, signals to oneself.
+
+What is refused, and how:
+
+- A foreign architecture (int 0x80, x32) kills the process: no program that we start does that by accident.
+- A call that existed when the table was written, and is not listed, gives EPERM. Libraries that probe (fork in a
+  helper, a socket for a log) go on without, and the attempt is seen as a PermissionError.
+- A call above `HIGHEST_KNOWN`, and clone3, gives ENOSYS, so that a newer libc falls back to the call that we know.
+  clone3 passes its flags in memory, where no filter can read them; clone passes them in a register.
+- Calls that are harmless on oneself only (kill, prlimit64, sched_setaffinity …) are allowed on oneself only.
+- chmod, chown, utime, xattr and truncate by path are refused although files are Landlock's affair, because no
+  Landlock version guards the first four and versions before 3 do not guard the last.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Sequence
+
+from service.compiler.sandbox import bpf
+from service.compiler.sandbox.kernel import architecture, syscall
+from service.compiler.sandbox.syscalls import HIGHEST_KNOWN, numbers
+
+_AUDIT_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_X32_BIT = 0x4000_0000
+
+ALLOWED: tuple[str, ...] = (
+    # first what is called most often: the filter is read from the top
+    *("futex", "read", "write", "mmap", "munmap", "mprotect", "madvise", "brk", "mremap", "msync", "membarrier"),
+    *("clock_gettime", "clock_getres", "clock_nanosleep", "nanosleep", "gettimeofday", "time", "times"),
+    *("readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "preadv2", "pwritev2", "lseek"),
+    *("close", "close_range", "dup", "dup2", "dup3", "poll", "ppoll", "select", "pselect6"),
+    *("stat", "fstat", "lstat", "newfstatat", "statx", "statfs", "fstatfs", "access", "faccessat", "faccessat2"),
+    *("readlink", "readlinkat", "getdents", "getdents64", "getcwd", "umask"),
+    *("mkdir", "mkdirat", "rmdir", "unlink", "unlinkat", "rename", "renameat"),
+    *("ftruncate", "fallocate", "fsync", "fdatasync", "fadvise64", "sendfile", "copy_file_range"),
+    *("set_robust_list", "set_tid_address", "rseq", "exit", "exit_group", "arch_prctl", "getcpu"),
+    *("sched_yield", "sched_getaffinity", "sched_getparam", "sched_getscheduler"),
+    *("sched_get_priority_max", "sched_get_priority_min"),
+    *("gettid", "getpid", "getppid", "getuid", "geteuid", "getgid", "getegid"),
+    *("getresuid", "getresgid", "getgroups", "getpgrp", "getrusage", "getrlimit", "uname", "sysinfo", "getrandom"),
+    *("rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "rt_sigpending", "rt_sigtimedwait", "rt_sigsuspend"),
+    *("sigaltstack", "pause", "restart_syscall"),
+)
+
+# A thread of this process: these flags and no namespace, no parent change, no vfork.
+_CLONE_THREAD = 0x0001_0000 | 0x0000_0100 | 0x0000_0800  # THREAD, VM, SIGHAND
+_CLONE_ALLOWED = (
+    _CLONE_THREAD
+    | 0x0000_0200  # FS
+    | 0x0000_0400  # FILES
+    | 0x0004_0000  # SYSVSEM
+    | 0x0008_0000  # SETTLS
+    | 0x0010_0000  # PARENT_SETTID
+    | 0x0020_0000  # CHILD_CLEARTID
+    | 0x0040_0000  # DETACHED (ignored by the kernel; musl passes it)
+    | 0x0100_0000  # CHILD_SETTID
+)
+_PRCTL_ALLOWED = (
+    3,  # GET_DUMPABLE
+    15,  # SET_NAME (of a thread)
+    16,  # GET_NAME
+    23,  # CAPBSET_READ
+    39,  # GET_NO_NEW_PRIVS
+    51,  # SVE_GET_VL
+    63,  # SME_GET_VL
+    0x53564D41,  # SET_VMA: glibc names its mappings
+)
+_IOCTL_ALLOWED = (0x5401, 0x5413, 0x541B, 0x5450, 0x5451)  # TCGETS, TIOCGWINSZ, FIONREAD, FIONCLEX, FIOCLEX
+# DUPFD, GETFD, SETFD, GETFL, SETFL, GETLK, SETLK, SETLKW, OFD_GETLK, OFD_SETLK, OFD_SETLKW, DUPFD_CLOEXEC.
+# Not SETOWN, which makes the kernel signal another process.
+_FCNTL_ALLOWED = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030)
+_O_ACCMODE, _O_TRUNC = 0o3, 0o1000
+
+
+def build(machine: str, pid: int, *, threads: bool = True, execute: bool = False) -> bpf.Program:
+    """The filter for `machine` (`x86_64` or `aarch64`).
+
+    Args:
+        machine: as `uname -m` prints it.
+        pid: of the process to be filtered: the only one that it may signal.
+        threads: whether it may start threads.
+        execute: whether it may become another program (Landlock says which one).
+    """
+    table = numbers(machine)
+    allow, refuse, missing = bpf.RET_ALLOW, bpf.RET_ERRNO | errno.EPERM, bpf.RET_ERRNO | errno.ENOSYS
+
+    def among(index: int, values: Sequence[int], otherwise: int = refuse) -> bpf.Program:
+        program = bpf.load(bpf.argument(index))
+        for value in values:
+            program += bpf.when_equal(value, bpf.give(allow))
+        return program + bpf.give(otherwise)
+
+    # The kernel reads process ids, commands and open flags as 32-bit integers, so the low half decides.
+    conditions: dict[str, bpf.Program] = {
+        "kill": among(0, [pid]),
+        "tgkill": among(0, [pid]),  # abort() and raise() signal their own thread
+        "prlimit64": among(0, [0, pid]),
+        "sched_setaffinity": among(0, [0, pid]),
+        "prctl": among(0, _PRCTL_ALLOWED),
+        "ioctl": among(1, _IOCTL_ALLOWED, bpf.RET_ERRNO | errno.ENOTTY),
+        "fcntl": among(1, _FCNTL_ALLOWED),
+        "open": _open(1),
+        "openat": _open(2),
+        "clone3": bpf.give(missing),
+    }
+    if threads:
+        must = bpf.when_masked(bpf.argument(0), _CLONE_THREAD, _CLONE_THREAD, bpf.give(allow)) + bpf.give(refuse)
+        conditions["clone"] = [
+            *bpf.load(bpf.argument(0)),
+            bpf.Instruction(bpf.AND, ~_CLONE_ALLOWED & 0xFFFF_FFFF),
+            *bpf.when_equal(0, must),
+            *bpf.give(refuse),
+        ]
+    if execute:
+        conditions["execve"] = bpf.give(allow)
+
+    program = bpf.load(bpf.ARCHITECTURE)
+    program.append(bpf.Instruction(bpf.JEQ, _AUDIT_ARCHITECTURE[machine], 1, 0))
+    program += bpf.give(bpf.RET_KILL_PROCESS)
+    program += bpf.load(bpf.SYSCALL)
+    program += bpf.when_at_least(_X32_BIT, bpf.give(bpf.RET_KILL_PROCESS))
+    program += bpf.when_at_least(HIGHEST_KNOWN + 1, bpf.give(missing))
+    for name in ALLOWED:
+        if name in table:
+            program += bpf.when_equal(table[name], bpf.give(allow))
+    for name, condition in conditions.items():
+        if name in table:
+            program += bpf.when_equal(table[name], condition)
+    return program + bpf.give(refuse)
+
+
+def _open(flags: int) -> bpf.Program:
+    # Landlock asks for rights by the access mode, and before version 3 for none at all to truncate. O_RDONLY | O_TRUNC
+    # truncates; so does access mode 3 ("for ioctl only"), which neither reads nor writes.
+    refuse = bpf.give(bpf.RET_ERRNO | errno.EPERM)
+    return [
+        *bpf.when_masked(bpf.argument(flags), _O_ACCMODE, _O_ACCMODE, refuse),
+        *bpf.when_masked(bpf.argument(flags), _O_ACCMODE | _O_TRUNC, os.O_RDONLY | _O_TRUNC, refuse),
+        *bpf.give(bpf.RET_ALLOW),
+    ]
+
+
+_SET_MODE_FILTER = 1
+_GET_ACTION_AVAIL = 2
+_FILTER_FLAG_TSYNC = 1
+
+
+def is_available() -> bool:
+    """Whether this kernel filters system calls with the actions that we use."""
+    try:
+        action = struct.pack("=I", bpf.RET_KILL_PROCESS)
+        syscall("seccomp", _GET_ACTION_AVAIL, 0, ctypes.create_string_buffer(action, len(action)))
+    except OSError:
+        return False
+    return True
+
+
+def install(*, threads: bool = True, execute: bool = False) -> None:
+    """Filters this process, all its threads (TSYNC), for ever. Needs no_new_privs.
+
+    Raises:
+        OSError: the kernel has no seccomp, or a thread could not be synchronized.
+    """
+    program = build(architecture(), os.getpid(), threads=threads, execute=execute)
+    packed = b"".join(instruction.pack() for instruction in program)
+    instructions = ctypes.create_string_buffer(packed, len(packed))
+    fprog = struct.pack("@HP", len(program), ctypes.addressof(instructions))
+    unsynchronized = syscall(
+        "seccomp", _SET_MODE_FILTER, _FILTER_FLAG_TSYNC, ctypes.create_string_buffer(fprog, len(fprog))
+    )
+    if unsynchronized:
+        raise OSError(errno.EBUSY, f"thread {unsynchronized} already has a filter of its own")
