@@ -84,8 +84,10 @@ def _operator(operator: Any, index: int, codes: list[str]) -> Operator:
 def _options(operator: Any) -> dict[str, OptionValue] | None:
     """The operator's options by the schema's field names; None if it has none, or none of a kind that we read."""
     name = schema.OPTIONS.get(operator.BuiltinOptionsType())
+    if name is None:  # then the verifier has not looked at them either
+        return None
     union = operator.BuiltinOptions()
-    if name is None or union is None:
+    if union is None:
         return None
     options = getattr(tflite, name)()
     options.Init(union.Bytes, union.Pos)

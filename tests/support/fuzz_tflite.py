@@ -1,0 +1,72 @@
+"""Imports damaged models until something goes wrong: `python -m tests.support.fuzz_tflite STRIDE NAME…`.
+
+Runs as a process of its own, under limits, because what may go wrong is a crash or an allocation of terabytes. Takes
+every STRIDE-th mutation of each catalog model, and prints how many were refused and how many imported, as JSON. An
+exception that is not an `OctetError` is a failure; so is an import that takes longer than `_SLOWEST_S`.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from service.compiler.importers.auto import import_model
+from service.core.errors import OctetError
+from tests.support.tflite_catalog import MODELS
+
+_HEADROOM_BYTES = 1 << 30  # address space beyond what the process has once everything is loaded
+_SLOWEST_S = 5.0  # thousands of times what a model of this size takes
+_HOSTILE = (0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x40000000, 0x00010000)
+
+
+def mutations(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Truncations, flipped bits and overwritten words, each with a name that reproduces it."""
+    for size in range(0, len(data), 64):
+        yield f"cut at {size}", data[:size]
+    for position in range(len(data)):
+        bit = position * 5 % 8  # every bit of a byte somewhere, without eight times the work
+        yield f"bit {bit} of byte {position}", _replaced(data, position, bytes([data[position] ^ 1 << bit]))
+    for position in range(0, len(data) - 3, 4):
+        for value in _HOSTILE:
+            yield f"{value:#x} at {position}", _replaced(data, position, struct.pack("<I", value))
+
+
+def _replaced(data: bytes, position: int, part: bytes) -> bytes:
+    return data[:position] + part + data[position + len(part) :]
+
+
+def outcome(data: bytes) -> str:
+    started = time.monotonic()
+    try:
+        import_model(data)
+        result = "imported"
+    except OctetError:
+        result = "refused"
+    assert time.monotonic() - started < _SLOWEST_S, "too slow"
+    return result
+
+
+def main(stride: int, names: list[str]) -> None:
+    for name in names:
+        import_model(MODELS[name]())  # loads whatever is loaded late, before the limit is taken
+    in_use_pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (in_use_pages * resource.getpagesize() + _HEADROOM_BYTES,) * 2)
+    counts = {"imported": 0, "refused": 0}
+    for name in names:
+        for what, data in islice(mutations(MODELS[name]()), 0, None, stride):
+            try:
+                counts[outcome(data)] += 1
+            except BaseException:
+                print(f"{name}: {what}", file=sys.stderr)
+                raise
+    print(json.dumps(counts))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

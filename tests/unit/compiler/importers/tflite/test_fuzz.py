@@ -1,0 +1,56 @@
+"""Hostile files end in an `OctetError`: never in another exception, a crash, a long wait or a large allocation."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.compiler.importers.auto import import_model
+from service.core.errors import OctetError
+from tests.support.tflite_catalog import MODELS
+
+ROOT = Path(__file__).parents[5]
+
+
+def fuzz(stride: int, *names: str) -> dict[str, int]:
+    command = [sys.executable, "-m", "tests.support.fuzz_tflite", str(stride), *names]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-2000:]
+    counts: dict[str, int] = json.loads(result.stdout)
+    return counts
+
+
+def test_damaged_models_are_refused_or_imported() -> None:
+    names = ("conv int8 dilated", "fully connected keep dims", "concatenation uint8 rescaled", "pad int8", "reshape")
+    counts = fuzz(7, *names)
+    assert counts["refused"] > 500
+    assert counts["imported"] > 50, "if every mutation were refused, nothing behind the verifier would be tested"
+
+
+@pytest.mark.slow
+def test_every_damage_to_every_model_is_refused_or_imported() -> None:
+    counts = fuzz(1, *MODELS)
+    assert counts["refused"] > 50_000
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(["conv uint8", "mean int8", "softmax int8", "squeeze"]), st.data())
+def test_several_damages_at_once(name: str, data: st.DataObject) -> None:
+    model = bytearray(MODELS[name]())
+    for _ in range(data.draw(st.integers(1, 6))):
+        model[data.draw(st.integers(8, len(model) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(OctetError):
+        import_model(bytes(model))
+
+
+@given(st.binary(max_size=300))
+def test_random_bytes_behind_the_identifier(tail: bytes) -> None:
+    with pytest.raises(OctetError):
+        import_model(b"\x10\0\0\0TFL3" + tail)

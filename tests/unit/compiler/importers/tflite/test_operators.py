@@ -1,0 +1,311 @@
+"""What operators become. That it computes the right thing is tested against LiteRT in `tests/conformance`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from ai_edge_litert import schema_py_generated as schema
+from tvm import relax
+
+from service.compiler.importers.imported import ImportedModel
+from service.compiler.importers.tflite import import_model
+from service.compiler.qnn.operation import value_of
+from service.compiler.qnn.types import QuantizedType, parse
+from service.core.errors import MalformedModel, OctetError, Unsupported
+from tests.support import tflite_models as models
+from tests.support.tflite_builder import ModelBuilder, Quant, serialize
+from tests.support.tflite_catalog import BIAS, DENSE, DEPTHWISE, MODELS, PER_AXIS, PER_AXIS_3, WEIGHTS, X8, X_U8, Y8
+
+
+def calls(imported: ImportedModel) -> Iterator[tuple[str, relax.Call]]:
+    for block in imported.module["main"].body.blocks:
+        for binding in block.bindings:
+            if isinstance(binding.value, relax.Call):
+                yield binding.value.op.name.removeprefix("relax."), binding.value
+
+
+def names(imported: ImportedModel) -> list[str]:
+    return [name for name, _ in calls(imported)]
+
+
+def call(imported: ImportedModel, wanted: str) -> relax.Call:
+    (found,) = (value for name, value in calls(imported) if name == wanted)
+    return found
+
+
+def ints(of: relax.Call, attribute: str) -> list[int]:
+    return [int(value) for value in of.attrs[attribute]]
+
+
+def quantized(of: relax.Call, attribute: str) -> QuantizedType:
+    return parse(str(of.attrs[attribute]))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_module_is_well_formed_and_survives_a_round_trip(name: str) -> None:
+    module = import_model(MODELS[name]()).module
+    relax.analysis.well_formed(module)  # raises where it is not
+    tvm.ir.assert_structural_equal(tvm.ir.load_json(tvm.ir.save_json(module)), module)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_module_is_the_same_every_time(name: str) -> None:
+    data = MODELS[name]()
+    assert tvm.ir.save_json(import_model(data).module) == tvm.ir.save_json(import_model(data).module)
+
+
+def test_convolution_is_an_accumulation_and_a_requantize() -> None:
+    imported = import_model(MODELS["conv int8 valid strided relu6"]())
+    assert names(imported) == ["qnn.conv2d", "qnn.requantize"]
+    conv, requantize = call(imported, "qnn.conv2d"), call(imported, "qnn.requantize")
+    assert (ints(conv, "strides"), ints(conv, "padding"), ints(conv, "dilation")) == ([2, 2], [0, 0, 0, 0], [1, 1])
+    assert quantized(conv, "weight_type").axis == 0
+    assert quantized(requantize, "in_type").axis == 3
+    assert (quantized(requantize, "out_type").min, quantized(requantize, "out_type").max) == (7, 67)
+
+
+def test_odd_padding_goes_to_the_bottom_and_right() -> None:
+    imported = import_model(MODELS["conv int8 same strided, odd padding after"]())
+    assert ints(call(imported, "qnn.conv2d"), "padding") == [0, 1, 1, 1]
+
+
+def test_grouped_convolution() -> None:
+    assert int(call(import_model(MODELS["conv int8 grouped"]()), "qnn.conv2d").attrs["groups"]) == 2
+
+
+def test_depthwise_convolution_is_grouped_with_output_channels_first() -> None:
+    conv = call(import_model(MODELS["depthwise int8 multiplier"]()), "qnn.conv2d")
+    assert int(conv.attrs["groups"]) == 2
+    np.testing.assert_array_equal(value_of(conv.args[1]), DEPTHWISE.transpose(3, 1, 2, 0))
+    assert quantized(conv, "weight_type").axis == 0
+
+
+def test_fully_connected_flattens_and_restores() -> None:
+    flattened = import_model(MODELS["fully connected flattened"]())
+    assert names(flattened) == ["reshape", "qnn.dense", "qnn.requantize"]
+    kept = import_model(MODELS["fully connected keep dims"]())
+    assert names(kept) == ["reshape", "qnn.dense", "qnn.requantize", "reshape"]
+    assert kept.signature.outputs[0].shape == (2, 3, 4)
+
+
+def test_omitted_optional_bias() -> None:
+    builder = ModelBuilder()
+    x, y = builder.tensor("x", (2, 16), np.int8, X8), builder.tensor("y", (2, 4), np.int8, Y8)
+    w = builder.constant("w", DENSE, Quant(0.02))
+    builder.operator("FULLY_CONNECTED", [x, w, -1], [y], schema.FullyConnectedOptionsT())
+    assert len(call(import_model(builder.build([x], [y])), "qnn.dense").args) == 2
+
+
+def test_padding_pads_with_the_zero_point() -> None:
+    pad = call(import_model(MODELS["pad int8"]()), "nn.pad")
+    assert float(pad.attrs.pad_value) == -3.0
+    assert [int(width) for width in pad.attrs.pad_width] == [0, 0, 0, 1, 2, 0, 0, 0]
+
+
+def test_standalone_activation_is_a_requantize_into_a_clamped_type() -> None:
+    out_type = quantized(call(import_model(MODELS["relu6 uint8"]()), "qnn.requantize"), "out_type")
+    assert (out_type.min, out_type.max) == (131, 191)
+
+
+def test_values_bear_operator_and_tensor_names() -> None:
+    script = import_model(MODELS["conv int8"]()).module.script()
+    assert "CONV_2D_0_accumulate_y" in script
+    assert "CONV_2D_0_y" in script
+
+
+def test_the_observer_is_told_of_every_operator_before_its_conversion() -> None:
+    told: list[tuple[str, str]] = []
+    import_model(MODELS["fully connected flattened"](), at=lambda op, tensor: told.append((op, tensor)))
+    assert told == [("FULLY_CONNECTED #0", "y")]
+
+
+def test_weights_shared_by_operators_are_one_constant() -> None:
+    imported = import_model(shared_weights(convolutions=3))
+    weights = [value.args[1] for name, value in calls(imported) if name == "qnn.conv2d"]
+    assert len(weights) == 3
+    assert all(weight.same_as(weights[0]) for weight in weights)
+
+
+def test_constants_that_add_up_to_more_than_the_file_are_refused() -> None:
+    """Many tensors of different shapes on one buffer: each would be a copy."""
+    builder = ModelBuilder()
+    x = builder.tensor("x", (1, 1), np.int8, X8)
+    builder.constant("k", np.zeros(1 << 16, np.int8), X8)
+    outputs = []
+    for i in range(17):
+        builder.graph.tensors.append(
+            schema.TensorT(
+                shape=np.int32([1 << i, (1 << 16) >> i]),
+                type=schema.TensorType.INT8,
+                buffer=1,
+                name=f"k{i}",
+                quantization=builder.graph.tensors[1].quantization,
+            )
+        )
+        constant = len(builder.graph.tensors) - 1
+        outputs.append(builder.tensor(f"y{i}", (1 << i, (1 << 16) >> i), np.int8, Y8))
+        builder.operator("ADD", [x, constant], [outputs[-1]], schema.AddOptionsT())
+    with pytest.raises(MalformedModel, match="constants add up"):
+        import_model(builder.build([x], outputs))
+
+
+def shared_weights(convolutions: int) -> bytes:
+    builder = ModelBuilder()
+    w, b = builder.constant("w", WEIGHTS[:3], Quant(0.02)), builder.constant("b", BIAS[:3], Quant(0.001))
+    tensors = [builder.tensor(f"t{i}", (1, 8, 8, 3), np.int8, X8) for i in range(convolutions + 1)]
+    for i in range(convolutions):
+        options = schema.Conv2DOptionsT(strideH=1, strideW=1, dilationHFactor=1, dilationWFactor=1)
+        builder.operator("CONV_2D", [tensors[i], w, b], [tensors[i + 1]], options)
+    return builder.build([tensors[0]], [tensors[-1]])
+
+
+def bent(data: bytes, bend: Callable[[Any], None]) -> bytes:
+    """The file, after `bend` has changed LiteRT's object for it."""
+    model = schema.ModelT.InitFromPackedBuf(data)
+    bend(model)
+    return serialize(model)
+
+
+def option(name: str, value: Any) -> Callable[[Any], None]:
+    return lambda model: setattr(model.subgraphs[0].operators[0].builtinOptions, name, value)
+
+
+def tensor(index: int, field: str, value: Any) -> Callable[[Any], None]:
+    return lambda model: setattr(model.subgraphs[0].tensors[index], field, value)
+
+
+def no_options(model: Any) -> None:
+    model.subgraphs[0].operators[0].builtinOptions = None
+    model.subgraphs[0].operators[0].builtinOptionsType = 0
+
+
+def other_options(model: Any) -> None:
+    model.subgraphs[0].operators[0].builtinOptions = schema.AddOptionsT()
+    model.subgraphs[0].operators[0].builtinOptionsType = schema.BuiltinOptions.AddOptions
+
+
+def zero_point(index: int, value: int) -> Callable[[Any], None]:
+    return lambda model: setattr(model.subgraphs[0].tensors[index].quantization, "zeroPoint", [value])
+
+
+# Tensors of the single-operator models: 0 is the input, 1 the output, and constants follow.
+CASES: list[tuple[str, Callable[[Any], None], type[OctetError], str]] = [
+    ("conv int8", no_options, MalformedModel, "CONV_2D #0 lacks its options"),
+    ("conv int8", other_options, MalformedModel, "CONV_2D #0 lacks its options"),
+    ("conv int8", option("strideH", 0), MalformedModel, "stride_h 0; the least is 1"),
+    ("conv int8", option("strideW", -1), MalformedModel, "stride_w -1"),
+    ("conv int8", option("dilationHFactor", 0), MalformedModel, "dilation_h_factor 0"),
+    ("conv int8", option("padding", 7), MalformedModel, "padding scheme 7"),
+    ("conv int8", option("fusedActivationFunction", 4), Unsupported, "fused activation TANH"),
+    ("conv int8", option("fusedActivationFunction", 77), Unsupported, "fused activation number 77"),
+    ("conv int8", option("dilationHFactor", 1 << 29), Unsupported, "pads its input to"),
+    ("conv int8", tensor(1, "shape", [1, 8, 8, 5]), MalformedModel, r"makes a tensor of \[1, 8, 8, 4\]"),
+    ("conv int8", tensor(0, "shape", [1, 8, 8, 4]), MalformedModel, "4 channels for filters of 3"),
+    ("conv int8", tensor(0, "shape", [8, 8, 3]), MalformedModel, r"not \[N, H, W, C\]"),
+    ("conv int8", tensor(0, "quantization", None), MalformedModel, "which has no quantization"),
+    ("conv int8", tensor(2, "quantization", None), MalformedModel, "weights without quantization"),
+    ("conv int8", tensor(2, "buffer", 0), MalformedModel, "weights is read before any operator computes it"),
+    ("conv int8", tensor(3, "shape", [2, 2]), MalformedModel, r"2 scales|4 scales for the shape"),
+    ("conv int8 dilated", zero_point(2, 1), Unsupported, "int8 weights with a zero point other than 0"),
+    ("conv int8 dilated", zero_point(3, 1), MalformedModel, "bias with a zero point other than 0"),
+    ("conv int8 valid strided relu6", option("dilationHFactor", 9), MalformedModel, "does not fit|makes a tensor"),
+    ("conv int8", tensor(2, "type", schema.TensorType.UINT8), MalformedModel, "uint8 weights for an input of int8"),
+    ("depthwise int8", tensor(0, "shape", [1, 8, 8, 3]), MalformedModel, "4 filters for 3 channels"),
+    ("fully connected int8", option("weightsFormat", 1), Unsupported, "shuffled format"),
+    ("fully connected int8", tensor(0, "shape", [3, 5]), MalformedModel, r"input of \[3, 5\] for rows of 16"),
+    ("fully connected keep dims", tensor(0, "shape", [2, 6, 8]), MalformedModel, r"input of \[2, 6, 8\] for rows"),
+    ("add uint8 relu", tensor(0, "shape", [3, 7]), MalformedModel, "do not broadcast"),
+    ("add uint8 relu", zero_point(2, 255), Unsupported, "only the value 255, after its activation RELU"),
+    ("concatenation int8", option("axis", 4), MalformedModel, "axis 4 of 4"),
+    ("concatenation int8", option("fusedActivationFunction", 1), Unsupported, "which its kernel refuses"),
+    ("concatenation int8", zero_point(0, 5), Unsupported, "joins int8 inputs of other scales"),
+    ("concatenation int8", tensor(1, "shape", [1, 3, 2, 1]), MalformedModel, "joins shapes"),
+    ("average pool int8", option("filterHeight", 0), MalformedModel, "filter_height 0"),
+    ("average pool int8", option("filterHeight", 8), MalformedModel, "does not fit|makes a tensor"),
+    ("average pool int8", zero_point(1, 0), MalformedModel, "which has another quantization"),
+    ("softmax int8", option("beta", 0.0), MalformedModel, "beta 0.0"),
+    ("softmax int8", option("beta", float("nan")), MalformedModel, "beta nan"),
+    ("softmax int8", zero_point(1, 0), Unsupported, "its kernel writes scale 1/256"),
+    (
+        "reshape",
+        lambda model: setattr(model.buffers[1], "data", np.int32([5, -1]).view(np.uint8)),
+        MalformedModel,
+        "makes",
+    ),
+    (
+        "reshape",
+        lambda model: setattr(model.buffers[1], "data", np.int32([-1, -1]).view(np.uint8)),
+        MalformedModel,
+        "makes",
+    ),
+    (
+        "reshape",
+        lambda model: setattr(model.buffers[1], "data", np.int32([0, -1]).view(np.uint8)),
+        MalformedModel,
+        "makes",
+    ),
+    ("squeeze all", tensor(1, "type", schema.TensorType.INT8), MalformedModel, "reads uint8, but writes int8"),
+    ("squeeze", option("squeezeDims", [3]), MalformedModel, r"drops \[3\]"),
+    ("squeeze", option("squeezeDims", [4]), MalformedModel, r"drops \[4\]"),
+    (
+        "pad int8",
+        lambda model: setattr(model.buffers[1], "data", np.int32([-1] * 8).view(np.uint8)),
+        MalformedModel,
+        "negative",
+    ),
+    (
+        "pad int8",
+        lambda model: setattr(model.buffers[1], "data", np.int32([1 << 30] * 8).view(np.uint8)),
+        MalformedModel,
+        "makes",
+    ),
+    ("pad int8", tensor(2, "type", schema.TensorType.FLOAT32), MalformedModel, "has an input 1 of float32, not int32"),
+    (
+        "mean int8",
+        lambda model: setattr(model.buffers[1], "data", np.int32([1, 4]).view(np.uint8)),
+        MalformedModel,
+        "axes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "bend", "kind", "message"), CASES)
+def test_refused(name: str, bend: Callable[[Any], None], kind: type[OctetError], message: str) -> None:
+    data = bent(MODELS[name](), bend)
+    with pytest.raises(kind, match=message) as caught:
+        import_model(data)
+    assert caught.value.stage == "import"
+    assert caught.value.tensor
+
+
+def test_weights_per_axis_along_another_axis_are_malformed() -> None:
+    weights = np.zeros((4, 4, 4, 4), np.int8)
+    data = models.conv2d_model((1, 8, 8, 4), weights, BIAS, X8, PER_AXIS_3, Y8)
+    with pytest.raises(MalformedModel, match="along dimension 3, not 0"):
+        import_model(data)
+
+
+def test_uint8_weights_per_axis_are_malformed() -> None:
+    data = models.conv2d_model((1, 8, 8, 3), WEIGHTS.view(np.uint8), BIAS, X_U8, PER_AXIS, X_U8)
+    with pytest.raises(MalformedModel, match="uint8 weights quantized per axis"):
+        import_model(data)
+
+
+def test_weights_that_are_an_input_are_unsupported() -> None:
+    builder = ModelBuilder()
+    x, w = builder.tensor("x", (2, 16), np.int8, X8), builder.tensor("w", (4, 16), np.int8, Quant(0.02))
+    y = builder.tensor("y", (2, 4), np.int8, Y8)
+    builder.operator("FULLY_CONNECTED", [x, w], [y], schema.FullyConnectedOptionsT())
+    with pytest.raises(Unsupported, match="which has to be constant") as caught:
+        import_model(builder.build([x, w], [y]))
+    assert caught.value.tensor == "w"
+
+
+def test_bias_of_another_scale_is_malformed_where_litert_refuses_it() -> None:
+    data = models.fully_connected_model((2, 16), DENSE, BIAS, X8, Quant(0.02), Y8)
+    with pytest.raises(MalformedModel, match="bias of scale"):
+        import_model(bent(data, lambda model: setattr(model.subgraphs[0].tensors[3].quantization, "scale", [0.5])))

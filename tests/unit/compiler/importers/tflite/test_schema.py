@@ -1,0 +1,71 @@
+"""Our tables against the two generated readers that know the whole schema."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+import tflite
+from ai_edge_litert import schema_py_generated as litert_schema
+
+from service.compiler.importers.tflite import activations, geometry, schema
+
+FIELDS = [(table, field) for table, fields in schema.TABLES.items() for field in fields]
+
+
+@pytest.mark.parametrize("package", [tflite, litert_schema], ids=["tflite", "ai-edge-litert"])
+@pytest.mark.parametrize(("table", "field"), FIELDS)
+def test_slot_is_the_one_that_generated_code_reads(table: str, field: str, package: object) -> None:
+    slot, _ = schema.TABLES[table][field]
+    source = inspect.getsource(getattr(getattr(package, table), schema.accessor(field)))
+    (vtable_entry,) = re.findall(r"_tab\.Offset\((\d+)\)", source)
+    assert int(vtable_entry) == 4 + 2 * slot
+
+
+_WIDTHS = {"Bool": 1, "Int8": 1, "Uint8": 1, "Int32": 4, "Uint32": 4, "Float32": 4, "Int64": 8, "Uint64": 8}
+
+
+@pytest.mark.parametrize(("table", "field"), FIELDS)
+def test_kind_is_the_one_that_generated_code_reads(table: str, field: str) -> None:
+    source = inspect.getsource(getattr(getattr(tflite, table), schema.accessor(field)))
+    _, kind = schema.TABLES[table][field]
+    scalars = [name for name in re.findall(r"Get\(flatbuffers\.number_types\.(\w+)Flags", source) if name in _WIDTHS]
+    match kind:
+        case schema.Scalar(size_bytes):
+            assert [_WIDTHS[name] for name in scalars] == [size_bytes]
+            assert "Vector(" not in source
+        case schema.Vector(item_bytes):
+            assert [_WIDTHS[name] for name in scalars] == [item_bytes]
+            assert "Vector(" in source
+        case schema.Text():
+            assert "_tab.String(" in source
+        case schema.Ref(name) | schema.Refs(name):
+            assert f"obj = {name}()" in source
+            assert ("Vector(" in source) == isinstance(kind, schema.Refs)
+        case schema.Union(_, _):
+            assert "_tab.Union(" in source
+
+
+def test_options_are_the_union_members_of_those_numbers() -> None:
+    numbers = {name: number for name, number in vars(tflite.BuiltinOptions).items() if isinstance(number, int)}
+    assert {name: number for number, name in schema.OPTIONS.items()}.items() <= numbers.items()
+
+
+def test_enumerations_are_those_of_the_schema() -> None:
+    kinds = tflite.ActivationFunctionType
+    assert all(getattr(kinds, name) == number for number, name in activations.NAMES.items())
+    assert (geometry.SAME, geometry.VALID) == (tflite.Padding.SAME, tflite.Padding.VALID)
+
+
+def test_no_table_contains_itself() -> None:
+    """The verifier's depth is bounded by this, and by nothing else."""
+
+    def descend(table: str, above: tuple[str, ...]) -> None:
+        assert table not in above
+        for _, kind in schema.TABLES[table].values():
+            for child in kind.tables.values() if isinstance(kind, schema.Union) else (getattr(kind, "table", None),):
+                if child:
+                    descend(child, (*above, table))
+
+    descend("Model", ())

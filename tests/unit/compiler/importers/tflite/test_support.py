@@ -1,0 +1,124 @@
+"""A user learns of every operator that cannot be compiled, by name, and of what to do."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+
+from service.compiler.importers.tflite import import_model
+from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
+from tests.support.tflite_builder import ModelBuilder, Quant, serialize
+
+UNIT = Quant(1.0)
+
+
+def chain(
+    names: list[str],
+    dtype: npt.DTypeLike = np.int8,
+    quant: Quant | None = UNIT,
+    builder: ModelBuilder | None = None,
+) -> bytes:
+    """One operator of each name after another, on tensors t0, t1, …"""
+    builder = builder or ModelBuilder()
+    tensors = [builder.tensor(f"t{i}", (1, 4), dtype, quant) for i in range(len(names) + 1)]
+    for i, name in enumerate(names):
+        builder.operator(name, [tensors[i]], [tensors[i + 1]])
+    return builder.build([tensors[0]], [tensors[-1]])
+
+
+def refused(data: bytes) -> UnsupportedOperator:
+    with pytest.raises(UnsupportedOperator) as caught:
+        import_model(data)
+    return caught.value
+
+
+def test_every_unsupported_operator_is_named_with_its_tensor() -> None:
+    error = refused(chain(["RELU", "CONV_3D", "RELU", "HARD_SWISH", "CONV_3D"]))
+    assert error.message == (
+        "3 of 5 operators cannot be compiled: CONV_3D (2 times), HARD_SWISH. "
+        "They are: CONV_3D #1 → t2, HARD_SWISH #3 → t4, CONV_3D #4 → t5"
+    )
+    assert (error.stage, error.op, error.tensor) == ("import", "CONV_3D #1", "t2")
+    assert error.hint is not None
+    assert "DEPTHWISE_CONV_2D" in error.hint
+
+
+def test_the_message_stays_short_for_many_operators() -> None:
+    error = refused(chain(["CONV_3D"] * 500))
+    assert "and 480 more" in error.message
+    assert len(error.message) < 1000
+
+
+def test_custom_operator_is_named() -> None:
+    builder = ModelBuilder()
+    x, y = builder.tensor("x", (1,), np.int8, Quant(1.0)), builder.tensor("y", (1,), np.int8, Quant(1.0))
+    builder.operator("CUSTOM", [x], [y])
+    builder.build([x], [y])
+    builder.model.operatorCodes[0].customCode = "TFLite_Detection_PostProcess"
+    error = refused(serialize(builder.model))
+    assert error.op == "CUSTOM(TFLite_Detection_PostProcess) #0"
+
+
+def test_operator_newer_than_the_schema_is_named_by_its_number() -> None:
+    builder = ModelBuilder()
+    chain(["RELU"], builder=builder)
+    builder.model.operatorCodes[0].builtinCode = 4711
+    assert refused(serialize(builder.model)).op == "BUILTIN_4711 #0"
+
+
+def test_float_model_is_refused_with_the_way_to_quantize_it() -> None:
+    error = refused(chain(["RELU", "SOFTMAX"], np.float32, None))
+    assert "RELU on float32" in error.message
+    assert error.hint is not None
+    assert "the model is not quantized" in error.hint
+
+
+def test_operator_left_in_float_is_named() -> None:
+    builder = ModelBuilder()
+    x, y = builder.tensor("x", (1, 4), np.int8, Quant(1.0)), builder.tensor("y", (1, 4), np.float32)
+    z = builder.tensor("z", (1, 4), np.float32)
+    builder.operator("DEQUANTIZE", [x], [y])
+    builder.operator("SOFTMAX", [y], [z], schema.SoftmaxOptionsT(beta=1.0))
+    error = refused(builder.build([x], [z]))
+    assert error.op == "SOFTMAX #1"
+    assert error.hint is not None
+    assert "no operator is left in float" in error.hint
+
+
+def test_16x8_model_is_refused_by_name() -> None:
+    error = refused(chain(["RELU"], np.int16))
+    assert "RELU on int16" in error.message
+    assert error.hint is not None
+    assert "16x8" in error.hint
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [([0, 0], [1]), ([], [1])])
+def test_wrong_number_of_inputs_is_malformed(inputs: list[int], outputs: list[int]) -> None:
+    builder = ModelBuilder()
+    chain(["RELU"], builder=builder)
+    builder.graph.operators[0].inputs = inputs
+    with pytest.raises(MalformedModel, match=f"RELU #0 has {len(inputs)} inputs"):
+        import_model(serialize(builder.model))
+
+
+def test_operator_without_an_output_is_malformed() -> None:
+    builder = ModelBuilder()
+    chain(["RELU", "RELU"], builder=builder)
+    builder.graph.operators[1].outputs = []
+    builder.graph.outputs = [1]
+    with pytest.raises(MalformedModel, match="RELU #1 has 0 outputs"):
+        import_model(serialize(builder.model))
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"), [([-1, 4], "the dynamic shape"), ([0, 4], "no elements"), ([1 << 16, 1 << 16], "2 GiB")]
+)
+def test_tensor_that_no_operator_can_use_is_named(shape: list[int], message: str) -> None:
+    builder = ModelBuilder()
+    chain(["RELU"], builder=builder)
+    builder.graph.tensors[0].shape = shape
+    with pytest.raises(Unsupported, match=message) as caught:
+        import_model(serialize(builder.model))
+    assert (caught.value.op, caught.value.tensor) == ("RELU #0", "t0")
