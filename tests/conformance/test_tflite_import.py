@@ -5,15 +5,22 @@ The module is run by the oracle (NumPy), so that nothing of the compiler but the
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from service.compiler.importers.tflite import import_model
+from service.compiler.importers.tflite.reader import read_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import LITERT_REFERENCE
 from tests.support import litert
+from tests.support.shared_data import TFLITE_MODELS, require_shared_data
 from tests.support.tflite_catalog import MODELS
+
+# Small enough for an interpreter that works in 64-bit integers; whole models run compiled, elsewhere.
+SMALL_MODELS = [path for path in TFLITE_MODELS if path.stat().st_size < 1 << 20]
 
 
 def agrees(data: bytes, samples: int) -> None:
@@ -33,3 +40,39 @@ def agrees(data: bytes, samples: int) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_operator_equals_litert(name: str) -> None:
     agrees(MODELS[name](), samples=5)
+
+
+@pytest.mark.parametrize("path", TFLITE_MODELS, ids=lambda path: path.stem)
+def test_every_tensor_of_a_real_model_is_what_litert_says(path: Path) -> None:
+    data = path.read_bytes()
+    model = read_model(data)
+    # LiteRT adds tensors of its own behind those of the file.
+    details = litert.interpreter(data).get_tensor_details()[: len(model.tensors)]
+    for tensor, detail in zip(model.tensors, details, strict=True):
+        assert tensor.index == detail["index"]
+        assert tensor.name == detail["name"]
+        assert tensor.shape == tuple(detail["shape"])
+        assert tensor.dtype == np.dtype(detail["dtype"]).name
+        quantization = detail["quantization_parameters"]
+        assert list(tensor.quantization.scales if tensor.quantization else ()) == quantization["scales"].tolist()
+        assert (
+            list(tensor.quantization.zero_points if tensor.quantization else ()) == quantization["zero_points"].tolist()
+        )
+    # Every operator's output shape is inferred from its inputs, and compared with the file, on the way.
+    signature = import_model(data).signature
+    loaded = litert.interpreter(data)
+    for specs, ends in (
+        (signature.inputs, loaded.get_input_details()),
+        (signature.outputs, loaded.get_output_details()),
+    ):
+        assert [(spec.shape, spec.dtype) for spec in specs] == [(tuple(end["shape"]), end["dtype"]) for end in ends]
+
+
+@pytest.mark.parametrize("path", SMALL_MODELS, ids=lambda path: path.stem)
+def test_real_model_equals_litert(path: Path) -> None:
+    agrees(path.read_bytes(), samples=1)
+
+
+def test_the_real_models_are_there() -> None:
+    require_shared_data()
+    assert len(TFLITE_MODELS) >= 7

@@ -139,7 +139,7 @@ def test_constants_that_add_up_to_more_than_the_file_are_refused() -> None:
     for i in range(17):
         builder.graph.tensors.append(
             schema.TensorT(
-                shape=np.int32([1 << i, (1 << 16) >> i]),
+                shape=[1 << i, (1 << 16) >> i],
                 type=schema.TensorType.INT8,
                 buffer=1,
                 name=f"k{i}",
@@ -188,6 +188,11 @@ def other_options(model: Any) -> None:
     model.subgraphs[0].operators[0].builtinOptionsType = schema.BuiltinOptions.AddOptions
 
 
+def integers(values: list[int]) -> Callable[[Any], None]:
+    """A bend that writes int32 values into the first constant."""
+    return lambda model: setattr(model.buffers[1], "data", np.array(values, np.int32).view(np.uint8))
+
+
 def zero_point(index: int, value: int) -> Callable[[Any], None]:
     return lambda model: setattr(model.subgraphs[0].tensors[index].quantization, "zeroPoint", [value])
 
@@ -232,19 +237,19 @@ CASES: list[tuple[str, Callable[[Any], None], type[OctetError], str]] = [
     ("softmax int8", zero_point(1, 0), Unsupported, "its kernel writes scale 1/256"),
     (
         "reshape",
-        lambda model: setattr(model.buffers[1], "data", np.int32([5, -1]).view(np.uint8)),
+        integers([5, -1]),
         MalformedModel,
         "makes",
     ),
     (
         "reshape",
-        lambda model: setattr(model.buffers[1], "data", np.int32([-1, -1]).view(np.uint8)),
+        integers([-1, -1]),
         MalformedModel,
         "makes",
     ),
     (
         "reshape",
-        lambda model: setattr(model.buffers[1], "data", np.int32([0, -1]).view(np.uint8)),
+        integers([0, -1]),
         MalformedModel,
         "makes",
     ),
@@ -253,20 +258,20 @@ CASES: list[tuple[str, Callable[[Any], None], type[OctetError], str]] = [
     ("squeeze", option("squeezeDims", [4]), MalformedModel, r"drops \[4\]"),
     (
         "pad int8",
-        lambda model: setattr(model.buffers[1], "data", np.int32([-1] * 8).view(np.uint8)),
+        integers([-1] * 8),
         MalformedModel,
         "negative",
     ),
     (
         "pad int8",
-        lambda model: setattr(model.buffers[1], "data", np.int32([1 << 30] * 8).view(np.uint8)),
+        integers([1 << 30] * 8),
         MalformedModel,
         "makes",
     ),
     ("pad int8", tensor(2, "type", schema.TensorType.FLOAT32), MalformedModel, "has an input 1 of float32, not int32"),
     (
         "mean int8",
-        lambda model: setattr(model.buffers[1], "data", np.int32([1, 4]).view(np.uint8)),
+        integers([1, 4]),
         MalformedModel,
         "axes",
     ),

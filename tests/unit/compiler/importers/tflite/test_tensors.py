@@ -66,7 +66,7 @@ def test_constant_has_its_elements_read_only() -> None:
 
 
 def test_quantization_per_axis_keeps_float32_scales_exactly() -> None:
-    quantization = tensor("k", setting(K, q_scale=np.float32([0.1, 0.2, 0.3]))).quantization
+    quantization = tensor("k", setting(K, q_scale=[0.1, 0.2, 0.3])).quantization
     assert quantization is not None
     assert quantization.per_axis
     assert quantization.axis == 1
@@ -74,7 +74,7 @@ def test_quantization_per_axis_keeps_float32_scales_exactly() -> None:
 
 
 def test_dynamic_batch_in_the_shape_signature_is_imported_at_the_recorded_shape() -> None:
-    assert tensor("x", setting(X, shapeSignature=np.int32([-1, 3]))).shape == (2, 3)
+    assert tensor("x", setting(X, shapeSignature=[-1, 3])).shape == (2, 3)
 
 
 def test_name_that_is_not_utf8_is_shown() -> None:
@@ -88,11 +88,11 @@ def test_nameless_tensor_is_called_by_its_number() -> None:
 @pytest.mark.parametrize(
     ("bend", "oddity"),
     [
-        (setting(X, shape=np.int32([-1, 3])), "dynamic shape"),
-        (setting(X, shape=np.int32([1 << 20, 1 << 20])), "more than 2 GiB"),
-        (setting(X, shape=np.int32([0x7FFFFFFF] * 8)), "more than 2 GiB"),
-        (setting(X, shape=np.int32([1] * 9)), "9 dimensions"),
-        (setting(X, shape=np.int32([1] * 5000)), "5000 dimensions"),
+        (setting(X, shape=[-1, 3]), "dynamic shape"),
+        (setting(X, shape=[1 << 20, 1 << 20]), "more than 2 GiB"),
+        (setting(X, shape=[0x7FFFFFFF] * 8), "more than 2 GiB"),
+        (setting(X, shape=[1] * 9), "9 dimensions"),
+        (setting(X, shape=[1] * 5000), "5000 dimensions"),
         (setting(X, isVariable=True), "variable"),
         (setting(X, type=litert_schema.TensorType.FLOAT16), "element type"),
         (setting(X, type=litert_schema.TensorType.STRING), "element type"),
@@ -117,17 +117,17 @@ def test_what_no_operator_can_use_is_noted(bend: Bend, oddity: str) -> None:
     ("bend", "message"),
     [
         (setting(K, buffer=7), "is in buffer 7 of 2"),
-        (setting(K, shape=np.int32([2, 4]), q_scale=np.float32([1] * 4), q_zeroPoint=[0] * 4), "holds 6 bytes, but"),
+        (setting(K, shape=[2, 4], q_scale=[1] * 4, q_zeroPoint=[0] * 4), "holds 6 bytes, but"),
         (setting(K, type=litert_schema.TensorType.INT32), "holds 6 bytes, but int32"),
-        (setting(X, q_scale=np.float32([0.0])), "not positive and finite"),
-        (setting(X, q_scale=np.float32([-1.0])), "not positive and finite"),
-        (setting(X, q_scale=np.float32([np.nan])), "not positive and finite"),
-        (setting(X, q_scale=np.float32([np.inf])), "not positive and finite"),
+        (setting(X, q_scale=[0.0]), "not positive and finite"),
+        (setting(X, q_scale=[-1.0]), "not positive and finite"),
+        (setting(X, q_scale=[np.nan]), "not positive and finite"),
+        (setting(X, q_scale=[np.inf]), "not positive and finite"),
         (setting(X, q_zeroPoint=[128]), "zero point outside int8"),
         (setting(X, q_zeroPoint=[-(1 << 62)]), "zero point outside int8"),
         (setting(X, q_zeroPoint=None), "1 scales, but 0 zero points"),
         (setting(X, q_zeroPoint=[0, 0]), "1 scales, but 2 zero points"),
-        (setting(X, q_scale=np.float32([1, 2]), q_zeroPoint=[0, 0], q_quantizedDimension=1), "2 scales for the shape"),
+        (setting(X, q_scale=[1, 2], q_zeroPoint=[0, 0], q_quantizedDimension=1), "2 scales for the shape"),
         (setting(K, q_quantizedDimension=2), "along dimension 2 of 2"),
         (setting(K, q_quantizedDimension=-1), "along dimension -1 of 2"),
     ],
