@@ -6,7 +6,7 @@ import numpy as np
 from tvm import relax, tirx
 
 from service.compiler.qnn import types
-from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Scalar, clamped, pointwise, store
+from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Scalar, clamped, pointwise, rounded_sum, store
 from service.compiler.qnn.numerics.requantize import shifted
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
@@ -109,10 +109,11 @@ class Concatenate:
     ) -> relax.Expr:
         if _same_values(in_type, out_type):
             return shifted(builder, part, in_type, out_type)
-        factor, bias = (tirx.const(float(value), "float32") for value in _rescale(in_type, out_type))
+        factor, bias = (float(value) for value in _rescale(in_type, out_type))
 
         def rescale(value: Scalar) -> Scalar:
-            rounded = tirx.round(value.astype("float32") * factor + bias)
+            product = value.astype("float32") * tirx.const(factor, "float32")
+            rounded = tirx.round(rounded_sum(product, bias))
             return clamped(rounded.astype("int32") + out_type.zero_point, out_type)
 
         return pointwise(builder, "rescale", rescale, [part])

@@ -46,6 +46,15 @@ def clamped(value: Scalar, quantized: QuantizedType) -> Scalar:
     return tirx.max(tirx.min(value, high), low).astype(quantized.storage)
 
 
+def rounded_sum(product: Scalar, addend: float) -> Scalar:
+    """product + addend in float32, the product rounded first.
+
+    LLVM would contract the two to a fused multiply-add, which rounds once. A sum of two float32 values taken in
+    float64 and rounded to float32 is the float32 sum (Figueroa 1995: 53 >= 2 * 24 + 2 bits).
+    """
+    return (product.astype("float64") + tirx.const(addend, "float64")).astype("float32")
+
+
 class ChannelConstant:
     """A scalar, or one value for each index of an axis, in tensor IR: an immediate, or a load from an operand."""
 

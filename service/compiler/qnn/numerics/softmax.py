@@ -10,7 +10,7 @@ from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics import fixed_point
 from service.compiler.qnn.numerics.fixed_point import rounding_divide_by_pot, saturating_rounding_doubling_high_mul
-from service.compiler.qnn.numerics.formula import Array, Scalar, clamped, pointwise, store
+from service.compiler.qnn.numerics.formula import Array, Scalar, clamped, pointwise, rounded_sum, store
 from service.compiler.qnn.operation import Operation
 
 _INT32_MAX = (1 << 31) - 1
@@ -88,14 +88,12 @@ class TableSoftmax:
         total = _row_reduce(builder, exponentials, te.sum, "sum")
         scale, one = tirx.const(out_type.scale, "float32"), tirx.const(1.0, "float32")
         inverse = builder.emit(pointwise(builder, "reciprocal", lambda total: one / (total * scale), [total]))
-        # The product is a value of its own: fused into the next kernel's addition it would become an FMA.
-        product = builder.emit(relax.op.multiply(exponentials, inverse))
 
-        def normalize(product: Scalar) -> Scalar:
-            rounded = (product + tirx.const(0.5, "float32")).astype("int32")
+        def normalize(exponential: Scalar, inverse: Scalar) -> Scalar:
+            rounded = rounded_sum(exponential * inverse, 0.5).astype("int32")
             return clamped(rounded + out_type.zero_point, out_type)
 
-        return pointwise(builder, "normalize", normalize, [product])
+        return pointwise(builder, "normalize", normalize, [exponentials, inverse])
 
     def _table(self, operation: Operation) -> Array:
         """expf(-scale * beta * d) for d in 0..255, through float64: glibc's expf rounds correctly."""
