@@ -1,7 +1,4 @@
-"""The importer against LiteRT: what it makes of a file computes what LiteRT's reference kernels compute.
-
-The module is run by the oracle (NumPy), so that nothing of the compiler but the importer is under test.
-"""
+"""The importer against LiteRT: what it makes of a file computes what LiteRT's reference kernels compute."""
 
 from __future__ import annotations
 
@@ -12,10 +9,8 @@ import pytest
 
 from service.compiler.importers.tflite import import_model
 from service.compiler.importers.tflite.reader import read_model
-from service.compiler.qnn import oracle
-from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import LITERT_REFERENCE
 from tests.support import litert
+from tests.support.conformance import assert_oracle_equals_litert
 from tests.support.shared_data import TFLITE_MODELS, require_shared_data
 from tests.support.tflite_catalog import MODELS
 
@@ -23,23 +18,9 @@ from tests.support.tflite_catalog import MODELS
 SMALL_MODELS = [path for path in TFLITE_MODELS if path.stat().st_size < 1 << 20]
 
 
-def agrees(data: bytes, samples: int) -> None:
-    imported = import_model(data)
-    loaded = litert.interpreter(data)
-    rng = np.random.default_rng(0)
-    for _ in range(samples):
-        inputs = litert.random_inputs(loaded, rng)
-        expected = litert.run(loaded, inputs)
-        actual = oracle.run(imported.module, get_mode(LITERT_REFERENCE), inputs)
-        assert len(actual) == len(expected)
-        for ours, theirs in zip(actual, expected, strict=True):
-            assert ours.dtype == theirs.dtype
-            np.testing.assert_array_equal(ours, theirs)
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_operator_equals_litert(name: str) -> None:
-    agrees(MODELS[name](), samples=5)
+    assert_oracle_equals_litert(MODELS[name](), samples=5)
 
 
 @pytest.mark.parametrize("path", TFLITE_MODELS, ids=lambda path: path.stem)
@@ -70,7 +51,7 @@ def test_every_tensor_of_a_real_model_is_what_litert_says(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SMALL_MODELS, ids=lambda path: path.stem)
 def test_real_model_equals_litert(path: Path) -> None:
-    agrees(path.read_bytes(), samples=1)
+    assert_oracle_equals_litert(path.read_bytes(), samples=1)
 
 
 def test_the_real_models_are_there() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+_SHOWN = 200
+
 
 def ints(table: Any, vector: str) -> tuple[int, ...]:
     """A vector of integers; empty where the file leaves it out, for which the accessor gives 0."""
@@ -14,3 +16,9 @@ def ints(table: Any, vector: str) -> tuple[int, ...]:
 def text(raw: bytes | None) -> str:
     """A name in the file. Names are for people: bytes that are not UTF-8 are shown, not refused."""
     return (raw or b"").decode("utf-8", errors="backslashreplace")
+
+
+def shortened(name: str) -> str:
+    """A name as messages show it: converters join the names of everything they fused, and a hostile file may have
+    names of megabytes."""
+    return name if len(name) <= _SHOWN else name[: _SHOWN - 1] + "…"

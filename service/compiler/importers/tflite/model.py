@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy.typing as npt
 
+from service.compiler.importers.tflite.accessors import shortened
+
 Array = npt.NDArray[Any]
 OptionValue = int | float | bool | tuple[int, ...]
 
@@ -53,7 +55,8 @@ class Tensor:
 
     @property
     def label(self) -> str:
-        return self.name or f"tensor #{self.index}"
+        """As errors name it."""
+        return shortened(self.name) or f"tensor #{self.index}"
 
 
 @dataclass(frozen=True)

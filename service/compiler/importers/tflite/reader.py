@@ -8,7 +8,7 @@ from typing import Any
 import tflite
 
 from service.compiler.importers.tflite import schema
-from service.compiler.importers.tflite.accessors import ints, text
+from service.compiler.importers.tflite.accessors import ints, shortened, text
 from service.compiler.importers.tflite.flatbuffer import verify
 from service.compiler.importers.tflite.graph import check_graph
 from service.compiler.importers.tflite.model import Model, Operator, OptionValue, Signature
@@ -66,7 +66,7 @@ def _operator_name(code: Any) -> str:
     """
     builtin = max(code.DeprecatedBuiltinCode(), code.BuiltinCode())
     name = _BUILTIN_OPERATORS.get(builtin, f"BUILTIN_{builtin}")
-    return f"CUSTOM({text(code.CustomCode())})" if name == "CUSTOM" else name
+    return f"CUSTOM({shortened(text(code.CustomCode()))})" if name == "CUSTOM" else name
 
 
 def _operator(operator: Any, index: int, codes: list[str]) -> Operator:

@@ -16,7 +16,7 @@ def check_support(model: Model) -> None:
     """Passes if every operator is one that we convert, on element types that we convert it on.
 
     Raises:
-        UnsupportedOperator: some are not; the message names them all (the first `_LISTED` of them one by one).
+        UnsupportedOperator: some are not; the message names them, up to `_LISTED` by kind and one by one.
         Unsupported: an operator uses a tensor that none can use.
         MalformedModel: an operator has a number of inputs or outputs that its definition forbids.
     """
@@ -46,16 +46,20 @@ def _obstacle(model: Model, operator: Operator) -> str | None:
 def _refuse(model: Model, obstacles: list[tuple[Operator, str]]) -> None:
     first, _ = obstacles[0]
     counted = Counter(what for _, what in obstacles)
-    summary = ", ".join(f"{what} ({number} times)" if number > 1 else what for what, number in counted.items())
-    listed = [f"{operator.label} → {_output(model, operator)}" for operator, _ in obstacles[:_LISTED]]
-    more = f" and {len(obstacles) - _LISTED} more" if len(obstacles) > _LISTED else ""
+    kinds = [f"{what} ({number} times)" if number > 1 else what for what, number in counted.items()]
+    each = [f"{operator.label} → {_output(model, operator)}" for operator, _ in obstacles]
     raise UnsupportedOperator(
-        f"{len(obstacles)} of {len(model.operators)} operators cannot be compiled: {summary}. "
-        f"They are: {', '.join(listed)}{more}",
+        f"{len(obstacles)} of {len(model.operators)} operators cannot be compiled: {_listed(kinds)}. "
+        f"They are: {_listed(each)}",
         op=first.label,
         tensor=_output(model, first),
         hint=_hint(model, obstacles),
     )
+
+
+def _listed(items: list[str]) -> str:
+    more = f" and {len(items) - _LISTED} more" if len(items) > _LISTED else ""
+    return ", ".join(items[:_LISTED]) + more
 
 
 def _hint(model: Model, obstacles: list[tuple[Operator, str]]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 import tflite
 
-from service.compiler.importers.tflite.accessors import ints, text
+from service.compiler.importers.tflite.accessors import ints, shortened, text
 from service.compiler.importers.tflite.model import Array, Quantization, Tensor
 from service.core.errors import MalformedModel
 
@@ -45,7 +45,7 @@ class _Reader:
     def __init__(self, model: Any, data: bytes, table: Any, index: int) -> None:
         self._model, self._data, self._table, self._index = model, data, table, index
         self._name = text(table.Name())
-        self._label = self._name or f"tensor #{index}"
+        self._label = shortened(self._name) or f"tensor #{index}"
 
     def tensor(self) -> Tensor:
         dtype = _NUMPY_TYPES.get(self._table.Type())

@@ -51,6 +51,16 @@ def test_the_message_stays_short_for_many_operators() -> None:
     assert len(error.message) < 1000
 
 
+def test_the_message_stays_short_for_long_names() -> None:
+    builder = ModelBuilder()
+    chain(["CONV_3D"], builder=builder)
+    builder.graph.tensors[1].name = "n" * 1_000_000
+    error = refused(serialize(builder.model))
+    assert len(error.message) < 1000
+    assert error.tensor is not None
+    assert len(error.tensor) < 1000
+
+
 def test_custom_operator_is_named() -> None:
     builder = ModelBuilder()
     x, y = builder.tensor("x", (1,), np.int8, Quant(1.0)), builder.tensor("y", (1,), np.int8, Quant(1.0))
