@@ -1,0 +1,25 @@
+"""Answers predictions: finds the artifact of a model version, keeps it loaded, queues and runs requests on it.
+
+Never imports the compiler. `artifacts.StoredArtifacts` loads the TVM runtime and is imported by name, so that
+whoever only queues and serves (and every test of that) does not need it.
+"""
+
+from service.workers.inference.executor import Abandoned, Executor, Permit
+from service.workers.inference.observer import Identity, ModelObserver, Observer, Unobserved
+from service.workers.inference.registry import Registry
+from service.workers.inference.runner import Array, Runner
+from service.workers.inference.served import Served
+
+__all__ = [
+    "Abandoned",
+    "Array",
+    "Executor",
+    "Identity",
+    "ModelObserver",
+    "Observer",
+    "Permit",
+    "Registry",
+    "Runner",
+    "Served",
+    "Unobserved",
+]

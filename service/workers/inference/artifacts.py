@@ -1,0 +1,42 @@
+"""Loads verified artifacts from the store. The one module of this room that needs TVM's runtime."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from service import runtime
+from service.cache import OciLayout
+from service.core.artifact import Report
+from service.core.digest import Digest
+from service.core.errors import NotReady
+from service.workers.inference.runner import Runner
+
+
+@dataclass(frozen=True)
+class StoredArtifacts:
+    """The artifacts of an OCI layout.
+
+    Attributes:
+        layout: the store.
+        threads: per prediction; 0 for all the cores that this process may use.
+    """
+
+    layout: OciLayout
+    threads: int = 0
+
+    def load(self, artifact: Digest) -> Runner:
+        """An instance of `artifact`, if a worker of its target has verified it.
+
+        Raises:
+            CorruptBlob, NotFound: some of its bytes are damaged or gone.
+            NotReady: it was not verified.
+            OctetError: it cannot run here.
+        """
+        report = self.layout.attached(artifact, Report.NUMERICS)
+        if report is None or json.loads(report).get("verified") is not True:
+            raise NotReady(
+                f"artifact {artifact} has not been verified, and is not served until it is",
+                hint="build the model again; its build verifies it",
+            )
+        return runtime.load(self.layout, artifact, threads=self.threads)

@@ -1,0 +1,44 @@
+"""One computation for everybody who asks the same question at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Answer = TypeVar("Answer")
+
+
+class Flights(Generic[Key, Answer]):
+    """Computations under way, by key; forgotten when they end. For one event loop."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[Key, asyncio.Task[Answer]] = {}
+
+    async def join(self, key: Key, compute: Callable[[], Awaitable[Answer]]) -> Answer:
+        """The answer of the computation for `key` that is under way, or else of `compute`, which it starts.
+
+        The computation goes on when a caller is canceled: the others, and the next one, still want it.
+        """
+        task = self._tasks.get(key)
+        if task is None:
+            task = self._tasks[key] = asyncio.ensure_future(_run(compute))
+            task.add_done_callback(lambda done: self._land(key, done))
+        return await asyncio.shield(task)
+
+    async def end(self) -> None:
+        """Cancels everything under way and waits for it."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _land(self, key: Key, task: asyncio.Task[Any]) -> None:
+        del self._tasks[key]
+        if not task.cancelled():
+            task.exception()  # callers have it; asyncio would log it where all of them were canceled
+
+
+async def _run(compute: Callable[[], Awaitable[Answer]]) -> Answer:
+    return await compute()

@@ -1,0 +1,41 @@
+"""What the registry needs of others: `db.BuildStore`, `db.ModelStore` and `artifacts.StoredArtifacts` satisfy it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from service.core.build import Build, BuildState
+from service.core.digest import Digest
+from service.workers.inference.runner import Runner
+
+
+class Builds(Protocol):
+    def serving(self, model: str, version: int | None, targets: Sequence[str]) -> list[Build]:
+        """The succeeded builds of a version, newest-asked first; for None of every version, the newest first."""
+
+    def list(
+        self, model: str | None = None, state: BuildState | None = None, limit: int = 50, cursor: str | None = None
+    ) -> tuple[list[Build], str | None]: ...
+
+    def invalidate(self, artifact: Digest) -> object:
+        """The artifact is lost or damaged: the builds that made it no longer serve."""
+
+
+class Models(Protocol):
+    def get(self, name: str) -> object:
+        """Raises `NotFound`."""
+
+    def version(self, name: str, number: int) -> Any:
+        """Raises `NotFound`."""
+
+
+class Artifacts(Protocol):
+    def load(self, artifact: Digest) -> Runner:
+        """An instance of a verified artifact.
+
+        Raises:
+            CorruptBlob, NotFound: some of its bytes are damaged or gone.
+            NotReady: no worker of its target has verified it.
+            OctetError: it cannot run here.
+        """

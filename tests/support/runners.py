@@ -1,0 +1,72 @@
+"""A servable model that is a Python function: the twin of `service.runtime.Model`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.core.errors import InvalidTensor
+from service.core.signature import ModelSignature, TensorSpec
+
+Array = npt.NDArray[Any]
+Function = Callable[..., Sequence[Array]]
+
+
+class FunctionRunner:
+    """Runs `function`; like the real one it checks its inputs, and refuses to be entered twice at a time."""
+
+    def __init__(self, signature: ModelSignature, function: Function) -> None:
+        self.signature = signature
+        self.calls = 0
+        self._function = function
+        self._running = threading.Lock()
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        if not self._running.acquire(blocking=False):
+            raise AssertionError("two threads run one instance")
+        try:
+            for spec, array in zip(self.signature.inputs, inputs, strict=True):
+                if array.shape != spec.shape or array.dtype != spec.dtype:
+                    raise InvalidTensor(f"input {spec.name!r} does not fit", tensor=spec.name)
+            self.calls += 1
+            return list(self._function(*inputs))
+        finally:
+            self._running.release()
+
+    def clone(self) -> FunctionRunner:
+        return FunctionRunner(self.signature, self._function)
+
+
+def tensor(name: str, datatype: str, *shape: int) -> TensorSpec:
+    return TensorSpec(name, datatype, shape)
+
+
+def digits(bias: int = 0) -> FunctionRunner:
+    """An 8x8 picture in; its sum of pixels by column, and its brightest pixel plus `bias`, out."""
+    signature = ModelSignature(
+        (tensor("image", "UINT8", 1, 8, 8, 1),), (tensor("columns", "INT32", 1, 8), tensor("top", "UINT8", 1))
+    )
+    return FunctionRunner(
+        signature,
+        lambda image: (image.sum(axis=(1, 3), dtype=np.int32), (image.max(axis=(1, 2, 3)) + np.uint8(bias))),
+    )
+
+
+def affine() -> FunctionRunner:
+    """y = a * x + b over three vectors of different types: a model with several inputs."""
+    signature = ModelSignature(
+        (tensor("x", "FP32", 1, 4), tensor("a", "INT8", 1, 4), tensor("b", "INT64", 1, 4)),
+        (tensor("y", "FP32", 1, 4),),
+    )
+    return FunctionRunner(signature, lambda x, a, b: ((x * a + b).astype(np.float32),))
+
+
+def identity(datatype: str, *shape: int) -> FunctionRunner:
+    """Gives its one input back."""
+    return FunctionRunner(
+        ModelSignature((tensor("x", datatype, *shape),), (tensor("y", datatype, *shape),)), lambda x: (x.copy(),)
+    )

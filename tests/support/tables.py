@@ -1,0 +1,99 @@
+"""In-memory twins of the builds table, the models table and the artifact store, as the inference registry sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from service.core.build import Build, BuildState
+from service.core.digest import Digest, digest_of
+from service.core.errors import NotFound, OctetError
+from service.workers.inference.runner import Runner
+
+TARGET = "x86-64-v4+vnni"
+LESSER_TARGET = "x86-64-v3"
+
+
+class Tables:
+    """Builds, models and artifacts of one service; satisfies the ports `Builds`, `Models` and `Artifacts` at once."""
+
+    def __init__(self) -> None:
+        self.builds: list[Build] = []  # newest first
+        self.queries = 0
+        self.loads: list[Digest] = []
+        self._versions: dict[str, int] = {}
+        self._load: dict[Digest, Callable[[], Runner]] = {}
+
+    # What a test says.
+
+    def push(self, name: str) -> int:
+        """A new version of a model, without a build."""
+        self._versions[name] = self._versions.get(name, 0) + 1
+        return self._versions[name]
+
+    def built(
+        self, name: str, version: int, load: Callable[[], Runner] | OctetError, target: str = TARGET, salt: str = ""
+    ) -> Build:
+        """A succeeded build, whose artifact loads as `load` says."""
+        artifact = digest_of(f"{name} {version} {target} {len(self.builds)} {salt}".encode())
+        self._load[artifact] = load if not isinstance(load, OctetError) else _raising(load)
+        return self.build(name, version, BuildState.SUCCEEDED, target=target, artifact=artifact)
+
+    def build(self, name: str, version: int, state: BuildState, target: str = TARGET, **members: Any) -> Build:
+        identity = f"build-{len(self.builds)}"
+        key = digest_of(identity.encode())
+        build = Build(
+            identity, key, name, version, key, target, "litert-reference", state, datetime(2026, 1, 1, tzinfo=UTC)
+        )
+        self.builds.insert(0, replace(build, **members))
+        return self.builds[0]
+
+    def model(self, name: str, load: Callable[[], Runner]) -> Build:
+        """A model whose first version is built."""
+        return self.built(name, self.push(name), load)
+
+    # What the registry asks.
+
+    def serving(self, model: str, version: int | None, targets: Sequence[str]) -> list[Build]:
+        self.queries += 1
+        found = [
+            build
+            for build in self.builds
+            if build.model == model
+            and version in (None, build.version)
+            and build.state is BuildState.SUCCEEDED
+            and build.target in targets
+        ]
+        return sorted(found, key=lambda build: -build.version)
+
+    def list(
+        self, model: str | None = None, state: BuildState | None = None, limit: int = 50, cursor: str | None = None
+    ) -> tuple[list[Build], str | None]:
+        found = [build for build in self.builds if model in (None, build.model) and state in (None, build.state)]
+        return found[:limit], None
+
+    def invalidate(self, artifact: Digest) -> None:
+        self.builds = [build for build in self.builds if build.artifact != artifact]
+
+    def get(self, name: str) -> object:
+        if name not in self._versions:
+            raise NotFound(f"there is no model {name!r}")
+        return name
+
+    def version(self, name: str, number: int) -> object:
+        if not 1 <= number <= self._versions[name]:
+            raise NotFound(f"model {name!r} has no version {number}")
+        return number
+
+    def load(self, artifact: Digest) -> Runner:
+        self.loads.append(artifact)
+        return self._load[artifact]()
+
+
+def _raising(error: OctetError) -> Callable[[], Runner]:
+    def load() -> Runner:
+        raise error
+
+    return load
