@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from service.compiler.sandbox import lockdown
+from service.compiler.sandbox.ending import is_out_of_memory, out_of_memory
 from service.compiler.sandbox.policy import Access, Limits
-from service.compiler.sandbox.process import EXECUTE, is_out_of_memory, out_of_memory
-from service.compiler.sandbox.report import Report
+from service.compiler.sandbox.report import EXECUTE, Report
 from service.compiler.sandbox.watch import too_much_written
 from service.core.errors import BuildFailed, OctetError
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import importlib.util
 import struct
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from service.compiler.sandbox import Access, Limits, run_program
 from service.compiler.sandbox.messages import clean
+from service.compiler.sandbox.scratch import scratch_directory
 from service.core.build import Stage
 from service.core.errors import BuildFailed
 from service.core.target import Target
@@ -70,19 +70,23 @@ def link(
     emulation, machine = _EMULATION[target.architecture]
     for path in objects:
         _check_object(path, machine, target)
-    with tempfile.TemporaryDirectory(prefix="link-", dir=output.parent) as scratch:
-        library = Path(scratch, "library.so")
+    with scratch_directory(output.parent, "link-") as scratch:
+        library = scratch / "library.so"
         inputs = [str(path.absolute()) for path in objects]
-        status, log = run_program(
-            [str(linker()), "ld.lld", "-m", emulation, *_OPTIONS, "-o", str(library), *inputs],
-            access=Access(tuple(objects), (Path(scratch),), (linker(),)),
-            limits=_LIMITS,
-            poll=poll,
-            allow_unsandboxed=allow_unsandboxed,
-        )
+        try:
+            status, log = run_program(
+                [str(linker()), "ld.lld", "-m", emulation, *_OPTIONS, "-o", str(library), *inputs],
+                access=Access(tuple(objects), (scratch,), (linker(),)),
+                limits=_LIMITS,
+                poll=poll,
+                allow_unsandboxed=allow_unsandboxed,
+            )
+        except BuildFailed as error:
+            error.stage = Stage.LINK
+            raise
         if status != 0 or not library.is_file():
             reason = next((line for line in log.splitlines() if "error:" in line), log).removeprefix("ld.lld: error: ")
-            raise _failure(f"the linker exited with status {status}: {clean(reason.replace(scratch, '.'), 300)}")
+            raise _failure(f"the linker exited with status {status}: {clean(reason.replace(str(scratch), '.'), 300)}")
         library.chmod(0o644)
         library.replace(output)
 
@@ -100,6 +104,9 @@ def linker() -> Path:
 
 
 def _check_object(path: Path, machine: int, target: Target) -> None:
+    # Landlock keeps a child from making links; without Landlock, one may lead anywhere.
+    if path.is_symlink() or not path.is_file():
+        raise _failure(f"{path.name} is not a regular file")
     # LLD takes what is not ELF for a linker script, whose errors nobody would understand here.
     with path.open("rb") as file:
         header = file.read(20)

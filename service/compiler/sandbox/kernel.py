@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
+import struct
 
 from service.compiler.sandbox.syscalls import numbers
+
+_CAPABILITY_VERSION_3 = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -21,12 +25,21 @@ def is_known_architecture() -> bool:
 
 
 def syscall(name: str, *arguments: int | ctypes.Array[ctypes.c_char] | None) -> int:
-    """Calls `name`; integers are passed as the 64-bit registers that the kernel reads, arrays by address.
+    """Calls `name` by its number; integers are passed as the 64-bit registers that the kernel reads, arrays by address.
 
     Raises:
-        OSError: the kernel refused; `errno` says why.
+        OSError: the kernel refused, `errno` says why; ENOSYS also where we have no number.
     """
+    if not is_known_architecture():
+        raise OSError(errno.ENOSYS, f"{name}: no system call table for {architecture()}")
     return _checked(_libc.syscall(ctypes.c_long(numbers(architecture())[name]), *map(_register, arguments)), name)
+
+
+def drop_capabilities() -> None:
+    """Leaves this thread no capability (capset(2), all sets empty)."""
+    header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
+    nothing = ctypes.create_string_buffer(24)  # effective, permitted, inheritable; two words each
+    _checked(_libc.capset(ctypes.create_string_buffer(header, len(header)), nothing), "capset")
 
 
 def prctl(option: int, *arguments: int) -> int:

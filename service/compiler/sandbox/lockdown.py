@@ -8,22 +8,19 @@ because imports legitimately do more than tasks may; it reaches every thread (TS
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import resource
 import signal
-import struct
 import sys
 from pathlib import Path
 
 from service.compiler.sandbox import landlock, seccomp
 from service.compiler.sandbox.check import require
-from service.compiler.sandbox.kernel import prctl, syscall
+from service.compiler.sandbox.kernel import drop_capabilities, prctl
 from service.compiler.sandbox.policy import Access, Limits, system_rules
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
-_CAPABILITY_VERSION_3 = 0x20080522
 # Between the catchable signal and the kill when the processor time is used up.
 _CPU_GRACE_S = 2
 
@@ -47,7 +44,8 @@ def close_files(access: Access, limits: Limits, *, allow_unsandboxed: bool) -> N
     """
     require(allow_unsandboxed=allow_unsandboxed)
     _limit(limits)
-    _drop_capabilities()
+    # Root could otherwise raise its limits again. no_new_privs keeps exec from bringing them back.
+    drop_capabilities()
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
     if landlock.abi() == 0:
         return
@@ -83,10 +81,3 @@ def _limit(limits: Limits) -> None:
         resource.setrlimit(what, (soft, hard))
     with contextlib.suppress(OSError):  # if memory runs out, the kernel should take this process and not the server
         Path("/proc/self/oom_score_adj").write_text("1000")
-
-
-def _drop_capabilities() -> None:
-    # Root could otherwise raise its limits again. no_new_privs keeps exec from bringing them back.
-    header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
-    nothing = ctypes.create_string_buffer(24)  # effective, permitted, inheritable; two words each
-    syscall("capset", ctypes.create_string_buffer(header, len(header)), nothing)

@@ -98,5 +98,6 @@ def system_rules() -> Rules:
         "/dev/urandom",
         "/dev/zero",
     )
-    rules = [(path, READ) for path in (*sorted(libraries), *map(Path, facts)) if path.exists()]
+    program = Path(sys.executable).resolve()  # LLVM looks for its own resources beside it
+    rules = [(path, READ) for path in (*sorted(libraries), *map(Path, facts), program) if path.exists()]
     return [*rules, (Path("/dev/null"), USE_DEVICE)]

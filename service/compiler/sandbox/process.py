@@ -5,23 +5,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import selectors
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from types import TracebackType
 from typing import Any
 
 from service.compiler.sandbox.check import require
-from service.compiler.sandbox.messages import Conversation, clean
+from service.compiler.sandbox.ending import Ending, oom_kills
+from service.compiler.sandbox.messages import Conversation
 from service.compiler.sandbox.policy import Access, Limits
-from service.compiler.sandbox.watch import Watch, too_much_written
-from service.core.errors import BuildCrashed, BuildFailed, BuildTimedOut, OctetError, OutOfMemory
+from service.compiler.sandbox.report import EXECUTE
+from service.compiler.sandbox.watch import REPORT_IT, Watch
+from service.core.errors import BuildFailed, BuildTimedOut
 
 _TICK_S = 0.1
 _EXIT_GRACE_S = 10.0  # between the last word and the exit; freeing gigabytes takes a second
@@ -29,9 +29,6 @@ _REAP_S = 10.0
 _READ_BYTES = 1 << 16
 _LOG_TAIL_BYTES = 16 << 10
 _LOG_TOTAL_BYTES = 64 << 20
-_OUT_OF_MEMORY = re.compile(r"bad_alloc|out of memory|Cannot allocate memory|MemoryError|bad_array_new_length", re.I)
-
-EXECUTE = "execute"
 
 _ENVIRONMENT = {
     "LANG": "C.UTF-8",
@@ -45,119 +42,7 @@ _ENVIRONMENT = {
 }
 
 
-def run_child(
-    role: str,
-    request: Mapping[str, Any],
-    *,
-    access: Access,
-    limits: Limits,
-    on_message: Callable[[dict[str, Any]], None] = lambda message: None,
-    poll: Callable[[], None] = lambda: None,
-    env: Mapping[str, str] | None = None,
-    allow_unsandboxed: bool = False,
-    handlers: Path | None = None,
-) -> dict[str, Any]:
-    """Runs `role` (of `service.compiler.child.ROLES`) in a locked-in process of its own and returns its result.
-
-    Args:
-        role: what the child is to do.
-        request: handed to the role as it is; JSON.
-        access: files that it may touch, besides installed code.
-        limits: what it may use up.
-        on_message: gets the child's at, stage and log messages, checked; may raise, which ends the child.
-        poll: called about every 100 ms; may raise (`BuildCanceled`), which ends the child.
-        env: environment variables, on top of a minimal set; nothing is inherited.
-        allow_unsandboxed: go on where the kernel lacks Landlock or seccomp.
-        handlers: a Python file whose functions are the roles. For tests; nothing else passes it.
-
-    Raises:
-        OctetError: the child's own error (about the input, or `BuildFailed`).
-        BuildCrashed: it died of a signal, or ended without a result.
-        BuildTimedOut: it ran out of time, on the clock or of the processor.
-        OutOfMemory: it ran out of memory.
-        BuildFailed: it used too much of something else, or did not keep to the protocol.
-        SandboxUnavailable: the kernel lacks something, and `allow_unsandboxed` is False.
-    """
-    setup = {"request": request, "handlers": None if handlers is None else str(handlers)}
-    with _Child(role, setup, access, limits, env or {}, allow_unsandboxed) as child:
-        ending = child.run(on_message, poll)
-    conversation = child.conversation
-    if ending.status == 0 and conversation.error is not None:
-        raise conversation.error
-    if ending.status == 0 and conversation.result is not None:
-        return conversation.result
-    raise conversation.place(ending.explain(f"the {role} process", limits))
-
-
-def run_program(
-    arguments: Sequence[str],
-    *,
-    access: Access,
-    limits: Limits,
-    poll: Callable[[], None] = lambda: None,
-    env: Mapping[str, str] | None = None,
-    allow_unsandboxed: bool = False,
-) -> tuple[int, str]:
-    """Runs a program in the sandbox; `arguments[0]` is its path and must be in `access.executable`.
-
-    Returns:
-        Its exit status and the end of what it wrote to stdout and stderr.
-
-    Raises:
-        BuildCrashed: it died of a signal or could not be started.
-        BuildTimedOut, OutOfMemory, BuildFailed, SandboxUnavailable: as `run_child`.
-    """
-    setup = {"request": {"arguments": list(arguments)}, "handlers": None}
-    with _Child(EXECUTE, setup, access, limits, env or {}, allow_unsandboxed) as child:
-        ending = child.run(lambda message: None, poll)
-    if child.conversation.error is not None:
-        raise child.conversation.error
-    if ending.status < 0 or not child.conversation.locked:
-        raise ending.explain(Path(arguments[0]).name, limits)
-    return ending.status, ending.log
-
-
-@dataclass(frozen=True)
-class _Ending:
-    """How a child ended.
-
-    Attributes:
-        status: exit status, or minus the signal's number.
-        cpu_s: processor time it took.
-        log: end of its stdout and stderr.
-    """
-
-    status: int
-    cpu_s: float
-    log: str
-
-    def explain(self, who: str, limits: Limits) -> OctetError:
-        """Why there is no result."""
-        number = -self.status if self.status < 0 else None
-        if number == signal.SIGXCPU or (number == signal.SIGKILL and self.cpu_s >= limits.cpu_s):
-            return BuildTimedOut(
-                f"{who} used up its {limits.cpu_s:g} s of processor time",
-                hint="raise OCTET_BUILD_TIME_LIMIT_S, or build a smaller model",
-            )
-        if number == signal.SIGXFSZ:
-            return too_much_written(limits)
-        if self.status != 0 and is_out_of_memory(self.log):
-            return out_of_memory(who, limits)
-        how = "ended without a result"
-        if number is not None:
-            how = f"died of {_signal_name(number)}"
-        elif self.status > 0:
-            how = f"exited with status {self.status}"
-        last = next((line for line in reversed(self.log.splitlines()) if line.strip()), "")
-        return BuildCrashed(
-            f"{who} {how}" + (f": {clean(last, 200)}" if last else ""),
-            hint="the kernel kills with SIGKILL when the machine is out of memory"
-            if number == signal.SIGKILL
-            else "this is a defect of the compiler or a malicious file; please report the model",
-        )
-
-
-class _Child:
+class Child:
     """One child process, from start to burial. Use as a context manager: leaving it kills what still runs."""
 
     def __init__(
@@ -174,6 +59,8 @@ class _Child:
         self._role, self._limits = role, limits
         self._tail = bytearray()
         self._log_bytes = 0
+        self._watch = Watch(access, limits)
+        self._oom_kills_before = oom_kills()
         self._deadline = time.monotonic() + limits.wall_s
         whole = {
             **setup,
@@ -207,9 +94,8 @@ class _Child:
         finally:
             os.close(messages_end)
             os.close(log_end)
-        self._watch = Watch(self._process.pid, access, limits)
 
-    def __enter__(self) -> _Child:
+    def __enter__(self) -> Child:
         return self
 
     def __exit__(
@@ -219,8 +105,13 @@ class _Child:
         os.close(self._messages)
         os.close(self._log)
 
-    def run(self, on_message: Callable[[dict[str, Any]], None], poll: Callable[[], None]) -> _Ending:
-        """Listens until the child has ended; raises what ends it before."""
+    def run(self, on_message: Callable[[dict[str, Any]], None], poll: Callable[[], None]) -> Ending:
+        """Listens until the child has ended. What `on_message` and `poll` raise ends it before.
+
+        Raises:
+            BuildTimedOut: it took too long.
+            BuildFailed: it used too much of something, or did not keep to the protocol.
+        """
         hear: dict[int, Callable[[bytes], None]] = {
             self._messages: lambda data: _forward(self.conversation.feed(data), on_message),
             self._log: self._keep,
@@ -248,7 +139,8 @@ class _Child:
                 if now >= next_tick:
                     next_tick = now + _TICK_S
                     poll()
-                    self._watch.check()
+                    self._watch.check(self._process.pid)
+        self._watch.check_files(self._process.pid)
         # Only what it wrote last is still in the pipes: nobody can write to them any more.
         self._signal_group()
         for descriptor, take in hear.items():
@@ -259,24 +151,18 @@ class _Child:
 
     def _check_time(self, now: float, last_word_at: float | None) -> None:
         if now >= self._deadline:
-            raise self.conversation.place(
-                BuildTimedOut(
-                    f"the {self._role} process took longer than {self._limits.wall_s:g} s",
-                    hint="raise OCTET_BUILD_TIME_LIMIT_S, or build a smaller model",
-                )
+            raise BuildTimedOut(
+                f"the {self._role} process took longer than {self._limits.wall_s:g} s",
+                hint="raise OCTET_BUILD_TIME_LIMIT_S, or build a smaller model",
             )
         if last_word_at is not None and now - last_word_at > _EXIT_GRACE_S:
-            raise self.conversation.place(
-                BuildFailed(
-                    f"the {self._role} process did not exit after its last word", hint="please report the model"
-                )
-            )
+            raise BuildFailed(f"the {self._role} process did not exit after its last word", hint=REPORT_IT)
 
     def _keep(self, data: bytes) -> None:
         self._log_bytes += len(data)
         if self._log_bytes > _LOG_TOTAL_BYTES:
-            raise self.conversation.place(
-                BuildFailed(f"the {self._role} process wrote more than {_LOG_TOTAL_BYTES} bytes to its log")
+            raise BuildFailed(
+                f"the {self._role} process wrote more than {_LOG_TOTAL_BYTES} bytes to its log", hint=REPORT_IT
             )
         self._tail += data
         del self._tail[:-_LOG_TAIL_BYTES]
@@ -289,7 +175,7 @@ class _Child:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _bury(self) -> _Ending:
+    def _bury(self) -> Ending:
         """Kills what is left of the group and reaps the child; the same answer when asked again."""
         if self._process.returncode is None:
             self._signal_group()
@@ -303,19 +189,10 @@ class _Child:
                 self._cpu_s = usage.ru_utime + usage.ru_stime
         code = self._process.returncode
         log = self._tail.decode(errors="replace")
-        return _Ending(-signal.SIGKILL, 0.0, log) if code is None else _Ending(code, self._cpu_s, log)
-
-
-def out_of_memory(who: str, limits: Limits) -> OutOfMemory:
-    return OutOfMemory(
-        f"{who} needed more than {limits.memory_bytes} bytes of memory",
-        hint="raise OCTET_BUILD_MEMORY_LIMIT_BYTES, or build a smaller model",
-    )
-
-
-def is_out_of_memory(text: str) -> bool:
-    """Whether native code died of, or complained about, memory; it has no exit status for that."""
-    return _OUT_OF_MEMORY.search(text) is not None
+        killed = oom_kills() - self._oom_kills_before
+        if code is None:
+            return Ending(-signal.SIGKILL, 0.0, log, killed)
+        return Ending(code, self._cpu_s, log, killed)
 
 
 def _forward(news: Iterator[dict[str, Any]], on_message: Callable[[dict[str, Any]], None]) -> None:
@@ -339,9 +216,3 @@ def _memory_file(data: bytes) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _signal_name(number: int) -> str:
-    with contextlib.suppress(ValueError):
-        return signal.Signals(number).name
-    return f"signal {number}"

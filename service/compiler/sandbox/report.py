@@ -20,6 +20,9 @@ from service.core.errors import BuildFailed, OctetError
 
 MAX_MESSAGE_BYTES = 4 << 20
 
+# The role that has no function: the child becomes another program.
+EXECUTE = "execute"
+
 
 class Report:
     """The child's end. Any thread may call it."""

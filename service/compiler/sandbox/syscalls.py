@@ -14,7 +14,6 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "access": (21, None),
     "arch_prctl": (158, None),
     "brk": (12, 214),
-    "capset": (126, 91),
     "clock_getres": (229, 114),
     "clock_gettime": (228, 113),
     "clock_nanosleep": (230, 115),

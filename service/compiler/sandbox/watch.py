@@ -14,44 +14,56 @@ from service.core.errors import BuildFailed
 
 # An empty file costs the disk an inode; without this, a million of them would count as nothing.
 _SMALLEST_FILE_BYTES = 4096
+# Deeper than any tool of ours goes, and shallow enough that every path remains short enough to be looked at.
+_DEEPEST = 8
+
+REPORT_IT = "this is a defect of the compiler or a malicious file; please report the model"
 
 
 class Watch:
-    """Looks at one child. What it writes counts on top of what its writable directories held before."""
+    """Looks at one child; made before it starts.
 
-    def __init__(self, pid: int, access: Access, limits: Limits) -> None:
-        self._process = Path(f"/proc/{pid}")
+    What the child writes counts on top of what its writable directories held before.
+    """
+
+    def __init__(self, access: Access, limits: Limits) -> None:
         self._writable = access.writable
         self._limits = limits
         self._before_bytes = self._used_bytes()
 
-    def check(self) -> None:
+    def check(self, pid: int) -> None:
         """Nothing, while the child keeps within its limits.
 
         Raises:
             BuildFailed: it has too many threads or has written too much.
         """
-        threads = self._threads()
+        threads = self._threads(pid)
         if threads > self._limits.threads:
-            raise BuildFailed(f"the compiler process started {threads} threads; {self._limits.threads} are allowed")
-        written = self._used_bytes() + self._deleted_bytes() - self._before_bytes
+            raise BuildFailed(
+                f"the compiler process started {threads} threads; {self._limits.threads} are allowed", hint=REPORT_IT
+            )
+        self.check_files(pid)
+
+    def check_files(self, pid: int) -> None:
+        """The half of `check` that can still be asked when the child has ended."""
+        written = self._used_bytes() + self._deleted_bytes(pid) - self._before_bytes
         if written > self._limits.file_bytes:
             raise too_much_written(self._limits)
 
-    def _threads(self) -> int:
+    def _threads(self, pid: int) -> int:
         with contextlib.suppress(OSError):
-            found = re.search(r"^Threads:\s+(\d+)$", (self._process / "status").read_text(), re.MULTILINE)
+            found = re.search(r"^Threads:\s+(\d+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
             return int(found[1]) if found else 0
         return 0
 
     def _used_bytes(self) -> int:
         return sum(_cost_bytes(entry) for root in self._writable for entry in _tree(root))
 
-    def _deleted_bytes(self) -> int:
+    def _deleted_bytes(self, pid: int) -> int:
         """Files that are open but have no name any more: they take space all the same."""
         total = 0
         with contextlib.suppress(OSError):
-            for link in (self._process / "fd").iterdir():
+            for link in Path(f"/proc/{pid}/fd").iterdir():
                 with contextlib.suppress(OSError):
                     status = link.stat()
                     if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
@@ -67,15 +79,18 @@ def too_much_written(limits: Limits) -> BuildFailed:
 
 
 def _tree(root: Path) -> Iterator[os.stat_result]:
-    directories = [str(root)]
+    directories = [(str(root), 0)]
     while directories:
+        path, depth = directories.pop()
+        if depth > _DEEPEST:
+            raise BuildFailed("the compiler process nests directories without end", hint=REPORT_IT)
         # Files come and go while we look.
-        with contextlib.suppress(OSError), os.scandir(directories.pop()) as entries:
+        with contextlib.suppress(OSError), os.scandir(path) as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):
                     yield entry.stat(follow_symlinks=False)
                     if entry.is_dir(follow_symlinks=False):
-                        directories.append(entry.path)
+                        directories.append((entry.path, depth + 1))
 
 
 def _cost_bytes(status: os.stat_result) -> int:

@@ -1,0 +1,82 @@
+"""How a child ended, and what that means for the build."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.compiler.sandbox.messages import clean
+from service.compiler.sandbox.policy import Limits
+from service.compiler.sandbox.watch import REPORT_IT, too_much_written
+from service.core.errors import BuildCrashed, BuildTimedOut, OctetError, OutOfMemory
+
+_OUT_OF_MEMORY = re.compile(r"bad_alloc|out of memory|Cannot allocate memory|MemoryError|bad_array_new_length", re.I)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a child ended.
+
+    Attributes:
+        status: exit status, or minus the signal's number.
+        cpu_s: processor time it took.
+        log: end of its stdout and stderr.
+        oom_kills: how many processes the kernel killed for memory meanwhile, on the whole machine.
+    """
+
+    status: int
+    cpu_s: float
+    log: str
+    oom_kills: int
+
+    def explain(self, who: str, limits: Limits) -> OctetError:
+        """Why there is no result."""
+        number = -self.status if self.status < 0 else None
+        if number == signal.SIGXCPU or (number == signal.SIGKILL and self.cpu_s >= limits.cpu_s):
+            return BuildTimedOut(
+                f"{who} used up its {limits.cpu_s:g} s of processor time",
+                hint="raise OCTET_BUILD_TIME_LIMIT_S, or build a smaller model",
+            )
+        if number == signal.SIGXFSZ:
+            return too_much_written(limits)
+        if (number == signal.SIGKILL and self.oom_kills) or (self.status != 0 and is_out_of_memory(self.log)):
+            return out_of_memory(who, limits)
+        how = "ended without a result"
+        if number is not None:
+            how = f"died of {_signal_name(number)}"
+        elif self.status > 0:
+            how = f"exited with status {self.status}"
+        last = next((line for line in reversed(self.log.splitlines()) if line.strip()), "")
+        return BuildCrashed(
+            f"{who} {how}" + (f": {clean(last, 200)}" if last else ""),
+            hint="somebody killed it; build again" if number == signal.SIGKILL else REPORT_IT,
+        )
+
+
+def out_of_memory(who: str, limits: Limits) -> OutOfMemory:
+    return OutOfMemory(
+        f"{who} needed more than {limits.memory_bytes} bytes of memory",
+        hint="raise OCTET_BUILD_MEMORY_LIMIT_BYTES, or build a smaller model",
+    )
+
+
+def is_out_of_memory(text: str) -> bool:
+    """Whether native code died of, or complained about, memory; it has no exit status for that."""
+    return _OUT_OF_MEMORY.search(text) is not None
+
+
+def oom_kills() -> int:
+    """Processes that the kernel has killed for memory since it started, in this container or outside."""
+    with contextlib.suppress(OSError):
+        found = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
+        return int(found[1]) if found else 0
+    return 0
+
+
+def _signal_name(number: int) -> str:
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"

@@ -1,0 +1,88 @@
+"""The two ways to use the sandbox: a role of ours that answers, or somebody else's program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from service.compiler.sandbox.policy import Access, Limits
+from service.compiler.sandbox.process import Child
+from service.compiler.sandbox.report import EXECUTE
+from service.core.errors import OctetError
+
+
+def run_child(
+    role: str,
+    request: Mapping[str, Any],
+    *,
+    access: Access,
+    limits: Limits,
+    on_message: Callable[[dict[str, Any]], None] = lambda message: None,
+    poll: Callable[[], None] = lambda: None,
+    env: Mapping[str, str] | None = None,
+    allow_unsandboxed: bool = False,
+    handlers: Path | None = None,
+) -> dict[str, Any]:
+    """Runs `role` (of `service.compiler.child.ROLES`) in a locked-in process of its own and returns its result.
+
+    Args:
+        role: what the child is to do.
+        request: handed to the role as it is; JSON.
+        access: files that it may touch, besides installed code.
+        limits: what it may use up.
+        on_message: gets the child's at, stage and log messages, checked; may raise, which ends the child.
+        poll: called about every 100 ms; may raise (`BuildCanceled`), which ends the child.
+        env: environment variables, on top of a minimal set; nothing is inherited.
+        allow_unsandboxed: go on where the kernel lacks Landlock or seccomp.
+        handlers: a Python file whose functions are the roles. For tests; nothing else passes it.
+
+    Raises:
+        OctetError: the child's own error (about the input, or `BuildFailed`).
+        BuildCrashed: it died of a signal, or ended without a result.
+        BuildTimedOut: it ran out of time, on the clock or of the processor.
+        OutOfMemory: it ran out of memory.
+        BuildFailed: it used too much of something else, or did not keep to the protocol.
+        SandboxUnavailable: the kernel lacks something, and `allow_unsandboxed` is False.
+    """
+    setup = {"request": request, "handlers": None if handlers is None else str(handlers)}
+    with Child(role, setup, access, limits, env or {}, allow_unsandboxed) as child:
+        conversation = child.conversation
+        try:
+            ending = child.run(on_message, poll)
+        except OctetError as error:
+            conversation.place(error)
+            raise
+    if ending.status == 0 and conversation.error is not None:
+        raise conversation.error
+    if ending.status == 0 and conversation.result is not None:
+        return conversation.result
+    raise conversation.place(ending.explain(f"the {role} process", limits))
+
+
+def run_program(
+    arguments: Sequence[str],
+    *,
+    access: Access,
+    limits: Limits,
+    poll: Callable[[], None] = lambda: None,
+    env: Mapping[str, str] | None = None,
+    allow_unsandboxed: bool = False,
+) -> tuple[int, str]:
+    """Runs a program in the sandbox; `arguments[0]` is its path and must be in `access.executable`.
+
+    Returns:
+        Its exit status and the end of what it wrote to stdout and stderr.
+
+    Raises:
+        BuildCrashed: it died of a signal or could not be started.
+        BuildTimedOut, OutOfMemory, BuildFailed, SandboxUnavailable: as `run_child`.
+    """
+    setup = {"request": {"arguments": list(arguments)}, "handlers": None}
+    with Child(EXECUTE, setup, access, limits, env or {}, allow_unsandboxed) as child:
+        ending = child.run(lambda message: None, poll)
+    if child.conversation.error is not None:
+        raise child.conversation.error
+    if ending.status < 0 or not child.conversation.locked:
+        raise ending.explain(Path(arguments[0]).name, limits)
+    return ending.status, ending.log

@@ -1,0 +1,56 @@
+"""Directories that a hostile child may write into, and that are gone afterwards, whatever it left there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def scratch_directory(within: Path, prefix: str = "scratch-") -> Iterator[Path]:
+    """A new directory inside `within`, readable for its owner only; removed on leaving."""
+    path = Path(tempfile.mkdtemp(prefix=prefix, dir=within))
+    try:
+        yield path
+    finally:
+        remove_tree(path)
+
+
+def remove_tree(root: Path) -> None:
+    """Removes `root`, unlike `shutil.rmtree` even if directories are nested thousands deep or locked by their mode.
+
+    Follows no links. Directories are moved up to `root` one by one before they are emptied, so that neither paths nor
+    recursion grow with the depth.
+    """
+    pending = [root]
+    moved = 0
+    while pending:
+        directory = pending[-1]
+        directory.chmod(0o700)
+        inner = []
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    inner.append(entry.name)
+                else:
+                    Path(entry.path).unlink()
+        for name in inner:
+            # A directory can be moved only by who may write to it: ".." is an entry of it.
+            (directory / name).chmod(0o700)
+            moved += 1
+            home = _unused(root, moved)
+            (directory / name).rename(home)
+            pending.append(home)
+        if not inner:
+            directory.rmdir()
+            pending.pop()
+
+
+def _unused(root: Path, number: int) -> Path:
+    name = root / f".removed-{number}"
+    while name.exists():
+        name = name.with_name(name.name + "_")
+    return name

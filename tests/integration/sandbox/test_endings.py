@@ -1,0 +1,197 @@
+"""Children that die, talk nonsense, or outstay their welcome."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.compiler.sandbox import check, process
+from service.core.build import BuildCanceled
+from service.core.errors import (
+    BuildCrashed,
+    BuildFailed,
+    BuildTimedOut,
+    MalformedModel,
+    OctetError,
+    OutOfMemory,
+)
+from tests.support.sandbox import HANDLERS, attempt, limited
+
+pytestmark = pytest.mark.skipif(
+    not all(finding.available for finding in check()), reason="this kernel cannot sandbox anything"
+)
+
+
+# -- dying
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({"how": "segfault"}, "died of SIGSEGV"),
+        ({"how": "abort"}, "died of SIGABRT"),
+        ({"how": "kill", "signal": signal.SIGKILL}, "died of SIGKILL: .*last words"),
+        ({"how": "kill", "signal": signal.SIGRTMIN + 1}, "died of signal 35: .*last words"),
+        ({"how": "exit", "status": 3}, "exited with status 3: .*last words"),
+        ({"how": "exit", "status": 0}, "ended without a result: .*last words"),
+    ],
+)
+def test_a_crash_names_the_signal_and_the_place(scratch: Path, how: dict[str, Any], expected: str) -> None:
+    with pytest.raises(BuildCrashed, match=f"the die process {expected}") as caught:
+        attempt(scratch, "die", how)
+    assert (caught.value.stage, caught.value.op, caught.value.tensor) == ("codegen", "conv2d", "x")
+    assert "\x1b" not in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("what", "kind", "message"),
+    [
+        ("ours", MalformedModel, "the offset lies outside the file"),
+        ("server", BuildFailed, "the server is down"),
+        ("python", BuildFailed, "the fail process failed: ZeroDivisionError: division by zero"),
+        ("tvm", BuildFailed, r"the fail process failed: RuntimeError: Check failed: a == b \(1 vs. 2\)"),
+        ("memory", OutOfMemory, "the fail process needed more than"),
+        ("bad_alloc", OutOfMemory, "the fail process needed more than"),
+    ],
+)
+def test_an_exception_arrives_as_an_error_with_its_place(
+    scratch: Path, what: str, kind: type[OctetError], message: str
+) -> None:
+    with pytest.raises(kind, match=message) as caught:
+        attempt(scratch, "fail", {"what": what})
+    assert type(caught.value) is kind
+    assert (caught.value.stage, caught.value.op, caught.value.tensor) == ("import", "CONV_2D", "x")
+
+
+@pytest.mark.parametrize(("large", "message"), [(True, "is larger than"), (False, "not JSON serializable")])
+def test_a_result_that_cannot_be_sent_is_an_error(scratch: Path, large: bool, message: str) -> None:
+    with pytest.raises(BuildFailed, match=message):
+        attempt(scratch, "unsendable", {"large": large})
+
+
+# -- talking nonsense
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"data": b"garbage\n"}, "sent something that is not JSON"),
+        ({"data": b"[", "size": 100_000, "times": 100}, "sent a message of more than"),
+        ({"data": b"x", "size": 1 << 20, "times": 1000}, "sent a message of more than"),
+        ({"data": b'{"log":""}\n', "size": 1000, "times": 1000}, "sent more than 100000 messages"),
+        ({"data": b'{"result":{}}\n', "times": 2}, "went on after its last word"),
+    ],
+)
+def test_nonsense_fails_the_build(scratch: Path, said: dict[str, Any], message: str) -> None:
+    with pytest.raises(BuildFailed, match=message):
+        attempt(scratch, "say", {**said, "data": said["data"].hex()})
+
+
+@pytest.mark.parametrize("then", ["close and hang", "hang"])
+def test_a_child_that_does_not_exit_after_its_last_word_is_killed(
+    scratch: Path, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_EXIT_GRACE_S", 0.2)
+    with pytest.raises(BuildFailed, match="did not exit after its last word"):
+        attempt(scratch, "say", {"data": b'{"result":{}}\n'.hex(), "then": then})
+
+
+def test_a_child_that_closes_its_pipe_and_stays_is_killed(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_EXIT_GRACE_S", 0.2)
+    with pytest.raises(BuildFailed, match="did not exit after its last word"):
+        attempt(scratch, "say", {"data": "", "then": "close and hang"})
+
+
+def test_a_result_before_a_crash_is_not_believed(scratch: Path) -> None:
+    with pytest.raises(BuildCrashed, match="died of SIGABRT"):
+        attempt(scratch, "say", {"data": b'{"result":{}}\n'.hex(), "then": "crash"})
+
+
+def test_half_a_message_is_no_result(scratch: Path) -> None:
+    with pytest.raises(BuildCrashed, match="ended without a result"):
+        attempt(scratch, "say", {"data": b'{"result":{}}'.hex(), "then": "exit"})
+
+
+def test_a_flood_of_log_is_stopped(scratch: Path) -> None:
+    with pytest.raises(BuildFailed, match="wrote more than 67108864 bytes to its log"):
+        attempt(scratch, "flood_log")
+
+
+# -- the parent's part
+
+
+def test_poll_is_called_and_may_end_the_child(scratch: Path) -> None:
+    calls: list[float] = []
+    pids: list[int] = []
+
+    def poll() -> None:
+        calls.append(time.monotonic())
+        if len(calls) == 5:
+            raise BuildCanceled
+
+    with pytest.raises(BuildCanceled):
+        attempt(scratch, "hang", poll=poll, on_message=lambda message: pids.append(int(message["log"])))
+    assert 0.3 < calls[-1] - calls[0] < 2
+    assert not _is_running(pids[0])
+
+
+def test_on_message_may_end_the_child(scratch: Path) -> None:
+    pids: list[int] = []
+
+    def on_message(message: dict[str, Any]) -> None:
+        pids.append(int(message["log"]))
+        raise BuildCanceled
+
+    with pytest.raises(BuildCanceled):
+        attempt(scratch, "hang", on_message=on_message)
+    assert not _is_running(pids[0])
+
+
+def test_no_descriptors_are_left_behind(scratch: Path) -> None:
+    before = _descriptors()
+    attempt(scratch, "echo")
+    with pytest.raises(BuildTimedOut):
+        attempt(scratch, "hang", limits=limited(wall_s=0.3))
+    assert _descriptors() == before
+
+
+def _descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_a_child_dies_with_its_parent(scratch: Path) -> None:
+    script = f"""
+        from pathlib import Path
+        from service.compiler.sandbox import Access, Limits, run_child
+        run_child("hang", {{}}, access=Access((Path({str(HANDLERS)!r}),), (Path({str(scratch)!r}),)),
+                  limits=Limits(60, 60, 1 << 30, 1 << 20), handlers=Path({str(HANDLERS)!r}),
+                  on_message=lambda message: print(message["log"], flush=True))
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert _is_running(pid)
+        parent.kill()
+    _wait_until_gone(pid)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return "(zombie)" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def _wait_until_gone(pid: int) -> None:
+    give_up_at = time.monotonic() + 10
+    while _is_running(pid):
+        assert time.monotonic() < give_up_at, f"{pid} outlived its parent"
+        time.sleep(0.01)

@@ -1,0 +1,197 @@
+"""Children that try to touch what is not theirs."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.compiler.sandbox import Access, check, process, run_child, run_program
+from service.compiler.sandbox.kernel import architecture
+from service.core.errors import (
+    BuildCrashed,
+    BuildFailed,
+)
+from tests.support.kernel_headers import syscall_numbers
+from tests.support.sandbox import HANDLERS, LIMITS, attempt, limited
+
+pytestmark = pytest.mark.skipif(
+    not all(finding.available for finding in check()), reason="this kernel cannot sandbox anything"
+)
+
+
+# -- what must work
+
+
+def test_a_child_gets_its_request_and_answers(scratch: Path) -> None:
+    heard: list[dict[str, Any]] = []
+    result = attempt(scratch, "echo", {"a": [1, None, "ü"]}, on_message=heard.append)
+    assert result["request"] == {"a": [1, None, "ü"]}
+    assert heard == [
+        {"stage": "codegen", "fraction": 0.5},
+        {"at": {"stage": "codegen", "op": "conv2d", "tensor": "x"}},
+        {"log": "hello"},
+    ]
+
+
+def test_a_child_inherits_nothing(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    result = attempt(scratch, "echo", env={"TVM_NUM_THREADS": "2"})
+    assert result["environment"].keys() - process._ENVIRONMENT.keys() == {"HOME", "TMPDIR", "TVM_NUM_THREADS"}
+    assert result["directory"] == result["environment"]["TMPDIR"] == str(scratch)
+    assert result["umask"] == 0o077
+    assert result["session"] is True
+
+
+def test_a_child_has_no_files_of_its_parent(scratch: Path, tmp_path: Path) -> None:
+    with (tmp_path / "open").open("w") as file:
+        os.set_inheritable(file.fileno(), True)
+        listed = attempt(scratch, "descriptors")
+    assert listed.pop("0") == "/dev/null"
+    process_directory = f"/proc/{listed.pop('process')}"
+    # /proc/self is held without any right to it; of the pipes one is the log, twice, and one for messages
+    assert {target.split(":")[0] for target in listed.values()} == {"pipe", process_directory}
+
+
+def test_a_child_reads_and_writes_what_it_may(scratch: Path, tmp_path: Path) -> None:
+    (tmp_path / "model").write_text("bytes")
+    result = attempt(scratch, "work", {"readable": str(tmp_path / "model")}, readable=(tmp_path / "model",))
+    assert result == {"text": "bytes", "mode": 0o600}
+    assert (scratch / "result").read_text() == "bytes"
+
+
+def test_a_child_may_start_threads(scratch: Path) -> None:
+    assert attempt(scratch, "use_threads", {"threads": 8}) == {"sum": 28}
+
+
+def test_a_child_with_one_thread_may_start_none(scratch: Path) -> None:
+    with pytest.raises(BuildFailed, match="can't start new thread"):
+        attempt(scratch, "use_threads", {"threads": 1}, limits=limited(threads=1))
+
+
+def test_a_child_may_signal_itself(scratch: Path) -> None:
+    assert attempt(scratch, "signal_oneself") == {"seen": 2}
+
+
+# -- files
+
+
+def test_no_file_outside_the_lists_is_read(scratch: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "private" / "secret"
+    secret.parent.mkdir()
+    secret.write_text("secret")
+    results = attempt(scratch, "read_files", {"secret": str(secret)})
+    assert results.pop("hard link") == results.pop("symbolic link") == "EPERM"
+    assert set(results.values()) <= {"EACCES", "EXDEV"}
+    assert results["open"] == "EACCES"
+    assert list(scratch.iterdir()) == []
+
+
+def test_no_file_outside_the_lists_is_changed(scratch: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "private" / "victim"
+    victim.parent.mkdir()
+    victim.write_text("whole")
+    (scratch / "result").write_text("forged")
+    before = victim.stat()
+    results = attempt(scratch, "write_files", {"victim": str(victim)})
+    assert set(results.values()) <= {"EACCES", "EPERM", "EXDEV"}
+    assert victim.read_text() == "whole"
+    assert list(victim.parent.iterdir()) == [victim]
+    after = victim.stat()
+    assert (after.st_mode, after.st_uid, after.st_mtime_ns) == (before.st_mode, before.st_uid, before.st_mtime_ns)
+    assert [path.name for path in scratch.iterdir()] == ["result"]
+
+
+def test_a_readable_file_is_not_writable(scratch: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "model"
+    victim.write_text("whole")
+    (scratch / "result").write_text("forged")
+    access = Access((HANDLERS, victim), (scratch,))
+    results = run_child("write_files", {"victim": str(victim)}, access=access, limits=LIMITS, handlers=HANDLERS)
+    assert set(results.values()) <= {"EACCES", "EPERM", "EXDEV"}
+    assert victim.read_text() == "whole"
+
+
+# -- the world outside
+
+
+def test_no_socket_is_opened(scratch: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        results = attempt(scratch, "open_sockets", {"port": server.getsockname()[1]})
+        server.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert set(results.values()) == {"EPERM"}
+
+
+def test_no_program_is_started(scratch: Path) -> None:
+    results = attempt(scratch, "start_programs")
+    assert set(results.values()) == {"EPERM"}
+
+
+DANGEROUS = """
+    mount umount2 pivot_root chroot unshare setns bpf io_uring_setup keyctl add_key request_key userfaultfd
+    perf_event_open init_module finit_module delete_module kexec_load reboot swapon name_to_handle_at
+    open_by_handle_at personality memfd_create ptrace process_vm_readv process_vm_writev pidfd_open pidfd_getfd
+    shmget msgget semget mq_open setuid setgid setgroups capset fsopen open_tree acct syslog clock_settime
+    sethostname inotify_init1 fanotify_init splice tee vmsplice seccomp landlock_create_ruleset
+"""
+
+
+def test_no_dangerous_call_reaches_the_kernel(scratch: Path) -> None:
+    names = DANGEROUS.split()
+    table = syscall_numbers(architecture())
+    results = attempt(scratch, "raw_calls", {"numbers": {name: table[name] for name in names}})
+    assert results == dict.fromkeys(names, "EPERM")
+
+
+def test_a_call_of_the_future_looks_unimplemented(scratch: Path) -> None:
+    assert attempt(scratch, "raw_calls", {"numbers": {"new": 5000, "clone3": 435}}) == {
+        "new": "ENOSYS",
+        "clone3": "ENOSYS",
+    }
+
+
+def test_no_other_process_is_harmed(scratch: Path) -> None:
+    limits, affinity = resource.getrlimit(resource.RLIMIT_NOFILE), os.sched_getaffinity(0)
+    results = attempt(scratch, "harm_processes")
+    assert set(results.values()) == {"EPERM"}
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == limits
+    assert os.sched_getaffinity(0) == affinity
+
+
+def test_limits_stay_even_for_root(scratch: Path) -> None:
+    assert set(attempt(scratch, "raise_limits").values()) == {"EPERM"}
+
+
+@pytest.mark.skipif(architecture() != "x86_64", reason="the other calling conventions exist on x86-64 only")
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("b8 14 00 00 00 cd 80 c3", id="int80"),  # mov eax, 20 (i386 getpid); int 0x80; ret
+        pytest.param("b8 27 00 00 40 0f 05 c3", id="x32"),  # mov eax, 0x40000027 (x32 getpid); syscall; ret
+    ],
+)
+def test_a_foreign_calling_convention_kills(scratch: Path, code: str) -> None:
+    with pytest.raises(BuildCrashed, match="the foreign_call process died of SIGSYS"):
+        attempt(scratch, "foreign_call", {"code": code})
+
+
+def test_the_execute_role_becomes_the_listed_program_only(scratch: Path) -> None:
+    program, other = Path("/bin/true").resolve(), Path("/bin/ls").resolve()
+    interpreters = tuple(path for path in map(Path, _interpreters(program)) if path.exists())
+    access = Access((), (scratch,), (program, *interpreters))
+    assert run_program([str(program)], access=access, limits=LIMITS) == (0, "")
+    with pytest.raises(BuildFailed, match="PermissionError"):
+        run_program([str(other)], access=access, limits=LIMITS)
+
+
+def _interpreters(program: Path) -> list[str]:
+    """The dynamic loader that an ELF program names."""
+    data = program.read_bytes()
+    return [part.decode() for part in data.split(b"\0") if part.startswith(b"/lib") and b"ld-linux" in part][:1]

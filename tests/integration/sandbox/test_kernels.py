@@ -1,0 +1,186 @@
+"""Kernels that lack part of the sandbox, and users other than ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import service
+from service.compiler.sandbox import scratch_directory
+from service.compiler.sandbox.kernel import architecture
+from tests.support.kernel_headers import syscall_numbers
+from tests.support.sandbox import HANDLERS
+
+_UNDER = """
+    import ctypes, json, os, struct, sys
+    from pathlib import Path
+    from service.compiler.sandbox import Access, Limits, bpf, check, run_child
+    from service.compiler.sandbox.kernel import prctl, syscall
+    from service.core.errors import OctetError
+    from service.compiler.sandbox.syscalls import numbers
+
+    order = json.loads(sys.argv[1])
+    if order["hidden"]:
+        # a filter as a container runtime's: the call is there but answers ENOSYS
+        program = bpf.load(bpf.SYSCALL)
+        for number in order["hidden"]:
+            program += bpf.when_equal(number, bpf.give(bpf.RET_ERRNO | 38))
+        program += bpf.give(bpf.RET_ALLOW)
+        packed = b"".join(instruction.pack() for instruction in program)
+        instructions = ctypes.create_string_buffer(packed, len(packed))
+        fprog = ctypes.create_string_buffer(struct.pack("@HP", len(program), ctypes.addressof(instructions)), 16)
+        prctl(38, 1)
+        prctl(22, 2, ctypes.addressof(fprog))  # PR_SET_SECCOMP: installs it though seccomp(2) is to be hidden
+    scratch, handlers = Path(order["scratch"]), Path(order["handlers"])
+    answers = {"check": [(finding.name, finding.available, bool(finding.lost)) for finding in check()]}
+    for role, request in order["roles"].items():
+        try:
+            answers[role] = run_child(
+                role, request, access=Access((handlers,), (scratch,)), limits=Limits(30, 30, 1 << 29, 1 << 26),
+                handlers=handlers, allow_unsandboxed=order["allow"], env=order["env"],
+            )
+        except OctetError as error:
+            answers[role] = error.to_json()
+    print(json.dumps(answers))
+"""
+
+
+def _elsewhere(
+    scratch: Path,
+    roles: Mapping[str, Mapping[str, Any]],
+    *,
+    hidden: tuple[str, ...] = (),
+    allow: bool = False,
+    python: str = sys.executable,
+    user: int | None = None,
+    handlers: Path = HANDLERS,
+    env: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Runs `roles` from a process of its own, where system calls may be hidden and the user another."""
+    table = syscall_numbers(architecture())
+    order = {
+        "hidden": [table[name] for name in hidden],
+        "scratch": str(scratch),
+        "handlers": str(handlers),
+        "roles": roles,
+        "allow": allow,
+        "env": env or {},
+    }
+    done = subprocess.run(
+        [python, "-B", "-c", textwrap.dedent(_UNDER), json.dumps(order)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=scratch,
+        env={**os.environ, **(env or {})},
+        user=user,
+        group=user,
+        extra_groups=None if user is None else [],
+    )
+    assert done.returncode == 0, done.stderr
+    answers: dict[str, Any] = json.loads(done.stdout)
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("hidden", "missing", "lost"),
+    [
+        ("landlock_create_ruleset", "landlock", "read and write every file"),
+        ("seccomp", "seccomp", "open sockets, start programs"),
+    ],
+)
+def test_a_kernel_that_lacks_something_builds_nothing(scratch: Path, hidden: str, missing: str, lost: str) -> None:
+    answers = _elsewhere(scratch, {"echo": {}}, hidden=(hidden,))
+    assert [missing, False, True] in answers["check"]
+    assert answers["echo"]["code"] == "sandbox_unavailable"
+    assert f"no {missing}" in answers["echo"]["message"]
+    assert lost in answers["echo"]["message"]
+    assert "OCTET_ALLOW_UNSANDBOXED" in answers["echo"]["hint"]
+
+
+def test_without_landlock_the_filter_still_holds(scratch: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    answers = _elsewhere(
+        scratch,
+        {"start_programs": {}, "harm_processes": {}, "read_files": {"secret": str(tmp_path / "secret")}},
+        hidden=("landlock_create_ruleset",),
+        allow=True,
+    )
+    assert set(answers["start_programs"].values()) == {"EPERM"}
+    assert set(answers["harm_processes"].values()) == {"EPERM"}
+    assert answers["read_files"]["open"] == "done"  # what `lost` says
+
+
+def test_without_seccomp_landlock_still_holds(scratch: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    answers = _elsewhere(
+        scratch,
+        {"read_files": {"secret": str(tmp_path / "secret")}, "raise_limits": {}},
+        hidden=("seccomp",),
+        allow=True,
+    )
+    assert answers["read_files"]["open"] == "EACCES"
+    assert set(answers["raise_limits"].values()) == {"EPERM"}
+
+
+NOBODY = 65534
+
+
+def _python_for(user: int) -> str | None:
+    """An interpreter that `user` may run: ours may lie in somebody's home directory."""
+    for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        try:
+            subprocess.run(
+                [python, "-c", "import sys; assert sys.version_info >= (3, 11)"],
+                user=user, group=user, extra_groups=[], cwd="/", check=True, capture_output=True,
+            )  # fmt: skip
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        return python
+    return None
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become nobody")
+def test_it_holds_for_nobody_too() -> None:
+    python = _python_for(NOBODY)
+    if python is None:
+        pytest.skip("no interpreter that nobody may run")
+    with scratch_directory(Path(tempfile.gettempdir())) as scratch:
+        handlers, secret = scratch / "escapes.py", scratch / "secret"
+        handlers.write_bytes(HANDLERS.read_bytes())
+        secret.write_text("x")
+        (scratch / "work").mkdir()
+        for path in (scratch, scratch / "work", handlers, secret):
+            os.chown(path, NOBODY, NOBODY)
+        answers = _elsewhere(
+            scratch / "work",
+            {
+                "read_files": {"secret": str(secret)},
+                "open_sockets": {"port": 9},
+                "start_programs": {},
+                "harm_processes": {},
+                "raise_limits": {},
+                "use_threads": {"threads": 8},
+                "use_memory": {},
+                "die": {"how": "segfault"},
+            },
+            python=python,
+            user=NOBODY,
+            handlers=handlers,
+            env={"PYTHONPATH": str(Path(service.__path__[0]).parent)},
+        )
+    assert answers["read_files"]["open"] == "EACCES"
+    for role in ("open_sockets", "start_programs", "harm_processes", "raise_limits"):
+        assert set(answers[role].values()) == {"EPERM"}, role
+    assert answers["use_threads"] == {"sum": 28}
+    assert answers["use_memory"]["code"] == "out_of_memory"
+    assert answers["die"]["code"] == "build_crashed"

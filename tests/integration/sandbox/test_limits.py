@@ -1,0 +1,83 @@
+"""Children that use everything up."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from service.compiler.sandbox import check
+from service.core.errors import (
+    BuildFailed,
+    BuildTimedOut,
+    OutOfMemory,
+)
+from tests.support.sandbox import attempt, limited
+
+pytestmark = pytest.mark.skipif(
+    not all(finding.available for finding in check()), reason="this kernel cannot sandbox anything"
+)
+
+
+def test_a_fork_bomb_forks_nothing(scratch: Path) -> None:
+    assert attempt(scratch, "fork_bomb") == {"forked": 0}
+
+
+def test_a_thread_bomb_is_killed(scratch: Path) -> None:
+    with pytest.raises(BuildFailed, match=r"started \d+ threads; 16 are allowed"):
+        attempt(scratch, "start_threads", limits=limited(threads=16))
+
+
+@pytest.mark.parametrize("role", ["write_one_file", "write_one_file_natively"])
+def test_a_file_grows_to_its_limit_only(scratch: Path, role: str) -> None:
+    with pytest.raises(BuildFailed, match="wrote more than 8388608 bytes"):
+        attempt(scratch, role, limits=limited(file_bytes=8 << 20))
+    assert (scratch / "large").stat().st_size == 8 << 20
+
+
+@pytest.mark.parametrize("size", [0, 1 << 20])
+def test_many_files_count_together(scratch: Path, size: int) -> None:
+    with pytest.raises(BuildFailed, match="wrote more than 8388608 bytes"):
+        attempt(scratch, "write_many_files", {"size": size}, limits=limited(file_bytes=8 << 20))
+
+
+def test_deleted_files_count_too(scratch: Path) -> None:
+    with pytest.raises(BuildFailed, match="wrote more than 8388608 bytes"):
+        attempt(scratch, "write_deleted_files", {"size": 1 << 20}, limits=limited(file_bytes=8 << 20))
+
+
+def test_what_was_there_before_does_not_count(scratch: Path) -> None:
+    (scratch / "before").write_bytes(bytes(1 << 20))
+    attempt(scratch, "echo", limits=limited(file_bytes=64 << 10))
+
+
+def test_directories_are_not_nested_without_end(scratch: Path) -> None:
+    with pytest.raises(BuildFailed, match="nests directories without end"):
+        attempt(scratch, "nest_directories")
+
+
+@pytest.mark.parametrize("role", ["use_memory", "use_memory_natively"])
+def test_memory_has_a_limit(scratch: Path, role: str) -> None:
+    with pytest.raises(OutOfMemory, match=f"the {role} process needed more than 536870912 bytes of memory"):
+        attempt(scratch, role)
+
+
+def test_descriptors_have_a_limit(scratch: Path) -> None:
+    result = attempt(scratch, "open_files", limits=limited(open_files=64))
+    assert result["stopped"] == "EMFILE"
+    assert result["opened"] < 64
+
+
+@pytest.mark.parametrize("role", ["hang", "stop"])
+def test_a_child_that_hangs_is_killed(scratch: Path, role: str) -> None:
+    started = time.monotonic()
+    with pytest.raises(BuildTimedOut, match=f"the {role} process took longer than 1 s"):
+        attempt(scratch, role, limits=limited(wall_s=1))
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("ignore", [False, True])
+def test_a_child_that_spins_runs_out_of_processor_time(scratch: Path, ignore: bool) -> None:
+    with pytest.raises(BuildTimedOut, match="used up its 1 s of processor time"):
+        attempt(scratch, "spin", {"ignore": ignore}, limits=limited(cpu_s=1))

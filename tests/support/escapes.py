@@ -1,0 +1,412 @@
+"""What a model file might make a compiler child do. Each role tries; the tests say what must come of it.
+
+For `run_child(role, …, handlers=this file)`: runs inside the sandbox, so it imports nothing of the tests.
+"""
+
+# These are system calls, by their own names:
+# ruff: noqa: PTH109, PTH115, PTH208, PTH211
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import itertools
+import mmap
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from service.compiler.sandbox import Report
+from service.core.build import Stage
+from service.core.errors import MalformedModel, NotReady
+
+Request = Mapping[str, Any]
+Result = Mapping[str, Any]
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def attempt(action: Callable[[], Any]) -> str:
+    """The name of the errno that stopped `action`; "done" if nothing did."""
+    try:
+        action()
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+    return "done"
+
+
+def call(function: str, *arguments: Any) -> Callable[[], None]:
+    """A function of libc, as an action for `attempt`."""
+
+    def action() -> None:
+        if getattr(libc, function)(*arguments) < 0:
+            raise OSError(ctypes.get_errno(), function)
+
+    return action
+
+
+# -- what every role may do
+
+
+def echo(request: Request, report: Report) -> Result:
+    report.stage(Stage.CODEGEN, 0.5)
+    report.at(op="conv2d", tensor="x")
+    report.log("hello")
+    print("this goes to the log")
+    return {
+        "request": dict(request),
+        "directory": os.getcwd(),
+        "environment": dict(os.environ),
+        "umask": os.umask(0),
+        "session": os.getpgrp() == os.getpid(),
+    }
+
+
+def descriptors(request: Request, report: Report) -> Result:
+    """What each open descriptor is, and the number of this process."""
+    listed = {"process": str(os.getpid())}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            listed[name] = os.readlink(f"/proc/self/fd/{name}")
+        except FileNotFoundError:  # the one that listed them
+            continue
+    return listed
+
+
+def work(request: Request, report: Report) -> Result:
+    """Reads what it may read, and writes and removes what it may write."""
+    text = Path(request["readable"]).read_text()
+    made = Path("made")
+    made.mkdir()
+    (made / "a").write_text(text)
+    (made / "a").rename(made / "b")
+    (made / "b").rename("result")
+    made.rmdir()
+    return {"text": Path("result").read_text(), "mode": Path("result").stat().st_mode & 0o777}
+
+
+def use_threads(request: Request, report: Report) -> Result:
+    results: list[int] = []
+    threads = [threading.Thread(target=results.append, args=(n,)) for n in range(request["threads"])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return {"sum": sum(results)}
+
+
+# -- files
+
+
+def read_files(request: Request, report: Report) -> Result:
+    def reopen() -> None:
+        # O_PATH needs no right; opening it for real through /proc does.
+        path = os.open(request["secret"], os.O_PATH)
+        os.close(os.open(f"/proc/self/fd/{path}", os.O_RDONLY))
+
+    secret, parent = Path(request["secret"]), Path(f"/proc/{os.getppid()}")
+    return {
+        "open": attempt(secret.read_bytes),
+        "through root": attempt(Path("/proc/self/root", *secret.parts[1:]).read_bytes),
+        "through dots": attempt(Path(os.path.relpath(secret, os.getcwd())).read_bytes),
+        "through O_PATH": attempt(reopen),
+        "list": attempt(lambda: os.listdir(secret.parent)),
+        "hard link": attempt(lambda: os.link(secret, "link")),
+        "symbolic link": attempt(lambda: os.symlink(secret, "link")),
+        "rename": attempt(lambda: secret.rename("stolen")),
+        "passwd": attempt(Path("/etc/passwd").read_bytes),
+        "parent's environment": attempt((parent / "environ").read_bytes),
+        "parent's command line": attempt((parent / "cmdline").read_bytes),
+        "parent's memory": attempt((parent / "mem").read_bytes),
+        "parent's files": attempt(lambda: os.listdir(parent / "fd")),
+        "all processes": attempt(lambda: os.listdir("/proc")),
+        "kernel log": attempt(Path("/dev/kmsg").read_bytes),
+    }
+
+
+def write_files(request: Request, report: Report) -> Result:
+    victim = Path(request["victim"])
+    name = os.fsencode(victim)
+    return {
+        "create": attempt((victim.parent / "new").touch),
+        "directory": attempt((victim.parent / "new").mkdir),
+        "overwrite": attempt(lambda: victim.write_text("x")),
+        "append": attempt(lambda: victim.open("a")),
+        "truncate": attempt(lambda: os.truncate(victim, 0)),
+        "open and truncate": attempt(lambda: os.close(os.open(victim, os.O_RDONLY | os.O_TRUNC))),
+        "open for ioctl and truncate": attempt(lambda: os.close(os.open(victim, os.O_ACCMODE | os.O_TRUNC))),
+        "delete": attempt(victim.unlink),
+        "rename": attempt(lambda: victim.rename(victim.with_name("other"))),
+        "replace": attempt(lambda: Path("result").replace(victim)),
+        "chmod": attempt(lambda: victim.chmod(0o777)),
+        "chown": attempt(lambda: os.chown(victim, 0, 0)),
+        "times": attempt(lambda: os.utime(victim, (0, 0))),
+        "attribute": attempt(call("setxattr", name, b"user.x", b"y", 1, 0)),
+        "fchmod of what is readable": attempt(lambda: os.fchmod(os.open(sys.executable, os.O_RDONLY), 0o777)),
+        "pipe by name": attempt(lambda: os.mkfifo("pipe")),
+        "device": attempt(lambda: os.mknod("device", 0o600 | 0o020000, os.makedev(1, 1))),
+        "own badness": attempt(lambda: Path("/proc/self/oom_score_adj").write_text("-1000")),
+        "shared memory": attempt(Path("/dev/shm/new").touch),
+    }
+
+
+# -- the world outside
+
+
+def open_sockets(request: Request, report: Report) -> Result:
+    families = {
+        "unix": socket.AF_UNIX,
+        "inet": socket.AF_INET,
+        "inet6": socket.AF_INET6,
+        "netlink": socket.AF_NETLINK,
+        "packet": socket.AF_PACKET,
+        "vsock": socket.AF_VSOCK,
+        "alg": socket.AF_ALG,
+    }
+    results = {name: attempt(partial(socket.socket, family, socket.SOCK_RAW)) for name, family in families.items()}
+    return {
+        **results,
+        "stream": attempt(lambda: socket.create_connection(("127.0.0.1", request["port"]))),
+        "pair": attempt(socket.socketpair),
+    }
+
+
+def start_programs(request: Request, report: Report) -> Result:
+    environment = dict(os.environ)
+    return {
+        "exec": attempt(lambda: os.execv("/bin/true", ["true"])),
+        "exec a descriptor": attempt(lambda: os.execve(os.open(sys.executable, os.O_RDONLY), ["x"], environment)),
+        "fork": attempt(os.fork),
+        "vfork": attempt(call("vfork")),
+        "spawn": attempt(lambda: os.posix_spawn("/bin/true", ["true"], environment)),
+        "subprocess": attempt(lambda: subprocess.run(["/bin/true"], check=False)),
+        "memory file": attempt(lambda: os.memfd_create("x")),
+    }
+
+
+def raw_calls(request: Request, report: Report) -> Result:
+    """Each named system call by its number, with arguments of zero; answers the errno's name."""
+    results = {}
+    for name, number in request["numbers"].items():
+        ctypes.set_errno(0)
+        result = libc.syscall(ctypes.c_long(number), *[ctypes.c_ulong(0)] * 6)
+        results[name] = errno.errorcode[ctypes.get_errno()] if result < 0 else "done"
+    return results
+
+
+def harm_processes(request: Request, report: Report) -> Result:
+    parent = os.getppid()
+    return {
+        "probe": attempt(lambda: os.kill(parent, 0)),
+        "terminate": attempt(lambda: os.kill(parent, signal.SIGTERM)),
+        "terminate all": attempt(lambda: os.kill(-1, signal.SIGTERM)),
+        "terminate group": attempt(lambda: os.killpg(os.getpgrp(), signal.SIGTERM)),
+        "queue": attempt(call("sigqueue", parent, signal.SIGTERM, None)),
+        "descriptor": attempt(lambda: os.pidfd_open(parent)),
+        "own the input": attempt(call("fcntl", 0, 8, parent)),
+        "trace": attempt(call("ptrace", 16, parent, None, None)),
+        "be traced": attempt(call("ptrace", 0, 0, None, None)),
+        "read memory": attempt(call("process_vm_readv", parent, None, 0, None, 0, 0)),
+        "limit": attempt(lambda: resource.prlimit(parent, resource.RLIMIT_NOFILE, (3, 3))),
+        "priority": attempt(lambda: os.setpriority(os.PRIO_PROCESS, parent, 19)),
+        "affinity": attempt(lambda: os.sched_setaffinity(parent, {0})),
+        "outlive": attempt(call("prctl", 1, 0, 0, 0, 0)),
+        "new session": attempt(os.setsid),
+    }
+
+
+def raise_limits(request: Request, report: Report) -> Result:
+    def unlimit(what: int) -> Callable[[], None]:
+        def action() -> None:
+            try:
+                resource.setrlimit(what, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            except ValueError as error:  # Python's word for EPERM here
+                raise PermissionError(errno.EPERM, str(error)) from error
+
+        return action
+
+    return {
+        "memory": attempt(unlimit(resource.RLIMIT_AS)),
+        "processor": attempt(unlimit(resource.RLIMIT_CPU)),
+        "file": attempt(unlimit(resource.RLIMIT_FSIZE)),
+        "files": attempt(unlimit(resource.RLIMIT_NOFILE)),
+        "core": attempt(unlimit(resource.RLIMIT_CORE)),
+    }
+
+
+def signal_oneself(request: Request, report: Report) -> Result:
+    seen: list[int] = []
+    signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
+    os.kill(os.getpid(), signal.SIGUSR1)
+    signal.raise_signal(signal.SIGUSR1)
+    return {"seen": len(seen)}
+
+
+def foreign_call(request: Request, report: Report) -> Result:
+    """getpid by machine code of another calling convention (hexadecimal, x86-64)."""
+    code = bytes.fromhex(request["code"])
+    memory = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    memory.write(code)
+    function = ctypes.CFUNCTYPE(ctypes.c_long)(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
+    return {"pid": function()}
+
+
+# -- using things up
+
+
+def start_threads(request: Request, report: Report) -> Result:
+    threading.stack_size(64 << 10)  # so that it is not the memory that runs out
+    for _ in itertools.count():
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    raise AssertionError
+
+
+def fork_bomb(request: Request, report: Report) -> Result:
+    forked = 0
+    for _ in range(1000):
+        forked += attempt(os.fork) != "EPERM"
+    return {"forked": forked}
+
+
+def write_one_file(request: Request, report: Report) -> Result:
+    with Path("large").open("wb") as file:
+        while True:
+            file.write(bytes(1 << 20))
+
+
+def write_one_file_natively(request: Request, report: Report) -> Result:
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # as in a program that is not Python
+    return write_one_file(request, report)
+
+
+def write_many_files(request: Request, report: Report) -> Result:
+    for number in itertools.count():
+        Path(str(number)).write_bytes(bytes(request["size"]))
+    raise AssertionError
+
+
+def write_deleted_files(request: Request, report: Report) -> Result:
+    kept = []
+    for _ in range(100):
+        kept.append(os.open(".", os.O_TMPFILE | os.O_RDWR))
+        os.write(kept[-1], bytes(request["size"]))
+    time.sleep(60)
+    return {}
+
+
+def nest_directories(request: Request, report: Report) -> Result:
+    descriptor = os.open(".", os.O_RDONLY)
+    for _ in itertools.count():
+        os.mkdir("d", dir_fd=descriptor)
+        inner = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    raise AssertionError
+
+
+def use_memory(request: Request, report: Report) -> Result:
+    kept = []
+    while True:
+        kept.append(bytearray(64 << 20))
+
+
+def use_memory_natively(request: Request, report: Report) -> Result:
+    """As C++ does: an uncaught bad_alloc prints its name and aborts."""
+    while libc.malloc(ctypes.c_size_t(64 << 20)):
+        pass
+    os.write(2, b"terminate called after throwing an instance of 'std::bad_alloc'\n")
+    os.abort()
+
+
+def open_files(request: Request, report: Report) -> Result:
+    opened: list[int] = []
+    while (stopped := attempt(lambda: opened.append(os.open(os.devnull, os.O_RDONLY)))) == "done":
+        pass
+    return {"stopped": stopped, "opened": len(opened)}
+
+
+def hang(request: Request, report: Report) -> NoReturn:
+    for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_IGN)
+    report.log(str(os.getpid()))
+    while True:
+        time.sleep(1000)
+
+
+def stop(request: Request, report: Report) -> Result:
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return {}
+
+
+def spin(request: Request, report: Report) -> NoReturn:
+    if request.get("ignore"):
+        signal.signal(signal.SIGXCPU, signal.SIG_IGN)
+    while True:
+        pass
+
+
+# -- dying and talking nonsense
+
+
+def die(request: Request, report: Report) -> Result:
+    report.at(stage=Stage.CODEGEN, op="conv2d", tensor="x")
+    os.write(2, b"\x1b[31mlast words\n")
+    if request["how"] == "segfault":
+        ctypes.string_at(0)
+    elif request["how"] == "abort":
+        os.abort()
+    elif request["how"] == "exit":
+        os._exit(request["status"])
+    else:
+        os.kill(os.getpid(), request["signal"])
+    return {}
+
+
+def fail(request: Request, report: Report) -> Result:
+    report.at(stage=Stage.IMPORT, op="CONV_2D", tensor="x")
+    errors: dict[str, Exception] = {
+        "ours": MalformedModel("the offset lies outside the file", hint="send another"),
+        "server": NotReady("the server is down"),
+        "python": ZeroDivisionError("division by zero"),
+        "tvm": RuntimeError("Traceback\n  stack\nCheck failed: a == b (1 vs. 2)"),
+        "memory": MemoryError(),
+        "bad_alloc": RuntimeError("std::bad_alloc"),
+    }
+    raise errors[request["what"]]
+
+
+def unsendable(request: Request, report: Report) -> Result:
+    return {"large": "x" * (5 << 20)} if request["large"] else {"not json": {1, 2}}
+
+
+def say(request: Request, report: Report) -> Result:
+    """Bytes (hexadecimal) on the message pipe, as often as told, then what `then` says."""
+    pipe = report._descriptor
+    data = bytes.fromhex(request["data"]) * request.get("size", 1)
+    for _ in range(request.get("times", 1)):
+        os.write(pipe, data)
+    match request.get("then"):
+        case "close and hang":
+            os.close(pipe)
+            time.sleep(1000)
+        case "hang":
+            time.sleep(1000)
+        case "exit":
+            os._exit(0)
+        case "crash":
+            os.abort()
+    return {}
+
+
+def flood_log(request: Request, report: Report) -> Result:
+    while True:
+        os.write(2, b"x" * 65536)

@@ -1,0 +1,32 @@
+"""Runs the roles of `escapes` in the sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from service.compiler.sandbox import Access, Limits, run_child
+from tests.support import escapes
+
+HANDLERS = Path(escapes.__file__)
+LIMITS = Limits(wall_s=30, cpu_s=30, memory_bytes=512 << 20, file_bytes=64 << 20)
+
+
+def limited(**changes: Any) -> Limits:
+    return replace(LIMITS, **changes)
+
+
+def attempt(
+    scratch: Path,
+    role: str,
+    request: Mapping[str, Any] | None = None,
+    *,
+    readable: tuple[Path, ...] = (),
+    limits: Limits = LIMITS,
+    **options: Any,
+) -> dict[str, Any]:
+    """`run_child` on a role of `escapes`, which may write to `scratch` and read `readable`."""
+    access = Access((HANDLERS, *readable), (scratch,))
+    return run_child(role, request or {}, access=access, limits=limits, handlers=HANDLERS, **options)

@@ -1,0 +1,192 @@
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.compiler.sandbox import messages
+from service.compiler.sandbox.messages import Conversation, clean
+from service.core.errors import BuildFailed, MalformedModel, OctetError, SandboxUnavailable
+
+
+def feed(conversation: Conversation, *said: Any) -> list[dict[str, Any]]:
+    return list(conversation.feed(b"".join(json.dumps(message).encode() + b"\n" for message in said)))
+
+
+def test_news_are_handed_on() -> None:
+    news = [
+        {"at": {"stage": "codegen", "op": "conv2d", "tensor": "x"}},
+        {"stage": "codegen", "fraction": 0.5},
+        {"log": "hello"},
+    ]
+    assert feed(Conversation(), {"locked": True}, *news) == news
+
+
+def test_messages_may_arrive_in_pieces() -> None:
+    conversation = Conversation()
+    heard = [
+        news for byte in b'{"log": "a"}\n{"log": "b"}\n{"result": {}}\n' for news in conversation.feed(bytes([byte]))
+    ]
+    assert heard == [{"log": "a"}, {"log": "b"}]
+    assert conversation.result == {}
+
+
+def test_a_position_keeps_the_stage_until_another_is_named() -> None:
+    conversation = Conversation()
+    feed(conversation, {"stage": "codegen", "fraction": 0}, {"at": {"op": "conv2d"}})
+    assert conversation.position == {"stage": "codegen", "op": "conv2d"}
+    feed(conversation, {"stage": "link", "fraction": 0})
+    assert conversation.position == {"stage": "link"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"garbage",
+        b"",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"a":' * 5_000,
+        b'{"log": NaN}',
+        b'{"stage": "codegen", "fraction": Infinity}',
+        b'{"result": {"x": ' + b"9" * 5000 + b"}}",
+        b'{"log": "\\ud800"}',
+        b"[]",
+        b"{}",
+        b"null",
+        b'{"log": 1}',
+        b'{"log": "a", "more": 1}',
+        b'{"at": "codegen"}',
+        b'{"at": {"stage": "nowhere"}}',
+        b'{"at": {"op": 1}}',
+        b'{"at": {"else": "x"}}',
+        b'{"stage": "codegen"}',
+        b'{"stage": "nowhere", "fraction": 0}',
+        b'{"stage": "codegen", "fraction": "0"}',
+        b'{"stage": "codegen", "fraction": true}',
+        b'{"stage": "codegen", "fraction": 1.5}',
+        b'{"stage": "codegen", "fraction": 1e999}',
+        b'{"result": []}',
+        b'{"result": null}',
+        b'{"error": "x"}',
+        b'{"locked": false}',
+    ],
+)
+def test_anything_else_is_a_failed_build(line: bytes) -> None:
+    with pytest.raises(BuildFailed, match=r"the compiler process (sent|reported)"):
+        list(Conversation().feed(line + b"\n"))
+
+
+@given(st.binary())
+def test_no_bytes_raise_anything_else(data: bytes) -> None:
+    with contextlib.suppress(BuildFailed):
+        list(Conversation().feed(data))
+
+
+texts = st.text(alphabet='ab"\\\n\0\x1b\u202e\ud800é')
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | texts,
+    lambda inner: st.lists(inner) | st.dictionaries(texts, inner),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["at", "stage", "fraction", "log", "locked", "result", "error"]), json_values))
+def test_no_json_raises_anything_else(message: dict[str, Any]) -> None:
+    with contextlib.suppress(BuildFailed):
+        feed(Conversation(), message)
+
+
+@pytest.mark.parametrize("last", [{"result": {}}, {"error": {"code": "malformed_model"}}])
+def test_nothing_follows_the_last_word(last: dict[str, Any]) -> None:
+    conversation = Conversation()
+    feed(conversation, last)
+    with pytest.raises(BuildFailed, match="went on after its last word"):
+        feed(conversation, {"log": "and another thing"})
+
+
+def test_a_message_has_a_largest_size() -> None:
+    conversation = Conversation()
+    megabyte = b"x" * (1 << 20)
+    assert not any(list(conversation.feed(megabyte)) for _ in range(4))
+    with pytest.raises(BuildFailed, match="sent a message of more than"):
+        list(conversation.feed(megabyte))
+
+
+def test_all_messages_together_have_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "MAX_TOTAL_BYTES", 1000)
+    with pytest.raises(BuildFailed, match="sent more than 1000 bytes"):
+        feed(Conversation(), *[{"log": "x" * 100}] * 10)
+
+
+def test_there_are_only_so_many_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "MAX_MESSAGES", 10)
+    with pytest.raises(BuildFailed, match="sent more than 10 messages"):
+        feed(Conversation(), *[{"log": ""}] * 11)
+
+
+def error_of(*said: Any) -> OctetError:
+    conversation = Conversation()
+    feed(conversation, *said)
+    assert conversation.error is not None
+    return conversation.error
+
+
+def test_an_error_of_the_tree_comes_back_as_itself() -> None:
+    sent = MalformedModel("bad offset", stage="import", op="CONV_2D", hint="send another")
+    error = error_of({"error": sent.to_json()})
+    assert isinstance(error, MalformedModel)
+    assert error.to_json() == {
+        "code": "malformed_model",
+        "message": "bad offset",
+        "stage": "import",
+        "op": "CONV_2D",
+        "hint": "send another",
+    }
+
+
+@pytest.mark.parametrize("code", ["nonsense", "unauthorized", "not_ready", "corrupt_blob", "queue_full", "error", 7])
+def test_a_child_cannot_speak_for_the_server(code: Any) -> None:
+    assert type(error_of({"locked": True}, {"error": {"code": code, "message": "m"}})) is BuildFailed
+
+
+def test_a_child_cannot_disown_its_sandbox_once_it_is_locked() -> None:
+    said = {"error": {"code": "sandbox_unavailable", "message": "m"}}
+    assert isinstance(error_of(said), SandboxUnavailable)
+    assert type(error_of({"locked": True}, said)) is BuildFailed
+
+
+def test_an_error_without_a_place_gets_the_last_reported_one() -> None:
+    at = {"at": {"stage": "codegen", "op": "conv2d", "tensor": "x"}}
+    error = error_of(at, {"error": {"code": "build_failed", "message": "m"}})
+    assert (error.stage, error.op, error.tensor) == ("codegen", "conv2d", "x")
+    error = error_of(at, {"error": {"code": "build_failed", "message": "m", "tensor": "y"}})
+    assert (error.stage, error.op, error.tensor) == ("codegen", None, "y")
+
+
+def test_members_of_an_error_are_checked() -> None:
+    error = error_of({"error": {"message": "a\x1b[31m" + "b" * 9999, "stage": "nowhere", "op": 7, "hint": "h" * 9999}})
+    assert error.message.startswith("a [31mbbb")
+    assert len(error.message) <= 2000
+    assert error.stage is None
+    assert error.op is None
+    assert error.hint is not None
+    assert len(error.hint) <= 2000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", "plain"),
+        ("two\nlines\tand  more ", "two lines and more"),
+        ("\x1b]0;title\x07", "]0;title"),
+        ("a\u202eb\u200bc", "a b c"),
+        ("ü✓", "ü✓"),
+        ("0123456789A", "012345678…"),
+        ("0123456789" * 1000, "012345678…"),
+    ],
+)
+def test_clean_leaves_one_short_harmless_line(text: str, expected: str) -> None:
+    assert clean(text, 10 if text.startswith("0") else 100) == expected

@@ -1,0 +1,208 @@
+"""The filter's verdicts, call by call, on both architectures: an interpreter stands in for the kernel."""
+
+import errno
+import os
+
+import pytest
+
+from service.compiler.sandbox import bpf, seccomp
+from service.compiler.sandbox.syscalls import HIGHEST_KNOWN, NUMBERS
+from tests.support.bpf_machine import run_filter
+from tests.support.kernel_headers import syscall_numbers
+
+AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+AUDIT_I386 = 0x40000003
+PID = 4711
+ALLOW = bpf.RET_ALLOW
+EPERM = bpf.RET_ERRNO | errno.EPERM
+ENOSYS = bpf.RET_ERRNO | errno.ENOSYS
+ENOTTY = bpf.RET_ERRNO | errno.ENOTTY
+KILL = bpf.RET_KILL_PROCESS
+
+GLIBC_THREAD = 0x3D0F00  # CLONE_VM | FS | FILES | SIGHAND | THREAD | SYSVSEM | SETTLS | PARENT_SETTID | CHILD_CLEARTID
+CLONE_NEWUSER = 0x10000000
+CLONE_PARENT = 0x00008000
+CLONE_VFORK = 0x00004000
+CLONE_PTRACE = 0x00002000
+CLONE_THREAD = 0x00010000
+CLONE_VM = 0x00000100
+
+DANGEROUS = """
+    socket socketpair connect bind listen accept accept4 sendto sendmsg recvfrom ptrace process_vm_readv
+    process_vm_writev pidfd_open pidfd_getfd pidfd_send_signal tkill rt_sigqueueinfo rt_tgsigqueueinfo execveat
+    execve mount umount2 pivot_root chroot unshare setns bpf io_uring_setup io_uring_enter keyctl add_key
+    userfaultfd perf_event_open init_module finit_module delete_module kexec_load reboot swapon name_to_handle_at
+    open_by_handle_at personality memfd_create memfd_secret fchmod fchmodat fchmodat2 fchown fchownat setxattr
+    fsetxattr utimensat truncate symlinkat linkat mknodat shmget msgget semget mq_open setuid setgid setgroups
+    capset setsid setpgid setpriority sched_setscheduler ioprio_set inotify_init1 fanotify_init fsopen open_tree
+    move_mount splice tee vmsplice quotactl acct syslog settimeofday clock_settime adjtimex sethostname seccomp
+    process_madvise landlock_restrict_self pkey_alloc mlockall migrate_pages move_pages kcmp lookup_dcookie chdir
+    fchdir flock
+"""
+
+both = pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+
+
+def verdict(machine: str, name: str, *arguments: int, threads: bool = True, execute: bool = False) -> int:
+    program = seccomp.build(machine, PID, threads=threads, execute=execute)
+    return run_filter(program, AUDIT[machine], syscall_numbers(machine)[name], arguments)
+
+
+@both
+def test_only_listed_calls_pass(machine: str) -> None:
+    program = seccomp.build(machine, PID)
+    passed = {
+        name
+        for name, number in syscall_numbers(machine).items()
+        if run_filter(program, AUDIT[machine], number) == ALLOW
+    }
+    # kill(0), for one, is refused, and read is allowed whatever its arguments are; these pass with zeros.
+    assert passed - set(seccomp.ALLOWED) == {"open", "openat", "prlimit64", "sched_setaffinity", "fcntl"} & set(
+        syscall_numbers(machine)
+    )
+
+
+@both
+@pytest.mark.parametrize(
+    "name",
+    DANGEROUS.split(),
+)
+def test_dangerous_calls_are_refused(machine: str, name: str) -> None:
+    assert verdict(machine, name) == EPERM
+
+
+@both
+def test_calls_newer_than_the_table_look_unimplemented(machine: str) -> None:
+    program = seccomp.build(machine, PID)
+    assert run_filter(program, AUDIT[machine], HIGHEST_KNOWN + 1) == ENOSYS
+    assert run_filter(program, AUDIT[machine], 0x3FFF_FFFF) == ENOSYS
+
+
+@both
+@pytest.mark.parametrize("number", [0x4000_0000, 0x4000_0000 + 59, 0xFFFF_FFFF])
+def test_x32_calls_kill(machine: str, number: int) -> None:
+    assert run_filter(seccomp.build(machine, PID), AUDIT[machine], number) == KILL
+
+
+@both
+def test_calls_of_another_architecture_kill(machine: str) -> None:
+    other = AUDIT["aarch64" if machine == "x86_64" else "x86_64"]
+    program = seccomp.build(machine, PID)
+    for architecture in (AUDIT_I386, other):
+        assert run_filter(program, architecture, syscall_numbers(machine)["read"]) == KILL
+
+
+@both
+def test_threads_may_be_started(machine: str) -> None:
+    assert verdict(machine, "clone", GLIBC_THREAD) == ALLOW
+
+
+@both
+@pytest.mark.parametrize(
+    "flags",
+    [
+        17,  # SIGCHLD: fork
+        17 | CLONE_VM | CLONE_VFORK,  # vfork, posix_spawn
+        GLIBC_THREAD | CLONE_NEWUSER,
+        GLIBC_THREAD | CLONE_PARENT,
+        GLIBC_THREAD | CLONE_PTRACE,
+        GLIBC_THREAD | CLONE_VFORK,
+        GLIBC_THREAD & ~CLONE_THREAD,
+        GLIBC_THREAD & ~CLONE_VM,
+        17 | (GLIBC_THREAD << 32),  # the kernel looks at the low half only, and so do we
+    ],
+)
+def test_processes_may_not_be_started(machine: str, flags: int) -> None:
+    assert verdict(machine, "clone", flags) == EPERM
+
+
+def test_fork_and_vfork_are_refused() -> None:
+    assert verdict("x86_64", "fork") == verdict("x86_64", "vfork") == EPERM
+
+
+@both
+def test_clone3_looks_unimplemented_so_that_libc_uses_clone(machine: str) -> None:
+    assert verdict(machine, "clone3") == ENOSYS
+
+
+@both
+def test_without_threads_nothing_may_be_cloned(machine: str) -> None:
+    assert verdict(machine, "clone", GLIBC_THREAD, threads=False) == EPERM
+
+
+@both
+def test_execve_is_for_the_execute_role_only(machine: str) -> None:
+    assert verdict(machine, "execve", execute=True) == ALLOW
+    assert verdict(machine, "execve") == EPERM
+    assert verdict(machine, "execveat", execute=True) == EPERM
+
+
+@both
+@pytest.mark.parametrize("name", ["kill", "tgkill"])
+@pytest.mark.parametrize(("pid", "expected"), [(PID, ALLOW), (PID + 1, EPERM), (0, EPERM), (-1, EPERM), (-PID, EPERM)])
+def test_signals_reach_oneself_only(machine: str, name: str, pid: int, expected: int) -> None:
+    assert verdict(machine, name, pid) == expected
+
+
+@both
+@pytest.mark.parametrize("name", ["prlimit64", "sched_setaffinity"])
+@pytest.mark.parametrize(("pid", "expected"), [(PID, ALLOW), (0, ALLOW), (1, EPERM), (PID + 1, EPERM)])
+def test_limits_and_affinity_are_ones_own_only(machine: str, name: str, pid: int, expected: int) -> None:
+    assert verdict(machine, name, pid) == expected
+
+
+@both
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (os.O_RDONLY, ALLOW),
+        (os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY, ALLOW),
+        (os.O_WRONLY | os.O_CREAT | os.O_TRUNC, ALLOW),
+        (os.O_RDWR | os.O_TRUNC, ALLOW),
+        (os.O_RDONLY | os.O_TRUNC, EPERM),
+        (os.O_RDONLY | os.O_TRUNC | os.O_CREAT, EPERM),
+        (os.O_ACCMODE, EPERM),
+        (os.O_ACCMODE | os.O_TRUNC, EPERM),
+    ],
+)
+def test_nothing_is_truncated_that_may_not_be_written(machine: str, flags: int, expected: int) -> None:
+    assert verdict(machine, "openat", 0, 0, flags) == expected
+    if "open" in syscall_numbers(machine):
+        assert verdict(machine, "open", 0, flags) == expected
+
+
+@both
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("prctl", (15,), ALLOW),  # PR_SET_NAME
+        ("prctl", (1,), EPERM),  # PR_SET_PDEATHSIG: it must die with its parent
+        ("prctl", (4,), EPERM),  # PR_SET_DUMPABLE
+        ("prctl", (24,), EPERM),  # PR_CAPBSET_DROP
+        ("fcntl", (3, 1030), ALLOW),  # F_DUPFD_CLOEXEC
+        ("fcntl", (3, 8), EPERM),  # F_SETOWN
+        ("fcntl", (3, 15), EPERM),  # F_SETOWN_EX
+        ("fcntl", (3, 1031), EPERM),  # F_SETPIPE_SZ
+        ("ioctl", (0, 0x5401), ALLOW),  # TCGETS: isatty
+        ("ioctl", (0, 0x5412), ENOTTY),  # TIOCSTI: typing into somebody's terminal
+        ("ioctl", (0, 0x541C), ENOTTY),  # TIOCLINUX
+    ],
+)
+def test_commands_are_listed_too(machine: str, name: str, arguments: tuple[int, ...], expected: int) -> None:
+    assert verdict(machine, name, *arguments) == expected
+
+
+@both
+def test_every_allowed_call_has_a_number(machine: str) -> None:
+    assert set(seccomp.ALLOWED) <= NUMBERS.keys()
+
+
+@both
+def test_the_filter_is_one_that_the_kernel_accepts(machine: str) -> None:
+    program = seccomp.build(machine, PID, execute=True)
+    assert len(program) <= 4096  # BPF_MAXINSNS
+    for at, instruction in enumerate(program):
+        assert max(instruction.jt, instruction.jf) <= 255
+        assert at + 1 + max(instruction.jt, instruction.jf) <= len(program)
+        assert len(instruction.pack()) == 8
+    assert program[-1].code == bpf.RET
