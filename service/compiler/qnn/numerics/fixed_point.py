@@ -80,19 +80,22 @@ def high_mul(a: Scalar, b: Scalar) -> Scalar:
 
 
 def divide_by_pot(x: Scalar, exponent: Scalar) -> Scalar:
-    """`rounding_divide_by_pot` of int32 values."""
-    one, zero = tirx.const(1, "int32"), tirx.const(0, "int32")
-    mask = (one << exponent) - one
-    threshold = (mask >> one) + tirx.Select(x < zero, one, zero)
-    return (x >> exponent) + tirx.Select((x & mask) > threshold, one, zero)
+    """`rounding_divide_by_pot` of int32 values above the minimum, by an exponent of at least 1.
+
+    x less one where negative, halved all but once, plus one, halved: nothing overflows, and `x` stands here only
+    twice. (Tensor IR is a tree. A formula that names its operand three times stands 27 times when nested three deep.)
+    """
+    one, sign = tirx.const(1, "int32"), tirx.const(31, "int32")
+    return (((x + (x >> sign)) >> (exponent - one)) + one) >> one
 
 
 def scale_by(x: Scalar, significand: Scalar, shift: Scalar, shifts: Array) -> Scalar:
     """`multiply_by_quantized_multiplier` of int32 values; `shifts` are all the values that `shift` can take."""
-    zero = tirx.const(0, "int32")
+    zero, one = tirx.const(0, "int32"), tirx.const(1, "int32")
     if (shifts > 0).any():
         x = x << tirx.max(shift, zero)
     x = high_mul(x, significand)
-    if (shifts < 0).any():
-        x = divide_by_pot(x, tirx.max(-shift, zero))
-    return x
+    if (shifts >= 0).all():
+        return x
+    divided = divide_by_pot(x, tirx.max(-shift, one))
+    return divided if (shifts < 0).all() else tirx.Select(shift < zero, divided, x)

@@ -88,7 +88,7 @@ def pointwise(
         return te.compute(
             shape,
             lambda *index: function(
-                *(tensor(*_broadcast_index(tensor, index)) for tensor in data),
+                *(tensor(*_broadcast_index(tensor, shape, index)) for tensor in data),
                 *(constant.at(loads, index) for constant, loads in zip(constants, taken, strict=True)),
             ),
             name=name,
@@ -103,6 +103,11 @@ def _broadcast_dim(tensors: Sequence[te.Tensor], rank: int, axis: int) -> int:
     return next((dim for dim in dims if dim != 1), 1)
 
 
-def _broadcast_index(tensor: te.Tensor, index: Sequence[Any]) -> list[Any]:
-    tail = index[len(index) - len(tensor.shape) :]
-    return [0 if int(dim) == 1 else i for dim, i in zip(tensor.shape, tail, strict=True)]
+def _broadcast_index(tensor: te.Tensor, shape: Sequence[int], index: Sequence[Any]) -> list[Any]:
+    """Where to load from. A dimension of 1 keeps its index unless it is repeated: FuseOps takes only `x[i, j]` for
+    elementwise, not `x[0, j]`."""
+    tail = slice(len(index) - len(tensor.shape), None)
+    return [
+        0 if int(dim) == 1 != extent else i
+        for dim, extent, i in zip(tensor.shape, shape[tail], index[tail], strict=True)
+    ]

@@ -16,6 +16,7 @@ from service.compiler.qnn.operation import Operation
 _INT32_MAX = (1 << 31) - 1
 _INTEGER_BITS = 5  # of a scaled difference
 _SUM_BITS = 12  # integer bits of the sum of exponentials
+_OPAQUE = 8  # relax.transform.OpPatternKind: never fused
 
 
 class FixedPointSoftmax:
@@ -44,7 +45,7 @@ class FixedPointSoftmax:
             builder, "to_sum", lambda e: fixed_point.divide_by_pot(e, tirx.const(_SUM_BITS, "int32")), [exponentials]
         )
         total = _row_reduce(builder, builder.emit(rounded), te.sum, "sum")
-        scale = builder.emit(pointwise(builder, "reciprocal", _lowered_reciprocal, [total]))
+        scale = builder.emit(builder.call_te(_reciprocals, total, primfunc_attrs={"op_pattern": _OPAQUE}))
 
         def normalize(exponential: Scalar, total: Scalar, scale: Scalar) -> Scalar:
             bits_over_unit = tirx.const(_SUM_BITS, "int32") - tirx.clz(total)
@@ -165,6 +166,11 @@ def _reciprocal(total: Array) -> tuple[Array, Array]:
     return np.clip(x << 1, -(1 << 31), _INT32_MAX), _SUM_BITS - headroom
 
 
+def _reciprocals(total: te.Tensor) -> te.Tensor:
+    """Once a row: fused into what reads it, it would be computed once an element."""
+    return te.compute(total.shape, lambda *index: _lowered_reciprocal(total(*index)), name="reciprocal")
+
+
 def _lowered_reciprocal(total: Scalar) -> Scalar:
     """`_reciprocal` in tensor IR: int64 throughout, so that nothing wraps before it is clipped."""
 
@@ -177,9 +183,9 @@ def _lowered_reciprocal(total: Scalar) -> Scalar:
     def clip(value: Scalar) -> Scalar:
         return tirx.max(tirx.min(value, const(_INT32_MAX)), const(-(1 << 31)))
 
-    wide = total.astype("int64")
-    minus_one = (wide << tirx.clz(total).astype("int64")) - const(1 << 31)
+    minus_one = (total.astype("int64") << tirx.clz(total).astype("int64")) - const(1 << 31)
     half_denominator = (minus_one + const(_INT32_MAX) + const(1)) >> const(1)
+
     x = const(_CONSTANT_48_OVER_17) + mul(half_denominator, const(_CONSTANT_NEG_32_OVER_17))
     for _ in range(3):
         error = const(_ONE_Q2) - mul(half_denominator, x)
