@@ -1,0 +1,157 @@
+"""An `octet serve` of the benchmark's own, and the shortest possible HTTP client for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from benchmarks.measure import call_repeatedly
+
+_START_LIMIT_S = 60.0
+_STOP_LIMIT_S = 20.0
+_RECEIVE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that is ready."""
+
+    host: str
+    port: int
+    pid: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    @property
+    def pids(self) -> list[int]:
+        """The server and its descendants."""
+        found = [self.pid]
+        for pid in found:
+            for children in Path(f"/proc/{pid}/task").glob("*/children"):
+                found += map(int, children.read_text().split())
+        return found
+
+
+@contextmanager
+def serving(data_dir: Path, cores: Sequence[int], log: Path) -> Iterator[Server]:
+    """`octet serve` with as many threads for each prediction as it has cores.
+
+    Raises:
+        RuntimeError: it ended, or was not ready in time.
+    """
+    host, port = "127.0.0.1", _free_port()
+    command = [sys.executable, "-m", "service.cli", "serve", "--host", host, "--port", str(port)]
+    environment = os.environ | {"OCTET_DATA_DIR": str(data_dir), "OCTET_THREADS": str(len(cores))}
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            preexec_fn=lambda: os.sched_setaffinity(0, cores),  # before it has threads, so that all of them inherit it
+        )
+    server = Server(host, port, process.pid)
+    try:
+        _await(server, process, log)
+        yield server
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _await(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + _START_LIMIT_S
+    while not _is_ready(server):
+        if process.poll() is not None:
+            raise RuntimeError(f"octet serve ended with {process.returncode}:\n{log.read_text()}")
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"octet serve was not ready after {_START_LIMIT_S:.0f} s:\n{log.read_text()}")
+        time.sleep(0.05)
+
+
+def _is_ready(server: Server) -> bool:
+    try:
+        return httpx.get(f"{server.url}/v2/health/ready", trust_env=False).is_success
+    except httpx.TransportError:
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+class HttpCall:
+    """The same request over one kept-alive connection, on `core`; a `measure.Timed`.
+
+    The request is made beforehand and the response is only cut at its length, so that the client's own work, which is
+    the client's to choose, stays out of the figure. One call is from the first byte sent to the last one received.
+    """
+
+    def __init__(self, server: Server, method: str, path: str, headers: dict[str, str], body: bytes, core: int) -> None:
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {server.host}:{server.port}", f"Content-Length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        self._request = "\r\n".join([*lines, "", ""]).encode() + body
+        self._server = server
+        self._core = core
+        self._socket = socket.create_connection((server.host, server.port), timeout=60)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    @property
+    def pids(self) -> Sequence[int]:
+        return self._server.pids
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def durations_s(self, seconds: float) -> list[float]:
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {self._core})
+        try:
+            return call_repeatedly(self, seconds)
+        finally:
+            os.sched_setaffinity(0, before)
+
+    def __call__(self) -> tuple[bytes, bytes]:
+        """The response's head and body. Raises RuntimeError if it is not 200."""
+        self._socket.sendall(self._request)
+        received = self._socket.recv(_RECEIVE_BYTES)
+        while (end := received.find(b"\r\n\r\n")) < 0:
+            received += self._more()
+        head, body = received[: end + 2], received[end + 4 :]
+        length = int(header(head, b"content-length"))
+        while len(body) < length:
+            body += self._more()
+        if not head.startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(f"{head.decode()}\n{body.decode(errors='replace')}")
+        return head, body
+
+    def _more(self) -> bytes:
+        data = self._socket.recv(_RECEIVE_BYTES)
+        if not data:
+            raise RuntimeError("the server closed the connection")
+        return data
+
+
+def header(head: bytes, name: bytes) -> bytes:
+    """The value of a header in a response's head; empty where there is none."""
+    _, _, after = head.lower().partition(b"\r\n" + name + b":")
+    return after.partition(b"\r\n")[0].strip()
