@@ -108,8 +108,11 @@ def _check_object(path: Path, machine: int, target: Target) -> None:
     if path.is_symlink() or not path.is_file():
         raise _failure(f"{path.name} is not a regular file")
     # LLD takes what is not ELF for a linker script, whose errors nobody would understand here.
-    with path.open("rb") as file:
-        header = file.read(20)
+    try:
+        with path.open("rb") as file:
+            header = file.read(20)
+    except OSError as error:  # its writer chose its mode
+        raise _failure(f"{path.name} cannot be read: {error.strerror}") from error
     if len(header) < 20 or not header.startswith(_ELF_64_LITTLE_ENDIAN):
         raise _failure(f"{path.name} is not an ELF object")
     kind, found = struct.unpack_from("<HH", header, 16)

@@ -1,4 +1,4 @@
-"""Runs the roles of `escapes` in the sandbox."""
+"""Runs the roles of `escapes` and `mischief` in the sandbox."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from service.compiler.sandbox import Access, Limits, run_child
-from tests.support import escapes
+from tests.support import escapes, mischief
 
-HANDLERS = Path(escapes.__file__)
 LIMITS = Limits(wall_s=30, cpu_s=30, memory_bytes=512 << 20, file_bytes=64 << 20)
+
+
+def handlers(role: str) -> Path:
+    """The file that has `role`."""
+    return next(Path(module.__file__ or "") for module in (escapes, mischief) if hasattr(module, role))
 
 
 def limited(**changes: Any) -> Limits:
@@ -27,6 +31,7 @@ def attempt(
     limits: Limits = LIMITS,
     **options: Any,
 ) -> dict[str, Any]:
-    """`run_child` on a role of `escapes`, which may write to `scratch` and read `readable`."""
-    access = Access((HANDLERS, *readable), (scratch,))
-    return run_child(role, request or {}, access=access, limits=limits, handlers=HANDLERS, **options)
+    """`run_child` on `role`, which may write to `scratch` and read `readable`."""
+    file = handlers(role)
+    access = Access((file, *readable), (scratch,))
+    return run_child(role, request or {}, access=access, limits=limits, handlers=file, **options)

@@ -42,7 +42,12 @@ class Ending:
             )
         if number == signal.SIGXFSZ:
             return too_much_written(limits)
-        if (number == signal.SIGKILL and self.oom_kills) or (self.status != 0 and is_out_of_memory(self.log)):
+        if number == signal.SIGKILL and self.oom_kills:
+            return OutOfMemory(
+                f"the kernel killed {who}: the machine or container ran out of memory",
+                hint="give the compile worker more memory, or build a smaller model",
+            )
+        if self.status != 0 and is_out_of_memory(self.log):
             return out_of_memory(who, limits)
         how = "ended without a result"
         if number is not None:

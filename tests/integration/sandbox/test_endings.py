@@ -22,7 +22,7 @@ from service.core.errors import (
     OctetError,
     OutOfMemory,
 )
-from tests.support.sandbox import HANDLERS, attempt, limited
+from tests.support.sandbox import attempt, handlers, limited
 
 pytestmark = pytest.mark.skipif(
     not all(finding.available for finding in check()), reason="this kernel cannot sandbox anything"
@@ -168,11 +168,12 @@ def _descriptors() -> int:
 
 
 def test_a_child_dies_with_its_parent(scratch: Path) -> None:
+    file = str(handlers("hang"))
     script = f"""
         from pathlib import Path
         from service.compiler.sandbox import Access, Limits, run_child
-        run_child("hang", {{}}, access=Access((Path({str(HANDLERS)!r}),), (Path({str(scratch)!r}),)),
-                  limits=Limits(60, 60, 1 << 30, 1 << 20), handlers=Path({str(HANDLERS)!r}),
+        run_child("hang", {{}}, access=Access((Path({file!r}),), (Path({str(scratch)!r}),)),
+                  limits=Limits(60, 60, 1 << 30, 1 << 20), handlers=Path({file!r}),
                   on_message=lambda message: print(message["log"], flush=True))
     """
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True) as parent:

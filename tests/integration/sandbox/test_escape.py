@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from service.compiler.sandbox import Access, check, process, run_child, run_program
+from service.compiler.sandbox import Access, check, process, run_program
 from service.compiler.sandbox.kernel import architecture
 from service.core.errors import (
     BuildCrashed,
     BuildFailed,
 )
 from tests.support.kernel_headers import syscall_numbers
-from tests.support.sandbox import HANDLERS, LIMITS, attempt, limited
+from tests.support.sandbox import LIMITS, attempt, limited
 
 pytestmark = pytest.mark.skipif(
     not all(finding.available for finding in check()), reason="this kernel cannot sandbox anything"
@@ -111,8 +111,7 @@ def test_a_readable_file_is_not_writable(scratch: Path, tmp_path: Path) -> None:
     victim = tmp_path / "model"
     victim.write_text("whole")
     (scratch / "result").write_text("forged")
-    access = Access((HANDLERS, victim), (scratch,))
-    results = run_child("write_files", {"victim": str(victim)}, access=access, limits=LIMITS, handlers=HANDLERS)
+    results = attempt(scratch, "write_files", {"victim": str(victim)}, readable=(victim,))
     assert set(results.values()) <= {"EACCES", "EPERM", "EXDEV"}
     assert victim.read_text() == "whole"
 
@@ -163,6 +162,13 @@ def test_no_other_process_is_harmed(scratch: Path) -> None:
     assert set(results.values()) == {"EPERM"}
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == limits
     assert os.sched_getaffinity(0) == affinity
+
+
+def test_no_privilege_is_left_even_to_root(scratch: Path) -> None:
+    status = attempt(scratch, "privileges")
+    assert status.pop("NoNewPrivs") == "1"
+    assert status.pop("Seccomp") == "2"  # a filter
+    assert {int(capabilities, 16) for capabilities in status.values()} == {0}
 
 
 def test_limits_stay_even_for_root(scratch: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,15 +19,14 @@ import service
 from service.compiler.sandbox import scratch_directory
 from service.compiler.sandbox.kernel import architecture
 from tests.support.kernel_headers import syscall_numbers
-from tests.support.sandbox import HANDLERS
+from tests.support.sandbox import handlers
 
 _UNDER = """
     import ctypes, json, os, struct, sys
     from pathlib import Path
     from service.compiler.sandbox import Access, Limits, bpf, check, run_child
-    from service.compiler.sandbox.kernel import prctl, syscall
+    from service.compiler.sandbox.kernel import prctl
     from service.core.errors import OctetError
-    from service.compiler.sandbox.syscalls import numbers
 
     order = json.loads(sys.argv[1])
     if order["hidden"]:
@@ -40,9 +40,10 @@ _UNDER = """
         fprog = ctypes.create_string_buffer(struct.pack("@HP", len(program), ctypes.addressof(instructions)), 16)
         prctl(38, 1)
         prctl(22, 2, ctypes.addressof(fprog))  # PR_SET_SECCOMP: installs it though seccomp(2) is to be hidden
-    scratch, handlers = Path(order["scratch"]), Path(order["handlers"])
     answers = {"check": [(finding.name, finding.available, bool(finding.lost)) for finding in check()]}
+    scratch = Path(order["scratch"])
     for role, request in order["roles"].items():
+        handlers = Path(order["handlers"][role])
         try:
             answers[role] = run_child(
                 role, request, access=Access((handlers,), (scratch,)), limits=Limits(30, 30, 1 << 29, 1 << 26),
@@ -62,15 +63,26 @@ def _elsewhere(
     allow: bool = False,
     python: str = sys.executable,
     user: int | None = None,
-    handlers: Path = HANDLERS,
+    copies: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Runs `roles` from a process of its own, where system calls may be hidden and the user another."""
+    """Runs `roles` from a process of its own, where system calls may be hidden and the user another.
+
+    Args:
+        scratch: the children's.
+        roles: role to request.
+        hidden: system calls that shall look unimplemented.
+        allow: whether to go on without.
+        python: the interpreter.
+        user: its user and group.
+        copies: where copies of the roles' files lie, if `user` cannot read ours.
+        env: for the process and its children.
+    """
     table = syscall_numbers(architecture())
     order = {
         "hidden": [table[name] for name in hidden],
         "scratch": str(scratch),
-        "handlers": str(handlers),
+        "handlers": {role: str((copies or handlers(role).parent) / handlers(role).name) for role in roles},
         "roles": roles,
         "allow": allow,
         "env": env or {},
@@ -155,14 +167,14 @@ def test_it_holds_for_nobody_too() -> None:
     if python is None:
         pytest.skip("no interpreter that nobody may run")
     with scratch_directory(Path(tempfile.gettempdir())) as scratch:
-        handlers, secret = scratch / "escapes.py", scratch / "secret"
-        handlers.write_bytes(HANDLERS.read_bytes())
+        secret, work = scratch / "secret", scratch / "work"
         secret.write_text("x")
-        (scratch / "work").mkdir()
-        for path in (scratch, scratch / "work", handlers, secret):
+        work.mkdir()
+        copies = [Path(shutil.copy(handlers(role), scratch)) for role in ("echo", "die")]
+        for path in (scratch, secret, work, *copies):
             os.chown(path, NOBODY, NOBODY)
         answers = _elsewhere(
-            scratch / "work",
+            work,
             {
                 "read_files": {"secret": str(secret)},
                 "open_sockets": {"port": 9},
@@ -175,7 +187,7 @@ def test_it_holds_for_nobody_too() -> None:
             },
             python=python,
             user=NOBODY,
-            handlers=handlers,
+            copies=scratch,
             env={"PYTHONPATH": str(Path(service.__path__[0]).parent)},
         )
     assert answers["read_files"]["open"] == "EACCES"

@@ -39,7 +39,12 @@ def test_a_file_grows_to_its_limit_only(scratch: Path, role: str) -> None:
 @pytest.mark.parametrize("size", [0, 1 << 20])
 def test_many_files_count_together(scratch: Path, size: int) -> None:
     with pytest.raises(BuildFailed, match="wrote more than 8388608 bytes"):
-        attempt(scratch, "write_many_files", {"size": size}, limits=limited(file_bytes=8 << 20))
+        attempt(scratch, "write_many_files", {"size": size, "count": 1 << 30}, limits=limited(file_bytes=8 << 20))
+
+
+def test_a_child_that_is_quicker_than_the_watch_is_found_out(scratch: Path) -> None:
+    with pytest.raises(BuildFailed, match="wrote more than 65536 bytes"):
+        attempt(scratch, "write_many_files", {"size": 1, "count": 17}, limits=limited(file_bytes=64 << 10))
 
 
 def test_deleted_files_count_too(scratch: Path) -> None:
