@@ -28,7 +28,12 @@ from service.core.errors import BuildFailed, OctetError
 Handler = Callable[[Mapping[str, Any], Report], Mapping[str, Any]]
 
 # role -> "package.module:function"
-ROLES: Mapping[str, str] = {}
+ROLES: Mapping[str, str] = {
+    "import": "service.compiler.roles:import_role",
+    "build": "service.compiler.roles:build_role",
+    "reference": "service.compiler.checking_roles:reference_role",
+    "verify": "service.compiler.checking_roles:verify_role",
+}
 
 
 def main(role: str, descriptor: int) -> None:

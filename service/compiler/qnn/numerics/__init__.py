@@ -34,11 +34,18 @@ class Mode:
     reference: str
     formulas: Mapping[str, Formula]
 
-    def formula(self, operation: Operation) -> Formula:
-        """The arithmetic of `operation`, which may depend on the one that made its operand."""
+    def key(self, operation: Operation) -> str:
+        """The row of `formulas` that `operation` falls under; it may depend on what made its operand."""
         name = operation.name.removeprefix("qnn.")
-        producer = operation.producer.name.removeprefix("qnn.") if operation.producer else None
-        return self.formulas.get(f"{producer}+{name}") or self.formulas[name]
+        if operation.producer is not None:
+            after = f"{operation.producer.name.removeprefix('qnn.')}+{name}"
+            if after in self.formulas:
+                return after
+        return name
+
+    def formula(self, operation: Operation) -> Formula:
+        """The arithmetic of `operation`."""
+        return self.formulas[self.key(operation)]
 
 
 _EXACT: Mapping[str, Formula] = {

@@ -1,0 +1,76 @@
+"""Constants as a layer of their own: taken out of the code, laid out in one file, passed to the entry function.
+
+Two artifacts of one model share the file where their layouts agree, every instance maps the same pages, and the
+object file stays small (a 25 MB `relax.const` would make a 26 MB object).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import relax
+
+from service.compiler.qnn import graph
+from service.compiler.qnn.operation import value_of
+from service.core.artifact import Constant
+
+ALIGNMENT_BYTES = 64  # a cache line, and the widest vector load
+
+
+def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, list[NDArray[Any]]]:
+    """`module` with every constant of `main` as a further parameter, and their values in order; equal ones once."""
+    function = graph.main_of(module)
+    values: dict[tuple[str, tuple[int, ...], bytes], tuple[relax.Var, NDArray[Any]]] = {}
+    environment: dict[relax.Var, relax.Expr] = {param: relax.Var(param.name, param.ty) for param in function.params}
+    params = list(environment.values())
+
+    def lifted(expr: relax.Expr) -> relax.Expr:
+        if isinstance(expr, relax.Tuple):
+            return relax.Tuple([lifted(field) for field in expr.fields])
+        value = value_of(expr)
+        if value is None:
+            return environment[expr] if isinstance(expr, relax.Var) else expr
+        key = (str(value.dtype), value.shape, value.tobytes())
+        if key not in values:
+            values[key] = (relax.Var(f"constant_{len(values)}", expr.ty), value)
+        return values[key][0]
+
+    bodies = [
+        (var, relax.Call(expr.op, [lifted(arg) for arg in expr.args], expr.attrs, expr.ty_args))
+        if isinstance(expr, relax.Call)
+        else (var, lifted(expr))
+        for var, expr in _bound(function, environment)
+    ]
+    others = {variable: body for variable, body in module.functions.items() if not isinstance(body, relax.Function)}
+    builder = relax.BlockBuilder(tvm.IRModule(others))
+    with builder.function("main", [*params, *(param for param, _ in values.values())], attrs={"num_input": len(params)}):
+        with builder.dataflow():
+            for var, expr in bodies:
+                builder.emit_normalized(relax.VarBinding(environment[var], builder.normalize(expr)))
+            outputs = [builder.emit_output(lifted(result)) for result in graph.results_of(function)]
+        builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
+    return builder.get(), [value for _, value in values.values()]
+
+
+def _bound(
+    function: relax.Function, environment: dict[relax.Var, relax.Expr]
+) -> list[tuple[relax.Var, relax.Expr]]:
+    """The function's bindings; `environment` gets a new variable for each."""
+    found = list(graph.bindings(function))
+    environment.update({var: relax.DataflowVar(var.name, var.ty) for var, _ in found})
+    return found
+
+
+def write(values: list[NDArray[Any]], path: Path) -> tuple[Constant, ...]:
+    """Writes the constants layer; returns where each constant lies in it."""
+    layout = []
+    with path.open("wb") as file:
+        for value in values:
+            file.write(b"\0" * (-file.tell() % ALIGNMENT_BYTES))
+            layout.append(Constant(str(value.dtype), value.shape, file.tell()))
+            file.write(np.ascontiguousarray(value).tobytes())
+    return tuple(layout)

@@ -1,0 +1,38 @@
+"""The integer-coverage report: how many multiply-accumulates run in integer arithmetic, and why the others do not."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tvm
+
+from service.compiler.qnn import graph
+from service.compiler.qnn.operation import Operation
+
+
+def report(module: tvm.IRModule) -> dict[str, Any]:
+    """For a model of QNN operators: MACs in all and in integers, and every operator that computes in float."""
+    total = integer = 0
+    floating: list[dict[str, Any]] = []
+    for var, _, operation in graph.operations(graph.main_of(module)):
+        if operation is None:
+            continue
+        macs = _macs(operation)
+        total += macs
+        if macs and str(operation.attr("accum_dtype")) == "float32":
+            floating.append({"op": var.name, "macs": macs, "reason": "its accumulators are float32"})
+        else:
+            integer += macs
+        if operation.name in ("qnn.quantize", "qnn.dequantize"):
+            reason = "the model's own boundary between real and quantized values"
+            floating.append({"op": var.name, "macs": 0, "reason": reason})
+    percent = 100.0 if total == 0 else 100.0 * integer / total
+    return {"macs": total, "integer_macs": integer, "integer_percent": percent, "floating": floating}
+
+
+def _macs(operation: Operation) -> int:
+    if operation.name not in ("qnn.conv2d", "qnn.dense"):
+        return 0
+    filters = graph.shape_of(operation.call.args[1])
+    return math.prod(graph.shape_of(operation.call)) * math.prod(filters[1:])

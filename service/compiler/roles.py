@@ -1,0 +1,92 @@
+"""What the compiler's children do. Each runs in a process of its own, locked in (see `sandbox` and `child`).
+
+`import` reads the upload and hands on typed IR as JSON; `build` checks that again and writes objects, and runs the
+oracle. Files pass between them in scratch directories; the parent trusts none of their content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from service.compiler import codegen, constants, coverage
+from service.compiler.importers.auto import import_model
+from service.compiler.qnn import graph, oracle
+from service.compiler.qnn.canonicalize import canonicalize
+from service.compiler.qnn.legalize import legalize
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.sandbox import Report
+from service.compiler.targets import codegen_target
+from service.core.build import Stage
+from service.core.signature import ModelSignature
+from service.core.target import parse_target
+from service.core.vectors import sample_inputs
+
+Request = Mapping[str, Any]
+Result = Mapping[str, Any]
+
+MODULE_FILE = "module.json"
+CONSTANTS_FILE = "constants.bin"
+EXPECTED_FILE = "expected.npz"
+
+
+def import_role(request: Request, report: Report) -> Result:
+    """A model file -> `module.json` in the working directory, and the signature."""
+    report.stage(Stage.IMPORT)
+    data = Path(request["source"]).read_bytes()
+    imported = import_model(data, at=lambda op, tensor: report.at(stage=Stage.IMPORT, op=op, tensor=tensor))
+    Path(MODULE_FILE).write_text(tvm.ir.save_json(imported.module))
+    return {"signature": imported.signature.to_json(), "format": imported.format}
+
+
+def build_role(request: Request, report: Report) -> Result:
+    """`module.json` -> objects, the constants layer and the oracle's answers, in the working directory."""
+    target, mode = codegen_target(parse_target(request["target"])), get_mode(request["numerics"])
+    report.stage(Stage.LEGALIZE)
+    module = _checked(tvm.ir.load_json(Path(request["module"]).read_text()))
+    legal = legalize(module, target.operands)
+    report.stage(Stage.CANONICALIZE)
+    canonical = canonicalize(legal, mode)
+    report.stage(Stage.CODEGEN)
+    report.at(stage=Stage.CODEGEN)
+    objects, values = codegen.generate(canonical, target, Path.cwd())
+    report.stage(Stage.CODEGEN, 0.8)
+    layout = constants.write(values, Path(CONSTANTS_FILE))
+    _write_expected(module, request)
+    return {
+        "objects": [path.name for path in objects],
+        "constants": [
+            {"dtype": item.dtype, "shape": list(item.shape), "offset_bytes": item.offset_bytes} for item in layout
+        ],
+        "coverage": coverage.report(module),
+        "formulas": _formulas(module, request["numerics"]),
+        "reference": mode.reference,
+    }
+
+
+def _checked(module: Any) -> tvm.IRModule:
+    """What an import child handed over, rebuilt call by call, so that type inference sees every operator again."""
+    return graph.rewrite(module, lambda builder, call, args, operation: relax.Call(call.op, args, call.attrs))
+
+
+def _write_expected(module: tvm.IRModule, request: Request) -> None:
+    signature = ModelSignature.from_json(request["signature"])
+    mode = get_mode(request["numerics"])
+    answers = {
+        f"{index}.{position}": output
+        for index, sample in enumerate(sample_inputs(signature, request["samples"]))
+        for position, output in enumerate(oracle.run(module, mode, sample))
+    }
+    np.savez_compressed(EXPECTED_FILE, **answers)
+
+
+def _formulas(module: tvm.IRModule, numerics: str) -> dict[str, str]:
+    """The formula behind each kind of operator in the model."""
+    mode = get_mode(numerics)
+    found = (operation for _, _, operation in graph.operations(graph.main_of(module)) if operation is not None)
+    return {mode.key(operation): mode.formula(operation).summary for operation in found}

@@ -1,0 +1,49 @@
+"""Everything besides the model that decides what a build gives. Loads no TVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from service.core.build import BuildInputs
+from service.core.digest import Digest, digest_of_file, digest_of_json
+from service.core.target import Target
+
+LLVM_VERSION = "22"  # inside the TVM wheel; a test asks it
+_PACKAGES = {"tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi", "linker": "ziglang", "numpy": "numpy"}
+
+
+@cache
+def _fingerprint() -> tuple[tuple[str, str], ...]:
+    sources = sorted(Path(__file__).parent.rglob("*.py"))
+    ours = {str(path.relative_to(Path(__file__).parent)): digest_of_file(path) for path in sources}
+    versions = {name: version(package) for name, package in _PACKAGES.items()}
+    return tuple({**versions, "llvm": LLVM_VERSION, "octet_compiler": digest_of_json(ours)}.items())
+
+
+def fingerprint() -> dict[str, str]:
+    """Versions of the tools, and the digest of our own compiler and kernels."""
+    return dict(_fingerprint())
+
+
+def abi() -> dict[str, str]:
+    """What a runtime must match to load a library of ours: tvm-ffi's ABI drifts silently (apache/tvm #20094)."""
+    return {name: fingerprint()[name] for name in ("tvm", "tvm_ffi")}
+
+
+def reference_version() -> str | None:
+    """LiteRT's version, where it is installed: then builds are verified against it too."""
+    try:
+        return version("ai-edge-litert")
+    except PackageNotFoundError:
+        return None
+
+
+def build_inputs(
+    source: Digest, target: Target, numerics: str, options: Mapping[str, Any] | None = None
+) -> BuildInputs:
+    """The build that answers this question, here."""
+    return BuildInputs(source, target.name, numerics, fingerprint(), dict(options or {}))

@@ -1,0 +1,124 @@
+"""From stored bytes to a `Model`: the checks that stand between an artifact and a crash."""
+
+from __future__ import annotations
+
+import mmap
+import platform
+import shutil
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+
+from service.cache import OciLayout
+from service.core.artifact import (
+    ARTIFACT_TYPE,
+    CONSTANTS_MEDIA_TYPE,
+    LIBRARY_MEDIA_TYPE,
+    ArtifactConfig,
+)
+from service.core.digest import Digest
+from service.core.errors import CorruptBlob, NotFound, Unsupported
+from service.core.target import detect_host, parse_target
+from service.runtime.model import Array, Model
+
+
+def load(path: Path | str | OciLayout, digest: Digest | None = None, threads: int = 0) -> Model:
+    """The artifact `digest` of the OCI layout at `path`; without a digest, the layout must hold exactly one.
+
+    Args:
+        threads: per call; 0 for all the cores that this process may use. TVM has one thread pool per process, so
+            the first model loaded decides.
+
+    Raises:
+        NotFound: there is no such artifact.
+        CorruptBlob: its bytes no longer hash to their names.
+        Unsupported: it is for another machine or another TVM.
+    """
+    import json
+
+    layout = path if isinstance(path, OciLayout) else OciLayout.open(Path(path))
+    digest = digest or _only_artifact(layout)
+    manifest = layout.manifest(digest)
+    config = ArtifactConfig.from_json(json.loads(layout.blobs.read(manifest.config.digest)))
+    files = {layer.media_type: layout.blobs.path(layer.digest) for layer in manifest.layers}
+    return load_files(
+        config, files[LIBRARY_MEDIA_TYPE], files[CONSTANTS_MEDIA_TYPE], digest=digest, threads=threads
+    )
+
+
+def load_files(
+    config: ArtifactConfig, library: Path, constants: Path, *, digest: str = "", threads: int = 0
+) -> Model:
+    """The artifact made of `config` and two files.
+
+    Raises:
+        CorruptBlob: the constants layer is too short for what the config says of it.
+        Unsupported: it is for another machine or another TVM.
+    """
+    _check_host(config)
+    _check_abi(config)
+    if threads:
+        tvm_ffi.get_global_func("runtime.config_threadpool")(1, threads)
+    return Model(config, _load_library(library), _map_constants(config, constants), digest)
+
+
+def _only_artifact(layout: OciLayout) -> Digest:
+    found = [entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE]
+    if len(found) != 1:
+        raise NotFound(f"the folder holds {len(found)} artifacts", hint="name one by its digest")
+    return found[0]
+
+
+def _check_host(config: ArtifactConfig) -> None:
+    target, host = parse_target(config.target), detect_host()
+    missing = target.missing_on(host)
+    if missing:
+        raise Unsupported(
+            f"the artifact is for {target}, but this {platform.machine()} host lacks {', '.join(sorted(missing))}",
+            hint=f"build it for {host.target}",
+        )
+
+
+def _check_abi(config: ArtifactConfig) -> None:
+    here = {"tvm": version("apache-tvm"), "tvm_ffi": version("apache-tvm-ffi")}
+    for name, built in config.abi.items():
+        if here.get(name) != built:
+            raise Unsupported(
+                f"the artifact was built with {name} {built}, but this is {name} {here.get(name)}",
+                hint="build it again with this release",
+            )
+
+
+def _load_library(library: Path) -> Any:
+    """Maps the library. TVM tells a library by its file name, which a blob does not have: a link has it."""
+    if library.suffix == ".so":
+        return tvm_ffi.load_module(str(library.absolute()), keep_module_alive=False)
+    with tempfile.TemporaryDirectory(prefix="octet-") as folder:
+        named = Path(folder, "library.so")
+        try:
+            named.symlink_to(library.absolute())
+        except OSError:
+            shutil.copyfile(library, named)
+        return tvm_ffi.load_module(str(named), keep_module_alive=False)
+
+
+def _map_constants(config: ArtifactConfig, path: Path) -> list[Array]:
+    """Views of the mapped file: every instance and process shares its pages. Copy-on-write, and never written."""
+    size = path.stat().st_size
+    if not size:
+        mapped = np.empty(0, np.uint8)
+    else:
+        with path.open("rb") as file:
+            mapped = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
+    views = []
+    for constant in config.constants:
+        dtype = np.dtype(constant.dtype)
+        end = constant.offset_bytes + int(np.prod(constant.shape, dtype=np.int64)) * dtype.itemsize
+        if constant.offset_bytes < 0 or end > size:
+            raise CorruptBlob(f"the constants layer has {size} bytes, but a constant ends at {end}")
+        views.append(mapped[constant.offset_bytes : end].view(dtype).reshape(constant.shape))
+    return views

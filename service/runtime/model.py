@@ -1,0 +1,94 @@
+"""A loaded artifact: one virtual machine, its constants, and the buffers of one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm.runtime.vm import VirtualMachine
+
+from service.core.artifact import ArtifactConfig
+from service.core.errors import InvalidTensor
+from service.core.signature import ModelSignature, TensorSpec
+
+Array = NDArray[Any]
+ALIGNMENT_BYTES = 64  # kernels load whole vectors; unaligned memory crashes them
+
+
+def aligned_empty(shape: Sequence[int], dtype: Any) -> Array:
+    """An uninitialized array whose data starts at a multiple of 64 bytes."""
+    dtype = np.dtype(dtype)
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    raw = np.empty(nbytes + ALIGNMENT_BYTES, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT_BYTES
+    return raw[start : start + nbytes].view(dtype).reshape(shape)
+
+
+class Model:
+    """One instance. Not re-entrant: one call at a time, from any thread; `clone` makes another that shares constants."""
+
+    def __init__(self, config: ArtifactConfig, module: Any, constants: Sequence[Array], digest: str = "") -> None:
+        """`constants` are in the config's order, each 64-byte aligned; `module` is the loaded library."""
+        self.config, self.digest = config, digest
+        self._module, self._constants = module, constants
+        self._tensors = [tvm.runtime.from_dlpack(_writable(constant)) for constant in constants]
+        self._machine = VirtualMachine(module, tvm.cpu())
+        self._entry: Callable[..., Any] = self._machine[config.entry]
+
+    @property
+    def signature(self) -> ModelSignature:
+        return self.config.signature
+
+    def clone(self) -> Model:
+        """Another instance, with buffers of its own."""
+        return Model(self.config, self._module, self._constants, self.digest)
+
+    def __call__(self, *inputs: Array) -> Array | tuple[Array, ...]:
+        """The output for `inputs` (in the signature's order), or a tuple of outputs where there are several.
+
+        Raises:
+            InvalidTensor: an input does not fit the signature.
+        """
+        outputs = self.run(inputs)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """The outputs for `inputs`, both in the signature's order. The GIL is released while it computes.
+
+        Raises:
+            InvalidTensor: an input does not fit the signature.
+        """
+        specs = self.signature.inputs
+        if len(inputs) != len(specs):
+            raise InvalidTensor(f"the model takes {len(specs)} inputs, not {len(inputs)}")
+        tensors = [tvm.runtime.from_dlpack(_fitting(spec, array)) for spec, array in zip(specs, inputs, strict=True)]
+        result = self._entry(*tensors, *self._tensors)
+        # The machine's memory is reused by the next call, so the answer is copied out of it.
+        return [output.numpy() for output in ([result] if hasattr(result, "numpy") else result)]
+
+
+def _fitting(spec: TensorSpec, array: Array) -> Array:
+    """`array` as the kernels want it: the declared dtype and shape, contiguous, 64-byte aligned; copied if need be."""
+    array = np.asarray(array)
+    if array.dtype != spec.dtype:
+        raise InvalidTensor(
+            f"input {spec.name!r} is {array.dtype}, but the model takes {spec.datatype}", tensor=spec.name
+        )
+    if array.shape != spec.shape:
+        raise InvalidTensor(
+            f"input {spec.name!r} has shape {list(array.shape)}, but the model takes {list(spec.shape)}",
+            tensor=spec.name,
+        )
+    if array.flags.c_contiguous and array.flags.writeable and array.ctypes.data % ALIGNMENT_BYTES == 0:
+        return array
+    copy = aligned_empty(spec.shape, spec.dtype)
+    copy[...] = array
+    return copy
+
+
+def _writable(array: Array) -> Array:
+    """DLPack refuses read-only arrays; nothing writes to a constant, and its pages are mapped copy-on-write."""
+    return array
