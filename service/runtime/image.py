@@ -32,6 +32,7 @@ MAX_SCANS = 64  # a progressive JPEG has about ten; each is a pass over all the 
 
 _JPEG_MAGIC = b"\xff\xd8\xff"
 _PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
+MAGIC_BYTES = len(_PNG_MAGIC)  # what `is_picture` looks at
 _START_OF_SCAN = b"\xff\xda"  # cannot occur inside a scan, where 0xff is followed by 0x00 or a restart marker
 
 Array = np.ndarray[Any, np.dtype[Any]]

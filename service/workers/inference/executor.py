@@ -85,11 +85,6 @@ class Executor:
         for thread in self._threads:
             thread.start()
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether the next request has to wait for another."""
-        return self._admitted >= len(self._threads)
-
     def check_room(self) -> None:
         """Raises `QueueFull` if `permit` would; takes no place."""
         if self._admitted >= self._limit:
@@ -170,6 +165,11 @@ class Permit:
     ) -> None:
         self._executor._admitted -= 1
         self._executor._observer.released()
+
+    @property
+    def has_to_wait(self) -> bool:
+        """Whether there are more requests than instances, so that it pays to watch for the client's leaving."""
+        return self._executor._admitted > len(self._executor._threads)
 
     async def run(self, inputs: Sequence[Array]) -> Sequence[Array]:
         """The model's outputs for `inputs`, both in the signature's order.

@@ -49,11 +49,6 @@ class Served:
         """Waits until the model is gone, after `retire`."""
         await self._executor.closed()
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether the next request has to wait for another."""
-        return self._executor.is_busy
-
     def check_room(self) -> None:
         """Raises `QueueFull` if `permit` would; takes no place."""
         self._executor.check_room()

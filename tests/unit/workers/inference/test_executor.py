@@ -184,9 +184,17 @@ async def test_instances_run_at_the_same_time() -> None:
     requests = [asyncio.create_task(infer(executor, value)) for value in range(2)]
     await entered(gate)
     await entered(gate)
-    assert executor.is_busy
     gate.opened.set()
     assert await asyncio.gather(*requests) == [0, 1]
+    executor.close()
+
+
+async def test_a_request_has_to_wait_when_every_instance_has_one() -> None:
+    executor = Executor(identity("INT32", 1), queue_size=2)
+    with executor.permit() as first:
+        assert not first.has_to_wait
+        with executor.permit() as second:
+            assert second.has_to_wait
     executor.close()
 
 

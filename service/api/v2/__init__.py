@@ -1,0 +1,37 @@
+"""The data plane: the Open Inference Protocol, version 2, over HTTP, with its binary tensor extension.
+
+Beyond the protocol, an input of an image model may be a JPEG or PNG: as a BYTES tensor of shape [1], or as the whole
+body of a request with the header `Inference-Header-Content-Length: 0` or a Content-Type `image/jpeg` or `image/png`.
+The answer to such a raw request is JSON, or binary if its `Accept` names `application/octet-stream`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.routing import BaseRoute, Route
+
+from service.api.v2.infer import Infer
+from service.api.v2.metadata import Metadata
+from service.api.v2.telemetry import InferenceTelemetry
+
+if TYPE_CHECKING:
+    from service.api.services import Services
+
+__all__ = ["InferenceTelemetry", "routes"]
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    """The routes under `/v2`. Predictions come first: they are matched in order."""
+    infer = Infer(services.registry, services.metrics, services.settings.max_predict_bytes)
+    metadata = Metadata(services.registry)
+    model = "/v2/models/{model}"
+    version = model + "/versions/{version}"
+    return [
+        *(Route(path + "/infer", infer, methods=["POST"]) for path in (model, version)),
+        *(Route(path + "/ready", metadata.model_ready) for path in (model, version)),
+        *(Route(path, metadata.model) for path in (model, version)),
+        Route("/v2/health/live", metadata.live),
+        Route("/v2/health/ready", metadata.ready),
+        Route("/v2", metadata.server),
+    ]

@@ -1,0 +1,170 @@
+"""The bytes of a predict request: what its headers say of them, read with every claim checked, inflated within bounds.
+
+A body is kept as the chunks in which it arrived, so that each tensor is copied once: from there to where it is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
+
+from service.core.errors import InvalidInput, TooLarge, UnsupportedFormat
+
+_STALL_S = 60.0  # a client silent this long is gone, even if its connection does not know it
+_WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
+_MAX_DIGITS = 18
+
+
+@dataclass(frozen=True)
+class Head:
+    """The headers that describe the body.
+
+    Attributes:
+        json_bytes: `Inference-Header-Content-Length`, the length of the JSON before the raw tensors; None: all of it.
+        content_bytes: `Content-Length`; None for a chunked body.
+        encoding: `Content-Encoding`, in lower case; empty for none.
+        media_type: `Content-Type`, in lower case and without its parameters.
+        wants_binary: whether `Accept` asks for `application/octet-stream`.
+    """
+
+    json_bytes: int | None = None
+    content_bytes: int | None = None
+    encoding: str = ""
+    media_type: str = ""
+    wants_binary: bool = False
+
+    @staticmethod
+    def of(headers: Iterable[tuple[bytes, bytes]]) -> Head:
+        """The head in an ASGI scope's headers, whose names are in lower case. Raises `InvalidInput`."""
+        json_bytes = content_bytes = None
+        encoding = media_type = ""
+        wants_binary = False
+        for name, value in headers:
+            if name == b"inference-header-content-length":
+                json_bytes = _length("Inference-Header-Content-Length", value, json_bytes)
+            elif name == b"content-length":
+                content_bytes = _length("Content-Length", value, content_bytes)
+            elif name == b"content-encoding":
+                encoding = value.decode("latin-1").strip().lower()
+            elif name == b"content-type":
+                media_type = value.decode("latin-1").partition(";")[0].strip().lower()
+            elif name == b"accept":
+                wants_binary = b"application/octet-stream" in value
+        return Head(json_bytes, content_bytes, encoding, media_type, wants_binary)
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether the body is the model's one input and nothing else, neither JSON nor lengths."""
+        return self.json_bytes == 0 or self.media_type.startswith("image/")
+
+
+def _length(name: str, value: bytes, earlier: int | None) -> int:
+    if not value.isdigit() or len(value) > _MAX_DIGITS:
+        raise InvalidInput(f"the header {name} is not a length in bytes", hint="send a decimal number")
+    length = int(value)
+    if earlier not in (None, length):
+        raise InvalidInput(f"the header {name} is there twice, with different values")
+    return length
+
+
+class Body:
+    """Bytes that are taken from the front."""
+
+    def __init__(self, chunks: Sequence[bytes]) -> None:
+        self._chunks = [memoryview(chunk) for chunk in reversed(chunks) if chunk]  # the next one is the last
+        self.remaining_bytes = sum(map(len, chunks))
+
+    def take(self, count: int) -> memoryview:
+        """The next `count` bytes, which must be there; copied only where they lie in several chunks."""
+        if self._chunks and len(self._chunks[-1]) >= count:
+            return self._next(count)
+        target = memoryview(bytearray(count))
+        self.fill(target)
+        return target
+
+    def peek(self, most: int) -> bytes:
+        """Up to `most` of the next bytes, which stay."""
+        head = b""
+        for chunk in reversed(self._chunks):
+            head += chunk[: most - len(head)]
+            if len(head) == most:
+                break
+        return head
+
+    def fill(self, target: memoryview) -> None:
+        """Copies the next `len(target)` bytes, which must be there, to `target`."""
+        filled = 0
+        while filled < len(target):
+            part = self._next(len(target) - filled)
+            target[filled : filled + len(part)] = part
+            filled += len(part)
+
+    def _next(self, most: int) -> memoryview:
+        chunk = self._chunks.pop()
+        part, rest = chunk[:most], chunk[most:]
+        if rest:
+            self._chunks.append(rest)
+        self.remaining_bytes -= len(part)
+        return part
+
+
+async def read_body(receive: Receive, head: Head, limit_bytes: int) -> Body:
+    """The whole body, inflated.
+
+    Raises:
+        TooLarge: it is over the limit, by its declared length, as it arrives, or as it inflates.
+        UnsupportedFormat: its encoding is neither gzip nor deflate.
+        InvalidInput: it cannot be inflated, or stood still.
+        ClientDisconnect: the client left.
+    """
+    if head.content_bytes is not None and head.content_bytes > limit_bytes:
+        raise _too_large(limit_bytes)
+    if head.encoding not in ("", "identity", *_WINDOW_BITS):
+        raise UnsupportedFormat(
+            f"bodies of encoding {head.encoding!r} are not read", hint="send it as it is, or as gzip or deflate"
+        )
+    chunks: list[bytes] = []
+    size_bytes, more = 0, True
+    while more:
+        try:
+            async with asyncio.timeout(_STALL_S):
+                message = await receive()
+        except TimeoutError:
+            raise InvalidInput(f"the body stood still for {_STALL_S:.0f} s") from None
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunk = message.get("body", b"")
+        size_bytes += len(chunk)
+        if size_bytes > limit_bytes:
+            raise _too_large(limit_bytes)
+        chunks.append(chunk)
+        more = message.get("more_body", False)
+    if head.encoding in _WINDOW_BITS:
+        chunks = [await asyncio.to_thread(_inflate, chunks, head.encoding, limit_bytes)]
+    return Body(chunks)
+
+
+def _inflate(chunks: Sequence[bytes], encoding: str, limit_bytes: int) -> bytes:
+    inflater = zlib.decompressobj(_WINDOW_BITS[encoding])
+    try:
+        inflated = inflater.decompress(b"".join(chunks), limit_bytes + 1)
+    except zlib.error as error:
+        raise InvalidInput(f"the body is not well-formed {encoding}: {error}") from error
+    if len(inflated) > limit_bytes:
+        raise _too_large(limit_bytes)
+    if not inflater.eof:
+        raise InvalidInput(f"the {encoding} body ends too early")
+    if inflater.unused_data:
+        raise InvalidInput(f"{len(inflater.unused_data)} bytes follow the end of the {encoding} body")
+    return inflated
+
+
+def _too_large(limit_bytes: int) -> TooLarge:
+    return TooLarge(
+        f"the request is larger than {limit_bytes} bytes", hint="the server's OCTET_MAX_PREDICT_BYTES raises the limit"
+    )

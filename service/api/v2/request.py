@@ -1,0 +1,116 @@
+"""A predict request of the Open Inference Protocol, checked against the signature of the model that it is for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from math import prod
+from reprlib import repr as brief
+from typing import Any, NoReturn
+
+from service.api.v2.body import Body, Head
+from service.api.v2.inputs import HEADER_HINT, Picture, parse_inputs, parse_raw_input
+from service.api.v2.members import flag, parameters_of
+from service.api.v2.tensors import Array
+from service.core.errors import InvalidInput, TooLarge
+from service.core.signature import ModelSignature
+
+# What JSON may take, so that nobody makes the event loop parse for long: names and shapes, and each number with the
+# digits of a float64, its comma, and the white space of an indented document.
+_JSON_BASE_BYTES = 64 << 10
+_JSON_ELEMENT_BYTES = 48
+
+
+@dataclass(frozen=True)
+class RequestedOutput:
+    """An output of the model, by its position in the signature."""
+
+    index: int
+    binary: bool
+
+
+@dataclass(frozen=True)
+class InferRequest:
+    """What a client asks.
+
+    Attributes:
+        id: to be echoed; None if it sent none.
+        inputs: in the order of the signature.
+        outputs: in the order in which they were asked for.
+    """
+
+    id: str | None
+    inputs: list[Array | Picture]
+    outputs: list[RequestedOutput]
+
+
+def parse_request(head: Head, body: Body, signature: ModelSignature) -> InferRequest:
+    """The request in `body`.
+
+    Raises:
+        InvalidInput: it is not well formed; `InvalidTensor` names the input.
+        TooLarge: its JSON is longer than that of any request to this model needs to be.
+        UnsupportedFormat: it is a picture of a kind that is not read.
+    """
+    if head.is_raw:
+        outputs = [RequestedOutput(index, head.wants_binary) for index in range(len(signature.outputs))]
+        return InferRequest(None, [parse_raw_input(head, body, signature)], outputs)
+    envelope = _envelope(head, body, signature)
+    identity = envelope.get("id")
+    if identity is not None and not isinstance(identity, str):
+        raise InvalidInput(f"'id' is {brief(identity)}, not a string")
+    binary = flag(parameters_of(envelope, "the request"), "binary_data_output", False)
+    outputs = _outputs(envelope.get("outputs"), signature, binary)
+    return InferRequest(identity, parse_inputs(envelope.get("inputs"), body, signature), outputs)
+
+
+def _envelope(head: Head, body: Body, signature: ModelSignature) -> dict[str, Any]:
+    """The request's JSON, taken off the front of `body`."""
+    length = body.remaining_bytes if head.json_bytes is None else head.json_bytes
+    if length > body.remaining_bytes:
+        raise InvalidInput(
+            f"Inference-Header-Content-Length is {length}, but the body has {body.remaining_bytes} bytes",
+            hint="it is the length of the JSON, before any compression",
+        )
+    limit = _JSON_BASE_BYTES + _JSON_ELEMENT_BYTES * sum(prod(spec.shape) for spec in signature.inputs)
+    if length > limit:
+        raise TooLarge(
+            f"the request has {length} bytes of JSON; one to this model needs at most {limit}",
+            hint="send tensors as binary data: Inference-Header-Content-Length and binary_data_size",
+        )
+    try:
+        envelope = _JSON.decode(str(body.take(length), "utf-8"))
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+        raise InvalidInput(f"the request is not well-formed JSON: {error}", hint=HEADER_HINT) from error
+    if not isinstance(envelope, dict):
+        raise InvalidInput(f"the request is {brief(envelope)}, not a JSON object")
+    return envelope
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_JSON = json.JSONDecoder(parse_constant=_refuse_constant)  # Python's own would let NaN and Infinity pass
+
+
+def _outputs(entries: Any, signature: ModelSignature, binary: bool) -> list[RequestedOutput]:
+    if entries is None or entries == []:
+        return [RequestedOutput(index, binary) for index in range(len(signature.outputs))]
+    if not isinstance(entries, list):
+        raise InvalidInput("'outputs' is not an array")
+    index_of = {spec.name: index for index, spec in enumerate(signature.outputs)}
+    found: dict[int, RequestedOutput] = {}
+    for entry in entries:
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or name not in index_of:
+            known = ", ".join(repr(spec.name) for spec in signature.outputs)
+            raise InvalidInput(f"the model has no output {brief(name)}", hint=f"it has {known}")
+        if index_of[name] in found:
+            raise InvalidInput(f"output {name!r} is asked for twice", tensor=name)
+        parameters = parameters_of(entry, f"output {name!r}")
+        for unknown in ("classification", "shared_memory_region"):
+            if unknown in parameters:
+                raise InvalidInput(f"output {name!r} asks for {unknown!r}, which is not supported", tensor=name)
+        found[index_of[name]] = RequestedOutput(index_of[name], flag(parameters, "binary_data", binary))
+    return list(found.values())

@@ -1,0 +1,76 @@
+"""The answer to a predict request: JSON, followed by the tensors that were asked for as binary data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from service.api.v2.request import InferRequest
+from service.api.v2.tensors import Array
+from service.core.errors import Unsupported
+from service.core.signature import TensorSpec
+from service.workers.inference import Served
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response of one piece, sent without the help of a framework."""
+
+    body: bytes
+    headers: list[tuple[bytes, bytes]]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+def render(served: Served, request: InferRequest, arrays: Sequence[Array]) -> Answer:
+    """The answer that gives `arrays`, all the model's outputs, as `request` wants them.
+
+    Raises:
+        Unsupported: an output holds NaN or infinity, and was not asked for as binary data.
+    """
+    entries: list[dict[str, Any]] = []
+    blobs: list[bytes] = []
+    for wanted in request.outputs:
+        spec, array = served.signature.outputs[wanted.index], arrays[wanted.index]
+        entry: dict[str, Any] = {"name": spec.name, "datatype": spec.datatype, "shape": array.shape}
+        if wanted.binary:
+            blobs.append(array.tobytes())
+            entry["parameters"] = {"binary_data_size": len(blobs[-1])}
+        else:
+            entry["data"] = array.reshape(-1).tolist()
+        entries.append(entry)
+    identity = served.identity
+    document: dict[str, Any] = {"model_name": identity.model, "model_version": str(identity.version)}
+    if request.id is not None:
+        document["id"] = request.id
+    document["outputs"] = entries
+    return _answer(_to_json(document, served.signature.outputs), blobs, any(each.binary for each in request.outputs))
+
+
+def _to_json(document: dict[str, Any], specs: Sequence[TensorSpec]) -> bytes:
+    try:
+        return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
+    except ValueError as error:
+        raise Unsupported(
+            "an output holds NaN or infinity, which JSON cannot", hint="ask for binary data: binary_data_output"
+        ) from error
+
+
+def _answer(document: bytes, blobs: list[bytes], binary: bool) -> Answer:
+    if not binary:
+        return Answer(document, [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(document))])
+    body = b"".join([document, *blobs])
+    return Answer(
+        body,
+        [
+            (b"content-type", b"application/octet-stream"),
+            (b"inference-header-content-length", b"%d" % len(document)),
+            (b"content-length", b"%d" % len(body)),
+        ],
+    )

@@ -1,0 +1,109 @@
+"""What happens to predict requests, as metrics. Labels are looked up once per loaded model, not per request."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Histogram
+
+from service.api.metrics import Metrics
+from service.core.errors import DeadlinePassed, NotReady, OctetError, QueueFull
+from service.workers.inference import Identity
+
+_PROTOCOL = "rest"
+_REASONS: dict[type[OctetError], str] = {QueueFull: "queue_full", DeadlinePassed: "deadline", NotReady: "no_worker"}
+
+
+class InferenceTelemetry:
+    """Watches the inference room: its `Observer`."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def loaded(self, identity: Identity) -> LoadedModel:
+        return LoadedModel(self._metrics, identity)
+
+
+class LoadedModel:
+    """Watches one loaded model, from its loading to its unloading: the inference room's `ModelObserver`."""
+
+    def __init__(self, metrics: Metrics, identity: Identity) -> None:
+        labels = _labels(identity)
+        self._inflight = metrics.inflight_requests.labels(identity.model)
+        self._depth = metrics.queue_depth.labels(identity.model)
+        self._queue = metrics.queue_duration.labels(*labels)
+        self._infer = metrics.compute_duration.labels(*labels, "infer")
+        self._artifacts = metrics.artifact_info
+        self._artifact = *labels, identity.artifact, identity.numerics
+        self._artifacts.labels(*self._artifact).set(1)
+
+    def admitted(self) -> None:
+        self._inflight.inc()
+
+    def released(self) -> None:
+        self._inflight.dec()
+
+    def queued(self) -> None:
+        self._depth.inc()
+
+    def dequeued(self, waited_s: float) -> None:
+        self._depth.dec()
+        self._queue.observe(waited_s)
+
+    def inferred(self, duration_s: float) -> None:
+        self._infer.observe(duration_s)
+
+    def unloaded(self) -> None:
+        self._artifacts.remove(*self._artifact)
+
+
+class RequestTelemetry:
+    """Watches the requests of every model, as the API sees them."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._models: dict[tuple[str, str, str], ModelRequests] = {}
+
+    def of(self, identity: Identity) -> ModelRequests:
+        labels = _labels(identity)
+        if labels not in self._models:
+            self._models[labels] = ModelRequests(self._metrics, labels)
+        return self._models[labels]
+
+    def rejected(self, error: OctetError) -> None:
+        """A request was refused."""
+        reason = next((reason for kind, reason in _REASONS.items() if isinstance(error, kind)), "invalid")
+        self._metrics.requests_rejected.labels(reason).inc()
+
+    def canceled(self) -> None:
+        """A client left before its request was executed."""
+        self._metrics.requests_rejected.labels("canceled").inc()
+
+
+class ModelRequests:
+    """Watches the requests of one model version on one target."""
+
+    def __init__(self, metrics: Metrics, labels: tuple[str, str, str]) -> None:
+        self._metrics, self._labels = metrics, labels
+        self._input = metrics.compute_duration.labels(*labels, "input")
+        self._output = metrics.compute_duration.labels(*labels, "output")
+        self._answers: dict[int, tuple[Histogram, Counter]] = {}
+
+    def prepared(self, duration_s: float) -> None:
+        """The inputs were parsed and decoded."""
+        self._input.observe(duration_s)
+
+    def rendered(self, duration_s: float) -> None:
+        """The outputs were written as a response."""
+        self._output.observe(duration_s)
+
+    def answered(self, code: int, duration_s: float) -> None:
+        """A request was answered, `duration_s` after its last byte had arrived."""
+        if code not in self._answers:
+            labels = *self._labels, _PROTOCOL, str(code)
+            self._answers[code] = self._metrics.request_duration.labels(*labels), self._metrics.requests.labels(*labels)
+        duration, count = self._answers[code]
+        duration.observe(duration_s)
+        count.inc()
+
+
+def _labels(identity: Identity) -> tuple[str, str, str]:
+    return identity.model, str(identity.version), identity.target

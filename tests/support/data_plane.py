@@ -1,0 +1,106 @@
+"""The data plane over in-memory tables, and requests to it in the protocol's binary form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import httpx
+import numpy as np
+import numpy.typing as npt
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from service.api import problems
+from service.api.context import RequestContext
+from service.api.metrics import Metrics
+from service.api.v2 import InferenceTelemetry, routes
+from service.core.settings import Settings
+from service.core.signature import datatype_of
+from service.workers.inference import Registry
+from tests.support.tables import TARGET, Tables
+
+Array = npt.NDArray[Any]
+
+
+class DataPlane:
+    """The `/v2` routes as the whole application has them: in the same context, with the same problem documents."""
+
+    def __init__(self, tables: Tables, queue_size: int = 8, **settings: Any) -> None:
+        self.metrics = Metrics()
+        self.registry = Registry(
+            tables,
+            tables,
+            tables,
+            targets=(TARGET,),
+            queue_size=queue_size,
+            observer=InferenceTelemetry(self.metrics),
+            refresh_s=0.02,
+        )
+        api = FastAPI()
+        problems.install(api)
+        services = SimpleNamespace(registry=self.registry, metrics=self.metrics, settings=Settings(**settings))
+        api.router.routes[:] = routes(cast(Any, services))
+        api.add_middleware(RequestContext)
+        self.app: ASGIApp = api
+
+
+@asynccontextmanager
+async def connect(tables: Tables, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a data plane without a socket in between."""
+    plane = DataPlane(tables, **options)
+    transport = httpx.ASGITransport(plane.app, raise_app_exceptions=False)
+    try:
+        async with httpx.AsyncClient(transport=transport, base_url="http://octet") as client:
+            client.plane = plane  # type: ignore[attr-defined]
+            yield client
+    finally:
+        await plane.registry.close()
+
+
+def entry(name: str, array: Array, **members: Any) -> dict[str, Any]:
+    """An entry of `inputs`, without its data."""
+    return {"name": name, "datatype": datatype_of(array.dtype.name), "shape": list(array.shape), **members}
+
+
+def as_json(array: Array, name: str = "x", **members: Any) -> dict[str, Any]:
+    """A request whose one input is JSON; `members` replace those of the input."""
+    return {"inputs": [{**entry(name, array), "data": array.reshape(-1).tolist(), **members}]}
+
+
+def as_binary(
+    inputs: Mapping[str, Array], request: Mapping[str, Any] | None = None, outputs: Sequence[Any] | None = None
+) -> tuple[bytes, dict[str, str]]:
+    """Body and headers of a request whose inputs are all binary."""
+    document: dict[str, Any] = {
+        "inputs": [entry(name, array, parameters={"binary_data_size": array.nbytes}) for name, array in inputs.items()],
+        **(request or {}),
+    }
+    if outputs is not None:
+        document["outputs"] = outputs
+    return packed(document, *(array.tobytes() for array in inputs.values()))
+
+
+def packed(document: Any, *blobs: bytes) -> tuple[bytes, dict[str, str]]:
+    """JSON, followed by raw tensors, and the header that says where they begin."""
+    text = json.dumps(document).encode()
+    return text + b"".join(blobs), {"Inference-Header-Content-Length": str(len(text))}
+
+
+def unpacked(response: httpx.Response) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The JSON and the binary outputs of a response."""
+    length = int(response.headers["inference-header-content-length"])
+    document = json.loads(response.content[:length])
+    arrays, offset = {}, length
+    for output in document["outputs"]:
+        size = output.get("parameters", {}).get("binary_data_size")
+        if size is not None:
+            dtype = {"UINT8": "u1", "INT8": "i1", "INT32": "<i4", "INT64": "<i8", "FP32": "<f4", "BOOL": "?"}
+            data = response.content[offset : offset + size]
+            arrays[output["name"]] = np.frombuffer(data, dtype[output["datatype"]]).reshape(output["shape"])
+            offset += size
+    assert offset == len(response.content)
+    return document, arrays

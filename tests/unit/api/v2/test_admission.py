@@ -1,0 +1,148 @@
+"""A full queue refuses before it reads; a client that leaves the queue is never computed for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from starlette.types import Message
+
+from tests.support.data_plane import DataPlane, as_json
+from tests.support.runners import FunctionRunner, identity
+from tests.support.tables import Tables
+
+pytestmark = pytest.mark.anyio
+
+
+class Held:
+    """A data plane whose model stands still until `opened` is set."""
+
+    def __init__(self, queue_size: int) -> None:
+        self.opened, self.entered = threading.Event(), threading.Semaphore(0)
+        self.seen: list[int] = []
+        tables = Tables()
+        tables.model("m", lambda: FunctionRunner(identity("UINT8", 1, 1).signature, self._run))
+        self.plane = DataPlane(tables, queue_size=queue_size)
+
+    def _run(self, x: Any) -> list[Any]:
+        if x.any():  # not the warm-up
+            self.entered.release()
+            assert self.opened.wait(10)
+            self.seen.append(int(x[0, 0]))
+        return [x]
+
+    def request(self, value: int) -> Request:
+        return Request(self.plane, value)
+
+    async def running(self) -> None:
+        assert await asyncio.to_thread(self.entered.acquire, timeout=10)
+
+
+class Request:
+    """One predict request, in the hands of a client that can see how much of it was read, and leave."""
+
+    def __init__(self, plane: DataPlane, value: int) -> None:
+        self._body = json.dumps(as_json(np.array([[value]], np.uint8))).encode()
+        self._left = asyncio.Event()
+        self.was_read = False
+        self.status: int | None = None
+        self.headers: dict[bytes, bytes] = {}
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v2/models/m/infer",
+            "raw_path": b"/v2/models/m/infer",
+            "root_path": "",
+            "query_string": b"",
+            "headers": [],
+        }
+        self.task = asyncio.ensure_future(plane.app(scope, self._receive, self._send))
+
+    def leave(self) -> None:
+        self._left.set()
+
+    async def _receive(self) -> Message:
+        if not self.was_read:
+            self.was_read = True
+            return {"type": "http.request", "body": self._body, "more_body": False}
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status, self.headers = message["status"], dict(message["headers"])
+
+
+async def settle() -> None:
+    """Lets every task go as far as it can without the model's thread."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_a_full_queue_answers_429_before_reading_the_body() -> None:
+    held = Held(queue_size=1)
+    first = held.request(1)
+    await held.running()
+    second, third = held.request(2), held.request(3)
+    await third.task
+    assert (third.status, third.was_read) == (429, False)
+    assert int(third.headers[b"retry-after"]) >= 1
+    held.opened.set()
+    await asyncio.gather(first.task, second.task)
+    assert (first.status, second.status) == (200, 200)
+    await held.plane.registry.close()
+
+
+async def test_a_client_that_leaves_the_queue_is_never_computed_for() -> None:
+    held = Held(queue_size=2)
+    first = held.request(1)
+    await held.running()
+    second, third = held.request(2), held.request(3)
+    await settle()
+    second.leave()
+    await second.task
+    assert second.status is None
+    held.opened.set()
+    await asyncio.gather(first.task, third.task)
+    await held.plane.registry.close()
+    assert held.seen == [1, 3]
+    text = held.plane.metrics.text().decode()
+    assert 'octet_requests_rejected_total{reason="canceled"} 1.0' in text
+    assert 'code="499"' in text
+
+
+async def test_a_client_that_leaves_gives_its_place_to_another() -> None:
+    held = Held(queue_size=1)
+    first = held.request(1)
+    await held.running()
+    second = held.request(2)
+    await settle()
+    second.leave()
+    await second.task
+    third = held.request(3)
+    await settle()
+    held.opened.set()
+    await asyncio.gather(first.task, third.task)
+    assert (first.status, third.status) == (200, 200)
+    await held.plane.registry.close()
+
+
+async def test_the_metrics_of_a_request_that_waits() -> None:
+    held = Held(queue_size=2)
+    first = held.request(1)
+    await held.running()
+    second = held.request(2)
+    await settle()
+    text = held.plane.metrics.text().decode()
+    assert 'octet_inflight_requests{model="m"} 2.0' in text
+    assert 'octet_queue_depth{model="m"} 1.0' in text
+    held.opened.set()
+    await asyncio.gather(first.task, second.task)
+    await held.plane.registry.close()
+    text = held.plane.metrics.text().decode()
+    assert 'octet_inflight_requests{model="m"} 0.0' in text
+    assert 'octet_queue_depth{model="m"} 0.0' in text

@@ -1,0 +1,77 @@
+"""What `/metrics` says of predict requests."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.api.metrics import Metrics
+from tests.support.data_plane import as_json, connect
+from tests.support.runners import digits
+from tests.support.tables import TARGET, Tables
+
+pytestmark = pytest.mark.anyio
+
+REQUEST = as_json(np.zeros((1, 8, 8, 1), np.uint8), "image")
+MODEL = {"model": "digits", "version": "1", "target": TARGET}
+
+
+def samples(metrics: Metrics, name: str) -> dict[frozenset[tuple[str, str]], float]:
+    return {
+        frozenset(sample.labels.items()): sample.value
+        for family in text_string_to_metric_families(metrics.text().decode())
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def labels(**members: str) -> frozenset[tuple[str, str]]:
+    return frozenset({**MODEL, **members}.items())
+
+
+@pytest.fixture
+def tables() -> Tables:
+    tables = Tables()
+    tables.model("digits", digits)
+    return tables
+
+
+async def test_an_answer_is_counted_once_in_every_metric(tables: Tables) -> None:
+    async with connect(tables) as client:
+        for _ in range(3):
+            await client.post("/v2/models/digits/infer", json=REQUEST)
+        metrics: Metrics = client.plane.metrics  # type: ignore[attr-defined]
+        artifact = str(tables.builds[0].artifact)
+        info = labels(digest=artifact, numerics="litert-reference")
+        assert samples(metrics, "octet_artifact_info") == {info: 1}
+    answered = labels(protocol="rest", code="200")
+    assert samples(metrics, "octet_requests_total") == {answered: 3}
+    assert samples(metrics, "octet_request_duration_seconds_count") == {answered: 3}
+    assert samples(metrics, "octet_queue_duration_seconds_count") == {labels(): 3}
+    assert samples(metrics, "octet_compute_duration_seconds_count") == {
+        labels(phase=phase): 3 for phase in ("input", "infer", "output")
+    }
+    assert samples(metrics, "octet_requests_rejected_total") == {}
+    assert samples(metrics, "octet_artifact_info") == {}  # the registry was closed
+
+
+async def test_a_refusal_is_counted_by_its_reason(tables: Tables) -> None:
+    tables.push("empty")
+    async with connect(tables) as client:
+        for url in ("digits", "cats", "empty"):
+            await client.post(f"/v2/models/{url}/infer", json={})
+        metrics: Metrics = client.plane.metrics  # type: ignore[attr-defined]
+    assert samples(metrics, "octet_requests_rejected_total") == {
+        frozenset({("reason", "invalid")}): 2,
+        frozenset({("reason", "no_worker")}): 1,
+    }
+    assert samples(metrics, "octet_requests_total") == {labels(protocol="rest", code="400"): 1}
+
+
+async def test_what_a_client_makes_up_is_never_a_label(tables: Tables) -> None:
+    async with connect(tables) as client:
+        await client.post("/v2/models/made-up/infer", json=REQUEST)
+        await client.post("/v2/models/digits/infer", json={"id": "made-up", "inputs": [{"name": "made-up"}]})
+        metrics: Metrics = client.plane.metrics  # type: ignore[attr-defined]
+    assert "made-up" not in metrics.text().decode()
