@@ -1,0 +1,30 @@
+"""A real uvicorn on a free loopback port, in a thread of the test's process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+
+@contextmanager
+def listening(app: Any) -> Iterator[str]:
+    """Serves `app`; gives `host:port`."""
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run, name="uvicorn")
+    thread.start()
+    try:
+        deadline_s = time.monotonic() + 30
+        while not server.started:
+            assert thread.is_alive(), "uvicorn ended while it started"
+            assert time.monotonic() < deadline_s, "uvicorn did not start"
+            time.sleep(0.01)
+        host, port = server.servers[0].sockets[0].getsockname()[:2]
+        yield f"{host}:{port}"
+    finally:
+        server.should_exit = True
+        thread.join()
