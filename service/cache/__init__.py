@@ -1,0 +1,21 @@
+"""Blobs by digest, in an OCI image layout on local disk. Knows nothing of what a blob means."""
+
+from service.cache.garbage import Collected
+from service.cache.layout import OciLayout
+from service.cache.local import LocalBlobStore
+from service.cache.memory import MemoryBlobStore
+from service.cache.oci import EMPTY_MEDIA_TYPE, MANIFEST_MEDIA_TYPE, Descriptor, Manifest
+from service.cache.store import BlobStore, BlobWriter
+
+__all__ = [
+    "EMPTY_MEDIA_TYPE",
+    "MANIFEST_MEDIA_TYPE",
+    "BlobStore",
+    "BlobWriter",
+    "Collected",
+    "Descriptor",
+    "LocalBlobStore",
+    "Manifest",
+    "MemoryBlobStore",
+    "OciLayout",
+]

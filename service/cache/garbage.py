@@ -1,0 +1,80 @@
+"""Which blobs nothing leads to any more."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from service.cache.store import BlobStore
+from service.core.digest import Digest, parse_digest
+from service.core.errors import CorruptBlob, InvalidInput, NotFound
+
+_logger = logging.getLogger(__name__)
+_LARGEST_MANIFEST_BYTES = 4 << 20  # as much as the distribution specification asks registries to take
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a garbage collection deleted."""
+
+    digests: tuple[Digest, ...]
+    size_bytes: int
+
+
+def collect(blobs: BlobStore, roots: Iterable[Digest], min_age_s: float) -> Collected:
+    """Deletes every blob older than `min_age_s` that no root leads to. The caller holds the layout's lock."""
+    reachable = reachable_from(blobs, roots)
+    deleted, size_bytes = [], 0
+    for digest in list(blobs.iterate()):
+        if digest in reachable:
+            continue
+        with suppress(NotFound):  # quarantined by a reader since it was listed
+            if blobs.age_s(digest) >= min_age_s:
+                size_bytes += blobs.size_bytes(digest)
+                blobs.delete(digest)
+                deleted.append(digest)
+    return Collected(tuple(deleted), size_bytes)
+
+
+def reachable_from(blobs: BlobStore, roots: Iterable[Digest]) -> set[Digest]:
+    """`roots`, and what the manifests and indexes among them refer to: configs, layers, further manifests.
+
+    A subject is not among it: a report does not keep alive what it is about.
+    """
+    reachable: set[Digest] = set()
+    pending = list(roots)
+    while pending:
+        digest = pending.pop()
+        if digest in reachable:
+            continue
+        reachable.add(digest)
+        document = _manifest_like(blobs, digest)
+        reachable.update(_references(document, "config", "layers"))
+        pending.extend(_references(document, "manifests"))
+    return reachable
+
+
+def _manifest_like(blobs: BlobStore, digest: Digest) -> dict[str, Any]:
+    try:
+        if blobs.size_bytes(digest) > _LARGEST_MANIFEST_BYTES:
+            return {}
+        document = json.loads(blobs.read(digest))
+    except (NotFound, CorruptBlob) as error:  # without it, what it referred to is of no use to anybody
+        _logger.warning("collecting garbage: %s", error)
+        return {}
+    except (ValueError, RecursionError):
+        return {}  # a root that is not a manifest, such as a model file
+    return document if isinstance(document, dict) and document.get("schemaVersion") == 2 else {}
+
+
+def _references(document: dict[str, Any], *members: str) -> Iterator[Digest]:
+    for member in members:
+        value = document.get(member)
+        for descriptor in value if isinstance(value, list) else [value]:
+            if isinstance(descriptor, dict):
+                with suppress(InvalidInput):  # a digest of another algorithm names no blob of this store
+                    yield parse_digest(str(descriptor.get("digest")))

@@ -1,0 +1,195 @@
+"""An OCI image layout: blobs, and an index that names the manifests among them.
+
+https://github.com/opencontainers/image-spec/blob/v1.1.1/image-layout.md
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Container, Iterable, Mapping
+from pathlib import Path
+
+from service.cache.durable import locked, replace_file
+from service.cache.garbage import Collected, collect
+from service.cache.index import Entry, Index, entry_of
+from service.cache.local import LocalBlobStore
+from service.cache.oci import EMPTY_BYTES, EMPTY_MEDIA_TYPE, MANIFEST_MEDIA_TYPE, Descriptor, Manifest
+from service.cache.store import BlobStore
+from service.core.digest import Digest
+from service.core.errors import CorruptBlob, InvalidInput, NotFound
+
+_logger = logging.getLogger(__name__)
+_LAYOUT_FILE = "oci-layout"
+_LAYOUT_VERSION = "1.0.0"
+
+
+class OciLayout:
+    """A folder of content-addressed artifacts. Safe between threads and processes that share it.
+
+    What the index lists, and what that refers to, is kept; everything else is garbage once it is old enough.
+    Reports about a manifest ("referrers") are listed in the index like the manifest itself.
+
+    Attributes:
+        root: the folder.
+        blobs: everything that is stored.
+    """
+
+    def __init__(self, root: Path, *, create: bool = True) -> None:
+        """Opens the layout at `root`, making it where there is none.
+
+        Raises:
+            NotFound: there is none, and `create` is false.
+            InvalidInput: it is of a version that we do not know.
+            CorruptBlob: its index is gone. It is not made anew, or all blobs would be garbage.
+            StorageFull: no space is left.
+        """
+        marker = root / _LAYOUT_FILE
+        if not create and not marker.is_file():
+            raise NotFound(f"{root} is not an OCI image layout: it has no {_LAYOUT_FILE}")
+        self.root = root
+        self.blobs: BlobStore = LocalBlobStore(root, create=create)
+        self._index = Index(root)
+        self._subjects: dict[Digest, Digest | None] = {}
+        if create:
+            with locked(root):
+                if not marker.exists():
+                    self._index.create()
+                    replace_file(marker, json.dumps({"imageLayoutVersion": _LAYOUT_VERSION}).encode())
+        _check_version(marker)
+        self._index.read()
+
+    @classmethod
+    def open(cls, root: Path) -> OciLayout:
+        """The layout at `root`, which must exist and may be on a read-only file system. Raises as `__init__` does."""
+        return cls(root, create=False)
+
+    def put_blob_descriptor(self, media_type: str, content: bytes | Path) -> Descriptor:
+        """Stores bytes, or takes a file over as `BlobStore.put_file` does; what a manifest says about them."""
+        digest = self.blobs.put_file(content) if isinstance(content, Path) else self.blobs.put_bytes(content)
+        return Descriptor(media_type, digest, self.blobs.size_bytes(digest))
+
+    def put_manifest(self, manifest: Manifest, index_annotations: Mapping[str, str] | None = None) -> Descriptor:
+        """Stores `manifest` and lists it. If it is listed already, the annotations are merged into its entry.
+
+        Raises:
+            NotFound: it refers to a blob that is not stored.
+            StorageFull: no space is left.
+        """
+        with self._index.change() as entries:
+            return self._put(entries, manifest, index_annotations or {})
+
+    def manifest(self, digest: Digest) -> Manifest:
+        """The manifest with this digest, listed or not.
+
+        Raises:
+            NotFound, CorruptBlob: as `BlobStore.read` does.
+            InvalidInput: the blob is not a manifest.
+        """
+        return Manifest.from_bytes(self.blobs.read(digest))
+
+    def index(self) -> list[Descriptor]:
+        """Every listed manifest, in the order in which they were put, with the annotations of its entry."""
+        return self._index.read()
+
+    def annotate(self, digest: Digest, annotations: Mapping[str, str]) -> None:
+        """Merges `annotations` into the index entry of a listed manifest. Raises `NotFound`."""
+        with self._index.change() as entries:
+            _annotate(_listed(entries, digest), annotations)
+
+    def remove(self, digest: Digest) -> None:
+        """Takes a manifest and the reports about it from the index, if it is listed; the blobs become garbage."""
+        with self._index.change() as entries:
+            doomed = {digest}
+            while found := {entry["digest"] for entry in entries if self._is_about(entry, doomed)} - doomed:
+                doomed |= found
+            entries[:] = [entry for entry in entries if entry["digest"] not in doomed]
+
+    def attach(
+        self, subject: Digest, artifact_type: str, data: bytes, annotations: Mapping[str, str] | None = None
+    ) -> Digest:
+        """Stores `data` as the report of this type about a listed manifest, in place of an earlier one.
+
+        Returns:
+            The digest of the referrer's manifest.
+
+        Raises:
+            NotFound: `subject` is not listed.
+            StorageFull: no space is left.
+        """
+        config = self.put_blob_descriptor(EMPTY_MEDIA_TYPE, EMPTY_BYTES)
+        layer = self.put_blob_descriptor(artifact_type, data)
+        with self._index.change() as entries:
+            about = _listed(entries, subject)
+            reference = Descriptor(about["mediaType"], subject, about["size"])
+            referrer = Manifest(artifact_type, config, (layer,), annotations or {}, reference)
+            entries[:] = [entry for entry in entries if not self._is_about(entry, {subject}, artifact_type)]
+            return self._put(entries, referrer, {}).digest
+
+    def attached(self, subject: Digest, artifact_type: str) -> bytes | None:
+        """The report of this type about `subject`, if there is one. Raises `CorruptBlob`."""
+        for descriptor in self.index():
+            if self._is_about(descriptor.to_json(), {subject}, artifact_type):
+                return self.blobs.read(self.manifest(descriptor.digest).layers[0].digest)
+        return None
+
+    def referrers(self, subject: Digest) -> list[Descriptor]:
+        """The listed manifests that say something about `subject`."""
+        return [descriptor for descriptor in self.index() if self._is_about(descriptor.to_json(), {subject})]
+
+    def collect_garbage(self, roots: Iterable[Digest] = (), min_age_s: float = 3600.0) -> Collected:
+        """Deletes every blob that neither the index nor `roots` lead to and that is older than `min_age_s`.
+
+        The age protects what a build has stored and not yet listed; blobs still being written are never touched.
+        """
+        with self._index.change():  # nobody may list a manifest between our look and our deletion
+            return collect(self.blobs, [*(entry.digest for entry in self.index()), *roots], min_age_s)
+
+    def _put(self, entries: list[Entry], manifest: Manifest, annotations: Mapping[str, str]) -> Descriptor:
+        for descriptor in (manifest.config, *manifest.layers):
+            if not self.blobs.exists(descriptor.digest):
+                raise NotFound(f"a manifest refers to blob {descriptor.digest}, which is not stored")
+        data = manifest.to_bytes()
+        digest = self.blobs.put_bytes(data)
+        entry = entry_of(entries, digest)
+        if entry is None:
+            entry = Descriptor(MANIFEST_MEDIA_TYPE, digest, len(data), {}, manifest.artifact_type).to_json()
+            entries.append(entry)
+        _annotate(entry, annotations)
+        return Descriptor.from_json(entry)
+
+    def _is_about(self, entry: Entry, subjects: Container[Digest], artifact_type: str | None = None) -> bool:
+        """Whether the entry is a report (of this type) about one of `subjects`; a damaged one is about nothing."""
+        if entry["mediaType"] != MANIFEST_MEDIA_TYPE or artifact_type not in (None, entry.get("artifactType")):
+            return False
+        digest = entry["digest"]
+        if digest not in self._subjects:  # read once: what a digest stands for never changes
+            try:
+                subject = self.manifest(digest).subject
+            except (NotFound, CorruptBlob, InvalidInput) as error:
+                _logger.warning("manifest %s in the index: %s", digest, error)
+                return False
+            self._subjects[digest] = None if subject is None else subject.digest
+        return self._subjects[digest] is not None and self._subjects[digest] in subjects
+
+
+def _check_version(marker: Path) -> None:
+    try:
+        content = json.loads(marker.read_bytes())
+    except ValueError as error:
+        raise InvalidInput(f"{marker} is not JSON") from error
+    version = content.get("imageLayoutVersion") if isinstance(content, dict) else None
+    if version != _LAYOUT_VERSION:
+        raise InvalidInput(f"{marker}: image layout version {version!r}, but only {_LAYOUT_VERSION} is known")
+
+
+def _listed(entries: list[Entry], digest: Digest) -> Entry:
+    entry = entry_of(entries, digest)
+    if entry is None:
+        raise NotFound(f"there is no manifest {digest} in the index")
+    return entry
+
+
+def _annotate(entry: Entry, annotations: Mapping[str, str]) -> None:
+    if annotations:
+        entry["annotations"] = {**entry.get("annotations", {}), **annotations}

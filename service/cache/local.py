@@ -1,0 +1,287 @@
+"""Blobs on a local disk, laid out as the OCI image layout wants them.
+
+    root/blobs/sha256/<hex>     whole, verified when written, read-only
+    root/uploads/<random>       on their way in; each is flock-ed by the process that writes it
+    root/quarantine/<hex>.<n>   no longer what their name says
+
+A blob appears by rename, after its bytes are on the disk, so no crash leaves half of one under its name. A file in
+`uploads` that nobody holds a lock on belonged to a process that is gone; whoever opens the store next removes it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from service.cache.durable import locked, storage_errors, sync_directory, write_all
+from service.cache.store import Chunk, check_digest
+from service.core.digest import Digest, digest_of, parse_digest
+from service.core.errors import CorruptBlob, InvalidInput, NotFound
+
+_CHUNK_BYTES = 1 << 20
+_Identity = tuple[int, int, int]  # inode, time of the last change in ns, size in bytes
+
+
+class LocalBlobStore:
+    """See `store.BlobStore`. Safe between threads and processes that share `root`.
+
+    Args:
+        create: whether to make the folders; without, `root` may be a read-only mount.
+    """
+
+    def __init__(self, root: Path, *, create: bool = True) -> None:
+        self.root = root
+        self._blobs = root / "blobs" / "sha256"
+        self._uploads = root / "uploads"
+        self._quarantine = root / "quarantine"
+        self._verified: dict[Digest, _Identity] = {}
+        if create:
+            with storage_errors():
+                self._blobs.mkdir(parents=True, exist_ok=True)
+        self._sweep()
+
+    def exists(self, digest: Digest) -> bool:
+        return self._path(digest).is_file()
+
+    def size_bytes(self, digest: Digest) -> int:
+        return self._status(digest).st_size
+
+    def age_s(self, digest: Digest) -> float:
+        return time.time() - self._status(digest).st_mtime
+
+    def total_bytes(self) -> int:
+        total = 0
+        with os.scandir(self._blobs) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # deleted since it was listed
+                    total += entry.stat().st_size
+        return total
+
+    def path(self, digest: Digest) -> Path:
+        """A file is hashed once per process and (inode, time, size): mapping it again costs one `fstat`."""
+        descriptor = self._open(digest)
+        try:
+            status = os.fstat(descriptor)
+            if self._verified.get(digest) != _identity(status):
+                if _digest_of_descriptor(descriptor) != digest:
+                    raise self._quarantined(digest, status)
+                self._verified[digest] = _identity(status)
+        finally:
+            os.close(descriptor)
+        return self._path(digest)
+
+    def read(self, digest: Digest) -> bytes:
+        with os.fdopen(self._open(digest), "rb") as file:
+            status = os.fstat(file.fileno())
+            data = file.read()
+        if digest_of(data) != digest:
+            raise self._quarantined(digest, status)
+        return data
+
+    def put_bytes(self, data: bytes) -> Digest:
+        with self.writer() as writer:
+            writer.write(data)
+            return writer.commit()
+
+    def put_file(self, path: Path) -> Digest:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise NotFound(f"there is no file {path.name!r} to store") from None
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENXIO):  # a symbolic link; a socket
+                raise
+            raise _not_regular(path) from None
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise _not_regular(path)
+            if self._can_rename(status):
+                return self._take_over(path, descriptor)
+            digest = self._copy(descriptor)
+        finally:
+            os.close(descriptor)
+        path.unlink()
+        return digest
+
+    def writer(self) -> LocalBlobWriter:
+        return LocalBlobWriter(self, *self._new_upload())
+
+    def delete(self, digest: Digest) -> None:
+        self._path(digest).unlink(missing_ok=True)
+
+    def iterate(self) -> Iterator[Digest]:
+        with os.scandir(self._blobs) as entries:
+            for entry in entries:
+                with suppress(InvalidInput):  # some other tool's temporary file
+                    yield parse_digest(f"sha256:{entry.name}")
+
+    def publish(self, descriptor: int, upload: Path, digest: Digest) -> None:
+        """Moves a finished upload to its name; for `LocalBlobWriter`.
+
+        A blob that is there already is replaced: that heals one that is damaged, and renews its age for the garbage
+        collector, which may be about to take it for an orphan.
+        """
+        with storage_errors():
+            os.fchmod(descriptor, 0o444)
+            os.utime(descriptor)
+            os.fsync(descriptor)
+            with locked(self._blobs):
+                upload.rename(self._path(digest))
+            sync_directory(self._blobs)
+
+    def _path(self, digest: Digest) -> Path:
+        return self._blobs / parse_digest(digest).removeprefix("sha256:")
+
+    def _status(self, digest: Digest) -> os.stat_result:
+        try:
+            return self._path(digest).stat()
+        except FileNotFoundError:
+            raise _not_found(digest) from None
+
+    def _open(self, digest: Digest) -> int:
+        try:
+            return os.open(self._path(digest), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise _not_found(digest) from None
+
+    def _quarantined(self, digest: Digest, damaged: os.stat_result) -> CorruptBlob:
+        """Moves the damaged file away, unless somebody has put good bytes in its place since."""
+        path = self._path(digest)
+        try:
+            self._quarantine.mkdir(exist_ok=True)
+            with locked(self._blobs):
+                if path.stat().st_ino == damaged.st_ino:
+                    path.rename(self._quarantine / f"{path.name}.{time.time_ns()}")
+        except FileNotFoundError:
+            pass  # another reader was faster
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+                raise
+            return CorruptBlob(f"blob {digest} is damaged, and stands in a folder that cannot be changed")
+        return CorruptBlob(f"blob {digest} was damaged; it is in quarantine now", hint="store or build it again")
+
+    def _new_upload(self) -> tuple[int, Path]:
+        with storage_errors():
+            self._uploads.mkdir(exist_ok=True)
+            while True:
+                path = self._uploads / uuid.uuid4().hex
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if os.fstat(descriptor).st_nlink:
+                    return descriptor, path
+                os.close(descriptor)  # a sweep came between the two calls and took it for a dead process's
+
+    def _can_rename(self, status: os.stat_result) -> bool:
+        """Not from another file system; and a file with a second name could still be changed through that."""
+        return status.st_nlink == 1 and status.st_dev == self._blobs.stat().st_dev
+
+    def _take_over(self, path: Path, descriptor: int) -> Digest:
+        with storage_errors():
+            self._uploads.mkdir(exist_ok=True)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        upload = self._uploads / uuid.uuid4().hex
+        path.rename(upload)  # first, so that its name is in nobody else's hands while it is hashed
+        try:
+            if not os.path.samestat(upload.lstat(), os.fstat(descriptor)):
+                raise _not_regular(path)
+            digest = _digest_of_descriptor(descriptor)
+            self.publish(descriptor, upload, digest)
+        finally:
+            upload.unlink(missing_ok=True)
+        return digest
+
+    def _copy(self, descriptor: int) -> Digest:
+        with self.writer() as writer:
+            while chunk := os.read(descriptor, _CHUNK_BYTES):
+                writer.write(chunk)
+            return writer.commit()
+
+    def _sweep(self) -> None:
+        if not self._uploads.is_dir():
+            return
+        for path in self._uploads.iterdir():
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue  # finished since it was listed
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink(missing_ok=True)
+            except BlockingIOError:
+                pass  # its process is alive
+            finally:
+                os.close(descriptor)
+
+
+class LocalBlobWriter:
+    """See `store.BlobWriter`."""
+
+    def __init__(self, store: LocalBlobStore, descriptor: int, upload: Path) -> None:
+        self._store, self._descriptor, self._upload = store, descriptor, upload
+        self._hasher = hashlib.sha256()
+        self._open = True
+        self.size_bytes = 0
+
+    def write(self, chunk: Chunk) -> None:
+        self._check_open()
+        with storage_errors():
+            write_all(self._descriptor, chunk)
+        self._hasher.update(chunk)
+        self.size_bytes += memoryview(chunk).nbytes
+
+    def commit(self, expected: Digest | None = None) -> Digest:
+        self._check_open()
+        digest = Digest("sha256:" + self._hasher.hexdigest())
+        check_digest(digest, expected)
+        self._store.publish(self._descriptor, self._upload, digest)
+        self._close()
+        return digest
+
+    def __enter__(self) -> LocalBlobWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._open:
+            self._upload.unlink(missing_ok=True)
+            self._close()
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise RuntimeError("this blob was already committed or given up")
+
+    def _close(self) -> None:
+        self._open = False
+        os.close(self._descriptor)
+
+
+def _identity(status: os.stat_result) -> _Identity:
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _digest_of_descriptor(descriptor: int) -> Digest:
+    hasher = hashlib.sha256()
+    offset = 0
+    while chunk := os.pread(descriptor, _CHUNK_BYTES, offset):
+        hasher.update(chunk)
+        offset += len(chunk)
+    return Digest("sha256:" + hasher.hexdigest())
+
+
+def _not_found(digest: Digest) -> NotFound:
+    return NotFound(f"there is no blob {digest}")
+
+
+def _not_regular(path: Path) -> InvalidInput:
+    return InvalidInput(f"{path.name!r} is not a regular file, so it cannot be stored")

@@ -1,0 +1,134 @@
+"""Descriptors and manifests of the OCI image specification 1.1, as values.
+
+https://github.com/opencontainers/image-spec/blob/v1.1.1/{descriptor,manifest}.md
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.core.digest import Digest, canonical_json, parse_digest
+from service.core.errors import InvalidInput
+
+MANIFEST_MEDIA_TYPE = "application/vnd.oci.image.manifest.v1+json"
+INDEX_MEDIA_TYPE = "application/vnd.oci.image.index.v1+json"
+EMPTY_MEDIA_TYPE = "application/vnd.oci.empty.v1+json"
+EMPTY_BYTES = b"{}"  # what the specification puts where a config must stand and there is nothing to say
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A reference to a blob.
+
+    Attributes:
+        artifact_type: of the manifest that it refers to, if it is one.
+    """
+
+    media_type: str
+    digest: Digest
+    size_bytes: int
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    artifact_type: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        descriptor: dict[str, Any] = {"mediaType": self.media_type, "digest": self.digest, "size": self.size_bytes}
+        if self.artifact_type is not None:
+            descriptor["artifactType"] = self.artifact_type
+        if self.annotations:
+            descriptor["annotations"] = dict(self.annotations)
+        return descriptor
+
+    @staticmethod
+    def from_json(descriptor: Any) -> Descriptor:
+        """Raises `InvalidInput` for what is not a descriptor of a sha256 blob."""
+        members = _object(descriptor, "a descriptor")
+        artifact_type = members.get("artifactType")
+        size_bytes = members.get("size")
+        if not isinstance(size_bytes, int) or isinstance(size_bytes, bool) or size_bytes < 0:
+            raise InvalidInput(f"a descriptor's size is {size_bytes!r}")
+        return Descriptor(
+            _text(members.get("mediaType"), "a descriptor's mediaType"),
+            parse_digest(_text(members.get("digest"), "a descriptor's digest")),
+            size_bytes,
+            annotations_from_json(members.get("annotations")),
+            None if artifact_type is None else _text(artifact_type, "a descriptor's artifactType"),
+        )
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """An artifact: a config, layers, and perhaps the manifest that it says something about (`subject`)."""
+
+    artifact_type: str
+    config: Descriptor
+    layers: tuple[Descriptor, ...]
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    subject: Descriptor | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        manifest: dict[str, Any] = {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST_MEDIA_TYPE,
+            "artifactType": self.artifact_type,
+            "config": self.config.to_json(),
+            "layers": [layer.to_json() for layer in self.layers],
+        }
+        if self.subject is not None:
+            manifest["subject"] = self.subject.to_json()
+        if self.annotations:
+            manifest["annotations"] = dict(self.annotations)
+        return manifest
+
+    def to_bytes(self) -> bytes:
+        """The one way of writing it: equal manifests have equal digests."""
+        return canonical_json(self.to_json())
+
+    @staticmethod
+    def from_json(manifest: Any) -> Manifest:
+        """Raises `InvalidInput` for what is not an OCI image manifest."""
+        members = _object(manifest, "a manifest")
+        version, media_type = members.get("schemaVersion"), members.get("mediaType", MANIFEST_MEDIA_TYPE)
+        if version != 2 or media_type != MANIFEST_MEDIA_TYPE:
+            raise InvalidInput(f"not an OCI image manifest: schemaVersion {version!r}, mediaType {media_type!r}")
+        config = Descriptor.from_json(members.get("config"))
+        layers = members.get("layers")
+        if not isinstance(layers, list):
+            raise InvalidInput("a manifest's layers are not a list")
+        subject = members.get("subject")
+        return Manifest(
+            # The specification: where artifactType is absent, the config's media type says what this is.
+            _text(members.get("artifactType", config.media_type), "a manifest's artifactType"),
+            config,
+            tuple(Descriptor.from_json(layer) for layer in layers),
+            annotations_from_json(members.get("annotations")),
+            None if subject is None else Descriptor.from_json(subject),
+        )
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Manifest:
+        """Raises `InvalidInput`."""
+        try:
+            return Manifest.from_json(json.loads(data))
+        except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, nested to break the parser
+            raise InvalidInput("a manifest is not JSON") from error
+
+
+def annotations_from_json(annotations: Any) -> dict[str, str]:
+    """Raises `InvalidInput` unless they are strings by strings, or absent."""
+    members = {} if annotations is None else _object(annotations, "annotations")
+    return {name: _text(value, f"the annotation {name}") for name, value in members.items()}
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{what} is not a JSON object")
+    return value
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} is not a string")
+    return value

@@ -1,0 +1,22 @@
+"""Looking at, and damaging, what a store has on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from service.core.digest import Digest
+
+
+def blob_file(root: Path, digest: Digest) -> Path:
+    return root / "blobs" / "sha256" / digest.removeprefix("sha256:")
+
+
+def flipped(data: bytes) -> bytes:
+    return bytes([data[0] ^ 1]) + data[1:]
+
+
+def damage_blob(root: Path, digest: Digest) -> None:
+    """Flips a bit of a stored blob, as a failing disk does."""
+    path = blob_file(root, digest)
+    path.chmod(0o644)
+    path.write_bytes(flipped(path.read_bytes()))

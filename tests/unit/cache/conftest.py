@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service.cache import BlobStore, LocalBlobStore, MemoryBlobStore, OciLayout
+from service.core.digest import Digest
+from tests.support.blobs import damage_blob, flipped
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
+    """Each test of the contract runs on both stores."""
+    return LocalBlobStore(tmp_path / "store") if request.param == "local" else MemoryBlobStore()
+
+
+@pytest.fixture
+def damage(store: BlobStore) -> Callable[[Digest], None]:
+    """Damages a blob of `store`."""
+
+    def flip(digest: Digest) -> None:
+        if isinstance(store, MemoryBlobStore):
+            store.blobs[digest] = flipped(store.blobs[digest])
+        else:
+            assert isinstance(store, LocalBlobStore)
+            damage_blob(store.root, digest)
+
+    return flip
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> OciLayout:
+    return OciLayout(tmp_path / "layout")

@@ -1,0 +1,168 @@
+"""What every blob store promises; `store` is the local one and its in-memory twin in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from service.cache import BlobStore
+from service.core.digest import Digest, digest_of
+from service.core.errors import CorruptBlob, DigestMismatch, InvalidInput, NotFound
+
+Damage = Callable[[Digest], None]
+
+DATA = b"some bytes that are stored"
+ABSENT = digest_of(b"never stored")
+
+
+def test_what_was_put_is_there_under_its_digest(store: BlobStore) -> None:
+    digest = store.put_bytes(DATA)
+    assert digest == digest_of(DATA)
+    assert store.exists(digest)
+    assert store.read(digest) == DATA
+    assert store.size_bytes(digest) == len(DATA)
+    assert store.path(digest).read_bytes() == DATA
+
+
+def test_the_empty_blob_is_a_blob(store: BlobStore) -> None:
+    assert store.read(store.put_bytes(b"")) == b""
+
+
+def test_putting_the_same_bytes_again_changes_nothing(store: BlobStore) -> None:
+    assert store.put_bytes(DATA) == store.put_bytes(DATA)
+    assert list(store.iterate()) == [digest_of(DATA)]
+
+
+def test_an_absent_blob_is_not_found(store: BlobStore) -> None:
+    assert not store.exists(ABSENT)
+    for question in (store.read, store.path, store.size_bytes, store.age_s):
+        with pytest.raises(NotFound):
+            question(ABSENT)
+
+
+@pytest.mark.parametrize("name", ["sha256:../../../etc/passwd", "../oci-layout", "", "sha256:" + "A" * 64])
+def test_what_is_not_a_digest_is_never_looked_up(store: BlobStore, name: str) -> None:
+    for question in (store.exists, store.read, store.path, store.size_bytes, store.delete):
+        with pytest.raises(InvalidInput):
+            question(Digest(name))
+
+
+def test_a_writer_hashes_while_it_writes(store: BlobStore) -> None:
+    with store.writer() as writer:
+        for chunk in (DATA[:5], bytearray(DATA[5:9]), memoryview(DATA)[9:]):
+            writer.write(chunk)
+        assert writer.size_bytes == len(DATA)
+        assert not store.exists(digest_of(DATA))
+        assert writer.commit(digest_of(DATA)) == digest_of(DATA)
+    assert store.read(digest_of(DATA)) == DATA
+
+
+def test_a_writer_that_is_not_committed_stores_nothing(store: BlobStore) -> None:
+    with store.writer() as writer:
+        writer.write(DATA)
+    assert list(store.iterate()) == []
+
+
+def test_an_interrupted_writer_stores_nothing(store: BlobStore) -> None:
+    def upload() -> None:
+        with store.writer() as writer:
+            writer.write(DATA)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        upload()
+    assert list(store.iterate()) == []
+
+
+def test_bytes_that_are_not_what_was_announced_are_not_stored(store: BlobStore) -> None:
+    with store.writer() as writer:
+        writer.write(DATA)
+        with pytest.raises(DigestMismatch, match=digest_of(DATA)):
+            writer.commit(ABSENT)
+    assert list(store.iterate()) == []
+
+
+def test_nothing_can_be_written_after_the_end(store: BlobStore) -> None:
+    with store.writer() as writer:
+        writer.commit()
+        with pytest.raises(RuntimeError):
+            writer.write(DATA)
+        with pytest.raises(RuntimeError):
+            writer.commit()
+    with store.writer() as given_up:
+        pass
+    with pytest.raises(RuntimeError):
+        given_up.commit()
+
+
+def test_a_file_is_taken_over(store: BlobStore, tmp_path: Path) -> None:
+    file = tmp_path / "library.so"
+    file.write_bytes(DATA)
+    digest = store.put_file(file)
+    assert store.read(digest) == DATA
+    assert not file.exists()
+
+
+def test_only_a_regular_file_is_taken_over(store: BlobStore, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(DATA)
+    link = tmp_path / "link"
+    link.symlink_to(secret)
+    for path in (link, tmp_path):
+        with pytest.raises(InvalidInput):
+            store.put_file(path)
+    with pytest.raises(NotFound):
+        store.put_file(tmp_path / "absent")
+    assert list(store.iterate()) == []
+    assert secret.exists()
+
+
+def test_deleting_is_idempotent(store: BlobStore) -> None:
+    digest = store.put_bytes(DATA)
+    store.delete(digest)
+    store.delete(digest)
+    assert not store.exists(digest)
+
+
+def test_the_blobs_can_be_listed_and_weighed(store: BlobStore) -> None:
+    blobs = [b"a", b"bb", b"ccc"]
+    assert {store.put_bytes(blob) for blob in blobs} == set(store.iterate())
+    assert store.total_bytes() == 6
+
+
+def test_a_damaged_blob_is_reported_once_and_then_absent(store: BlobStore, damage: Damage) -> None:
+    digest = store.put_bytes(DATA)
+    damage(digest)
+    with pytest.raises(CorruptBlob, match=digest):
+        store.read(digest)
+    assert not store.exists(digest)
+    with pytest.raises(NotFound):
+        store.read(digest)
+
+
+def test_a_damaged_blob_is_never_mapped(store: BlobStore, damage: Damage) -> None:
+    digest = store.put_bytes(DATA)
+    damage(digest)
+    with pytest.raises(CorruptBlob):
+        store.path(digest)
+    with pytest.raises(NotFound):
+        store.path(digest)
+
+
+def test_putting_the_bytes_again_heals(store: BlobStore, damage: Damage) -> None:
+    digest = store.put_bytes(DATA)
+    damage(digest)
+    store.put_bytes(DATA)
+    assert store.read(digest) == DATA
+    assert store.path(digest).read_bytes() == DATA
+
+
+def test_threads_that_write_the_same_blob_agree(store: BlobStore) -> None:
+    data = DATA * 1000
+    with ThreadPoolExecutor(8) as threads:
+        assert {*threads.map(store.put_bytes, [data] * 32)} == {digest_of(data)}
+    assert list(store.iterate()) == [digest_of(data)]
+    assert store.read(digest_of(data)) == data
