@@ -176,6 +176,10 @@ def test_nothing_is_truncated_that_may_not_be_written(machine: str, flags: int, 
     ("name", "arguments", "expected"),
     [
         ("prctl", (15,), ALLOW),  # PR_SET_NAME
+        ("prctl", (51,), ALLOW),  # PR_SVE_GET_VL
+        ("prctl", (50,), EPERM),  # PR_SVE_SET_VL
+        ("prctl", (64,), ALLOW),  # PR_SME_GET_VL
+        ("prctl", (63,), EPERM),  # PR_SME_SET_VL
         ("prctl", (1,), EPERM),  # PR_SET_PDEATHSIG: it must die with its parent
         ("prctl", (4,), EPERM),  # PR_SET_DUMPABLE
         ("prctl", (24,), EPERM),  # PR_CAPBSET_DROP
