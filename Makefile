@@ -7,14 +7,14 @@ LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --un
 	--python-version 3.11 --generate-hashes $(UPGRADE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint format lock clean
+.PHONY: help setup demo test test-all docs lint format lock clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 setup: $(VENV)/.develop ## make .venv, and nothing else
 
-demo: $(VENV)/.serve ## start the service, push the sample model, ask it what a picture shows
+demo: $(VENV)/.develop ## start the service, push the sample model, ask it what a picture shows
 	@$(BIN)/python scripts/demo.py
 
 test: $(VENV)/.develop ## every test but those that take minutes
@@ -23,12 +23,16 @@ test: $(VENV)/.develop ## every test but those that take minutes
 test-all: $(VENV)/.develop ## every test
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-lint: $(VENV)/.develop ## style, types, who may import whom, the Dockerfile
+docs: $(VENV)/.develop ## rewrite docs/reference from the code
+	$(BIN)/python -m scripts.reference
+
+lint: $(VENV)/.develop ## style, types, who may import whom, the Dockerfile, the reference
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
+	$(BIN)/python -m scripts.reference --check
 
 format: $(VENV)/.develop ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
@@ -49,14 +53,8 @@ $(VENV)/.made:
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.serve: $(VENV)/.made requirements/serve.lock pyproject.toml
-	@echo "Installing what serves models into $(VENV) (about a minute, 1 GB) ..."
-	@$(PIP) install --require-hashes -r requirements/serve.lock
-	@$(PIP) install --no-deps --no-build-isolation --editable .
-	@touch $@
-
 $(VENV)/.develop: $(VENV)/.made requirements/dev.lock pyproject.toml
-	@echo "Installing what serves models, and the tools of its developers, into $(VENV) (about two minutes, 1.2 GB) ..."
+	@echo "Installing the locked requirements into $(VENV): about two minutes, 1.2 GB ..."
 	@$(PIP) install --require-hashes -r requirements/dev.lock
 	@$(PIP) install --no-deps --no-build-isolation --editable .
-	@touch $(VENV)/.serve $@
+	@touch $@

@@ -56,4 +56,12 @@ class Metadata:
 
 
 def _specs(specs: Iterable[TensorSpec]) -> list[dict[str, object]]:
-    return [{"name": spec.name, "datatype": spec.datatype, "shape": spec.shape} for spec in specs]
+    return [_described(spec) for spec in specs]
+
+
+def _described(spec: TensorSpec) -> dict[str, object]:
+    """As the protocol says; what a quantized tensor stands for is in `parameters`, as MLServer extends it."""
+    described: dict[str, object] = {"name": spec.name, "datatype": spec.datatype, "shape": spec.shape}
+    if spec.quantization:
+        described["parameters"] = {"scale": spec.quantization.scale, "zero_point": spec.quantization.zero_point}
+    return described

@@ -6,8 +6,9 @@ import pytest
 
 from service import __version__
 from service.core.build import BuildState
+from service.core.signature import ModelSignature, Quantization, TensorSpec
 from tests.support.data_plane import connect
-from tests.support.runners import affine, digits
+from tests.support.runners import FunctionRunner, affine, digits
 from tests.support.tables import Tables
 
 pytestmark = pytest.mark.anyio
@@ -58,6 +59,15 @@ async def test_a_models_metadata(tables: Tables) -> None:
         }
         assert (await client.get("/v2/models/affine")).json() == expected
         assert (await client.get("/v2/models/affine/versions/1")).json() == expected
+
+
+async def test_a_quantized_tensor_says_what_its_values_stand_for(tables: Tables) -> None:
+    spec = TensorSpec("x", "UINT8", (1, 4), Quantization(0.5, 128))
+    signature = ModelSignature((spec,), (spec,))
+    tables.model("quantized", lambda: FunctionRunner(signature, lambda x: (x,)))
+    async with connect(tables) as client:
+        (described,) = (await client.get("/v2/models/quantized")).json()["outputs"]
+    assert described["parameters"] == {"scale": 0.5, "zero_point": 128}
 
 
 async def test_a_model_is_ready_when_the_next_request_finds_it_warm(tables: Tables) -> None:

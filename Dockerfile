@@ -1,0 +1,42 @@
+# Images of Octet:
+#   docker build --target api .       everything in one: API, compile worker, inference worker
+#   docker build --target compiler .  the compile worker alone
+#   docker build --target worker .    answers predictions; has neither the compiler nor the linker
+
+FROM python:3.11-slim AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN python3 -m venv /opt/octet
+COPY requirements/serve.lock /src/requirements/
+RUN /opt/octet/bin/pip install --require-hashes -r /src/requirements/serve.lock
+COPY pyproject.toml README.md /src/
+COPY service /src/service
+RUN /opt/octet/bin/pip install --no-deps --no-build-isolation /src
+
+FROM build AS build-worker
+RUN /opt/octet/bin/pip uninstall --yes ziglang pip \
+ && find /opt/octet -name 'libtvm_compiler.so' -delete
+
+FROM python:3.11-slim AS base
+RUN groupadd --gid 10001 octet \
+ && useradd --uid 10001 --gid octet --no-create-home --home-dir /data octet \
+ && install --directory --owner octet --group octet /data
+ENV PATH=/opt/octet/bin:$PATH PYTHONUNBUFFERED=1 OCTET_DATA_DIR=/data OCTET_HOST=0.0.0.0 OCTET_PORT=8080
+USER 10001:10001
+VOLUME /data
+ENTRYPOINT ["octet"]
+
+FROM base AS worker
+COPY --from=build-worker /opt/octet /opt/octet
+ENV TVM_USE_RUNTIME_LIB=1
+EXPOSE 8080
+HEALTHCHECK CMD ["python3", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/v2/health/live')"]
+CMD ["serve", "--no-compile"]
+
+FROM base AS compiler
+COPY --from=build /opt/octet /opt/octet
+CMD ["worker", "compile"]
+
+FROM compiler AS api
+EXPOSE 8080
+HEALTHCHECK CMD ["python3", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/v2/health/live')"]
+CMD ["serve"]

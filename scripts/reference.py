@@ -1,0 +1,151 @@
+"""Writes docs/reference from the code, so that it cannot be out of date: `make docs`; with --check, only compares."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from service.api import problems
+from service.cli.app import app as command_line
+from service.compiler.qnn.numerics import get_mode
+from service.core import errors
+from service.core.numerics import MODES
+from service.core.settings import Settings
+from service.core.target import TARGETS
+
+DIRECTORY = Path(__file__).resolve().parent.parent / "docs" / "reference"
+
+
+def main() -> int:
+    check = "--check" in sys.argv
+    stale = [path for path, text in _pages() if not path.exists() or path.read_text() != text]
+    if not check:
+        DIRECTORY.mkdir(parents=True, exist_ok=True)
+        for path, text in _pages():
+            path.write_text(text)
+    for path in stale:
+        print(f"docs/reference/{path.name} {'is out of date; make docs writes it' if check else 'written'}")
+    return 1 if stale and check else 0
+
+
+def _pages() -> Iterator[tuple[Path, str]]:
+    for name, page in PAGES.items():
+        yield DIRECTORY / f"{name}.md", "\n\n".join(page()) + "\n"
+
+
+def settings() -> Iterator[str]:
+    yield "# Settings"
+    yield (
+        "A flag of the command wins over an environment variable, which wins over the file (`$OCTET_CONFIG`, or "
+        "`octet.toml` in the working directory, with these names as keys), which wins over the default. Sizes are in "
+        "bytes, times in seconds."
+    )
+    rows = [
+        (f"`{name}`", f"`OCTET_{name.upper()}`", f"`{_default(field)}`", field.description or "")
+        for name, field in Settings.model_fields.items()
+    ]
+    yield _table(("name", "environment", "default", "meaning"), rows)
+
+
+def _default(field: Any) -> str:
+    return "~/.local/share/octet" if field.default_factory else str(field.default)
+
+
+def targets() -> Iterator[str]:
+    yield "# Targets"
+    yield (
+        "What a model can be compiled for. `host` is the first of these that runs on the machine of the server; it is "
+        "resolved at once, and no build or artifact has it for a name."
+    )
+    rows = [
+        (f"`{target.name}`", target.architecture, f"`{target.reason}`", " ".join(sorted(target.features)))
+        for target in TARGETS
+    ]
+    yield _table(("target", "architecture", "set apart by", "the CPU must report"), rows)
+
+
+def numerics() -> Iterator[str]:
+    yield "# Numerics modes"
+    yield (
+        "Whose arithmetic a build follows, and the formula of each operator. A build of a mode equals its reference bit "
+        "for bit; where it cannot, the formula says so. Why there are modes at all is in "
+        "[ADR 0002](../adr/0002-numerics-modes.md)."
+    )
+    for name in MODES:
+        mode = get_mode(name)
+        yield f"## `{name}`"
+        yield f"Reference: {mode.reference}."
+        yield _table(("operator", "formula"), [(f"`{op}`", formula.summary) for op, formula in mode.formulas.items()])
+
+
+def error_codes() -> Iterator[str]:
+    yield "# Errors"
+    yield (
+        "Every error is a problem document (RFC 9457, `application/problem+json`) with the members `type`, `title`, "
+        "`status`, `detail`, `instance`, a stable `code`, a `request_id`, and, where they are known, the `stage` of the "
+        "build, the operator (`op`), the `tensor`, and a `hint` what to do. `error` repeats `detail` for clients of the Open "
+        "Inference Protocol. Why a build failed is data on the build, with the same codes, never an HTTP error."
+    )
+    rows = [
+        (f"`{kind.code}`", str(problems.STATUS[_mapped(kind)]), inspect.cleandoc(kind.__doc__ or "").split("\n")[0])
+        for kind in _kinds(errors.OctetError)
+        if kind is not errors.OctetError and kind.__module__ == errors.__name__
+    ]
+    yield _table(("code", "status", "meaning"), rows)
+
+
+def _kinds(kind: type[errors.OctetError]) -> Iterator[type[errors.OctetError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _kinds(child)
+
+
+def _mapped(kind: type[errors.OctetError]) -> Any:
+    return next(ancestor for ancestor in kind.__mro__ if ancestor in problems.STATUS)
+
+
+def commands() -> Iterator[str]:
+    yield "# Commands"
+    yield (
+        "Every command takes `--json`: then stdout carries JSON and nothing else, also for an error. Progress goes to "
+        "stderr. Exit status: 0 done, 1 failed, 2 not understood, 130 interrupted."
+    )
+    yield from _command(typer.main.get_command(command_line), ("octet",))
+
+
+def _command(command: Any, path: tuple[str, ...]) -> Iterator[str]:
+    for name, child in getattr(command, "commands", {}).items():
+        yield from _command(child, (*path, name))
+    if hasattr(command, "commands"):
+        return
+    usage = " ".join([*path, *(parameter.make_metavar(None) for parameter in _arguments(command)), "[OPTIONS]"])
+    yield f"## `{usage}`"
+    yield inspect.cleandoc(command.help)
+    rows = [(f"`{', '.join(parameter.opts)}`", parameter.help) for parameter in command.params if parameter.help]
+    yield _table(("", ""), rows)
+
+
+def _arguments(command: Any) -> Iterator[Any]:
+    return (parameter for parameter in command.params if parameter.param_type_name == "argument")
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
+    "settings": settings,
+    "targets": targets,
+    "numerics": numerics,
+    "errors": error_codes,
+    "commands": commands,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Outputs of a model, for people: the most likely classes as bars, or the shape of what is no classification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from service.cli.output import Output
+from service.cli.tensors import Array, describe
+from service.core.errors import InvalidInput
+from service.core.signature import Quantization, TensorSpec
+
+_BAR_COLUMNS = 24
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model said.
+
+    Attributes:
+        model: who said it.
+        outputs: by name, as stored (quantized outputs are not dequantized).
+        specs: what the outputs are, in the model's order.
+        took_s: how long it took to answer.
+    """
+
+    model: str
+    outputs: Mapping[str, Array]
+    specs: Sequence[TensorSpec]
+    took_s: float
+
+    def classes(self, labels: Sequence[str] | None) -> list[dict[str, Any]]:
+        """The most likely classes if the first output is a classification, else nothing."""
+        first = self.specs[0]
+        values = real_values(self.outputs[first.name], first.quantization)
+        return top(values, labels) if is_classification(values) else []
+
+
+def show_answer(output: Output, answer: Answer, labels_file: Path | None, save: Path | None) -> None:
+    """Prints the answer; with `save`, also writes the first output as a .npy file."""
+    best = answer.classes(read_labels(labels_file) if labels_file else None)
+    if save:
+        np.save(save, answer.outputs[answer.specs[0].name])
+    if output.as_json:
+        outputs = describe(answer.outputs)
+        output.document({"model": answer.model, "outputs": outputs, "top": best, "seconds": answer.took_s})
+        return
+    if best:
+        output.show(bars(best))
+    else:
+        output.show(*(_described(spec, answer.outputs[spec.name]) for spec in answer.specs))
+    output.show(Text(f"{answer.model} in {answer.took_s * 1000:.1f} ms", style="dim"))
+
+
+def read_labels(path: Path) -> list[str]:
+    """One label a line, the first for class 0."""
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def real_values(output: Array, quantization: Quantization | None) -> Array:
+    """What the stored values of `output` stand for."""
+    if quantization is None:
+        return output
+    real: Array = (output.astype(np.float64) - quantization.zero_point) * quantization.scale
+    return real
+
+
+def is_classification(output: Array) -> bool:
+    """Whether there is one score for each class: `[classes]` or `[1, classes]`."""
+    return output.size > 1 and output.size == output.shape[-1]
+
+
+def top(values: Array, labels: Sequence[str] | None, count: int = 5) -> list[dict[str, Any]]:
+    """The `count` highest classes, best first; of equal ones, the lower class first.
+
+    Raises:
+        InvalidInput: there are fewer labels than classes.
+    """
+    flat = values.ravel().astype(np.float64)
+    if labels is not None and len(labels) < flat.size:
+        raise InvalidInput(f"{len(labels)} labels for {flat.size} classes", hint="give one label a line, class 0 first")
+    best = np.argsort(-flat, kind="stable")[:count]
+    return [{"class": int(k), "label": labels[k] if labels else str(k), "value": float(flat[k])} for k in best]
+
+
+def bars(best: Sequence[Mapping[str, Any]]) -> Table:
+    """The result of `top`, as bars: of their share where all are between 0 and 1, else from the lowest to the best."""
+    values = [entry["value"] for entry in best]
+    are_shares = min(values) >= 0 and max(values) <= 1
+    low, span = (0.0, 1.0) if are_shares else (min(values), max(values) - min(values) or 1.0)
+    table = Table.grid(padding=(0, 1))
+    table.add_column(justify="right")
+    table.add_column(min_width=_BAR_COLUMNS)
+    table.add_column(justify="right")
+    for rank, entry in enumerate(best):
+        style = "bold green" if rank == 0 else "dim"
+        bar = Text("█" * round((entry["value"] - low) / span * _BAR_COLUMNS), style=style)
+        value = f"{entry['value']:.1%}" if are_shares else f"{entry['value']:g}"
+        table.add_row(Text(entry["label"], style=style), bar, Text(value, style=style))
+    return table
+
+
+def _described(spec: TensorSpec, value: Array) -> Text:
+    """An output that is no classification: what it is, and the range of what it holds."""
+    real = real_values(value, spec.quantization)
+    held = f"from {real.min():g} to {real.max():g}, mean {real.mean():g}" if real.size else "empty"
+    return Text(f"{spec.name}: {spec.datatype} {list(value.shape)}, {held}")

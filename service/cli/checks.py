@@ -1,0 +1,149 @@
+"""What `octet doctor` looks at. Nothing here fails: what goes wrong is what it finds."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from service.core.errors import CorruptBlob, OctetError, UnknownTarget
+from service.core.settings import Settings
+from service.core.target import TARGETS, detect_host
+
+_LOW_DISK_BYTES = 5 << 30  # a build of a large model needs about a hundredth of it; a log that fills the rest does not
+_HASHING_S = 10.0
+
+
+class State(StrEnum):
+    OK = "ok"
+    NOTE = "note"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding. `hint` says what to do, where something is to be done."""
+
+    name: str
+    state: State
+    detail: str
+    hint: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "state": self.state, "detail": self.detail, "hint": self.hint}
+
+
+def check_all(settings: Settings, server: str) -> list[Check]:
+    return [
+        *_host(),
+        *_versions(),
+        *_sandbox(settings),
+        *_disk(settings.data_dir),
+        *_store(settings.store_dir),
+        _server(server),
+    ]
+
+
+def _host() -> Iterator[Check]:
+    host = detect_host()
+    yield Check("cpu", State.OK, f"{host.model_name or 'unnamed'}, {host.architecture}, {_cores()} cores")
+    try:
+        target = host.target
+    except UnknownTarget as error:
+        yield Check("target", State.PROBLEM, error.message, error.hint or "")
+        return
+    yield Check("target", State.OK, f"{target.reason} → {target.name}")
+    yield Check("runs", State.OK, ", ".join(target.name for target in TARGETS if target.runs_on(host)))
+    others = (target for target in TARGETS if target.architecture == host.architecture and not target.runs_on(host))
+    for target in others:
+        yield Check("runs not", State.NOTE, f"{target.name}: no {', '.join(sorted(target.missing_on(host)))}")
+
+
+def _versions() -> Iterator[Check]:
+    from service.compiler.toolchain import fingerprint
+
+    yield Check("octet", State.OK, f"{importlib.metadata.version('octet')} on Python {platform.python_version()}")
+    tools = {name: version for name, version in fingerprint().items() if not version.startswith("sha256:")}
+    yield Check("toolchain", State.OK, ", ".join(f"{name} {version}" for name, version in tools.items()))
+
+
+def _sandbox(settings: Settings) -> Iterator[Check]:
+    from service.compiler import sandbox
+
+    for finding in sandbox.check():
+        if finding.available:
+            yield Check(finding.name, State.OK, finding.detail)
+        elif settings.allow_unsandboxed:
+            yield Check(finding.name, State.WARNING, f"{finding.detail}, and allowed to be missing: {finding.lost}")
+        else:
+            yield Check(
+                finding.name, State.PROBLEM, f"{finding.detail}; builds are refused", "OCTET_ALLOW_UNSANDBOXED=1"
+            )
+
+
+def _disk(data_dir: Path) -> Iterator[Check]:
+    existing = next(path for path in (data_dir, *data_dir.absolute().parents) if path.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        yield Check("data", State.PROBLEM, f"{existing} is not writable for this user", "choose another --data-dir")
+        return
+    free_bytes = shutil.disk_usage(existing).free
+    state = State.OK if free_bytes >= _LOW_DISK_BYTES else State.WARNING
+    yield Check(
+        "data", state, f"{data_dir}, {free_bytes / 1e9:.1f} GB free" + ("" if data_dir.exists() else ", not made yet")
+    )
+
+
+def _store(store_dir: Path) -> Iterator[Check]:
+    """Hashes blobs for as long as a person waits; those of large stores not all."""
+    from service.cache import OciLayout
+
+    if not store_dir.exists():
+        return
+    try:
+        blobs = OciLayout.open(store_dir).blobs
+    except OctetError as error:
+        yield Check("store", State.PROBLEM, error.message, error.hint or "")
+        return
+    found = hashed = size_bytes = 0
+    corrupt = []
+    deadline_s = time.monotonic() + _HASHING_S
+    for digest in blobs.iterate():
+        found += 1
+        if time.monotonic() > deadline_s:
+            continue
+        hashed += 1
+        try:
+            blobs.path(digest)
+            size_bytes += blobs.size_bytes(digest)
+        except CorruptBlob:
+            corrupt.append(digest)
+    detail = f"{found} blobs, {hashed} of them hashed ({size_bytes / 1e6:.0f} MB)"
+    if corrupt:
+        hint = "they were set aside and are rebuilt on the next push"
+        yield Check("store", State.PROBLEM, f"{detail}, damaged: {', '.join(corrupt)}", hint)
+    else:
+        yield Check("store", State.OK, f"{detail}, all sound")
+
+
+def _server(server: str) -> Check:
+    from service.cli.client import Client
+
+    with Client(server) as client:
+        try:
+            about = client.server_metadata()
+        except OctetError as error:
+            return Check("server", State.NOTE, error.message, "octet serve starts one")
+        ready = "ready" if client.is_ready() else "not ready"
+    return Check("server", State.OK, f"{about['name']} {about['version']} at {server}, {ready}")
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,195 @@
+"""A client of the HTTP API. Every answer that is not a success is raised as the error that the server had."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from service.cli.events import Event, parse_events
+from service.cli.tensors import HEADER_LENGTH, Array, decode_response, encode_request
+from service.core.errors import OctetError, from_json
+
+_CHUNK_BYTES = 1 << 18
+_CONNECT_S = 5.0
+_ANSWER_S = 120.0
+_RESUMES = 10
+
+Document = dict[str, Any]
+
+
+class ServerUnreachable(OctetError):
+    """Nothing answers at the server's address."""
+
+    code = "server_unreachable"
+
+
+class UnexpectedAnswer(OctetError):
+    """The server answered what no Octet server should."""
+
+    code = "unexpected_answer"
+
+
+class Client:
+    def __init__(self, server: str, transport: httpx.BaseTransport | None = None) -> None:
+        self.server = server.rstrip("/")
+        timeout = httpx.Timeout(_ANSWER_S, connect=_CONNECT_S)
+        # Not through a proxy: HTTP_PROXY says nothing of a server on this machine or in this cluster.
+        try:
+            self._http = httpx.Client(base_url=self.server, timeout=timeout, transport=transport, trust_env=False)
+        except httpx.InvalidURL as error:
+            raise self._unreachable(error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def push(
+        self, path: Path, name: str, target: str, numerics: str | None, on_sent: Callable[[int], None]
+    ) -> Document:
+        """Uploads the file and asks for a build, or for the one that was made before; `on_sent` is told of bytes."""
+
+        def chunks() -> Iterator[bytes]:
+            with path.open("rb") as file:
+                while chunk := file.read(_CHUNK_BYTES):
+                    yield chunk
+                    on_sent(len(chunk))
+
+        query = {"name": name, "target": target} | ({"numerics": numerics} if numerics else {})
+        length = {"Content-Length": str(path.stat().st_size)}
+        return self._document("PUT", "/api/v1/models", params=query, content=chunks(), headers=length)
+
+    def models(self) -> list[Document]:
+        return list(self._pages("/api/v1/models", "models", {}))
+
+    def model(self, name: str) -> Document:
+        return self._document("GET", f"/api/v1/models/{name}")
+
+    def builds(self, model: str | None = None, limit: int = 20) -> list[Document]:
+        query = {"model": model} if model else {}
+        builds: list[Document] = self._document("GET", "/api/v1/builds", params=query | {"limit": limit})["builds"]
+        return builds
+
+    def build(self, identifier: str) -> Document:
+        return self._document("GET", f"/api/v1/builds/{identifier}")
+
+    def cancel(self, identifier: str) -> Document:
+        return self._document("POST", f"/api/v1/builds/{identifier}/cancel")
+
+    def events(self, identifier: str, pause_s: float = 1.0) -> Iterator[Event]:
+        """What happened to the build and what happens, until it is over; a lost connection is taken up again.
+
+        Raises:
+            ServerUnreachable: it could not be for several times, `pause_s` apart.
+        """
+        last, resumes = "", 0
+        while True:
+            headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
+            try:
+                for event in self._stream(f"/api/v1/builds/{identifier}/events", headers):
+                    last, resumes = event.id or last, 0
+                    yield event
+                return
+            except ServerUnreachable:
+                resumes += 1
+                if resumes > _RESUMES:
+                    raise
+                time.sleep(pause_s)
+
+    def report(self, artifact: str, name: str) -> Document | None:
+        """A report that is attached to the artifact, or None where there is none of that name."""
+        response = self._http_request("GET", f"/api/v1/artifacts/{artifact}/{name}")
+        if response.status_code == 404:
+            return None
+        document: Document = _checked(response).json()
+        return document
+
+    def artifact(self, digest: str) -> Document:
+        return self._document("GET", f"/api/v1/artifacts/{digest}")
+
+    def metadata(self, model: str, version: int | None = None) -> Document:
+        return self._document("GET", _model_path(model, version))
+
+    def infer(
+        self, model: str, names: Sequence[str], inputs: Sequence[Array | bytes], version: int | None = None
+    ) -> tuple[Document, dict[str, Array]]:
+        """The response's header, and the outputs by name; all tensors travel in binary."""
+        body, header_bytes = encode_request(names, inputs)
+        headers = {HEADER_LENGTH: str(header_bytes), "Content-Type": "application/octet-stream"}
+        response = self._request("POST", _model_path(model, version) + "/infer", content=body, headers=headers)
+        return decode_response(response.content, int(response.headers[HEADER_LENGTH]))
+
+    def is_ready(self) -> bool:
+        """Whether the server takes requests."""
+        try:
+            return self._http_request("GET", "/v2/health/ready").is_success
+        except ServerUnreachable:
+            return False
+
+    def server_metadata(self) -> Document:
+        return self._document("GET", "/v2")
+
+    def _pages(self, path: str, member: str, query: Mapping[str, Any]) -> Iterator[Document]:
+        response = self._request("GET", path, params=query)
+        yield from response.json()[member]
+        while following := response.links.get("next"):
+            response = self._request("GET", following["url"])
+            yield from response.json()[member]
+
+    def _document(self, method: str, path: str, **arguments: Any) -> Document:
+        document: Document = self._request(method, path, **arguments).json()
+        return document
+
+    def _request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        return _checked(self._http_request(method, path, **arguments))
+
+    def _http_request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        try:
+            return self._http.request(method, path, **arguments)
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            raise self._unreachable(error) from error
+
+    def _stream(self, path: str, headers: Mapping[str, str]) -> Iterator[Event]:
+        try:
+            with self._http.stream("GET", path, headers=headers) as response:
+                if not response.is_success:
+                    response.read()
+                _checked(response)
+                yield from parse_events(response.iter_lines())
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> ServerUnreachable:
+        hint = "start one with octet serve, or name another with --server or OCTET_SERVER"
+        return ServerUnreachable(f"no answer from {self.server}: {str(error) or type(error).__name__}", hint=hint)
+
+
+def _model_path(model: str, version: int | None) -> str:
+    return f"/v2/models/{model}" + (f"/versions/{version}" if version is not None else "")
+
+
+def _checked(response: httpx.Response) -> httpx.Response:
+    if response.is_success:
+        return response
+    raise _error_of(response)
+
+
+def _error_of(response: httpx.Response) -> OctetError:
+    """The error in a problem document; an answer of any other kind is quoted."""
+    try:
+        problem = response.json()
+        error = from_json(dict(problem, message=problem["detail"]))
+    except (ValueError, KeyError, TypeError):
+        detail = f"{response.request.url} answered {response.status_code}: {response.text[:200]!r}"
+        return UnexpectedAnswer(detail, hint="is that an Octet server?")
+    if error.code == problem.get("code"):
+        return error
+    return UnexpectedAnswer(error.message, hint=error.hint)

@@ -1,0 +1,41 @@
+"""`octet doctor`: what this machine can run, with what, and whether the store is well."""
+
+from __future__ import annotations
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from service.cli.checks import Check, State, check_all
+from service.cli.options import DataDirOption, JsonOption, ServerOption, load_checked, server_url
+from service.cli.output import FAILURE, reporting
+
+_MARKS = {
+    State.OK: ("✓", "green"),
+    State.NOTE: ("·", "dim"),
+    State.WARNING: ("!", "yellow"),
+    State.PROBLEM: ("✗", "bold red"),
+}
+
+
+def doctor(data_dir: DataDirOption = None, server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """Say what this machine can run, with what, and whether the store is well; exit status 1 if something is not."""
+    with reporting(as_json) as output:
+        checks = check_all(load_checked({"data_dir": data_dir}), server_url(server))
+        if as_json:
+            output.document([check.to_json() for check in checks])
+        else:
+            output.show(_table(checks))
+    if any(check.state is State.PROBLEM for check in checks):
+        raise typer.Exit(FAILURE)
+
+
+def _table(checks: list[Check]) -> Table:
+    table = Table.grid(padding=(0, 1))
+    for check in checks:
+        mark, style = _MARKS[check.state]
+        detail = Text(check.detail)
+        if check.hint:
+            detail.append(f"\n→ {check.hint}", style="italic")
+        table.add_row(Text(mark, style=style), Text(check.name, style="dim"), detail)
+    return table

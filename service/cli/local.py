@@ -1,0 +1,141 @@
+"""`octet compile`, `octet run`, `octet verify`: the road without a server, to a device at the edge."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from service.cli.answers import Answer, show_answer
+from service.cli.options import (
+    ArtifactDir,
+    InputFiles,
+    JsonOption,
+    LabelsOption,
+    ModelFile,
+    NumericsOption,
+    SaveOption,
+    TargetOption,
+    load_checked,
+)
+from service.cli.output import FAILURE, reporting
+from service.cli.reports import REPORTS, summary
+from service.cli.stages import StageView
+from service.cli.tensors import read_input
+from service.core.build import Progress
+from service.core.digest import Digest, digest_of_file, parse_digest
+from service.core.errors import InvalidInput
+
+OutputDir = Annotated[
+    Path,
+    typer.Option("--output", "-o", metavar="DIR", help="The folder to write, an OCI image layout.", file_okay=False),
+]
+ArtifactOption = Annotated[
+    str | None,
+    typer.Option("--artifact", help="Its digest, where the folder holds several.", show_default="the only one"),
+]
+
+
+def compile(
+    file: ModelFile,
+    output_dir: OutputDir,
+    target: TargetOption = "host",
+    numerics: NumericsOption = None,
+    allow_unsandboxed: Annotated[
+        bool, typer.Option("--allow-unsandboxed", help="Even where this kernel cannot lock the compiler in.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compile a model into a folder."""
+    with reporting(as_json) as output:
+        started_s = time.monotonic()
+        with StageView(output.progress) as view:
+            digest, reports = compile_to(file, output_dir, target, numerics, allow_unsandboxed, view)
+            view.finish(time.monotonic())
+        took_s = time.monotonic() - started_s
+        if as_json:
+            output.document({"artifact": digest, "directory": str(output_dir), "reports": reports, "seconds": took_s})
+            return
+        output.show(f"{digest} in {took_s:.2f} s", summary(reports))
+        output.next_command(f"octet run {shlex.quote(str(output_dir))} INPUT")
+
+
+def compile_to(
+    file: Path, directory: Path, target: str, numerics: str | None, allow_unsandboxed: bool, progress: Progress
+) -> tuple[Digest, dict[str, Any]]:
+    """Compiles `file` into the layout at `directory`; the artifact's digest and its reports by name."""
+    from service.cache import OciLayout
+    from service.compiler.importers.detect import HEAD_BYTES, detect_format
+    from service.compiler.pipeline import CompileRequest, compile_model
+    from service.compiler.sandbox.scratch import scratch_directory
+    from service.core.artifact import Report
+    from service.core.numerics import DEFAULT_MODE, parse_mode
+    from service.core.target import parse_target
+
+    with file.open("rb") as source:
+        model_format = detect_format(source.read(HEAD_BYTES))
+    mode = parse_mode(numerics) if numerics else DEFAULT_MODE[model_format]
+    request = CompileRequest(file.resolve(), digest_of_file(file), parse_target(target), mode, {})
+    directory.mkdir(parents=True, exist_ok=True)
+    layout = OciLayout(directory)
+    settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})
+    with scratch_directory(directory) as scratch:
+        digest = compile_model(request, layout, scratch, progress, settings)
+    attached = {name: layout.attached(digest, Report[name.upper()]) for name in REPORTS}
+    return digest, {name: json.loads(report) for name, report in attached.items() if report}
+
+
+def run(
+    directory: ArtifactDir,
+    inputs: InputFiles,
+    artifact: ArtifactOption = None,
+    labels: LabelsOption = None,
+    save: SaveOption = None,
+    threads: Annotated[int, typer.Option("--threads", min=0, help="0: all the cores this process may use.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a compiled folder on a picture or a tensor."""
+    with reporting(as_json) as output:
+        from service import runtime
+        from service.runtime.image import decode
+
+        model = runtime.load(directory, parse_digest(artifact) if artifact else None, threads=threads)
+        specs = model.signature.inputs
+        if len(specs) != len(inputs):
+            names = ", ".join(spec.name for spec in specs)
+            raise InvalidInput(f"the model has {len(specs)} inputs, and {len(inputs)} were given", hint=names)
+        given = (read_input(path) for path in inputs)
+        tensors = [
+            decode(value, spec) if isinstance(value, bytes) else value for value, spec in zip(given, specs, strict=True)
+        ]
+        started_s = time.perf_counter()
+        outputs = model.run(tensors)
+        took_s = time.perf_counter() - started_s
+        named = {spec.name: value for spec, value in zip(model.signature.outputs, outputs, strict=True)}
+        show_answer(output, Answer(str(directory), named, model.signature.outputs, took_s), labels, save)
+
+
+def verify(directory: ArtifactDir, artifact: ArtifactOption = None, as_json: JsonOption = False) -> None:
+    """Check on this machine that a compiled folder computes what its compiler saw it compute."""
+    with reporting(as_json) as output:
+        from service import runtime
+        from service.cache import OciLayout
+        from service.core.artifact import Report
+        from service.core.errors import NotFound
+
+        layout = OciLayout.open(directory)
+        model = runtime.load(layout, parse_digest(artifact) if artifact else None)
+        vectors = layout.attached(model.digest, Report.VECTORS)
+        if vectors is None:
+            raise NotFound(f"nothing to verify {model.digest} by is attached to it", hint="compile the model again")
+        report = runtime.verify(model, vectors)
+        if as_json:
+            output.document(report)
+        else:
+            output.show(f"{model.digest}: {'verified' if report['verified'] else 'NOT verified'}")
+        if not report["verified"]:
+            raise typer.Exit(FAILURE)

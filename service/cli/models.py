@@ -1,0 +1,136 @@
+"""`octet models` and `octet builds`: what the server holds, and what it did and does."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from service.cli.client import Client
+from service.cli.options import JsonOption, ServerOption, server_flag, server_url
+from service.cli.output import Output, reporting, where
+from service.cli.push import follow
+from service.cli.reports import attached, summary
+
+_STATE_STYLE = {"succeeded": "green", "failed": "bold red", "canceled": "dim", "running": "yellow", "queued": "yellow"}
+
+
+def models(
+    name: Annotated[str | None, typer.Argument(help="Only this model, with all its versions.")] = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the models, newest versions first."""
+    with reporting(as_json) as output, Client(server_url(server)) as client:
+        listed = client.model(name)["versions"] if name else client.models()
+        if as_json:
+            output.document(listed)
+            return
+        if not listed:
+            output.show("No models yet.")
+            output.next_command(f"octet push FILE{server_flag(server)}")
+            return
+        table = _table("model", "version", "format", "size", "pushed", "source")
+        for model in listed:
+            row = model["name"], str(model["version"]), model["format"], _size(model["size_bytes"])
+            table.add_row(*row, _ago(model["created_at"]), _short(model["source"]))
+        output.show(table)
+
+
+def builds(
+    identifier: Annotated[
+        str | None, typer.Argument(metavar="BUILD", help="Only this build, with what it proved.")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="Only those of this model.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=200)] = 20,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow the build to its end.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Stop the build.")] = False,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the builds, newest first; or look at one, wait for it, or stop it."""
+    if (wait or cancel) and not identifier:
+        raise typer.BadParameter("--wait and --cancel need a BUILD")
+    with reporting(as_json) as output, Client(server_url(server)) as client:
+        if identifier is None:
+            listed = client.builds(model, limit)
+            output.document(listed) if as_json else output.show(_builds(listed))
+            return
+        build = client.cancel(identifier) if cancel else client.build(identifier)
+        if wait:
+            build = follow(client, build, output)
+        if as_json:
+            output.document(build)
+        else:
+            _show_build(output, client, build)
+
+
+def _builds(listed: list[dict[str, Any]]) -> Table | Text:
+    if not listed:
+        return Text("No builds yet.")
+    table = _table("build", "model", "target", "numerics", "state", "took", "asked for")
+    for build in listed:
+        asked = f"{build['model']}:{build['version']}", build["target"], build["numerics"]
+        table.add_row(build["id"], *asked, _state(build), _took(build), _ago(build["created_at"]))
+    return table
+
+
+def _show_build(output: Output, client: Client, build: dict[str, Any]) -> None:
+    rows = {
+        "model": f"{build['model']} version {build['version']}",
+        "target": build["target"],
+        "numerics": build["numerics"],
+        "state": _state(build),
+        "took": _took(build),
+        "source": build["source"],
+        "artifact": build["artifact"] or "",
+    }
+    if error := build["error"]:
+        rows |= {"error": error["message"]} | where(error)
+    table = Table.grid(padding=(0, 2))
+    for label, value in rows.items():
+        if value:
+            table.add_row(Text(label, style="dim"), value if isinstance(value, Text) else Text(value))
+    output.show(table)
+    if build["artifact"]:
+        output.show(summary(attached(client, build["artifact"])))
+
+
+def _state(build: dict[str, Any]) -> Text:
+    state = build["state"]
+    text = f"{state}, {build['stage']}" if state == "running" and build["stage"] else state
+    return Text(text, style=_STATE_STYLE[state])
+
+
+def _took(build: dict[str, Any]) -> str:
+    if not (build["started_at"] and build["finished_at"]):
+        return ""
+    took = datetime.fromisoformat(build["finished_at"]) - datetime.fromisoformat(build["started_at"])
+    return f"{took.total_seconds():.1f} s"
+
+
+def _ago(moment: str) -> str:
+    seconds = max(0, int((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()))
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit} ago"
+    return f"{seconds} s ago"
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 1e6 else f"{size_bytes / 1e3:.1f} kB"
+
+
+def _short(digest: str) -> str:
+    """As much of a digest as tells it from the others of its kind."""
+    return digest[: len("sha256:") + 12]
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    return table

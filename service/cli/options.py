@@ -1,0 +1,83 @@
+"""Options and arguments that several commands share."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from service.core.settings import Settings, load_settings
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable answer on stdout.")]
+ServerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--server", envvar="OCTET_SERVER", help="The server's URL.", show_default="http://OCTET_HOST:OCTET_PORT"
+    ),
+]
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option("--data-dir", envvar="OCTET_DATA_DIR", help="Where everything is kept.", file_okay=False),
+]
+ModelFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A quantized model (.tflite).", exists=True, dir_okay=False)
+]
+ArtifactDir = Annotated[
+    Path, typer.Argument(metavar="DIR", help="A folder that octet compile wrote.", exists=True, file_okay=False)
+]
+InputFiles = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="INPUT...",
+        help="A JPEG or PNG, or a tensor in a .npy file; for a model of several inputs, one each.",
+        exists=True,
+        dir_okay=False,
+    ),
+]
+TargetOption = Annotated[
+    str, typer.Option("--target", help='What to compile for: a target of octet doctor, or "host".')
+]
+NumericsOption = Annotated[
+    str | None,
+    typer.Option("--numerics", help="Whose arithmetic to follow, bit for bit.", show_default="by the file's format"),
+]
+LabelsOption = Annotated[
+    Path | None,
+    typer.Option("--labels", help="A file of one label a line, class 0 first.", exists=True, dir_okay=False),
+]
+SaveOption = Annotated[
+    Path | None, typer.Option("--save", help="Also write the first output to this .npy file.", dir_okay=False)
+]
+
+
+def load_checked(flags: Mapping[str, Any] | None = None) -> Settings:
+    """The settings; what is wrong with them is told as a mistake in the command."""
+    try:
+        return load_settings(flags)
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise typer.BadParameter(wrong) from error
+
+
+def server_url(server: str | None) -> str:
+    """`server`, or the address at which `octet serve` would listen here."""
+    if server:
+        return server if "://" in server else f"http://{server}"
+    settings = load_checked()
+    return local_url(settings.host, settings.port)
+
+
+def server_flag(server: str | None) -> str:
+    """What a suggested command needs to reach the same server; nothing where the environment says it."""
+    return f" --server {shlex.quote(server)}" if server and server != os.environ.get("OCTET_SERVER") else ""
+
+
+def local_url(host: str, port: int) -> str:
+    """The URL by which this machine reaches a server that listens on `host`; 0.0.0.0 and :: are no addresses to ask."""
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"

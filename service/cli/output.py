@@ -1,0 +1,62 @@
+"""Where a command writes: its answer to stdout, progress and errors to stderr, so that stdout can be piped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import typer
+from rich.console import Console, RenderableType
+from rich.markup import escape
+
+from service.core.errors import OctetError
+
+FAILURE = 1
+USAGE = 2
+
+
+@dataclass(frozen=True)
+class Output:
+    """A command's two streams. With `as_json`, stdout carries JSON documents, one a line, and nothing else."""
+
+    as_json: bool
+    answers: Console = field(default_factory=lambda: Console(highlight=False, soft_wrap=True))
+    progress: Console = field(default_factory=lambda: Console(stderr=True, highlight=False, soft_wrap=True))
+
+    def document(self, value: Any) -> None:
+        print(json.dumps(value, ensure_ascii=False), flush=True)
+
+    def show(self, *renderables: RenderableType) -> None:
+        for renderable in renderables:
+            self.answers.print(renderable)
+
+    def next_command(self, command: str) -> None:
+        self.answers.print(f"\nNext: [bold]{escape(command)}[/bold]")
+
+    def error(self, error: OctetError) -> None:
+        if self.as_json:
+            self.document({"error": error.to_json()})
+            return
+        self.progress.print(f"[bold red]error[/bold red] ({error.code}): {escape(error.message)}")
+        for label, text in where(error.to_json()).items():
+            self.progress.print(f"  {label}: {escape(text)}")
+
+
+def where(error: Mapping[str, Any]) -> dict[str, str]:
+    """The members of an error document that say where it happened and what to do, in the order to read them."""
+    labels = {"stage": "stage", "op": "operator", "tensor": "tensor", "hint": "hint", "request_id": "request"}
+    return {label: str(error[name]) for name, label in labels.items() if error.get(name)}
+
+
+@contextmanager
+def reporting(as_json: bool) -> Iterator[Output]:
+    """Runs a command's body; an `OctetError` in it is told to the user and becomes exit status 1."""
+    output = Output(as_json)
+    try:
+        yield output
+    except OctetError as error:
+        output.error(error)
+        raise typer.Exit(FAILURE) from error

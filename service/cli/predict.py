@@ -1,0 +1,55 @@
+"""`octet predict`: one question to a served model, in binary."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from service.cli.answers import Answer, show_answer
+from service.cli.client import Client
+from service.cli.options import InputFiles, JsonOption, LabelsOption, SaveOption, ServerOption, server_url
+from service.cli.output import reporting
+from service.cli.tensors import Array, read_input
+from service.core.errors import InvalidInput
+from service.core.signature import TensorSpec
+
+
+def predict(
+    name: Annotated[str, typer.Argument(help="The model, as octet models lists it.")],
+    inputs: InputFiles,
+    version: Annotated[int | None, typer.Option("--version", help="Which version.", show_default="the newest")] = None,
+    labels: LabelsOption = None,
+    save: SaveOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask a served model about a picture or a tensor."""
+    with reporting(as_json) as output, Client(server_url(server)) as client:
+        answer = ask(client, name, [read_input(path) for path in inputs], version)
+        show_answer(output, answer, labels, save)
+
+
+def ask(client: Client, name: str, inputs: Sequence[Array | bytes], version: int | None = None) -> Answer:
+    """What the model says; the time is the question's whole round trip, as this client sees it.
+
+    Raises:
+        InvalidInput: the model has another number of inputs.
+    """
+    metadata = client.metadata(name, version)
+    names = [spec["name"] for spec in metadata["inputs"]]
+    if len(names) != len(inputs):
+        raise InvalidInput(f"{name} has {len(names)} inputs, and {len(inputs)} were given", hint=", ".join(names))
+    started_s = time.perf_counter()
+    header, outputs = client.infer(name, names, inputs, version)
+    took_s = time.perf_counter() - started_s
+    asked = f"{header['model_name']} version {header['model_version']}"
+    return Answer(asked, outputs, [_spec(described) for described in metadata["outputs"]], took_s)
+
+
+def _spec(described: dict[str, Any]) -> TensorSpec:
+    """A tensor of the metadata; the quantization is in its parameters."""
+    quantization = described.get("parameters")
+    return TensorSpec.from_json(described | {"quantization": quantization})

@@ -1,0 +1,118 @@
+"""`octet push`: a file goes up, is compiled, and what was proved about the result is told."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from service.cli.client import Client
+from service.cli.options import (
+    JsonOption,
+    ModelFile,
+    NumericsOption,
+    ServerOption,
+    TargetOption,
+    server_flag,
+    server_url,
+)
+from service.cli.output import Output, reporting
+from service.cli.reports import attached, summary
+from service.cli.stages import StageView
+from service.core.build import Stage
+from service.core.errors import BuildFailed, OctetError, from_json
+
+
+def push(
+    file: ModelFile,
+    name: Annotated[str | None, typer.Option("--name", help="What to call it.", show_default="the file's name")] = None,
+    target: TargetOption = "host",
+    numerics: NumericsOption = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the build.")] = False,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Upload a model, compile it, and say what was proved about the result."""
+    with reporting(as_json) as output, Client(server_url(server)) as client:
+        pushed = push_model(client, file, name or name_of(file), target, numerics, output, detach=detach)
+        if as_json:
+            output.document(pushed)
+        else:
+            _show(output, pushed, server)
+
+
+def push_model(
+    client: Client, file: Path, name: str, target: str, numerics: str | None, output: Output, detach: bool = False
+) -> dict[str, Any]:
+    """Pushes, follows the build to its end, and returns `{build, reports, cached, seconds}`.
+
+    Raises:
+        OctetError: the server refused the file, or the build failed: then as the build says.
+    """
+    started_s = time.monotonic()
+    build = _upload(client, file, name, target, numerics, output)
+    cached = build["state"] == "succeeded"
+    if not (cached or detach):
+        build = follow(client, build, output)
+    reports = attached(client, build["artifact"]) if build["artifact"] else {}
+    return {"build": build, "reports": reports, "cached": cached, "seconds": time.monotonic() - started_s}
+
+
+def follow(client: Client, build: dict[str, Any], output: Output) -> dict[str, Any]:
+    """Shows the build's stages until it is over; the build as it then is.
+
+    Raises:
+        OctetError: it failed or was canceled.
+    """
+    with StageView(output.progress) as view:
+        try:
+            for event in client.events(build["id"]):
+                at_s = datetime.fromisoformat(event.data["at"]).timestamp()
+                if event.kind == "log":
+                    view.log(event.data["line"])
+                elif event.kind in ("stage", "progress"):
+                    view.enter(Stage(event.data["stage"]), event.data.get("fraction", 0.0), at_s)
+                elif event.kind == "state":
+                    view.finish(at_s, succeeded=event.data["state"] != "failed")
+        except KeyboardInterrupt:
+            output.progress.print(f"The build goes on; octet builds {build['id']} tells how it went.")
+            raise
+    build = client.build(build["id"])
+    if build["state"] != "succeeded":
+        raise _why(build)
+    return build
+
+
+def name_of(file: Path) -> str:
+    """A model name from a file's: lower case, and `-` for what a name cannot hold."""
+    return re.sub(r"[^a-z0-9._-]+", "-", file.stem.lower()).strip("-._")[:63] or "model"
+
+
+def _upload(client: Client, file: Path, name: str, target: str, numerics: str | None, output: Output) -> dict[str, Any]:
+    columns = TextColumn("  upload       "), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, console=output.progress, transient=True) as progress:
+        task = progress.add_task("upload", total=file.stat().st_size)
+        return client.push(file, name, target, numerics, lambda sent_bytes: progress.advance(task, sent_bytes))
+
+
+def _why(build: dict[str, Any]) -> OctetError:
+    if build["error"]:
+        return from_json(build["error"])
+    return BuildFailed(f"build {build['id']} was {build['state']}")
+
+
+def _show(output: Output, pushed: dict[str, Any], server: str | None) -> None:
+    build = pushed["build"]
+    where = f"{build['model']} version {build['version']}, {build['target']}, {build['numerics']}"
+    if build["state"] != "succeeded":
+        output.show(f"{where}: {build['state']} as build {build['id']}")
+        output.next_command(f"octet builds {build['id']}{server_flag(server)}")
+        return
+    how = "built before, answered from the cache" if pushed["cached"] else "built and verified"
+    output.show(f"{where}: {how} in {pushed['seconds']:.2f} s", summary(pushed["reports"]))
+    output.next_command(f"octet predict {build['model']} INPUT{server_flag(server)}")

@@ -1,0 +1,90 @@
+"""The client's half of the Open Inference Protocol's binary tensor extension.
+
+A body is a JSON header, then the tensors, little-endian and in order; `Inference-Header-Content-Length` says where
+the header ends.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from service.core.errors import InvalidInput
+from service.core.signature import DATATYPES, datatype_of
+
+HEADER_LENGTH = "Inference-Header-Content-Length"
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def read_input(path: Path) -> Array | bytes:
+    """The tensor in a .npy file; the bytes of any other file, which the server takes for a picture.
+
+    Raises:
+        InvalidInput: the .npy file is damaged or holds Python objects.
+    """
+    data = path.read_bytes()
+    if not data.startswith(b"\x93NUMPY"):
+        return data
+    try:
+        array: Array = np.load(io.BytesIO(data), allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InvalidInput(f"{path}: {error}", hint="write it with numpy.save") from error
+    return array
+
+
+def encode_request(names: Sequence[str], inputs: Sequence[Array | bytes]) -> tuple[bytes, int]:
+    """The body that asks for every output in binary, and the length of its header in bytes."""
+    described, payloads = [], []
+    for name, value in zip(names, inputs, strict=True):
+        if isinstance(value, bytes):
+            datatype, shape, payload = "BYTES", [1], struct.pack("<I", len(value)) + value
+        else:
+            datatype, shape, payload = _datatype(name, value), list(value.shape), _little_endian(value)
+        parameters = {"binary_data_size": len(payload)}
+        described.append({"name": name, "datatype": datatype, "shape": shape, "parameters": parameters})
+        payloads.append(payload)
+    header = json.dumps({"inputs": described, "parameters": {"binary_data_output": True}}).encode()
+    return b"".join([header, *payloads]), len(header)
+
+
+def decode_response(body: bytes, header_bytes: int) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The response's header, and its outputs by name in the server's order."""
+    header: dict[str, Any] = json.loads(body[:header_bytes])
+    outputs, offset = {}, header_bytes
+    for output in header["outputs"]:
+        size_bytes = output["parameters"]["binary_data_size"]
+        flat = np.frombuffer(body[offset : offset + size_bytes], DATATYPES[output["datatype"]])
+        outputs[output["name"]] = flat.reshape(output["shape"])
+        offset += size_bytes
+    return header, outputs
+
+
+def describe(output: Mapping[str, Array]) -> list[dict[str, Any]]:
+    """Outputs as the protocol's JSON describes them."""
+    return [
+        {
+            "name": name,
+            "datatype": datatype_of(value.dtype.name),
+            "shape": list(value.shape),
+            "data": value.ravel().tolist(),
+        }
+        for name, value in output.items()
+    ]
+
+
+def _datatype(name: str, value: Array) -> str:
+    try:
+        return datatype_of(value.dtype.name)
+    except KeyError as error:
+        hint = f"use one of: {', '.join(dtype.name for dtype in DATATYPES.values())}"
+        raise InvalidInput(f"no model takes {value.dtype.name}", tensor=name, hint=hint) from error
+
+
+def _little_endian(value: Array) -> bytes:
+    return value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()

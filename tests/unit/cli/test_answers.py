@@ -1,0 +1,65 @@
+"""From stored values to what a person reads."""
+
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from service.cli.answers import Answer, bars, is_classification, real_values, top
+from service.core.errors import InvalidInput
+from service.core.signature import Quantization, TensorSpec
+
+
+def test_the_best_class_comes_first_and_ties_go_to_the_lower_class() -> None:
+    assert [entry["class"] for entry in top(np.array([[1, 9, 4, 9]]), None, count=3)] == [1, 3, 2]
+
+
+def test_unsigned_values_are_ordered_by_size() -> None:
+    assert top(np.array([0, 255], np.uint8), None)[0]["class"] == 1
+
+
+def test_classes_are_named_by_their_labels() -> None:
+    assert top(np.array([0.1, 0.9]), ["cat", "dog"])[0] == {"class": 1, "label": "dog", "value": 0.9}
+
+
+def test_too_few_labels_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="1 labels for 2 classes"):
+        top(np.array([0.1, 0.9]), ["cat"])
+
+
+def test_stored_values_are_dequantized_without_overflow() -> None:
+    stored = np.array([-128, 127], np.int8)
+    assert real_values(stored, Quantization(1 / 256, -128)).tolist() == [0.0, 255 / 256]
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"), [((1, 10), True), ((10,), True), ((2, 10), False), ((1, 4, 4, 3), False), ((1, 1), False)]
+)
+def test_a_classification_has_one_score_for_each_class(shape: tuple[int, ...], expected: bool) -> None:
+    assert is_classification(np.zeros(shape)) is expected
+
+
+def test_an_output_that_is_no_classification_has_no_best_classes() -> None:
+    spec = TensorSpec("boxes", "FP32", (1, 4, 4))
+    assert Answer("m", {"boxes": np.zeros((1, 4, 4), np.float32)}, [spec], 0.0).classes(None) == []
+
+
+def test_a_share_fills_as_much_of_the_bar_as_of_the_whole() -> None:
+    assert _printed([0.5, 0.25]) == [("0", 12, "50.0%"), ("1", 6, "25.0%")]
+
+
+def test_scores_that_are_no_shares_are_shown_between_the_lowest_and_the_highest() -> None:
+    assert _printed([30.0, 20.0, 10.0]) == [("0", 24, "30"), ("1", 12, "20"), ("2", 0, "10")]
+
+
+def test_equal_scores_have_a_bar_too() -> None:
+    assert _printed([7.0, 7.0]) == [("0", 0, "7"), ("1", 0, "7")]
+
+
+def _printed(values: list[float]) -> list[tuple[str, int, str]]:
+    """(label, length of the bar, value) of each line."""
+    console = Console(file=io.StringIO(), width=100, color_system=None)
+    console.print(bars(top(np.array(values), None)))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    return [(line.split()[0], line.count("█"), line.split()[-1]) for line in lines]

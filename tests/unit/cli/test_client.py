@@ -1,0 +1,113 @@
+"""What the client makes of answers that no well-behaved test server gives: errors, other servers, lost connections."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from service.cli.client import Client, ServerUnreachable, UnexpectedAnswer
+from service.core.errors import UnknownTarget
+
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+def test_a_problem_document_is_raised_as_the_error_it_was() -> None:
+    problem = {"code": "unknown_target", "detail": "unknown target 'vax'", "hint": "use host", "status": 422}
+    with _client(lambda request: httpx.Response(422, json=problem)) as client, pytest.raises(UnknownTarget) as caught:
+        client.models()
+    assert (caught.value.message, caught.value.hint) == ("unknown target 'vax'", "use host")
+
+
+def test_a_problem_of_a_kind_unknown_here_keeps_its_words() -> None:
+    problem = {"code": "internal_error", "detail": "it failed", "status": 500}
+    with (
+        _client(lambda request: httpx.Response(500, json=problem)) as client,
+        pytest.raises(UnexpectedAnswer) as caught,
+    ):
+        client.models()
+    assert caught.value.message == "it failed"
+
+
+@pytest.mark.parametrize("body", ["<html>nginx</html>", "[]", '{"message": "no"}', '"no"'])
+def test_an_error_page_of_another_server_is_quoted(body: str) -> None:
+    with _client(lambda request: httpx.Response(502, text=body)) as client, pytest.raises(UnexpectedAnswer) as caught:
+        client.models()
+    assert "502" in caught.value.message
+    assert body in caught.value.message.replace("\\", "")
+
+
+def test_a_server_that_is_not_there_is_named_with_what_to_do() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can take the port meanwhile
+        address = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        with Client(address) as client, pytest.raises(ServerUnreachable, match=address) as caught:
+            client.models()
+    assert "octet serve" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("server", ["http://", "http://[::1", "ftp://127.0.0.1"])
+def test_an_address_that_is_none_is_named(server: str) -> None:
+    with pytest.raises(ServerUnreachable, match="no answer from"), Client(server) as client:
+        client.models()
+
+
+def test_pages_are_followed_to_the_last() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        if "cursor" in request.url.params:
+            return httpx.Response(200, json={"models": [{"name": "b"}]})
+        link = {"Link": '</api/v1/models?cursor=x>; rel="next"'}
+        return httpx.Response(200, json={"models": [{"name": "a"}]}, headers=link)
+
+    with _client(handler) as client:
+        assert [model["name"] for model in client.models()] == ["a", "b"]
+
+
+def test_events_go_on_after_the_last_one_that_was_seen() -> None:
+    asked_after = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        asked_after.append(request.headers.get("Last-Event-ID"))
+        if len(asked_after) == 1:
+            return httpx.Response(200, stream=_BrokenOff([_event(1), _event(2)]))
+        return httpx.Response(200, content=_event(3))
+
+    with _client(handler) as client:
+        assert [event.id for event in client.events("b1", pause_s=0.0)] == ["1", "2", "3"]
+    assert asked_after == [None, "2"]
+
+
+def test_a_server_that_never_comes_back_ends_the_events() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    with _client(handler) as client, pytest.raises(ServerUnreachable):
+        list(client.events("b1", pause_s=0.0))
+
+
+def test_a_report_that_is_not_there_is_none() -> None:
+    problem = {"code": "not_found", "detail": "no such report"}
+    with _client(lambda request: httpx.Response(404, json=problem)) as client:
+        assert client.report("sha256:0", "coverage") is None
+
+
+def _client(handler: Handler) -> Client:
+    return Client("http://octet.test", httpx.MockTransport(handler))
+
+
+def _event(number: int) -> bytes:
+    return f"id: {number}\nevent: log\ndata: {json.dumps({'line': 'x'})}\n\n".encode()
+
+
+class _BrokenOff(httpx.SyncByteStream):
+    """A body that ends in a lost connection."""
+
+    def __init__(self, chunks: list[bytes]) -> None:
+        self._chunks = chunks
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._chunks
+        raise httpx.ReadError("connection reset")

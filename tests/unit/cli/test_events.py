@@ -1,0 +1,28 @@
+"""The server-sent events parser, against the format's own rules."""
+
+from service.cli.events import Event, parse_events
+
+
+def test_an_event_ends_at_the_blank_line() -> None:
+    lines = ["id: 1", "event: stage", 'data: {"stage": "import"}', "", "id: 2", "event: log", 'data: {"line": "x"}']
+    assert list(parse_events(lines)) == [Event("1", "stage", {"stage": "import"})]
+
+
+def test_comments_keep_the_connection_alive_and_say_nothing() -> None:
+    assert list(parse_events([": still here", "", ":", ""])) == []
+
+
+def test_data_of_several_lines_is_joined() -> None:
+    (event,) = parse_events(["data: {", 'data:"line": "x"}', ""])
+    assert event.data == {"line": "x"}
+
+
+def test_a_kind_that_is_not_named_is_a_message() -> None:
+    (event,) = parse_events(["data: {}", ""])
+    assert event.kind == "message"
+
+
+def test_fields_do_not_leak_into_the_next_event() -> None:
+    first, second = parse_events(["id: 1", "event: stage", "data: {}", "", "data: {}", ""])
+    assert (first.id, first.kind) == ("1", "stage")
+    assert (second.id, second.kind) == ("", "message")
