@@ -47,7 +47,9 @@ def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, list[NDArray[Any]]]:
     ]
     others = {variable: body for variable, body in module.functions.items() if not isinstance(body, relax.Function)}
     builder = relax.BlockBuilder(tvm.IRModule(others))
-    with builder.function("main", [*params, *(param for param, _ in values.values())], attrs={"num_input": len(params)}):
+    with builder.function(
+        "main", [*params, *(param for param, _ in values.values())], attrs={"num_input": len(params)}
+    ):
         with builder.dataflow():
             for var, expr in bodies:
                 builder.emit_normalized(relax.VarBinding(environment[var], builder.normalize(expr)))
@@ -56,9 +58,7 @@ def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, list[NDArray[Any]]]:
     return builder.get(), [value for _, value in values.values()]
 
 
-def _bound(
-    function: relax.Function, environment: dict[relax.Var, relax.Expr]
-) -> list[tuple[relax.Var, relax.Expr]]:
+def _bound(function: relax.Function, environment: dict[relax.Var, relax.Expr]) -> list[tuple[relax.Var, relax.Expr]]:
     """The function's bindings; `environment` gets a new variable for each."""
     found = list(graph.bindings(function))
     environment.update({var: relax.DataflowVar(var.name, var.ty) for var, _ in found})

@@ -77,7 +77,7 @@ def _checked(module: Any) -> tvm.IRModule:
 def _write_expected(module: tvm.IRModule, request: Request) -> None:
     signature = ModelSignature.from_json(request["signature"])
     mode = get_mode(request["numerics"])
-    answers = {
+    answers: dict[str, Any] = {
         f"{index}.{position}": output
         for index, sample in enumerate(sample_inputs(signature, request["samples"]))
         for position, output in enumerate(oracle.run(module, mode, sample))

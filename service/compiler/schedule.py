@@ -41,9 +41,7 @@ def _scheduled(function: tirx.PrimFunc, target: CodegenTarget) -> tirx.PrimFunc:
         _elementwise(sch, blocks[-1], target)
     elif len(reductions) == 1 and len(blocks) <= 2:
         _reduction(sch, reductions[0], blocks[-1] if len(blocks) == 2 else None, target)
-    return sch.mod["main"].with_attrs(
-        {**{key: value for key, value in (function.attrs or {}).items()}, "tirx.is_scheduled": True}
-    )
+    return sch.mod["main"].with_attrs({**dict((function.attrs or {}).items()), "tirx.is_scheduled": True})
 
 
 def _inline_all_but_last(sch: Schedule) -> None:

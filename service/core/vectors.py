@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,8 @@ def _sample(spec: TensorSpec, index: int, rng: np.random.Generator) -> NDArray[A
     if index == 1:
         return np.full(spec.shape, high, spec.dtype)
     if index == 2:
-        size = int(np.prod(spec.shape, dtype=np.int64))
-        return np.where(np.arange(size) % 2, low, high).astype(spec.dtype).reshape(spec.shape)
+        size = math.prod(spec.shape)
+        return np.resize(np.array([high, low], spec.dtype), size).reshape(spec.shape)
     if spec.dtype.kind == "f":
         return rng.normal(0.0, 4.0, spec.shape).astype(spec.dtype)
     if spec.dtype.kind == "b":

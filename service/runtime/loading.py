@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import platform
 import shutil
@@ -38,21 +39,15 @@ def load(path: Path | str | OciLayout, digest: Digest | None = None, threads: in
         CorruptBlob: its bytes no longer hash to their names.
         Unsupported: it is for another machine or another TVM.
     """
-    import json
-
     layout = path if isinstance(path, OciLayout) else OciLayout.open(Path(path))
     digest = digest or _only_artifact(layout)
     manifest = layout.manifest(digest)
     config = ArtifactConfig.from_json(json.loads(layout.blobs.read(manifest.config.digest)))
     files = {layer.media_type: layout.blobs.path(layer.digest) for layer in manifest.layers}
-    return load_files(
-        config, files[LIBRARY_MEDIA_TYPE], files[CONSTANTS_MEDIA_TYPE], digest=digest, threads=threads
-    )
+    return load_files(config, files[LIBRARY_MEDIA_TYPE], files[CONSTANTS_MEDIA_TYPE], digest=digest, threads=threads)
 
 
-def load_files(
-    config: ArtifactConfig, library: Path, constants: Path, *, digest: str = "", threads: int = 0
-) -> Model:
+def load_files(config: ArtifactConfig, library: Path, constants: Path, *, digest: str = "", threads: int = 0) -> Model:
     """The artifact made of `config` and two files.
 
     Raises:

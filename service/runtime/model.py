@@ -24,17 +24,18 @@ def aligned_empty(shape: Sequence[int], dtype: Any) -> Array:
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     raw = np.empty(nbytes + ALIGNMENT_BYTES, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT_BYTES
-    return raw[start : start + nbytes].view(dtype).reshape(shape)
+    aligned: Array = raw[start : start + nbytes].view(dtype).reshape(shape)
+    return aligned
 
 
 class Model:
-    """One instance. Not re-entrant: one call at a time, from any thread; `clone` makes another that shares constants."""
+    """One instance. Not re-entrant: one call at a time, from any thread. `clone` makes another; they share constants."""
 
     def __init__(self, config: ArtifactConfig, module: Any, constants: Sequence[Array], digest: str = "") -> None:
         """`constants` are in the config's order, each 64-byte aligned; `module` is the loaded library."""
         self.config, self.digest = config, digest
         self._module, self._constants = module, constants
-        self._tensors = [tvm.runtime.from_dlpack(_writable(constant)) for constant in constants]
+        self._tensors = [tvm.runtime.from_dlpack(constant) for constant in constants]
         self._machine = VirtualMachine(module, tvm.cpu())
         self._entry: Callable[..., Any] = self._machine[config.entry]
 
@@ -87,8 +88,3 @@ def _fitting(spec: TensorSpec, array: Array) -> Array:
     copy = aligned_empty(spec.shape, spec.dtype)
     copy[...] = array
     return copy
-
-
-def _writable(array: Array) -> Array:
-    """DLPack refuses read-only arrays; nothing writes to a constant, and its pages are mapped copy-on-write."""
-    return array

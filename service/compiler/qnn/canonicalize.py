@@ -16,7 +16,9 @@ from service.compiler.qnn.numerics import Mode
 def canonicalize(module: tvm.IRModule, mode: Mode) -> tvm.IRModule:
     """`module` in terms of plain Relax, target-independent."""
 
-    def lower(builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found) -> relax.Expr:
+    def lower(
+        builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
+    ) -> relax.Expr:
         if operation is None:
             return relax.Call(call.op, args, call.attrs)
         flat = [part for arg in args for part in (arg.fields if isinstance(arg, relax.Tuple) else [arg])]

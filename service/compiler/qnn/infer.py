@@ -89,7 +89,7 @@ def _binary(o: Operation) -> relax.TensorType:
 
 def _concatenate(o: Operation) -> relax.TensorType:
     o.count(1)
-    fields = getattr(o.call.args[0].ty, "fields", None)
+    fields = list(getattr(o.call.args[0].ty, "fields", None) or ())
     in_types = [types.parse(str(text)) for text in o.attr("in_types")]
     o.require(bool(fields) and len(fields) == len(in_types), "needs one type for each of at least one part")
     axis, total, first = int(o.attr("axis")), 0, None
@@ -123,7 +123,9 @@ def _mean(o: Operation) -> relax.TensorType:
     shape = o.stored(0, o.per_tensor("in_type"))
     axes = {int(axis) for axis in o.attr("axes")}
     o.require(bool(axes) and axes <= set(range(len(shape))), f"axes {sorted(axes)} of the shape {list(shape)}")
-    kept = [1 if axis in axes else dim for axis, dim in enumerate(shape) if bool(o.attr("keepdims")) or axis not in axes]
+    kept = [
+        1 if axis in axes else dim for axis, dim in enumerate(shape) if bool(o.attr("keepdims")) or axis not in axes
+    ]
     return _result(kept, _same_storage(o))
 
 

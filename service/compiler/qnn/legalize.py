@@ -42,7 +42,9 @@ def legalize(module: tvm.IRModule, operands: OperandTypes) -> tvm.IRModule:
                 shift = ops.requantize(data, operation.per_tensor("in_type"), in_type)
                 moved[key] = graph.emit(builder, shift, f"{data.name}_{in_type.storage}")
             data = moved[key]
-        return ops.with_operands(call, data, _moved_weight(operation, weight, weight_type), *bias, in_type=in_type, weight_type=weight_type)
+        return ops.with_operands(
+            call, data, _moved_weight(operation, weight, weight_type), *bias, in_type=in_type, weight_type=weight_type
+        )
 
     return graph.rewrite(module, legalize_call)
 

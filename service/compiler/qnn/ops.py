@@ -162,9 +162,7 @@ def _pool(
     strides: Sequence[int],
     padding: Sequence[int],
 ) -> relax.Call:
-    return _call(
-        name, [x], in_type=in_type, out_type=out_type, pool_size=pool_size, strides=strides, padding=padding
-    )
+    return _call(name, [x], in_type=in_type, out_type=out_type, pool_size=pool_size, strides=strides, padding=padding)
 
 
 def _call(name: str, args: Sequence[relax.Expr], **attrs: Any) -> relax.Call:

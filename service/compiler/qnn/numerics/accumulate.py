@@ -179,7 +179,10 @@ def _convolution(operation: Operation, weight_shape: tuple[int, ...]) -> tuple[C
     shape = [int(dim) for dim in operation.call.ty.shape]
 
     def reduce_over(term: Callable[..., Scalar], out_shape: Sequence[int], name: str) -> te.Tensor:
-        axes = [te.reduce_axis((0, extent), axis) for extent, axis in ((kernel_h, "kh"), (kernel_w, "kw"), (per_group, "ic"))]
+        axes = [
+            te.reduce_axis((0, extent), axis)
+            for extent, axis in ((kernel_h, "kh"), (kernel_w, "kw"), (per_group, "ic"))
+        ]
         return te.compute(out_shape, lambda *index: te.sum(term(*index, *axes), axis=axes), name=name)
 
     def products(x: te.Tensor, kernel: te.Tensor) -> te.Tensor:

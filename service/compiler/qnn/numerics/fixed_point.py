@@ -55,19 +55,26 @@ def rounding_divide_by_pot(x: Array, exponent: Array | int) -> Array:
     """gemmlowp: x / 2**exponent, halves away from zero."""
     mask = (np.int64(1) << np.asarray(exponent, np.int64)) - 1
     threshold = (mask >> 1) + (x < 0)
-    return (x >> np.asarray(exponent, np.int64)) + ((x & mask) > threshold)
+    return np.asarray((x >> np.asarray(exponent, np.int64)) + ((x & mask) > threshold))
 
 
 def multiply_by_quantized_multiplier(x: Array, significand: Array | int, shift: Array | int) -> Array:
     """TFLite's MultiplyByQuantizedMultiplier: rounds twice."""
     shift = np.asarray(shift, np.int64)
     scaled = (x << np.maximum(shift, 0)).astype(np.int32).astype(np.int64)
-    return rounding_divide_by_pot(
-        saturating_rounding_doubling_high_mul(scaled, significand), np.maximum(-shift, 0)
-    )
+    return rounding_divide_by_pot(saturating_rounding_doubling_high_mul(scaled, significand), np.maximum(-shift, 0))
 
 
 # --- the same in tensor IR -------------------------------------------------------------------------------------------
+
+
+def shift_count(count: Scalar, dtype: str, low: int, high: int) -> Scalar:
+    """`count`, known to lie in low..high, said so that TVM knows it too.
+
+    TVM 0.27 takes a right shift by an amount that might be negative to leave nothing but the sign, and then
+    simplifies a clamp of the result away.
+    """
+    return tirx.max(tirx.min(count, tirx.const(high, dtype)), tirx.const(low, dtype))
 
 
 def high_mul(a: Scalar, b: Scalar) -> Scalar:
@@ -86,16 +93,16 @@ def divide_by_pot(x: Scalar, exponent: Scalar) -> Scalar:
     twice. (Tensor IR is a tree. A formula that names its operand three times stands 27 times when nested three deep.)
     """
     one, sign = tirx.const(1, "int32"), tirx.const(31, "int32")
+    exponent = shift_count(exponent, "int32", 1, 31)
     return (((x + (x >> sign)) >> (exponent - one)) + one) >> one
 
 
 def scale_by(x: Scalar, significand: Scalar, shift: Scalar, shifts: Array) -> Scalar:
     """`multiply_by_quantized_multiplier` of int32 values; `shifts` are all the values that `shift` can take."""
-    zero, one = tirx.const(0, "int32"), tirx.const(1, "int32")
     if (shifts > 0).any():
-        x = x << tirx.max(shift, zero)
+        x = x << shift_count(shift, "int32", 0, 30)
     x = high_mul(x, significand)
     if (shifts >= 0).all():
         return x
-    divided = divide_by_pot(x, tirx.max(-shift, one))
-    return divided if (shifts < 0).all() else tirx.Select(shift < zero, divided, x)
+    divided = divide_by_pot(x, -shift)
+    return divided if (shifts < 0).all() else tirx.Select(shift < tirx.const(0, "int32"), divided, x)

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import relax, te, tirx
 
-from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
 
 Array = NDArray[Any]
@@ -28,11 +27,13 @@ class Formula(Protocol):
     def summary(self) -> str:
         """The formula and its rounding in one line, as the mode's table prints it."""
 
-    def evaluate(self, operation: Operation, *operands: Array) -> Array:
-        """The result's stored values, from the operands' stored values."""
+    @property
+    def evaluate(self) -> Callable[..., Array]:
+        """(operation, *operands): the result's stored values, from the operands' stored values."""
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, *operands: relax.Expr) -> relax.Expr:
-        """Relax, without QNN operators, that computes the same."""
+    @property
+    def lower(self) -> Callable[..., relax.Expr]:
+        """(operation, builder, *operands): Relax, without QNN operators, that computes the same."""
 
 
 def store(values: Array, quantized: QuantizedType) -> Array:

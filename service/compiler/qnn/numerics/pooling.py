@@ -77,7 +77,9 @@ class FixedPointMean:
         out_type = operation.per_tensor("out_type")
         axes, keepdims = _mean_axes(operation)
         count = math.prod(x.shape[axis] for axis in axes)
-        total = x.astype(np.int64).sum(axis=axes, keepdims=keepdims) - count * operation.per_tensor("in_type").zero_point
+        total = (
+            x.astype(np.int64).sum(axis=axes, keepdims=keepdims) - count * operation.per_tensor("in_type").zero_point
+        )
         scaled = fixed_point.multiply_by_quantized_multiplier(total, *self._multiplier(operation, count))
         return store(scaled + out_type.zero_point, out_type)
 
@@ -176,9 +178,7 @@ def _padded(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, fi
     return builder.emit(relax.op.nn.pad(x, [0, 0, top, bottom, left, right, 0, 0], pad_value=fill))
 
 
-def _reduction(
-    operation: Operation, combine: Callable[..., Scalar], dtype: str
-) -> Callable[[te.Tensor], te.Tensor]:
+def _reduction(operation: Operation, combine: Callable[..., Scalar], dtype: str) -> Callable[[te.Tensor], te.Tensor]:
     extents, (stride_h, stride_w) = operation.ints("pool_size", 2, 1), operation.ints("strides", 2, 1)
     shape: Sequence[int] = [int(dim) for dim in operation.call.ty.shape]
 

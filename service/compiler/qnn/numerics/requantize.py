@@ -61,7 +61,8 @@ class OneRounding:
         halves = np.int64(1) << (30 - shifts.astype(np.int64))
 
         def scale(value: Scalar, significand: Scalar, half: Scalar, right: Scalar) -> Scalar:
-            scaled = (value.astype("int64") * significand.astype("int64") + half) >> right.astype("int64")
+            count = fixed_point.shift_count(right.astype("int64"), "int64", 0, 62)
+            scaled = (value.astype("int64") * significand.astype("int64") + half) >> count
             low, high = (tirx.const(bound - out_type.zero_point, "int64") for bound in (out_type.min, out_type.max))
             bounded = tirx.max(tirx.min(scaled, high), low)
             return clamped(bounded.astype("int32") + out_type.zero_point, out_type)

@@ -55,7 +55,7 @@ class FixedPointSoftmax:
         return pointwise(builder, "normalize", normalize, [exponentials, total, scale])
 
     def _table(self, operation: Operation) -> Array:
-        """exp(-scale * beta * d) for d in 0..255, Q0.31; zero below the input radius (SoftmaxPrepare, activations.cc)."""
+        """exp(-scale * beta * d) for d in 0..255, Q0.31; zero below the input radius (SoftmaxPrepare)."""
         real = operation.floating("beta") * operation.per_tensor("in_type").scale * (1 << (31 - _INTEGER_BITS))
         significand, shift = fixed_point.quantize_multiplier(min(real, _INT32_MAX))
         radius = math.floor(((1 << _INTEGER_BITS) - 1) * (1 << (31 - _INTEGER_BITS)) / (1 << shift))
@@ -120,16 +120,22 @@ def _row_reduce(builder: relax.BlockBuilder, x: relax.Expr, combine: Any, name: 
 
     def compute(x: te.Tensor) -> te.Tensor:
         k = te.reduce_axis((0, x.shape[-1]), "k")
-        return te.compute(
-            [*x.shape[:-1], 1], lambda *index: combine(x(*index[:-1], k), axis=k), name=name
-        )
+        return te.compute([*x.shape[:-1], 1], lambda *index: combine(x(*index[:-1], k), axis=k), name=name)
 
     return builder.emit_te(compute, x, primfunc_name_hint=f"row_{name}")
 
 
 # --- gemmlowp/fixedpoint/fixedpoint.h on int64 arrays that hold int32 values ------------------------------------------
 
-_BARREL_SHIFTER = ((-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (2, 39332535), (3, 720401), (4, 242))
+_BARREL_SHIFTER = (
+    (-2, 1672461947),
+    (-1, 1302514674),
+    (0, 790015084),
+    (1, 290630308),
+    (2, 39332535),
+    (3, 720401),
+    (4, 242),
+)
 _CONSTANT_48_OVER_17 = 1515870810  # Q2.29
 _CONSTANT_NEG_32_OVER_17 = -1010580540
 _ONE_Q2 = 1 << 29
@@ -183,7 +189,8 @@ def _lowered_reciprocal(total: Scalar) -> Scalar:
     def clip(value: Scalar) -> Scalar:
         return tirx.max(tirx.min(value, const(_INT32_MAX)), const(-(1 << 31)))
 
-    minus_one = (total.astype("int64") << tirx.clz(total).astype("int64")) - const(1 << 31)
+    headroom = fixed_point.shift_count(tirx.clz(total).astype("int64"), "int64", 0, 31)
+    minus_one = (total.astype("int64") << headroom) - const(1 << 31)
     half_denominator = (minus_one + const(_INT32_MAX) + const(1)) >> const(1)
 
     x = const(_CONSTANT_48_OVER_17) + mul(half_denominator, const(_CONSTANT_NEG_32_OVER_17))
