@@ -25,7 +25,7 @@ from service.cli.reports import summary
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 MODEL = EXAMPLES / "digits_int8.tflite"
 LABELS = EXAMPLES / "labels.txt"
-DIGIT = "7"
+DIGIT = "2"
 _STOP_S = 20.0
 
 

@@ -72,8 +72,8 @@ def targets() -> Iterator[str]:
 def numerics() -> Iterator[str]:
     yield "# Numerics modes"
     yield (
-        "Whose arithmetic a build follows, and the formula of each operator. A build of a mode equals its reference bit "
-        "for bit; where it cannot, the formula says so. Why there are modes at all is in "
+        "Whose arithmetic a build follows, and the formula of each operator. A build of a mode equals its reference "
+        "bit for bit; where it cannot, the formula says so. Why there are modes at all is in "
         "[ADR 0002](../adr/0002-numerics-modes.md)."
     )
     for name in MODES:
@@ -87,9 +87,10 @@ def error_codes() -> Iterator[str]:
     yield "# Errors"
     yield (
         "Every error is a problem document (RFC 9457, `application/problem+json`) with the members `type`, `title`, "
-        "`status`, `detail`, `instance`, a stable `code`, a `request_id`, and, where they are known, the `stage` of the "
-        "build, the operator (`op`), the `tensor`, and a `hint` what to do. `error` repeats `detail` for clients of the Open "
-        "Inference Protocol. Why a build failed is data on the build, with the same codes, never an HTTP error."
+        "`status`, `detail`, `instance`, a stable `code`, a `request_id`, and, where they are known, the `stage` of "
+        "the build, the operator (`op`), the `tensor`, and a `hint` what to do. `error` repeats `detail` for clients "
+        "of the Open Inference Protocol. Why a build failed is data on the build, with the same codes, and never an "
+        "HTTP error."
     )
     rows = [
         (f"`{kind.code}`", str(problems.STATUS[_mapped(kind)]), inspect.cleandoc(kind.__doc__ or "").split("\n")[0])

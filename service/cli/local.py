@@ -129,7 +129,7 @@ def verify(directory: ArtifactDir, artifact: ArtifactOption = None, as_json: Jso
 
         layout = OciLayout.open(directory)
         model = runtime.load(layout, parse_digest(artifact) if artifact else None)
-        vectors = layout.attached(model.digest, Report.VECTORS)
+        vectors = layout.attached(parse_digest(model.digest), Report.VECTORS)
         if vectors is None:
             raise NotFound(f"nothing to verify {model.digest} by is attached to it", hint="compile the model again")
         report = runtime.verify(model, vectors)

@@ -15,7 +15,7 @@ from rich.markup import escape
 from service.core.errors import OctetError
 
 FAILURE = 1
-USAGE = 2
+_FILE_COLUMNS = 200  # a file or a pipe has no width: tables are not cut
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Output:
     """A command's two streams. With `as_json`, stdout carries JSON documents, one a line, and nothing else."""
 
     as_json: bool
-    answers: Console = field(default_factory=lambda: Console(highlight=False, soft_wrap=True))
-    progress: Console = field(default_factory=lambda: Console(stderr=True, highlight=False, soft_wrap=True))
+    answers: Console = field(default_factory=lambda: _console(stderr=False))
+    progress: Console = field(default_factory=lambda: _console(stderr=True))
 
     def document(self, value: Any) -> None:
         print(json.dumps(value, ensure_ascii=False), flush=True)
@@ -60,3 +60,10 @@ def reporting(as_json: bool) -> Iterator[Output]:
     except OctetError as error:
         output.error(error)
         raise typer.Exit(FAILURE) from error
+
+
+def _console(stderr: bool) -> Console:
+    console = Console(stderr=stderr, highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = _FILE_COLUMNS
+    return console

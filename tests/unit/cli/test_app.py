@@ -1,0 +1,144 @@
+"""What every command owes: exit statuses, JSON and nothing else on stdout, and errors that say what to do."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from service.cli.app import app
+from service.cli.options import local_url, server_flag
+from service.cli.push import name_of
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+MODEL, LABELS = EXAMPLES / "digits_int8.tflite", EXAMPLES / "labels.txt"
+REMOTE = ("models", "builds", f"push {MODEL}", f"predict digits {MODEL}")
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a server that is not there."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        monkeypatch.setenv("OCTET_SERVER", address)
+        yield address
+
+
+@pytest.mark.parametrize(
+    "command", ["", "serve", "push", "predict", "models", "builds", "compile", "run", "verify", "doctor"]
+)
+def test_every_command_has_help(command: str) -> None:
+    result = octet(f"{command} --help")
+    assert result.exit_code == 0
+    assert "--help" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "dance",
+        "push",
+        "push no-such-file",
+        "predict digits no-such-file",
+        f"compile {MODEL}",
+        "run no-such-folder x.png",
+        "builds --wait",
+        "serve --port x",
+        "serve --port 70000",
+    ],
+)
+def test_what_is_not_understood_is_exit_status_2_and_said_on_stderr(command: str) -> None:
+    result = octet(command)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr
+
+
+@pytest.mark.parametrize("command", REMOTE)
+def test_without_a_server_a_command_fails_and_says_how_to_start_one(command: str, nowhere: str) -> None:
+    result = octet(command)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert nowhere in result.stderr
+    assert "octet serve" in result.stderr
+
+
+@pytest.mark.parametrize("command", REMOTE)
+def test_an_error_is_json_on_stdout_where_json_was_asked_for(command: str, nowhere: str) -> None:
+    result = octet(f"{command} --json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["error"]["code"] == "server_unreachable"
+
+
+def test_a_setting_that_is_wrong_in_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCTET_PORT", "http")
+    result = octet("models")
+    assert result.exit_code == 2
+    assert "port" in result.stderr
+
+
+def test_a_file_that_is_no_model_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    result = octet(f"compile {LABELS} --output {tmp_path / 'out'} --json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["error"]["code"] == "unsupported_format"
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "code"), [("--target vax", "unknown_target"), ("--numerics approximately", "unsupported")]
+)
+def test_an_unknown_target_or_mode_is_refused(option: str, code: str, tmp_path: Path) -> None:
+    result = octet(f"compile {MODEL} --output {tmp_path / 'out'} {option} --json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["error"]["code"] == code
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_is_no_artifact_is_named(tmp_path: Path) -> None:
+    result = octet(f"run {tmp_path} {EXAMPLES / 'digits' / '2.png'}")
+    assert result.exit_code == 1
+    assert str(tmp_path) in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("mobilenet_v2.tflite", "mobilenet_v2"),
+        ("My Model (final).tflite", "my-model-final"),
+        ("_x_.tflite", "x"),
+        ("Ünïcode.tflite", "n-code"),
+        ("-.tflite", "model"),
+        ("a" * 80 + ".tflite", "a" * 63),
+    ],
+)
+def test_a_model_is_called_as_its_file_as_far_as_a_name_may(file: str, name: str) -> None:
+    assert name_of(Path(file)) == name
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:80"),
+        ("0.0.0.0", "http://127.0.0.1:80"),
+        ("::", "http://[::1]:80"),
+        ("fd00::1", "http://[fd00::1]:80"),
+        ("octet.local", "http://octet.local:80"),
+    ],
+)
+def test_a_server_is_asked_at_an_address_that_can_be_asked(host: str, url: str) -> None:
+    assert local_url(host, 80) == url
+
+
+def test_a_suggested_command_names_a_server_that_the_environment_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCTET_SERVER", "http://a")
+    assert server_flag("http://b") == " --server http://b"
+    assert server_flag("http://a") == server_flag(None) == ""
+
+
+def octet(command: str) -> Result:
+    return CliRunner().invoke(app, command.split(), catch_exceptions=False)
