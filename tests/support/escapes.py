@@ -120,13 +120,13 @@ def read_files(request: Request, report: Report) -> Result:
         "hard link": attempt(lambda: os.link(secret, "link")),
         "symbolic link": attempt(lambda: os.symlink(secret, "link")),
         "rename": attempt(lambda: secret.rename("stolen")),
-        "passwd": attempt(Path("/etc/passwd").read_bytes),
+        "settings": attempt(lambda: os.listdir("/etc")),
         "parent's environment": attempt((parent / "environ").read_bytes),
         "parent's command line": attempt((parent / "cmdline").read_bytes),
         "parent's memory": attempt((parent / "mem").read_bytes),
         "parent's files": attempt(lambda: os.listdir(parent / "fd")),
         "all processes": attempt(lambda: os.listdir("/proc")),
-        "kernel log": attempt(Path("/dev/kmsg").read_bytes),
+        "devices": attempt(lambda: os.listdir("/dev")),
     }
 
 

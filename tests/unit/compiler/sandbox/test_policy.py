@@ -35,6 +35,17 @@ def test_our_own_code_is_readable_but_not_what_lies_beside_it() -> None:
     assert not readable_by_everyone(package.parent / "pyproject.toml")
 
 
+def test_installed_packages_are_readable_wherever_they_are_but_source_trees_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed, source = tmp_path / "site-packages", tmp_path / "source"
+    installed.mkdir()
+    source.mkdir()
+    monkeypatch.setattr("sys.path", [str(installed), str(source)])
+    assert readable_by_everyone(installed / "numpy")
+    assert not readable_by_everyone(source / "file")
+
+
 def test_no_child_may_write_anywhere_by_default() -> None:
     assert {rights for path, rights in system_rules() if path != Path("/dev/null")} == {READ}
     assert [rights for path, rights in system_rules() if path == Path("/dev/null")] == [USE_DEVICE]
