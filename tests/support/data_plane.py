@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,9 +18,11 @@ from service.api import problems
 from service.api.context import RequestContext
 from service.api.metrics import Metrics
 from service.api.v2 import InferenceTelemetry, routes
+from service.core.build import Build
 from service.core.settings import Settings
 from service.core.signature import datatype_of
 from service.workers.inference import Registry
+from service.workers.inference.ports import Artifacts
 from tests.support.tables import TARGET, Tables
 
 Array = npt.NDArray[Any]
@@ -29,15 +31,23 @@ Array = npt.NDArray[Any]
 class DataPlane:
     """The `/v2` routes as the whole application has them: in the same context, with the same problem documents."""
 
-    def __init__(self, tables: Tables, queue_size: int = 8, **settings: Any) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        queue_size: int = 8,
+        artifacts: Artifacts | None = None,
+        on_lost: Callable[[Build], None] = lambda build: None,
+        **settings: Any,
+    ) -> None:
         self.metrics = Metrics()
         self.registry = Registry(
             tables,
             tables,
-            tables,
+            artifacts or tables,
             targets=(TARGET,),
             queue_size=queue_size,
             observer=InferenceTelemetry(self.metrics),
+            on_lost=on_lost,
             refresh_s=0.02,
         )
         api = FastAPI()

@@ -9,7 +9,7 @@ from service import runtime
 from service.cache import OciLayout
 from service.core.artifact import Report
 from service.core.digest import Digest
-from service.core.errors import NotReady
+from service.core.errors import NotFound, NotReady
 from service.workers.inference.runner import Runner
 
 
@@ -29,14 +29,18 @@ class StoredArtifacts:
         """An instance of `artifact`, if a worker of its target has verified it.
 
         Raises:
-            CorruptBlob, NotFound: some of its bytes are damaged or gone.
-            NotReady: it was not verified.
+            CorruptBlob, NotFound: some of its bytes are damaged or gone. Its numerics report is one of its parts: every
+                build attaches one.
+            NotReady: the report says that it was not verified.
             OctetError: it cannot run here.
         """
-        report = self.layout.attached(artifact, Report.NUMERICS)
-        if report is None or json.loads(report).get("verified") is not True:
+        attached = self.layout.attached(artifact, Report.NUMERICS)
+        if attached is None:
+            raise NotFound(f"artifact {artifact} has no numerics report")
+        report = json.loads(attached)
+        if report.get("verified") is not True:
+            reason = report.get("reason", "its outputs were not those of its reference")
             raise NotReady(
-                f"artifact {artifact} has not been verified, and is not served until it is",
-                hint="build the model again; its build verifies it",
+                f"artifact {artifact} was not verified: {reason}", hint="octet verify, on its target, does it"
             )
         return runtime.load(self.layout, artifact, threads=self.threads)

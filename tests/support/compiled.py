@@ -1,0 +1,44 @@
+"""Artifacts of the project's own samples, really compiled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.cache import OciLayout
+from service.compiler.pipeline import CompileRequest, compile_model
+from service.core.build import Stage
+from service.core.digest import Digest, digest_of_file
+from service.core.settings import Settings
+from service.core.target import parse_target
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PICTURES = sorted((EXAMPLES / "digits").glob("*.png"))
+
+
+class Unreported:
+    """A `Progress` that nobody watches."""
+
+    def stage(self, stage: Stage, fraction: float = 0.0) -> None:
+        pass
+
+    def log(self, line: str) -> None:
+        pass
+
+
+def compile_sample(file: str, layout: OciLayout, scratch: Path) -> Digest:
+    """`examples/file`, for this host."""
+    scratch.mkdir(parents=True)
+    source = EXAMPLES / file
+    request = CompileRequest(source, digest_of_file(source), parse_target("host"), "litert-reference")
+    return compile_model(request, layout, scratch, Unreported(), Settings(data_dir=scratch, allow_unsandboxed=True))
+
+
+def expected(file: str) -> npt.NDArray[Any]:
+    """LiteRT's answers to `PICTURES`, `[10, 10]`."""
+    answers = json.loads((EXAMPLES / "expected.json").read_text())[file]["reference"]
+    return np.array(answers, np.int8 if "int8" in file and "uint8" not in file else np.uint8)
