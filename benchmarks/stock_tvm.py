@@ -2,8 +2,8 @@
 
     python -m benchmarks.stock_tvm mobilenet_v2_1.0_224_quant.tflite
 
-Exits with 1 where Octet needs more than 0.27 of stock TVM's time, the bound that a model's first build must keep
-without kernels of its own. It was set where stock TVM took 148 ms (Zen 5, AVX-512); only the ratio is bound.
+Exits with 1 where Octet needs more of stock TVM's time than the bound, which is what MobileNetV2 must keep without
+kernels of its own. It was set where stock TVM took 148 ms (Zen 5, AVX-512); only the ratio is bound.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--numerics", choices=MODES, action="append", help="Octet's modes (default: all)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each contender in each round")
+    parser.add_argument("--bound", type=float, default=BOUND, help=f"default: {BOUND}")
     parser.add_argument("--stock-only", action="store_true", help="do not compile with Octet")
     arguments = parser.parse_args()
     modes = [] if arguments.stock_only else arguments.numerics or list(MODES)
@@ -54,9 +55,11 @@ def main() -> int:
         difference = largest_difference(running[name].outputs, reference)
         rows.append([name, *timing.cells(), f"{timing.median_ms / stock_ms:.3f}", str(difference)])
     print(table(["", *COLUMNS, "of stock TVM's time", "largest difference from LiteRT's reference kernels"], rows))
-    slow = [name for name in timings if name.startswith("Octet") and timings[name].median_ms > BOUND * stock_ms]
+    slow = [
+        name for name in timings if name.startswith("Octet") and timings[name].median_ms > arguments.bound * stock_ms
+    ]
     for name in slow:
-        print(f"\n{name}: slower than {BOUND} of stock TVM's time")
+        print(f"\n{name}: more than {arguments.bound} of stock TVM's time")
     return 1 if slow else 0
 
 
