@@ -89,6 +89,7 @@ class Build:
     finished_at: datetime | None = None
     attempt: int = 0
     cancel_requested: bool = False
+    invalidated: bool = False  # its artifact was lost or damaged: it answers no question any more
 
 
 @dataclass(frozen=True)
@@ -112,3 +113,7 @@ class Progress(Protocol):
 
 class BuildCanceled(Exception):
     """Raised by `Progress.stage` when the build was canceled or its lease was lost; not an error of the build."""
+
+
+class LeaseLost(BuildCanceled):
+    """Another worker has the build by now, or it is over: whoever gets this must stop, and report nothing."""

@@ -1,0 +1,26 @@
+"""A model, as a person names it: a row of versions, each one file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from service.core.digest import Digest
+
+
+@dataclass(frozen=True)
+class ModelVersion:
+    """One file that was pushed under a name. The same bytes under the same name are the same version.
+
+    Attributes:
+        number: counts from 1 for each name.
+        source: the digest of the file.
+        format: of the file, such as `tflite`.
+    """
+
+    name: str
+    number: int
+    source: Digest
+    format: str
+    size_bytes: int
+    created_at: datetime

@@ -1,0 +1,20 @@
+"""The tables: builds and models, over SQLite or PostgreSQL. Hands out domain values, never rows or SQL types."""
+
+from service.core.build import LeaseLost
+from service.core.model import ModelVersion
+from service.db.builds import BuildStore
+from service.db.claims import Claim
+from service.db.database import Database
+from service.db.models import ModelStore
+from service.db.statistics import StageDurations, Statistics
+
+__all__ = [
+    "BuildStore",
+    "Claim",
+    "Database",
+    "LeaseLost",
+    "ModelStore",
+    "ModelVersion",
+    "StageDurations",
+    "Statistics",
+]

@@ -1,0 +1,313 @@
+"""The builds table as a queue, a cache and a history."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from service.core.build import Build, BuildEvent, BuildInputs, BuildState, Stage
+from service.core.clock import Clock, SystemClock
+from service.core.digest import Digest
+from service.core.errors import NotFound, OctetError
+from service.db import claims
+from service.db.claims import Claim
+from service.db.database import Database, insert_new
+from service.db.rows import Row, append_event, build_from, change, event_from, position
+from service.db.statistics import Statistics, statistics
+from service.db.tables import build_events, build_requests, builds, is_live
+
+# `list` is a method below.
+Builds = list[Build]
+Events = list[BuildEvent]
+Digests = list[Digest]
+
+
+class BuildStore:
+    """Builds, for those who ask for them and for the workers that make them.
+
+    Times come from `clock`. Where workers run on several machines their clocks must agree to well within a lease;
+    if they do not, builds are computed twice, but never finished by two workers: see `claims`.
+
+    Args:
+        max_attempts: how many workers may die of a build before it is given up.
+    """
+
+    def __init__(self, database: Database, clock: Clock | None = None, max_attempts: int = 3) -> None:
+        self._database = database
+        self._clock = clock or SystemClock()
+        self._max_attempts = max_attempts
+
+    def submit(self, inputs: BuildInputs, model: str, version: int) -> tuple[Build, bool]:
+        """The build that answers `inputs`, and whether it had to be created.
+
+        A build with the same key that is queued, running or has succeeded is that build, whoever asked for it; one
+        that failed, was canceled or lost its artifact is not. A cancellation that has not taken effect is withdrawn.
+        Either way (`model`, `version`) is on record as wanting it, and it is what they asked for last.
+        """
+        now = self._clock.now()
+        while True:
+            with self._database.write() as connection:
+                row = _live(connection, inputs.key)
+                created = row is None
+                if row is None:
+                    row = _insert(connection, _new(inputs, model, version, now))
+                    if row is None:
+                        continue  # another process was faster, on a database where rows are locked and not all
+                    append_event(connection, row.sequence, now, "state", state=BuildState.QUEUED)
+                elif row.cancel_requested and row.state == BuildState.RUNNING:
+                    change(connection, row.sequence, cancel_requested=False)
+                    append_event(connection, row.sequence, now, "log", line="asked for again: not canceled any more")
+                _request(connection, row.sequence, model, version, now)
+                build = build_from(_one(connection, builds.c.sequence == row.sequence))
+            return replace(build, model=model, version=version), created
+
+    def get(self, id: str) -> Build:
+        """The build; `model` and `version` are those that asked first. Raises `NotFound`."""
+        with self._database.read() as connection:
+            return build_from(_by_id(connection, id))
+
+    def list(
+        self, model: str | None = None, state: BuildState | None = None, limit: int = 50, cursor: str | None = None
+    ) -> tuple[Builds, str | None]:
+        """A page of builds, newest first, and the cursor of the next page if there is one.
+
+        Args:
+            model: only those that versions of it asked for; `model` and `version` are then of the asking version.
+
+        Raises:
+            InvalidInput: `cursor` is not one.
+        """
+        query = sa.select(builds).order_by(builds.c.sequence.desc()).limit(limit + 1)
+        if model is not None:
+            query = _as_asked(query).where(build_requests.c.model == model)
+        if state is not None:
+            query = query.where(builds.c.state == state)
+        if cursor is not None:
+            query = query.where(builds.c.sequence < position(cursor))
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        page = rows[:limit]
+        return [_build_as_asked(row) for row in page], str(page[-1].sequence) if len(rows) > limit else None
+
+    def serving(self, model: str, version: int | None, targets: Sequence[str]) -> Builds:
+        """The builds that can answer predictions, what was asked for last first; `version` None means every version,
+        the newest first. `model` and `version` of each are those that were asked about.
+        """
+        query = (
+            _as_asked(sa.select(builds))
+            .where(build_requests.c.model == model, builds.c.target.in_(targets))
+            .where(builds.c.state == BuildState.SUCCEEDED, sa.not_(builds.c.invalidated))
+            .order_by(build_requests.c.version.desc(), build_requests.c.sequence.desc())
+        )
+        if version is not None:
+            query = query.where(build_requests.c.version == version)
+        with self._database.read() as connection:
+            return [_build_as_asked(row) for row in connection.execute(query)]
+
+    def cancel(self, id: str) -> Build:
+        """Stops a build for everybody who asked for it: at once if nobody works on it, else when its worker looks up.
+        One that is over stays as it is. Raises `NotFound`.
+        """
+        now = self._clock.now()
+        with self._database.write() as connection:
+            row = _by_id(connection, id, lock=True)
+            silent = row.state == BuildState.RUNNING and row.lease_until < now
+            if row.state == BuildState.QUEUED or silent:
+                change(connection, row.sequence, cancel_requested=True)
+                claims.end(connection, row, now, BuildState.CANCELED)
+            elif row.state == BuildState.RUNNING and not row.cancel_requested:
+                change(connection, row.sequence, cancel_requested=True)
+                append_event(connection, row.sequence, now, "log", line="cancel requested")
+            return build_from(_by_id(connection, id))
+
+    def events(self, id: str, after: int = 0) -> Events:
+        """A build's history after the event with this sequence number, oldest first. Raises `NotFound`.
+
+        Kinds and data: `state` {state, attempt?, owner?, artifact?, error?}, `stage` and `progress` {stage, fraction},
+        `log` {line}.
+        """
+        with self._database.read() as connection:
+            build = _by_id(connection, id).sequence
+            query = (
+                sa.select(build_events)
+                .where(build_events.c.build == build, build_events.c.sequence > after)
+                .order_by(build_events.c.sequence)
+            )
+            return [event_from(row) for row in connection.execute(query)]
+
+    def invalidate(self, artifact: Digest) -> Builds:
+        """The artifact is lost or damaged: its builds answer no question any more. Those that did until now."""
+        now = self._clock.now()
+        query = sa.select(builds).where(builds.c.artifact == artifact, sa.not_(builds.c.invalidated))
+        with self._database.write() as connection:
+            rows = connection.execute(query.with_for_update()).all()
+            for row in rows:
+                change(connection, row.sequence, invalidated=True)
+                line = f"artifact {artifact} was lost or damaged; it is not used any more"
+                append_event(connection, row.sequence, now, "log", line=line)
+        return [replace(build_from(row), invalidated=True) for row in rows]
+
+    def artifacts(self) -> Digests:
+        """Every artifact that a build may still answer with: what the garbage collector must spare."""
+        query = sa.select(builds.c.artifact).where(is_live, builds.c.artifact.is_not(None)).distinct()
+        with self._database.read() as connection:
+            return [Digest(artifact) for artifact in connection.execute(query).scalars()]
+
+    def statistics(self, buckets_s: Sequence[float] = ()) -> Statistics:
+        """What the metrics show; counts only grow, also across restarts.
+
+        Args:
+            buckets_s: upper bounds of the histogram of stage durations, ascending.
+        """
+        with self._database.read() as connection:
+            return statistics(connection, buckets_s)
+
+    def claim(self, owner: str, lease_s: float) -> Claim | None:
+        """The oldest build that is queued or whose worker fell silent, if there is one; it is `owner`'s now.
+
+        A build that too many workers died of fails with `BuildCrashed` instead.
+        """
+        now = self._clock.now()
+        with self._database.read() as connection:
+            if not claims.any_to_claim(connection, now):
+                return None
+        with self._database.write() as connection:
+            return claims.claim(connection, owner, now, lease_s, self._max_attempts)
+
+    def heartbeat(self, claim: Claim, lease_s: float) -> None:
+        """Keeps the build for another `lease_s`.
+
+        Raises:
+            LeaseLost: the build is no longer this worker's: stop, and report nothing.
+            BuildCanceled: somebody canceled it: stop, and call `finish(claim, canceled=True)`.
+        """
+        with self._database.write() as connection:
+            claims.heartbeat(connection, claim, self._clock.now(), lease_s)
+
+    def progress(self, claim: Claim, stage: Stage, fraction: float = 0.0) -> None:
+        """The build is `fraction` (0 to 1) through `stage`. Raises as `heartbeat` does."""
+        with self._database.write() as connection:
+            claims.progress(connection, claim, self._clock.now(), stage, fraction)
+
+    def log(self, claim: Claim, line: str) -> None:
+        """Adds a line to the build's log, which is cut when it gets too long. Raises `LeaseLost`."""
+        with self._database.write() as connection:
+            claims.log(connection, claim, self._clock.now(), line)
+
+    def finish(
+        self,
+        claim: Claim,
+        *,
+        artifact: Digest | None = None,
+        error: OctetError | None = None,
+        canceled: bool = False,
+    ) -> None:
+        """Ends the build in exactly one of three ways. Raises `LeaseLost`.
+
+        A build that was asked for again after it was canceled does not end by `canceled`: it is queued again.
+        """
+        if (artifact is not None) + (error is not None) + canceled != 1:
+            raise ValueError("a build ends with an artifact, with an error or canceled: give one")
+        with self._database.write() as connection:
+            claims.finish(connection, claim, self._clock.now(), artifact, error, canceled)
+
+    def release(self, claim: Claim) -> None:
+        """Gives the build back, because this worker stops; the next may take it at once. Raises `LeaseLost`."""
+        with self._database.write() as connection:
+            claims.release(connection, claim, self._clock.now())
+
+    def restore(
+        self, key: Digest, artifact: Digest, source: Digest, target: str, numerics: str, model: str, version: int
+    ) -> bool:
+        """Puts a succeeded build on record whose row was lost with a database; whether there was none.
+
+        What it was built with is not known any more (its key is), nor is its history.
+        """
+        now = self._clock.now()
+        with self._database.write() as connection:
+            row = _live(connection, key)
+            created = row is None
+            if row is None:
+                inputs = BuildInputs(source, target, numerics, toolchain={})
+                values = _new(inputs, model, version, now)
+                values |= {"key": key, "state": BuildState.SUCCEEDED, "artifact": artifact, "progress": 1.0}
+                values |= {"started_at": now, "finished_at": now}
+                row = _insert(connection, values)
+                if row is None:
+                    return False
+                append_event(connection, row.sequence, now, "log", line="restored from the store's index")
+            _request(connection, row.sequence, model, version, now)
+            return created
+
+
+def _new(inputs: BuildInputs, model: str, version: int, now: datetime) -> dict[str, object]:
+    return {
+        "id": uuid.uuid4().hex,
+        "key": inputs.key,
+        "model": model,
+        "version": version,
+        "source": inputs.source,
+        "target": inputs.target,
+        "numerics": inputs.numerics,
+        "toolchain": dict(inputs.toolchain),
+        "options": dict(inputs.options),
+        "state": BuildState.QUEUED,
+        "progress": 0.0,
+        "attempt": 0,
+        "cancel_requested": False,
+        "invalidated": False,
+        "token": 0,
+        "last_event": 0,
+        "created_at": now,
+    }
+
+
+def _insert(connection: sa.Connection, values: dict[str, object]) -> Row | None:
+    """The new row; None if another process has inserted a live build of this key meanwhile."""
+    return connection.execute(insert_new(connection, builds).values(**values).returning(builds)).one_or_none()
+
+
+def _request(connection: sa.Connection, build: int, model: str, version: int, now: datetime) -> None:
+    """Puts on record that the version wants the build: as a new row, so that it has the highest number."""
+    same = (
+        build_requests.c.model == model,
+        build_requests.c.version == version,
+        build_requests.c.build == build,
+    )
+    connection.execute(sa.delete(build_requests).where(*same))
+    connection.execute(sa.insert(build_requests).values(model=model, version=version, build=build, asked_at=now))
+
+
+def _live(connection: sa.Connection, key: Digest) -> Row | None:
+    query = sa.select(builds).where(builds.c.key == key, is_live).with_for_update()
+    return connection.execute(query).one_or_none()
+
+
+def _one(connection: sa.Connection, condition: sa.ColumnElement[bool], lock: bool = False) -> Row:
+    query = sa.select(builds).where(condition)
+    return connection.execute(query.with_for_update() if lock else query).one()
+
+
+def _by_id(connection: sa.Connection, id: str, lock: bool = False) -> Row:
+    try:
+        return _one(connection, builds.c.id == id, lock)
+    except sa.exc.NoResultFound:
+        raise NotFound(f"there is no build {id!r}") from None
+
+
+def _as_asked(query: sa.Select[tuple[object, ...]]) -> sa.Select[tuple[object, ...]]:
+    return query.add_columns(
+        build_requests.c.model.label("asking_model"), build_requests.c.version.label("asking_version")
+    ).join(build_requests, build_requests.c.build == builds.c.sequence)
+
+
+def _build_as_asked(row: Row) -> Build:
+    build = build_from(row)
+    asking = row._mapping
+    if "asking_model" not in asking:
+        return build
+    return replace(build, model=asking["asking_model"], version=asking["asking_version"])

@@ -1,0 +1,211 @@
+"""What a worker may do to a build that it holds.
+
+A claim is a lease with a fencing token. The lease says when others may take the build; the token, which grows with
+every claim, says whose word counts: a worker that slept through its lease finds that its token is stale, and can
+change nothing any more. So two workers may compute the same build for a moment, but only one can finish it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from service.core.build import Build, BuildCanceled, BuildInputs, BuildState, LeaseLost, Stage
+from service.core.digest import Digest
+from service.core.errors import BuildCrashed, OctetError
+from service.db.rows import Row, append_event, build_from, change, inputs_from
+from service.db.tables import build_stages, builds
+
+_MAX_EVENTS = 10_000  # a build's log is written by a compiler that reads hostile files: it shall not fill the disk
+_MAX_LINE = 4_000
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A worker's hold on a running build.
+
+    Attributes:
+        build: as it was when it was claimed.
+        inputs: what to build.
+        owner: the worker.
+        token: see the module.
+    """
+
+    build: Build
+    inputs: BuildInputs
+    owner: str
+    token: int
+
+
+def _may_be_claimed(now: datetime) -> sa.ColumnElement[bool]:
+    fell_silent = sa.and_(builds.c.state == BuildState.RUNNING, builds.c.lease_until < now)
+    return sa.or_(builds.c.state == BuildState.QUEUED, fell_silent)
+
+
+def any_to_claim(connection: sa.Connection, now: datetime) -> bool:
+    """Whether `claim` would find something to do; takes no lock, so idle workers may ask often."""
+    unfinished = builds.c.state.in_([BuildState.QUEUED, BuildState.RUNNING])
+    query = sa.select(builds.c.sequence).where(unfinished, _may_be_claimed(now)).limit(1)
+    return connection.execute(query).first() is not None
+
+
+def claim(connection: sa.Connection, owner: str, now: datetime, lease_s: float, max_attempts: int) -> Claim | None:
+    """The oldest build that nobody works on. Ends those on the way that are not to be tried again."""
+    unfinished = builds.c.state.in_([BuildState.QUEUED, BuildState.RUNNING])
+    oldest = (
+        sa.select(builds)
+        .where(unfinished, _may_be_claimed(now))
+        .order_by(builds.c.sequence)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+    )
+    while (row := connection.execute(oldest).one_or_none()) is not None:
+        if row.state == BuildState.RUNNING and row.cancel_requested:
+            end(connection, row, now, BuildState.CANCELED)
+        elif row.attempt >= max_attempts:
+            end(connection, row, now, BuildState.FAILED, error=_crashed(row).to_json())
+        else:
+            return _take(connection, row, owner, now, lease_s)
+    return None
+
+
+def held(connection: sa.Connection, claim: Claim) -> Row:
+    """The claimed build's row, locked until the transaction ends. Raises `LeaseLost` if the claim is stale."""
+    query = (
+        sa.select(builds)
+        .where(builds.c.id == claim.build.id, builds.c.token == claim.token, builds.c.state == BuildState.RUNNING)
+        .with_for_update()
+    )
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise LeaseLost(f"{claim.owner} no longer holds build {claim.build.id}")
+    return row
+
+
+def heartbeat(connection: sa.Connection, claim: Claim, now: datetime, lease_s: float) -> None:
+    row = held(connection, claim)
+    _check_not_canceled(row)
+    change(connection, row.sequence, lease_until=now + timedelta(seconds=lease_s))
+
+
+def progress(connection: sa.Connection, claim: Claim, now: datetime, stage: Stage, fraction: float) -> None:
+    row = held(connection, claim)
+    _check_not_canceled(row)
+    fraction = min(max(fraction, 0.0), 1.0)
+    if row.stage != stage:
+        _leave_stage(connection, row, now)
+        change(connection, row.sequence, stage=stage, stage_started_at=now, progress=fraction)
+        append_event(connection, row.sequence, now, "stage", stage=stage, fraction=fraction)
+    elif row.progress != fraction:
+        change(connection, row.sequence, progress=fraction)
+        if row.last_event < _MAX_EVENTS:
+            append_event(connection, row.sequence, now, "progress", stage=stage, fraction=fraction)
+
+
+def log(connection: sa.Connection, claim: Claim, now: datetime, line: str) -> None:
+    row = held(connection, claim)
+    if row.last_event >= _MAX_EVENTS:
+        return
+    if row.last_event == _MAX_EVENTS - 1:
+        line = "the rest of this log was not kept: it is too long"
+    append_event(connection, row.sequence, now, "log", line=line[:_MAX_LINE])
+
+
+def finish(
+    connection: sa.Connection,
+    claim: Claim,
+    now: datetime,
+    artifact: Digest | None,
+    error: OctetError | None,
+    canceled: bool,
+) -> None:
+    row = held(connection, claim)
+    if artifact is not None:
+        end(connection, row, now, BuildState.SUCCEEDED, artifact=artifact)
+    elif error is not None:
+        end(connection, row, now, BuildState.FAILED, error=error.to_json())
+    elif canceled and row.cancel_requested:
+        end(connection, row, now, BuildState.CANCELED)
+    else:  # somebody asked for it again after it was canceled, and the worker had stopped already
+        _put_back(connection, row, now)
+
+
+def release(connection: sa.Connection, claim: Claim, now: datetime) -> None:
+    row = held(connection, claim)
+    if row.cancel_requested:
+        end(connection, row, now, BuildState.CANCELED)
+    else:
+        _put_back(connection, row, now)
+
+
+def end(connection: sa.Connection, row: Row, now: datetime, state: BuildState, **result: Any) -> None:
+    """Takes a build to a final state; `result` is its artifact or its error."""
+    if row.state == BuildState.RUNNING and state is not BuildState.CANCELED:
+        _leave_stage(connection, row, now)
+    finished = {"progress": 1.0} if state is BuildState.SUCCEEDED else {}
+    change(connection, row.sequence, state=state, finished_at=now, owner=None, lease_until=None, **finished, **result)
+    append_event(connection, row.sequence, now, "state", state=state, **result)
+
+
+def _take(connection: sa.Connection, row: Row, owner: str, now: datetime, lease_s: float) -> Claim:
+    if row.state == BuildState.RUNNING:
+        line = f"{row.owner} fell silent; starting again"
+        append_event(connection, row.sequence, now, "log", line=line)
+    change(
+        connection,
+        row.sequence,
+        state=BuildState.RUNNING,
+        stage=None,
+        stage_started_at=None,
+        progress=0.0,
+        attempt=row.attempt + 1,
+        owner=owner,
+        token=row.token + 1,
+        lease_until=now + timedelta(seconds=lease_s),
+        started_at=now,
+    )
+    append_event(connection, row.sequence, now, "state", state=BuildState.RUNNING, attempt=row.attempt + 1, owner=owner)
+    taken = connection.execute(sa.select(builds).where(builds.c.sequence == row.sequence)).one()
+    return Claim(build_from(taken), inputs_from(taken), owner, taken.token)
+
+
+def _put_back(connection: sa.Connection, row: Row, now: datetime) -> None:
+    change(
+        connection,
+        row.sequence,
+        state=BuildState.QUEUED,
+        stage=None,
+        stage_started_at=None,
+        progress=0.0,
+        attempt=row.attempt - 1,  # nothing went wrong, so it does not count
+        owner=None,
+        lease_until=None,
+        started_at=None,
+    )
+    append_event(connection, row.sequence, now, "state", state=BuildState.QUEUED)
+
+
+def _leave_stage(connection: sa.Connection, row: Row, now: datetime) -> None:
+    if row.stage is None:
+        return
+    duration_s = max((now - row.stage_started_at).total_seconds(), 0.0)  # the clock may have been set back
+    connection.execute(
+        sa.insert(build_stages).values(build=row.sequence, target=row.target, stage=row.stage, duration_s=duration_s)
+    )
+
+
+def _check_not_canceled(row: Row) -> None:
+    if row.cancel_requested:
+        raise BuildCanceled(f"build {row.id} was canceled")
+
+
+def _crashed(row: Row) -> BuildCrashed:
+    where = f" in stage {row.stage}" if row.stage else ""
+    return BuildCrashed(
+        f"the worker of this build died {row.attempt} times, the last time{where}",
+        stage=row.stage,
+        hint="the worker's own log, or the kernel's, says what killed it",
+    )

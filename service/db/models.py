@@ -1,0 +1,118 @@
+"""Models and their versions."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from service.core.clock import Clock, SystemClock
+from service.core.digest import Digest
+from service.core.errors import NotFound
+from service.core.model import ModelVersion
+from service.db.database import Database, insert_new
+from service.db.rows import Row
+from service.db.tables import model_versions
+
+# `list` is a method below.
+Versions = list[ModelVersion]
+Digests = list[Digest]
+
+
+class ModelStore:
+    """What was pushed, by name. A name exists as long as it has a version."""
+
+    def __init__(self, database: Database, clock: Clock | None = None) -> None:
+        self._database = database
+        self._clock = clock or SystemClock()
+
+    def push(self, name: str, source: Digest, format: str, size_bytes: int) -> ModelVersion:
+        """The version of `name` that is this file: a new one, or the one that it was pushed as before."""
+        while True:
+            with self._database.write() as connection:
+                known = _first(connection, model_versions.c.name == name, model_versions.c.source == source)
+                if known is not None:
+                    return known
+                newest = _newest(connection, name)
+                number = newest.number + 1 if newest else 1
+                version = ModelVersion(name, number, source, format, size_bytes, self._clock.now())
+                if _insert(connection, version):
+                    return version
+
+    def get(self, name: str) -> ModelVersion:
+        """The newest version. Raises `NotFound`."""
+        with self._database.read() as connection:
+            return _found(_newest(connection, name), name)
+
+    def version(self, name: str, number: int) -> ModelVersion:
+        """Raises `NotFound`."""
+        with self._database.read() as connection:
+            version = _first(connection, model_versions.c.name == name, model_versions.c.number == number)
+            if version is None:
+                _found(_newest(connection, name), name)
+                raise NotFound(f"model {name!r} has no version {number}")
+            return version
+
+    def versions(self, name: str) -> Versions:
+        """Newest first. Raises `NotFound`."""
+        query = sa.select(model_versions).where(model_versions.c.name == name).order_by(model_versions.c.number.desc())
+        with self._database.read() as connection:
+            versions = [_version_from(row) for row in connection.execute(query)]
+        _found(versions[0] if versions else None, name)
+        return versions
+
+    def list(self, limit: int = 50, cursor: str | None = None) -> tuple[Versions, str | None]:
+        """A page of models by name, each as its newest version, and the cursor of the next page if there is one."""
+        newest = sa.select(model_versions.c.name, sa.func.max(model_versions.c.number).label("number")).group_by(
+            model_versions.c.name
+        )
+        if cursor is not None:
+            newest = newest.where(model_versions.c.name > cursor)
+        page = newest.order_by(model_versions.c.name).limit(limit + 1).subquery()
+        same = sa.and_(model_versions.c.name == page.c.name, model_versions.c.number == page.c.number)
+        query = sa.select(model_versions).join(page, same).order_by(model_versions.c.name)
+        with self._database.read() as connection:
+            models = [_version_from(row) for row in connection.execute(query)]
+        return models[:limit], models[limit - 1].name if len(models) > limit else None
+
+    def sources(self) -> Digests:
+        """Every model file: what the garbage collector must spare."""
+        with self._database.read() as connection:
+            return [Digest(source) for source in connection.execute(sa.select(model_versions.c.source)).scalars()]
+
+    def restore(self, version: ModelVersion) -> bool:
+        """Puts a version on record whose row was lost with a database; whether there was none of that number."""
+        with self._database.write() as connection:
+            return _insert(connection, version)
+
+
+def _version_from(row: Row) -> ModelVersion:
+    return ModelVersion(row.name, row.number, Digest(row.source), row.format, row.size_bytes, row.created_at)
+
+
+def _first(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> ModelVersion | None:
+    row = connection.execute(sa.select(model_versions).where(*conditions)).one_or_none()
+    return None if row is None else _version_from(row)
+
+
+def _newest(connection: sa.Connection, name: str) -> ModelVersion | None:
+    query = sa.select(model_versions).where(model_versions.c.name == name)
+    row = connection.execute(query.order_by(model_versions.c.number.desc()).limit(1)).one_or_none()
+    return None if row is None else _version_from(row)
+
+
+def _found(version: ModelVersion | None, name: str) -> ModelVersion:
+    if version is None:
+        raise NotFound(f"there is no model {name!r}", hint="octet models lists those that there are")
+    return version
+
+
+def _insert(connection: sa.Connection, version: ModelVersion) -> bool:
+    """Whether it was inserted; if not, the number is taken, or the file is a version already."""
+    statement = insert_new(connection, model_versions).values(
+        name=version.name,
+        number=version.number,
+        source=version.source,
+        format=version.format,
+        size_bytes=version.size_bytes,
+        created_at=version.created_at,
+    )
+    return connection.execute(statement.returning(model_versions.c.number)).one_or_none() is not None

@@ -1,0 +1,68 @@
+"""Rows to domain values and back."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from service.core.build import Build, BuildEvent, BuildInputs, BuildState, Stage
+from service.core.digest import Digest
+from service.core.errors import InvalidInput
+from service.db.tables import build_events, builds
+
+Row = sa.Row[Any]
+
+
+def build_from(row: Row) -> Build:
+    return Build(
+        id=row.id,
+        key=Digest(row.key),
+        model=row.model,
+        version=row.version,
+        source=Digest(row.source),
+        target=row.target,
+        numerics=row.numerics,
+        state=BuildState(row.state),
+        created_at=row.created_at,
+        stage=None if row.stage is None else Stage(row.stage),
+        progress=row.progress,
+        artifact=None if row.artifact is None else Digest(row.artifact),
+        error=row.error,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        attempt=row.attempt,
+        cancel_requested=row.cancel_requested,
+        invalidated=row.invalidated,
+    )
+
+
+def inputs_from(row: Row) -> BuildInputs:
+    return BuildInputs(Digest(row.source), row.target, row.numerics, row.toolchain, row.options)
+
+
+def event_from(row: Row) -> BuildEvent:
+    return BuildEvent(row.sequence, row.at, row.kind, row.data)
+
+
+def append_event(connection: sa.Connection, build: int, at: datetime, kind: str, **data: Any) -> None:
+    """Adds to a build's history; the caller's transaction has locked the build."""
+    sequence = connection.execute(
+        sa.update(builds)
+        .where(builds.c.sequence == build)
+        .values(last_event=builds.c.last_event + 1)
+        .returning(builds.c.last_event)
+    ).scalar_one()
+    connection.execute(sa.insert(build_events).values(build=build, sequence=sequence, at=at, kind=kind, data=data))
+
+
+def change(connection: sa.Connection, build: int, **values: Any) -> None:
+    connection.execute(sa.update(builds).where(builds.c.sequence == build).values(**values))
+
+
+def position(cursor: str) -> int:
+    """The row number that a page's cursor stands for. Raises `InvalidInput`."""
+    if not cursor.isascii() or not cursor.isdecimal() or len(cursor) > 18:
+        raise InvalidInput(f"{cursor!r} is not a cursor", hint="take it from the link to the next page")
+    return int(cursor)

@@ -1,0 +1,125 @@
+"""The tables, as the newest migration leaves them; a test compares the two."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from service.core.build import BuildState
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+}
+metadata = sa.MetaData(naming_convention=NAMING)
+
+
+class UtcDateTime(sa.types.TypeDecorator[datetime]):
+    """UTC with its time zone on our side; SQLite knows no time zones, and compares these as text, in order."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Any) -> datetime | None:
+        if value is None:
+            return None
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+# SQLite numbers the rows of a table itself only if the key is an INTEGER; PostgreSQL's would run out.
+_RowNumber = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
+model_versions = sa.Table(
+    "model_versions",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("format", sa.Text, nullable=False),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("name", "source"),
+)
+
+builds = sa.Table(
+    "builds",
+    metadata,
+    sa.Column("sequence", _RowNumber, primary_key=True),  # the order in which they were asked for
+    sa.Column("id", sa.Text, nullable=False, unique=True),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("model", sa.Text, nullable=False),  # who asked first; see build_requests
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("target", sa.Text, nullable=False),
+    sa.Column("numerics", sa.Text, nullable=False),
+    sa.Column("toolchain", sa.JSON, nullable=False),
+    sa.Column("options", sa.JSON, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("stage", sa.Text),
+    sa.Column("progress", sa.Float, nullable=False),
+    sa.Column("artifact", sa.Text, index=True),
+    sa.Column("error", sa.JSON(none_as_null=True)),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("cancel_requested", sa.Boolean, nullable=False),
+    sa.Column("invalidated", sa.Boolean, nullable=False),
+    sa.Column("owner", sa.Text),
+    sa.Column("token", sa.BigInteger, nullable=False),  # grows with every claim; who holds an older one is stale
+    sa.Column("lease_until", UtcDateTime),
+    sa.Column("last_event", sa.Integer, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("started_at", UtcDateTime),
+    sa.Column("stage_started_at", UtcDateTime),
+    sa.Column("finished_at", UtcDateTime),
+    sa.Index("ix_builds_state_sequence", "state", "sequence"),
+    sqlite_autoincrement=True,
+)
+
+# The builds that answer a question, now or soon: at most one for each.
+is_live = sa.and_(
+    builds.c.state.in_([BuildState.QUEUED, BuildState.RUNNING, BuildState.SUCCEEDED]), sa.not_(builds.c.invalidated)
+)
+sa.Index("uq_builds_live_key", builds.c.key, unique=True, sqlite_where=is_live, postgresql_where=is_live)
+
+# Which model versions want a build: several may share one. The newest row of a version is what was asked last.
+build_requests = sa.Table(
+    "build_requests",
+    metadata,
+    sa.Column("sequence", _RowNumber, primary_key=True),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("build", _RowNumber, sa.ForeignKey("builds.sequence", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("asked_at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("model", "version", "build"),
+    sqlite_autoincrement=True,
+)
+
+build_events = sa.Table(
+    "build_events",
+    metadata,
+    sa.Column("build", _RowNumber, sa.ForeignKey("builds.sequence", ondelete="CASCADE"), primary_key=True),
+    sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("data", sa.JSON, nullable=False),
+)
+
+# How long each stage took that was left behind; for the metrics.
+build_stages = sa.Table(
+    "build_stages",
+    metadata,
+    sa.Column("sequence", _RowNumber, primary_key=True),
+    sa.Column("build", _RowNumber, sa.ForeignKey("builds.sequence", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("target", sa.Text, nullable=False),
+    sa.Column("stage", sa.Text, nullable=False),
+    sa.Column("duration_s", sa.Float, nullable=False),
+)
