@@ -1,0 +1,121 @@
+"""The road without a server: compile to a folder, run it, verify it; each command in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.core.artifact import ARTIFACT_TYPE
+from service.core.target import TARGETS, detect_host
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EXPECTED = json.loads((EXAMPLES / "expected.json").read_text())
+MODEL = EXAMPLES / "digits_int8.tflite"
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("compiled") / "digits.octet"
+    octet("compile", MODEL, "--output", folder)
+    return folder
+
+
+@pytest.fixture
+def copy(compiled: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(compiled, tmp_path / "copy"))
+
+
+def test_compile_says_what_was_proved_and_what_to_type_next(tmp_path: Path) -> None:
+    process = octet("compile", EXAMPLES / "digits_uint8.tflite", "--output", tmp_path / "out")
+    assert "bit for bit equal to LiteRT" in process.stdout
+    assert f"octet run {tmp_path / 'out'} INPUT" in process.stdout
+    stages = [line.split()[1] for line in process.stderr.splitlines() if line.startswith("  ✓")]
+    assert stages == ["import", "legalize", "canonicalize", "codegen", "link", "verify", "publish"]
+
+
+@pytest.mark.parametrize("digit", [2, 8])
+def test_run_gives_the_reference_kernels_answer_to_a_picture(compiled: Path, digit: int, tmp_path: Path) -> None:
+    answer = octet_json("run", compiled, EXAMPLES / "digits" / f"{digit}.png", "--save", tmp_path / "scores.npy")
+    (scores,) = answer["outputs"]
+    assert scores["data"] == EXPECTED[MODEL.name]["reference"][digit]
+    assert answer["top"][0]["class"] == digit
+    assert np.load(tmp_path / "scores.npy").ravel().tolist() == scores["data"]
+
+
+def test_run_takes_a_tensor(compiled: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.full((1, 16, 16, 1), -128, np.int8))
+    assert octet_json("run", compiled, tmp_path / "x.npy")["outputs"][0]["shape"] == [1, 10]
+
+
+def test_run_refuses_a_tensor_of_another_shape(compiled: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((1, 8, 8, 1), np.int8))
+    error = octet_json("run", compiled, tmp_path / "x.npy", status=1)["error"]
+    assert error["code"] == "invalid_tensor"
+    assert "[1, 16, 16, 1]" in error["message"]
+
+
+def test_run_refuses_another_number_of_inputs(compiled: Path) -> None:
+    picture = EXAMPLES / "digits" / "2.png"
+    assert octet_json("run", compiled, picture, picture, status=1)["error"]["code"] == "invalid_input"
+
+
+def test_compiling_again_gives_the_same_artifact(compiled: Path) -> None:
+    first = octet_json("verify", compiled)
+    again = octet_json("compile", MODEL, "--output", compiled)
+    assert first["verified"] is True
+    assert [entry["digest"] for entry in _artifacts(compiled)] == [again["artifact"]]
+
+
+def test_verify_fails_where_the_answers_are_others(copy: Path) -> None:
+    """Expected answers of the other sample model are attached in place of its own."""
+    octet("compile", EXAMPLES / "digits_uint8.tflite", "--output", copy.parent / "other")
+    from service.cache import OciLayout
+    from service.core.artifact import Report
+    from service.core.digest import Digest
+
+    other, layout = OciLayout.open(copy.parent / "other"), OciLayout.open(copy)
+    answers = other.attached(Digest(_artifacts(other.root)[0]["digest"]), Report.VECTORS)
+    assert answers is not None
+    layout.attach(Digest(_artifacts(copy)[0]["digest"]), Report.VECTORS, answers)
+    assert octet_json("verify", copy, status=1)["verified"] is False
+
+
+def test_a_damaged_folder_is_refused(copy: Path) -> None:
+    library = max((copy / "blobs" / "sha256").iterdir(), key=lambda path: path.stat().st_size)
+    library.chmod(0o644)
+    data = bytearray(library.read_bytes())
+    data[len(data) // 2] ^= 1
+    library.write_bytes(data)
+    assert octet_json("run", copy, EXAMPLES / "digits" / "2.png", status=1)["error"]["code"] == "corrupt_blob"
+
+
+def test_a_folder_for_another_machine_is_compiled_here_and_says_that_it_was_not_verified(tmp_path: Path) -> None:
+    other = next(target for target in TARGETS if not target.runs_on(detect_host()))
+    process = octet("compile", MODEL, "--target", other.name, "--output", tmp_path / "out")
+    assert "not proved" in process.stdout
+    error = octet_json("run", tmp_path / "out", EXAMPLES / "digits" / "2.png", status=1)["error"]
+    assert error["code"] == "unsupported"
+    assert other.name in error["message"]
+
+
+def octet(*arguments: object, status: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "service.cli", *map(str, arguments)]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert process.returncode == status, process.stderr
+    return process
+
+
+def octet_json(*arguments: object, status: int = 0) -> Any:
+    return json.loads(octet(*arguments, "--json", status=status).stdout)
+
+
+def _artifacts(folder: Path) -> list[dict[str, Any]]:
+    manifests = json.loads((folder / "index.json").read_text())["manifests"]
+    return [entry for entry in manifests if entry.get("artifactType") == ARTIFACT_TYPE]
