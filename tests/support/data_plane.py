@@ -53,12 +53,17 @@ class DataPlane:
             on_lost=on_lost,
             refresh_s=0.02,
         )
-        api = FastAPI()
+        api = FastAPI(lifespan=self._lifespan)
         problems.install(api)
         services = SimpleNamespace(registry=self.registry, metrics=self.metrics, settings=Settings(**settings))
         api.router.routes[:] = routes(cast(Any, services))
         api.add_middleware(RequestContext)
         self.app: ASGIApp = api
+
+    @asynccontextmanager
+    async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await self.registry.close()
 
 
 @asynccontextmanager

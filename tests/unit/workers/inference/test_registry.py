@@ -146,15 +146,24 @@ async def test_no_request_fails_while_builds_replace_each_other() -> None:
 
 async def test_a_replaced_model_is_unloaded() -> None:
     tables = Tables()
-    tables.model("digits", lambda: digits(1))
+    tables.model("replaced", lambda: digits(1))
     async with serving(tables) as registry:
-        served = await registry.acquire("digits")
-        tables.built("digits", 1, lambda: digits(2))
-        await until(lambda: _is(registry, 2))
+        served = await registry.acquire("replaced")
+        tables.built("replaced", 1, lambda: digits(2))
+
+        async def replaced() -> bool:
+            return await top(registry, "replaced") == 2
+
+        await until(replaced)
+        assert len(_threads("replaced")) == 2
         served.release()
         async with asyncio.timeout(10):
             await served.closed()
-        assert len([thread for thread in threading.enumerate() if thread.name.startswith("octet-infer")]) == 1
+        assert len(_threads("replaced")) == 1
+
+
+def _threads(model: str) -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith(f"octet-infer-{model}-")]
 
 
 async def test_a_newer_build_that_cannot_be_loaded_leaves_the_old_one_serving() -> None:
@@ -308,11 +317,12 @@ async def test_a_model_that_is_not_ready_says_why(
 
 async def test_a_closed_registry_refuses_and_has_no_threads_left() -> None:
     tables = Tables()
-    tables.model("digits", digits)
+    tables.model("closed", digits)
     async with serving(tables) as registry:
         assert registry.is_ready
-        await top(registry)
+        await top(registry, "closed")
+        assert len(_threads("closed")) == 1
     assert not registry.is_ready
     with pytest.raises(NotReady, match="shutting down"):
-        await registry.acquire("digits")
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("octet-infer")]
+        await registry.acquire("closed")
+    assert _threads("closed") == []
