@@ -17,7 +17,7 @@ from service.core.errors import InvalidInput, TooLarge, UnsupportedFormat
 
 _STALL_S = 60.0  # a client silent this long is gone, even if its connection does not know it
 _WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
-_MAX_DIGITS = 18
+_MAX_DIGITS = 20
 
 
 @dataclass(frozen=True)

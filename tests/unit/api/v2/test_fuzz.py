@@ -1,0 +1,66 @@
+"""Requests damaged at random: each gets an answer or a 4xx, never a 5xx, and always `error`."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.data_plane import as_binary, connect
+from tests.support.runners import affine
+from tests.support.tables import Tables
+
+pytestmark = pytest.mark.anyio
+
+ODD: list[Any] = [None, True, -1, 0, 1.5, 2**64, "", "x", "\x00", [], {}, [[]], [None], {"name": 0}, "FP32", "BYTES"]
+ARRAYS: dict[str, np.ndarray[Any, Any]] = {
+    "x": np.ones((1, 4), np.float32),
+    "a": np.ones((1, 4), np.int8),
+    "b": np.ones((1, 4), np.int64),
+}
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every container in a document, with each key or index in it."""
+    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    return [(value, key) for key in keys] + [place for key in keys for place in places(value[key])]
+
+
+def damaged(generator: random.Random) -> tuple[bytes, dict[str, str]]:
+    """A proper request with some members replaced or removed, or some bytes changed, or cut."""
+    outputs = [{"name": "y", "parameters": {"binary_data": True}}]
+    body, headers = as_binary(ARRAYS, {"id": "1", "parameters": {"binary_data_output": True}}, outputs)
+    length = int(headers["Inference-Header-Content-Length"])
+    document, blob = json.loads(body[:length]), body[length:]
+    if generator.random() < 0.7:
+        for _ in range(generator.randint(1, 2)):
+            container, key = generator.choice(places(document))
+            if isinstance(container, dict) and generator.random() < 0.3:
+                del container[key]
+            else:
+                container[key] = copy.deepcopy(generator.choice(ODD))
+        text = json.dumps(document).encode()
+        return text + blob, {"Inference-Header-Content-Length": str(len(text))}
+    changed = bytearray(body)
+    for _ in range(generator.randint(1, 3)):
+        changed[generator.randrange(len(changed))] = generator.randrange(256)
+    return bytes(changed[: generator.choice([len(changed), generator.randrange(len(changed))])]), headers
+
+
+async def test_no_damage_is_a_server_error() -> None:
+    tables, generator = Tables(), random.Random(0)
+    tables.model("affine", affine)
+    seen = set()
+    async with connect(tables) as client:
+        for _ in range(1500):
+            body, headers = damaged(generator)
+            response = await client.post("/v2/models/affine/infer", content=body, headers=headers)
+            seen.add(response.status_code)
+            if response.status_code != 200:
+                assert 400 <= response.status_code < 500, (response.text, body)
+                assert response.json()["error"]
+    assert {200, 400} <= seen  # the damage was neither always harmless nor always fatal
