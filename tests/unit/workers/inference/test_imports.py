@@ -1,0 +1,29 @@
+"""What the serving half may not load."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The modules in a fresh process after `statement`."""
+    environment = {name: value for name, value in os.environ.items() if name != "TVM_USE_RUNTIME_LIB"}
+    program = f"{statement}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("statement", ["import service.api.v2", "import service.workers.inference.artifacts"])
+def test_the_serving_half_never_loads_the_compiler(statement: str) -> None:
+    modules = loaded_by(statement)
+    assert not {name for name in modules if name.startswith("service.compiler")}
+    assert "tvm.relax" not in modules
+
+
+def test_queueing_and_the_registry_need_no_tvm() -> None:
+    modules = loaded_by("import service.workers.inference")
+    assert not {"tvm", "tvm_ffi", "fastapi", "sqlalchemy"} & modules
