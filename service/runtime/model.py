@@ -29,7 +29,7 @@ def aligned_empty(shape: Sequence[int], dtype: Any) -> Array:
 
 
 class Model:
-    """One instance. Not re-entrant: one call at a time, from any thread. `clone` makes another; they share constants."""
+    """One instance: one call at a time, from any thread. `clone` makes another, which shares the constants."""
 
     def __init__(self, config: ArtifactConfig, module: Any, constants: Sequence[Array], digest: str = "") -> None:
         """`constants` are in the config's order, each 64-byte aligned; `module` is the loaded library."""

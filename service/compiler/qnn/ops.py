@@ -198,7 +198,12 @@ def name_of(expr: relax.Expr) -> str | None:
 
 def _parseable(name: str) -> Callable[..., relax.Call]:
     """What `R.qnn.<name>(…)` means to the TVMScript parser: positional operands, keyword attributes."""
-    return lambda *args, **attrs: _call(name, args, **attrs)
+
+    def call(*args: Any, **attrs: Any) -> relax.Call:
+        operands = [relax.Tuple(list(arg)) if isinstance(arg, tuple | list) else arg for arg in args]
+        return _call(name, operands, **attrs)
+
+    return call
 
 
 def _register() -> None:

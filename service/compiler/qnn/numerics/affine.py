@@ -6,7 +6,16 @@ import numpy as np
 from tvm import relax, tirx
 
 from service.compiler.qnn import types
-from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Scalar, clamped, pointwise, rounded_sum, store
+from service.compiler.qnn.numerics.formula import (
+    Array,
+    ChannelConstant,
+    Scalar,
+    clamped,
+    pointwise,
+    rounded_away,
+    rounded_sum,
+    store,
+)
 from service.compiler.qnn.numerics.requantize import shifted
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
@@ -26,13 +35,11 @@ class Quantize:
     def evaluate(self, operation: Operation, x: Array) -> Array:
         out_type = operation.quantized("out_type")
         scales, zero_points = _along_axis(out_type, x.ndim)
-        if self.reciprocal:
-            rounded = np.rint(x * (np.float32(1) / scales))
-        else:
-            ratio = x / scales
-            rounded = np.trunc(ratio) + np.sign(ratio) * (np.abs(ratio - np.trunc(ratio)) >= 0.5)
+        ratio = x * (np.float32(1) / scales) if self.reciprocal else x / scales
         # Beyond 2**40 every storage type saturates; clipping first keeps infinities away from the conversion.
-        return store(np.clip(rounded, -(2.0**40), 2.0**40).astype(np.int64) + zero_points, out_type)
+        ratio = np.clip(ratio, -(2.0**40), 2.0**40)
+        rounded = np.rint(ratio) if self.reciprocal else _round_away(ratio)
+        return store(rounded.astype(np.int64) + zero_points, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         out_type = operation.quantized("out_type")
@@ -42,9 +49,9 @@ class Quantize:
 
         def quantize(value: Scalar, factor: Scalar, zero_point: Scalar) -> Scalar:
             ratio = value * factor if self.reciprocal else value / factor
-            rounded = tirx.nearbyint(ratio) if self.reciprocal else tirx.round(ratio)
-            bounded = tirx.max(tirx.min(rounded, limit), -limit).astype("int32")
-            return clamped(bounded + zero_point, out_type)
+            bounded = tirx.max(tirx.min(ratio, limit), -limit)
+            rounded = tirx.nearbyint(bounded) if self.reciprocal else rounded_away(bounded)
+            return clamped(rounded.astype("int32") + zero_point, out_type)
 
         constants = [
             ChannelConstant(factors, out_type.axis),
@@ -91,8 +98,7 @@ class Concatenate:
                 rescaled.append(part.astype(np.int64))
                 continue
             factor, bias = _rescale(in_type, out_type)
-            value = part.astype(np.float32) * factor + bias
-            rounded = np.trunc(value) + np.sign(value) * (np.abs(value - np.trunc(value)) >= 0.5)
+            rounded = _round_away(part.astype(np.float32) * factor + bias)
             rescaled.append(rounded.astype(np.int64) + out_type.zero_point)
         return store(np.concatenate(rescaled, operation.integer("axis")), out_type)
 
@@ -113,10 +119,16 @@ class Concatenate:
 
         def rescale(value: Scalar) -> Scalar:
             product = value.astype("float32") * tirx.const(factor, "float32")
-            rounded = tirx.round(rounded_sum(product, bias))
+            rounded = rounded_away(rounded_sum(product, bias))
             return clamped(rounded.astype("int32") + out_type.zero_point, out_type)
 
         return pointwise(builder, "rescale", rescale, [part])
+
+
+def _round_away(values: Array) -> Array:
+    """To the nearest integer, halves away from zero, as C's round does."""
+    whole = np.trunc(values)
+    return np.asarray(whole + np.sign(values) * (np.abs(values - whole) >= 0.5))
 
 
 def _part_types(operation: Operation) -> list[QuantizedType]:

@@ -56,6 +56,14 @@ def rounded_sum(product: Scalar, addend: float) -> Scalar:
     return (product.astype("float64") + tirx.const(addend, "float64")).astype("float32")
 
 
+def rounded_away(value: Scalar) -> Scalar:
+    """The nearest integer of a float32, halves away from zero, as C's roundf (`tirx.round` rounds halves to even)."""
+    whole = tirx.trunc(value)
+    one, half = tirx.const(1.0, "float32"), tirx.const(0.5, "float32")
+    rest = value - whole  # exact
+    return tirx.Select(rest >= half, whole + one, tirx.Select(rest <= -half, whole - one, whole))
+
+
 class ChannelConstant:
     """A scalar, or one value for each index of an axis, in tensor IR: an immediate, or a load from an operand."""
 
@@ -63,7 +71,9 @@ class ChannelConstant:
         uniform = axis is None or bool((values == values.flat[0]).all())
         self.axis = None if uniform else axis
         self.values = values.reshape(-1)
-        self.operands = [] if uniform else [relax.const(self.values)]
+        self.operands = (
+            [] if uniform else [relax.const(self.values, str(self.values.dtype))]
+        )  # else int64 becomes int32
 
     def at(self, tensors: Sequence[te.Tensor], index: Sequence[Any]) -> Scalar:
         if self.axis is None:

@@ -1,0 +1,180 @@
+"""The compiler's whole road in its real children: file in, verified artifact out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service import runtime
+from service.cache import OciLayout
+from service.compiler import pipeline
+from service.compiler.pipeline import CompileRequest, compile_model
+from service.core.artifact import Report
+from service.core.build import BuildCanceled, Stage
+from service.core.digest import Digest, digest_of_file
+from service.core.errors import (
+    BuildTimedOut,
+    InvalidTensor,
+    MalformedModel,
+    OctetError,
+    Unsupported,
+    UnsupportedOperator,
+)
+from service.core.numerics import LITERT_REFERENCE, MODES
+from service.core.settings import Settings
+from service.core.target import TARGETS, detect_host, parse_target
+from tests.support import litert
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+INT8, UINT8 = EXAMPLES / "digits_int8.tflite", EXAMPLES / "digits_uint8.tflite"
+
+
+class Recorder:
+    """Progress that remembers, and cancels at a stage if told to."""
+
+    def __init__(self, cancel_at: Stage | None = None) -> None:
+        self.stages: list[Stage] = []
+        self.lines: list[str] = []
+        self.cancel_at = cancel_at
+
+    def stage(self, stage: Stage, fraction: float = 0.0) -> None:
+        if stage is self.cancel_at:
+            raise BuildCanceled
+        if not self.stages or self.stages[-1] is not stage:
+            self.stages.append(stage)
+
+    def log(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def build(
+    source: Path,
+    folder: Path,
+    *,
+    numerics: str = LITERT_REFERENCE,
+    target: str = "host",
+    progress: Recorder | None = None,
+    settings: Settings | None = None,
+) -> tuple[OciLayout, Digest]:
+    scratch = folder / "scratch"
+    scratch.mkdir(parents=True)
+    layout = OciLayout(folder / "store")
+    request = CompileRequest(source, digest_of_file(source), parse_target(target), numerics)
+    return layout, compile_model(request, layout, scratch, progress or Recorder(), settings or Settings())
+
+
+@pytest.mark.parametrize("source", [INT8, UINT8], ids=["int8", "uint8"])
+@pytest.mark.parametrize("numerics", MODES)
+def test_artifact_equals_litert(source: Path, numerics: str, tmp_path: Path) -> None:
+    progress = Recorder()
+    layout, digest = build(source, tmp_path, numerics=numerics, progress=progress)
+    report = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")
+    assert report["verified"] is True
+    assert [check["equal_percent"] for check in report["checks"]] == [100.0, 100.0]
+    assert json.loads(layout.attached(digest, Report.COVERAGE) or b"{}")["integer_percent"] == 100.0
+    assert progress.stages == list(Stage)[1:]
+
+    model = runtime.load(layout, digest)
+    reference = litert.interpreter(source.read_bytes(), reference=numerics == LITERT_REFERENCE)
+    rng = np.random.default_rng(7)
+    for _ in range(100):
+        inputs = litert.random_inputs(reference, rng)
+        np.testing.assert_array_equal(model(*inputs), litert.run(reference, inputs)[0])
+
+
+def test_one_build_twice_gives_one_digest(tmp_path: Path) -> None:
+    _, first = build(INT8, tmp_path / "a")
+    _, second = build(INT8, tmp_path / "b")
+    assert first == second
+
+
+@pytest.mark.parametrize("target", [target for target in TARGETS if not target.runs_on(detect_host())], ids=str)
+def test_artifact_for_other_hardware_is_not_called_verified(target: object, tmp_path: Path) -> None:
+    progress = Recorder()
+    layout, digest = build(INT8, tmp_path, target=str(target), progress=progress)
+    report = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")
+    assert report["verified"] is False
+    assert "lacks" in report["reason"]
+    assert any("not verified" in line for line in progress.lines)
+    with pytest.raises(Unsupported, match="lacks"):
+        runtime.load(layout, digest)
+
+
+def test_clones_share_constants_and_agree(tmp_path: Path) -> None:
+    layout, digest = build(INT8, tmp_path)
+    model = runtime.load(layout, digest)
+    x = np.random.default_rng(0).integers(-128, 128, model.signature.inputs[0].shape).astype(np.int8)
+    first = model(x)
+    np.testing.assert_array_equal(model.clone()(x), first)
+    np.testing.assert_array_equal(model(x[:, ::-1][:, ::-1]), first)  # not contiguous, not aligned
+
+
+def test_inputs_are_checked(tmp_path: Path) -> None:
+    layout, digest = build(INT8, tmp_path)
+    model = runtime.load(layout, digest)
+    (spec,) = model.signature.inputs
+    with pytest.raises(InvalidTensor, match="float32, but the model takes INT8"):
+        model(np.zeros(spec.shape, np.float32))
+    with pytest.raises(InvalidTensor, match="has shape"):
+        model(np.zeros((2, *spec.shape[1:]), np.int8))
+    with pytest.raises(InvalidTensor, match="takes 1 inputs, not 0"):
+        model()
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [(b"", MalformedModel), (b"\0" * 64, MalformedModel), (INT8.read_bytes()[:5000], MalformedModel)],
+    ids=["empty", "zeros", "truncated"],
+)
+def test_damaged_file_fails_at_import(content: bytes, error: type[OctetError], tmp_path: Path) -> None:
+    file = tmp_path / "model.tflite"
+    file.write_bytes(content)
+    with pytest.raises(OctetError) as caught:
+        build(file, tmp_path / "build")
+    assert caught.value.stage == Stage.IMPORT
+    assert not list((tmp_path / "build" / "store" / "blobs" / "sha256").iterdir())
+
+
+def test_unsupported_operator_is_named(tmp_path: Path) -> None:
+    from tests.support.tflite_builder import ModelBuilder, Quant
+
+    builder = ModelBuilder()
+    x, y = builder.tensor("x", (1, 4), np.int8, Quant(1.0)), builder.tensor("y", (1, 4), np.int8, Quant(1.0))
+    builder.operator("CONV_3D", [x], [y])
+    file = tmp_path / "model.tflite"
+    file.write_bytes(builder.build([x], [y]))
+    with pytest.raises(UnsupportedOperator, match="CONV_3D") as caught:
+        build(file, tmp_path / "build")
+    assert caught.value.tensor == "y"
+    assert caught.value.hint
+
+
+def test_canceled_build_stops(tmp_path: Path) -> None:
+    with pytest.raises(BuildCanceled):
+        build(INT8, tmp_path, progress=Recorder(cancel_at=Stage.CODEGEN))
+
+
+def test_build_out_of_time(tmp_path: Path) -> None:
+    with pytest.raises(BuildTimedOut):
+        build(INT8, tmp_path, settings=Settings(build_time_limit_s=0.2))
+
+
+def test_verification_refuses_a_wrong_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oracle's answers of one model cannot be met by another: swap the expected file between steps."""
+    from service.core.errors import VerificationFailed
+
+    original = pipeline.link
+
+    def link_and_tamper(objects, output, target, **options):  # type: ignore[no-untyped-def]
+        original(objects, output, target, **options)
+        expected = objects[0].parent / pipeline.EXPECTED_FILE
+        with np.load(expected) as data:
+            wrong = {name: data[name] ^ 1 for name in data.files}
+        np.savez(expected, **wrong)
+
+    monkeypatch.setattr(pipeline, "link", link_and_tamper)
+    with pytest.raises(VerificationFailed, match="does not compute"):
+        build(INT8, tmp_path)

@@ -1,0 +1,32 @@
+"""Builds and loads artifacts, for tests of what they compute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from service import runtime
+from service.cache import OciLayout
+from service.compiler.pipeline import CompileRequest, compile_model
+from service.core.build import Stage
+from service.core.digest import digest_of_file
+from service.core.settings import Settings
+from service.core.target import parse_target
+
+
+class Quiet:
+    """Progress that nobody watches."""
+
+    def stage(self, stage: Stage, fraction: float = 0.0) -> None:
+        pass
+
+    def log(self, line: str) -> None:
+        pass
+
+
+def compiled(source: Path, numerics: str, folder: Path) -> runtime.Model:
+    """`source`, compiled for this host in a store inside `folder`, and loaded."""
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    layout = OciLayout(folder / "store")
+    request = CompileRequest(source, digest_of_file(source), parse_target("host"), numerics)
+    return runtime.load(layout, compile_model(request, layout, scratch, Quiet(), Settings()))

@@ -1,0 +1,48 @@
+"""QNN modules of a few operators, for tests of the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from service.compiler.qnn import graph
+from service.compiler.qnn.types import QuantizedType
+
+Emit = Callable[[relax.Expr], relax.Var]
+
+
+def module_of(
+    inputs: Sequence[tuple[Sequence[int], str]], body: Callable[[Emit, list[relax.Var]], relax.Var]
+) -> tvm.IRModule:
+    """A module whose `main` takes tensors of these shapes and dtypes and returns what `body(emit, inputs)` gives."""
+    params = [relax.Var(f"x{i}", relax.TensorType(list(shape), dtype)) for i, (shape, dtype) in enumerate(inputs)]
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            result = body(lambda expr: graph.emit(builder, expr), params)
+            output = builder.emit_output(result)
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+def compile_and_run(module: tvm.IRModule, inputs: Sequence[np.ndarray], target: str = "llvm") -> np.ndarray:
+    """What TVM makes of a module without QNN operators, unscheduled."""
+    machine = relax.VirtualMachine(relax.build(module, target), tvm.cpu())
+    result: np.ndarray = machine["main"](*(tvm.runtime.tensor(array) for array in inputs)).numpy()
+    return result
+
+
+def float32(value: float) -> float:
+    """The nearest float32: scales of stored types are exact float32 values."""
+    return float(np.float32(value))
+
+
+def u8(scale: float, zero_point: int = 0) -> QuantizedType:
+    return QuantizedType("uint8", (float32(scale),), (zero_point,))
+
+
+def i8(scale: float, zero_point: int = 0) -> QuantizedType:
+    return QuantizedType("int8", (float32(scale),), (zero_point,))

@@ -1,0 +1,186 @@
+"""The canonical form of every operator gives what the oracle gives, bit for bit, in every mode and operand type."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tvm import relax
+
+from service.compiler.codegen import FUSE
+from service.compiler.qnn import ops, oracle
+from service.compiler.qnn.canonicalize import canonicalize
+from service.compiler.qnn.legalize import legalize
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type
+from service.compiler.schedule import schedule
+from service.compiler.targets import CodegenTarget, OperandTypes
+from service.core.numerics import MODES
+from tests.support.qnn_models import compile_and_run, float32, module_of
+
+import tvm  # isort: skip
+
+OPERANDS = [OperandTypes("uint8", "int8"), OperandTypes("int8", "int8"), OperandTypes("int16", "int16")]
+# An example compiles a module twice, so there are few, and a failing one is not shrunk.
+EXAMPLES = settings(
+    max_examples=8,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+)
+SCALES = st.floats(1e-3, 1.0).map(float32)
+
+
+@st.composite
+def per_tensor(draw: st.DrawFn, storage: str) -> QuantizedType:
+    low, high = STORAGE_RANGES[storage]
+    zero_point = draw(st.sampled_from([low, high, 0 if low < 0 else 128]) | st.integers(low, high))
+    clamp = draw(st.booleans())
+    return QuantizedType(storage, (draw(SCALES),), (zero_point,), None, low, low + 200 if clamp else high)
+
+
+def holds(module: tvm.IRModule, mode: str, operands: OperandTypes, inputs: list[np.ndarray]) -> None:
+    """Oracle == oracle after Legalize == canonical form compiled plainly == compiled with the default schedule."""
+    expected = oracle.run(module, get_mode(mode), inputs)[0]
+    legal = legalize(module, operands)
+    np.testing.assert_array_equal(oracle.run(legal, get_mode(mode), inputs)[0], expected)
+    canonical = canonicalize(legal, get_mode(mode))
+    assert "R.qnn." not in canonical.script()
+    np.testing.assert_array_equal(compile_and_run(canonical, inputs), expected)
+    target = CodegenTarget({"kind": "llvm"}, operands, vector_bytes=16, vector_registers=16)
+    scheduled = schedule(tvm.transform.Sequential(list(FUSE))(canonical), target)
+    np.testing.assert_array_equal(compile_and_run(scheduled, inputs), expected)
+
+
+def values(draw: st.DrawFn, shape: tuple[int, ...], storage: str) -> np.ndarray:
+    low, high = STORAGE_RANGES[storage]
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    kind = draw(st.sampled_from(["random", "minimum", "maximum", "extremes"]))
+    if kind == "random":
+        return rng.integers(low, high, shape, endpoint=True).astype(storage)
+    return rng.choice({"minimum": [low], "maximum": [high], "extremes": [low, high]}[kind], shape).astype(storage)
+
+
+@EXAMPLES
+@given(st.data(), st.sampled_from(MODES), st.sampled_from(OPERANDS))
+def test_conv2d(data: st.DataObject, mode: str, operands: OperandTypes) -> None:
+    draw = data.draw
+    storage = draw(st.sampled_from(["int8", "uint8"]))
+    groups, per_group, multiplier = (draw(st.integers(1, 3)) for _ in range(3))
+    channels, filters = groups * per_group, groups * multiplier * draw(st.sampled_from([1, 4]))
+    kernel = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    in_type, out_type = draw(per_tensor(storage)), draw(per_tensor(storage))
+    if storage == "int8":
+        weight_type = QuantizedType("int8", tuple(draw(SCALES) for _ in range(filters)), axis=0)
+    else:
+        weight_type = draw(per_tensor("uint8"))
+    weight = values(draw, (filters, *kernel, per_group), weight_type.storage)
+    bias = np.random.default_rng(1).integers(-(1 << 16), 1 << 16, filters).astype(np.int32)
+    x = values(draw, (draw(st.integers(1, 2)), 7, 6, channels), storage)
+
+    module = module_of(
+        [(x.shape, storage)],
+        lambda emit, inputs: emit(
+            ops.requantize(
+                emit(
+                    ops.conv2d(
+                        inputs[0],
+                        relax.const(weight),
+                        relax.const(bias),
+                        in_type,
+                        weight_type,
+                        strides=(draw(st.integers(1, 2)), draw(st.integers(1, 2))),
+                        padding=tuple(draw(st.integers(0, 2)) for _ in range(4)),
+                        dilation=(draw(st.integers(1, 2)), draw(st.integers(1, 2))),
+                        groups=groups,
+                    )
+                ),
+                accumulator_type(in_type, weight_type, axis=3),
+                out_type,
+            )
+        ),
+    )
+    holds(module, mode, operands, [x])
+
+
+@EXAMPLES
+@given(st.data(), st.sampled_from(MODES), st.sampled_from(OPERANDS), st.booleans())
+def test_dense(data: st.DataObject, mode: str, operands: OperandTypes, per_axis: bool) -> None:
+    draw = data.draw
+    rows, depth, filters = draw(st.integers(1, 3)), draw(st.integers(1, 40)), draw(st.sampled_from([1, 7, 16, 40]))
+    in_type, out_type = draw(per_tensor("int8")), draw(per_tensor("int8"))
+    scales = tuple(draw(SCALES) for _ in range(filters if per_axis else 1))
+    weight_type = QuantizedType("int8", scales, axis=0 if per_axis else None)
+    weight, x = values(draw, (filters, depth), "int8"), values(draw, (rows, depth), "int8")
+    bias = relax.const(np.arange(filters, dtype=np.int32) * 1000) if draw(st.booleans()) else None
+    module = module_of(
+        [(x.shape, "int8")],
+        lambda emit, inputs: emit(
+            ops.requantize(
+                emit(ops.dense(inputs[0], relax.const(weight), bias, in_type, weight_type)),
+                accumulator_type(in_type, weight_type, axis=1),
+                out_type,
+            )
+        ),
+    )
+    holds(module, mode, operands, [x])
+
+
+@EXAMPLES
+@given(st.data(), st.sampled_from(MODES), st.sampled_from(["add", "mul", "concatenate"]))
+def test_two_operands(data: st.DataObject, mode: str, name: str) -> None:
+    draw = data.draw
+    storage = draw(st.sampled_from(["int8", "uint8"]))
+    types = [draw(per_tensor(storage)) for _ in range(3)]
+    a = values(draw, (1, 3, 4, 5), storage)
+    b = values(
+        draw, (1, 3, 4, 5) if name == "concatenate" else draw(st.sampled_from([(1, 3, 4, 5), (5,), ()])), storage
+    )
+
+    def call(lhs: relax.Var, rhs: relax.Var) -> relax.Call:
+        if name == "concatenate":
+            return ops.concatenate([lhs, rhs], types[:2], types[2], axis=2)
+        return {"add": ops.add, "mul": ops.mul}[name](lhs, rhs, *types)
+
+    module = module_of([(a.shape, storage), (b.shape, storage)], lambda emit, inputs: emit(call(*inputs)))
+    if mode == "xnnpack" and name == "add" and max(types[0].scale, types[1].scale) / types[2].scale < 2**-10:
+        return  # XNNPACK refuses it, and so do we
+    holds(module, mode, OPERANDS[0], [a, b])
+
+
+@EXAMPLES
+@given(
+    st.data(), st.sampled_from(MODES), st.sampled_from(["avg_pool2d", "max_pool2d", "mean", "softmax", "requantize"])
+)
+def test_one_operand(data: st.DataObject, mode: str, name: str) -> None:
+    draw = data.draw
+    storage = draw(st.sampled_from(["int8", "uint8"]))
+    in_type, out_type = draw(per_tensor(storage)), draw(per_tensor(storage))
+    x = values(draw, (1, 6, 5, draw(st.integers(1, 9))), storage)
+    window = {
+        "pool_size": (draw(st.integers(2, 3)), draw(st.integers(2, 3))),
+        "strides": (draw(st.integers(1, 2)), draw(st.integers(1, 2))),
+        "padding": tuple(draw(st.integers(0, 1)) for _ in range(4)),
+    }
+    probability = QuantizedType(storage, (1 / 256,), (STORAGE_RANGES[storage][0],))
+    axes = draw(st.sampled_from([(1, 2), (3,), (1, 2, 3)]))
+    call = {
+        "avg_pool2d": lambda v: ops.avg_pool2d(v, in_type, in_type, **window),
+        "max_pool2d": lambda v: ops.max_pool2d(v, in_type, in_type, **window),
+        "mean": lambda v: ops.mean(v, in_type, out_type, axes=axes, keepdims=draw(st.booleans())),
+        "softmax": lambda v: ops.softmax(v, in_type, probability, beta=1.0),
+        "requantize": lambda v: ops.requantize(v, in_type, out_type),
+    }[name]
+    holds(module_of([(x.shape, storage)], lambda emit, inputs: emit(call(inputs[0]))), mode, OPERANDS[0], [x])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_real_values(mode: str) -> None:
+    real = np.array([-np.inf, -1e30, -2.5, -1.5, -0.5, 0.0, 0.5, 1.5, 2.5, 3.49, 1e30, np.inf], np.float32)
+    stored = QuantizedType("uint8", (1.0,), (7,))
+    module = module_of(
+        [(real.shape, "float32")],
+        lambda emit, inputs: emit(ops.dequantize(emit(ops.quantize(inputs[0], stored)), stored)),
+    )
+    holds(module, mode, OPERANDS[0], [real])
