@@ -1,0 +1,255 @@
+"""Builds as those see them who ask for them; on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.core.build import BuildCanceled, BuildState, Stage
+from service.core.clock import ManualClock
+from service.core.digest import digest_of
+from service.core.errors import BuildTimedOut, InvalidInput, NotFound
+from service.db import BuildStore, Claim
+from tests.support.build_inputs import TARGET, inputs
+
+ARTIFACT = digest_of(b"artifact")
+OTHER_ARTIFACT = digest_of(b"other artifact")
+LEASE_S = 30.0
+
+
+def claimed(builds: BuildStore) -> Claim:
+    claim = builds.claim("worker", LEASE_S)
+    assert claim is not None
+    return claim
+
+
+def succeed(builds: BuildStore, artifact: str = ARTIFACT) -> str:
+    claim = claimed(builds)
+    builds.finish(claim, artifact=digest_of(artifact.encode()) if ":" not in artifact else ARTIFACT)
+    return claim.build.id
+
+
+def test_a_new_question_is_a_queued_build(builds: BuildStore, clock: ManualClock) -> None:
+    build, created = builds.submit(inputs(), "mobilenet", 1)
+    assert created
+    assert (build.state, build.model, build.version, build.attempt) == (BuildState.QUEUED, "mobilenet", 1, 0)
+    assert (build.key, build.source, build.target) == (inputs().key, inputs().source, TARGET)
+    assert build.created_at == clock.now()
+    assert builds.get(build.id) == build
+
+
+def test_the_same_question_is_the_same_build_while_it_waits_runs_and_after_it_succeeded(builds: BuildStore) -> None:
+    first, _ = builds.submit(inputs(), "a", 1)
+    assert builds.submit(inputs(), "a", 1) == (first, False)
+    claim = claimed(builds)
+    running, created = builds.submit(inputs(), "a", 1)
+    assert (running.id, running.state, created) == (first.id, BuildState.RUNNING, False)
+    builds.finish(claim, artifact=ARTIFACT)
+    answered, created = builds.submit(inputs(), "a", 1)
+    assert (answered.id, answered.artifact, created) == (first.id, ARTIFACT, False)
+
+
+@pytest.mark.parametrize("other", [inputs(source="b"), inputs(target="aarch64"), inputs(numerics="xnnpack")])
+def test_another_question_is_another_build(builds: BuildStore, other: object) -> None:
+    builds.submit(inputs(), "a", 1)
+    assert builds.submit(other, "a", 1)[1]  # type: ignore[arg-type]
+
+
+def test_a_build_that_failed_is_tried_again_when_asked_for(builds: BuildStore) -> None:
+    first, _ = builds.submit(inputs(), "a", 1)
+    builds.finish(claimed(builds), error=BuildTimedOut(stage="codegen", hint="raise the limit"))
+    second, created = builds.submit(inputs(), "a", 1)
+    assert created
+    assert second.id != first.id
+    failed = builds.get(first.id)
+    assert failed.state is BuildState.FAILED
+    assert failed.error is not None
+    assert (failed.error["code"], failed.error["stage"]) == ("build_timed_out", "codegen")
+
+
+def test_a_build_that_was_canceled_is_tried_again_when_asked_for(builds: BuildStore) -> None:
+    first, _ = builds.submit(inputs(), "a", 1)
+    assert builds.cancel(first.id).state is BuildState.CANCELED
+    assert builds.submit(inputs(), "a", 1)[1]
+
+
+def test_a_queued_build_that_was_canceled_is_never_claimed(builds: BuildStore) -> None:
+    builds.cancel(builds.submit(inputs(), "a", 1)[0].id)
+    assert builds.claim("worker", LEASE_S) is None
+
+
+def test_a_running_build_is_canceled_when_its_worker_looks_up(builds: BuildStore) -> None:
+    build, _ = builds.submit(inputs(), "a", 1)
+    claim = claimed(builds)
+    canceled = builds.cancel(build.id)
+    assert (canceled.state, canceled.cancel_requested) == (BuildState.RUNNING, True)
+    with pytest.raises(BuildCanceled):
+        builds.heartbeat(claim, LEASE_S)
+    with pytest.raises(BuildCanceled):
+        builds.progress(claim, Stage.IMPORT)
+    builds.finish(claim, canceled=True)
+    assert builds.get(build.id).state is BuildState.CANCELED
+
+
+def test_canceling_twice_or_too_late_changes_nothing(builds: BuildStore) -> None:
+    build, _ = builds.submit(inputs(), "a", 1)
+    claim = claimed(builds)
+    builds.cancel(build.id)
+    assert builds.cancel(build.id) == builds.get(build.id)
+    builds.finish(claim, artifact=ARTIFACT)
+    assert builds.cancel(build.id).state is BuildState.SUCCEEDED
+
+
+def test_asking_again_withdraws_a_cancellation(builds: BuildStore) -> None:
+    build, _ = builds.submit(inputs(), "a", 1)
+    claim = claimed(builds)
+    builds.cancel(build.id)
+    again, created = builds.submit(inputs(), "b", 1)
+    assert (again.id, created, again.cancel_requested) == (build.id, False, False)
+    builds.heartbeat(claim, LEASE_S)
+
+
+def test_a_worker_that_stopped_before_the_cancellation_was_withdrawn_queues_the_build(builds: BuildStore) -> None:
+    build, _ = builds.submit(inputs(), "a", 1)
+    claim = claimed(builds)
+    builds.cancel(build.id)
+    builds.submit(inputs(), "a", 1)
+    builds.finish(claim, canceled=True)
+    assert builds.get(build.id).state is BuildState.QUEUED
+    assert claimed(builds).build.attempt == 1
+
+
+def test_what_is_not_there_is_not_found(builds: BuildStore) -> None:
+    for question in (builds.get, builds.cancel, builds.events):
+        with pytest.raises(NotFound):
+            question("no-such-build")
+
+
+def test_a_build_ends_in_one_way_only(builds: BuildStore) -> None:
+    builds.submit(inputs(), "a", 1)
+    claim = claimed(builds)
+    with pytest.raises(ValueError, match="give one"):
+        builds.finish(claim)
+    with pytest.raises(ValueError, match="give one"):
+        builds.finish(claim, artifact=ARTIFACT, canceled=True)
+
+
+def test_the_list_is_newest_first_and_comes_in_pages(builds: BuildStore) -> None:
+    ids = [builds.submit(inputs(source=str(number)), "a", 1)[0].id for number in range(5)]
+    first, cursor = builds.list(limit=2)
+    second, cursor = builds.list(limit=2, cursor=cursor)
+    third, end = builds.list(limit=2, cursor=cursor)
+    assert [build.id for build in first + second + third] == ids[::-1]
+    assert end is None
+
+
+def test_a_page_that_ends_with_the_list_is_the_last(builds: BuildStore) -> None:
+    builds.submit(inputs(), "a", 1)
+    assert builds.list(limit=1)[1] is None
+
+
+def test_the_list_is_stable_while_builds_are_added(builds: BuildStore) -> None:
+    old = [builds.submit(inputs(source=str(number)), "a", 1)[0].id for number in range(3)]
+    _, cursor = builds.list(limit=1)
+    builds.submit(inputs(source="new"), "a", 1)
+    rest, _ = builds.list(cursor=cursor)
+    assert [build.id for build in rest] == old[1::-1]
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "٣", "9" * 30])
+def test_what_is_not_a_cursor_is_refused(builds: BuildStore, cursor: str) -> None:
+    with pytest.raises(InvalidInput):
+        builds.list(cursor=cursor)
+
+
+def test_the_list_can_be_narrowed(builds: BuildStore) -> None:
+    mine, _ = builds.submit(inputs(source="mine"), "mine", 1)
+    builds.submit(inputs(source="theirs"), "theirs", 1)
+    claimed(builds)
+    assert [build.id for build in builds.list(model="mine")[0]] == [mine.id]
+    assert [build.model for build in builds.list(state=BuildState.QUEUED)[0]] == ["theirs"]
+    assert builds.list(model="mine", state=BuildState.QUEUED) == ([], None)
+
+
+def test_a_shared_build_is_listed_for_each_who_asked_under_their_own_name(builds: BuildStore) -> None:
+    shared, _ = builds.submit(inputs(), "first", 1)
+    builds.submit(inputs(), "second", 7)
+    (listed,), _ = builds.list(model="second")
+    assert (listed.id, listed.model, listed.version) == (shared.id, "second", 7)
+    assert builds.get(shared.id).model == "first"
+
+
+def test_only_what_succeeded_serves(builds: BuildStore) -> None:
+    builds.submit(inputs(), "a", 1)
+    assert builds.serving("a", 1, [TARGET]) == []
+    succeed(builds)
+    (serving,) = builds.serving("a", 1, [TARGET])
+    assert serving.artifact == ARTIFACT
+    assert builds.serving("a", 1, ["aarch64"]) == []
+    assert builds.serving("a", 2, [TARGET]) == []
+    assert builds.serving("b", 1, [TARGET]) == []
+    assert builds.serving("a", 1, []) == []
+
+
+def test_what_was_asked_for_last_serves_first(builds: BuildStore) -> None:
+    reference, _ = builds.submit(inputs(), "a", 1)
+    other, _ = builds.submit(inputs(numerics="xnnpack"), "a", 1)
+    succeed(builds)
+    succeed(builds, "other")
+    assert [build.id for build in builds.serving("a", 1, [TARGET])] == [other.id, reference.id]
+    builds.submit(inputs(), "a", 1)
+    assert [build.id for build in builds.serving("a", 1, [TARGET])] == [reference.id, other.id]
+
+
+def test_without_a_version_the_newest_version_serves_first(builds: BuildStore) -> None:
+    builds.submit(inputs(source="two"), "a", 2)
+    builds.submit(inputs(source="one"), "a", 1)
+    succeed(builds)
+    succeed(builds)
+    assert [build.version for build in builds.serving("a", None, [TARGET])] == [2, 1]
+
+
+def test_a_shared_build_serves_each_who_asked_under_their_own_name(builds: BuildStore) -> None:
+    builds.submit(inputs(), "first", 1)
+    builds.submit(inputs(), "second", 7)
+    succeed(builds)
+    (serving,) = builds.serving("second", None, [TARGET])
+    assert (serving.model, serving.version) == ("second", 7)
+
+
+def test_a_lost_artifact_serves_no_more_and_is_no_answer_any_more(builds: BuildStore) -> None:
+    lost, _ = builds.submit(inputs(), "a", 1)
+    succeed(builds)
+    assert [build.id for build in builds.invalidate(ARTIFACT)] == [lost.id]
+    assert builds.serving("a", 1, [TARGET]) == []
+    assert builds.get(lost.id).invalidated
+    again, created = builds.submit(inputs(), "a", 1)
+    assert created
+    succeed(builds)
+    assert [build.id for build in builds.serving("a", 1, [TARGET])] == [again.id]
+
+
+def test_losing_an_artifact_twice_is_losing_it_once(builds: BuildStore) -> None:
+    builds.submit(inputs(), "a", 1)
+    succeed(builds)
+    builds.invalidate(ARTIFACT)
+    assert builds.invalidate(ARTIFACT) == []
+    assert builds.invalidate(OTHER_ARTIFACT) == []
+
+
+def test_the_artifacts_that_may_still_be_needed(builds: BuildStore) -> None:
+    builds.submit(inputs(), "a", 1)
+    assert builds.artifacts() == []
+    succeed(builds)
+    assert builds.artifacts() == [ARTIFACT]
+    builds.invalidate(ARTIFACT)
+    assert builds.artifacts() == []
+
+
+def test_a_lost_row_is_restored_as_an_answer(builds: BuildStore) -> None:
+    question = inputs()
+    row = (question.key, ARTIFACT, question.source, question.target, question.numerics)
+    assert builds.restore(*row, "a", 1)
+    assert not builds.restore(*row, "b", 3)
+    answer, created = builds.submit(question, "c", 1)
+    assert (answer.artifact, answer.state, created) == (ARTIFACT, BuildState.SUCCEEDED, False)
+    assert [build.version for build in builds.serving("b", None, [TARGET])] == [3]

@@ -1,0 +1,104 @@
+"""Transactions and migrations; on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from service.core.digest import digest_of
+from service.core.errors import StorageFull, Unsupported
+from service.db import Database, ModelStore
+from service.db.database import alembic_config
+from service.db.tables import metadata, model_versions
+
+
+def test_the_migrations_lead_to_the_tables_that_the_program_expects(database: Database) -> None:
+    with database.read() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_migrating_again_changes_nothing(database: Database) -> None:
+    ModelStore(database).push("a", digest_of(b"model"), "tflite", 5)
+    database.migrate()
+    assert ModelStore(database).get("a").number == 1
+
+
+def test_every_migration_can_be_undone(database: Database) -> None:
+    with database.write() as connection:
+        command.downgrade(alembic_config(connection), "base")
+    with database.read() as connection:
+        assert set(sa.inspect(connection).get_table_names()) == {"alembic_version"}
+    database.migrate()
+
+
+def test_the_database_of_a_newer_program_is_left_alone(database: Database) -> None:
+    with database.write() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(Unsupported, match="9999") as caught:
+        database.migrate()
+    assert "newer Octet" in str(caught.value.hint)
+
+
+def test_a_transaction_that_raises_changes_nothing(database: Database) -> None:
+    def half() -> None:
+        with database.write() as connection:
+            connection.execute(sa.delete(model_versions))
+            raise KeyboardInterrupt
+
+    ModelStore(database).push("a", digest_of(b"model"), "tflite", 5)
+    with pytest.raises(KeyboardInterrupt):
+        half()
+    assert ModelStore(database).get("a").number == 1
+
+
+def test_a_reader_sees_one_state_while_others_write(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'octet.sqlite3'}")
+    database.migrate()
+    with database.read() as connection:
+        count = sa.select(sa.func.count()).select_from(model_versions)
+        assert connection.execute(count).scalar_one() == 0
+        ModelStore(database).push("a", digest_of(b"model"), "tflite", 5)
+        assert connection.execute(count).scalar_one() == 0
+    database.close()
+
+
+def test_sqlite_is_set_up_to_lose_nothing(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'octet.sqlite3'}")
+    database.migrate()
+    with database.read() as connection:
+        values = {
+            pragma: connection.exec_driver_sql(f"PRAGMA {pragma}").scalar_one()
+            for pragma in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        }
+    database.close()
+    assert values == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 30_000}
+
+
+def test_the_folder_of_a_new_database_is_made(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'new' / 'folder' / 'octet.sqlite3'}")
+    database.migrate()
+    database.close()
+    assert (tmp_path / "new" / "folder" / "octet.sqlite3").exists()
+
+
+def test_a_full_disk_has_its_own_error(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'octet.sqlite3'}")
+    database.migrate()
+
+    def write_more_than_there_is_room_for() -> None:
+        with database.write() as connection:
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+            connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+            connection.exec_driver_sql("CREATE TABLE large (data BLOB)")
+
+    with pytest.raises(StorageFull) as caught:
+        write_more_than_there_is_room_for()
+    assert isinstance(caught.value.__cause__, sa.exc.OperationalError)
+    assert isinstance(caught.value.__cause__.orig, sqlite3.OperationalError)
+    database.close()
