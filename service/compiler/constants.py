@@ -17,8 +17,7 @@ from tvm import relax
 from service.compiler.qnn import graph
 from service.compiler.qnn.operation import value_of
 from service.core.artifact import Constant
-
-ALIGNMENT_BYTES = 64  # a cache line, and the widest vector load
+from service.core.buffers import ALIGNMENT_BYTES
 
 
 def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, list[NDArray[Any]]]:

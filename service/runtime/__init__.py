@@ -12,7 +12,7 @@ import os
 os.environ.setdefault("TVM_USE_RUNTIME_LIB", "1")
 
 from service.runtime.loading import load, load_files
-from service.runtime.model import Model, aligned_empty
+from service.runtime.model import Model
 from service.runtime.verification import compare, verify
 
-__all__ = ["Model", "aligned_empty", "compare", "load", "load_files", "verify"]
+__all__ = ["Model", "compare", "load", "load_files", "verify"]

@@ -11,21 +11,11 @@ from numpy.typing import NDArray
 from tvm.runtime.vm import VirtualMachine
 
 from service.core.artifact import ArtifactConfig
+from service.core.buffers import aligned_empty, is_aligned
 from service.core.errors import InvalidTensor
 from service.core.signature import ModelSignature, TensorSpec
 
 Array = NDArray[Any]
-ALIGNMENT_BYTES = 64  # kernels load whole vectors; unaligned memory crashes them
-
-
-def aligned_empty(shape: Sequence[int], dtype: Any) -> Array:
-    """An uninitialized array whose data starts at a multiple of 64 bytes."""
-    dtype = np.dtype(dtype)
-    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    raw = np.empty(nbytes + ALIGNMENT_BYTES, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT_BYTES
-    aligned: Array = raw[start : start + nbytes].view(dtype).reshape(shape)
-    return aligned
 
 
 class Model:
@@ -83,7 +73,7 @@ def _fitting(spec: TensorSpec, array: Array) -> Array:
             f"input {spec.name!r} has shape {list(array.shape)}, but the model takes {list(spec.shape)}",
             tensor=spec.name,
         )
-    if array.flags.c_contiguous and array.flags.writeable and array.ctypes.data % ALIGNMENT_BYTES == 0:
+    if is_aligned(array) and array.flags.writeable:  # DLPack takes no read-only array
         return array
     copy = aligned_empty(spec.shape, spec.dtype)
     copy[...] = array

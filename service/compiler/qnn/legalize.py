@@ -50,13 +50,17 @@ def legalize(module: tvm.IRModule, operands: OperandTypes) -> tvm.IRModule:
 
 
 def _stored_as(quantized: QuantizedType, storage: str) -> QuantizedType:
-    """The same real values stored as `storage`; 16-bit storage takes the zero points out."""
+    """The same real values stored as `storage`; 16-bit storage takes the zero points out.
+
+    Storage bounds are dropped: moving a tensor must not clamp one that does not keep to its own.
+    """
     if quantized.storage not in ("int8", "uint8") or quantized.storage == storage:
         return quantized
     if storage == "int16":
         return QuantizedType("int16", quantized.scales, (0,), axis=quantized.axis)
     shift = STORAGE_RANGES[storage][0] - STORAGE_RANGES[quantized.storage][0]
-    return quantized.with_storage(storage, shift)
+    moved = tuple(zero_point + shift for zero_point in quantized.zero_points)
+    return QuantizedType(storage, quantized.scales, moved, axis=quantized.axis)
 
 
 def _moved_weight(operation: Operation, weight: relax.Expr, weight_type: QuantizedType) -> relax.Expr:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from service.core.errors import InvalidInput
@@ -105,16 +105,6 @@ class QuantizedType:
         if len(set(self.zero_points)) != 1:
             raise InvalidQuantizedType("zero points differ along the quantized axis")
         return self.zero_points[0]
-
-    def with_storage(self, storage: str, shift: int) -> QuantizedType:
-        """The same real values, stored as `storage` with every integer moved by `shift`."""
-        return replace(
-            self,
-            storage=storage,
-            zero_points=tuple(zero_point + shift for zero_point in self.zero_points),
-            storage_min=self.min + shift,
-            storage_max=self.max + shift,
-        )
 
     def __str__(self) -> str:
         """MLIR's text form, e.g. `!quant.uniform<i8<-127:127>:f32:0, {0.5,0.25:3}>`; `parse` reads it back exactly."""
