@@ -26,7 +26,8 @@ class Model:
         self.config, self.digest = config, digest
         self._module, self._constants = module, constants
         self._tensors = [tvm.runtime.from_dlpack(constant) for constant in constants]
-        self._machine = VirtualMachine(module, tvm.cpu())
+        # Pooled: the machine asks for its activations on every call, and the naive allocator for fresh pages each time.
+        self._machine = VirtualMachine(module, tvm.cpu(), memory_cfg="pooled")
         self._entry: Callable[..., Any] = self._machine[config.entry]
 
     @property
@@ -58,7 +59,8 @@ class Model:
         tensors = [tvm.runtime.from_dlpack(_fitting(spec, array)) for spec, array in zip(specs, inputs, strict=True)]
         result = self._entry(*tensors, *self._tensors)
         # The machine's memory is reused by the next call, so the answer is copied out of it.
-        return [output.numpy() for output in ([result] if hasattr(result, "numpy") else result)]
+        outputs = result if isinstance(result, Sequence) else [result]
+        return [np.from_dlpack(output).copy() for output in outputs]
 
 
 def _fitting(spec: TensorSpec, array: Array) -> Array:
