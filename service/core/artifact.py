@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -19,6 +20,34 @@ CONFIG_MEDIA_TYPE = "application/vnd.octet.config.v1+json"
 LIBRARY_MEDIA_TYPE = "application/vnd.octet.library.v1"
 CONSTANTS_MEDIA_TYPE = "application/vnd.octet.constants.v1"
 SOURCE_MEDIA_TYPE = "application/vnd.octet.model.source.v1"
+
+# Annotations of an artifact's manifest: they are part of its identity.
+SOURCE_ANNOTATION = "dev.octet.source"  # digest of the model file
+TARGET_ANNOTATION = "dev.octet.target"
+NUMERICS_ANNOTATION = "dev.octet.numerics"
+FORMAT_ANNOTATION = "dev.octet.format"  # of the model file; on a source's manifest too
+# Annotations of entries in the store's index: what a lost database is rebuilt from. They may change at any time.
+BUILD_KEY_ANNOTATION = "dev.octet.build-key"
+_MODEL_ANNOTATION = "dev.octet.model."  # + name:version, on sources and artifacts; the time when it was asked for
+
+
+def model_annotation(name: str, version: int, asked_at: datetime) -> dict[str, str]:
+    """Says, on an index entry, that a model version wants what the entry names; as many as want it have one each."""
+    return {f"{_MODEL_ANNOTATION}{name}:{version}": asked_at.astimezone(UTC).isoformat()}
+
+
+def models_in(annotations: Mapping[str, str]) -> list[tuple[str, int, datetime]]:
+    """What `model_annotation` wrote: name, version and time of each, who asked first comes first.
+
+    Raises:
+        ValueError: an annotation of that name holds something else.
+    """
+    found = []
+    for annotation, value in annotations.items():
+        if annotation.startswith(_MODEL_ANNOTATION):
+            name, _, version = annotation.removeprefix(_MODEL_ANNOTATION).rpartition(":")
+            found.append((name, int(version), datetime.fromisoformat(value)))
+    return sorted(found, key=lambda asked: asked[2])
 
 
 class Report(StrEnum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -24,6 +24,7 @@ from service.db.tables import build_events, build_requests, builds, is_live
 Builds = list[Build]
 Events = list[BuildEvent]
 Digests = list[Digest]
+Requests = list[tuple[str, int, datetime]]  # model, version, when it asked last
 
 
 class BuildStore:
@@ -220,28 +221,42 @@ class BuildStore:
         with self._database.write() as connection:
             claims.release(connection, claim, self._clock.now())
 
-    def restore(
-        self, key: Digest, artifact: Digest, source: Digest, target: str, numerics: str, model: str, version: int
-    ) -> bool:
-        """Puts a succeeded build on record whose row was lost with a database; whether there was none.
+    def requests(self, id: str) -> Requests:
+        """Which model versions want a build, and when each last said so; who asked first comes first."""
+        query = (
+            sa.select(build_requests.c.model, build_requests.c.version, build_requests.c.asked_at)
+            .join(builds, build_requests.c.build == builds.c.sequence)
+            .where(builds.c.id == id)
+            .order_by(build_requests.c.sequence)
+        )
+        with self._database.read() as connection:
+            return [(model, version, asked_at) for model, version, asked_at in connection.execute(query)]
 
-        What it was built with is not known any more (its key is), nor is its history.
+    def restore(
+        self, inputs: BuildInputs, key: Digest, artifact: Digest, requests: Iterable[tuple[str, int, datetime]]
+    ) -> bool:
+        """Puts a succeeded build on record whose row was lost with a database; whether it was.
+
+        Args:
+            inputs: as far as they are still known; `key` is the one that they had.
+            requests: at least one, as `requests` returned them.
         """
-        now = self._clock.now()
+        requests = list(requests)
+        model, version, asked_at = requests[0]
         with self._database.write() as connection:
-            row = _live(connection, key)
-            created = row is None
+            known = sa.select(builds.c.sequence).where(builds.c.key == key, builds.c.artifact == artifact).limit(1)
+            if connection.execute(known).first() is not None or _live(connection, key) is not None:
+                return False
+            values = _new(inputs, model, version, asked_at)
+            values |= {"key": key, "state": BuildState.SUCCEEDED, "artifact": artifact, "progress": 1.0}
+            values |= {"started_at": asked_at, "finished_at": asked_at}
+            row = _insert(connection, values)
             if row is None:
-                inputs = BuildInputs(source, target, numerics, toolchain={})
-                values = _new(inputs, model, version, now)
-                values |= {"key": key, "state": BuildState.SUCCEEDED, "artifact": artifact, "progress": 1.0}
-                values |= {"started_at": now, "finished_at": now}
-                row = _insert(connection, values)
-                if row is None:
-                    return False
-                append_event(connection, row.sequence, now, "log", line="restored from the store's index")
-            _request(connection, row.sequence, model, version, now)
-            return created
+                return False
+            append_event(connection, row.sequence, self._clock.now(), "log", line="restored from the store's index")
+            for request in requests:
+                _request(connection, row.sequence, *request)
+        return True
 
 
 def _new(inputs: BuildInputs, model: str, version: int, now: datetime) -> dict[str, object]:

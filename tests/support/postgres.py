@@ -35,7 +35,7 @@ def server() -> Iterator[str]:
     assert binaries is not None
     folder = Path(tempfile.mkdtemp(prefix="octet-pg-"))
     user = _unprivileged() if os.getuid() == 0 else None
-    become = []
+    become: list[str | Path] = []
     if user is not None:
         os.chown(folder, user.pw_uid, user.pw_gid)
         become = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--init-groups", "--pdeathsig=INT"]

@@ -245,11 +245,29 @@ def test_the_artifacts_that_may_still_be_needed(builds: BuildStore) -> None:
     assert builds.artifacts() == []
 
 
-def test_a_lost_row_is_restored_as_an_answer(builds: BuildStore) -> None:
-    question = inputs()
-    row = (question.key, ARTIFACT, question.source, question.target, question.numerics)
-    assert builds.restore(*row, "a", 1)
-    assert not builds.restore(*row, "b", 3)
+def test_who_asked_is_on_record(builds: BuildStore, clock: ManualClock) -> None:
+    build, _ = builds.submit(inputs(), "first", 1)
+    asked_at = clock.now()
+    clock.advance(5)
+    builds.submit(inputs(), "second", 7)
+    assert builds.requests(build.id) == [("first", 1, asked_at), ("second", 7, clock.now())]
+    clock.advance(5)
+    builds.submit(inputs(), "first", 1)
+    assert builds.requests(build.id)[-1] == ("first", 1, clock.now())
+
+
+def test_a_lost_row_is_restored_as_an_answer(builds: BuildStore, clock: ManualClock) -> None:
+    question, requests = inputs(), [("a", 1, clock.now()), ("b", 3, clock.now())]
+    assert builds.restore(question, question.key, ARTIFACT, requests)
+    assert not builds.restore(question, question.key, ARTIFACT, requests)
     answer, created = builds.submit(question, "c", 1)
     assert (answer.artifact, answer.state, created) == (ARTIFACT, BuildState.SUCCEEDED, False)
     assert [build.version for build in builds.serving("b", None, [TARGET])] == [3]
+    assert [request[:2] for request in builds.requests(answer.id)] == [("a", 1), ("b", 3), ("c", 1)]
+
+
+def test_what_was_lost_for_good_is_not_restored(builds: BuildStore, clock: ManualClock) -> None:
+    builds.submit(inputs(), "a", 1)
+    succeed(builds)
+    builds.invalidate(ARTIFACT)
+    assert not builds.restore(inputs(), inputs().key, ARTIFACT, [("a", 1, clock.now())])

@@ -1,0 +1,209 @@
+"""A lost database is rebuilt from the store's index."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from service.cache import Manifest, OciLayout
+from service.core.artifact import (
+    ARTIFACT_TYPE,
+    BUILD_KEY_ANNOTATION,
+    NUMERICS_ANNOTATION,
+    SOURCE_ANNOTATION,
+    TARGET_ANNOTATION,
+    model_annotation,
+    models_in,
+)
+from service.core.build import Build, BuildInputs, BuildState
+from service.core.clock import ManualClock
+from service.core.digest import Digest
+from service.core.model import ModelVersion
+from service.db import BuildStore, Database, ModelStore
+from service.workers.catalog import Restored, record_build, record_version, synchronize
+from tests.support.blobs import damage_blob
+from tests.support.build_inputs import TARGET
+
+
+@dataclass
+class Service:
+    """The store, and a database that can be lost."""
+
+    root: Path
+    clock: ManualClock
+
+    def __post_init__(self) -> None:
+        self.layout = OciLayout(self.root / "store")
+        self.databases: list[Database] = []
+        self.lose_the_database()
+
+    def lose_the_database(self) -> None:
+        database = Database(f"sqlite:///{self.root / f'{len(self.databases)}.sqlite3'}")
+        database.migrate()
+        self.databases.append(database)
+        self.builds = BuildStore(database, self.clock)
+        self.models = ModelStore(database, self.clock)
+
+    def push(self, name: str, file: bytes = b"model") -> ModelVersion:
+        version = self.models.push(name, self.layout.blobs.put_bytes(file), "tflite", len(file))
+        self.clock.advance(1)
+        return version
+
+    def build(self, version: ModelVersion, numerics: str = "litert-reference") -> Build:
+        """Asks for a build; makes it, if there is none."""
+        inputs = BuildInputs(version.source, TARGET, numerics, {"compiler": "1"})
+        build, created = self.builds.submit(inputs, version.name, version.number)
+        self.clock.advance(1)
+        if created:
+            claim = self.builds.claim("worker", 30.0)
+            assert claim is not None
+            self.builds.finish(claim, artifact=self.publish(inputs))
+        return self.builds.get(build.id)
+
+    def publish(self, inputs: BuildInputs) -> Digest:
+        annotations = {
+            SOURCE_ANNOTATION: str(inputs.source),
+            TARGET_ANNOTATION: inputs.target,
+            NUMERICS_ANNOTATION: inputs.numerics,
+        }
+        config = self.layout.put_blob_descriptor("application/json", b"{}")
+        library = self.layout.put_blob_descriptor("application/x", f"code for {annotations}".encode())
+        return self.layout.put_manifest(Manifest(ARTIFACT_TYPE, config, (library,), annotations)).digest
+
+    def synchronize(self) -> Restored:
+        return synchronize(self.layout, self.builds, self.models)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    service = Service(tmp_path, ManualClock())
+    yield service
+    for database in service.databases:
+        database.close()
+
+
+def test_model_annotations_and_back() -> None:
+    now = ManualClock().now()
+    later = now.replace(year=2027)
+    annotations = {**model_annotation("b.c-d_e", 12, later), **model_annotation("a", 1, now), "dev.octet.other": "x"}
+    assert models_in(annotations) == [("a", 1, now), ("b.c-d_e", 12, later)]
+
+
+def test_what_was_recorded_is_restored(service: Service) -> None:
+    version = service.push("mobilenet")
+    record_version(service.layout, version)
+    build = service.build(version)
+    record_build(service.layout, service.builds, build)
+    service.lose_the_database()
+    assert service.synchronize() == Restored(versions=1, builds=1)
+    assert service.models.versions("mobilenet") == [version]
+    (serving,) = service.builds.serving("mobilenet", 1, [TARGET])
+    assert (serving.artifact, serving.key, serving.source) == (build.artifact, build.key, build.source)
+    assert serving.numerics == build.numerics
+
+
+def test_the_same_question_is_answered_by_the_restored_build(service: Service) -> None:
+    build = service.build(service.push("mobilenet"))
+    service.synchronize()
+    service.lose_the_database()
+    service.synchronize()
+    again = service.build(service.models.get("mobilenet"))
+    assert (again.key, again.artifact, again.attempt) == (build.key, build.artifact, 0)
+
+
+def test_everybody_who_shared_a_build_has_it_back(service: Service) -> None:
+    service.build(service.push("first"))
+    service.push("second", b"an older version")
+    service.build(service.push("second"))
+    service.synchronize()
+    service.lose_the_database()
+    assert service.synchronize() == Restored(versions=3, builds=1)
+    assert [build.version for build in service.builds.serving("first", None, [TARGET])] == [1]
+    assert [build.version for build in service.builds.serving("second", None, [TARGET])] == [2]
+    assert [version.number for version in service.models.versions("second")] == [2, 1]
+
+
+def test_what_was_asked_for_last_is_still_served_first(service: Service) -> None:
+    version = service.push("mobilenet")
+    reference = service.build(version)
+    service.build(version, numerics="xnnpack")
+    service.build(version)
+    service.synchronize()
+    service.lose_the_database()
+    service.synchronize()
+    assert service.builds.serving("mobilenet", 1, [TARGET])[0].artifact == reference.artifact
+
+
+def test_synchronizing_again_changes_nothing(service: Service) -> None:
+    service.build(service.push("mobilenet"))
+    service.synchronize()
+    index, listed = service.layout.index(), service.builds.list()
+    assert service.synchronize() == Restored(0, 0)
+    assert (service.layout.index(), service.builds.list()) == (index, listed)
+
+
+def test_the_file_of_a_version_is_not_garbage(service: Service) -> None:
+    version = service.push("mobilenet")
+    record_version(service.layout, version)
+    service.layout.collect_garbage(min_age_s=0)
+    assert service.layout.blobs.read(version.source) == b"model"
+
+
+def test_a_build_that_failed_is_not_recorded(service: Service) -> None:
+    service.push("mobilenet")
+    queued, _ = service.builds.submit(BuildInputs(service.push("a").source, TARGET, "xnnpack", {}), "a", 1)
+    assert queued.state is BuildState.QUEUED
+    before = service.layout.index()
+    record_build(service.layout, service.builds, queued)
+    assert service.layout.index() == before
+
+
+def test_a_damaged_artifact_is_not_restored(service: Service) -> None:
+    build = service.build(service.push("mobilenet"))
+    service.synchronize()
+    assert build.artifact is not None
+    service.builds.invalidate(build.artifact)
+    assert service.synchronize() == Restored(0, 0)
+    assert service.builds.serving("mobilenet", 1, [TARGET]) == []
+
+
+def test_an_artifact_that_lost_a_part_is_not_restored(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    build = service.build(service.push("mobilenet"))
+    service.synchronize()
+    assert build.artifact is not None
+    service.layout.blobs.delete(service.layout.manifest(build.artifact).layers[0].digest)
+    service.lose_the_database()
+    with caplog.at_level(logging.WARNING):
+        assert service.synchronize() == Restored(versions=1, builds=0)
+    assert "incomplete" in caplog.text
+
+
+def test_a_damaged_manifest_does_not_keep_the_rest_from_being_restored(service: Service) -> None:
+    damaged = service.build(service.push("damaged"))
+    service.build(service.push("whole", b"another model"))
+    service.synchronize()
+    assert damaged.artifact is not None
+    damage_blob(service.layout.root, damaged.artifact)
+    service.lose_the_database()
+    assert service.synchronize() == Restored(versions=2, builds=1)
+
+
+def test_an_artifact_whose_build_never_succeeded_is_not_restored(service: Service) -> None:
+    version = service.push("mobilenet")
+    service.publish(BuildInputs(version.source, TARGET, "litert-reference", {}))
+    service.synchronize()
+    service.lose_the_database()
+    assert service.synchronize() == Restored(versions=1, builds=0)
+
+
+def test_a_version_whose_file_is_lost_is_said_and_survived(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    version = service.push("mobilenet")
+    service.layout.blobs.delete(version.source)
+    with caplog.at_level(logging.WARNING):
+        service.synchronize()
+    assert "mobilenet version 1 is lost" in caplog.text
+    assert BUILD_KEY_ANNOTATION not in str(service.layout.index())
