@@ -33,9 +33,9 @@ def collect(blobs: BlobStore, roots: Iterable[Digest], min_age_s: float) -> Coll
         if digest in reachable:
             continue
         with suppress(NotFound):  # quarantined by a reader since it was listed
-            if blobs.age_s(digest) >= min_age_s:
-                size_bytes += blobs.size_bytes(digest)
-                blobs.delete(digest)
+            blob_bytes = blobs.size_bytes(digest)
+            if blobs.delete(digest, min_age_s):
+                size_bytes += blob_bytes
                 deleted.append(digest)
     return Collected(tuple(deleted), size_bytes)
 

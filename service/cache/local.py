@@ -55,9 +55,6 @@ class LocalBlobStore:
     def size_bytes(self, digest: Digest) -> int:
         return self._status(digest).st_size
 
-    def age_s(self, digest: Digest) -> float:
-        return time.time() - self._status(digest).st_mtime
-
     def total_bytes(self) -> int:
         total = 0
         with os.scandir(self._blobs) as entries:
@@ -116,8 +113,16 @@ class LocalBlobStore:
     def writer(self) -> LocalBlobWriter:
         return LocalBlobWriter(self, *self._new_upload())
 
-    def delete(self, digest: Digest) -> None:
-        self._path(digest).unlink(missing_ok=True)
+    def delete(self, digest: Digest, min_age_s: float = 0.0) -> bool:
+        path = self._path(digest)
+        with locked(self._blobs):  # nobody may put it again between the look at its age and the deletion
+            try:
+                if time.time() - path.stat().st_mtime < min_age_s:
+                    return False
+                path.unlink()
+            except FileNotFoundError:
+                return False
+        return True
 
     def iterate(self) -> Iterator[Digest]:
         with os.scandir(self._blobs) as entries:

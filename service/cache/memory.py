@@ -37,10 +37,6 @@ class MemoryBlobStore:
     def size_bytes(self, digest: Digest) -> int:
         return len(self._stored(digest))
 
-    def age_s(self, digest: Digest) -> float:
-        self._stored(digest)
-        return time.time() - self._put_at[digest]
-
     def total_bytes(self) -> int:
         return sum(map(len, list(self.blobs.values())))
 
@@ -67,8 +63,9 @@ class MemoryBlobStore:
 
     def put_bytes(self, data: bytes) -> Digest:
         digest = digest_of(data)
-        self._put_at[digest] = time.time()
-        self.blobs[digest] = bytes(data)
+        with self._lock:
+            self._put_at[digest] = time.time()
+            self.blobs[digest] = bytes(data)
         return digest
 
     def put_file(self, path: Path) -> Digest:
@@ -84,8 +81,12 @@ class MemoryBlobStore:
     def writer(self) -> MemoryBlobWriter:
         return MemoryBlobWriter(self)
 
-    def delete(self, digest: Digest) -> None:
-        self.blobs.pop(parse_digest(digest), None)
+    def delete(self, digest: Digest, min_age_s: float = 0.0) -> bool:
+        with self._lock:
+            if parse_digest(digest) not in self.blobs or time.time() - self._put_at[digest] < min_age_s:
+                return False
+            del self.blobs[digest]
+            return True
 
     def iterate(self) -> Iterator[Digest]:
         return iter(list(self.blobs))

@@ -46,9 +46,6 @@ class BlobStore(Protocol):
     def size_bytes(self, digest: Digest) -> int:
         """Raises `NotFound`."""
 
-    def age_s(self, digest: Digest) -> float:
-        """How long ago the blob was last put. Raises `NotFound`."""
-
     def total_bytes(self) -> int:
         """What all blobs take together."""
 
@@ -77,8 +74,8 @@ class BlobStore(Protocol):
 
     def writer(self) -> BlobWriter: ...
 
-    def delete(self, digest: Digest) -> None:
-        """Forgets the blob, if it is there."""
+    def delete(self, digest: Digest, min_age_s: float = 0.0) -> bool:
+        """Forgets the blob, if it is there and was last put at least so long ago; whether it did."""
 
     def iterate(self) -> Iterator[Digest]:
         """Every blob, in no order."""

@@ -38,7 +38,7 @@ def test_putting_the_same_bytes_again_changes_nothing(store: BlobStore) -> None:
 
 def test_an_absent_blob_is_not_found(store: BlobStore) -> None:
     assert not store.exists(ABSENT)
-    for question in (store.read, store.path, store.size_bytes, store.age_s):
+    for question in (store.read, store.path, store.size_bytes):
         with pytest.raises(NotFound):
             question(ABSENT)
 
@@ -122,9 +122,15 @@ def test_only_a_regular_file_is_taken_over(store: BlobStore, tmp_path: Path) -> 
 
 def test_deleting_is_idempotent(store: BlobStore) -> None:
     digest = store.put_bytes(DATA)
-    store.delete(digest)
-    store.delete(digest)
+    assert store.delete(digest)
+    assert not store.delete(digest)
     assert not store.exists(digest)
+
+
+def test_what_is_too_young_is_not_deleted(store: BlobStore) -> None:
+    digest = store.put_bytes(DATA)
+    assert not store.delete(digest, min_age_s=60)
+    assert store.read(digest) == DATA
 
 
 def test_the_blobs_can_be_listed_and_weighed(store: BlobStore) -> None:

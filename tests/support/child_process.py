@@ -1,0 +1,42 @@
+"""Real processes that do something to a store or a database, and that a test may kill."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_TIMEOUT_S = 60.0
+
+
+@contextmanager
+def started(module: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """`python -m module arguments…` in its own process, which is gone afterwards."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    """The next line that the process prints."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def finished(process: subprocess.Popen[str]) -> list[str]:
+    """The lines that the process prints until it ends, which it must do well."""
+    output, _ = process.communicate(timeout=_TIMEOUT_S)
+    assert process.returncode == 0
+    return output.split()
+
+
+def killed(process: subprocess.Popen[str]) -> None:
+    """kill -9, and nothing of it is left."""
+    process.kill()
+    process.wait(timeout=_TIMEOUT_S)
