@@ -48,6 +48,7 @@ def check_all(settings: Settings, server: str) -> list[Check]:
         *_sandbox(settings),
         *_disk(settings.data_dir),
         *_store(settings.store_dir),
+        *_database(settings),
         _server(server),
     ]
 
@@ -131,6 +132,25 @@ def _store(store_dir: Path) -> Iterator[Check]:
         yield Check("store", State.PROBLEM, f"{detail}, damaged: {', '.join(corrupt)}", hint)
     else:
         yield Check("store", State.OK, f"{detail}, all sound")
+
+
+def _database(settings: Settings) -> Iterator[Check]:
+    from service.db import Database
+
+    if not Path(settings.database_url.removeprefix("sqlite:///")).exists():
+        return
+    database = Database(settings.database_url)
+    try:
+        current, expected = database.schema()
+    except Exception as error:  # whatever a damaged file makes of SQLite
+        yield Check("database", State.PROBLEM, f"{settings.database_url}: {error}", "restore it, or move it away")
+        return
+    finally:
+        database.close()
+    if current == expected:
+        yield Check("database", State.OK, f"schema {current}")
+    else:
+        yield Check("database", State.NOTE, f"schema {current}, and {expected} once octet serve has started")
 
 
 def _server(server: str) -> Check:

@@ -12,6 +12,8 @@ import httpx
 
 from service.cli.events import Event, parse_events
 from service.cli.tensors import HEADER_LENGTH, Array, decode_response, encode_request
+from service.core.build import BuildState
+from service.core.digest import digest_of_file
 from service.core.errors import OctetError, from_json
 
 _CHUNK_BYTES = 1 << 18
@@ -55,7 +57,11 @@ class Client:
     def push(
         self, path: Path, name: str, target: str, numerics: str | None, on_sent: Callable[[int], None]
     ) -> Document:
-        """Uploads the file and asks for a build, or for the one that was made before; `on_sent` is told of bytes."""
+        """Asks for a build of the file, uploading it if the server has not got it; `on_sent` is told of bytes sent."""
+        query = {"name": name, "target": target} | ({"numerics": numerics} if numerics else {})
+        digest = digest_of_file(path)
+        if self._http_request("HEAD", f"/api/v1/blobs/{digest}").is_success:
+            return self._document("PUT", "/api/v1/models", params=query | {"source": digest})
 
         def chunks() -> Iterator[bytes]:
             with path.open("rb") as file:
@@ -63,7 +69,6 @@ class Client:
                     yield chunk
                     on_sent(len(chunk))
 
-        query = {"name": name, "target": target} | ({"numerics": numerics} if numerics else {})
         length = {"Content-Length": str(path.stat().st_size)}
         return self._document("PUT", "/api/v1/models", params=query, content=chunks(), headers=length)
 
@@ -90,19 +95,26 @@ class Client:
         Raises:
             ServerUnreachable: it could not be for several times, `pause_s` apart.
         """
-        last, resumes = "", 0
-        while True:
+        last, lost, reason = "", 0, ""
+        while lost <= _RESUMES:
             headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
             try:
-                for event in self._stream(f"/api/v1/builds/{identifier}/events", headers):
-                    last, resumes = event.id or last, 0
-                    yield event
-                return
-            except ServerUnreachable:
-                resumes += 1
-                if resumes > _RESUMES:
-                    raise
-                time.sleep(pause_s)
+                with self._http.stream("GET", f"/api/v1/builds/{identifier}/events", headers=headers) as response:
+                    if response.status_code == httpx.codes.NO_CONTENT:
+                        return
+                    if not response.is_success:
+                        response.read()
+                    for event in parse_events(_checked(response).iter_lines()):
+                        last, lost = event.id or last, 0
+                        yield event
+                        if event.kind == "state" and BuildState(event.data["state"]).is_final:
+                            return
+                reason = "it stopped"
+            except httpx.TransportError as error:
+                reason = str(error)
+            lost += 1
+            time.sleep(pause_s)
+        raise self._unreachable(reason)
 
     def report(self, artifact: str, name: str) -> Document | None:
         """A report that is attached to the artifact, or None where there is none of that name."""
@@ -157,19 +169,9 @@ class Client:
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise self._unreachable(error) from error
 
-    def _stream(self, path: str, headers: Mapping[str, str]) -> Iterator[Event]:
-        try:
-            with self._http.stream("GET", path, headers=headers) as response:
-                if not response.is_success:
-                    response.read()
-                _checked(response)
-                yield from parse_events(response.iter_lines())
-        except httpx.TransportError as error:
-            raise self._unreachable(error) from error
-
-    def _unreachable(self, error: Exception) -> ServerUnreachable:
+    def _unreachable(self, reason: object) -> ServerUnreachable:
         hint = "start one with octet serve, or name another with --server or OCTET_SERVER"
-        return ServerUnreachable(f"no answer from {self.server}: {str(error) or type(error).__name__}", hint=hint)
+        return ServerUnreachable(f"no answer from {self.server}: {str(reason) or type(reason).__name__}", hint=hint)
 
 
 def _model_path(model: str, version: int | None) -> str:

@@ -12,6 +12,8 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -59,6 +61,14 @@ class Database:
                     f"the database cannot be brought to this version's schema: {error}",
                     hint="it was written by a newer Octet: install that version",
                 ) from error
+
+    def schema(self) -> tuple[str | None, str]:
+        """The version of the schema that the database has (None: it is empty), and the one that `migrate` makes."""
+        with self.read() as connection:
+            current = MigrationContext.configure(connection).get_current_revision()
+            expected = ScriptDirectory.from_config(alembic_config(connection)).get_current_head()
+        assert expected is not None
+        return current, expected
 
     def close(self) -> None:
         """Closes every connection that is not in use."""

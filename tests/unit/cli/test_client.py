@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
 from service.cli.client import Client, ServerUnreachable, UnexpectedAnswer
-from service.core.errors import UnknownTarget
+from service.core.digest import digest_of
+from service.core.errors import NotFound, UnknownTarget
 
 Handler = Callable[[httpx.Request], httpx.Response]
 
@@ -71,13 +73,27 @@ def test_events_go_on_after_the_last_one_that_was_seen() -> None:
 
     def handler(request: httpx.Request) -> httpx.Response:
         asked_after.append(request.headers.get("Last-Event-ID"))
-        if len(asked_after) == 1:
-            return httpx.Response(200, stream=_BrokenOff([_event(1), _event(2)]))
-        return httpx.Response(200, content=_event(3))
+        match len(asked_after):
+            case 1:  # the connection is lost
+                return httpx.Response(200, stream=_BrokenOff([_event(1), _event(2)]))
+            case 2:  # the server stops, and says goodbye
+                return httpx.Response(200, content=_event(3))
+        return httpx.Response(200, content=_event(4, state="succeeded"))
 
     with _client(handler) as client:
-        assert [event.id for event in client.events("b1", pause_s=0.0)] == ["1", "2", "3"]
-    assert asked_after == [None, "2"]
+        assert [event.id for event in client.events("b1", pause_s=0.0)] == ["1", "2", "3", "4"]
+    assert asked_after == [None, "2", "3"]
+
+
+def test_a_build_that_was_over_has_no_more_events() -> None:
+    with _client(lambda request: httpx.Response(204)) as client:
+        assert list(client.events("b1", pause_s=0.0)) == []
+
+
+def test_a_build_that_is_not_there_is_an_error_and_not_a_lost_connection() -> None:
+    problem = {"code": "not_found", "detail": "no build b1"}
+    with _client(lambda request: httpx.Response(404, json=problem)) as client, pytest.raises(NotFound):
+        list(client.events("b1", pause_s=0.0))
 
 
 def test_a_server_that_never_comes_back_ends_the_events() -> None:
@@ -98,8 +114,8 @@ def _client(handler: Handler) -> Client:
     return Client("http://octet.test", httpx.MockTransport(handler))
 
 
-def _event(number: int) -> bytes:
-    return f"id: {number}\nevent: log\ndata: {json.dumps({'line': 'x'})}\n\n".encode()
+def _event(number: int, state: str = "running") -> bytes:
+    return f"id: {number}\nevent: state\ndata: {json.dumps({'state': state})}\n\n".encode()
 
 
 class _BrokenOff(httpx.SyncByteStream):
@@ -111,3 +127,17 @@ class _BrokenOff(httpx.SyncByteStream):
     def __iter__(self) -> Iterator[bytes]:
         yield from self._chunks
         raise httpx.ReadError("connection reset")
+
+
+def test_a_file_that_the_server_has_is_not_sent_again(tmp_path: Path) -> None:
+    file, asked = tmp_path / "m.tflite", []
+    file.write_bytes(b"model")
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        asked.append((request.method, request.url.path, request.url.params.get("source"), request.read()))
+        return httpx.Response(200, json={})
+
+    with _client(handler) as client:
+        client.push(file, "m", "host", None, lambda sent_bytes: pytest.fail("it was sent"))
+    digest = digest_of(b"model")
+    assert asked == [("HEAD", f"/api/v1/blobs/{digest}", None, b""), ("PUT", "/api/v1/models", digest, b"")]

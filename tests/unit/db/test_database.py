@@ -23,6 +23,15 @@ def test_the_migrations_lead_to_the_tables_that_the_program_expects(database: Da
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 
 
+def test_a_database_knows_how_far_it_is_migrated(database: Database) -> None:
+    current, expected = database.schema()
+    assert current == expected
+    with database.write() as connection:
+        command.downgrade(alembic_config(connection), "base")
+    assert database.schema() == (None, expected)
+    database.migrate()
+
+
 def test_migrating_again_changes_nothing(database: Database) -> None:
     ModelStore(database).push("a", digest_of(b"model"), "tflite", 5)
     database.migrate()

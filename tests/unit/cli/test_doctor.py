@@ -1,0 +1,89 @@
+"""What `octet doctor` finds in a data folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from service.cache import OciLayout
+from service.cli.app import app
+from service.core.settings import Settings
+from service.core.target import detect_host
+from service.db import Database
+
+Checks = dict[str, dict[str, str]]
+Doctor = Callable[..., Checks]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data_dir=tmp_path / "data")
+
+
+@pytest.fixture
+def doctor(settings: Settings) -> Doctor:
+    def run(status: int = 0) -> Checks:
+        result = CliRunner().invoke(
+            app, ["doctor", "--data-dir", str(settings.data_dir), "--server", "127.0.0.1:1", "--json"]
+        )
+        assert result.exit_code == status, result.output
+        return {check["name"]: check for check in json.loads(result.stdout)}
+
+    return run
+
+
+def test_it_says_what_this_machine_runs_and_with_what(doctor: Doctor) -> None:
+    checks = doctor()
+    assert checks["target"]["detail"].endswith(detect_host().target.name)
+    for tool in ("tvm 0.27.0.post1", "tvm_ffi 0.1.14.post1", "linker 0.17.0", "llvm 22"):
+        assert tool in checks["toolchain"]["detail"]
+    assert {"landlock", "seccomp"} <= checks.keys()
+
+
+def test_a_server_that_does_not_run_is_no_problem(doctor: Doctor) -> None:
+    assert doctor()["server"]["state"] == "note"
+
+
+def test_a_folder_that_is_not_there_yet_is_no_problem_and_is_not_made(doctor: Doctor, settings: Settings) -> None:
+    assert "not made yet" in doctor()["data"]["detail"]
+    assert not settings.data_dir.exists()
+
+
+def test_a_sound_store_and_database(doctor: Doctor, settings: Settings) -> None:
+    OciLayout(settings.store_dir).blobs.put_bytes(b"blob")
+    Database(settings.database_url).migrate()
+    checks = doctor()
+    assert checks["store"]["detail"] == "1 blobs, 1 of them hashed (0 MB), all sound"
+    assert checks["database"]["state"] == "ok"
+
+
+def test_a_damaged_blob_is_a_problem(doctor: Doctor, settings: Settings) -> None:
+    blobs = OciLayout(settings.store_dir).blobs
+    digest = blobs.put_bytes(b"blob")
+    path = blobs.path(digest)
+    path.chmod(0o644)
+    path.write_bytes(b"blub")
+    checks = doctor(status=1)
+    assert checks["store"]["state"] == "problem"
+    assert digest in checks["store"]["detail"]
+
+
+def test_a_folder_that_is_no_store_is_a_problem(doctor: Doctor, settings: Settings) -> None:
+    settings.store_dir.mkdir(parents=True)
+    assert doctor(status=1)["store"]["state"] == "problem"
+
+
+def test_a_database_that_is_none_is_a_problem(doctor: Doctor, settings: Settings) -> None:
+    settings.data_dir.mkdir()
+    (settings.data_dir / "octet.sqlite3").write_bytes(b"not a database, and longer than its header is" * 10)
+    assert doctor(status=1)["database"]["state"] == "problem"
+
+
+def test_a_database_that_is_behind_is_brought_up_by_the_next_start(doctor: Doctor, settings: Settings) -> None:
+    settings.data_dir.mkdir()
+    (settings.data_dir / "octet.sqlite3").touch()
+    assert doctor()["database"]["state"] == "note"
