@@ -7,6 +7,7 @@ from service.db.claims import Claim
 from service.db.database import Database
 from service.db.models import ModelStore
 from service.db.statistics import StageDurations, Statistics
+from service.db.workers import WorkerStore
 
 __all__ = [
     "BuildStore",
@@ -17,4 +18,5 @@ __all__ = [
     "ModelVersion",
     "StageDurations",
     "Statistics",
+    "WorkerStore",
 ]

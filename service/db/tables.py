@@ -123,3 +123,17 @@ build_stages = sa.Table(
     sa.Column("stage", sa.Text, nullable=False),
     sa.Column("duration_s", sa.Float, nullable=False),
 )
+
+# Processes that do the work, and when each last said that it is alive.
+workers = sa.Table(
+    "workers",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("target", sa.Text),
+    sa.Column("build", sa.Text),
+    sa.Column("started_at", UtcDateTime, nullable=False),
+    sa.Column("seen_at", UtcDateTime, nullable=False, index=True),
+)

@@ -1,0 +1,56 @@
+"""The application: the control plane, the data plane and `/metrics` on one port."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from service import __version__
+from service.api import artifacts, blobs, builds, models, openapi, paths, problems, scrape, targets, v2, workers
+from service.api.collectors import BuildCollector, CacheCollector
+from service.api.context import RequestContext
+from service.api.services import Services
+
+_DESCRIPTION = (
+    "Octet compiles models that are already quantized to 8 bits, and answers predictions with them. Push one with "
+    "`PUT /api/v1/models?name=…`, wait for its build, and ask `POST /v2/models/…/infer`."
+)
+
+
+def control_plane() -> FastAPI:
+    """The routes under `/api/v1`, without what they work on: enough for the OpenAPI document."""
+    app = FastAPI(
+        title="Octet",
+        version=__version__,
+        description=_DESCRIPTION,
+        openapi_url=f"{paths.PREFIX}/openapi.json",
+        docs_url=None,  # FastAPI's pages load scripts from the internet
+        redoc_url=None,
+    )
+    for room in (models, builds, artifacts, blobs, targets, workers, scrape):
+        app.include_router(room.router)
+    problems.install(app)
+    openapi.install(app)
+    app.add_middleware(RequestContext)
+    return app
+
+
+def create_app(services: Services) -> FastAPI:
+    """The whole application on `services`; it ends what they hold when it is shut down."""
+    app = control_plane()
+    app.state.services = services
+    app.router.lifespan_context = _lifespan
+    app.router.routes[:0] = v2.routes(services)  # matched in order, and predictions are the busiest
+    services.metrics.registry.register(BuildCollector(services.builds))
+    services.metrics.registry.register(CacheCollector(services.layout.blobs))
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    yield
+    services: Services = app.state.services
+    services.stopping.set()
+    await services.registry.close()

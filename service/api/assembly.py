@@ -1,0 +1,60 @@
+"""Opens what the application works on: the database, the store, and the models loaded from it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from service.api.metrics import Metrics
+from service.api.services import Services
+from service.api.submission import request_again
+from service.api.v2 import InferenceTelemetry
+from service.cache import OciLayout
+from service.core.build import Build
+from service.core.errors import OctetError
+from service.core.settings import Settings
+from service.core.target import TARGETS, Host
+from service.db import BuildStore, Database, ModelStore, WorkerStore
+from service.workers.catalog import synchronize
+from service.workers.inference import Registry
+from service.workers.inference.artifacts import StoredArtifacts
+
+_logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def assemble(settings: Settings, host: Host) -> Iterator[Services]:
+    """The services of one process, on the folder that `settings` name; brought up to date, and restored if need be.
+
+    Raises:
+        OctetError: the database or the store cannot be opened.
+    """
+    database = Database(settings.database_url)
+    database.migrate()
+    layout = OciLayout(settings.store_dir)
+    builds = BuildStore(database, max_attempts=settings.max_build_attempts)
+    models = ModelStore(database)
+    synchronize(layout, builds, models)
+    metrics = Metrics()
+
+    def build_again(lost: Build) -> None:
+        try:
+            request_again(services, lost)
+        except OctetError as error:
+            _logger.error("build %s cannot be done again here: %s", lost.id, error)
+
+    registry = Registry(
+        builds,
+        models,
+        StoredArtifacts(layout, settings.threads),
+        targets=[target.name for target in TARGETS if target.runs_on(host)],
+        queue_size=settings.queue_size,
+        observer=InferenceTelemetry(metrics),
+        on_lost=build_again,
+    )
+    services = Services(settings, layout, builds, models, WorkerStore(database), registry, host, metrics)
+    try:
+        yield services
+    finally:
+        database.close()

@@ -1,0 +1,52 @@
+"""The outermost layer of the application: gives each request its id, and lets no exception out."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.api.problems import request_id, unexpected_response
+
+_logger = logging.getLogger(__name__)
+_ACCEPTABLE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+
+
+class RequestContext:
+    """Bare ASGI, because predict requests pass through it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope["octet.request_id"] = identity = _id_from(scope) or uuid.uuid4().hex
+        header = (b"x-request-id", identity.encode())
+        started = False
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                message["headers"] = [*message.get("headers", ()), header]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            _logger.info("request %s: the client went away", request_id(scope))
+        except Exception as exception:
+            if started:  # a cut connection is the only thing that still says so
+                raise
+            await unexpected_response(exception, scope)(scope, receive, send_with_id)
+
+
+def _id_from(scope: Scope) -> str | None:
+    """The client's own id, if it cannot break a header or a line of the log."""
+    given: bytes = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+    return given.decode() if _ACCEPTABLE_ID.fullmatch(given) else None

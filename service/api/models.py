@@ -1,0 +1,132 @@
+"""`/api/v1/models`: what was pushed, and the one line that pushes and compiles."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from service.api import paths, submission, views, wire
+from service.api.body import has_body, receive_blob
+from service.api.services import Services, ServicesOf
+from service.compiler.importers.detect import detect_format
+from service.core.build import Build
+from service.core.digest import Digest
+from service.core.errors import InvalidInput
+from service.core.model import ModelVersion
+from service.core.numerics import parse_mode
+from service.core.target import parse_target
+
+router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"])
+
+_BINARY = {"type": "string", "format": "binary"}
+_FORM = {"type": "object", "properties": {"file": _BINARY}, "required": ["file"]}
+_FILE_BODY = {"content": {"application/octet-stream": {"schema": _BINARY}, "multipart/form-data": {"schema": _FORM}}}
+_PUSH: dict[str, Any] = {
+    "summary": "Upload a model and compile it",
+    "status_code": 202,
+    "response_model": wire.Build,
+    "openapi_extra": {"requestBody": _FILE_BODY},
+    "responses": {
+        200: {"description": "It was built before: the build has succeeded.", "model": wire.Build},
+        202: {"description": "The build is under way; `Location` is where it is."},
+        413: {"description": "The file is over the limit."},
+        415: {"description": "The file is of no format that Octet reads."},
+        422: {"description": "There is no such target or numerics mode; the hint lists those that there are."},
+    },
+}
+
+
+@router.put("", operation_id="push_model", **_PUSH)
+@router.post("", operation_id="push_model_by_post", **_PUSH)
+async def push(
+    request: Request,
+    response: Response,
+    services: ServicesOf,
+    name: wire.QueryName,
+    target: Annotated[str, Query(description='A target, or "host" for the best one that runs on the server.')] = "host",
+    numerics: wire.QueryNumerics = None,
+    source: Annotated[
+        str | None, Query(pattern=wire.DIGEST_PATTERN, description="A stored blob, in place of a body.")
+    ] = None,
+) -> wire.Build:
+    """The body is the file itself (`curl -T FILE`), or a form with one file (`curl -F file=@FILE`).
+
+    Another file under the same name is a new version; the same file is the version that it was.
+    """
+    resolved = parse_target(target)
+    if numerics is not None:
+        parse_mode(numerics)
+    if source is None:
+        limit_bytes = services.settings.max_upload_bytes
+        received = await receive_blob(request, services.layout.blobs, limit_bytes, check_head=detect_format)
+        digest, size_bytes, format = received.digest, received.size_bytes, detect_format(received.head)
+    elif has_body(request):
+        raise InvalidInput("there is both a source and a body", hint="send one of them")
+    else:
+        digest = Digest(source)
+        size_bytes, format = await run_in_threadpool(_describe, services, digest)
+
+    def record() -> Build:
+        version = submission.add_version(services, name, digest, format, size_bytes)
+        return submission.request_builds(services, version, [resolved], numerics)[0]
+
+    return views.answer_with_build(response, await run_in_threadpool(record))
+
+
+@router.get("", summary="List the models", response_model=wire.Models)
+def list_models(
+    request: Request,
+    response: Response,
+    services: ServicesOf,
+    limit: wire.QueryLimit = 50,
+    cursor: wire.QueryCursor = None,
+) -> wire.Models:
+    """By name, each as its newest version."""
+    models, following = services.models.list(limit, cursor)
+    paths.link_next(request, response, following)
+    return wire.Models(models=[views.version(model) for model in models])
+
+
+@router.get("/{name}", summary="A model and its versions", response_model=wire.ModelVersions)
+@router.get("/{name}/versions", summary="The versions of a model", response_model=wire.ModelVersions)
+def get_model(name: wire.PathName, services: ServicesOf) -> wire.ModelVersions:
+    versions = services.models.versions(name)
+    return wire.ModelVersions(name=name, versions=[views.version(version) for version in versions])
+
+
+@router.get("/{name}/versions/{version}", summary="One version of a model", response_model=wire.ModelVersion)
+def get_version(name: wire.PathName, version: wire.PathVersion, services: ServicesOf) -> wire.ModelVersion:
+    return views.version(services.models.version(name, version))
+
+
+@router.post(
+    "/{name}/builds",
+    summary="Compile a model for more targets",
+    status_code=202,
+    response_model=wire.Builds,
+    responses={
+        200: {"description": "All were built before.", "model": wire.Builds},
+        422: {"description": "There is no such target or numerics mode; the hint lists those that there are."},
+    },
+)
+def request_builds(
+    name: wire.PathName, asked: wire.BuildRequest, response: Response, services: ServicesOf
+) -> wire.Builds:
+    """The same question has the same build: one that is queued, running or has succeeded is not begun again."""
+    targets = list(dict.fromkeys(parse_target(target) for target in asked.targets))
+    version = _version(services, name, asked.version)
+    builds = submission.request_builds(services, version, targets, asked.options.numerics)
+    return views.answer_with_builds(response, name, builds)
+
+
+def _version(services: Services, name: str, number: int | None) -> ModelVersion:
+    return services.models.get(name) if number is None else services.models.version(name, number)
+
+
+def _describe(services: Services, source: Digest) -> tuple[int, str]:
+    """Size and format of a stored file."""
+    with services.layout.blobs.path(source).open("rb") as file:
+        head = file.read(1 << 12)
+    return services.layout.blobs.size_bytes(source), detect_format(head)

@@ -1,0 +1,36 @@
+"""Where the resources of the control plane are."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from fastapi import Request, Response
+
+PREFIX = "/api/v1"
+
+
+def blob(digest: str) -> str:
+    return f"{PREFIX}/blobs/{digest}"
+
+
+def model(name: str) -> str:
+    return f"{PREFIX}/models/{name}"
+
+
+def version(name: str, number: int) -> str:
+    return f"{model(name)}/versions/{number}"
+
+
+def build(id: str) -> str:
+    return f"{PREFIX}/builds/{id}"
+
+
+def artifact(digest: str) -> str:
+    return f"{PREFIX}/artifacts/{digest}"
+
+
+def link_next(request: Request, response: Response, cursor: str | None) -> None:
+    """Says in the response's `Link` where the next page is, if there is one."""
+    if cursor is not None:
+        query = urlencode({**request.query_params, "cursor": cursor})
+        response.headers["link"] = f'<{request.url.path}?{query}>; rel="next"'

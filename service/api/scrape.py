@@ -1,0 +1,21 @@
+"""`/metrics`, for Prometheus."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+
+from service.api.services import ServicesOf
+
+router = APIRouter(tags=["metrics"])
+
+
+@router.get(
+    "/metrics",
+    summary="Metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+def scrape(services: ServicesOf) -> Response:
+    """In Prometheus' text format: requests, queues, computation, builds and the cache."""
+    return Response(services.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -1,0 +1,135 @@
+"""`octet serve`: everything in one process tree, on one port and one folder."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from service.compiler.sandbox import Finding, check
+from service.core.errors import Conflict, InvalidInput
+from service.core.settings import Settings
+from service.core.target import Host, detect_host
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from service.workers.supervisor import Supervisor
+
+_logger = logging.getLogger(__name__)
+_BACKLOG = 2048
+_KEEP_ALIVE_S = 75  # longer than a client's pool keeps a connection, or its next request meets a closing one
+_DRAIN_S = 30
+
+
+@dataclass(frozen=True)
+class Started:
+    """What a person wants to know when the server takes requests.
+
+    Attributes:
+        host: the address that it listens on; `port` is the real one, where 0 was asked for.
+        sandbox: what this kernel has to lock the compiler in; empty where nothing is compiled.
+    """
+
+    host: str
+    port: int
+    machine: Host
+    sandbox: tuple[Finding, ...]
+
+
+def serve(
+    settings: Settings, *, compile: bool = True, on_started: Callable[[Started], None] = lambda started: None
+) -> None:
+    """Serves until SIGTERM or SIGINT comes. To be called in the main thread.
+
+    Args:
+        compile: whether to run a compile worker; without, builds wait for one that runs elsewhere.
+        on_started: called once, when requests are taken.
+
+    Raises:
+        Conflict: the port is taken.
+        OctetError: the database or the store cannot be opened.
+    """
+    os.environ.setdefault("TVM_USE_RUNTIME_LIB", "1")  # before anything imports tvm: this process never compiles
+    from service.api.app import create_app
+    from service.api.assembly import assemble
+    from service.core.worker import WorkerKind
+    from service.workers.presence import Presence
+    from service.workers.supervisor import compile_worker
+
+    with ExitStack() as stack:
+        listener = stack.enter_context(_listen(settings.host, settings.port))
+        services = stack.enter_context(assemble(settings, detect_host()))
+        findings = tuple(check()) if compile else ()
+        for finding in findings:
+            _report(finding, settings)
+        worker = compile_worker(settings) if compile else None
+        app = create_app(services)
+        server = _Server(
+            app,
+            worker,
+            lambda: on_started(Started(settings.host, listener.getsockname()[1], services.host, findings)),
+        )
+        stack.enter_context(Presence(services.workers, WorkerKind.INFERENCE, settings.heartbeat_s))
+        if worker is not None:
+            stack.callback(worker.stop)
+            worker.start()
+        server.run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Tells everybody at once when the process is told to stop."""
+
+    def __init__(self, app: FastAPI, worker: Supervisor | None, on_started: Callable[[], None]) -> None:
+        config = uvicorn.Config(
+            app,
+            lifespan="on",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            backlog=_BACKLOG,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=_DRAIN_S,
+        )
+        super().__init__(config)
+        self._stopping = app.state.services.stopping
+        self._worker, self._on_started = worker, on_started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_started()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._stopping.set()  # who waits for a build lets go now, not when the time to drain is over
+        if self._worker is not None:
+            self._worker.begin_stop()
+        super().handle_exit(sig, frame)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Bound first of all, so that a second server on the same port does nothing but say so."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except socket.gaierror as error:
+        raise InvalidInput(f"{host!r} is no address to listen on: {error.strerror}", hint="--host 127.0.0.1") from error
+    except OSError as error:
+        raise Conflict(
+            f"cannot listen on {host}:{port}: {error.strerror}", hint="choose another --port; 0 takes a free one"
+        ) from error
+
+
+def _report(finding: Finding, settings: Settings) -> None:
+    if finding.available:
+        return
+    consequence = "and that is allowed" if settings.allow_unsandboxed else "so builds are refused"
+    _logger.warning(
+        "no %s (%s), %s: a model file could do this: %s", finding.name, finding.detail, consequence, finding.lost
+    )

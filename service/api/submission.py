@@ -1,0 +1,82 @@
+"""From a question, "this model version for these targets", to the builds that answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError
+
+from service.api.services import Services
+from service.cache import OciLayout
+from service.compiler import toolchain
+from service.core.artifact import Report
+from service.core.build import Build, BuildInputs, BuildState
+from service.core.digest import Digest
+from service.core.errors import CorruptBlob, InvalidInput, NotFound, Unsupported
+from service.core.model import ModelVersion
+from service.core.numerics import DEFAULT_MODE, parse_mode
+from service.core.target import Target, parse_target
+from service.workers.catalog import record_build, record_version
+
+
+def add_version(services: Services, name: str, source: Digest, format: str, size_bytes: int) -> ModelVersion:
+    """The version of `name` that is the stored file `source`. The index knows of it before anybody is told."""
+    version = services.models.push(name, source, format, size_bytes)
+    record_version(services.layout, version)
+    return version
+
+
+def request_builds(
+    services: Services, version: ModelVersion, targets: Sequence[Target], numerics: str | None
+) -> list[Build]:
+    """The builds of a version, one for each target: new ones, those under way, or those that succeeded before.
+
+    Raises:
+        Unsupported: there is no such numerics mode, or this server has no compiler.
+    """
+    mode = DEFAULT_MODE[version.format] if numerics is None else parse_mode(numerics)
+    questions = [_inputs(version.source, target, mode) for target in targets]
+    return [_submit(services, inputs, version.name, version.number) for inputs in questions]
+
+
+def request_again(services: Services, build: Build) -> Build:
+    """The build that takes the place of one whose artifact is lost."""
+    inputs = _inputs(build.source, parse_target(build.target), build.numerics)
+    return _submit(services, inputs, build.model, build.version)
+
+
+def _inputs(source: Digest, target: Target, mode: str) -> BuildInputs:
+    try:
+        return toolchain.build_inputs(source, target, mode)
+    except PackageNotFoundError as error:
+        raise Unsupported(
+            f"this server answers predictions only: {error.name} of the compiler is not installed",
+            hint="ask a server that compiles",
+        ) from error
+
+
+def _submit(services: Services, inputs: BuildInputs, model: str, version: int) -> Build:
+    build, created = services.builds.submit(inputs, model, version)
+    artifact = build.artifact
+    if build.state is BuildState.SUCCEEDED and artifact and not is_intact(services.layout, artifact):
+        services.builds.invalidate(artifact)
+        build, created = services.builds.submit(inputs, model, version)
+    if created:
+        services.metrics.cache_misses.labels("artifact").inc()
+    elif build.state is BuildState.SUCCEEDED:
+        services.metrics.cache_hits.labels("artifact").inc()
+        record_build(services.layout, services.builds, build)
+    return build
+
+
+def is_intact(layout: OciLayout, artifact: Digest) -> bool:
+    """Whether an artifact can still be served: everything it consists of is there, in full size.
+
+    The bytes are hashed when they are loaded; here that would make a cache hit as slow as the disk.
+    """
+    try:
+        manifest = layout.manifest(artifact)
+        sizes = [layout.blobs.size_bytes(part.digest) for part in (manifest.config, *manifest.layers)]
+        is_verified = layout.attached(artifact, Report.NUMERICS) is not None
+    except (NotFound, CorruptBlob, InvalidInput):
+        return False
+    return is_verified and sizes == [part.size_bytes for part in (manifest.config, *manifest.layers)]

@@ -1,0 +1,42 @@
+"""`/api/v1/targets`: what can be compiled for, and what of it runs here."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from service.api import paths, wire
+from service.api.services import ServicesOf
+from service.core.errors import UnknownTarget
+from service.core.target import TARGETS, Host
+
+router = APIRouter(prefix=f"{paths.PREFIX}/targets", tags=["targets"])
+
+
+@router.get("", summary="List the targets", response_model=wire.Targets)
+async def list_targets(services: ServicesOf) -> wire.Targets:
+    """Every target can be compiled for; one that does not run here is built but not verified, and not served."""
+    host = services.host
+    best = _best(host)
+    return wire.Targets(
+        architecture=host.architecture,
+        cpu=host.model_name,
+        targets=[
+            wire.TargetInfo(
+                name=target.name,
+                architecture=target.architecture,
+                features=sorted(target.features),
+                reason=target.reason,
+                runs_here=target.runs_on(host),
+                missing=sorted(target.missing_on(host)),
+                host=target.name == best,
+            )
+            for target in TARGETS
+        ],
+    )
+
+
+def _best(host: Host) -> str | None:
+    try:
+        return host.target.name
+    except UnknownTarget:
+        return None

@@ -1,0 +1,162 @@
+"""The data plane's part of the OpenAPI document: bare ASGI routes describe themselves to nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Members = dict[str, Any]
+
+TAG: Members = {
+    "name": "inference",
+    "description": "The Open Inference Protocol, version 2, with its binary tensor extension. Any client of KServe, "
+    "Triton or OpenVINO Model Server works.",
+}
+
+
+def _object(required: str, **properties: Members) -> Members:
+    return {"type": "object", "properties": properties, "required": required.split()}
+
+
+def _array(items: Members, description: str = "") -> Members:
+    return {"type": "array", "items": items} | ({"description": description} if description else {})
+
+
+def _ref(name: str) -> Members:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+_TEXT: Members = {"type": "string"}
+_SHAPE = _array({"type": "integer"}, "-1 stands for a dimension that may vary.")
+_DATATYPE: Members = {"type": "string", "examples": ["UINT8", "INT8", "FP32"]}
+_PARAMETERS: Members = {"type": "object", "additionalProperties": True}
+_DATA: Members = {"type": "array", "items": {}, "description": "The elements, flat or nested, in row-major order."}
+
+SCHEMAS: Members = {
+    "ServerMetadata": _object("name version extensions", name=_TEXT, version=_TEXT, extensions=_array(_TEXT)),
+    "TensorMetadata": _object(
+        "name datatype shape",
+        name=_TEXT,
+        datatype=_DATATYPE,
+        shape=_SHAPE,
+        parameters={
+            **_object("scale zero_point", scale={"type": "number"}, zero_point={"type": "integer"}),
+            "description": "Of a quantized tensor: real = scale * (stored - zero_point).",
+        },
+    ),
+    "ModelMetadata": _object(
+        "name versions platform inputs outputs",
+        name=_TEXT,
+        versions=_array(_TEXT),
+        platform=_TEXT,
+        inputs=_array(_ref("TensorMetadata")),
+        outputs=_array(_ref("TensorMetadata")),
+    ),
+    "InferTensor": _object(
+        "name datatype shape",
+        name=_TEXT,
+        datatype=_DATATYPE,
+        shape=_SHAPE,
+        parameters={
+            **_PARAMETERS,
+            "description": "Of an input: `binary_data_size`, how many raw bytes it has behind the JSON.",
+        },
+        data=_DATA,
+    ),
+    "RequestedOutput": _object(
+        "name", name=_TEXT, parameters={**_PARAMETERS, "description": "`binary_data`: raw, behind the JSON."}
+    ),
+    "InferRequest": _object(
+        "inputs",
+        id=_TEXT,
+        parameters={**_PARAMETERS, "description": "`binary_data_output`: `binary_data` for every output."},
+        inputs=_array(_ref("InferTensor")),
+        outputs=_array(_ref("RequestedOutput"), "By default all of them."),
+    ),
+    "InferResponse": _object(
+        "model_name outputs",
+        id=_TEXT,
+        model_name=_TEXT,
+        model_version=_TEXT,
+        parameters=_PARAMETERS,
+        outputs=_array(_ref("InferTensor")),
+    ),
+}
+
+
+def _json(schema: Members) -> Members:
+    return {"content": {"application/json": {"schema": schema}}}
+
+
+def _operation(id: str, summary: str, description: str, answer: Members, *parameters: Members) -> Members:
+    operation = {
+        "tags": [TAG["name"]],
+        "operationId": id,
+        "summary": summary,
+        "description": description,
+        "parameters": list(parameters),
+        "responses": {"200": {"description": "OK", **_json(answer)}},
+    }
+    return {name: value for name, value in operation.items() if value}
+
+
+def _parameter(name: str, place: str, schema: Members, description: str = "") -> Members:
+    parameter = {"name": name, "in": place, "required": place == "path", "schema": schema, "description": description}
+    return {member: value for member, value in parameter.items() if value != ""}
+
+
+_MODEL = _parameter("model", "path", _TEXT)
+_VERSION = _parameter("version", "path", {"type": "integer", "minimum": 1})
+_HEADER_LENGTH = _parameter(
+    "Inference-Header-Content-Length",
+    "header",
+    {"type": "integer", "minimum": 0},
+    "How long the JSON is, where raw tensors follow it. 0: there is no JSON, the body is the model's one input: raw "
+    "elements, or a JPEG or PNG.",
+)
+_RAW: Members = {"type": "string", "format": "binary"}
+_INFER_BODY: Members = {
+    "required": True,
+    "content": {
+        "application/json": {"schema": _ref("InferRequest")},
+        "application/octet-stream": {"schema": _RAW},
+        "image/jpeg": {"schema": _RAW},
+        "image/png": {"schema": _RAW},
+    },
+}
+
+
+def _model_paths(suffix: str, *path: Members) -> Members:
+    """The operations on a model, or on one version of it."""
+    root = "/v2/models/{model}" + ("/versions/{version}" if suffix else "")
+    infer = _operation(
+        f"infer{suffix}",
+        "Predict",
+        "An input of an image model may be a JPEG or PNG: a BYTES tensor of shape [1], or the whole body. 429 with "
+        "`Retry-After` where too many requests wait, 503 where no verified build of the model runs here.",
+        _ref("InferResponse"),
+        *path,
+        _HEADER_LENGTH,
+    )
+    infer["requestBody"] = _INFER_BODY
+    infer["responses"]["200"]["content"]["application/octet-stream"] = {"schema": _RAW}
+    ready = _operation(
+        f"model_ready{suffix}",
+        "Whether a model is ready",
+        "Loads it if it is not: the next request finds it warm.",
+        _object("name ready", name=_TEXT, ready={"type": "boolean"}),
+        *path,
+    )
+    metadata = _operation(f"model_metadata{suffix}", "Inputs and outputs of a model", "", _ref("ModelMetadata"), *path)
+    return {f"{root}/infer": {"post": infer}, f"{root}/ready": {"get": ready}, root: {"get": metadata}}
+
+
+_FLAG: Members = {"type": "boolean"}
+PATHS: Members = {
+    **_model_paths("", _MODEL),
+    **_model_paths("_version", _MODEL, _VERSION),
+    "/v2/health/live": {"get": _operation("live", "Whether the server is alive", "", _object("live", live=_FLAG))},
+    "/v2/health/ready": {
+        "get": _operation("ready", "Whether the server takes requests", "", _object("ready", ready=_FLAG))
+    },
+    "/v2": {"get": _operation("server_metadata", "About the server", "", _ref("ServerMetadata"))},
+}

@@ -1,0 +1,31 @@
+"""Waiting for what another process writes to the database."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+
+POLL_S = 0.1  # one look costs about 0.2 ms
+
+T = TypeVar("T")
+
+
+async def wait_until(
+    look: Callable[[], T], is_enough: Callable[[T], bool], timeout_s: float, stopping: threading.Event, request: Request
+) -> T:
+    """What `look` (called in a thread) sees as soon as it is enough, after `timeout_s`, or when nobody can wait longer:
+    the client left, or the server stops.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        seen = await run_in_threadpool(look)
+        left_s = deadline_s - time.monotonic()
+        if is_enough(seen) or left_s <= 0 or stopping.is_set() or await request.is_disconnected():
+            return seen
+        await asyncio.sleep(min(POLL_S, left_s))

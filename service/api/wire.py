@@ -1,0 +1,165 @@
+"""What the control plane says, as schemas: they are the API reference, and the only use of pydantic at run time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.core.build import BuildState, Stage
+from service.core.worker import WorkerKind
+
+NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
+
+PathName = Annotated[str, Path(pattern=NAME_PATTERN, description="The model's name.", examples=["mobilenet"])]
+PathVersion = Annotated[int, Path(ge=1, le=10**9, description="A version: 1, 2, …")]
+PathBuild = Annotated[str, Path(max_length=64, description="The id of a build.")]
+PathDigest = Annotated[str, Path(pattern=DIGEST_PATTERN, description="`sha256:` and 64 lower-case hex digits.")]
+QueryName = Annotated[str, Query(pattern=NAME_PATTERN, description="The model's name.", examples=["mobilenet"])]
+QueryLimit = Annotated[int, Query(ge=1, le=200, description="Items on one page.")]
+QueryCursor = Annotated[str | None, Query(description='Where to go on: from `Link: <…>; rel="next"`.')]
+QueryNumerics = Annotated[
+    str | None,
+    Query(description="The numerics mode; by default that of the file's format.", examples=["litert-reference"]),
+]
+
+
+class Wire(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Problem(BaseModel):
+    """An RFC 9457 problem document."""
+
+    type: str = Field(examples=["urn:octet:problem:unknown_target"])
+    title: str = Field(description="The kind of problem; the same for every problem of its `type`.")
+    status: int
+    detail: str = Field(description="What was wrong this time.")
+    instance: str = Field(description="The path of the request.")
+    code: str = Field(description="A stable name of the kind of problem.", examples=["unknown_target"])
+    stage: str | None = Field(None, description="The stage of the build, where one failed.")
+    op: str | None = Field(None, description="The operator of the model.")
+    tensor: str | None = Field(None, description="The tensor of the model.")
+    hint: str | None = Field(None, description="What to do next.")
+    errors: list[dict[str, str]] | None = Field(None, description="Each part of the request that is not well formed.")
+    request_id: str = Field(description="As in the header `X-Request-Id`, and in the server's log.")
+    error: str = Field(description="`detail` again, for clients of the Open Inference Protocol.")
+
+
+class Blob(Wire):
+    digest: str
+    size_bytes: int
+
+
+class ModelVersion(Wire):
+    """One file that was pushed under a name. The same bytes are the same version."""
+
+    name: str
+    version: int
+    source: str = Field(description="The digest of the model file.")
+    format: str = Field(examples=["tflite"])
+    size_bytes: int
+    created_at: datetime
+    url: str
+
+
+class ModelVersions(Wire):
+    name: str
+    versions: list[ModelVersion] = Field(description="Newest first.")
+
+
+class Models(Wire):
+    models: list[ModelVersion] = Field(description="The newest version of each model.")
+
+
+class BuildError(Wire):
+    """Why a build failed, and where."""
+
+    code: str
+    message: str
+    stage: str | None = None
+    op: str | None = None
+    tensor: str | None = None
+    hint: str | None = None
+
+
+class BuildLinks(Wire):
+    self: str
+    events: str
+    log: str
+    model: str
+    artifact: str | None = None
+
+
+class Build(Wire):
+    """One question, "this model for this target in this numerics mode", and how far its answer is."""
+
+    id: str
+    key: str = Field(description="The digest of everything that decides the result.")
+    model: str
+    version: int
+    source: str = Field(description="The digest of the model file.")
+    target: str
+    numerics: str
+    state: BuildState
+    stage: Stage | None = Field(description="The last stage that was begun.")
+    progress: float = Field(ge=0, le=1, description="How much of the stage is done.")
+    attempt: int = Field(description="How often a worker has begun it.")
+    cancel_requested: bool
+    invalidated: bool = Field(description="Its artifact was lost or damaged, and is not used any more.")
+    artifact: str | None = Field(description="The digest of the artifact, once the build has succeeded.")
+    error: BuildError | None = Field(description="Why it failed, once it has.")
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    links: BuildLinks
+
+
+class Builds(Wire):
+    builds: list[Build]
+
+
+class BuildOptions(Wire):
+    numerics: str | None = Field(None, description="The numerics mode; by default that of the file's format.")
+
+
+class BuildRequest(Wire):
+    targets: list[str] = Field(min_length=1, max_length=32, examples=[["host", "x86-64-v3"]])
+    version: int | None = Field(None, ge=1, le=10**9, description="By default the newest.")
+    options: BuildOptions = BuildOptions(numerics=None)
+
+
+class TargetInfo(Wire):
+    name: str
+    architecture: str
+    features: list[str] = Field(description="What the CPU must report, in the words of Linux's /proc/cpuinfo.")
+    reason: str = Field(description="The feature that sets the target apart.")
+    runs_here: bool
+    missing: list[str] = Field(description="What this host lacks; empty where the target runs.")
+    host: bool = Field(description='Whether this is what "host" means here.')
+
+
+class Targets(Wire):
+    architecture: str = Field(description="This host's.")
+    cpu: str
+    targets: list[TargetInfo] = Field(description="Best first within an architecture.")
+
+
+class Worker(Wire):
+    """A process that compiles, or that answers predictions."""
+
+    id: str
+    kind: WorkerKind
+    host: str
+    pid: int
+    target: str | None = Field(description="The best target of its machine.")
+    build: str | None = Field(description="The build that it works on.")
+    started_at: datetime
+    seen_at: datetime = Field(description="Its last sign of life.")
+
+
+class Workers(Wire):
+    workers: list[Worker] = Field(description="Those that gave a sign of life within the lease.")

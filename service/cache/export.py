@@ -1,0 +1,90 @@
+"""An artifact as a tar archive of an OCI image layout: what `oras cp --from-oci-layout` and `octet run` read.
+
+Archives of the same artifact and reports are equal byte for byte, and their size is known before they are read.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.cache.layout import OciLayout
+from service.cache.oci import INDEX_MEDIA_TYPE, Descriptor, Manifest
+from service.core.digest import Digest
+
+_CHUNK_BYTES = 1 << 18
+_BLOCK_BYTES = tarfile.BLOCKSIZE
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An archive that is yet to be read.
+
+    Attributes:
+        size_bytes: what `chunks` adds up to.
+    """
+
+    members: tuple[tuple[str, bytes | Path, int], ...]  # name, content, size in bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(_BLOCK_BYTES + _padded(size) for _, _, size in self.members) + 2 * _BLOCK_BYTES
+
+    def chunks(self) -> Iterator[bytes]:
+        for name, content, size_bytes in self.members:
+            header = tarfile.TarInfo(name)
+            header.size, header.mode = size_bytes, 0o644
+            yield header.tobuf(tarfile.USTAR_FORMAT)
+            yield from [content] if isinstance(content, bytes) else _read(content)
+            yield bytes(_padded(size_bytes) - size_bytes)
+        yield bytes(2 * _BLOCK_BYTES)
+
+
+def export(layout: OciLayout, digest: Digest) -> Archive:
+    """The archive of one manifest, what it consists of, and the reports about it. Every blob is verified first.
+
+    Raises:
+        NotFound, CorruptBlob: some of it is gone or damaged.
+        InvalidInput: the blob is not a manifest.
+    """
+    manifest = layout.manifest(digest)
+    listed = {entry.digest: entry for entry in layout.index()}
+    subject = listed.get(digest) or Descriptor(
+        "application/vnd.oci.image.manifest.v1+json", digest, layout.blobs.size_bytes(digest)
+    )
+    entries = [_without_annotations(subject, manifest), *layout.referrers(digest)]
+    manifests = [manifest, *(layout.manifest(entry.digest) for entry in entries[1:])]
+    parts = [part.digest for each in manifests for part in (each.config, *each.layers)]
+    blobs = dict.fromkeys([*(entry.digest for entry in entries), *parts])
+    index = {
+        "schemaVersion": 2,
+        "mediaType": INDEX_MEDIA_TYPE,
+        "manifests": [entry.to_json() for entry in entries],
+    }
+    documents = {"oci-layout": {"imageLayoutVersion": "1.0.0"}, "index.json": index}
+    members: list[tuple[str, bytes | Path, int]] = []
+    for name, document in documents.items():
+        data = json.dumps(document, indent=2, sort_keys=True).encode()
+        members.append((name, data, len(data)))
+    for blob in blobs:
+        path = layout.blobs.path(blob)
+        members.append((f"blobs/{blob.replace(':', '/')}", path, layout.blobs.size_bytes(blob)))
+    return Archive(tuple(members))
+
+
+def _without_annotations(entry: Descriptor, manifest: Manifest) -> Descriptor:
+    """Who asked for the artifact on this server is nobody's business elsewhere."""
+    return Descriptor(entry.media_type, entry.digest, entry.size_bytes, artifact_type=manifest.artifact_type)
+
+
+def _read(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk
+
+
+def _padded(size_bytes: int) -> int:
+    return -(-size_bytes // _BLOCK_BYTES) * _BLOCK_BYTES

@@ -1,0 +1,86 @@
+"""One worker's attempt at one build: keeps the lease, passes progress on, and says when to stop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from types import TracebackType
+
+from service.core.build import BuildCanceled, LeaseLost, Stage
+from service.core.settings import Settings
+from service.db import BuildStore, Claim
+
+_logger = logging.getLogger(__name__)
+_LOOK_S = 0.5  # how soon a cancellation is seen; a look is one read
+_FRACTION_S = 0.2  # progress within a stage is written no more often than this
+
+
+class Stopping(BuildCanceled):
+    """This worker was told to stop: others go on with the build."""
+
+
+class Attempt:
+    """A `core.build.Progress` over the builds table; a context manager that keeps the claim meanwhile.
+
+    A thread renews the lease and looks for a cancellation. What it finds is raised by the next call of `stage`, which
+    the pipeline makes ten times a second, whatever it does.
+    """
+
+    def __init__(self, builds: BuildStore, claim: Claim, settings: Settings, stop: threading.Event) -> None:
+        self._builds, self._claim, self._stop = builds, claim, stop
+        self._lease_s = settings.lease_s
+        self._every_s = min(settings.heartbeat_s, settings.lease_s / 3)
+        self._interruption: BuildCanceled | None = None
+        self._stage: Stage | None = None
+        self._fraction, self._written_s = 0.0, 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="octet-heartbeat", daemon=True)
+
+    def stage(self, stage: Stage, fraction: float = 0.0) -> None:
+        """Raises `LeaseLost`, `Stopping`, or, if the build was canceled, `BuildCanceled` itself."""
+        self._check()
+        is_recent = time.monotonic() - self._written_s < _FRACTION_S
+        if stage is self._stage and (fraction == self._fraction or is_recent):
+            return
+        self._stage, self._fraction, self._written_s = stage, fraction, time.monotonic()
+        self._builds.progress(self._claim, stage, fraction)
+
+    def log(self, line: str) -> None:
+        """Raises as `stage` does."""
+        self._check()
+        self._builds.log(self._claim, line)
+
+    def __enter__(self) -> Attempt:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _check(self) -> None:
+        if self._interruption is not None:
+            raise self._interruption
+        if self._stop.is_set():
+            raise Stopping("this worker stops")
+
+    def _keep(self) -> None:
+        beaten_s = time.monotonic()
+        while not self._over.wait(min(_LOOK_S, self._every_s)):
+            try:
+                if time.monotonic() - beaten_s >= self._every_s:
+                    self._builds.heartbeat(self._claim, self._lease_s)
+                    beaten_s = time.monotonic()
+                elif self._builds.get(self._claim.build.id).cancel_requested:
+                    raise BuildCanceled(f"build {self._claim.build.id} was canceled")
+            except BuildCanceled as interruption:
+                self._interruption = interruption
+                return
+            except Exception:  # the database is busy or full: the lease lasts longer than that, or is lost
+                _logger.warning("build %s: no heartbeat", self._claim.build.id, exc_info=True)
+                if time.monotonic() - beaten_s > self._lease_s:
+                    self._interruption = LeaseLost(f"build {self._claim.build.id} could not be kept")
+                    return

@@ -1,0 +1,186 @@
+"""The compile worker: claims builds and runs the compiler on them, one at a time, until it is told to stop.
+
+It may be killed at any moment. What it held is built by the next worker when the lease is over; what it had stored is
+found again by content; what it left in scratch is swept when the next one starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from service.cache import OciLayout
+from service.compiler import toolchain
+from service.compiler.pipeline import CompileRequest, compile_model
+from service.core.build import BuildCanceled, LeaseLost, Progress, Stage
+from service.core.digest import Digest
+from service.core.errors import BuildFailed, CorruptBlob, NotFound, OctetError
+from service.core.settings import Settings, load_settings
+from service.core.target import parse_target
+from service.core.worker import WorkerKind
+from service.db import BuildStore, Claim, Database, WorkerStore
+from service.workers.attempt import Attempt, Stopping
+from service.workers.catalog import record_build
+from service.workers.presence import Presence
+from service.workers.scratch import attempt_directory, sweep
+
+_logger = logging.getLogger(__name__)
+_IDLE_S = 0.2
+_TROUBLE_S = 2.0
+_PR_SET_PDEATHSIG = 1
+
+Compile = Callable[[CompileRequest, OciLayout, Path, Progress, Settings], Digest]
+
+
+class CompileWorker:
+    """Builds what the table asks for.
+
+    Args:
+        compile: the compiler; a test may give another function.
+        on_build: told of the build that is worked on from now on, or None.
+    """
+
+    def __init__(
+        self,
+        builds: BuildStore,
+        layout: OciLayout,
+        settings: Settings,
+        owner: str,
+        *,
+        compile: Compile = compile_model,
+        on_build: Callable[[str | None], None] = lambda build: None,
+    ) -> None:
+        self._builds, self._layout, self._settings, self._owner = builds, layout, settings, owner
+        self._compile, self._on_build = compile, on_build
+
+    def run(self, stop: threading.Event) -> None:
+        """Works until `stop` is set; a build under way is then given back."""
+        while not stop.is_set():
+            try:
+                if not self.work_once(stop):
+                    stop.wait(_IDLE_S)
+            except Exception:  # the database is gone or the disk is full: that may pass, and this worker stays
+                _logger.exception("the compile worker could not reach its builds")
+                stop.wait(_TROUBLE_S)
+
+    def work_once(self, stop: threading.Event) -> bool:
+        """Claims and ends one build; whether there was one."""
+        claim = self._builds.claim(self._owner, self._settings.lease_s)
+        if claim is None:
+            return False
+        self._on_build(claim.build.id)
+        try:
+            with suppress(LeaseLost):  # another worker has it, or it is over: nothing that we say counts
+                self._work(claim, stop)
+        finally:
+            self._on_build(None)
+        return True
+
+    def _work(self, claim: Claim, stop: threading.Event) -> None:
+        build = claim.build
+        _logger.info("build %s: %s version %d for %s", build.id, build.model, build.version, build.target)
+        try:
+            with (
+                attempt_directory(self._settings.scratch_dir, build.id) as scratch,
+                Attempt(self._builds, claim, self._settings, stop) as progress,
+            ):
+                progress.stage(Stage.FETCH)
+                request = self._request(claim)
+                artifact = self._compile(request, self._layout, scratch, progress, self._settings)
+        except LeaseLost:
+            _logger.warning("build %s is another worker's now", build.id)
+        except Stopping:
+            self._builds.release(claim)
+            _logger.info("build %s was given back", build.id)
+        except BuildCanceled:
+            self._builds.finish(claim, canceled=True)
+            _logger.info("build %s was canceled", build.id)
+        except OctetError as error:
+            self._builds.finish(claim, error=error)
+            _logger.info("build %s failed: %s", build.id, error.message)
+        except Exception as error:
+            _logger.exception("build %s failed in a way that was not foreseen", build.id)
+            self._builds.finish(claim, error=_unforeseen(error))
+        else:
+            self._builds.finish(claim, artifact=artifact)
+            _logger.info("build %s succeeded: %s", build.id, artifact)
+            record_build(self._layout, self._builds, self._builds.get(build.id))
+
+    def _request(self, claim: Claim) -> CompileRequest:
+        inputs = claim.inputs
+        if inputs.toolchain != toolchain.fingerprint():
+            raise BuildFailed(
+                "the build was asked for with another version of the compiler than this worker has",
+                stage=Stage.FETCH,
+                hint="ask for it again",
+            )
+        try:
+            source = self._layout.blobs.path(inputs.source)
+        except (NotFound, CorruptBlob) as error:
+            raise type(error)(
+                f"the model file cannot be read: {error.message}", stage=Stage.FETCH, hint="push it again"
+            ) from error
+        return CompileRequest(source, inputs.source, parse_target(inputs.target), inputs.numerics, inputs.options)
+
+
+def _unforeseen(error: Exception) -> BuildFailed:
+    return BuildFailed(
+        f"the compiler failed in a way that it did not foresee: {type(error).__name__}",
+        hint="the compile worker's log says more",
+    )
+
+
+def run(settings: Settings, stop: threading.Event) -> None:
+    """A compile worker on the database and the store of `settings`, until `stop` is set."""
+    database = Database(settings.database_url)
+    database.migrate()
+    layout = OciLayout(settings.store_dir)
+    sweep(settings.scratch_dir)
+    builds = BuildStore(database, max_attempts=settings.max_build_attempts)
+    with Presence(WorkerStore(database), WorkerKind.COMPILE, settings.heartbeat_s) as presence:
+        CompileWorker(builds, layout, settings, presence.id, on_build=presence.works_on).run(stop)
+    database.close()
+
+
+def run_until_signaled(settings: Settings, parent: int | None = None) -> None:
+    """`run`, until SIGTERM or SIGINT comes; or, if it is given, until the process `parent` dies.
+
+    To be called in the main thread. It only waits there: a signal's handler interrupts whatever the main thread does,
+    and would wait for ever for a lock that the interrupted code holds.
+    """
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    if parent is not None:
+        _die_with(parent, stop)
+    with ThreadPoolExecutor(1, "octet-compile") as executor:
+        executor.submit(run, settings, stop).result()
+
+
+def _die_with(parent: int, stop: threading.Event) -> None:
+    """The kernel tells us when the process that started us dies, however it does."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it died before we asked
+        stop.set()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m service.workers.compile_worker", description=__doc__)
+    parser.add_argument("--parent", type=int, help="stop when this process, which started us, ends")
+    parent: int | None = parser.parse_args(arguments).parent
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    run_until_signaled(load_settings(), parent)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
