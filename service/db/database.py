@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from alembic.util import CommandError
 from sqlalchemy.dialects import postgresql, sqlite
 
-from service.core.errors import StorageFull, Unsupported
+from service.core.errors import StorageFull
+from service.db.migrations import upgrade, versions
 
-_MIGRATIONS = Path(__file__).with_name("migrations")
 _BUSY_TIMEOUT_MS = 30_000
 _ADVISORY_LOCK = 0x0C7E7  # which migration lock of PostgreSQL is ours: any number that nobody else uses
 _migrating = threading.Lock()  # Alembic keeps its context in module globals
@@ -50,25 +47,16 @@ class Database:
             Unsupported: a newer version of the program has migrated it.
         """
         if self.is_sqlite and self._engine.url.database:
-            Path(self._engine.url.database).parent.mkdir(parents=True, exist_ok=True)
+            _make_sqlite(Path(self._engine.url.database))
         with _migrating, self.write() as connection:
             if not self.is_sqlite:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
-            try:
-                command.upgrade(alembic_config(connection), "head")
-            except CommandError as error:
-                raise Unsupported(
-                    f"the database cannot be brought to this version's schema: {error}",
-                    hint="it was written by a newer Octet: install that version",
-                ) from error
+            upgrade(connection)
 
     def schema(self) -> tuple[str | None, str]:
         """The version of the schema that the database has (None: it is empty), and the one that `migrate` makes."""
         with self.read() as connection:
-            current = MigrationContext.configure(connection).get_current_revision()
-            expected = ScriptDirectory.from_config(alembic_config(connection)).get_current_head()
-        assert expected is not None
-        return current, expected
+            return versions(connection)
 
     def close(self) -> None:
         """Closes every connection that is not in use."""
@@ -103,18 +91,26 @@ def insert_new(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | po
     return postgresql.insert(table).on_conflict_do_nothing()
 
 
-def alembic_config(connection: sa.Connection) -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    config.attributes["connection"] = connection
-    return config
+def _make_sqlite(path: Path) -> None:
+    """A database in WAL mode, where readers do not wait for the writer; the mode stays with the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    until_s = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
+    with closing(sqlite3.connect(path)) as connection:
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                # Two processes that change it at once would wait for each other, so SQLite does not let them wait.
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until_s:
+                    raise
+                time.sleep(random.uniform(0.001, 0.02))
 
 
 def _on_connect(connection: Any, record: Any) -> None:
     connection.isolation_level = None  # the driver's own idea of when to begin is none that we want: see _on_begin
     for pragma in (
-        f"busy_timeout = {_BUSY_TIMEOUT_MS}",  # first: the next one may have to wait
-        "journal_mode = WAL",  # readers do not wait for the writer
+        f"busy_timeout = {_BUSY_TIMEOUT_MS}",
         "synchronous = FULL",  # what was acknowledged survives a power cut
         "foreign_keys = ON",
     ):

@@ -42,8 +42,17 @@ def server() -> Iterator[str]:
     data = folder / "data"
     log = folder / "log"
     try:
-        initdb = [binaries / "initdb", "-D", data, "-U", "octet", "--auth=trust", "--no-sync", "--encoding=UTF8"]
-        subprocess.run([*become, *initdb], check=True, capture_output=True, cwd=folder)
+        initdb: list[str | Path] = [
+            binaries / "initdb",
+            "-D",
+            data,
+            "-U",
+            "octet",
+            "--auth=trust",
+            "--no-sync",
+            "--encoding=UTF8",
+        ]
+        subprocess.run(become + initdb, check=True, capture_output=True, cwd=folder)
         options = ["-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=200"]
         with log.open("wb") as output:
             process = subprocess.Popen(

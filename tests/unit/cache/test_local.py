@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from service.cache import LocalBlobStore
-from service.core.digest import digest_of
+from service.cache import LocalBlobStore, local
+from service.core.digest import Digest, digest_of
 from service.core.errors import CorruptBlob, InvalidInput, StorageFull
 from tests.support.blobs import blob_file, damage_blob
 
@@ -96,6 +96,22 @@ def test_damaged_bytes_are_kept_for_whoever_wants_to_know_why(store: LocalBlobSt
         store.read(digest)
     (name,) = names(store.root / "quarantine")
     assert name.startswith(digest.removeprefix("sha256:"))
+
+
+def test_good_bytes_that_came_meanwhile_are_not_quarantined(
+    store: LocalBlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = store.put_bytes(DATA)
+    damage_blob(store.root, digest)
+
+    def slowly(data: bytes) -> Digest:
+        LocalBlobStore(store.root).put_bytes(DATA)
+        return digest_of(data)
+
+    monkeypatch.setattr(local, "digest_of", slowly)
+    with pytest.raises(CorruptBlob):
+        store.read(digest)
+    assert store.read(digest) == DATA
 
 
 def test_a_truncated_blob_is_damaged(store: LocalBlobStore) -> None:

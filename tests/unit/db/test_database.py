@@ -14,7 +14,7 @@ from alembic.runtime.migration import MigrationContext
 from service.core.digest import digest_of
 from service.core.errors import StorageFull, Unsupported
 from service.db import Database, ModelStore
-from service.db.database import alembic_config
+from service.db.migrations import alembic_config
 from service.db.tables import metadata, model_versions
 
 

@@ -1,0 +1,3 @@
+from tests.support.databases import database, database_url, postgres_server
+
+__all__ = ["database", "database_url", "postgres_server"]

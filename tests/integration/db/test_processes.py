@@ -1,0 +1,118 @@
+"""Several processes, some of which are killed with -9, share one database; on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections import Counter
+from contextlib import ExitStack
+
+import pytest
+
+from service.core.build import BuildState
+from service.core.digest import digest_of
+from service.db import BuildStore, Claim, Database, ModelStore
+from tests.support.build_inputs import inputs
+from tests.support.child_process import finished, killed, said, started
+
+PROCESS = "tests.support.database_process"
+
+
+@pytest.fixture
+def builds(database: Database) -> BuildStore:
+    return BuildStore(database)
+
+
+def run_together(*commands: tuple[object, ...]) -> list[list[str]]:
+    """What each process printed; all begin when the slowest is ready."""
+    with ExitStack() as stack:
+        processes = [stack.enter_context(started(PROCESS, *command)) for command in commands]
+        for process in processes:
+            assert said(process) == "ready"
+        for process in processes:
+            go_on(process)
+        return [finished(process) for process in processes]
+
+
+def go_on(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def claim_within(builds: BuildStore, seconds: float) -> Claim:
+    until = time.monotonic() + seconds
+    while (claim := builds.claim("next", 60.0)) is None:
+        assert time.monotonic() < until, "nothing could be claimed"
+        time.sleep(0.02)
+    return claim
+
+
+def test_processes_that_migrate_at_once_wait_for_each_other(database_url: str) -> None:
+    run_together(*[("migrate", database_url)] * 4)
+    database = Database(database_url)
+    assert ModelStore(database).push("a", digest_of(b"model"), "tflite", 5).number == 1
+    database.close()
+
+
+def test_no_build_goes_to_two_workers(builds: BuildStore, database_url: str) -> None:
+    ids = [builds.submit(inputs(source=str(number)), "a", 1)[0].id for number in range(40)]
+    done = run_together(*[("work", database_url, owner) for owner in "abc"])
+    assert Counter(id for worker in done for id in worker) == Counter(ids)
+    assert {builds.get(id).attempt for id in ids} == {1}
+    assert builds.statistics().outcomes == {("x86-64-v3", "succeeded"): 40}
+
+
+def test_processes_that_ask_the_same_create_one_build(builds: BuildStore, database_url: str) -> None:
+    created = run_together(*[("submit", database_url, model, 20) for model in "abc"])
+    assert sum(map(len, created)) == 20
+    for model in "abc":
+        assert len(builds.list(model=model)[0]) == 20
+
+
+def test_processes_that_push_the_same_files_make_one_version_of_each(database: Database, database_url: str) -> None:
+    run_together(*[("push", database_url, 20)] * 3)
+    versions = ModelStore(database).versions("shared")
+    assert [version.number for version in versions] == list(range(20, 0, -1))
+    assert len({version.source for version in versions}) == 20
+
+
+def test_a_killed_workers_build_goes_to_the_next_after_the_lease(builds: BuildStore, database_url: str) -> None:
+    build, _ = builds.submit(inputs(), "a", 1)
+    with started(PROCESS, "claim_and_hang", database_url, 1.0) as process:
+        token = int(said(process))
+        killed(process)
+    assert builds.claim("impatient", 60.0) is None
+    claim = claim_within(builds, seconds=10)
+    assert (claim.build.id, claim.build.attempt, claim.token) == (build.id, 2, token + 1)
+    builds.finish(claim, artifact=digest_of(b"artifact"))
+
+
+def test_a_worker_that_slept_through_its_lease_changes_nothing(builds: BuildStore, database_url: str) -> None:
+    build, _ = builds.submit(inputs(), "a", 1)
+    with started(PROCESS, "claim_and_hang", database_url, 0.2) as process:
+        said(process)
+        claim = claim_within(builds, seconds=10)
+        go_on(process)
+        assert said(process) == "lost"
+    builds.finish(claim, artifact=digest_of(b"in time"))
+    assert builds.get(build.id).artifact == digest_of(b"in time")
+
+
+def test_killing_workers_at_any_time_loses_no_build(builds: BuildStore, database_url: str) -> None:
+    ids = [builds.submit(inputs(source=str(number)), "a", 1)[0].id for number in range(60)]
+    for after_s in (0.0, 0.005, 0.013, 0.029):
+        with started(PROCESS, "work_forever", database_url, "victim", 0.05) as process:
+            assert said(process) == "ready"
+            time.sleep(after_s)
+            killed(process)
+    with started(PROCESS, "work_forever", database_url, "survivor", 60.0):
+        until = time.monotonic() + 30
+        while builds.statistics().outcomes.get(("x86-64-v3", "succeeded")) != len(ids):
+            assert time.monotonic() < until, builds.statistics()
+            time.sleep(0.05)
+    for id in ids:
+        build, events = builds.get(id), builds.events(id)
+        assert (build.state, build.artifact) == (BuildState.SUCCEEDED, digest_of(id.encode()))
+        assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+        assert [event.data.get("state") for event in events].count("succeeded") == 1

@@ -1,0 +1,88 @@
+"""`python -m tests.support.database_process ACTION URL …`: a process that uses a database. See `child_process`."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from service.core.build import LeaseLost, Stage
+from service.core.digest import digest_of
+from service.db import BuildStore, Claim, Database, ModelStore
+from tests.support.build_inputs import inputs
+
+
+def migrate(url: str) -> None:
+    database = Database(url)
+    print("ready", flush=True)
+    sys.stdin.readline()  # so that all of them begin at once
+    database.migrate()
+
+
+def claim_and_hang(url: str, lease_s: str) -> None:
+    builds = _opened(url)
+    claim = builds.claim("hanging", float(lease_s))
+    assert claim is not None
+    builds.progress(claim, Stage.CODEGEN, 0.5)
+    print(claim.token, flush=True)
+    sys.stdin.readline()
+    try:
+        builds.finish(claim, artifact=digest_of(b"too late"))
+    except LeaseLost:
+        print("lost", flush=True)
+
+
+def work(url: str, owner: str) -> None:
+    """Does all the builds that it can get; prints the id of each."""
+    builds = _opened(url)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    while (claim := builds.claim(owner, 60.0)) is not None:
+        _do(builds, claim)
+        print(claim.build.id, flush=True)
+
+
+def work_forever(url: str, owner: str, lease_s: str) -> None:
+    """Does builds until it is killed."""
+    builds = _opened(url)
+    print("ready", flush=True)
+    while True:
+        claim = builds.claim(owner, float(lease_s))
+        if claim is None:
+            time.sleep(0.01)
+        else:
+            _do(builds, claim)
+
+
+def submit(url: str, model: str, times: str) -> None:
+    """Asks for the same builds as everybody; prints the id of each that it created."""
+    builds = _opened(url)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(int(times)):
+        build, created = builds.submit(inputs(source=str(number)), model, 1)
+        if created:
+            print(build.id, flush=True)
+
+
+def push(url: str, times: str) -> None:
+    """Pushes the same files as everybody under one name."""
+    models = ModelStore(Database(url))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(int(times)):
+        models.push("shared", digest_of(str(number).encode()), "tflite", number)
+
+
+def _opened(url: str) -> BuildStore:
+    return BuildStore(Database(url), max_attempts=1000)
+
+
+def _do(builds: BuildStore, claim: Claim) -> None:
+    builds.progress(claim, Stage.IMPORT)
+    builds.heartbeat(claim, 60.0)
+    builds.log(claim, f"{claim.owner} builds")
+    builds.finish(claim, artifact=digest_of(claim.build.id.encode()))
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])
