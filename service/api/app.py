@@ -28,6 +28,7 @@ def control_plane() -> FastAPI:
         openapi_url=f"{paths.PREFIX}/openapi.json",
         docs_url=None,  # FastAPI's pages load scripts from the internet
         redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,
     )
     for room in (models, builds, artifacts, blobs, targets, workers, scrape):
         app.include_router(room.router)

@@ -16,7 +16,6 @@ from service.core.digest import Digest
 from service.core.errors import InvalidInput
 from service.core.model import ModelVersion
 from service.core.numerics import parse_mode
-from service.core.target import parse_target
 
 router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"])
 
@@ -55,7 +54,7 @@ async def push(
 
     Another file under the same name is a new version; the same file is the version that it was.
     """
-    resolved = parse_target(target)
+    resolved = submission.resolve_target(services, target)
     if numerics is not None:
         parse_mode(numerics)
     if source is None:
@@ -90,7 +89,12 @@ def list_models(
 
 
 @router.get("/{name}", summary="A model and its versions", response_model=wire.ModelVersions)
-@router.get("/{name}/versions", summary="The versions of a model", response_model=wire.ModelVersions)
+@router.get(
+    "/{name}/versions",
+    summary="The versions of a model",
+    operation_id="get_versions",
+    response_model=wire.ModelVersions,
+)
 def get_model(name: wire.PathName, services: ServicesOf) -> wire.ModelVersions:
     versions = services.models.versions(name)
     return wire.ModelVersions(name=name, versions=[views.version(version) for version in versions])
@@ -115,7 +119,7 @@ def request_builds(
     name: wire.PathName, asked: wire.BuildRequest, response: Response, services: ServicesOf
 ) -> wire.Builds:
     """The same question has the same build: one that is queued, running or has succeeded is not begun again."""
-    targets = list(dict.fromkeys(parse_target(target) for target in asked.targets))
+    targets = list(dict.fromkeys(submission.resolve_target(services, target) for target in asked.targets))
     version = _version(services, name, asked.version)
     builds = submission.request_builds(services, version, targets, asked.options.numerics)
     return views.answer_with_builds(response, name, builds)

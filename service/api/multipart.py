@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartCallbacks, MultipartParser, parse_options_header
+from python_multipart.multipart import MultipartParser, parse_options_header
 
 from service.core.errors import InvalidInput
+
+if TYPE_CHECKING:  # it exists for type checkers only
+    from python_multipart.multipart import MultipartCallbacks
 
 _HINT = "send one file, as curl -F file=@FILE does; name, target and numerics stand in the query"
 

@@ -25,6 +25,11 @@ def add_version(services: Services, name: str, source: Digest, format: str, size
     return version
 
 
+def resolve_target(services: Services, name: str) -> Target:
+    """The target called `name`; "host" ends here, and no build ever has it for a name. Raises `UnknownTarget`."""
+    return services.host.target if name == "host" else parse_target(name)
+
+
 def request_builds(
     services: Services, version: ModelVersion, targets: Sequence[Target], numerics: str | None
 ) -> list[Build]:

@@ -33,7 +33,7 @@ from service.workers.catalog import record_build
 from service.workers.presence import Presence
 from service.workers.scratch import attempt_directory, sweep
 
-_logger = logging.getLogger(__name__)
+_logger = logging.getLogger("service.workers.compile_worker")  # which __name__ is not where this is the program
 _IDLE_S = 0.2
 _TROUBLE_S = 2.0
 _PR_SET_PDEATHSIG = 1
@@ -145,6 +145,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
     database.migrate()
     layout = OciLayout(settings.store_dir)
     sweep(settings.scratch_dir)
+    toolchain.fingerprint()  # takes a moment the first time: now, not while the first build waits
     builds = BuildStore(database, max_attempts=settings.max_build_attempts)
     with Presence(WorkerStore(database), WorkerKind.COMPILE, settings.heartbeat_s) as presence:
         CompileWorker(builds, layout, settings, presence.id, on_build=presence.works_on).run(stop)
@@ -176,9 +177,11 @@ def _die_with(parent: int, stop: threading.Event) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m service.workers.compile_worker", description=__doc__)
     parser.add_argument("--parent", type=int, help="stop when this process, which started us, ends")
-    parent: int | None = parser.parse_args(arguments).parent
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    run_until_signaled(load_settings(), parent)
+    parser.add_argument("--verbose", action="store_true", help="log what is done, not only what goes wrong")
+    options = parser.parse_args(arguments)
+    level = logging.INFO if options.verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    run_until_signaled(load_settings(), options.parent)
     return 0
 
 

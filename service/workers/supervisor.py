@@ -97,7 +97,8 @@ def compile_worker(settings: Settings) -> Supervisor:
     for name, value in settings.model_dump(mode="json").items():
         environment[f"OCTET_{name.upper()}"] = str(value)
     environment["OCTET_DATA_DIR"] = str(settings.data_dir.absolute())
-    return Supervisor([sys.executable, "-m", "service.workers.compile_worker"], environment)
+    verbose = ["--verbose"] if _logger.isEnabledFor(logging.INFO) else []
+    return Supervisor([sys.executable, "-m", "service.workers.compile_worker", *verbose], environment)
 
 
 def _why(code: int) -> str:
