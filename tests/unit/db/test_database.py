@@ -15,7 +15,7 @@ from service.core.digest import digest_of
 from service.core.errors import StorageFull, Unsupported
 from service.db import Database, ModelStore
 from service.db.migrations import alembic_config
-from service.db.tables import metadata, model_versions
+from service.db.tables import builds, is_live, metadata, model_versions
 
 
 def test_the_migrations_lead_to_the_tables_that_the_program_expects(database: Database) -> None:
@@ -87,6 +87,17 @@ def test_sqlite_is_set_up_to_lose_nothing(tmp_path: Path) -> None:
         }
     database.close()
     assert values == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 30_000}
+
+
+def test_a_live_build_is_found_by_its_key_without_a_scan(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'octet.sqlite3'}")
+    database.migrate()
+    query = sa.select(builds).where(builds.c.key == "sha256:0", is_live)
+    with database.read() as connection:
+        compiled = str(query.compile(connection, compile_kwargs={"render_postcompile": True}))
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", ("sha256:0",)).all()
+    database.close()
+    assert "uq_builds_live_key" in str(plan)
 
 
 def test_the_folder_of_a_new_database_is_made(tmp_path: Path) -> None:
