@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from service.cli.answers import bars, read_labels
 from service.cli.client import Client
@@ -32,8 +33,8 @@ _STOP_S = 20.0
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="octet-demo-") as folder, reporting(as_json=False) as output:
         step(output, "octet serve")
-        with serving(Path(folder), output) as url, Client(url) as client:
-            output.show(f"  {url}")
+        with serving(Path(folder)) as started, Client(started["url"]) as client:
+            output.show(f"  {started['url']}, on a host that is a {started['target']}")
             answer = show(client, output)
         output.show("\nThe server has stopped, and its folder is gone. Yours: octet serve")
     return 0 if answer == DIGIT else 1
@@ -62,8 +63,8 @@ def show(client: Client, output: Output) -> str:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, output: Output) -> Iterator[str]:
-    """A server on a free port with its data in `folder`; its URL. Its log is shown if it fails."""
+def serving(folder: Path) -> Iterator[dict[str, Any]]:
+    """A server on a free port with its data in `folder`; what it said when it had started, else its log."""
     command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--data-dir", str(folder), "--json"]
     with (folder / "serve.log").open("w+") as log:
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -73,7 +74,7 @@ def serving(folder: Path, output: Output) -> Iterator[str]:
             if not started:
                 log.seek(0)
                 raise SystemExit(f"the server did not start:\n{log.read()}")
-            yield json.loads(started)["url"]
+            yield json.loads(started)
         finally:
             server.terminate()
             server.wait(_STOP_S)

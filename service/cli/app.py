@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli import local, models, predict, push, serve, worker
+from service.cli import local, models, predict, push, serve
 from service.cli.doctor import doctor
 
 app = typer.Typer(
@@ -29,7 +29,7 @@ app.command(rich_help_panel=_FILES)(local.compile)
 app.command(rich_help_panel=_FILES)(local.run)
 app.command(rich_help_panel=_FILES)(local.verify)
 app.command(rich_help_panel=_MACHINE)(doctor)
-app.add_typer(worker.app, name="worker", rich_help_panel=_MACHINE)
+app.add_typer(serve.worker, name="worker", rich_help_panel=_MACHINE)
 
 
 def _print_version(wanted: bool) -> None:

@@ -22,7 +22,7 @@ from service.cli.options import (
     server_url,
 )
 from service.cli.output import Output, reporting
-from service.cli.reports import attached, summary
+from service.cli.reports import attached, is_verified, summary
 from service.cli.stages import StageView
 from service.core.build import Stage
 from service.core.errors import BuildFailed, OctetError, from_json
@@ -95,7 +95,9 @@ def name_of(file: Path) -> str:
 
 def _upload(client: Client, file: Path, name: str, target: str, numerics: str | None, output: Output) -> dict[str, Any]:
     columns = TextColumn("  upload       "), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns, console=output.progress, transient=True) as progress:
+    with Progress(
+        *columns, console=output.progress, transient=True, disable=not output.progress.is_terminal
+    ) as progress:
         task = progress.add_task("upload", total=file.stat().st_size)
         return client.push(file, name, target, numerics, lambda sent_bytes: progress.advance(task, sent_bytes))
 
@@ -113,6 +115,7 @@ def _show(output: Output, pushed: dict[str, Any], server: str | None) -> None:
         output.show(f"{where}: {build['state']} as build {build['id']}")
         output.next_command(f"octet builds {build['id']}{server_flag(server)}")
         return
-    how = "built before, answered from the cache" if pushed["cached"] else "built and verified"
+    how = "built before, answered from the cache" if pushed["cached"] else "built"
     output.show(f"{where}: {how} in {pushed['seconds']:.2f} s", summary(pushed["reports"]))
-    output.next_command(f"octet predict {build['model']} INPUT{server_flag(server)}")
+    if is_verified(pushed["reports"]):
+        output.next_command(f"octet predict {build['model']} INPUT{server_flag(server)}")

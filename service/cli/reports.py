@@ -19,6 +19,11 @@ def attached(client: Client, artifact: str) -> dict[str, Any]:
     return {name: report for name, report in found.items() if report}
 
 
+def is_verified(reports: Mapping[str, Any]) -> bool:
+    """Whether a machine of the artifact's target found it to compute what it should; otherwise it is not served."""
+    return bool(reports.get("numerics", {}).get("verified"))
+
+
 def summary(reports: Mapping[str, Any]) -> Text:
     """The reports in a line or two each."""
     return Text("\n").join(_lines(reports))

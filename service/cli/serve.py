@@ -1,13 +1,27 @@
-"""`octet serve`: everything in one process tree."""
+"""`octet serve` and `octet worker`: the processes that stay."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import logging
+import os
+import shlex
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.options import DataDirOption, JsonOption, load_checked
-from service.cli.output import reporting
+from service.cli.options import DataDirOption, JsonOption, load_checked, local_url
+from service.cli.output import Output, reporting
+from service.core.settings import Settings
+
+if TYPE_CHECKING:
+    from service.api.server import Started
+
+worker = typer.Typer(help="Run one part of octet serve as a process of its own.", no_args_is_help=True)
+
+UnsandboxedOption = Annotated[
+    bool, typer.Option("--allow-unsandboxed", help="Build even where the compiler cannot be locked in.")
+]
+VerboseOption = Annotated[bool, typer.Option("--verbose", help="Log what is done, not only what goes wrong.")]
 
 
 def serve(
@@ -15,16 +29,62 @@ def serve(
     port: Annotated[int | None, typer.Option("--port", help="0 takes a free one.")] = None,
     data_dir: DataDirOption = None,
     threads: Annotated[int | None, typer.Option("--threads", help="For each prediction; 0: all cores.")] = None,
-    allow_unsandboxed: Annotated[
-        bool | None,
-        typer.Option("--allow-unsandboxed", help="Build even where the compiler cannot be locked in."),
-    ] = None,
+    no_compile: Annotated[
+        bool, typer.Option("--no-compile", help="Leave builds to an octet worker compile on the same folder.")
+    ] = False,
+    allow_unsandboxed: UnsandboxedOption = False,
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Serve models: the API, a compile worker and an inference worker."""
     flags = {"host": host, "port": port, "data_dir": data_dir, "threads": threads}
-    settings = load_checked({**flags, "allow_unsandboxed": allow_unsandboxed})
+    settings = load_checked({**flags, "allow_unsandboxed": allow_unsandboxed or None})
+    _log(verbose)
     with reporting(as_json) as output:
-        from service.api.server import serve as serve_until_told_to_stop
+        from service.api import server
 
-        serve_until_told_to_stop(settings)
+        server.serve(settings, compile=not no_compile, on_started=lambda started: _welcome(output, started, settings))
+
+
+@worker.callback()
+def _worker() -> None:
+    """Keeps `compile` a command of its own for as long as it is the only one."""
+
+
+@worker.command("compile")
+def compile_worker(
+    data_dir: DataDirOption = None, allow_unsandboxed: UnsandboxedOption = False, verbose: VerboseOption = False
+) -> None:
+    """Build what the service on the same folder was asked for."""
+    settings = load_checked({"data_dir": data_dir, "allow_unsandboxed": allow_unsandboxed or None})
+    _log(verbose)
+    with reporting(as_json=False):
+        from service.workers.compile_worker import run_until_signaled
+
+        run_until_signaled(settings)
+
+
+def _welcome(output: Output, started: Started, settings: Settings) -> None:
+    url, target = local_url(started.host, started.port), started.machine.target
+    if output.as_json:
+        output.document({"url": url, "target": target.name, "data_dir": str(settings.data_dir), "pid": os.getpid()})
+        return
+    output.show(f"[bold]{url}[/bold]", f"  host     {target.reason} → {target.name}", f"  data     {settings.data_dir}")
+    output.show(f"  sandbox  {_sandbox(started, settings)}")
+    is_default = url == local_url(load_checked().host, load_checked().port)
+    output.next_command("octet push FILE" + ("" if is_default else f" --server {shlex.quote(url)}"))
+
+
+def _sandbox(started: Started, settings: Settings) -> str:
+    if not started.sandbox:
+        return "nothing is compiled here"
+    missing = [finding.name for finding in started.sandbox if not finding.available]
+    if not missing:
+        return ", ".join(f"{finding.name} ({finding.detail})" for finding in started.sandbox)
+    consequence = "builds run without it" if settings.allow_unsandboxed else "builds are refused"
+    return f"[bold yellow]this kernel has no {' and no '.join(missing)}: {consequence}[/bold yellow]; see octet doctor"
+
+
+def _log(verbose: bool) -> None:
+    level = logging.INFO if verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -1,0 +1,47 @@
+"""Which process loads what. The floors themselves are held by import-linter; these run the imports."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+# What the API may ask: which format a file has, which build answers it, whether the kernel can lock a compiler in.
+_LIGHT_COMPILER = ("service.compiler.importers.detect", "service.compiler.toolchain", "service.compiler.sandbox")
+
+_SERVING = ["service.api.server", "service.workers.inference", "service.runtime"]
+_WITHOUT_TVM = ["service.core", "service.db", "service.cache", "service.compiler.pipeline", "service.cli.app"]
+
+
+@pytest.mark.parametrize("module", _SERVING)
+def test_the_serving_process_loads_no_compiler(module: str) -> None:
+    loaded, libraries = _after_importing(module)
+    compiler = {name for name in loaded if name.startswith("service.compiler.")} - {"service.compiler.importers"}
+    assert [name for name in compiler if not name.startswith(_LIGHT_COMPILER)] == []
+    assert "tvm.relax" not in loaded
+    assert "libtvm_compiler.so" not in libraries
+
+
+@pytest.mark.parametrize("module", _WITHOUT_TVM)
+def test_what_only_starts_others_loads_no_tvm(module: str) -> None:
+    loaded, _ = _after_importing(module)
+    assert not {"tvm", "tvm_ffi"} & loaded
+
+
+def test_the_command_line_is_quick_to_start() -> None:
+    """What a command does not need it does not load: `octet models` is no place for a web framework."""
+    loaded, _ = _after_importing("service.cli.app")
+    assert not {"fastapi", "uvicorn", "sqlalchemy", "service.api", "service.db"} & loaded
+
+
+def _after_importing(module: str) -> tuple[set[str], str]:
+    """The names of all modules that a fresh process has after importing `module`, and the libraries it has mapped."""
+    code = f"import sys, {module}; print(*sys.modules); print(open('/proc/self/maps').read())"
+    environment = {name: value for name, value in os.environ.items() if name != "TVM_USE_RUNTIME_LIB"}
+    process = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=60
+    )
+    modules, _, libraries = process.stdout.partition("\n")
+    return set(modules.split()), libraries
