@@ -24,7 +24,7 @@ test-all: $(VENV)/.develop ## every test
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 docs: $(VENV)/.develop ## rewrite docs/reference from the code
-	$(BIN)/python -m scripts.reference
+	TVM_USE_RUNTIME_LIB=0 $(BIN)/python -m scripts.reference
 
 lint: $(VENV)/.develop ## style, types, who may import whom, the Dockerfile, the reference
 	$(BIN)/ruff check .
@@ -32,7 +32,7 @@ lint: $(VENV)/.develop ## style, types, who may import whom, the Dockerfile, the
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
-	$(BIN)/python -m scripts.reference --check
+	TVM_USE_RUNTIME_LIB=0 $(BIN)/python -m scripts.reference --check
 
 format: $(VENV)/.develop ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .

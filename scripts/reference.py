@@ -1,4 +1,7 @@
-"""Writes docs/reference from the code, so that it cannot be out of date: `make docs`; with --check, only compares."""
+"""Writes docs/reference from the code, so that it cannot be out of date: `make docs`; with --check, only compares.
+
+It loads both halves of the program, so TVM has to be told to load its compiler: `TVM_USE_RUNTIME_LIB=0`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 import typer.main
 
 from service.api import problems
+from service.api.app import control_plane
 from service.cli.app import app as command_line
 from service.compiler.qnn.numerics import get_mode
 from service.core import errors
@@ -110,6 +114,76 @@ def _mapped(kind: type[errors.OctetError]) -> Any:
     return next(ancestor for ancestor in kind.__mro__ if ancestor in problems.STATUS)
 
 
+def http_api() -> Iterator[str]:
+    document = control_plane().openapi()
+    yield "# HTTP API"
+    yield document["info"]["description"]
+    yield (
+        "This page is made from the OpenAPI document, which a server has at `/api/v1/openapi.json`. Any operation may "
+        "also answer with an [error](errors.md)."
+    )
+    for tag in document["tags"]:
+        yield f"## {tag['name'].capitalize()}"
+        yield tag["description"]
+        for path, operations in document["paths"].items():
+            for method, operation in operations.items():
+                if tag["name"] in operation.get("tags", ()):
+                    yield from _operation(method, path, operation)
+    yield "## Schemas"
+    for name, schema in document["components"]["schemas"].items():
+        if "properties" in schema:
+            yield from _schema(name, schema)
+
+
+def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:
+    yield f"### `{method.upper()} {path}`"
+    yield f"{operation['summary']}. {_flat(operation.get('description', ''))}".strip()
+    if body := operation.get("requestBody"):
+        kinds = (f"{_type(media.get('schema', {}))} (`{kind}`)" for kind, media in body["content"].items())
+        yield "Body: " + ", or ".join(kinds)
+    parameters = [
+        (f"`{each['name']}`", each["in"], _type(each["schema"]), _flat(each.get("description", "")))
+        for each in operation.get("parameters", ())
+    ]
+    if parameters:
+        yield _table(("parameter", "in", "type", ""), parameters)
+    answers = [
+        (status, ", ".join(map(_media, answer.get("content", {}).items())), _flat(answer.get("description", "")))
+        for status, answer in operation["responses"].items()
+        if not answer.get("content", {}).keys() >= {problems.MEDIA_TYPE} or status == "default"
+    ]
+    yield _table(("status", "body", ""), answers)
+
+
+def _schema(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    yield f"### {name}"
+    if "description" in schema:
+        yield _flat(schema["description"])
+    rows = [(f"`{member}`", _type(of), _flat(of.get("description", ""))) for member, of in schema["properties"].items()]
+    yield _table(("member", "type", ""), rows)
+
+
+def _media(content: tuple[str, Mapping[str, Any]]) -> str:
+    kind, media = content
+    return _type(media["schema"]) if "$ref" in media.get("schema", {}) else f"`{kind}`"
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    """A JSON schema in a few words; one of our own as a link to its heading."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(_type(each) for each in schema["anyOf"])
+    if schema.get("type") == "array":
+        return f"array of {_type(schema.get('items', {}))}"
+    return str(schema.get("format") or schema.get("type", "any"))
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
 def commands() -> Iterator[str]:
     yield "# Commands"
     yield (
@@ -124,15 +198,21 @@ def _command(command: Any, path: tuple[str, ...]) -> Iterator[str]:
         yield from _command(child, (*path, name))
     if hasattr(command, "commands"):
         return
-    usage = " ".join([*path, *(parameter.make_metavar(None) for parameter in _arguments(command)), "[OPTIONS]"])
+    arguments = [_metavar(parameter) for parameter in command.params if parameter.param_type_name == "argument"]
+    usage = " ".join([*path, *arguments, "[OPTIONS]"])
     yield f"## `{usage}`"
     yield inspect.cleandoc(command.help)
-    rows = [(f"`{', '.join(parameter.opts)}`", parameter.help) for parameter in command.params if parameter.help]
+    rows = [(f"`{_spelled(parameter)}`", parameter.help) for parameter in command.params if parameter.help]
     yield _table(("", ""), rows)
 
 
-def _arguments(command: Any) -> Iterator[Any]:
-    return (parameter for parameter in command.params if parameter.param_type_name == "argument")
+def _spelled(parameter: Any) -> str:
+    return _metavar(parameter) if parameter.param_type_name == "argument" else ", ".join(parameter.opts)
+
+
+def _metavar(parameter: Any) -> str:
+    name = parameter.metavar or parameter.name.upper()
+    return name if parameter.required else f"[{name}]"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -146,6 +226,7 @@ PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "numerics": numerics,
     "errors": error_codes,
     "commands": commands,
+    "api": http_api,
 }
 
 if __name__ == "__main__":
