@@ -63,7 +63,7 @@ def _manifest_like(blobs: BlobStore, digest: Digest) -> dict[str, Any]:
         if blobs.size_bytes(digest) > _LARGEST_MANIFEST_BYTES:
             return {}
         document = json.loads(blobs.read(digest))
-    except (NotFound, CorruptBlob) as error:  # without it, what it referred to is of no use to anybody
+    except (NotFound, CorruptBlob, InvalidInput) as error:  # what only it referred to is of no use to anybody
         _logger.warning("collecting garbage: %s", error)
         return {}
     except (ValueError, RecursionError):

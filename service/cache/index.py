@@ -1,22 +1,23 @@
 """`index.json`, the one file of a layout that changes.
 
-Entries are kept as the JSON that they are, so that members which other tools wrote outlive our changes.
+Entries are kept as the JSON that they are: members which other tools wrote outlive our changes, and an index of
+thousands of entries is read and written in milliseconds.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from service.cache.durable import locked, replace_file
 from service.cache.oci import INDEX_MEDIA_TYPE, Descriptor
-from service.core.digest import Digest
+from service.core.digest import Digest, canonical_json
 from service.core.errors import CorruptBlob, InvalidInput
 
-Entry = dict[str, Any]
+Entry = dict[str, Any]  # a descriptor: mediaType, digest, size, and what else there is
 
 
 class Index:
@@ -28,16 +29,22 @@ class Index:
     def create(self) -> None:
         """Writes an empty index where there is none. The caller holds the layout's lock."""
         if not self._path.exists():
-            self._write({"schemaVersion": 2, "mediaType": INDEX_MEDIA_TYPE, "manifests": []})
+            document = {"schemaVersion": 2, "mediaType": INDEX_MEDIA_TYPE, "manifests": []}
+            replace_file(self._path, canonical_json(document))
 
-    def read(self) -> list[Descriptor]:
+    def read(self) -> list[Entry]:
         """A consistent snapshot; needs no lock.
 
         Raises:
             CorruptBlob: the file is not an OCI index.
         """
+        entries: list[Entry] = self._parsed(self._bytes())["manifests"]
+        return entries
+
+    def descriptors(self) -> list[Descriptor]:
+        """`read`, as values. Raises as `read` does."""
         try:
-            return [Descriptor.from_json(entry) for entry in self._load()["manifests"]]
+            return [Descriptor.from_json(entry) for entry in self.read()]
         except InvalidInput as error:
             raise self._corrupt() from error
 
@@ -48,23 +55,29 @@ class Index:
         The layout's lock is held meanwhile: nobody else changes the index or collects garbage. Raises as `read` does.
         """
         with locked(self._root):
-            document = self._load()
-            before = json.dumps(document["manifests"])
+            before = self._bytes()
+            document = self._parsed(before)
             yield document["manifests"]
-            if json.dumps(document["manifests"]) != before:
-                self._write(document)
+            after = canonical_json(document)
+            if after != before:
+                replace_file(self._path, after)
 
-    def _load(self) -> dict[str, Any]:
+    def _bytes(self) -> bytes:
         try:
-            document = json.loads(self._path.read_bytes())
-        except (FileNotFoundError, ValueError) as error:
+            return self._path.read_bytes()
+        except FileNotFoundError as error:
             raise self._corrupt() from error
-        if not isinstance(document, dict) or not isinstance(document.get("manifests"), list):
+
+    def _parsed(self, data: bytes) -> dict[str, Any]:
+        try:
+            document = json.loads(data)
+        except ValueError as error:
+            raise self._corrupt() from error
+        if not isinstance(document, dict) or not isinstance(entries := document.get("manifests"), list):
+            raise self._corrupt()
+        if not all(map(_is_descriptor, entries)):
             raise self._corrupt()
         return document
-
-    def _write(self, document: Mapping[str, Any]) -> None:
-        replace_file(self._path, json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False).encode())
 
     def _corrupt(self) -> CorruptBlob:
         return CorruptBlob(
@@ -75,3 +88,14 @@ class Index:
 
 def entry_of(entries: list[Entry], digest: Digest) -> Entry | None:
     return next((entry for entry in entries if entry["digest"] == digest), None)
+
+
+def _is_descriptor(entry: Any) -> bool:
+    """As far as `layout` relies on it; `Descriptor.from_json` looks closer."""
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("mediaType"), str)
+        and isinstance(entry.get("digest"), str)
+        and isinstance(entry.get("size"), int)
+        and isinstance(entry.get("annotations", {}), dict)
+    )

@@ -57,7 +57,7 @@ class OciLayout:
                     self._index.create()
                     replace_file(marker, json.dumps({"imageLayoutVersion": _LAYOUT_VERSION}).encode())
         _check_version(marker)
-        self._index.read()
+        self._index.descriptors()
 
     @classmethod
     def open(cls, root: Path) -> OciLayout:
@@ -90,7 +90,7 @@ class OciLayout:
 
     def index(self) -> list[Descriptor]:
         """Every listed manifest, in the order in which they were put, with the annotations of its entry."""
-        return self._index.read()
+        return self._index.descriptors()
 
     def annotate(self, digest: Digest, annotations: Mapping[str, str]) -> None:
         """Merges `annotations` into the index entry of a listed manifest. Raises `NotFound`."""
@@ -128,22 +128,22 @@ class OciLayout:
 
     def attached(self, subject: Digest, artifact_type: str) -> bytes | None:
         """The report of this type about `subject`, if there is one. Raises `CorruptBlob`."""
-        for descriptor in self.index():
-            if self._is_about(descriptor.to_json(), {subject}, artifact_type):
-                return self.blobs.read(self.manifest(descriptor.digest).layers[0].digest)
+        for entry in self._index.read():
+            if self._is_about(entry, {subject}, artifact_type):
+                return self.blobs.read(self.manifest(entry["digest"]).layers[0].digest)
         return None
 
     def referrers(self, subject: Digest) -> list[Descriptor]:
         """The listed manifests that say something about `subject`."""
-        return [descriptor for descriptor in self.index() if self._is_about(descriptor.to_json(), {subject})]
+        return [Descriptor.from_json(entry) for entry in self._index.read() if self._is_about(entry, {subject})]
 
     def collect_garbage(self, roots: Iterable[Digest] = (), min_age_s: float = 3600.0) -> Collected:
         """Deletes every blob that neither the index nor `roots` lead to and that is older than `min_age_s`.
 
         The age protects what a build has stored and not yet listed; blobs still being written are never touched.
         """
-        with self._index.change():  # nobody may list a manifest between our look and our deletion
-            return collect(self.blobs, [*(entry.digest for entry in self.index()), *roots], min_age_s)
+        with self._index.change() as entries:  # nobody may list a manifest between our look and our deletion
+            return collect(self.blobs, [*(entry["digest"] for entry in entries), *roots], min_age_s)
 
     def _put(self, entries: list[Entry], manifest: Manifest, annotations: Mapping[str, str]) -> Descriptor:
         for descriptor in (manifest.config, *manifest.layers):

@@ -35,7 +35,7 @@ class LocalBlobStore:
     """See `store.BlobStore`. Safe between threads and processes that share `root`.
 
     Args:
-        create: whether to make the folders; without, `root` may be a read-only mount.
+        create: whether to make the folders, and to sweep them; without, `root` may be a read-only mount.
     """
 
     def __init__(self, root: Path, *, create: bool = True) -> None:
@@ -47,7 +47,7 @@ class LocalBlobStore:
         if create:
             with storage_errors():
                 self._blobs.mkdir(parents=True, exist_ok=True)
-        self._sweep()
+            self._sweep()
 
     def exists(self, digest: Digest) -> bool:
         return self._path(digest).is_file()

@@ -133,3 +133,8 @@ def test_a_blob_of_another_algorithm_is_no_blob_of_ours() -> None:
     blobs = MemoryBlobStore()
     manifest = blobs.put_bytes(json.dumps({"schemaVersion": 2, "config": {"digest": "sha512:00"}}).encode())
     assert reachable_from(blobs, [manifest]) == {manifest}
+
+
+def test_a_root_that_is_no_digest_leads_nowhere() -> None:
+    nonsense = Digest("../../etc/passwd")
+    assert reachable_from(MemoryBlobStore(), [nonsense]) == {nonsense}

@@ -166,6 +166,17 @@ def test_a_layout_can_be_opened_again(layout: OciLayout) -> None:
         assert [entry.digest for entry in again.index()] == [digest]
 
 
+def test_reading_a_layout_that_must_exist_changes_nothing_in_it(layout: OciLayout) -> None:
+    digest = put_artifact(layout).digest
+    layout.attach(digest, REPORT, b"{}")
+    (layout.root / "uploads" / "of-somebody-else").write_bytes(b"")
+    before = {path: path.stat().st_mtime_ns for path in layout.root.rglob("*")}
+    opened = OciLayout.open(layout.root)
+    opened.blobs.path(opened.manifest(digest).config.digest)
+    assert opened.attached(digest, REPORT) == b"{}"
+    assert {path: path.stat().st_mtime_ns for path in layout.root.rglob("*")} == before
+
+
 def test_opening_what_is_not_a_layout_makes_nothing(tmp_path: Path) -> None:
     for root in (tmp_path, tmp_path / "absent"):
         with pytest.raises(NotFound):
@@ -181,7 +192,18 @@ def test_a_layout_of_another_version_is_refused(layout: OciLayout, marker: str) 
 
 
 @pytest.mark.parametrize(
-    "index", [None, "", "{", "[]", "{}", '{"manifests": {}}', '{"manifests": [{}]}', '{"manifests": [7]}']
+    "index",
+    [
+        None,
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"manifests": {}}',
+        '{"manifests": [{}]}',
+        '{"manifests": [7]}',
+        '{"manifests": null}',
+    ],
 )
 def test_a_lost_index_is_reported_and_not_made_anew(layout: OciLayout, index: str | None) -> None:
     path = layout.root / "index.json"
@@ -190,6 +212,15 @@ def test_a_lost_index_is_reported_and_not_made_anew(layout: OciLayout, index: st
         OciLayout(layout.root)
     with pytest.raises(CorruptBlob):
         layout.index()
+
+
+def test_what_changes_nothing_is_not_written(layout: OciLayout) -> None:
+    digest = put_artifact(layout).digest
+    layout.annotate(digest, {"a": "1"})
+    inode = (layout.root / "index.json").stat().st_ino
+    layout.annotate(digest, {"a": "1"})
+    put_artifact(layout)
+    assert (layout.root / "index.json").stat().st_ino == inode
 
 
 def test_what_a_killed_process_left_of_an_index_is_swept(layout: OciLayout) -> None:

@@ -161,3 +161,18 @@ def test_a_full_disk_has_its_own_error_and_keeps_nothing(
 def test_a_store_that_must_exist_is_not_made(tmp_path: Path) -> None:
     LocalBlobStore(tmp_path / "absent", create=False)
     assert names(tmp_path) == []
+
+
+def test_a_damaged_blob_on_a_read_only_disk_stays_where_it_is_and_is_still_refused(
+    store: LocalBlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = store.put_bytes(DATA)
+    damage_blob(store.root, digest)
+
+    def refuse(path: Path, **options: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    for _ in range(2):
+        with pytest.raises(CorruptBlob, match="cannot be changed"):
+            store.read(digest)
