@@ -95,7 +95,7 @@ def _make_sqlite(path: Path) -> None:
     """A database in WAL mode, where readers do not wait for the writer; the mode stays with the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     until_s = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(path, timeout=0)) as connection:
         while True:
             try:
                 connection.execute("PRAGMA journal_mode = WAL")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from service.core.digest import digest_of
-from service.core.errors import StorageFull, Unsupported
+from service.core.errors import NotFound, StorageFull, Unsupported
 from service.db import Database, ModelStore
 from service.db.migrations import alembic_config
 from service.db.tables import builds, is_live, metadata, model_versions
@@ -105,6 +106,21 @@ def test_the_folder_of_a_new_database_is_made(tmp_path: Path) -> None:
     database.migrate()
     database.close()
     assert (tmp_path / "new" / "folder" / "octet.sqlite3").exists()
+
+
+def test_a_new_database_that_another_process_is_making_is_waited_for(tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / "octet.sqlite3", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN EXCLUSIVE")
+    other.execute("CREATE TABLE half_made (number)")
+    timer = threading.Timer(0.1, lambda: other.execute("ROLLBACK"))
+    timer.start()
+    database = Database(f"sqlite:///{tmp_path / 'octet.sqlite3'}")
+    database.migrate()
+    timer.join()
+    other.close()
+    with pytest.raises(NotFound):
+        ModelStore(database).get("a")
+    database.close()
 
 
 def test_a_full_disk_has_its_own_error(tmp_path: Path) -> None:
