@@ -15,7 +15,6 @@ from service.cache import BlobStore
 from service.core.digest import Digest
 from service.core.errors import InvalidInput, TooLarge
 
-HEAD_BYTES = 4096  # as much of a file as its format is told by
 _WRITE_BYTES = 1 << 20  # hashed and written in one turn of a thread
 _STALL_S = 60.0  # a client silent this long is gone, even if its connection does not know it
 _FORM_BYTES = 64 << 10  # what multipart may add to the file itself
@@ -34,12 +33,13 @@ async def receive_blob(
     limit_bytes: int,
     *,
     expected: Digest | None = None,
+    head_bytes: int = 64,
     check_head: Callable[[bytes], object] = lambda head: None,
 ) -> Received:
     """Stores the body of `request`: raw, or the one file of a multipart form.
 
     Args:
-        check_head: called with the first `HEAD_BYTES` (or all, if there are fewer) before anything else is read;
+        check_head: called with the first `head_bytes` (or all, if there are fewer) before anything else is read;
             what it raises ends the upload.
 
     Raises:
@@ -55,8 +55,8 @@ async def receive_blob(
             if size_bytes > limit_bytes:
                 raise _too_large(limit_bytes)
             pending += chunk
-            if not head and len(pending) >= HEAD_BYTES:
-                head = bytes(pending[:HEAD_BYTES])
+            if not head and len(pending) >= head_bytes:
+                head = bytes(pending[:head_bytes])
                 check_head(head)
             if len(pending) >= _WRITE_BYTES:
                 await run_in_threadpool(writer.write, bytes(pending))
@@ -64,7 +64,7 @@ async def receive_blob(
         if not size_bytes:
             raise InvalidInput("the body is empty", hint="send the file's bytes, as curl -T FILE does")
         if not head:
-            head = bytes(pending)
+            head = bytes(pending[:head_bytes])
             check_head(head)
         await run_in_threadpool(writer.write, bytes(pending))
         digest = await run_in_threadpool(writer.commit, expected)

@@ -10,10 +10,10 @@ from starlette.concurrency import run_in_threadpool
 from service.api import paths, submission, views, wire
 from service.api.body import has_body, receive_blob
 from service.api.services import Services, ServicesOf
-from service.compiler.importers.detect import detect_format
+from service.compiler.importers.detect import HEAD_BYTES, detect_format
 from service.core.build import Build
 from service.core.digest import Digest
-from service.core.errors import InvalidInput
+from service.core.errors import CorruptBlob, InvalidInput, NotFound
 from service.core.model import ModelVersion
 from service.core.numerics import parse_mode
 
@@ -59,7 +59,9 @@ async def push(
         parse_mode(numerics)
     if source is None:
         limit_bytes = services.settings.max_upload_bytes
-        received = await receive_blob(request, services.layout.blobs, limit_bytes, check_head=detect_format)
+        received = await receive_blob(
+            request, services.layout.blobs, limit_bytes, check_head=detect_format, head_bytes=HEAD_BYTES
+        )
         digest, size_bytes, format = received.digest, received.size_bytes, detect_format(received.head)
     elif has_body(request):
         raise InvalidInput("there is both a source and a body", hint="send one of them")
@@ -130,7 +132,10 @@ def _version(services: Services, name: str, number: int | None) -> ModelVersion:
 
 
 def _describe(services: Services, source: Digest) -> tuple[int, str]:
-    """Size and format of a stored file."""
-    with services.layout.blobs.path(source).open("rb") as file:
-        head = file.read(1 << 12)
-    return services.layout.blobs.size_bytes(source), detect_format(head)
+    """Size and format of a stored file. Raises `NotFound` also where it is damaged: to send it heals it."""
+    blobs = services.layout.blobs
+    try:
+        with blobs.path(source).open("rb") as file:
+            return blobs.size_bytes(source), detect_format(file.read(HEAD_BYTES))
+    except CorruptBlob as error:
+        raise NotFound(error.message, hint="send the file itself") from error

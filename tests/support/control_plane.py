@@ -1,0 +1,98 @@
+"""The whole application over a real database and a real store, with a stand-in for the compiler where one is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from service.api.app import create_app
+from service.api.assembly import assemble
+from service.api.services import Services
+from service.cache import Manifest, OciLayout
+from service.core.artifact import (
+    ARTIFACT_TYPE,
+    CONFIG_MEDIA_TYPE,
+    CONSTANTS_MEDIA_TYPE,
+    LIBRARY_MEDIA_TYPE,
+    Report,
+)
+from service.core.build import Stage
+from service.core.digest import Digest
+from service.core.errors import OctetError
+from service.core.settings import Settings
+from service.core.target import Host
+from service.db import Claim
+from tests.support.asgi import client_of
+
+HOST = Host("x86_64", frozenset("avx avx2 bmi1 bmi2 f16c fma abm movbe".split()), "a CPU of the tests")
+HOST_TARGET = "x86-64-v3"
+MODEL = b"\x1c\x00\x00\x00TFL3" + bytes(range(100))  # as much of a model as the API looks at
+
+
+class ControlPlane:
+    """An application and its client."""
+
+    def __init__(self, services: Services, client: httpx.Client) -> None:
+        self.services, self.client = services, client
+
+    def push(self, body: bytes = MODEL, name: str = "digits", **query: Any) -> httpx.Response:
+        return self.client.put("/api/v1/models", params={"name": name, **query}, content=body)
+
+    def claim(self) -> Claim:
+        """The oldest build, as a worker has it."""
+        claim = self.services.builds.claim("worker", 60.0)
+        assert claim is not None
+        return claim
+
+    def succeed(self) -> Digest:
+        """Ends the oldest build; its artifact."""
+        claim = self.claim()
+        self.services.builds.progress(claim, Stage.CODEGEN, 0.5)
+        self.services.builds.log(claim, "as good as new")
+        artifact = publish(self.services.layout, claim.build.source)
+        self.services.builds.finish(claim, artifact=artifact)
+        return artifact
+
+    def fail(self, error: OctetError) -> None:
+        self.services.builds.finish(self.claim(), error=error)
+
+
+@contextmanager
+def control_plane(data_dir: Path, **settings: Any) -> Iterator[ControlPlane]:
+    with assemble(Settings(data_dir=data_dir, **settings), HOST) as services:
+        with client_of(create_app(services)) as client:
+            yield ControlPlane(services, client)
+
+
+def publish(layout: OciLayout, source: Digest) -> Digest:
+    """An artifact with all its reports, such as the pipeline leaves behind; nothing in it can run."""
+    manifest = Manifest(
+        ARTIFACT_TYPE,
+        layout.put_blob_descriptor(CONFIG_MEDIA_TYPE, b"{}"),
+        (
+            layout.put_blob_descriptor(LIBRARY_MEDIA_TYPE, b"a library of " + source.encode()),
+            layout.put_blob_descriptor(CONSTANTS_MEDIA_TYPE, b"constants"),
+        ),
+        {"dev.octet.source": source},
+    )
+    artifact = layout.put_manifest(manifest).digest
+    for report in Report:
+        layout.attach(artifact, report, b'{"verified": true}')
+    return artifact
+
+
+def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """The problem document of a response, which must be a whole one."""
+    assert response.headers["content-type"] == "application/problem+json"
+    document: dict[str, Any] = response.json()
+    assert (response.status_code, document["status"], document["code"]) == (status, status, code)
+    assert document["error"] == document["detail"] != ""
+    assert document["type"] == f"urn:octet:problem:{code}"
+    assert document["title"]
+    assert document["instance"] == response.request.url.path
+    assert document["request_id"] == response.headers["x-request-id"]
+    return document
