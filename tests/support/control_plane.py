@@ -28,7 +28,7 @@ from service.core.target import Host
 from service.db import Claim
 from tests.support.asgi import client_of
 
-HOST = Host("x86_64", frozenset("avx avx2 bmi1 bmi2 f16c fma abm movbe".split()), "a CPU of the tests")
+HOST = Host("x86_64", frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"]), "a CPU of the tests")
 HOST_TARGET = "x86-64-v3"
 MODEL = b"\x1c\x00\x00\x00TFL3" + bytes(range(100))  # as much of a model as the API looks at
 
@@ -63,9 +63,11 @@ class ControlPlane:
 
 @contextmanager
 def control_plane(data_dir: Path, **settings: Any) -> Iterator[ControlPlane]:
-    with assemble(Settings(data_dir=data_dir, **settings), HOST) as services:
-        with client_of(create_app(services)) as client:
-            yield ControlPlane(services, client)
+    with (
+        assemble(Settings(data_dir=data_dir, **settings), HOST) as services,
+        client_of(create_app(services)) as client,
+    ):
+        yield ControlPlane(services, client)
 
 
 def publish(layout: OciLayout, source: Digest) -> Digest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -38,7 +39,7 @@ def test_the_file_is_what_the_form_holds() -> None:
 def test_it_does_not_matter_where_the_body_is_cut(content: bytes, cuts: Sequence[int]) -> None:
     body = part(content.replace(b"--XX", b"")) + b"--XX--\r\n"
     edges = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
-    chunks = [body[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    chunks = [body[start:end] for start, end in itertools.pairwise(edges)]
     assert read(*chunks) == content.replace(b"--XX", b"")
 
 

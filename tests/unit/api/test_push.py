@@ -169,7 +169,11 @@ def test_a_lost_artifact_can_be_asked_for_again_by_its_build(plane: ControlPlane
 
 @pytest.mark.parametrize(
     ("body", "hint"),
-    [(b"PK\x03\x04" + bytes(100), "upload the .tflite file"), (b"short", "tflite"), (b"\x89PNG" + bytes(100), "predict")],
+    [
+        (b"PK\x03\x04" + bytes(100), "upload the .tflite file"),
+        (b"short", "tflite"),
+        (b"\x89PNG" + bytes(100), "predict"),
+    ],
 )
 def test_a_file_of_another_format_is_refused_and_nothing_is_kept(plane: ControlPlane, body: bytes, hint: str) -> None:
     assert hint in problem(plane.push(body), 415, "unsupported_format")["hint"]

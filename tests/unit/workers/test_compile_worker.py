@@ -1,0 +1,275 @@
+"""One worker: how it takes builds, ends them, and lets go of them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.core.build import BuildCanceled, BuildState, LeaseLost, Stage
+from service.core.clock import ManualClock, SystemClock
+from service.core.digest import Digest
+from service.core.errors import BuildCrashed, OctetError, StorageFull, UnsupportedOperator
+from service.core.settings import Settings
+from service.db import BuildStore
+from service.workers.attempt import Stopping
+from tests.support.blobs import damage_blob
+from tests.support.building import TARGET, Endless, Workshop, eventually, raising, succeed
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path)
+
+
+def scratch(workshop: Workshop) -> list[Path]:
+    directory = workshop.settings.scratch_dir
+    return list(directory.iterdir()) if directory.exists() else []
+
+
+def log(workshop: Workshop, id: str) -> list[str]:
+    return [event.data["line"] for event in workshop.builds.events(id) if event.kind == "log"]
+
+
+def error_of(workshop: Workshop, id: str) -> dict[str, Any]:
+    build = workshop.builds.get(id)
+    assert build.state is BuildState.FAILED
+    assert build.error is not None
+    return dict(build.error)
+
+
+def test_nothing_to_do(workshop: Workshop) -> None:
+    assert not workshop.work()
+
+
+def test_a_build_is_done(workshop: Workshop) -> None:
+    asked = workshop.ask()
+    assert workshop.work()
+    build = workshop.builds.get(asked.id)
+    assert build.state is BuildState.SUCCEEDED
+    assert build.artifact is not None
+    assert workshop.layout.manifest(build.artifact)
+    stages = [event.data["stage"] for event in workshop.builds.events(asked.id) if event.kind == "stage"]
+    assert stages == ["fetch", "codegen"]
+
+
+def test_the_compiler_gets_what_was_asked_for(workshop: Workshop) -> None:
+    asked = workshop.ask(b"my model")
+    workshop.work()
+    assert log(workshop, asked.id) == [f"b'my model' for {TARGET}"]
+
+
+def test_builds_are_done_in_the_order_in_which_they_were_asked_for(workshop: Workshop) -> None:
+    first, second = workshop.ask(b"1"), workshop.ask(b"2")
+    workshop.work()
+    states = [workshop.builds.get(build.id).state for build in (first, second)]
+    assert states == [BuildState.SUCCEEDED, BuildState.QUEUED]
+
+
+def test_the_index_says_who_wanted_the_artifact(workshop: Workshop) -> None:
+    asked = workshop.ask()
+    workshop.work()
+    artifact = workshop.builds.get(asked.id).artifact
+    annotations = next(entry.annotations for entry in workshop.layout.index() if entry.digest == artifact)
+    assert asked.key in annotations.values()
+    assert any("digits:1" in name for name in annotations)
+
+
+@pytest.mark.parametrize(
+    "compile", [succeed, raising(UnsupportedOperator()), raising(RuntimeError()), raising(BuildCanceled())]
+)
+def test_nothing_is_left_in_scratch(workshop: Workshop, compile: Any) -> None:
+    workshop.ask()
+    workshop.work(compile)
+    assert scratch(workshop) == []
+
+
+def test_a_build_that_fails_says_why(workshop: Workshop) -> None:
+    asked = workshop.ask()
+    workshop.work(raising(UnsupportedOperator("no LSTM", stage="import", op="LSTM", tensor="state", hint="unroll")))
+    assert error_of(workshop, asked.id) == {
+        "code": "unsupported_operator",
+        "message": "no LSTM",
+        "stage": "import",
+        "op": "LSTM",
+        "tensor": "state",
+        "hint": "unroll",
+    }
+
+
+def test_a_failure_that_nobody_foresaw_is_a_failed_build_without_details(workshop: Workshop) -> None:
+    asked = workshop.ask()
+    workshop.work(raising(ZeroDivisionError("/home/somebody/secret.py")))
+    error = error_of(workshop, asked.id)
+    assert error["code"] == "build_failed"
+    assert "ZeroDivisionError" in error["message"]
+    assert "secret" not in str(error)
+
+
+def test_after_a_failure_the_next_build_is_done(workshop: Workshop) -> None:
+    workshop.ask(b"1")
+    second = workshop.ask(b"2")
+    workshop.work(raising(RuntimeError()))
+    workshop.work()
+    assert workshop.builds.get(second.id).state is BuildState.SUCCEEDED
+
+
+def test_a_model_file_that_is_gone(workshop: Workshop) -> None:
+    asked = workshop.ask()
+    workshop.layout.blobs.delete(asked.source)
+    workshop.work()
+    error = error_of(workshop, asked.id)
+    assert (error["code"], error["stage"], error["hint"]) == ("not_found", "fetch", "push it again")
+
+
+def test_a_model_file_that_is_damaged(workshop: Workshop) -> None:
+    asked = workshop.ask()
+    damage_blob(workshop.layout.root, asked.source)
+    workshop.work()
+    assert error_of(workshop, asked.id)["code"] == "corrupt_blob"
+
+
+def test_a_build_for_another_version_of_the_compiler_is_not_done_with_this_one(workshop: Workshop) -> None:
+    inputs = replace(ask_inputs(workshop), toolchain={"octet_compiler": "older"})
+    build, _ = workshop.builds.submit(inputs, "digits", 1)
+    workshop.work()
+    assert "another version" in error_of(workshop, build.id)["message"]
+
+
+def ask_inputs(workshop: Workshop) -> Any:
+    workshop.ask()
+    claim = workshop.builds.claim("reader", 60)
+    assert claim is not None
+    workshop.builds.finish(claim, error=OctetError())
+    return claim.inputs
+
+
+def test_a_running_build_that_is_canceled_stops_soon(workshop: Workshop) -> None:
+    asked, compile = workshop.ask(), Endless()
+    with workshop.working(compile):
+        workshop.builds.cancel(asked.id)
+        eventually(lambda: workshop.builds.get(asked.id).state is BuildState.CANCELED, within_s=5)
+    assert type(compile.ended_by) is BuildCanceled
+
+
+def test_a_worker_that_stops_gives_its_build_back(workshop: Workshop) -> None:
+    asked, compile = workshop.ask(), Endless()
+    with workshop.working(compile) as thread:
+        workshop.stop.set()
+        thread.join(5)
+        assert not thread.is_alive()
+    build = workshop.builds.get(asked.id)
+    assert (build.state, build.attempt) == (BuildState.QUEUED, 0)
+    assert type(compile.ended_by) is Stopping
+    workshop.stop.clear()
+    workshop.work()
+    assert workshop.builds.get(asked.id).state is BuildState.SUCCEEDED
+
+
+def test_a_build_that_takes_longer_than_its_lease_stays_its_workers(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path, lease_s=0.5, heartbeat_s=10)
+    asked = workshop.ask()
+    with workshop.working(Endless()) as thread:
+        for _ in range(10):
+            assert workshop.builds.claim("thief", 60) is None
+            thread.join(0.12)
+    assert workshop.builds.get(asked.id).attempt == 0
+
+
+def test_a_worker_whose_lease_is_lost_stops_and_changes_nothing(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path, lease_s=0.6, heartbeat_s=0.2)
+    asked, compile = workshop.ask(), Endless()
+    with workshop.working(compile) as thread:
+        claim = steal(workshop, asked.id)
+        thread.join(5)
+        assert not thread.is_alive()
+        assert workshop.builds.get(asked.id).state is BuildState.RUNNING
+    assert type(compile.ended_by) is LeaseLost
+    workshop.builds.finish(claim, error=OctetError("the thief's own"))
+    assert error_of(workshop, asked.id)["message"] == "the thief's own"
+
+
+def steal(workshop: Workshop, id: str) -> Any:
+    """Takes a build as another worker does when its owner has fallen silent for the length of a lease."""
+    clock = ManualClock(SystemClock().now())
+    clock.advance(3600)
+    thief = BuildStore(workshop.database, clock)
+    claim = thief.claim("thief", 7200)
+    assert claim is not None
+    assert claim.build.id == id
+    return claim
+
+
+def test_a_worker_that_slept_through_its_lease_cannot_finish_the_build(workshop: Workshop) -> None:
+    asked = workshop.ask()
+
+    def sleeps(*arguments: Any) -> Digest:
+        steal(workshop, asked.id)
+        return succeed(*arguments)
+
+    workshop.work(sleeps)
+    assert workshop.builds.get(asked.id).state is BuildState.RUNNING
+
+
+def test_a_build_that_workers_die_of_is_given_up(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path, max_build_attempts=2)
+    asked = workshop.ask()
+    for _ in range(2):
+        assert workshop.builds.claim("victim", lease_s=-1)
+    assert not workshop.work()
+    assert error_of(workshop, asked.id)["code"] == BuildCrashed.code
+
+
+def test_progress_is_written_when_it_changes_and_not_each_time(workshop: Workshop) -> None:
+    asked = workshop.ask()
+
+    def busy(request: Any, layout: Any, scratch: Any, progress: Any, settings: Settings) -> Digest:
+        for _ in range(1000):
+            progress.stage(Stage.CODEGEN, 0.5)
+        for step in range(1000):
+            progress.stage(Stage.LINK, step / 1000)
+        return succeed(request, layout, scratch, progress, settings)
+
+    workshop.work(busy)
+    assert len(workshop.builds.events(asked.id)) < 40
+
+
+def test_a_database_that_cannot_be_reached_does_not_end_the_worker(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = workshop.ask()
+    claim, failures = workshop.builds.claim, [StorageFull(), OSError("gone")]
+    monkeypatch.setattr("service.workers.compile_worker._TROUBLE_S", 0.01)
+
+    def fails_twice(owner: str, lease_s: float) -> Any:
+        if failures:
+            raise failures.pop()
+        return claim(owner, lease_s)
+
+    monkeypatch.setattr(workshop.builds, "claim", fails_twice)
+    thread = threading.Thread(target=workshop.worker(succeed).run, args=(workshop.stop,))
+    thread.start()
+    eventually(lambda: workshop.builds.get(asked.id).state is BuildState.SUCCEEDED)
+    workshop.stop.set()
+    thread.join()
+
+
+def test_a_heartbeat_that_fails_once_is_not_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workshop = Workshop(tmp_path, lease_s=3, heartbeat_s=0.1)
+    workshop.ask()
+    heartbeat, beats = workshop.builds.heartbeat, []
+
+    def flaky(*arguments: Any) -> None:
+        beats.append(1)
+        if len(beats) == 1:
+            raise OSError("busy")
+        heartbeat(*arguments)
+
+    monkeypatch.setattr(workshop.builds, "heartbeat", flaky)
+    compile = Endless()
+    with workshop.working(compile):
+        eventually(lambda: len(beats) > 3)
+        assert compile.ended_by is None
