@@ -22,7 +22,11 @@ from service.core.artifact import (
     ARTIFACT_TYPE,
     CONFIG_MEDIA_TYPE,
     CONSTANTS_MEDIA_TYPE,
+    FORMAT_ANNOTATION,
     LIBRARY_MEDIA_TYPE,
+    NUMERICS_ANNOTATION,
+    SOURCE_ANNOTATION,
+    TARGET_ANNOTATION,
     ArtifactConfig,
     Constant,
     Report,
@@ -131,7 +135,7 @@ class _Steps:
             raise BuildFailed(f"the {step} process did not write {Path(name).name!r}", stage=self._stage)
         return path
 
-    def run(self, role: str, request: Mapping[str, Any], readable: list[Path], memory_share: float = 1.0) -> Any:
+    def run(self, role: str, request: Mapping[str, Any], readable: list[Path]) -> Any:
         """Runs one child in a new directory of its own."""
         directory = self.scratch / role
         directory.mkdir()
@@ -254,10 +258,10 @@ def _publish(
             layout.put_blob_descriptor(CONSTANTS_MEDIA_TYPE, constants),
         ),
         annotations={
-            "dev.octet.source": request.source_digest,
-            "dev.octet.target": config.target,
-            "dev.octet.numerics": config.numerics,
-            "dev.octet.format": format_,
+            SOURCE_ANNOTATION: request.source_digest,
+            TARGET_ANNOTATION: config.target,
+            NUMERICS_ANNOTATION: config.numerics,
+            FORMAT_ANNOTATION: format_,
         },
         subject=None,
     )
