@@ -1,0 +1,132 @@
+"""The commands against a server: what a person types, and what a script reads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.compiled import EXAMPLES
+from tests.support.serving import INT8, UINT8, serving
+
+PICTURE = EXAMPLES / "digits" / "2.png"
+EXPECTED = json.loads((EXAMPLES / "expected.json").read_text())
+PUSHED = (EXAMPLES / INT8, "--name", "digits")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(tmp_path_factory.mktemp("data")) as served:
+        octet(served.url, "push", *PUSHED)
+        yield served.url
+
+
+def test_push_shows_the_stages_then_what_was_proved_then_what_to_type(server: str) -> None:
+    process = octet(server, "push", EXAMPLES / UINT8)
+    stages = [line.split()[1] for line in process.stderr.splitlines() if line.startswith("  ✓")]
+    assert stages == ["fetch", "import", "legalize", "canonicalize", "codegen", "link", "verify", "publish"]
+    assert "bit for bit equal to LiteRT" in process.stdout
+    assert process.stdout.endswith(f"Next: octet predict digits_uint8 INPUT --server {server}\n")
+
+
+def test_pushing_again_is_a_cache_hit_and_shows_no_stages(server: str) -> None:
+    again = octet_json(server, "push", *PUSHED)
+    assert again["cached"] is True
+    assert again["build"]["state"] == "succeeded"
+    assert again["reports"]["numerics"]["verified"] is True
+    assert octet(server, "push", *PUSHED).stderr == ""
+
+
+def test_predict_gives_the_reference_kernels_answer(server: str) -> None:
+    answer = octet_json(server, "predict", "digits", PICTURE, "--labels", EXAMPLES / "labels.txt")
+    assert answer["outputs"][0]["data"] == EXPECTED[INT8]["reference"][2]
+    assert answer["top"][0] == {"class": 2, "label": "2", "value": (113 + 128) / 256}
+
+
+def test_predict_shows_the_best_class_first(server: str) -> None:
+    assert octet(server, "predict", "digits", PICTURE).stdout.split()[::2][0] == "2"
+
+
+def test_predict_takes_a_tensor_and_saves_the_answer(server: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((1, 16, 16, 1), np.int8))
+    octet(server, "predict", "digits", tmp_path / "x.npy", "--version", "1", "--save", tmp_path / "y.npy")
+    assert np.load(tmp_path / "y.npy").shape == (1, 10)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (("push", EXAMPLES / "labels.txt"), "unsupported_format"),
+        (("push", EXAMPLES / INT8, "--target", "vax"), "unknown_target"),
+        (("push", EXAMPLES / INT8, "--numerics", "approximately"), "unsupported"),
+        (("push", EXAMPLES / INT8, "--name", "No Name"), "invalid_input"),
+        (("predict", "cats", PICTURE), "not_found"),
+        (("predict", "digits", PICTURE, "--version", "9"), "not_found"),
+        (("predict", "digits", PICTURE, PICTURE), "invalid_input"),
+        (("predict", "digits", EXAMPLES / "labels.txt"), "unsupported_format"),
+        (("models", "cats"), "not_found"),
+        (("builds", "0" * 32), "not_found"),
+    ],
+)
+def test_an_error_of_the_server_is_told_by_its_code(server: str, command: tuple[object, ...], code: str) -> None:
+    assert octet_json(server, *command, status=1)["error"]["code"] == code
+
+
+def test_a_model_that_cannot_be_built_fails_with_the_stage(server: str, tmp_path: Path) -> None:
+    (tmp_path / "cut.tflite").write_bytes((EXAMPLES / INT8).read_bytes()[:5000])
+    process = octet(server, "push", tmp_path / "cut.tflite", status=1)
+    assert "malformed_model" in process.stderr
+    assert "stage: import" in process.stderr
+    assert process.stdout == ""
+
+
+def test_models_and_builds_are_listed(server: str) -> None:
+    assert "digits" in [model["name"] for model in octet_json(server, "models")]
+    assert [version["version"] for version in octet_json(server, "models", "digits")] == [1]
+    (build,) = octet_json(server, "builds", "--model", "digits")
+    assert build["id"] in octet(server, "builds").stdout
+    assert build["artifact"] in octet(server, "builds", build["id"]).stdout
+
+
+def test_a_detached_push_is_followed_by_builds_wait(server: str) -> None:
+    detached = octet_json(server, "push", *PUSHED, "--target", "aarch64", "--detach")["build"]
+    waited = octet_json(server, "builds", detached["id"], "--wait")
+    assert waited["state"] == "succeeded"
+
+
+def test_a_build_is_canceled(server: str) -> None:
+    build = octet_json(server, "push", *PUSHED, "--target", "aarch64+i8mm", "--detach")["build"]
+    octet(server, "builds", build["id"], "--cancel")
+    assert "was canceled" in octet(server, "builds", build["id"], "--wait", status=1).stderr
+
+
+def test_doctor_finds_the_server(server: str) -> None:
+    (found,) = (check for check in octet_json(server, "doctor") if check["name"] == "server")
+    assert found["state"] == "ok"
+
+
+def test_a_port_that_is_taken_is_told(server: str, tmp_path: Path) -> None:
+    port = server.rpartition(":")[2]
+    process = octet(server, "serve", "--port", port, "--data-dir", tmp_path, status=1, flags=())
+    assert f"127.0.0.1:{port}" in process.stderr
+    assert "--port" in process.stderr
+
+
+def octet(
+    server: str, *arguments: object, status: int = 0, flags: tuple[str, ...] | None = None
+) -> subprocess.CompletedProcess[str]:
+    flags = ("--server", server) if flags is None else flags
+    command = [sys.executable, "-m", "service.cli", *map(str, arguments), *flags]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert process.returncode == status, process.stdout + process.stderr
+    return process
+
+
+def octet_json(server: str, *arguments: object, status: int = 0) -> Any:
+    return json.loads(octet(server, *arguments, "--json", status=status).stdout)
