@@ -25,6 +25,9 @@ class Attempt:
 
     A thread renews the lease and looks for a cancellation. What it finds is raised by the next call of `stage`, which
     the pipeline makes ten times a second, whatever it does.
+
+    Attributes:
+        last_stage: the stage that was begun last.
     """
 
     def __init__(self, builds: BuildStore, claim: Claim, settings: Settings, stop: threading.Event) -> None:
@@ -32,7 +35,7 @@ class Attempt:
         self._lease_s = settings.lease_s
         self._every_s = min(settings.heartbeat_s, settings.lease_s / 3)
         self._interruption: BuildCanceled | None = None
-        self._stage: Stage | None = None
+        self.last_stage: Stage | None = None
         self._fraction, self._written_s = 0.0, 0.0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="octet-heartbeat", daemon=True)
@@ -41,9 +44,9 @@ class Attempt:
         """Raises `LeaseLost`, `Stopping`, or, if the build was canceled, `BuildCanceled` itself."""
         self._check()
         is_recent = time.monotonic() - self._written_s < _FRACTION_S
-        if stage is self._stage and (fraction == self._fraction or is_recent):
+        if stage is self.last_stage and (fraction == self._fraction or is_recent):
             return
-        self._stage, self._fraction, self._written_s = stage, fraction, time.monotonic()
+        self.last_stage, self._fraction, self._written_s = stage, fraction, time.monotonic()
         self._builds.progress(self._claim, stage, fraction)
 
     def log(self, line: str) -> None:

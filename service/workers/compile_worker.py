@@ -21,7 +21,7 @@ from pathlib import Path
 from service.cache import OciLayout
 from service.compiler import toolchain
 from service.compiler.pipeline import CompileRequest, compile_model
-from service.core.build import BuildCanceled, LeaseLost, Progress, Stage
+from service.core.build import Build, BuildCanceled, LeaseLost, Progress, Stage
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, CorruptBlob, NotFound, OctetError
 from service.core.settings import Settings, load_settings
@@ -87,15 +87,16 @@ class CompileWorker:
 
     def _work(self, claim: Claim, stop: threading.Event) -> None:
         build = claim.build
+        attempt = Attempt(self._builds, claim, self._settings, stop)
         _logger.info("build %s: %s version %d for %s", build.id, build.model, build.version, build.target)
         try:
             with (
                 attempt_directory(self._settings.scratch_dir, build.id) as scratch,
-                Attempt(self._builds, claim, self._settings, stop) as progress,
+                attempt,
             ):
-                progress.stage(Stage.FETCH)
+                attempt.stage(Stage.FETCH)
                 request = self._request(claim)
-                artifact = self._compile(request, self._layout, scratch, progress, self._settings)
+                artifact = self._compile(request, self._layout, scratch, attempt, self._settings)
         except LeaseLost:
             _logger.warning("build %s is another worker's now", build.id)
         except Stopping:
@@ -105,11 +106,12 @@ class CompileWorker:
             self._builds.finish(claim, canceled=True)
             _logger.info("build %s was canceled", build.id)
         except OctetError as error:
+            error.stage = error.stage or attempt.last_stage  # a child may die before it has said anything
             self._builds.finish(claim, error=error)
             _logger.info("build %s failed: %s", build.id, error.message)
         except Exception as error:
             _logger.exception("build %s failed in a way that was not foreseen", build.id)
-            self._builds.finish(claim, error=_unforeseen(error))
+            self._builds.finish(claim, error=_unforeseen(error, attempt.last_stage))
         else:
             self._builds.finish(claim, artifact=artifact)
             _logger.info("build %s succeeded: %s", build.id, artifact)
@@ -119,9 +121,9 @@ class CompileWorker:
         inputs = claim.inputs
         if inputs.toolchain != toolchain.fingerprint():
             raise BuildFailed(
-                "the build was asked for with another version of the compiler than this worker has",
+                "it was asked for with another version of the compiler than is installed now",
                 stage=Stage.FETCH,
-                hint="ask for it again",
+                hint=f"build {self._ask_anew(claim).id} takes its place",
             )
         try:
             source = self._layout.blobs.path(inputs.source)
@@ -131,10 +133,18 @@ class CompileWorker:
             ) from error
         return CompileRequest(source, inputs.source, parse_target(inputs.target), inputs.numerics, inputs.options)
 
+    def _ask_anew(self, claim: Claim) -> Build:
+        """The build by this version of the compiler, for everybody who wanted the claimed one."""
+        old = claim.inputs
+        inputs = toolchain.build_inputs(old.source, parse_target(old.target), old.numerics, old.options)
+        requests = self._builds.requests(claim.build.id)
+        return [self._builds.submit(inputs, model, version)[0] for model, version, _ in requests][-1]
 
-def _unforeseen(error: Exception) -> BuildFailed:
+
+def _unforeseen(error: Exception, stage: Stage | None) -> BuildFailed:
     return BuildFailed(
         f"the compiler failed in a way that it did not foresee: {type(error).__name__}",
+        stage=stage,
         hint="the compile worker's log says more",
     )
 

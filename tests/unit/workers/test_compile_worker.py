@@ -100,6 +100,16 @@ def test_a_build_that_fails_says_why(workshop: Workshop) -> None:
     }
 
 
+def test_a_failure_that_does_not_say_where_happened_in_the_stage_that_was_begun_last(workshop: Workshop) -> None:
+    def crash(request: Any, layout: Any, scratch: Any, progress: Any, settings: Settings) -> Digest:
+        progress.stage(Stage.LINK)
+        raise BuildCrashed
+
+    asked = workshop.ask()
+    workshop.work(crash)
+    assert error_of(workshop, asked.id)["stage"] == "link"
+
+
 def test_a_failure_that_nobody_foresaw_is_a_failed_build_without_details(workshop: Workshop) -> None:
     asked = workshop.ask()
     workshop.work(raising(ZeroDivisionError("/home/somebody/secret.py")))
@@ -132,11 +142,18 @@ def test_a_model_file_that_is_damaged(workshop: Workshop) -> None:
     assert error_of(workshop, asked.id)["code"] == "corrupt_blob"
 
 
-def test_a_build_for_another_version_of_the_compiler_is_not_done_with_this_one(workshop: Workshop) -> None:
+def test_a_build_that_an_upgrade_of_the_compiler_overtook_is_asked_for_anew(workshop: Workshop) -> None:
     inputs = replace(ask_inputs(workshop), toolchain={"octet_compiler": "older"})
-    build, _ = workshop.builds.submit(inputs, "digits", 1)
+    old, _ = workshop.builds.submit(inputs, "digits", 1)
+    workshop.builds.submit(inputs, "numbers", 3)
     workshop.work()
-    assert "another version" in error_of(workshop, build.id)["message"]
+    error = error_of(workshop, old.id)
+    assert "another version" in error["message"]
+    workshop.work()
+    for name, version in (("digits", 1), ("numbers", 3)):
+        new = workshop.builds.serving(name, version, [TARGET])[0]
+        assert new.id in error["hint"]
+        assert new.key != old.key
 
 
 def ask_inputs(workshop: Workshop) -> Any:
