@@ -72,7 +72,8 @@ def _welcome(output: Output, started: Started, settings: Settings) -> None:
     output.show(f"[bold]{url}[/bold]", f"  host     {target.reason} → {target.name}", f"  data     {settings.data_dir}")
     output.show(f"  sandbox  {_sandbox(started, settings)}")
     is_default = url == local_url(load_checked().host, load_checked().port)
-    output.next_command("octet push FILE" + ("" if is_default else f" --server {shlex.quote(url)}"))
+    command = "octet push FILE" if started.sandbox else "octet predict MODEL INPUT"
+    output.next_command(command + ("" if is_default else f" --server {shlex.quote(url)}"))
 
 
 def _sandbox(started: Started, settings: Settings) -> str:
