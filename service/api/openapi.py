@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI
@@ -48,16 +49,18 @@ def _document(app: FastAPI) -> dict[str, Any]:
     for path in document["paths"].values():
         for method in _METHODS:
             if method in path:
-                _describe_errors(path[method])
+                _describe_answers(path[method])
     return document
 
 
-def _describe_errors(operation: dict[str, Any]) -> None:
+def _describe_answers(operation: dict[str, Any]) -> None:
     """FastAPI announces a 422 of its own for every route; ours is another, where there is one."""
     responses = operation["responses"]
     if "HTTPValidationError" in str(responses.get("422", "")):
         del responses["422"]
     for status, response in responses.items():
+        if response["description"] == "Successful Response":
+            response["description"] = f"{HTTPStatus(int(status)).phrase}."
         if status[0] in "45":
             response["content"] = {MEDIA_TYPE: _PROBLEM}
     responses["default"] = {"description": "An error.", "content": {MEDIA_TYPE: _PROBLEM}}

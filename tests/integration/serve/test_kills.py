@@ -1,0 +1,145 @@
+"""kill -9, at every place where it hurts: nothing is lost, and nothing half-written is ever served."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from service.cache import OciLayout
+from service.core.digest import digest_of
+from tests.integration.serve.conftest import LEASE
+from tests.support.building import eventually
+from tests.support.serving import INT8, OTHERS, RUNS_HERE, UINT8, Served, children_of, model, serving
+
+
+def states(served: Served, id: str) -> list[str]:
+    return [event.data["state"] for event in served.events(id) if event.kind == "state"]
+
+
+def all_blobs_are_whole(store: Path) -> bool:
+    layout = OciLayout.open(store)
+    return all(digest_of(layout.blobs.read(digest)) == digest for digest in layout.blobs.iterate())
+
+
+class TestParts:
+    """The server itself lives on."""
+
+    def test_a_compiler_child_that_is_killed_fails_its_build_and_nothing_else(self, served: Served) -> None:
+        build = served.push(target=OTHERS[0])
+        served.reaches(build["id"], "import")
+        eventually(lambda: served.compiler_children() != [])
+        for child in served.compiler_children():
+            os.kill(child, signal.SIGKILL)
+        ended = served.ended(build["id"])
+        assert (ended["state"], ended["error"]["code"]) == ("failed", "build_crashed")
+        assert ended["error"]["stage"]
+        assert ended["error"]["hint"]
+        assert served.label(4) == 4
+
+    def test_the_build_of_a_compile_worker_that_is_killed_is_done_by_the_next(self, served: Served) -> None:
+        build = served.push(target=OTHERS[1])
+        served.reaches(build["id"], "import")
+        first = served.compile_worker()
+        os.kill(first, signal.SIGKILL)
+        assert served.label(5) == 5
+        ended = served.ended(build["id"])
+        assert (ended["state"], ended["attempt"]) == ("succeeded", 2)
+        assert served.compile_worker() != first
+
+    def test_what_the_killed_left_in_scratch_is_gone(self, served: Served, folder: Path) -> None:
+        eventually(lambda: list((folder / "data" / "scratch").iterdir()) == [])
+
+
+@dataclass(frozen=True)
+class Ruin:
+    """What is left of a server that was killed in the middle of a build and of an upload."""
+
+    folder: Path
+    build: str
+    compile_worker: int
+
+
+@pytest.fixture(scope="module")
+def ruin(tmp_path_factory: pytest.TempPathFactory) -> Ruin:
+    folder = tmp_path_factory.mktemp("ruin")
+    with serving(folder, **LEASE) as served:
+        assert served.ended(served.push(name="earlier")["id"])["state"] == "succeeded"
+        build = served.push(UINT8, target=RUNS_HERE)
+        url = urlsplit(served.url)
+        with socket.create_connection((url.hostname, url.port)) as upload:
+            head = b"PUT /api/v1/models?name=half HTTP/1.1\r\nHost: octet\r\nContent-Length: 900000\r\n\r\n"
+            upload.sendall(head + model(INT8)[:1000])
+            eventually(lambda: any((folder / "data" / "store" / "uploads").iterdir()))
+            served.reaches(build["id"], "import")
+            worker = served.compile_worker()
+            served.kill()
+    assert any((folder / "data" / "store" / "uploads").iterdir())
+    return Ruin(folder, build["id"], worker)
+
+
+@pytest.fixture(scope="module")
+def revived(ruin: Ruin) -> Iterator[Served]:
+    with serving(ruin.folder, **LEASE) as served:
+        yield served
+
+
+class TestRevived:
+    """The whole service was killed, and started again on its folder."""
+
+    def test_the_build_is_done(self, revived: Served, ruin: Ruin) -> None:
+        assert revived.ended(ruin.build)["state"] == "succeeded"
+        assert revived.label(6) == 6
+
+    def test_earlier_models_answer(self, revived: Served) -> None:
+        assert revived.label(7, "earlier") == 7
+
+    def test_of_the_upload_nothing_is_left(self, revived: Served, ruin: Ruin) -> None:
+        assert list((ruin.folder / "data" / "store" / "uploads").iterdir()) == []
+        assert revived.client.get("/api/v1/models/half").status_code == 404
+
+    def test_every_blob_is_whole(self, revived: Served, ruin: Ruin) -> None:
+        assert all_blobs_are_whole(ruin.folder / "data" / "store")
+
+    def test_no_process_of_the_killed_is_left(self, revived: Served, ruin: Ruin) -> None:
+        eventually(lambda: not Path(f"/proc/{ruin.compile_worker}").exists())
+        assert revived.compile_worker() in children_of(revived.process.pid)
+
+
+def test_a_server_that_is_told_to_stop_gives_its_build_back(tmp_path: Path) -> None:
+    with serving(tmp_path, lease_s=600, heartbeat_s=1) as served:
+        build = served.push()
+        served.reaches(build["id"], "import")
+        seen: list[str] = []
+        follower = threading.Thread(target=lambda: seen.extend(event.kind for event in served.events(build["id"])))
+        follower.start()
+        eventually(lambda: bool(seen))
+        assert served.stop() == 0
+        follower.join(10)
+        assert not follower.is_alive()
+    with serving(tmp_path, lease_s=600) as served:  # a lease of ten minutes: it was given back, not waited for
+        ended = served.ended(build["id"])
+        assert (ended["state"], ended["attempt"]) == ("succeeded", 1)
+        assert states(served, build["id"]) == ["queued", "running", "queued", "running", "succeeded"]
+
+
+def test_a_database_that_is_lost_is_rebuilt_from_the_store(tmp_path: Path) -> None:
+    with serving(tmp_path) as served:
+        artifact = served.ended(served.push()["id"])["artifact"]
+        served.push(name="numbers")
+        served.stop()
+    for file in (tmp_path / "data").glob("octet.sqlite3*"):
+        file.unlink()
+    with serving(tmp_path) as served:
+        assert [each["name"] for each in served.client.get("/api/v1/models").json()["models"]] == ["digits", "numbers"]
+        assert served.label(8) == 8
+        assert served.label(8, "numbers") == 8
+        again = served.push()
+        assert (again["state"], again["artifact"]) == ("succeeded", artifact)

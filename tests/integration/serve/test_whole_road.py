@@ -1,0 +1,150 @@
+"""From a file to an answer, over real sockets, in real processes."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.support.building import eventually
+from tests.support.compiled import expected
+from tests.support.control_plane import problem
+from tests.support.serving import INT8, OTHERS, UINT8, Served, command, environment, model
+
+
+def raw(served: Served) -> socket.socket:
+    url = urlsplit(served.url)
+    assert url.hostname
+    assert url.port
+    return socket.create_connection((url.hostname, url.port), timeout=30)
+
+
+def uploads(folder: Path) -> list[Path]:
+    directory = folder / "data" / "store" / "uploads"
+    return list(directory.iterdir()) if directory.exists() else []
+
+
+@pytest.mark.parametrize("digit", range(10))
+def test_a_picture_in_and_the_right_label_out(served: Served, digit: int) -> None:
+    assert served.label(digit) == expected(INT8)[digit].argmax()
+
+
+def test_the_second_push_is_answered_without_compiling(served: Served) -> None:
+    started_s = time.monotonic()
+    assert served.push()["state"] == "succeeded"
+    assert time.monotonic() - started_s < 1
+
+
+def test_both_workers_are_listed(served: Served) -> None:
+    workers = served.client.get("/api/v1/workers").json()["workers"]
+    assert sorted(worker["kind"] for worker in workers) == ["compile", "inference"]
+    assert {worker["pid"] for worker in workers if worker["kind"] == "inference"} == {served.process.pid}
+
+
+def test_the_serving_process_never_loads_the_compiler(served: Served) -> None:
+    served.label(0)
+    mapped = Path(f"/proc/{served.process.pid}/maps").read_text()
+    assert "libtvm_runtime" in mapped
+    assert "libtvm_compiler" not in mapped
+    assert "libtvm.so" not in mapped
+
+
+def test_a_build_can_be_followed_while_it_happens(served: Served) -> None:
+    build = served.push(target=OTHERS[0])
+    events = list(served.events(build["id"]))
+    stages = [event.data["stage"] for event in events if event.kind == "stage"]
+    assert stages == ["fetch", "import", "legalize", "canonicalize", "codegen", "link", "verify", "publish"]
+    assert events[-1].data["state"] == "succeeded"
+    log = served.client.get(f"/api/v1/builds/{build['id']}/log").text
+    assert "not verified: this host lacks" in log
+
+
+def test_a_build_that_is_canceled_stops(served: Served) -> None:
+    build = served.push(target=OTHERS[1])
+    served.reaches(build["id"], "import")
+    served.client.post(f"/api/v1/builds/{build['id']}/cancel")
+    assert served.ended(build["id"])["state"] == "canceled"
+    eventually(lambda: served.compiler_children() == [])
+
+
+def test_a_file_that_is_no_model_inside_fails_its_build_and_nothing_else(served: Served) -> None:
+    broken = model(UINT8)
+    response = served.client.put("/api/v1/models?name=broken", content=broken[: len(broken) // 2])
+    build = served.ended(response.json()["id"])
+    assert (build["state"], build["error"]["stage"]) == ("failed", "import")
+    assert served.label(3) == 3
+
+
+def test_a_client_that_leaves_in_the_middle_of_an_upload_leaves_nothing_behind(served: Served, folder: Path) -> None:
+    with raw(served) as connection:
+        head = b"PUT /api/v1/models?name=half HTTP/1.1\r\nHost: octet\r\nContent-Length: 900000\r\n\r\n"
+        connection.sendall(head + model(INT8)[:1000])
+        eventually(lambda: len(uploads(folder)) == 1)
+    eventually(lambda: uploads(folder) == [])
+    problem(served.client.get("/api/v1/models/half"), 404, "not_found")
+
+
+def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(served: Served) -> None:
+    with raw(served) as connection:
+        connection.sendall(
+            b"PUT /api/v1/models?name=big HTTP/1.1\r\nHost: octet\r\nContent-Length: 1000001\r\n"
+            b"Expect: 100-continue\r\n\r\n"
+        )
+        assert connection.recv(100).startswith(b"HTTP/1.1 413")
+
+
+def test_who_sends_a_body_that_is_too_large_anyway_gets_the_answer(served: Served) -> None:
+    response = served.client.put("/api/v1/models?name=big", content=bytes(3_000_000))
+    problem(response, 413, "too_large")
+
+
+def test_a_body_of_unknown_length_ends_at_the_limit(served: Served, folder: Path) -> None:
+    chunks = (model(INT8)[:1000] + bytes(99_000) for _ in range(11))
+    problem(served.client.put("/api/v1/models?name=big", content=chunks), 413, "too_large")
+    assert uploads(folder) == []
+
+
+def test_a_file_of_another_format_is_refused_while_it_is_sent(served: Served) -> None:
+    response = served.client.put("/api/v1/models?name=zip", content=b"PK\x03\x04" + bytes(900_000))
+    problem(response, 415, "unsupported_format")
+
+
+def test_the_metrics_tell_of_it(served: Served) -> None:
+    served.label(1)
+    text = served.client.get("/metrics").text
+    for metric in (
+        'octet_requests_total{code="200",model="digits"',
+        'octet_request_duration_seconds_bucket{code="200",le="5e-05"',
+        "octet_queue_duration_seconds_count",
+        "octet_compute_duration_seconds_count",
+        'octet_builds_total{outcome="succeeded"',
+        "octet_build_duration_seconds_count",
+        "octet_cache_bytes",
+        "octet_artifact_info",
+    ):
+        assert metric in text
+
+
+def test_a_second_server_on_the_same_port_says_so_and_ends(served: Served, tmp_path: Path) -> None:
+    port = urlsplit(served.url).port
+    assert port
+    done = subprocess.run(
+        command(tmp_path, port), env=environment(), capture_output=True, text=True, timeout=60, cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert "conflict" in done.stdout
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_connection_stays_open_between_requests(served: Served) -> None:
+    with httpx.Client(base_url=served.url, limits=httpx.Limits(max_connections=1), trust_env=False) as client:
+        ports = set()
+        for path in ("/v2/health/live", "/api/v1/nothing", "/api/v1/models"):
+            stream = client.get(path).extensions["network_stream"]
+            ports.add(stream.get_extra_info("client_addr"))
+    assert len(ports) == 1

@@ -1,0 +1,125 @@
+"""`octet serve`, as a process that tests may kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from service.cli.events import Event, parse_events
+from service.core.build import BuildState
+from tests.support.compiled import EXAMPLES
+
+INT8, UINT8 = "digits_int8.tflite", "digits_uint8.tflite"
+# One that this project's CI machines all run, and others that make more builds of the same file.
+RUNS_HERE, OTHERS = "x86-64-v3", ("aarch64", "aarch64+dotprod", "x86-64-v4")
+_WAIT = {"Prefer": "wait=60"}
+
+
+class Served:
+    """A server that was started, and its client."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+        self.process, self.url = process, url
+        self.client = httpx.Client(base_url=url, timeout=90, trust_env=False)
+
+    def push(self, file: str = INT8, name: str = "digits", **query: Any) -> dict[str, Any]:
+        """The build that answers the push."""
+        response = self.client.put("/api/v1/models", params={"name": name, **query}, content=model(file))
+        assert response.status_code in (200, 202), response.text
+        build: dict[str, Any] = response.json()
+        return build
+
+    def build(self, id: str) -> dict[str, Any]:
+        build: dict[str, Any] = self.client.get(f"/api/v1/builds/{id}").json()
+        return build
+
+    def ended(self, id: str) -> dict[str, Any]:
+        """The build when it is over."""
+        build: dict[str, Any] = self.client.get(f"/api/v1/builds/{id}", headers=_WAIT).json()
+        assert BuildState(build["state"]).is_final, build
+        return build
+
+    def events(self, id: str) -> Iterator[Event]:
+        with self.client.stream("GET", f"/api/v1/builds/{id}/events") as response:
+            yield from parse_events(response.iter_lines())
+
+    def reaches(self, id: str, stage: str) -> None:
+        """Returns as soon as the build is in `stage`."""
+        for event in self.events(id):
+            if event.kind == "stage" and event.data["stage"] == stage:
+                return
+        raise AssertionError(f"the build ended without {stage}: {self.build(id)}")
+
+    def label(self, digit: int, model: str = "digits") -> int:
+        """What the model sees in the picture of a digit."""
+        response = self.client.post(
+            f"/v2/models/{model}/infer",
+            content=(EXAMPLES / "digits" / f"{digit}.png").read_bytes(),
+            headers={"Content-Type": "image/png"},
+        )
+        assert response.status_code == 200, response.text
+        scores: list[int] = response.json()["outputs"][0]["data"]
+        return scores.index(max(scores))
+
+    def compile_worker(self) -> int:
+        """The process id of the compile worker that was seen last."""
+        workers = self.client.get("/api/v1/workers").json()["workers"]
+        return max((w["started_at"], int(w["pid"])) for w in workers if w["kind"] == "compile")[1]
+
+    def compiler_children(self) -> list[int]:
+        return children_of(self.compile_worker())
+
+    def kill(self) -> None:
+        """As `kill -9`, or a power cut."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """As a polite supervisor does; the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+@contextmanager
+def serving(data_dir: Path, **settings: Any) -> Iterator[Served]:
+    """A server on a free port; killed in the end, if it still runs."""
+    with subprocess.Popen(
+        command(data_dir), env=environment(**settings), stdout=subprocess.PIPE, text=True, cwd=data_dir
+    ) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line, "the server ended while it started"
+            served = Served(process, json.loads(line)["url"])
+            with served.client:
+                yield served
+        finally:
+            process.kill()
+
+
+def command(data_dir: Path, port: int = 0) -> list[str]:
+    program = [sys.executable, "-m", "service.cli", "serve", "--verbose", "--json"]
+    return [*program, "--data-dir", str(data_dir / "data"), "--port", str(port)]
+
+
+def environment(**settings: Any) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("OCTET_", "TVM_"))}
+    return inherited | {f"OCTET_{name.upper()}": str(value) for name, value in settings.items()}
+
+
+def model(file: str) -> bytes:
+    return (EXAMPLES / file).read_bytes()
+
+
+def children_of(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
