@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import PlainTextResponse, StreamingResponse
 
 from service.api import paths, views, wire
-from service.api.events import event_stream, last_event_of
+from service.api.events import EVENT_SCHEMA, event_stream, last_event_of
 from service.api.services import Services, ServicesOf
 from service.api.waiting import wait_until
 from service.core.build import BuildState
@@ -82,7 +82,7 @@ async def get_build(
     responses={
         200: {
             "description": "Events of the kinds `state`, `stage`, `progress` and `log`, until the build is over.",
-            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            "content": {"text/event-stream": {"schema": EVENT_SCHEMA}},
         },
         204: {"description": "It is over, and there is nothing after `Last-Event-ID`: do not come back."},
     },

@@ -14,6 +14,14 @@ from service.api.waiting import POLL_S
 from service.core.build import BuildEvent
 from service.core.errors import InvalidInput
 
+EVENT_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "description": "A number that grows by one."},
+        "event": {"type": "string", "enum": ["state", "stage", "progress", "log"]},
+        "data": {"type": "string", "description": "A JSON object."},
+    },
+}
 _KEEP_ALIVE_S = 15.0  # proxies cut connections that say nothing; the specification suggests this interval
 _RECONNECT_MS = 1000
 

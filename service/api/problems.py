@@ -16,6 +16,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import compile_path
 from starlette.types import Scope
 
 from service.core import errors
@@ -42,6 +43,7 @@ STATUS: Mapping[type[OctetError], int] = {
     errors.StorageFull: 507,
 }
 _RETRY_AFTER_S: Mapping[type[OctetError], int] = {errors.QueueFull: 1, errors.NotReady: 1}
+_METHODS = ("delete", "get", "head", "patch", "post", "put")
 _WHERE = ("stage", "op", "tensor", "hint")
 
 
@@ -95,7 +97,10 @@ def install(app: FastAPI) -> None:
         phrase = HTTPStatus(exception.status_code).phrase
         code = phrase.lower().replace(" ", "_").replace("-", "_")
         detail = exception.detail if exception.detail != phrase else _routing_detail(exception.status_code, request)
-        return _respond(request.scope, exception.status_code, code, f"{phrase}.", detail, {}, exception.headers or {})
+        headers = {name.lower(): value for name, value in (exception.headers or {}).items()}
+        if exception.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["allow"] = _allowed(app, request.url.path)
+        return _respond(request.scope, exception.status_code, code, f"{phrase}.", detail, {}, headers)
 
     app.add_exception_handler(OctetError, octet_error)
     app.add_exception_handler(RequestValidationError, invalid_request)
@@ -133,6 +138,12 @@ def _title(kind: type[OctetError]) -> str:
 def _finding(finding: Mapping[str, Any]) -> dict[str, str]:
     location: Sequence[Any] = finding["loc"]
     return {"location": ".".join(str(part) for part in location), "detail": str(finding["msg"])}
+
+
+def _allowed(app: FastAPI, path: str) -> str:
+    """The methods of a path, which may be several routes: Starlette names those of the first."""
+    items = [item for template, item in app.openapi()["paths"].items() if compile_path(template)[0].match(path)]
+    return ", ".join(sorted({method.upper() for item in items for method in item if method in _METHODS}))
 
 
 def _routing_detail(status: int, request: Request) -> str:

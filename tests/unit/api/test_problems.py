@@ -67,10 +67,19 @@ def test_a_path_that_does_not_exist_on_the_data_plane(plane: ControlPlane) -> No
     problem(plane.client.get("/v2/nothing"), 404, "not_found")
 
 
-def test_a_method_that_is_not_taken(plane: ControlPlane) -> None:
-    response = plane.client.delete("/api/v1/models")
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/api/v1/models", "GET, POST, PUT"),
+        ("/api/v1/builds/x/cancel", "POST"),
+        ("/api/v1/models/digits", "GET"),
+        ("/v2/models/digits/infer", "POST"),
+    ],
+)
+def test_a_method_that_is_not_taken(plane: ControlPlane, path: str, allowed: str) -> None:
+    response = plane.client.delete(path)
     assert "DELETE" in problem(response, 405, "method_not_allowed")["detail"]
-    assert response.headers["allow"]
+    assert response.headers["allow"] == allowed
 
 
 def test_what_is_not_well_formed_is_named(plane: ControlPlane) -> None:
