@@ -11,11 +11,19 @@ from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import LITERT_REFERENCE, MODES, XNNPACK
-from service.core.vectors import sample_inputs
+from service.core.vectors import EXTREMES, sample_inputs
 from tests.support import litert
+from tests.support.compiled import EXAMPLES
 from tests.support.compiling import compiled
 from tests.support.shared_data import TFLITE_MODELS, require_shared_data
 from tests.support.tflite_catalog import MODELS
+
+SAMPLES = sorted(EXAMPLES.glob("*.tflite"))
+LARGE_BYTES = 200_000  # compiling one, and LiteRT's reference kernels, take minutes
+COMPILED = [
+    pytest.param(path, marks=pytest.mark.slow) if path.stat().st_size > LARGE_BYTES else path
+    for path in [*SAMPLES, *TFLITE_MODELS]
+]
 
 # The expected outputs were made by the same LiteRT on another CPU: they hold XNNPACK to one answer everywhere.
 PHOTOGRAPHED = {
@@ -38,16 +46,22 @@ def test_single_operator_equals_xnnpack(name: str) -> None:
             np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("numerics", MODES)
-@pytest.mark.parametrize("path", TFLITE_MODELS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", COMPILED, ids=lambda path: path.stem)
 def test_compiled_model_equals_litert(path: Path, numerics: str, tmp_path: Path) -> None:
-    """100 random inputs and the extremes."""
-    require_shared_data()
+    """On 100 random inputs and all the extremes, every output."""
     model = compiled(path, numerics, tmp_path)
     reference = litert.interpreter(path.read_bytes(), reference=numerics == LITERT_REFERENCE)
-    for inputs in sample_inputs(model.signature, 103, seed=11):
-        np.testing.assert_array_equal(model(*inputs), litert.run(reference, inputs)[0])
+    for index, inputs in enumerate(sample_inputs(model.signature, 100 + len(EXTREMES), seed=11)):
+        for ours, theirs in zip(model.run(inputs), litert.run(reference, inputs), strict=True):
+            np.testing.assert_array_equal(ours, theirs, f"input {index}")
+
+
+def test_other_peoples_models_are_there() -> None:
+    """Where they are not, the test above runs on the samples alone: this one says so, by being skipped."""
+    require_shared_data()
+    assert TFLITE_MODELS
 
 
 @pytest.mark.slow

@@ -1,0 +1,103 @@
+"""The inputs that artifacts are verified on."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from service.core.signature import DATATYPES, ModelSignature, Quantization, TensorSpec
+from service.core.vectors import EXTREMES, sample_inputs
+
+SHAPES = [(), (1,), (0, 3), (7,), (1, 490), (1, 49, 10, 1), (1, 8, 8, 3), (2, 5, 5, 4)]
+HASH = "eb0eea81cb4a7f87929900847a8c648746377a2d761b65cf2856e1840a199c22"
+
+
+def inputs_of(datatype: str, *shape: int, samples: int = 2 * len(EXTREMES), zero_point: int | None = None) -> list[Any]:
+    quantization = None if zero_point is None else Quantization(0.5, zero_point)
+    signature = ModelSignature((TensorSpec("x", datatype, shape, quantization),), ())
+    return [sample[0] for sample in sample_inputs(signature, samples)]
+
+
+def extreme(name: str, datatype: str, *shape: int, zero_point: int | None = None) -> NDArray[Any]:
+    found: NDArray[Any] = inputs_of(datatype, *shape, zero_point=zero_point)[2 * [*EXTREMES].index(name)]
+    return found
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("datatype", DATATYPES)
+def test_every_input_has_the_shape_and_type_of_the_signature(datatype: str, shape: tuple[int, ...]) -> None:
+    inputs = inputs_of(datatype, *shape, samples=21)
+    assert {(value.shape, value.dtype) for value in inputs} == {(shape, DATATYPES[datatype])}
+    assert all(np.isfinite(value).all() for value in inputs)
+
+
+@pytest.mark.parametrize("shape", [(16,), (1, 490), (1, 49, 10, 1), (1, 8, 8, 3), (2, 5, 5, 4)], ids=str)
+@pytest.mark.parametrize("datatype", [name for name in DATATYPES if name != "BOOL"])
+def test_ten_extremes_differ_from_each_other(datatype: str, shape: tuple[int, ...]) -> None:
+    assert len({value.tobytes() for value in inputs_of(datatype, *shape)[::2]}) == 10
+
+
+def test_extremes_and_random_inputs_take_turns_until_the_extremes_are_used_up() -> None:
+    inputs = inputs_of("UINT8", 1, 8, 8, 3, samples=110)
+    random = [len(np.unique(value)) > 90 and value.ravel()[0] != 0 for value in inputs]
+    assert random == [False, True] * 10 + [True] * 90
+
+
+def test_fewer_samples_are_the_first_of_more() -> None:
+    few, many = inputs_of("UINT8", 1, 4, 4, 3, samples=13), inputs_of("UINT8", 1, 4, 4, 3, samples=20)
+    for ours, theirs in zip(few, many[:13], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_inputs_stay_what_the_stored_answers_are_for() -> None:
+    """If this fails, artifacts in use would no longer verify: give `Report.VECTORS` a new version, and this a hash."""
+    found = b"".join(value.tobytes() for value in inputs_of("INT8", 1, 6, 6, 3, samples=24, zero_point=-1))
+    assert hashlib.sha256(found).hexdigest() == HASH
+
+
+def test_extremes_of_integers_are_the_ends_of_their_type() -> None:
+    assert extreme("minimum", "INT8", 2, 2).tolist() == [[-128, -128], [-128, -128]]
+    assert extreme("maximum", "INT64", 1).tolist() == [2**63 - 1]
+    assert extreme("alternating", "UINT8", 2, 2).tolist() == [[255, 0], [255, 0]]
+
+
+def test_middle_is_the_zero_point() -> None:
+    assert extreme("middle", "UINT8", 2, zero_point=3).tolist() == [3, 3]
+    assert extreme("middle", "UINT8", 2).tolist() == [128, 128]
+    assert extreme("middle", "INT8", 2).tolist() == [0, 0]
+    assert extreme("middle", "FP32", 2).tolist() == [0.0, 0.0]
+
+
+def test_rows_alternate_in_pairs() -> None:
+    rows = extreme("rows", "UINT8", 1, 5, 2, 3)
+    assert [set(row.ravel().tolist()) for row in rows[0]] == [{255}, {255}, {0}, {0}, {255}]
+
+
+def test_channels_alternate() -> None:
+    channels = extreme("channels", "UINT8", 1, 2, 2, 3)
+    assert [set(channels[..., c].ravel().tolist()) for c in range(3)] == [{0}, {255}, {0}]
+
+
+def test_ramp_takes_every_value_of_8_bits() -> None:
+    assert extreme("ramp", "INT8", 300).tolist() == [*range(-128, 128), *range(-128, -84)]
+
+
+def test_ramp_goes_from_one_end_to_the_other() -> None:
+    assert extreme("ramp", "INT64", 3).tolist() == [-(2**63), -1, 2**63 - 1]
+    assert extreme("ramp", "UINT8", 1, 6).tolist() == [[0, 51, 102, 153, 204, 255]]
+    assert extreme("ramp", "FP32", 3).tolist() == [-16.0, 0.0, 16.0]
+
+
+def test_one_element_differs_from_all_others() -> None:
+    assert extreme("one maximum", "UINT8", 3, 3).tolist() == [[0, 0, 0], [0, 255, 0], [0, 0, 0]]
+    assert extreme("one minimum", "UINT8", 3).tolist() == [255, 0, 255]
+
+
+def test_coins_of_several_inputs_meet_in_every_pair() -> None:
+    signature = ModelSignature((TensorSpec("a", "INT8", (64,)), TensorSpec("b", "UINT8", (64,))), ())
+    first, second = sample_inputs(signature, 20)[2 * [*EXTREMES].index("coins")]
+    assert {*zip(first.tolist(), second.tolist(), strict=True)} == {(a, b) for a in (-128, 127) for b in (0, 255)}
