@@ -56,7 +56,7 @@ class _Input:
         return np.where(mask, self.full(self.high), self.full(self.low))
 
     def along(self, which: int) -> Array:
-        """Each element's place along the first (0) or last (-1) axis longer than 1, if it can be not the batch's."""
+        """Each element's place along the first (0) or last (-1) axis longer than 1; not the batch's, given a choice."""
         axes = [axis for axis, length in enumerate(self.shape) if length > 1]
         axes = [axis for axis in axes if axis > 0] or axes
         return np.indices(self.shape)[axes[which]] if axes else np.zeros(self.shape, np.int64)

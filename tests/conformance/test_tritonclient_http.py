@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from functools import partial
 from io import BytesIO
 from typing import Any
 
@@ -31,7 +32,7 @@ def url() -> Iterator[str]:
     tables.model("affine", affine)
     tables.model("large", lambda: identity("UINT8", 1, 224, 224, 3))
     for datatype in ("BOOL", "INT8", "INT16", "INT32", "INT64", "FP32"):
-        tables.model(datatype.lower(), lambda datatype=datatype: identity(datatype, 1, 4))
+        tables.model(datatype.lower(), partial(identity, datatype, 1, 4))
     tables.push("unbuilt")
     with listening(DataPlane(tables).app) as address:
         yield address

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from functools import partial
 from typing import Any
 
 import httpx
@@ -28,7 +29,7 @@ def tables() -> Tables:
     tables.model("digits", digits)
     tables.model("affine", affine)
     for datatype in ("FP32", "INT8", "INT64", "BOOL"):
-        tables.model(datatype.lower(), lambda datatype=datatype: identity(datatype, 1, 3))
+        tables.model(datatype.lower(), partial(identity, datatype, 1, 3))
     return tables
 
 

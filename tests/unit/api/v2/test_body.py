@@ -51,7 +51,7 @@ async def test_a_body_without_a_length_is_refused_when_it_grows_over_the_limit()
 async def test_a_body_of_just_the_limit_is_read() -> None:
     receive, _ = receive_from(arriving(b"abcde", b"", b"fghij"))
     body = await read_body(receive, Head(content_bytes=10), 10)
-    assert body.take(10) == b"abcdefghij"
+    assert bytes(body.take(10)) == b"abcdefghij"
 
 
 async def test_a_client_that_leaves_ends_the_request() -> None:
@@ -81,7 +81,7 @@ def test_bytes_come_in_order_whatever_the_chunks(size: int) -> None:
     np.testing.assert_array_equal(array, np.arange(10, 90))
     assert body.remaining_bytes == 10
     assert body.take(10) == bytes(range(90, 100))
-    assert (body.remaining_bytes, body.peek(8), body.take(0)) == (0, b"", b"")
+    assert (body.remaining_bytes, body.peek(8), bytes(body.take(0))) == (0, b"", b"")
 
 
 def test_bytes_within_one_chunk_are_not_copied() -> None:

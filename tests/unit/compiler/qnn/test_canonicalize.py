@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -29,6 +32,7 @@ EXAMPLES = settings(
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )
+Draw = Callable[[st.SearchStrategy[Any]], Any]
 SCALES = st.floats(1e-3, 1.0).map(float32)
 
 
@@ -53,7 +57,7 @@ def holds(module: tvm.IRModule, mode: str, operands: OperandTypes, inputs: list[
     np.testing.assert_array_equal(compile_and_run(scheduled, inputs), expected)
 
 
-def values(draw: st.DrawFn, shape: tuple[int, ...], storage: str) -> np.ndarray:
+def values(draw: Draw, shape: tuple[int, ...], storage: str) -> np.ndarray:
     low, high = STORAGE_RANGES[storage]
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     kind = draw(st.sampled_from(["random", "minimum", "maximum", "extremes"]))
@@ -165,13 +169,14 @@ def test_one_operand(data: st.DataObject, mode: str, name: str) -> None:
     }
     probability = QuantizedType(storage, (1 / 256,), (STORAGE_RANGES[storage][0],))
     axes = draw(st.sampled_from([(1, 2), (3,), (1, 2, 3)]))
-    call = {
+    calls: dict[str, Callable[[relax.Var], relax.Call]] = {
         "avg_pool2d": lambda v: ops.avg_pool2d(v, in_type, in_type, **window),
         "max_pool2d": lambda v: ops.max_pool2d(v, in_type, in_type, **window),
         "mean": lambda v: ops.mean(v, in_type, out_type, axes=axes, keepdims=draw(st.booleans())),
         "softmax": lambda v: ops.softmax(v, in_type, probability, beta=1.0),
         "requantize": lambda v: ops.requantize(v, in_type, out_type),
-    }[name]
+    }
+    call = calls[name]
     holds(module_of([(x.shape, storage)], lambda emit, inputs: emit(call(inputs[0]))), mode, OPERANDS[0], [x])
 
 

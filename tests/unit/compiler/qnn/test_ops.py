@@ -108,7 +108,7 @@ def test_what_a_definition_forbids_is_refused(index: int) -> None:
 
 
 def test_accumulators_may_be_wider() -> None:
-    def body(emit: Callable, inputs: list) -> relax.Var:
+    def body(emit: Callable[[relax.Call], relax.Var], inputs: list[relax.Var]) -> relax.Var:
         sums = emit(ops.conv2d(inputs[0], WEIGHT, None, i8(1), PER_AXIS, accum_dtype="int64"))
         return emit(ops.requantize(sums, accumulator_type(i8(1), PER_AXIS, 3, "int64"), i8(1)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,8 +28,8 @@ def quantized_types(draw: st.DrawFn) -> QuantizedType:
     scales = tuple(draw(st.lists(SCALES, min_size=1, max_size=4)))
     axis = draw(st.none() | st.integers(0, 3)) if len(scales) == 1 else draw(st.integers(0, 3))
     zero_points = tuple(draw(st.integers(low, high)) for _ in scales)
-    bounds = sorted(draw(st.sets(st.integers(low, high), min_size=2, max_size=2)))
-    return QuantizedType(storage, scales, zero_points, axis, *bounds)
+    lowest, highest = sorted(draw(st.sets(st.integers(low, high), min_size=2, max_size=2)))
+    return QuantizedType(storage, scales, zero_points, axis, lowest, highest)
 
 
 @given(quantized_types())
@@ -70,7 +71,7 @@ def test_text_form_is_that_of_mlir(text: str, quantized: QuantizedType) -> None:
         (("int8", (1.0,), (0,), None, 5, 5), "do not fit int8"),
     ],
 )
-def test_rules_of_the_dialect(arguments: tuple, message: str) -> None:
+def test_rules_of_the_dialect(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(InvalidQuantizedType, match=message):
         QuantizedType(*arguments)
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -78,7 +79,7 @@ async def test_a_request_to_a_loaded_model_asks_no_table() -> None:
 async def test_without_a_version_the_newest_that_is_built_answers() -> None:
     tables = Tables()
     for bias in (1, 2):
-        tables.built("digits", tables.push("digits"), lambda bias=bias: digits(bias))
+        tables.built("digits", tables.push("digits"), partial(digits, bias))
     tables.push("digits")
     async with serving(tables) as registry:
         assert await top(registry) == 2
@@ -128,7 +129,7 @@ async def test_no_request_fails_while_builds_replace_each_other() -> None:
     tables = Tables()
     tables.model("digits", lambda: digits(0))
     async with serving(tables) as registry:
-        answers = []
+        answers: list[int] = []
 
         async def ask() -> None:
             while answers[-1:] != [20]:
@@ -137,7 +138,7 @@ async def test_no_request_fails_while_builds_replace_each_other() -> None:
 
         asking = asyncio.create_task(ask())
         for bias in range(1, 21):
-            tables.built("digits", 1, lambda bias=bias: digits(bias))
+            tables.built("digits", 1, partial(digits, bias))
             await asyncio.sleep(REFRESH_S)
         async with asyncio.timeout(10):
             await asking
@@ -222,7 +223,8 @@ async def test_a_table_that_cannot_be_read_leaves_loaded_models_serving(caplog: 
 
 @pytest.mark.parametrize("error", [CorruptBlob, NotFound])
 async def test_a_lost_artifact_is_never_served_and_is_built_again(error: type[CorruptBlob | NotFound]) -> None:
-    tables, lost = Tables(), []
+    tables = Tables()
+    lost: list[Build] = []
     build = tables.model("digits", digits)
     tables._load[build.artifact] = _raise(error())  # type: ignore[index]
     async with serving(tables, lost.append) as registry:
