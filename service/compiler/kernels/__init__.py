@@ -1,0 +1,1 @@
+"""Kernels written by hand: a folder for each architecture, beside what they share."""

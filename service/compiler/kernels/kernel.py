@@ -1,0 +1,46 @@
+"""A kernel: one function in tensor IR over flat buffers, and the constants that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+from tvm import tirx
+
+from service.core.digest import Digest, digest_of
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What the compiler calls for one group of operators.
+
+    The function's parameters are flat buffers: the inputs, then `constants` in order, then the output. It says
+    everything about shapes, layouts and tiles, and nothing about values, so layers that differ in weights only share
+    one function.
+
+    Attributes:
+        family: what it is called in reports, e.g. `conv`.
+        function: the tensor program, scheduled by hand.
+        constants: packed weights, biases, scales; flat.
+        output_bytes: size of the output buffer.
+        facts: tile sizes and the like, for people.
+    """
+
+    family: str
+    function: tirx.PrimFunc
+    constants: tuple[Array, ...]
+    output_bytes: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def content(self) -> Digest:
+        """The digest of the program's text: equal programs are compiled once."""
+        return digest_of(str(self.function).encode())
+
+
+class Declined(Exception):
+    """A kernel library has no kernel for this; the text says why, and stands in the coverage report."""

@@ -1,0 +1,55 @@
+"""A layer's geometry, and its weights and bias as every kernel wants them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.compiler.kernels.kernel import Array
+from service.compiler.kernels.layout import Image
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where the inputs of an output pixel lie."""
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)  # top, left
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One convolution's geometry. The taps of one kernel row of a packed source are one run of bytes."""
+
+    source: Image
+    destination: Image
+    window: Window
+    residual: Image | None = None
+
+    @property
+    def flat(self) -> bool:
+        """Whether every image is one run of pixels on both sides, so that tiles need not end with a row."""
+        images = [self.source, self.destination, *([self.residual] if self.residual else [])]
+        same = self.window.kernel == (1, 1) and self.window.strides == (1, 1) and self.window.padding == (0, 0)
+        return same and not self.source.packed and all(image.contiguous_rows for image in images)
+
+    @property
+    def output(self) -> tuple[int, int]:
+        """Rows and columns of the output, as the tiles see them."""
+        height, width = self.destination.height, self.destination.width
+        return (1, height * width) if self.flat else (height, width)
+
+
+def folded_bias(bias: Array | None, weights: Array, zero_point: int, channels: int) -> Array:
+    """The bias less zero_point * sum(weights), which is terms 3 and 4 of the expansion; wrapped to int32, filled up."""
+    sums = weights.reshape(len(weights), -1).astype(np.int64).sum(axis=1)
+    total = (0 if bias is None else bias.astype(np.int64)) - zero_point * sums
+    return fill(total.astype(np.int32), channels)
+
+
+def fill(values: Array, channels: int) -> Array:
+    """`values` with zeros up to `channels`."""
+    return np.concatenate([values, np.zeros(channels - len(values), values.dtype)])

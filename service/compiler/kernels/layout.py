@@ -1,0 +1,101 @@
+"""How a kernel's tensors lie in memory.
+
+A kernel's tensor is a flat uint8 buffer. Signed activations are stored 128 higher (`BIAS`), so that every kernel reads
+and writes unsigned bytes. A tensor has a *halo*: a border of its zero point around each image, written by whoever
+writes the tensor, so that a reader's padding is already there. Behind the last element lies slack, so that a vector
+may be loaded from any element.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SLACK_BYTES = 64
+BIAS = {"int8": 128, "uint8": 0}
+
+
+@dataclass(frozen=True)
+class Halo:
+    """Rows and columns around an image."""
+
+    top: int = 0
+    left: int = 0
+    bottom: int = 0
+    right: int = 0
+
+    def __or__(self, other: Halo) -> Halo:
+        """The smallest halo that holds both."""
+        return Halo(*(max(pair) for pair in zip(self.sides, other.sides, strict=True)))
+
+    def __add__(self, other: Halo) -> Halo:
+        return Halo(*(sum(pair) for pair in zip(self.sides, other.sides, strict=True)))
+
+    @property
+    def sides(self) -> tuple[int, int, int, int]:
+        return self.top, self.left, self.bottom, self.right
+
+    def __bool__(self) -> bool:
+        return any(self.sides)
+
+
+@dataclass(frozen=True)
+class Image:
+    """A tensor `[batch, height, width, channels]` in memory, as the strides (bytes) of its dimensions.
+
+    Attributes:
+        block: channels that lie side by side (`nChw16c`); the last block is filled up. 0 is *packed*: all channels of
+            a pixel are contiguous, so that a row of pixels is one run of bytes.
+        halo: border on each side, inside the strides.
+    """
+
+    batch: int
+    height: int
+    width: int
+    channels: int
+    block: int
+    halo: Halo = Halo()
+
+    @property
+    def packed(self) -> bool:
+        return self.block == 0
+
+    @property
+    def blocks(self) -> int:
+        return 1 if self.packed else -(-self.channels // self.block)
+
+    @property
+    def pixel(self) -> int:
+        """From one column to the next."""
+        return self.block or self.channels
+
+    @property
+    def row(self) -> int:
+        return (self.width + self.halo.left + self.halo.right) * self.pixel
+
+    @property
+    def plane(self) -> int:
+        """From one block of channels to the next."""
+        return (self.height + self.halo.top + self.halo.bottom) * self.row
+
+    @property
+    def image(self) -> int:
+        """From one image of the batch to the next."""
+        return self.blocks * self.plane
+
+    @property
+    def size_bytes(self) -> int:
+        return self.batch * self.image + SLACK_BYTES
+
+    @property
+    def origin(self) -> int:
+        """Where the first element inside the halo lies."""
+        return self.halo.top * self.row + self.halo.left * self.pixel
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return self.batch, self.height, self.width, self.channels
+
+    @property
+    def contiguous_rows(self) -> bool:
+        """Whether each plane is one run of pixels."""
+        return not (self.halo.left or self.halo.right)

@@ -1,0 +1,128 @@
+"""Writing a kernel: statements one after the other, loops as `with` blocks, vectors as values.
+
+A thin layer over TVM's tensor IR that knows nothing of instruction sets (`x86/isa.py` does) nor of layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx import AllocBuffer, Bind, BufferLoad, BufferStore, For, ForKind, PrimFunc, Ramp, SeqStmt, Var
+
+Expr = Any  # a tirx.PrimExpr, or a Python int where an index is meant
+Buffer = Any
+
+# Without it a local buffer becomes a heap workspace, and accumulators leave the registers.
+_KEEP_LOCAL = {"disable_lower_builtin": tirx.const(1, "bool")}
+
+
+def index(value: Expr) -> Expr:
+    return tirx.const(value, "int32") if isinstance(value, int) else value
+
+
+def splat(value: Expr, lanes: int) -> Expr:
+    """`value` in every lane."""
+    return tirx.Broadcast(value, lanes)
+
+
+def shuffle(vector: Expr, lanes: Sequence[int]) -> Expr:
+    """The lanes of `vector` in another order."""
+    return tirx.Shuffle([vector], [tirx.const(lane, "int32") for lane in lanes])
+
+
+def bits(dtype: str, value: Expr) -> Expr:
+    """The same bits as another type."""
+    return tirx.reinterpret(dtype, value)
+
+
+def intrinsic(dtype: str, name: str, *operands: Expr) -> Expr:
+    """An LLVM intrinsic without side effects."""
+    return tirx.call_llvm_pure_intrin(dtype, name, *operands)
+
+
+def at_most(value: Expr, limit: int) -> Expr:
+    return min(value, limit) if isinstance(value, int) else tirx.min(value, index(limit))
+
+
+class Register:
+    """A vector that is written more than once, in a register as long as there are enough."""
+
+    def __init__(self, program: Program, name: str, dtype: str, lanes: int) -> None:
+        self._program, self._lanes = program, lanes
+        self._buffer = tirx.decl_buffer((lanes,), dtype, name, scope="local")
+        program.append(AllocBuffer(self._buffer, _KEEP_LOCAL))
+
+    @property
+    def value(self) -> Expr:
+        return load(self._buffer, 0, self._lanes)
+
+    @value.setter
+    def value(self, value: Expr) -> None:
+        self._program.store(self._buffer, 0, value, self._lanes)
+
+
+def load(buffer: Buffer, offset: Expr, lanes: int) -> Expr:
+    """`lanes` neighbours from element `offset`; no alignment is assumed."""
+    if lanes == 1:
+        return BufferLoad(buffer, [index(offset)])
+    return BufferLoad(buffer, [Ramp(index(offset), tirx.const(1, "int32"), lanes)])
+
+
+class Program:
+    """The body of one function, as it is being written."""
+
+    def __init__(self) -> None:
+        self._parameters: list[Buffer] = []
+        self._blocks: list[list[Any]] = [[]]
+        self._names = 0
+
+    def parameter(self, name: str, dtype: str, size: int) -> Buffer:
+        """The next parameter: a flat buffer of `size` elements, aligned to 64 bytes."""
+        buffer = tirx.decl_buffer((size,), dtype, name, data_alignment=64)
+        self._parameters.append(buffer)
+        return buffer
+
+    def append(self, statement: Any) -> None:
+        self._blocks[-1].append(statement)
+
+    def store(self, buffer: Buffer, offset: Expr, value: Expr, lanes: int) -> None:
+        at = index(offset) if lanes == 1 else Ramp(index(offset), tirx.const(1, "int32"), lanes)
+        self.append(BufferStore(buffer, value, [at]))
+
+    def bind(self, value: Expr, dtype: str = "int32") -> Expr:
+        """`value`, computed here, once. An integer known now stays one."""
+        if isinstance(value, int):
+            return value
+        self._names += 1
+        variable = Var(f"t{self._names}", dtype)
+        self.append(Bind(variable, value))
+        return variable
+
+    def register(self, dtype: str, lanes: int) -> Register:
+        self._names += 1
+        return Register(self, f"r{self._names}", dtype, lanes)
+
+    @contextmanager
+    def loop(self, extent: Expr, name: str, *, parallel: bool = False) -> Iterator[Expr]:
+        """`for name in range(extent)`; without a loop where that is one step. Iterations of a parallel loop may run
+        in any order, on any thread."""
+        if isinstance(extent, int) and extent == 1 and not parallel:
+            yield 0
+            return
+        variable = Var(name, "int32")
+        self._blocks.append([])
+        yield variable
+        body = _sequence(self._blocks.pop())
+        kind = ForKind.PARALLEL if parallel else ForKind.SERIAL
+        self.append(For(variable, tirx.const(0, "int32"), index(extent), kind, body))
+
+    def function(self) -> PrimFunc:
+        """The function; its buffers do not overlap."""
+        return PrimFunc(self._parameters, _sequence(self._blocks[0])).with_attr({"tirx.noalias": True})
+
+
+def _sequence(statements: list[Any]) -> Any:
+    return statements[0] if len(statements) == 1 else SeqStmt(statements)

@@ -1,0 +1,215 @@
+"""Convolution and dense layers: a tile of pixels by blocks of channels stays in registers over the whole reduction.
+
+Each step of the reduction multiplies one group (four input channels, or four neighbouring bytes of a packed row) of
+every pixel of the tile with the weights of every block of the tile. Tiles at an edge overlap their neighbours instead
+of having a body of their own. Weights lie in the order in which they are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.compiler.kernels.kernel import Array, Kernel
+from service.compiler.kernels.layer import Layer
+from service.compiler.kernels.layout import Image
+from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, load
+from service.compiler.kernels.x86.epilogue import Epilogue, Lanes
+from service.compiler.kernels.x86.isa import PIXELS, Isa
+from service.compiler.kernels.x86.reduction import Excess, Reduction
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What is held in registers: `rows` x `columns` pixels by `blocks` blocks of output channels."""
+
+    rows: int
+    columns: int
+    blocks: int
+
+
+def conv(
+    isa: Isa, layer: Layer, weights: Array, bias: Array, epilogue: Epilogue, tile: Tile, *, parallel: bool
+) -> Kernel:
+    """A convolution, its requantization, and a residual addition if the epilogue has one.
+
+    Args:
+        weights: `[O, KH, KW, C]` integers less their zero point.
+        bias: `[O]`, with what the source's zero point contributes taken out (`folded_bias`).
+        epilogue: its arrays are filled up to whole blocks.
+        parallel: whether tiles are shared between threads.
+    """
+    return _Conv(isa, layer, weights, bias, epilogue, tile, parallel).kernel()
+
+
+class _Conv:
+    def __init__(
+        self, isa: Isa, layer: Layer, weights: Array, bias: Array, epilogue: Epilogue, tile: Tile, parallel: bool
+    ) -> None:
+        self.isa, self.layer, self.epilogue, self.tile, self.parallel = isa, layer, epilogue, tile, parallel
+        self.reduction = Reduction(layer)
+        self.blocks = layer.destination.blocks
+        self.block_tiles = -(-self.blocks // tile.blocks)
+        self.excess = Excess(weights, isa)
+        self.constants: list[Array] = [self._packed(self.excess.weights), bias.astype(np.int32)]
+        self.constants += [*epilogue.requantization.arrays, epilogue.parameters]
+        if self.excess:
+            first, offsets, rest = Excess.groups(self.reduction, [self._tiled(part) for part in self.excess.parts])
+            self.constants += [first, offsets, isa.pack_weights(rest).reshape(-1)]
+
+    def _tiled(self, weights: Array) -> Array:
+        """`[block tiles, blocks, lanes, steps, rows, columns, unrolled, 4]`; the last tile overlaps."""
+        lanes = self.isa.lanes
+        arranged = self.reduction.arrange(weights)
+        filled = np.zeros((self.blocks * lanes, *arranged.shape[1:]), arranged.dtype)
+        filled[: len(arranged)] = arranged
+        blocks = filled.reshape(self.blocks, lanes, *arranged.shape[1:])
+        starts = [min(tile * self.tile.blocks, self.blocks - self.tile.blocks) for tile in range(self.block_tiles)]
+        return np.stack([blocks[start : start + self.tile.blocks] for start in starts])
+
+    def _packed(self, weights: Array) -> Array:
+        """In the order of reading: tile, step, row, column, unrolled group, block."""
+        return self.isa.pack_weights(self._tiled(weights).transpose(0, 3, 4, 5, 6, 1, 2, 7)).reshape(-1)
+
+    def kernel(self) -> Kernel:
+        program = Program()
+        self.program, self.lanes = program, Lanes(program, self.isa)
+        layer = self.layer
+        self.source = program.parameter("source", "uint8", layer.source.size_bytes)
+        self.residual = program.parameter("residual", "uint8", layer.residual.size_bytes) if layer.residual else None
+        self.buffers = [
+            program.parameter(f"constant_{place}", str(array.dtype), array.size)
+            for place, array in enumerate(self.constants)
+        ]
+        self.destination = program.parameter("destination", "uint8", layer.destination.size_bytes)
+        height, width = layer.output
+        columns, rows = -(-width // self.tile.columns), -(-height // self.tile.rows)
+        tiles = rows * columns
+        total = layer.source.batch * self.block_tiles * tiles
+        with program.loop(total, "item", parallel=self.parallel) as item:
+            image, rest = item // (self.block_tiles * tiles), item % (self.block_tiles * tiles)
+            block_tile, at = program.bind(rest // tiles), rest % tiles
+            row = at_most(at // columns * self.tile.rows, height - self.tile.rows)
+            column = at_most(at % columns * self.tile.columns, width - self.tile.columns)
+            self._tile(program.bind(image), block_tile, program.bind(row), program.bind(column))
+        facts = {
+            "tile": f"{self.tile.rows}x{self.tile.columns} pixels, {self.tile.blocks} blocks",
+            "excess_groups": len(self.constants[-2]) if self.excess else 0,
+        }
+        return Kernel("conv", program.function(), tuple(self.constants), layer.destination.size_bytes, facts)
+
+    @property
+    def pixels(self) -> list[tuple[int, int]]:
+        return [(row, column) for row in range(self.tile.rows) for column in range(self.tile.columns)]
+
+    def _tile(self, image: Expr, block_tile: Expr, row: Expr, column: Expr) -> None:
+        program = self.program
+        block = program.bind(at_most(block_tile * self.tile.blocks, self.blocks - self.tile.blocks))
+        totals = self._start(block)
+        window = program.bind(self._window(image, row, column))
+        reduction, (rows, columns) = self.reduction, self.reduction.positions
+        with (
+            program.loop(reduction.steps, "step") as step,
+            program.loop(rows, "kh") as kh,
+            program.loop(columns, "kw") as kw,
+        ):
+            weights = self._weights_offset(block_tile, step, kh, kw)
+            for unrolled in range(reduction.unrolled):
+                group = window + reduction.offset(step, kh, kw, unrolled)
+                self._accumulate(totals, group, self.buffers[0], weights + unrolled * self._group_elements)
+        if self.excess:
+            self._add_excess(totals, window, block_tile)
+        for place in range(self.tile.blocks):
+            self._finish([totals[pixel, place] for pixel in self.pixels], image, block + place, row, column)
+
+    def _start(self, block: Expr) -> dict[tuple[tuple[int, int], int], Register]:
+        """Accumulators, holding the bias."""
+        totals = {}
+        for place in range(self.tile.blocks):
+            bias = self.lanes.keep(load(self.buffers[1], (block + place) * self.isa.lanes, self.isa.lanes))
+            for pixel in self.pixels:
+                totals[pixel, place] = self.program.register("int32", self.isa.lanes)
+                totals[pixel, place].value = bias
+        return totals
+
+    def _window(self, image: Expr, row: Expr, column: Expr) -> Expr:
+        """The first byte under the kernel for the tile's first pixel."""
+        source, window = self.layer.source, self.layer.window
+        start = source.origin - window.padding[0] * source.row - window.padding[1] * source.pixel
+        down, right = self._pixel_steps
+        return image * source.image + row * down + column * right + start
+
+    @property
+    def _pixel_steps(self) -> tuple[int, int]:
+        """Bytes from a pixel's window to that of the pixel below, and of the next."""
+        source, (stride_h, stride_w) = self.layer.source, self.layer.window.strides
+        return stride_h * source.row, stride_w * source.pixel
+
+    @property
+    def _group_elements(self) -> int:
+        return self.tile.blocks * self.isa.weight_elements
+
+    def _weights_offset(self, block_tile: Expr, step: Expr, row: Expr, column: Expr) -> Expr:
+        rows, columns = self.reduction.positions
+        place = ((block_tile * self.reduction.steps + step) * rows + row) * columns + column
+        return place * (self.reduction.unrolled * self._group_elements)
+
+    def _accumulate(
+        self, totals: dict[tuple[tuple[int, int], int], Register], group: Expr, buffer: Buffer, offset: Expr
+    ) -> None:
+        """One group of every pixel times its weights of every block."""
+        isa, program = self.isa, self.program
+        down, right = self._pixel_steps
+        weights = [
+            isa.weights(program, buffer, offset + place * isa.weight_elements) for place in range(self.tile.blocks)
+        ]
+        for row, column in self.pixels:
+            activations = isa.broadcast(program, self.source, group + (row * down + column * right))
+            for place in range(self.tile.blocks):
+                total = totals[(row, column), place]
+                total.value = isa.dot(total.value, activations, weights[place])
+
+    def _add_excess(self, totals: dict[tuple[tuple[int, int], int], Register], window: Expr, block_tile: Expr) -> None:
+        first, offsets, weights = self.buffers[-3:]
+        program = self.program
+        start = program.bind(load(first, block_tile, 1))
+        with program.loop(load(first, block_tile + 1, 1) - start, "excess") as place:
+            group = program.bind(start + place)
+            at = program.bind(window + load(offsets, group, 1))
+            self._accumulate(totals, at, weights, group * self._group_elements)
+
+    def _finish(self, totals: list[Register], image: Expr, block: Expr, row: Expr, column: Expr) -> None:
+        """Requantizes and stores one block of the tile."""
+        epilogue, lanes, isa = self.epilogue, self.lanes, self.isa
+        arrays = tuple(self.buffers[2 : 2 + len(epilogue.requantization.arrays)])
+        parameters = self.buffers[2 + len(arrays)]
+        channels = epilogue.channels(lanes, arrays, block * isa.lanes)
+        for line in range(self.tile.rows):
+            at = self._offset(self.layer.destination, image, block, row + line, column)
+            of_residual = self.layer.residual and self._offset(self.layer.residual, image, block, row + line, column)
+
+            def value(pixel: int, line: int = line, of_residual: Expr = of_residual) -> Expr:
+                residual = self.residual and isa.widen(self.residual, of_residual + pixel * isa.lanes)
+                total = totals[line * self.tile.columns + pixel].value
+                return epilogue.value(lanes, total, channels, parameters, residual)
+
+            if self.tile.columns < PIXELS:
+                for pixel in range(self.tile.columns):
+                    narrow = epilogue.narrow(lanes, value(pixel), parameters)
+                    self.program.store(self.destination, at + pixel * isa.lanes, narrow, isa.lanes)
+                continue
+            for start in _quads(self.tile.columns):
+                first, second, third, fourth = (value(start + pixel) for pixel in range(PIXELS))
+                packed = epilogue.pack(lanes, (first, second, third, fourth), parameters)
+                self.program.store(self.destination, at + start * isa.lanes, packed, isa.bytes)
+
+    def _offset(self, tensor: Image, image: Expr, block: Expr, row: Expr, column: Expr) -> Expr:
+        at = image * tensor.image + block * tensor.plane + row * tensor.row + column * tensor.pixel
+        return self.program.bind(at + tensor.origin)
+
+
+def _quads(columns: int) -> list[int]:
+    """First pixels of vectors of four that cover a row of the tile; the last may overlap."""
+    starts = list(range(0, columns - PIXELS + 1, PIXELS))
+    return starts if columns % PIXELS == 0 else [*starts, columns - PIXELS]
