@@ -1,0 +1,56 @@
+"""What `Dockerfile` and `deploy/compose.yaml` say."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+COMPOSE = ROOT / "deploy" / "compose.yaml"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage of the Dockerfile, with what it has from those that it stands on."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    entrypoint: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    ports: tuple[str, ...] = ()
+
+
+def stages() -> dict[str, Stage]:
+    """By name. Reads no more than this project's Dockerfile needs: exec forms, and ENV with `=`."""
+    found: dict[str, Stage] = {}
+    name = ""
+    for line in (ROOT / "Dockerfile").read_text().replace("\\\n", " ").splitlines():
+        instruction, _, rest = line.partition(" ")
+        if instruction == "FROM":
+            base, _, name = rest.split()
+            found[name] = found.get(base, Stage())
+        elif instruction == "ENV":
+            added = dict(pair.split("=", 1) for pair in shlex.split(rest))
+            found[name] = replace(found[name], environment={**found[name].environment, **added})
+        elif instruction == "ENTRYPOINT":
+            found[name] = replace(found[name], entrypoint=tuple(json.loads(rest)))
+        elif instruction == "VOLUME":
+            found[name] = replace(found[name], volumes=(*found[name].volumes, *rest.split()))
+        elif instruction == "EXPOSE":
+            found[name] = replace(found[name], ports=(*found[name].ports, *rest.split()))
+    return found
+
+
+def compose() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(COMPOSE.read_text())
+    return document
+
+
+def services() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = compose()["services"]
+    return found

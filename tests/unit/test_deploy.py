@@ -1,0 +1,81 @@
+"""deploy/compose.yaml says nothing that the Dockerfile, the settings and the command line do not know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import typer
+
+from service.api.server import _DRAIN_S
+from service.cli.app import app
+from service.core.settings import Settings, load_settings
+from tests.support.deployment import COMPOSE, ROOT, compose, services, stages
+
+SERVICES = services()
+
+
+@pytest.fixture(params=SERVICES)
+def service(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return SERVICES[request.param]
+
+
+def test_every_image_is_a_stage_of_the_dockerfile(service: dict[str, Any]) -> None:
+    assert (COMPOSE.parent / service["build"]["context"]).resolve() == ROOT
+    assert service["build"]["target"] in stages()
+    assert stages()[service["build"]["target"]].entrypoint == ("octet",)
+
+
+def test_every_command_is_one(service: dict[str, Any]) -> None:
+    name, arguments = "octet", list(service["command"])
+    command: Any = typer.main.get_command(app)
+    while hasattr(command, "commands"):
+        name = arguments.pop(0)
+        command = command.commands[name]
+    command.make_context(name, arguments)  # raises on what it does not know
+
+
+def test_every_variable_is_a_setting(service: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = {**stages()[service["build"]["target"]].environment, **service.get("environment", {})}
+    ours = {name: value for name, value in variables.items() if name.startswith("OCTET_")}
+    assert {name.removeprefix("OCTET_").lower() for name in ours} <= Settings.model_fields.keys()
+    assert set(service.get("environment", {})) <= ours.keys()
+    for name, value in ours.items():
+        monkeypatch.setenv(name, value)
+    load_settings()  # raises on a value that is not of its type
+
+
+def test_all_write_to_one_volume_alone(service: dict[str, Any]) -> None:
+    stage = stages()[service["build"]["target"]]
+    assert service["read_only"] is True
+    assert service["volumes"] == ["data:/data"]
+    assert list(stage.volumes) == [stage.environment["OCTET_DATA_DIR"]] == ["/data"]
+    assert [*compose()["volumes"]] == ["data"]
+
+
+def test_published_ports_are_those_that_are_listened_on_and_open_to_this_machine_alone(service: dict[str, Any]) -> None:
+    stage = stages()[service["build"]["target"]]
+    for port in service.get("ports", []):
+        address, _, inner = port.split(":")
+        assert address == "127.0.0.1"
+        assert stage.ports == (inner,) == (stage.environment["OCTET_PORT"],)
+
+
+def test_no_two_services_publish_the_same_port() -> None:
+    outer = [port.split(":")[1] for service in SERVICES.values() for port in service.get("ports", [])]
+    assert len(outer) == len(set(outer)) == 2
+
+
+def test_who_compiles_for_strangers_reaches_no_network() -> None:
+    compiling = [service for service in SERVICES.values() if "--no-compile" not in service["command"]]
+    assert [service["network_mode"] for service in compiling] == ["none"]
+
+
+def test_nothing_keeps_a_privilege(service: dict[str, Any]) -> None:
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "privileged" not in service
+
+
+def test_a_server_is_left_the_time_to_drain(service: dict[str, Any]) -> None:
+    assert int(service["stop_grace_period"].removesuffix("s")) > _DRAIN_S
