@@ -10,6 +10,8 @@ from service.core.digest import digest_of
 from service.db import BuildStore, Claim, Database, ModelStore
 from tests.support.build_inputs import inputs
 
+_LEASE_S = 60.0
+
 
 def migrate(url: str) -> None:
     database = Database(url)
@@ -23,6 +25,7 @@ def claim_and_hang(url: str, lease_s: str) -> None:
     claim = builds.claim("hanging", float(lease_s))
     assert claim is not None
     builds.progress(claim, Stage.CODEGEN, 0.5)
+    builds.heartbeat(claim, float(lease_s))
     print(claim.token, flush=True)
     sys.stdin.readline()
     try:
@@ -36,8 +39,8 @@ def work(url: str, owner: str) -> None:
     builds = _opened(url)
     print("ready", flush=True)
     sys.stdin.readline()
-    while (claim := builds.claim(owner, 60.0)) is not None:
-        _do(builds, claim)
+    while (claim := builds.claim(owner, _LEASE_S)) is not None:
+        _do(builds, claim, _LEASE_S)
         print(claim.build.id, flush=True)
 
 
@@ -50,7 +53,7 @@ def work_forever(url: str, owner: str, lease_s: str) -> None:
         if claim is None:
             time.sleep(0.01)
         else:
-            _do(builds, claim)
+            _do(builds, claim, float(lease_s))
 
 
 def submit(url: str, model: str, times: str) -> None:
@@ -77,9 +80,10 @@ def _opened(url: str) -> BuildStore:
     return BuildStore(Database(url), max_attempts=1000)
 
 
-def _do(builds: BuildStore, claim: Claim) -> None:
+def _do(builds: BuildStore, claim: Claim, lease_s: float) -> None:
+    """All that a worker says while it builds; killed at any point of it, it holds the build for `lease_s` at most."""
     builds.progress(claim, Stage.IMPORT)
-    builds.heartbeat(claim, 60.0)
+    builds.heartbeat(claim, lease_s)
     builds.log(claim, f"{claim.owner} builds")
     builds.finish(claim, artifact=digest_of(claim.build.id.encode()))
 
