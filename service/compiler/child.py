@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from service.compiler.sandbox import lockdown
+from service.compiler.sandbox import lifeline, lockdown
 from service.compiler.sandbox.ending import is_out_of_memory, out_of_memory
 from service.compiler.sandbox.policy import Access, Limits
 from service.compiler.sandbox.report import EXECUTE, Report
@@ -42,13 +42,14 @@ def main(role: str, descriptor: int) -> None:
     os.set_inheritable(descriptor, False)
     report = Report(descriptor)
     orders = json.load(sys.stdin.buffer)
-    lockdown.die_with(orders["parent"])
+    lifeline.die_with(orders["parent"], orders["lifeline"])
+    lifeline.die_after(orders["alone_s"])
     _close_stdin()
     limits = Limits(**orders["limits"])
     try:
         lockdown.close_files(Access.from_json(orders["access"]), limits, allow_unsandboxed=orders["allow_unsandboxed"])
         if role == EXECUTE:
-            _execute(orders["request"]["arguments"], limits, report)
+            _execute(orders, limits, report)
         handler = _handler(role, orders["handlers"])
         lockdown.close_calls(limits)
         report.locked()
@@ -72,7 +73,9 @@ def _handler(role: str, handlers: str | None) -> Handler:
     return handler
 
 
-def _execute(arguments: list[str], limits: Limits, report: Report) -> None:
+def _execute(orders: Mapping[str, Any], limits: Limits, report: Report) -> None:
+    arguments = orders["request"]["arguments"]
+    lifeline.alarm_after(orders["alone_s"])
     lockdown.close_calls(limits, execute=True)
     report.locked()
     os.execv(arguments[0], arguments)

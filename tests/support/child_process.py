@@ -40,3 +40,11 @@ def killed(process: subprocess.Popen[str]) -> None:
     """kill -9, and nothing of it is left."""
     process.kill()
     process.wait(timeout=_TIMEOUT_S)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process, ours or not, still does anything: one that only waits to be buried does not."""
+    try:
+        return "(zombie)" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -9,6 +9,7 @@ import ctypes
 import errno
 import itertools
 import os
+import re
 import signal
 import threading
 import time
@@ -111,12 +112,30 @@ def hang(request: Request, report: Report) -> NoReturn:
         time.sleep(1000)
 
 
+def cut_the_lifeline(request: Request, report: Report) -> NoReturn:
+    """Closes all that it was given, and stays."""
+    report.log(str(os.getpid()))
+    os.closerange(0, 256)
+    while True:
+        time.sleep(1000)
+
+
+def spin_natively(request: Request, report: Report) -> NoReturn:
+    """Holds the interpreter's lock for ever."""
+    report.log(str(os.getpid()))
+    forever = re.compile(r"(?:a|aa)+b")
+    while True:
+        forever.match("a" * 100)
+
+
 def stop(request: Request, report: Report) -> Result:
+    report.log(str(os.getpid()))
     os.kill(os.getpid(), signal.SIGSTOP)
     return {}
 
 
 def spin(request: Request, report: Report) -> NoReturn:
+    report.log(str(os.getpid()))
     if request.get("ignore"):
         signal.signal(signal.SIGXCPU, signal.SIG_IGN)
     while True:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import signal
-import sys
 from pathlib import Path
 
 from service.compiler.sandbox import landlock, seccomp
@@ -19,7 +17,6 @@ from service.compiler.sandbox.check import require
 from service.compiler.sandbox.kernel import drop_capabilities, prctl
 from service.compiler.sandbox.policy import Access, Limits, system_rules
 
-_PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 # Between the catchable signal and the kill when the processor time is used up.
 _CPU_GRACE_S = 2
@@ -27,13 +24,6 @@ _CPU_GRACE_S = 2
 # Landlock knows /proc/self by its inode, which the kernel makes anew once it has dropped the cached directory entry;
 # an open descriptor keeps the entry.
 _pinned: list[int] = []
-
-
-def die_with(parent: int) -> None:
-    """Kills this process when the thread that started it ends; at once if `parent` is already gone."""
-    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        sys.exit("the parent process is gone")
 
 
 def close_files(access: Access, limits: Limits, *, allow_unsandboxed: bool) -> None:

@@ -26,6 +26,7 @@ from service.core.errors import BuildFailed, BuildTimedOut
 _TICK_S = 0.1
 _EXIT_GRACE_S = 10.0  # between the last word and the exit; freeing gigabytes takes a second
 _REAP_S = 10.0
+_ALONE_S = 5.0  # how long after its time a child ends by itself, if nobody ends it
 _READ_BYTES = 1 << 16
 _LOG_TAIL_BYTES = 16 << 10
 _LOG_TOTAL_BYTES = 64 << 20
@@ -62,17 +63,20 @@ class Child:
         self._watch = Watch(access, limits)
         self._oom_kills_before = oom_kills()
         self._deadline = time.monotonic() + limits.wall_s
+        scratch = access.scratch
+        home = {} if scratch is None else {"HOME": str(scratch.absolute()), "TMPDIR": str(scratch.absolute())}
+        self._messages, messages_end = os.pipe()
+        self._log, log_end = os.pipe()
+        lifeline_end, self._lifeline = os.pipe()
         whole = {
             **setup,
             "access": access.to_json(),
             "limits": asdict(limits),
             "parent": os.getpid(),
+            "lifeline": lifeline_end,
+            "alone_s": limits.wall_s + _ALONE_S,
             "allow_unsandboxed": allow_unsandboxed,
         }
-        scratch = access.scratch
-        home = {} if scratch is None else {"HOME": str(scratch.absolute()), "TMPDIR": str(scratch.absolute())}
-        self._messages, messages_end = os.pipe()
-        self._log, log_end = os.pipe()
         try:
             with _memory_file(json.dumps(whole).encode()) as stdin:
                 self._process = subprocess.Popen(
@@ -81,19 +85,18 @@ class Child:
                     stdin=stdin,
                     stdout=log_end,
                     stderr=log_end,
-                    pass_fds=[messages_end],
+                    pass_fds=[messages_end, lifeline_end],
                     cwd=scratch or "/",
                     env={**_ENVIRONMENT, **home, **env},
                     start_new_session=True,
                     umask=0o077,
                 )
-        except BaseException:
-            os.close(self._messages)
-            os.close(self._log)
+        except BaseException:  # the child may run already, and nobody else will end it: the lifeline does
+            self._close()
             raise
         finally:
-            os.close(messages_end)
-            os.close(log_end)
+            for descriptor in (messages_end, log_end, lifeline_end):
+                os.close(descriptor)
 
     def __enter__(self) -> Child:
         return self
@@ -102,8 +105,7 @@ class Child:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bury()
-        os.close(self._messages)
-        os.close(self._log)
+        self._close()
 
     def run(self, on_message: Callable[[dict[str, Any]], None], poll: Callable[[], None]) -> Ending:
         """Listens until the child has ended. What `on_message` and `poll` raise ends it before.
@@ -147,7 +149,14 @@ class Child:
             with contextlib.suppress(BlockingIOError):
                 while data := os.read(descriptor, _READ_BYTES):
                     take(data)
-        return self._bury()
+        ending = self._bury()
+        if ending.status in (-signal.SIGKILL, -signal.SIGALRM):  # by itself perhaps, because we stood still
+            self._check_time(time.monotonic(), None)
+        return ending
+
+    def _close(self) -> None:
+        for descriptor in (self._messages, self._log, self._lifeline):
+            os.close(descriptor)
 
     def _check_time(self, now: float, last_word_at: float | None) -> None:
         if now >= self._deadline:

@@ -126,6 +126,8 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "sysinfo": (99, 179),
     "tgkill": (234, 131),
     "time": (201, None),
+    "timer_create": (222, 107),
+    "timer_settime": (223, 110),
     "times": (100, 153),
     "umask": (95, 166),
     "uname": (63, 160),

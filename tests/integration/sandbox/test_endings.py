@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
-import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,8 @@ from service.core.errors import (
     OctetError,
     OutOfMemory,
 )
-from tests.support.sandbox import attempt, handlers, limited
+from tests.support.child_process import is_running
+from tests.support.sandbox import attempt, limited
 
 pytestmark = pytest.mark.skipif(
     not all(finding.available for finding in check()), reason="this kernel cannot sandbox anything"
@@ -140,7 +138,7 @@ def test_poll_is_called_and_may_end_the_child(scratch: Path) -> None:
     with pytest.raises(BuildCanceled):
         attempt(scratch, "hang", poll=poll, on_message=lambda message: pids.append(int(message["log"])))
     assert 0.3 < calls[-1] - calls[0] < 2
-    assert not _is_running(pids[0])
+    assert not is_running(pids[0])
 
 
 def test_on_message_may_end_the_child(scratch: Path) -> None:
@@ -152,7 +150,7 @@ def test_on_message_may_end_the_child(scratch: Path) -> None:
 
     with pytest.raises(BuildCanceled):
         attempt(scratch, "hang", on_message=on_message)
-    assert not _is_running(pids[0])
+    assert not is_running(pids[0])
 
 
 def test_no_descriptors_are_left_behind(scratch: Path) -> None:
@@ -165,34 +163,3 @@ def test_no_descriptors_are_left_behind(scratch: Path) -> None:
 
 def _descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
-
-
-def test_a_child_dies_with_its_parent(scratch: Path) -> None:
-    file = str(handlers("hang"))
-    script = f"""
-        from pathlib import Path
-        from service.compiler.sandbox import Access, Limits, run_child
-        run_child("hang", {{}}, access=Access((Path({file!r}),), (Path({str(scratch)!r}),)),
-                  limits=Limits(60, 60, 1 << 30, 1 << 20), handlers=Path({file!r}),
-                  on_message=lambda message: print(message["log"], flush=True))
-    """
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        assert _is_running(pid)
-        parent.kill()
-    _wait_until_gone(pid)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        return "(zombie)" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False
-
-
-def _wait_until_gone(pid: int) -> None:
-    give_up_at = time.monotonic() + 10
-    while _is_running(pid):
-        assert time.monotonic() < give_up_at, f"{pid} outlived its parent"
-        time.sleep(0.01)

@@ -37,7 +37,7 @@ DANGEROUS = """
     capset setsid setpgid setpriority sched_setscheduler ioprio_set inotify_init1 fanotify_init fsopen open_tree
     move_mount splice tee vmsplice quotactl acct syslog settimeofday clock_settime adjtimex sethostname seccomp
     process_madvise landlock_restrict_self pkey_alloc mlockall migrate_pages move_pages kcmp lookup_dcookie chdir
-    fchdir flock
+    fchdir flock timer_create timer_settime timer_delete setitimer
 """
 
 both = pytest.mark.parametrize("machine", ["x86_64", "aarch64"])

@@ -1,0 +1,160 @@
+"""Children whose parent is killed, changes, stands still, or forgets them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from service.compiler.sandbox import check
+from tests.support.child_process import is_running
+from tests.support.sandbox import attempt, handlers
+
+pytestmark = pytest.mark.skipif(
+    not all(finding.available for finding in check()), reason="this kernel cannot sandbox anything"
+)
+
+SECONDS = 5  # it is milliseconds, on a machine that has nothing else to do
+
+# As a parent: `start` runs a child to its end; `told` gets the child's number when the child is locked in.
+PARENT = """
+    import os, sys, threading, time
+    from pathlib import Path
+    from service.compiler.sandbox import Access, Limits, process, run_child, run_program
+    from service.core.errors import OctetError
+    role, handlers, scratch, wall_s = sys.argv[1:5]
+    process._ALONE_S = 1.0
+    limits = Limits(float(wall_s), 60, 1 << 30, 1 << 20)
+
+    def told(message):
+        print(message["log"], flush=True)
+
+    def start():
+        try:
+            readable, writable = (Path(handlers),), (Path(scratch),)
+            if role == "program":
+                access = Access((), writable, (*readable, *Path("/").glob("lib*/ld-*.so.*")))
+                run_program([handlers, "60"], access=access, limits=limits)
+            run_child(role, {}, access=Access(readable, writable), limits=limits,
+                      handlers=Path(handlers), on_message=told)
+        except OctetError as error:
+            print(error.code, flush=True)
+
+"""
+FROM_THE_MAIN_THREAD = "start()"
+FROM_ANOTHER_THREAD = "threading.Thread(target=start).start(); time.sleep(60)"
+AND_BECOMES_NOBODY = """
+    def told(message):
+        os.setresuid(65534, 65534, 65534)
+        print(message["log"], flush=True)
+    start()
+"""
+
+
+@contextmanager
+def parent(
+    scratch: Path, role: str, then: str = FROM_THE_MAIN_THREAD, wall_s: float = 60
+) -> Iterator[subprocess.Popen[str]]:
+    script = textwrap.dedent(PARENT) + textwrap.dedent(then)
+    file = "/bin/sleep" if role == "program" else str(handlers(role))
+    command = [sys.executable, "-c", script, role, file, str(scratch), str(wall_s)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def is_gone_within(seconds: float, pid: int) -> bool:
+    until = time.monotonic() + seconds
+    while is_running(pid):
+        if time.monotonic() > until:
+            os.kill(pid, signal.SIGKILL)
+            return False
+        time.sleep(0.01)
+    return True
+
+
+@pytest.mark.parametrize("role", ["hang", "stop", "spin", "spin_natively", "cut_the_lifeline"])
+def test_a_child_dies_with_its_parent_whatever_it_does(scratch: Path, role: str) -> None:
+    with parent(scratch, role) as process:
+        child = int(said(process))
+        assert is_running(child)
+        process.kill()
+        assert is_gone_within(SECONDS, child)
+
+
+def test_a_child_that_a_thread_started_dies_with_the_process(scratch: Path) -> None:
+    with parent(scratch, "hang", FROM_ANOTHER_THREAD) as process:
+        child = int(said(process))
+        assert is_running(child)
+        process.kill()
+        assert is_gone_within(SECONDS, child)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become nobody")
+def test_a_child_dies_with_a_parent_that_may_not_signal_it(scratch: Path) -> None:
+    with parent(scratch, "hang", AND_BECOMES_NOBODY) as process:
+        child = int(said(process))
+        assert is_running(child)
+        process.kill()
+        assert is_gone_within(SECONDS, child)
+
+
+def test_a_program_dies_with_its_parent(scratch: Path) -> None:
+    with parent(scratch, "program") as process:
+        program = only_child(process.pid, "sleep")
+        process.kill()
+        assert is_gone_within(SECONDS, program)
+
+
+@pytest.mark.parametrize("role", ["hang", "program"])
+def test_a_child_ends_in_time_though_its_parent_stands_still(scratch: Path, role: str) -> None:
+    with parent(scratch, role, wall_s=2) as process:
+        child = only_child(process.pid, "sleep") if role == "program" else int(said(process))
+        process.send_signal(signal.SIGSTOP)
+        assert is_gone_within(2 + 1 + SECONDS, child)
+        process.send_signal(signal.SIGCONT)
+        assert said(process) == "build_timed_out"
+
+
+def test_a_child_that_was_lost_while_it_was_started_dies(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Interrupted(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, *arguments: object, **options: object) -> None:
+            super().__init__(*arguments, **options)  # type: ignore[call-overload]
+            started.append(self)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        attempt(scratch, "hang")
+    (child,) = started
+    assert child.wait(timeout=SECONDS) != 0
+
+
+def only_child(pid: int, name: str) -> int:
+    """The child of `pid`, when it has become the program `name`."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        for status in Path("/proc").glob("[0-9]*/status"):
+            with suppress(OSError):
+                lines = status.read_text().splitlines()
+                if f"PPid:\t{pid}" in lines and f"Name:\t{name}" in lines:
+                    return int(status.parent.name)
+        time.sleep(0.01)
+    raise AssertionError(f"{pid} has not started {name}")
