@@ -24,7 +24,7 @@ class FixedPointAdd:
 
     def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
         lhs_type, rhs_type, out_type = _binary_types(operation)
-        (lhs, rhs, out) = self._multipliers(operation)
+        (lhs, rhs, out) = self.multipliers(operation)
         total = sum(
             fixed_point.multiply_by_quantized_multiplier(
                 (values.astype(np.int64) - quantized.zero_point) << self.LEFT_SHIFT, *multiplier
@@ -36,7 +36,7 @@ class FixedPointAdd:
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
         lhs_type, rhs_type, out_type = _binary_types(operation)
-        lhs, rhs, out = self._multipliers(operation)
+        lhs, rhs, out = self.multipliers(operation)
 
         def compute(a: Scalar, b: Scalar) -> Scalar:
             scaled = [
@@ -47,7 +47,8 @@ class FixedPointAdd:
 
         return pointwise(builder, "add", compute, [a, b])
 
-    def _multipliers(self, operation: Operation) -> list[tuple[int, int]]:
+    def multipliers(self, operation: Operation) -> list[tuple[int, int]]:
+        """Of both operands and of their sum: (significand, shift) each."""
         lhs, rhs, out = (quantized.scale for quantized in _binary_types(operation))
         twice_largest = 2 * max(lhs, rhs)
         reals = (lhs / twice_largest, rhs / twice_largest, twice_largest / ((1 << self.LEFT_SHIFT) * out))
@@ -64,13 +65,13 @@ class SharedShiftAdd:
 
     def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
         out_type = operation.per_tensor("out_type")
-        lhs, rhs, bias, shift = self._parameters(operation)
+        lhs, rhs, bias, shift = self.parameters(operation)
         total = a.astype(np.int64) * lhs + b.astype(np.int64) * rhs + bias
         return store((total >> shift) + out_type.zero_point, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
         out_type = operation.per_tensor("out_type")
-        lhs, rhs, bias, shift = self._parameters(operation)
+        lhs, rhs, bias, shift = self.parameters(operation)
 
         def compute(a: Scalar, b: Scalar) -> Scalar:
             total = a.astype("int32") * lhs + b.astype("int32") * rhs + bias
@@ -78,7 +79,7 @@ class SharedShiftAdd:
 
         return pointwise(builder, "add", compute, [a, b])
 
-    def _parameters(self, operation: Operation) -> tuple[int, int, int, int]:
+    def parameters(self, operation: Operation) -> tuple[int, int, int, int]:
         """Both multipliers, the bias and the shift."""
         lhs_type, rhs_type, out_type = _binary_types(operation)
         out_scale = np.float32(out_type.scale)

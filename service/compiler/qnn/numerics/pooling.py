@@ -80,13 +80,13 @@ class FixedPointMean:
         total = (
             x.astype(np.int64).sum(axis=axes, keepdims=keepdims) - count * operation.per_tensor("in_type").zero_point
         )
-        scaled = fixed_point.multiply_by_quantized_multiplier(total, *self._multiplier(operation, count))
+        scaled = fixed_point.multiply_by_quantized_multiplier(total, *self.multiplier(operation, count))
         return store(scaled + out_type.zero_point, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
         total, count = _sum_over_axes(operation, builder, x)
-        significand, shift = self._multiplier(operation, count)
+        significand, shift = self.multiplier(operation, count)
 
         def mean(total: Scalar) -> Scalar:
             centered = total - tirx.const(count * in_type.zero_point, "int32")
@@ -97,7 +97,8 @@ class FixedPointMean:
 
         return pointwise(builder, "mean", mean, [total])
 
-    def _multiplier(self, operation: Operation, count: int) -> tuple[int, int]:
+    def multiplier(self, operation: Operation, count: int) -> tuple[int, int]:
+        """The significand and the shift."""
         ratio = operation.per_tensor("in_type").scale / operation.per_tensor("out_type").scale
         significand, shift = fixed_point.quantize_multiplier(ratio)
         extra = min(count.bit_length() - 1, 32, 31 + shift)
@@ -114,7 +115,7 @@ class FloatMean:
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         axes, keepdims = _mean_axes(operation)
-        factor, bias = self._parameters(operation, math.prod(x.shape[axis] for axis in axes))
+        factor, bias = self.parameters(operation, math.prod(x.shape[axis] for axis in axes))
         total = x.astype(np.int64).sum(axis=axes, keepdims=keepdims)
         mean = total.astype(np.float32) * factor + bias
         return store(np.rint(mean).astype(np.int64), operation.per_tensor("out_type"))
@@ -122,7 +123,7 @@ class FloatMean:
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         out_type = operation.per_tensor("out_type")
         total, count = _sum_over_axes(operation, builder, x)
-        factor, bias = (float(value) for value in self._parameters(operation, count))
+        factor, bias = (float(value) for value in self.parameters(operation, count))
 
         def mean(total: Scalar) -> Scalar:
             value = rounded_sum(total.astype("float32") * tirx.const(factor, "float32"), bias)
@@ -130,7 +131,8 @@ class FloatMean:
 
         return pointwise(builder, "mean", mean, [total])
 
-    def _parameters(self, operation: Operation, count: int) -> tuple[np.float32, np.float32]:
+    def parameters(self, operation: Operation, count: int) -> tuple[np.float32, np.float32]:
+        """The factor and the bias."""
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
         ratio = np.float32(in_type.scale) / np.float32(out_type.scale)
         bias = np.float32(out_type.zero_point) - np.float32(in_type.zero_point) * ratio

@@ -107,21 +107,22 @@ class SharedMultiplier:
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         out_type = operation.per_tensor("out_type")
-        multiplier, bias = self._parameters(operation)
+        multiplier, bias = self.parameters(operation)
         return store((x.astype(np.int64) * multiplier + bias) >> 8, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
         if in_type.scales == out_type.scales:
             return shifted(builder, x, in_type, out_type)
-        multiplier, bias = self._parameters(operation)
+        multiplier, bias = self.parameters(operation)
 
         def convert(value: Scalar) -> Scalar:
             return clamped((value.astype("int32") * multiplier + bias) >> 8, out_type)
 
         return pointwise(builder, "requantize", convert, [x])
 
-    def _parameters(self, operation: Operation) -> tuple[int, int]:
+    def parameters(self, operation: Operation) -> tuple[int, int]:
+        """The multiplier, and the bias that holds both zero points and one half."""
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
         multiplier = round(256 * float(float_scales(operation)[0]))  # round() is half to even
         return multiplier, (out_type.zero_point << 8) + 128 - multiplier * in_type.zero_point

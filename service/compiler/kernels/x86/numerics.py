@@ -1,0 +1,138 @@
+"""From a mode's formulas to the epilogues that compute them.
+
+Only formulas that are named here have kernels; any other is declined, so that a mode may grow without a kernel
+quietly rounding in another mode's way.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.layout import BIAS
+from service.compiler.kernels.x86.epilogue import (
+    Addition,
+    Bounds,
+    DoubleRounding,
+    FixedPointSum,
+    FloatScale,
+    Requantization,
+    SharedShiftSum,
+    SingleRounding,
+)
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics.accumulate import centered
+from service.compiler.qnn.numerics.elementwise import FixedPointAdd, SharedShiftAdd
+from service.compiler.qnn.numerics.requantize import (
+    FloatRequantize,
+    OneRounding,
+    TwoRoundings,
+    float_scales,
+    multipliers,
+)
+from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
+
+_ACCUMULATORS = STORAGE_RANGES["int32"]
+
+
+def bounds(quantized: QuantizedType) -> Bounds:
+    """`quantized` as kernels store it: unsigned bytes.
+
+    Raises:
+        Declined: it is not stored in 8 bits, or per axis.
+    """
+    if quantized.storage not in BIAS or quantized.axis is not None:
+        raise Declined(f"activations of type {quantized} are not 8 bits with one scale")
+    return Bounds(*(value + BIAS[quantized.storage] for value in (quantized.zero_point, quantized.min, quantized.max)))
+
+
+def requantization(mode: Mode, operation: Operation, channels: int) -> Requantization:
+    """What takes the accumulators of a convolution or dense layer to `operation`'s output, in `mode`.
+
+    Args:
+        operation: a `qnn.requantize` whose producer is the layer.
+        channels: of the output, filled up to whole blocks.
+
+    Raises:
+        Declined: no kernel computes `mode`'s formula for it.
+    """
+    filters = _filters(operation)
+    formula = mode.formula(operation)
+    if isinstance(formula, FloatRequantize):
+        scales = _per_channel(float_scales(operation), filters)
+        if not np.isfinite(scales).all():
+            raise Declined("a scale exceeds float32")
+        products = _largest_accumulators(operation, filters).astype(np.float32) * scales
+        return FloatScale(_filled(scales, channels), bounded=bool((products < float(1 << 31)).all()))
+    if not isinstance(formula, TwoRoundings | OneRounding):
+        raise Declined(f"no kernel computes {formula.summary}")
+    significands, shifts = (_per_channel(values, filters) for values in multipliers(operation))
+    if isinstance(formula, TwoRoundings):
+        return DoubleRounding(_filled(significands, channels), _filled(shifts, channels))
+    if (shifts > 0).any():
+        raise Declined("a scale of 1 or more, rounded once, may leave the 32 bits that the kernels round to")
+    return SingleRounding(_filled(significands, channels), _filled(shifts, channels))
+
+
+def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Addition:
+    """What adds a residual to a layer's result, in `mode`.
+
+    Args:
+        operation: a `qnn.add`.
+        residual_is_lhs: whether its first operand is the residual, and its second the layer's result.
+
+    Raises:
+        Declined: no kernel computes `mode`'s formula for it.
+    """
+    residual_type = operation.per_tensor("lhs_type" if residual_is_lhs else "rhs_type")
+    residual_zero_point = bounds(residual_type).zero_point
+    formula = mode.formula(operation)
+    if isinstance(formula, FixedPointAdd):
+        *operands, out = formula.multipliers(operation)
+        value, residual = reversed(operands) if residual_is_lhs else operands
+        return FixedPointSum(value, residual, residual_zero_point, out)
+    if isinstance(formula, SharedShiftAdd):
+        lhs, rhs, _, shift = formula.parameters(operation)
+        factor, of_residual = (rhs, lhs) if residual_is_lhs else (lhs, rhs)
+        # The formula's bias takes out both zero points; kernels take the layer's out themselves.
+        return SharedShiftSum(factor, of_residual, (1 << (shift - 1)) - of_residual * residual_zero_point, shift)
+    raise Declined(f"no kernel computes {formula.summary}")
+
+
+def _filters(operation: Operation) -> int:
+    """How many channels the accumulators have."""
+    shape, dtype = operation.tensor(0)
+    in_type = operation.quantized("in_type")
+    if operation.producer is None or operation.producer.name not in ("qnn.conv2d", "qnn.dense"):
+        raise Declined("requantizes what is not the result of a convolution or dense layer")
+    if dtype != "int32" or any(in_type.zero_points) or in_type.axis not in (None, len(shape) - 1):
+        raise Declined(f"accumulators of type {in_type} are not 32-bit sums with a scale for each channel")
+    return shape[-1]
+
+
+def _per_channel(values: Array, filters: int) -> Array:
+    return np.repeat(values, filters) if len(values) == 1 else values
+
+
+def _filled(values: Array, channels: int) -> Array:
+    """`values` up to whole blocks by repeating the last: a zero would bring a shift that no channel has."""
+    return np.pad(values, (0, channels - len(values)), mode="edge")
+
+
+def _largest_accumulators(operation: Operation, filters: int) -> Array:
+    """An upper bound of each channel's accumulators, int64; a product below the int32 range saturates by itself."""
+    producer = operation.producer
+    assert producer is not None
+    weight, *bias = (value_of(operand) for operand in producer.call.args[1:])
+    if weight is None or any(value is None for value in bias):
+        return np.full(filters, _ACCUMULATORS[1])
+    in_type = producer.per_tensor("in_type")
+    # What is stored need not keep to the type's own bounds.
+    low, high = (float(bound - in_type.zero_point) for bound in STORAGE_RANGES[in_type.storage])
+    reals = centered(weight, producer.quantized("weight_type")).reshape(filters, -1)
+    positive, negative = (np.maximum(sign * reals, 0).sum(axis=1) for sign in (1, -1))
+    offset = bias[0] if bias else 0
+    largest, smallest = positive * high - negative * low + offset, positive * low - negative * high + offset
+    wraps = (largest > _ACCUMULATORS[1]) | (smallest < _ACCUMULATORS[0])
+    return np.where(wraps, _ACCUMULATORS[1], largest).astype(np.int64)
