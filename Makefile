@@ -5,9 +5,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes $(UPGRADE)
+MODEL ?= examples/digits_int8.tflite
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all docs lint format lock clean
+.PHONY: help setup demo test test-all bench docs lint format lock clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -22,6 +23,11 @@ test: $(VENV)/.develop ## every test but those that take minutes
 
 test-all: $(VENV)/.develop ## every test
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# Measures and does not judge: the bound of stock_tvm is MobileNetV2's.
+bench: $(VENV)/.develop ## measure MODEL=model.tflite: its build, beside LiteRT, over HTTP, and beside stock TVM
+	$(BIN)/python -m benchmarks.build_and_serve $(MODEL)
+	$(BIN)/python -m benchmarks.stock_tvm --bound inf $(MODEL)
 
 docs: $(VENV)/.develop ## rewrite docs/reference from the code
 	TVM_USE_RUNTIME_LIB=0 $(BIN)/python -m scripts.reference
