@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -49,7 +49,7 @@ class Started:
 def serve(
     settings: Settings, *, compile: bool = True, on_started: Callable[[Started], None] = lambda started: None
 ) -> None:
-    """Serves until SIGTERM or SIGINT comes. To be called in the main thread.
+    """Serves until SIGTERM or SIGINT comes, be it while it still starts. To be called in the main thread.
 
     Args:
         compile: whether to run a compile worker; without, builds wait for one that runs elsewhere.
@@ -60,13 +60,14 @@ def serve(
         OctetError: the database or the store cannot be opened.
     """
     os.environ.setdefault("TVM_USE_RUNTIME_LIB", "1")  # before anything imports tvm: this process never compiles
-    from service.api.app import create_app
-    from service.api.assembly import assemble
-    from service.core.worker import WorkerKind
-    from service.workers.presence import Presence
-    from service.workers.supervisor import compile_worker
-
     with ExitStack() as stack:
+        signals = stack.enter_context(_Signals())
+        from service.api.app import create_app
+        from service.api.assembly import assemble
+        from service.core.worker import WorkerKind
+        from service.workers.presence import Presence
+        from service.workers.supervisor import compile_worker
+
         listener = stack.enter_context(_listen(settings.host, settings.port))
         services = stack.enter_context(assemble(settings, detect_host()))
         findings = tuple(check()) if compile else ()
@@ -77,19 +78,51 @@ def serve(
         server = _Server(
             app,
             worker,
+            signals,
             lambda: on_started(Started(settings.host, listener.getsockname()[1], services.host, findings)),
         )
         stack.enter_context(Presence(services.workers, WorkerKind.INFERENCE, settings.heartbeat_s))
         if worker is not None:
             stack.callback(worker.stop)
+        if signals.came:
+            return
+        if worker is not None:
             worker.start()
         server.run(sockets=[listener])
+
+
+class _Signals:
+    """Takes note of SIGTERM and SIGINT before there is a server to tell, and after. A context manager.
+
+    Whoever enters it looks at `came` between two steps: what a step has begun, it also ends. A second Ctrl-C ends at
+    once, as it does everywhere.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def __enter__(self) -> _Signals:
+        self._before = {number: signal.signal(number, self._take_note) for number in HANDLED_SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _take_note(self, number: int, frame: FrameType | None) -> None:
+        if self.came and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.came = True
 
 
 class _Server(uvicorn.Server):
     """Tells everybody at once when the process is told to stop."""
 
-    def __init__(self, app: FastAPI, worker: Supervisor | None, on_started: Callable[[], None]) -> None:
+    def __init__(
+        self, app: FastAPI, worker: Supervisor | None, signals: _Signals, on_started: Callable[[], None]
+    ) -> None:
         config = uvicorn.Config(
             app,
             lifespan="on",
@@ -102,16 +135,19 @@ class _Server(uvicorn.Server):
         )
         super().__init__(config)
         self._stopping = app.state.services.stopping
-        self._worker, self._on_started = worker, on_started
+        self._worker, self._signals, self._on_started = worker, signals, on_started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._on_started()
+        if not self.should_exit:  # otherwise nobody shall be told of a server that takes no request any more
+            self._on_started()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Unlike uvicorn's, does not raise the signal again afterwards: that would end us before all is tidied up."""
         before = {number: signal.signal(number, self.handle_exit) for number in HANDLED_SIGNALS}
+        if self._signals.came:  # while nobody listened here yet
+            self.handle_exit(signal.SIGTERM, None)
         try:
             yield
         finally:
@@ -119,6 +155,7 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._signals.came = True
         self._stopping.set()  # who waits for a build lets go now, not when the time to drain is over
         if self._worker is not None:
             self._worker.begin_stop()

@@ -1,0 +1,79 @@
+"""`octet serve` is told to stop while it starts."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from service.db import Database, WorkerStore
+from tests.support.building import eventually
+from tests.support.child_process import is_running
+from tests.support.serving import children_of, command, environment
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process handles a signal, by what the kernel says of it."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return bool(int(status["SigCgt"], 16) >> (number - 1) & 1)
+
+
+@contextmanager
+def starting(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A server that has just begun to start."""
+    with subprocess.Popen(
+        [*command(folder), *options], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            eventually(lambda: catches(process.pid, signal.SIGTERM))
+            yield process
+        finally:
+            process.kill()
+
+
+def ends_well(process: subprocess.Popen[str]) -> bool:
+    said, complaints = process.communicate(timeout=60)
+    assert "Traceback" not in complaints, complaints
+    return (process.returncode, said) == (0, "")
+
+
+# How far it gets until the signal comes: from its first line to its last before it takes requests.
+MOMENTS: dict[str, Callable[[Path], bool]] = {
+    "at once": lambda folder: True,
+    "with a database": lambda folder: (folder / "data" / "octet.sqlite3").exists(),
+    "with a store": lambda folder: (folder / "data" / "store" / "index.json").exists(),
+}
+
+
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [("at once", signal.SIGTERM), ("with a database", signal.SIGINT), ("with a store", signal.SIGTERM)],
+)
+def test_one_that_is_told_to_stop_while_it_starts_ends_well(tmp_path: Path, moment: str, number: int) -> None:
+    with starting(tmp_path) as process:
+        eventually(lambda: MOMENTS[moment](tmp_path))
+        process.send_signal(number)
+        assert ends_well(process)
+
+
+@pytest.mark.parametrize("after_s", [0.3, 0.7, 1.1])
+def test_it_leaves_nothing_half_started(tmp_path: Path, after_s: float) -> None:
+    with starting(tmp_path) as process:
+        time.sleep(after_s)
+        children = children_of(process.pid)
+        process.send_signal(signal.SIGTERM)
+        _, complaints = process.communicate(timeout=60)
+        assert process.returncode == 0, complaints
+        assert "Traceback" not in complaints
+    eventually(lambda: not any(map(is_running, children)))
+    file = tmp_path / "data" / "octet.sqlite3"
+    if file.exists():
+        database = Database(f"sqlite:///{file}")
+        database.migrate()
+        assert WorkerStore(database).list(within_s=60) == []
+        database.close()
