@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 from fastapi import FastAPI
 
-from service.api.server import _Server, _Signals
+from service.api.server import _listen, _Server, _Signals
 
 
 @pytest.fixture
@@ -80,3 +80,10 @@ def test_afterwards_signals_are_what_they_were() -> None:
     with _Signals():
         pass
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+def test_answers_on_a_kept_connection_are_sent_at_once() -> None:
+    with _listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
