@@ -10,7 +10,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from tvm import tirx
-from tvm.tirx import AllocBuffer, Bind, BufferLoad, BufferStore, For, ForKind, PrimFunc, Ramp, SeqStmt, Var
+from tvm.tirx import (
+    AllocBuffer,
+    Bind,
+    BufferLoad,
+    BufferStore,
+    For,
+    ForKind,
+    IfThenElse,
+    PrimFunc,
+    Ramp,
+    SeqStmt,
+    Var,
+)
 
 Expr = Any  # a tirx.PrimExpr, or a Python int where an index is meant
 Buffer = Any
@@ -118,6 +130,17 @@ class Program:
         body = _sequence(self._blocks.pop())
         kind = ForKind.PARALLEL if parallel else ForKind.SERIAL
         self.append(For(variable, tirx.const(0, "int32"), index(extent), kind, body))
+
+    @contextmanager
+    def when(self, condition: Expr) -> Iterator[None]:
+        """What is written inside happens only if `condition` holds; one that is known now costs nothing."""
+        self._blocks.append([])
+        yield
+        if isinstance(condition, bool):
+            body = self._blocks.pop()
+            self._blocks[-1] += body if condition else []
+            return
+        self.append(IfThenElse(condition, _sequence(self._blocks.pop()), None))
 
     def function(self) -> PrimFunc:
         """The function; its buffers do not overlap."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from tvm import tirx
 
+from service.compiler.kernels.halo import fill_halo
 from service.compiler.kernels.kernel import Array, Kernel
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.layout import Image
@@ -92,12 +94,21 @@ class _Conv:
             block_tile, at = program.bind(rest // tiles), rest % tiles
             row = at_most(at // columns * self.tile.rows, height - self.tile.rows)
             column = at_most(at % columns * self.tile.columns, width - self.tile.columns)
+            self._fill_halo(image, block_tile, at == 0)
             self._tile(program.bind(image), block_tile, program.bind(row), program.bind(column))
         facts = {
             "tile": f"{self.tile.rows}x{self.tile.columns} pixels, {self.tile.blocks} blocks",
             "excess_groups": len(self.constants[-2]) if self.excess else 0,
         }
         return Kernel("conv", program.function(), tuple(self.constants), layer.destination.size_bytes, facts)
+
+    def _fill_halo(self, image: Expr, block_tile: Expr, when: Expr) -> None:
+        program, tensor = self.program, self.layer.destination
+        plane = image * self.blocks + at_most(block_tile * self.tile.blocks, self.blocks - self.tile.blocks)
+        value = tirx.Cast("uint8", load(self._parameters, 0, 1))
+        fill_halo(
+            program, self.isa.bytes, self.destination, tensor, value, plane=plane, planes=self.tile.blocks, when=when
+        )
 
     @property
     def pixels(self) -> list[tuple[int, int]]:
@@ -183,7 +194,7 @@ class _Conv:
         """Requantizes and stores one block of the tile."""
         epilogue, lanes, isa = self.epilogue, self.lanes, self.isa
         arrays = tuple(self.buffers[2 : 2 + len(epilogue.requantization.arrays)])
-        parameters = self.buffers[2 + len(arrays)]
+        parameters = self._parameters
         channels = epilogue.channels(lanes, arrays, block * isa.lanes)
         for line in range(self.tile.rows):
             at = self._offset(self.layer.destination, image, block, row + line, column)
@@ -203,6 +214,10 @@ class _Conv:
                 first, second, third, fourth = (value(start + pixel) for pixel in range(PIXELS))
                 packed = epilogue.pack(lanes, (first, second, third, fourth), parameters)
                 self.program.store(self.destination, at + start * isa.lanes, packed, isa.bytes)
+
+    @property
+    def _parameters(self) -> Buffer:
+        return self.buffers[2 + len(self.epilogue.requantization.arrays)]
 
     def _offset(self, tensor: Image, image: Expr, block: Expr, row: Expr, column: Expr) -> Expr:
         at = image * tensor.image + block * tensor.plane + row * tensor.row + column * tensor.pixel

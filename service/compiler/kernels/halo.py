@@ -1,0 +1,56 @@
+"""Filling the border of an image: every kernel that writes an image with a halo writes the halo too."""
+
+from __future__ import annotations
+
+from service.compiler.kernels.layout import Image
+from service.compiler.kernels.program import Buffer, Expr, Program, at_most, splat
+
+
+def fill_halo(
+    program: Program,
+    vector_bytes: int,
+    destination: Buffer,
+    tensor: Image,
+    value: Expr,
+    *,
+    plane: Expr,
+    planes: int = 1,
+    when: Expr,
+) -> None:
+    """Writes `value` around some planes of a tensor, and nothing where there is no halo.
+
+    In a parallel loop the item that writes the first pixel of a plane fills its halo: that needs no second fork-join,
+    and no two items write the same bytes. Between the rows of a plane, the halo at the right of one and at the left of
+    the next are one run.
+
+    Args:
+        vector_bytes: width of a store.
+        value: uint8, the tensor's zero point as stored.
+        plane: the first of the planes, which are numbered `image * tensor.blocks + block`.
+        planes: how many there are, one behind the other.
+        when: whether it is done at all.
+    """
+    if not tensor.halo:
+        return
+    after_row = tensor.origin + tensor.width * tensor.pixel
+    between_rows = tensor.row - tensor.width * tensor.pixel
+    with program.when(when), program.loop(planes, "plane") as place:
+        start = program.bind((plane + place) * tensor.plane)
+        _fill(program, vector_bytes, destination, start, tensor.origin, value)
+        if between_rows and tensor.height > 1:
+            with program.loop(tensor.height - 1, "row") as row:
+                _fill(program, vector_bytes, destination, start + after_row + row * tensor.row, between_rows, value)
+        last = after_row + (tensor.height - 1) * tensor.row
+        _fill(program, vector_bytes, destination, start + last, tensor.plane - last, value)
+
+
+def _fill(program: Program, vector_bytes: int, destination: Buffer, start: Expr, size: int, value: Expr) -> None:
+    """`size` bytes from `start` and not one more; stores overlap where the size is no multiple of their width."""
+    if size == 0:
+        return
+    width = vector_bytes
+    while width > size:
+        width //= 2
+    stored = splat(value, width) if width > 1 else value
+    with program.loop(-(-size // width), "run") as step:
+        program.store(destination, start + at_most(step * width, size - width), stored, width)
