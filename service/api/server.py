@@ -37,6 +37,7 @@ class Started:
 
     Attributes:
         host: the address that it listens on; `port` is the real one, where 0 was asked for.
+        machine: where it runs; one that no target runs on answers no predictions.
         sandbox: what this kernel has to lock the compiler in; empty where nothing is compiled.
     """
 
@@ -70,6 +71,9 @@ def serve(
 
         listener = stack.enter_context(_listen(settings.host, settings.port))
         services = stack.enter_context(assemble(settings, detect_host()))
+        host = services.host
+        if host.best is None:
+            _logger.warning("%s; predictions are not answered here", host.why_none)
         findings = tuple(check()) if compile else ()
         for finding in findings:
             _report(finding, settings)
@@ -79,9 +83,10 @@ def serve(
             app,
             worker,
             signals,
-            lambda: on_started(Started(settings.host, listener.getsockname()[1], services.host, findings)),
+            lambda: on_started(Started(settings.host, listener.getsockname()[1], host, findings)),
         )
-        stack.enter_context(Presence(services.workers, WorkerKind.INFERENCE, settings.heartbeat_s))
+        if host.best is not None:  # an inference worker is who can run something
+            stack.enter_context(Presence(services.workers, WorkerKind.INFERENCE, settings.heartbeat_s))
         if worker is not None:
             stack.callback(worker.stop)
         if signals.came:

@@ -6,8 +6,7 @@ from fastapi import APIRouter
 
 from service.api import paths, wire
 from service.api.services import ServicesOf
-from service.core.errors import UnknownTarget
-from service.core.target import TARGETS, Host
+from service.core.target import TARGETS
 
 router = APIRouter(prefix=f"{paths.PREFIX}/targets", tags=["targets"])
 
@@ -16,7 +15,6 @@ router = APIRouter(prefix=f"{paths.PREFIX}/targets", tags=["targets"])
 async def list_targets(services: ServicesOf) -> wire.Targets:
     """Every target can be compiled for; one that does not run here is built but not verified, and not served."""
     host = services.host
-    best = _best(host)
     return wire.Targets(
         architecture=host.architecture,
         cpu=host.model_name,
@@ -28,15 +26,8 @@ async def list_targets(services: ServicesOf) -> wire.Targets:
                 reason=target.reason,
                 runs_here=target.runs_on(host),
                 missing=sorted(target.missing_on(host)),
-                host=target.name == best,
+                host=target is host.best,
             )
             for target in TARGETS
         ],
     )
-
-
-def _best(host: Host) -> str | None:
-    try:
-        return host.target.name
-    except UnknownTarget:
-        return None

@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from service.core.errors import CorruptBlob, OctetError, UnknownTarget
+from service.core.errors import CorruptBlob, OctetError
 from service.core.settings import Settings
 from service.core.target import TARGETS, detect_host
 
@@ -56,13 +56,12 @@ def check_all(settings: Settings, server: str) -> list[Check]:
 def _host() -> Iterator[Check]:
     host = detect_host()
     yield Check("cpu", State.OK, f"{host.model_name or 'unnamed'}, {host.architecture}, {_cores()} cores")
-    try:
-        target = host.target
-    except UnknownTarget as error:
-        yield Check("target", State.PROBLEM, error.message, error.hint or "")
-        return
-    yield Check("target", State.OK, f"{target.reason} → {target.name}")
-    yield Check("runs", State.OK, ", ".join(target.name for target in TARGETS if target.runs_on(host)))
+    if host.best is None:
+        hint = "octet serve answers no predictions here; what it compiles, with --target, is for other machines"
+        yield Check("target", State.PROBLEM, host.why_none, hint)
+    else:
+        yield Check("target", State.OK, f"{host.best.reason} → {host.best.name}")
+        yield Check("runs", State.OK, ", ".join(target.name for target in TARGETS if target.runs_on(host)))
     others = (target for target in TARGETS if target.architecture == host.architecture and not target.runs_on(host))
     for target in others:
         yield Check("runs not", State.NOTE, f"{target.name}: no {', '.join(sorted(target.missing_on(host)))}")

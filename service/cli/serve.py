@@ -15,6 +15,7 @@ from service.core.settings import Settings
 
 if TYPE_CHECKING:
     from service.api.server import Started
+    from service.core.target import Host
 
 worker = typer.Typer(help="Run one part of octet serve as a process of its own.", no_args_is_help=True)
 
@@ -65,15 +66,34 @@ def compile_worker(
 
 
 def _welcome(output: Output, started: Started, settings: Settings) -> None:
-    url, target = local_url(started.host, started.port), started.machine.target
+    url, machine = local_url(started.host, started.port), started.machine
     if output.as_json:
-        output.document({"url": url, "target": target.name, "data_dir": str(settings.data_dir), "pid": os.getpid()})
+        output.document(
+            {
+                "url": url,
+                "target": machine.best.name if machine.best else None,
+                "missing": sorted(machine.missing),
+                "data_dir": str(settings.data_dir),
+                "pid": os.getpid(),
+            }
+        )
         return
-    output.show(f"[bold]{url}[/bold]", f"  host     {target.reason} → {target.name}", f"  data     {settings.data_dir}")
+    output.show(f"[bold]{url}[/bold]", f"  host     {_host(machine)}", f"  data     {settings.data_dir}")
     output.show(f"  sandbox  {_sandbox(started, settings)}")
     is_default = url == local_url(load_checked().host, load_checked().port)
-    command = "octet push FILE" if started.sandbox else "octet predict MODEL INPUT"
-    output.next_command(command + ("" if is_default else f" --server {shlex.quote(url)}"))
+    output.next_command(_next(started) + ("" if is_default else f" --server {shlex.quote(url)}"))
+
+
+def _host(machine: Host) -> str:
+    if machine.best is not None:
+        return f"{machine.best.reason} → {machine.best.name}"
+    return f"[bold yellow]{machine.why_none}[/bold yellow]; predictions are not answered here, see octet doctor"
+
+
+def _next(started: Started) -> str:
+    if not started.sandbox:
+        return "octet predict MODEL INPUT" if started.machine.best else "octet doctor"
+    return "octet push FILE" if started.machine.best else "octet push FILE --target TARGET"
 
 
 def _sandbox(started: Started, settings: Settings) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from service.core.errors import UnknownTarget
 
+_CPUINFO = Path("/proc/cpuinfo")
 _X86_V3 = frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"})
 _X86_V4 = _X86_V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 
@@ -67,19 +68,35 @@ class Host:
     model_name: str = ""
 
     @property
+    def best(self) -> Target | None:
+        """The best target that runs here; None where none does: what is compiled here is then for other machines."""
+        return next((target for target in TARGETS if target.runs_on(self)), None)
+
+    @property
     def target(self) -> Target:
-        """The best target that runs here.
+        """`best`, for who needs one.
 
         Raises:
-            UnknownTarget: none does.
+            UnknownTarget: none runs here; the message says what this CPU lacks.
         """
-        for target in TARGETS:
-            if target.runs_on(self):
-                return target
-        raise UnknownTarget(
-            f"no target runs on this {self.architecture} host",
-            hint=f"Octet needs one of: {', '.join(target.name for target in TARGETS)}",
-        )
+        if self.best is None:
+            raise UnknownTarget(self.why_none, hint="name the target of the machine that is to run it")
+        return self.best
+
+    @property
+    def missing(self) -> frozenset[str]:
+        """What this machine lacks for the target that it comes closest to; empty where one runs."""
+        return self._closest.missing_on(self)
+
+    @property
+    def why_none(self) -> str:
+        """Says, where no target runs here, what this machine lacks."""
+        lack = f"for {self._closest}, the closest, it lacks {', '.join(sorted(self.missing))}"
+        return f"this {self.architecture} host can run none of the targets: {lack}"
+
+    @property
+    def _closest(self) -> Target:
+        return min(TARGETS, key=lambda target: (target.architecture != self.architecture, len(target.missing_on(self))))
 
 
 def parse_target(name: str) -> Target:
@@ -100,7 +117,7 @@ def parse_target(name: str) -> Target:
 
 @cache
 def detect_host() -> Host:
-    return parse_cpuinfo(Path("/proc/cpuinfo").read_text(), platform.machine())
+    return parse_cpuinfo(_CPUINFO.read_text(), platform.machine())
 
 
 def parse_cpuinfo(text: str, architecture: str) -> Host:

@@ -74,7 +74,7 @@ def _check_host(config: ArtifactConfig) -> None:
     if missing:
         raise Unsupported(
             f"the artifact is for {target}, but this {platform.machine()} host lacks {', '.join(sorted(missing))}",
-            hint=f"build it for {host.target}",
+            hint=f"build it for {host.best}" if host.best else host.why_none,
         )
 
 

@@ -12,8 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
 
-from service.core.errors import UnknownTarget
-from service.core.target import parse_target
+from service.core.target import detect_host
 from service.core.worker import Worker, WorkerKind
 from service.db import WorkerStore
 
@@ -26,9 +25,10 @@ class Presence:
     def __init__(self, workers: WorkerStore, kind: WorkerKind, every_s: float) -> None:
         now = datetime.now(UTC)
         host = socket.gethostname()
+        best = detect_host().best
         id = f"{kind}-{host}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._workers, self._every_s = workers, every_s
-        self._worker = Worker(id, kind, host, os.getpid(), _target(), now, now)
+        self._worker = Worker(id, kind, host, os.getpid(), best.name if best else None, now, now)
         self._changed, self._ended = threading.Event(), False
         self._thread = threading.Thread(target=self._beat, name="octet-presence", daemon=True)
 
@@ -65,10 +65,3 @@ class Presence:
             write()
         except Exception:  # being seen is not worth dying for
             _logger.warning("worker %s could not give a sign of life", self._worker.id, exc_info=True)
-
-
-def _target() -> str | None:
-    try:
-        return parse_target("host").name
-    except UnknownTarget:
-        return None

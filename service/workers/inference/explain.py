@@ -37,8 +37,6 @@ def _explain(what: str, build: Build, targets: Sequence[str]) -> NotReady | None
         message = (build.error or {}).get("message", "no reason was recorded")
         return NotReady(f"{what} could not be built: {message}", hint=f"build {build.id} says more")
     if build.state is BuildState.SUCCEEDED and build.target not in targets:
-        runs_here = ", ".join(targets) or "none"
-        return NotReady(
-            f"{what} is built for {build.target}, which does not run here", hint=f"build it for {runs_here}"
-        )
+        hint = f"build it for {', '.join(targets)}" if targets else "no target runs here: octet doctor says why"
+        return NotReady(f"{what} is built for {build.target}, which does not run here", hint=hint)
     return None

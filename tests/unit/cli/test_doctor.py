@@ -14,6 +14,7 @@ from service.cli.app import app
 from service.core.settings import Settings
 from service.core.target import detect_host
 from service.db import Database
+from tests.support.old_cpu import LACKS, on_old_cpu
 
 Checks = dict[str, dict[str, str]]
 Doctor = Callable[..., Checks]
@@ -42,6 +43,17 @@ def test_it_says_what_this_machine_runs_and_with_what(doctor: Doctor) -> None:
     for tool in ("tvm 0.27.0.post1", "tvm_ffi 0.1.14.post1", "linker 0.17.0", "llvm 22"):
         assert tool in checks["toolchain"]["detail"]
     assert {"landlock", "seccomp"} <= checks.keys()
+
+
+def test_a_machine_that_no_target_runs_on_is_a_problem(doctor: Doctor, tmp_path: Path) -> None:
+    with on_old_cpu(tmp_path):
+        checks = doctor(status=1)
+    assert checks["target"]["state"] == "problem"
+    told = f"can run none of the targets: for x86-64-v3, the closest, it lacks {LACKS}"
+    assert told in checks["target"]["detail"]
+    assert "answers no predictions" in checks["target"]["hint"]
+    assert "runs" not in checks
+    assert checks["runs not"]["state"] == "note"
 
 
 def test_a_server_that_does_not_run_is_no_problem(doctor: Doctor) -> None:

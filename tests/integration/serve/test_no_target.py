@@ -1,0 +1,76 @@
+"""`octet serve` on a machine that no target runs on: it starts, says so, and compiles for others."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.building import eventually
+from tests.support.child_process import ROOT
+from tests.support.control_plane import problem
+from tests.support.old_cpu import LACKS
+from tests.support.serving import Served, environment, model
+
+pytestmark = pytest.mark.timeout(120)
+PROGRAM = [sys.executable, "-m", "tests.support.old_cpu", "serve", "--port", "0"]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("old")
+    command = [*PROGRAM, "--json", "--data-dir", str(folder)]
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        try:
+            assert process.stdout is not None
+            started = json.loads(process.stdout.readline())
+            assert (started["target"], ", ".join(started["missing"])) == (None, LACKS)
+            served = Served(process, started["url"])
+            with served.client:
+                yield served
+                assert served.stop() == 0
+        finally:
+            process.kill()
+
+
+def test_no_target_is_said_to_run_here(served: Served) -> None:
+    targets = served.client.get("/api/v1/targets").json()["targets"]
+    assert not any(target["runs_here"] or target["host"] for target in targets)
+
+
+def test_there_is_a_compile_worker_and_no_inference_worker(served: Served) -> None:
+    def kinds() -> list[str]:
+        return [worker["kind"] for worker in served.client.get("/api/v1/workers").json()["workers"]]
+
+    eventually(lambda: kinds() == ["compile"])
+
+
+def test_a_push_for_this_host_is_refused_and_says_what_the_host_lacks(served: Served) -> None:
+    response = served.client.put("/api/v1/models?name=here", content=model("digits_int8.tflite"))
+    told = problem(response, 422, "unknown_target")
+    assert LACKS in told["detail"]
+    assert "name the target" in told["hint"]
+    problem(served.client.get("/api/v1/models/here"), 404, "not_found")
+
+
+def test_a_push_for_another_machine_is_built_and_not_served(served: Served) -> None:
+    assert served.ended(served.push(target="aarch64")["id"])["state"] == "succeeded"
+    response = served.client.post("/v2/models/digits/infer", json={"inputs": []})
+    assert response.status_code == 503
+    assert "built for aarch64, which does not run here" in response.json()["error"]
+
+
+def test_a_person_is_told_so_too(tmp_path: Path) -> None:
+    command = [*PROGRAM, "--data-dir", str(tmp_path / "data")]
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        line = process.stdout.readline()
+        process.terminate()
+        assert process.wait(60) == 0
+    assert f"can run none of the targets: for x86-64-v3, the closest, it lacks {LACKS}" in line
+    assert "predictions are not answered here" in line
