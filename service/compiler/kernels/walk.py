@@ -1,0 +1,154 @@
+"""Going over the pixels of several tensors at once, in the longest runs that all of them have.
+
+Kernels that compute each output byte from the bytes at the same place of their sources (copies, look-ups, additions)
+are one loop over *runs*: pixels that lie one behind the other in every tensor. A run is a row where a tensor has a
+halo at its sides, a plane where it has one above and below, and the whole tensor where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tvm import tirx
+
+from service.compiler.kernels.layout import Image
+from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load
+
+# A run is shared between threads in parts of this many pixels.
+_CHUNK = 512
+
+Vector = Callable[[Expr, int], Expr]  # a uint8 vector and its lanes -> the same many bytes
+
+
+@dataclass(frozen=True)
+class View:
+    """Where the pixels of a tensor lie, in bytes.
+
+    Attributes:
+        origin: the first pixel of the first block of channels of the first image.
+        strides: from one image to the next, from one block of channels, from one row, from one column.
+    """
+
+    origin: int
+    strides: tuple[int, int, int, int]
+
+    @staticmethod
+    def of(image: Image, block: int = 0) -> View:
+        """`image`, from its block number `block` on."""
+        strides = (image.image, image.plane, image.row, image.pixel)
+        return View(image.origin + block * image.plane, strides)
+
+    def broadcast(self, own: Sequence[int], extents: Sequence[int]) -> View:
+        """The same pixel again along each dimension that is 1 in `own` and not in `extents`."""
+        pairs = zip(own, extents, self.strides, strict=True)
+        strides = [0 if mine == 1 != extent else stride for mine, extent, stride in pairs]
+        return View(self.origin, (strides[0], strides[1], strides[2], strides[3]))
+
+
+@dataclass(frozen=True)
+class Run:
+    """Pixels that lie one behind the other.
+
+    Attributes:
+        pixels: how many.
+        strides: bytes from one to the next, for each view.
+        starts: the first one's offset, for each view.
+        image, block: the first pixel's.
+        first: whether no other run of the plane comes before it.
+    """
+
+    pixels: int
+    strides: tuple[int, ...]
+    starts: tuple[Expr, ...]
+    image: Expr
+    block: Expr
+    first: Expr
+
+
+class Walk:
+    """The runs of some views.
+
+    Two dimensions join a run where that leaves the distance between pixels as it is, in every view.
+    """
+
+    def __init__(self, extents: Sequence[int], views: Sequence[View], unit: int, *, parallel: bool) -> None:
+        """
+        Args:
+            extents: images, blocks of channels, rows, columns.
+            unit: bytes of a pixel; another dimension than columns may be the run where its steps are this wide.
+            parallel: whether runs are shared between threads.
+        """
+        self._extents, self._views, self._parallel = tuple(extents), views, parallel
+        outer, pixels, strides = 3, extents[3], self._strides(3)
+        for axis in (2, 1, 0):
+            steps = self._strides(axis)
+            if extents[axis] > 1:
+                if pixels == 1 and all(step in (0, unit) for step in steps):
+                    strides = steps
+                elif pixels == 1 or steps != tuple(pixels * stride for stride in strides):
+                    break
+            outer, pixels = axis, pixels * extents[axis]
+        self._outer, self._pixels, self.strides = outer, pixels, strides
+        self.pixels = min(pixels, _CHUNK) if parallel else pixels
+
+    def _strides(self, axis: int) -> tuple[int, ...]:
+        return tuple(view.strides[axis] for view in self._views)
+
+    @contextmanager
+    def runs(self, program: Program) -> Iterator[Run]:
+        """A loop over all runs, any of which may be worked on at any time. Where threads share one, parts overlap."""
+        chunks = -(-self._pixels // self.pixels)
+        counts = [*self._extents[: self._outer], chunks]
+        total = 1
+        for count in counts:
+            total *= count
+        with program.loop(total, "item", parallel=self._parallel and total > 1) as item:
+            places, rest = [], item
+            for count in reversed(counts):
+                places.append(rest % count if count > 1 else 0)
+                rest = rest // count if count > 1 else rest
+            chunk, *outer = places
+            outer = [program.bind(place) for place in reversed(outer)]
+            begin = program.bind(at_most(chunk * self.pixels, self._pixels - self.pixels))
+            starts = tuple(
+                program.bind(
+                    view.origin + sum(place * view.strides[axis] for axis, place in enumerate(outer)) + begin * stride
+                )
+                for view, stride in zip(self._views, self.strides, strict=True)
+            )
+            image, block, row = (*outer, 0, 0, 0)[:3]
+            yield Run(self.pixels, self.strides, starts, image, block, _zero(row, chunk))
+
+
+def _zero(*places: Expr) -> Expr:
+    """Whether all are 0."""
+    conditions = [place == tirx.const(0, "int32") for place in places if not isinstance(place, int)]
+    return tirx.all(*conditions) if conditions else True
+
+
+def map_bytes(
+    program: Program,
+    vector_bytes: int,
+    source: tuple[Buffer, Expr],
+    destination: tuple[Buffer, Expr],
+    size: int,
+    function: Vector,
+) -> None:
+    """`size` bytes from a buffer and offset to another through `function`, and not one more read or written.
+
+    Vectors overlap at the end. Fewer bytes than a vector are two overlapping parts of it.
+    """
+    width = vector_bytes
+    while width > size:
+        width //= 2
+
+    def step(at: Expr) -> None:
+        vector = load(source[0], source[1] + at, width)
+        program.store(destination[0], destination[1] + at, function(vector, width), width)
+
+    with program.loop(size // width, "step") as place:
+        step(place * width)
+    if size % width:
+        step(size - width)
