@@ -8,7 +8,7 @@ from typing import Any
 
 import tvm
 from numpy.typing import NDArray
-from tvm import relax
+from tvm import relax, tirx
 from tvm.relax import transform
 
 from service.compiler import constants
@@ -16,6 +16,7 @@ from service.compiler.schedule import schedule
 from service.compiler.targets import CodegenTarget
 
 ENTRY = "main"
+_ANCHOR = "octet_anchor"
 
 # Reshapes and other plain operators are lowered after fusion: fused into an epilogue, one would keep it from joining
 # the reduction before it.
@@ -64,7 +65,7 @@ def trust_parameters(module: tvm.IRModule, _context: tvm.transform.PassContext) 
 
 
 def generate(module: tvm.IRModule, target: CodegenTarget, scratch: Path) -> tuple[list[Path], list[NDArray[Any]]]:
-    """Compiles canonical Relax.
+    """Compiles canonical Relax. Kernels that it calls by name are compiled elsewhere, and found when it is loaded.
 
     Returns:
         Object files in `scratch`, in link order, and the constants that the entry function takes after its inputs.
@@ -72,9 +73,19 @@ def generate(module: tvm.IRModule, target: CodegenTarget, scratch: Path) -> tupl
     llvm = tvm.target.Target(dict(target.llvm))
     with llvm:
         module = schedule(tvm.transform.Sequential(list(FUSE))(module), target)
-        module, values = constants.lift(module)
+        module, values = constants.lift(_anchored(module))
         executable = relax.build(module, llvm, relax_pipeline=_lower())
     return _objects(executable, scratch), values
+
+
+def _anchored(module: tvm.IRModule) -> tvm.IRModule:
+    """`module` with at least one tensor program: TVM writes C source, not an object, for a module without."""
+    if any(isinstance(function, tirx.PrimFunc) for function in module.functions.values()):
+        return module
+    anchor = tirx.PrimFunc([], tirx.Evaluate(tirx.const(0, "int32"))).with_attr("global_symbol", _ANCHOR)
+    module = tvm.IRModule(dict(module.functions.items()))
+    module[_ANCHOR] = anchor
+    return module
 
 
 def _lower() -> tvm.transform.Pass:

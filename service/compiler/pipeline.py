@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -74,16 +74,20 @@ def compile_model(
     steps = _Steps(request, scratch.absolute(), progress, settings)
     imported = steps.run("import", {"source": str(request.source)}, readable=[request.source])
     signature = ModelSignature.from_json(imported["signature"])
+    kernels = settings.kernels_dir.absolute()
+    kernels.mkdir(parents=True, exist_ok=True)
     built = steps.run(
         "build",
         {
             "module": str(steps.output("import", MODULE_FILE)),
+            "kernels": str(kernels),
             "target": request.target.name,
             "numerics": request.numerics,
             "signature": signature.to_json(),
             "samples": SAMPLES,
         },
         readable=[steps.output("import", MODULE_FILE)],
+        writable=[kernels],
     )
     library = steps.link([steps.output("build", name) for name in built["objects"]])
     config = ArtifactConfig(
@@ -135,7 +139,7 @@ class _Steps:
             raise BuildFailed(f"the {step} process did not write {Path(name).name!r}", stage=self._stage)
         return path
 
-    def run(self, role: str, request: Mapping[str, Any], readable: list[Path]) -> Any:
+    def run(self, role: str, request: Mapping[str, Any], readable: list[Path], writable: Sequence[Path] = ()) -> Any:
         """Runs one child in a new directory of its own."""
         directory = self.scratch / role
         directory.mkdir()
@@ -143,7 +147,7 @@ class _Steps:
         result = run_child(
             role,
             request,
-            access=Access(readable=tuple(readable), writable=(directory,)),
+            access=Access(readable=tuple(readable), writable=(directory, *writable)),
             limits=self._limits(),
             on_message=self._relay,
             poll=self._poll,

@@ -6,21 +6,24 @@ oracle. Files pass between them in scratch directories; the parent trusts none o
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
 
 from service.compiler import codegen, constants, coverage
 from service.compiler.importers.auto import import_model
+from service.compiler.kernels.libraries import library_for
+from service.compiler.kernels.objects import ObjectCache
 from service.compiler.qnn import graph, oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.legalize import legalize
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.sandbox import Report
+from service.compiler.select.select import select
 from service.compiler.targets import codegen_target
 from service.core.build import Stage
 from service.core.signature import ModelSignature
@@ -46,15 +49,21 @@ def import_role(request: Request, report: Report) -> Result:
 
 def build_role(request: Request, report: Report) -> Result:
     """`module.json` -> objects, the constants layer and the oracle's answers, in the working directory."""
-    target, mode = codegen_target(parse_target(request["target"])), get_mode(request["numerics"])
-    report.stage(Stage.LEGALIZE)
+    name, mode = parse_target(request["target"]), get_mode(request["numerics"])
+    target, cache = codegen_target(name), ObjectCache(Path(request["kernels"]))
+    report.stage(Stage.SELECT)
     module = _checked(tvm.ir.load_json(Path(request["module"]).read_text()))
-    legal = legalize(module, target.operands)
+    selection = select(module, library_for(name, mode))
+    report.stage(Stage.LEGALIZE)
+    legal = legalize(selection.module, target.operands)
     report.stage(Stage.CANONICALIZE)
     canonical = canonicalize(legal, mode)
     report.stage(Stage.CODEGEN)
     report.at(stage=Stage.CODEGEN)
     objects, values = codegen.generate(canonical, target, Path.cwd())
+    report.stage(Stage.CODEGEN, 0.3)
+    objects += [_copied(path) for path in cache.compile(selection.kernels, target)]
+    report.log(f"kernels: {len(selection.layers)} calls of {len(selection.kernels)}, {cache.hits} compiled before")
     report.stage(Stage.CODEGEN, 0.8)
     layout = constants.write(values, Path(CONSTANTS_FILE))
     _write_expected(module, request)
@@ -63,15 +72,20 @@ def build_role(request: Request, report: Report) -> Result:
         "constants": [
             {"dtype": item.dtype, "shape": list(item.shape), "offset_bytes": item.offset_bytes} for item in layout
         ],
-        "coverage": coverage.report(module),
+        "coverage": {**coverage.report(module), "kernels": selection.report()},
         "formulas": _formulas(module, request["numerics"]),
         "reference": mode.reference,
     }
 
 
+def _copied(path: Path) -> Path:
+    """A file of the kernel cache, here: what is linked comes from this build's own directory."""
+    return Path(shutil.copyfile(path, Path.cwd() / path.name))
+
+
 def _checked(module: Any) -> tvm.IRModule:
     """What an import child handed over, rebuilt call by call, so that type inference sees every operator again."""
-    return graph.rewrite(module, lambda builder, call, args, operation: relax.Call(call.op, args, call.attrs))
+    return graph.rewrite(module, lambda builder, call, args, operation: graph.with_args(call, args))
 
 
 def _write_expected(module: tvm.IRModule, request: Request) -> None:

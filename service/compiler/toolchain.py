@@ -29,6 +29,11 @@ def fingerprint() -> dict[str, str]:
     return dict(_fingerprint())
 
 
+def code_versions() -> dict[str, str]:
+    """Versions of what turns a tensor program into an object file."""
+    return {name: fingerprint()[name] for name in ("tvm", "tvm_ffi", "llvm")}
+
+
 def abi() -> dict[str, str]:
     """What a runtime must match to load a library of ours: tvm-ffi's ABI drifts silently (apache/tvm #20094)."""
     return {name: fingerprint()[name] for name in ("tvm", "tvm_ffi")}

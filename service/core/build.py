@@ -28,6 +28,7 @@ class Stage(StrEnum):
 
     FETCH = "fetch"
     IMPORT = "import"
+    SELECT = "select"
     LEGALIZE = "legalize"
     CANONICALIZE = "canonicalize"
     CODEGEN = "codegen"

@@ -52,6 +52,11 @@ class Settings(BaseSettings):
         """Where builds work; on the store's file system, so that a finished file is renamed and never copied."""
         return self.data_dir / "scratch"
 
+    @property
+    def kernels_dir(self) -> Path:
+        """Compiled kernels, which builds of all models share."""
+        return self.data_dir / "kernels"
+
     @classmethod
     def settings_customise_sources(
         cls,

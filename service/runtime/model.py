@@ -62,6 +62,15 @@ class Model:
         outputs = result if isinstance(result, Sequence) else [result]
         return [np.from_dlpack(output).copy() for output in outputs]
 
+    def instrument(self, note: Callable[..., None]) -> None:
+        """From now on `note(function, name, before, result, *operands)` is called around every call of a kernel."""
+
+        def hook(*args: Any) -> int:
+            note(*args)
+            return 0  # go on
+
+        self._machine.set_instrument(hook)
+
 
 def _fitting(spec: TensorSpec, array: Array) -> Array:
     """`array` as the kernels want it: the declared dtype and shape, contiguous, 64-byte aligned; copied if need be."""

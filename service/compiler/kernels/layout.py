@@ -38,6 +38,9 @@ class Halo:
         return any(self.sides)
 
 
+NO_HALO = Halo()
+
+
 @dataclass(frozen=True)
 class Image:
     """A tensor `[batch, height, width, channels]` in memory, as the strides (bytes) of its dimensions.
@@ -53,7 +56,7 @@ class Image:
     width: int
     channels: int
     block: int
-    halo: Halo = Halo()
+    halo: Halo = NO_HALO
 
     @property
     def packed(self) -> bool:

@@ -20,7 +20,7 @@ def canonicalize(module: tvm.IRModule, mode: Mode) -> tvm.IRModule:
         builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
     ) -> relax.Expr:
         if operation is None:
-            return relax.Call(call.op, args, call.attrs)
+            return graph.with_args(call, args)
         flat = [part for arg in args for part in (arg.fields if isinstance(arg, relax.Tuple) else [arg])]
         return mode.formula(operation).lower(operation, builder, *flat)
 

@@ -94,6 +94,11 @@ def substitute(expr: relax.Expr, environment: dict[relax.Var, relax.Expr]) -> re
     return expr
 
 
+def with_args(call: relax.Call, args: list[relax.Expr]) -> relax.Call:
+    """`call` with other operands."""
+    return relax.Call(call.op, args, call.attrs, call.ty_args)
+
+
 def emit(builder: relax.BlockBuilder, expr: relax.Expr, name: str = "") -> relax.Var:
     """Binds `expr`.
 

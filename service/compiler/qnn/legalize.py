@@ -32,7 +32,7 @@ def legalize(module: tvm.IRModule, operands: OperandTypes) -> tvm.IRModule:
         builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
     ) -> relax.Expr:
         if operation is None or operation.name not in ("qnn.conv2d", "qnn.dense"):
-            return relax.Call(call.op, args, call.attrs)
+            return graph.with_args(call, args)
         data, weight, *bias = args
         in_type = _stored_as(operation.per_tensor("in_type"), operands.data)
         weight_type = _stored_as(operation.quantized("weight_type"), operands.weight)

@@ -201,7 +201,9 @@ class _Conv:
             of_residual = self.layer.residual and self._offset(self.layer.residual, image, block, row + line, column)
 
             def value(pixel: int, line: int = line, of_residual: Expr = of_residual) -> Expr:
-                residual = self.residual and isa.widen(self.residual, of_residual + pixel * isa.lanes)
+                residual = None
+                if self.residual is not None:
+                    residual = isa.widen(self.residual, of_residual + pixel * isa.lanes)
                 total = totals[line * self.tile.columns + pixel].value
                 return epilogue.value(lanes, total, channels, parameters, residual)
 

@@ -150,18 +150,30 @@ class Isa:
         quarters = self.lanes // 4
         return [quarter * PIXELS + pixel for pixel in range(PIXELS) for quarter in range(quarters)]
 
-    def transpose(self, vector: Expr) -> Expr:
-        """Bytes of four pixels of one block -> in each lane (channel), its four pixels."""
+    @property
+    def word_order(self) -> Array:
+        """`transpose`'s first step: int32 `[lanes]`, which word of its operand each lane takes."""
         quarters = self.lanes // 4
         words = [pixel * quarters + quarter for quarter in range(quarters) for pixel in range(PIXELS)]
-        gathered = bits(f"uint8x{self.bytes}", shuffle(bits(f"int32x{self.lanes}", vector), words))
+        return np.array(words, np.int32)
+
+    def transpose(self, vector: Expr, word_order: Expr) -> Expr:
+        """Bytes of four pixels of one block -> in each lane (channel), its four pixels.
+
+        Args:
+            word_order: the values of `word_order`, loaded from a buffer. LLVM would merge two shuffles whose orders it
+                knows into one of bytes, which costs seven instructions without AVX512-VBMI.
+        """
+        dtype = f"int32x{self.lanes}"
+        name = "llvm.x86.avx512.permvar.si.512" if self.lanes == 16 else "llvm.x86.avx2.permd"
+        gathered = intrinsic(dtype, name, bits(dtype, vector), word_order)
         order = [
             16 * quarter + 4 * pixel + channel
-            for quarter in range(quarters)
+            for quarter in range(self.lanes // 4)
             for channel in range(4)
             for pixel in range(PIXELS)
         ]
-        return bits(f"int32x{self.lanes}", shuffle(gathered, order))
+        return bits(dtype, shuffle(bits(f"uint8x{self.bytes}", gathered), order))
 
 
 ISAS: dict[str, Isa] = {

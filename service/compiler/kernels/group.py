@@ -1,0 +1,109 @@
+"""A group: the operators of the QNN graph that one kernel computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tvm import relax
+
+from service.compiler.kernels.kernel import Kernel
+from service.compiler.kernels.layout import BIAS, NO_HALO, Halo, Image
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.types import QuantizedType
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """An operator, what takes its accumulators to storage, and a residual that is added.
+
+    Attributes:
+        name: of the output, in the words of the model.
+        core: `qnn.conv2d`, `qnn.dense`, `qnn.add` …
+        requantize: after a `core` that gives accumulators.
+        addition: a `qnn.add` of the result and something else of the same shape.
+        inputs: the data operands: those of `core`, then the residual.
+        output: what the group computes.
+    """
+
+    name: str
+    core: Operation
+    requantize: Operation | None
+    addition: Operation | None
+    inputs: tuple[relax.Var, ...]
+    output: relax.Var
+
+    @property
+    def last(self) -> Operation:
+        return self.addition or self.requantize or self.core
+
+    @property
+    def out_type(self) -> QuantizedType:
+        return self.last.per_tensor("out_type")
+
+    @property
+    def kind(self) -> str:
+        """E.g. `conv2d+requantize+add`."""
+        parts = (self.core, self.requantize, self.addition)
+        return "+".join(part.name.removeprefix("qnn.") for part in parts if part is not None)
+
+    @property
+    def residual_is_lhs(self) -> bool:
+        return self.addition is not None and bool(self.addition.call.args[0].same_as(self.inputs[-1]))
+
+
+@dataclass(frozen=True)
+class Demand:
+    """How a kernel wants one of its inputs.
+
+    Attributes:
+        packed: channels of a pixel side by side, not in blocks.
+        fill: what the halo holds, as stored.
+    """
+
+    packed: bool = False
+    halo: Halo = NO_HALO
+    fill: int = 0
+
+
+class KernelLibrary(Protocol):
+    """The kernels of one architecture for one target and numerics mode."""
+
+    block: int
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        """How a kernel for `group` wants its inputs.
+
+        Args:
+            produced: for each input, whether a kernel makes it, so that it is blocked.
+
+        Raises:
+            Declined: there is no kernel for this group.
+        """
+
+    def kernel(self, group: Group, sources: Sequence[Image], destination: Image) -> Kernel:
+        """The kernel for a group that `demands` accepted."""
+
+    def enter(self, destination: Image, dtype: str, fill: int) -> Kernel:
+        """From a contiguous tensor `[N, H, W, C]` of `dtype`."""
+
+    def leave(self, source: Image, dtype: str) -> Kernel:
+        """To a contiguous tensor `[N, H, W, C]` of `dtype`."""
+
+
+def image_shape(shape: Shape) -> tuple[int, int, int, int] | None:
+    """`shape` as `[N, H, W, C]`; the rows of a matrix are the pixels of one image. None for anything else."""
+    if len(shape) == 4:
+        return shape[0], shape[1], shape[2], shape[3]
+    return (1, 1, shape[0], shape[1]) if len(shape) == 2 else None
+
+
+def stored_zero_point(quantized: QuantizedType) -> int:
+    return quantized.zero_point + BIAS[quantized.storage]
+
+
+def shape_of(expr: Any) -> Shape:
+    return tuple(int(dim) for dim in expr.ty.shape)

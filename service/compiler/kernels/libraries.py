@@ -1,0 +1,15 @@
+"""Which target has kernels of its own."""
+
+from __future__ import annotations
+
+from service.compiler.kernels.group import KernelLibrary
+from service.compiler.kernels.x86.isa import ISAS
+from service.compiler.kernels.x86.library import X86Library
+from service.compiler.qnn.numerics import Mode
+from service.core.target import Target
+
+
+def library_for(target: Target, mode: Mode) -> KernelLibrary | None:
+    """The kernels for `target` in `mode`; None where everything is canonicalized."""
+    isa = ISAS.get(target.name)
+    return None if isa is None else X86Library(isa, mode)

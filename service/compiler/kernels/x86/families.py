@@ -1,0 +1,130 @@
+"""From a group of operators to a kernel: one class for each family, each naming what it does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
+from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.layer import Layer, Window, folded_bias
+from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.x86 import depthwise
+from service.compiler.kernels.x86.conv import conv
+from service.compiler.kernels.x86.epilogue import Epilogue, FloatScale
+from service.compiler.kernels.x86.isa import GROUP, Isa
+from service.compiler.kernels.x86.numerics import addition, bounds, requantization
+from service.compiler.kernels.x86.tiles import choose, cycles, worth_sharing
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics.accumulate import centered
+from service.compiler.qnn.operation import Operation, value_of
+
+# Cycles to requantize one vector of accumulators, roughly: float scale or fixed point, and a residual.
+_FLOAT_CYCLES, _FIXED_CYCLES, _RESIDUAL_CYCLES = 2.0, 8.0, 6.0
+
+
+class Family:
+    """Kernels for one kind of group."""
+
+    def __init__(self, isa: Isa, mode: Mode) -> None:
+        self.isa, self.mode = isa, mode
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        """As `KernelLibrary.demands`."""
+        raise NotImplementedError
+
+    def kernel(self, group: Group, sources: Sequence[Image], destination: Image) -> Kernel:
+        """As `KernelLibrary.kernel`."""
+        raise NotImplementedError
+
+
+class Accumulating(Family):
+    """`qnn.conv2d` and `qnn.dense`, requantized, with a residual or without."""
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        core = group.core
+        if group.requantize is None:
+            raise Declined("its accumulators are not requantized")
+        if str(core.attr("accum_dtype")) != "int32":
+            raise Declined(f"it accumulates in {core.attr('accum_dtype')}")
+        if any(value_of(arg) is None for arg in core.call.args[1:]):
+            raise Declined("its weights are not constant")
+        self._epilogue(group)
+        (top, left, bottom, right), channels = _padding(core), _channels(group)
+        grouped = core.name == "qnn.conv2d" and core.integer("groups") > 1
+        if grouped and not _depthwise(core):
+            raise Declined(f"it has {core.integer('groups')} groups of several channels")
+        packed = not produced[0] and not grouped and channels % GROUP != 0 and _window(core).dilation[1] == 1
+        fill = stored_zero_point(core.per_tensor("in_type"))
+        return [Demand(packed, Halo(top, left, bottom, right), fill), *(Demand() for _ in group.inputs[1:])]
+
+    def kernel(self, group: Group, sources: Sequence[Image], destination: Image) -> Kernel:
+        core, (source, *residual) = group.core, sources
+        layer = Layer(source, destination, _window(core), residual[0] if residual else None)
+        weights, epilogue = _weights(core), self._epilogue(group)
+        bias = value_of(core.call.args[2]) if len(core.call.args) > 2 else None
+        zero_point = stored_zero_point(core.per_tensor("in_type"))
+        folded = folded_bias(bias, weights, zero_point, destination.blocks * self.isa.lanes)
+        if _depthwise(core):
+            tile = depthwise.choose(self.isa, layer)
+            work = destination.size_bytes / self.isa.bytes * weights[0].size
+            parallel = worth_sharing(work)
+            return depthwise.depthwise(self.isa, layer, weights[..., 0], folded, epilogue, tile, parallel=parallel)
+        epilogue_cycles = _epilogue_cycles(epilogue)
+        tile = choose(self.isa, layer, epilogue_cycles)
+        parallel = worth_sharing(cycles(self.isa, layer, tile, epilogue_cycles))
+        return conv(self.isa, layer, weights, folded, epilogue, tile, parallel=parallel)
+
+    def _epilogue(self, group: Group) -> Epilogue:
+        assert group.requantize is not None
+        filters = shape_of(group.output)[-1]
+        channels = -(-filters // self.isa.lanes) * self.isa.lanes
+        scaled = requantization(self.mode, group.requantize, channels)
+        own = bounds(group.requantize.per_tensor("out_type"))
+        if group.addition is None:
+            return Epilogue(scaled, own)
+        residual = addition(self.mode, group.addition, group.residual_is_lhs)
+        return Epilogue(scaled, bounds(group.out_type), residual, own)
+
+
+def _epilogue_cycles(epilogue: Epilogue) -> float:
+    own = _FLOAT_CYCLES if isinstance(epilogue.requantization, FloatScale) else _FIXED_CYCLES
+    return own + (_RESIDUAL_CYCLES if epilogue.addition else 0)
+
+
+def _channels(group: Group) -> int:
+    return shape_of(group.inputs[0])[-1]
+
+
+def _weights(core: Operation) -> Array:
+    """`[O, KH, KW, C]` integers less their zero point."""
+    stored = value_of(core.call.args[1])
+    assert stored is not None
+    weights = centered(stored, core.quantized("weight_type")).astype("int32")
+    return weights if weights.ndim == 4 else weights[:, None, None, :]
+
+
+def _depthwise(core: Operation) -> bool:
+    """Whether each channel has a filter of its own. (One channel alone is an ordinary convolution.)"""
+    if core.name != "qnn.conv2d" or core.integer("groups") == 1:
+        return False
+    filters, _, _, per_group = shape_of(core.call.args[1])
+    return per_group == 1 and filters == core.integer("groups")
+
+
+def _padding(core: Operation) -> tuple[int, ...]:
+    return core.ints("padding", 4, 0) if core.name == "qnn.conv2d" else (0, 0, 0, 0)
+
+
+def _window(core: Operation) -> Window:
+    if core.name == "qnn.dense":
+        return Window((1, 1))
+    _, kernel_h, kernel_w, _ = shape_of(core.call.args[1])
+    (stride_h, stride_w), (step_h, step_w) = core.ints("strides", 2, 1), core.ints("dilation", 2, 1)
+    top, left, _, _ = _padding(core)
+    return Window((kernel_h, kernel_w), (stride_h, stride_w), (step_h, step_w), (top, left))
+
+
+FAMILIES: dict[str, Callable[[Isa, Mode], Family]] = {
+    "qnn.conv2d": Accumulating,
+    "qnn.dense": Accumulating,
+}

@@ -1,0 +1,41 @@
+"""The kernels of one x86-64 instruction set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from service.compiler.kernels.group import Demand, Group
+from service.compiler.kernels.kernel import Declined, Kernel
+from service.compiler.kernels.layout import Image
+from service.compiler.kernels.x86 import reorder
+from service.compiler.kernels.x86.families import FAMILIES, Family
+from service.compiler.kernels.x86.isa import Isa
+from service.compiler.kernels.x86.tiles import worth_sharing
+from service.compiler.qnn.numerics import Mode
+
+
+class X86Library:
+    """A `KernelLibrary`, in one numerics mode."""
+
+    def __init__(self, isa: Isa, mode: Mode) -> None:
+        self.isa, self.mode, self.block = isa, mode, isa.lanes
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        return self._family(group).demands(group, produced)
+
+    def kernel(self, group: Group, sources: Sequence[Image], destination: Image) -> Kernel:
+        return self._family(group).kernel(group, sources, destination)
+
+    def enter(self, destination: Image, dtype: str, fill: int) -> Kernel:
+        parallel = worth_sharing(destination.size_bytes / self.isa.bytes)
+        return reorder.enter(self.isa, destination, dtype, fill, parallel=parallel)
+
+    def leave(self, source: Image, dtype: str) -> Kernel:
+        parallel = worth_sharing(source.size_bytes / self.isa.bytes)
+        return reorder.leave(self.isa, source, dtype, parallel=parallel)
+
+    def _family(self, group: Group) -> Family:
+        family = FAMILIES.get(group.core.name)
+        if family is None:
+            raise Declined("no kernel computes this operator")
+        return family(self.isa, self.mode)

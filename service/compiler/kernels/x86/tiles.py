@@ -1,0 +1,91 @@
+"""How large a tile to hold in registers: the cost model of convolutions, in one place.
+
+Cycles of one core, from what an instruction set can start per cycle; the constants were measured on Zen 4. What counts
+is that the order of the candidates is right: a pick is within a few per cent of the best of an exhaustive search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from service.compiler.kernels.layer import Layer
+from service.compiler.kernels.x86.conv import Tile
+from service.compiler.kernels.x86.isa import PIXELS, Isa
+from service.compiler.kernels.x86.reduction import Reduction
+
+_MOST_COLUMNS, _MOST_ROWS, _MOST_BLOCKS = 28, 4, 8
+# A tile's addresses, loops and first loads.
+_TILE_CYCLES = 12.0
+# Waking another thread and waiting for it, several times over.
+_SHARING_CYCLES = 10_000.0
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Cycles for one vector instruction of each kind.
+
+    Attributes:
+        dot: one `Isa.dot`.
+        load: one vector, broadcast or not.
+        operand: what `Isa.operand` does besides loading.
+        latency: of `dot`: a step cannot be shorter.
+    """
+
+    dot: float
+    load: float
+    operand: float
+    latency: float
+
+
+def rates(isa: Isa) -> Rates:
+    width = isa.lanes / 16  # a 512-bit instruction takes two halves
+    if isa.dots_bytes:
+        return Rates(dot=width, load=width, operand=0.0, latency=4.0)
+    return Rates(dot=3 * width, load=width, operand=2 * width, latency=4.0)
+
+
+def cycles(isa: Isa, layer: Layer, tile: Tile, epilogue_cycles: float) -> float:
+    """Estimated cycles of the whole layer on one core.
+
+    Args:
+        epilogue_cycles: for one vector of accumulators.
+    """
+    reduction, rate = Reduction(layer), rates(isa)
+    pixels, blocks = tile.rows * tile.columns, tile.blocks
+    loads = (pixels + blocks * isa.weight_vectors) * rate.load
+    work = pixels * (blocks * rate.dot + rate.operand)
+    # Loads and products overlap, but not wholly.
+    step = max(work, loads, rate.latency) + 0.08 * min(work, loads)
+    steps = reduction.groups * reduction.positions[0] * reduction.positions[1]
+    stored = tile.rows * -(-tile.columns // PIXELS) * PIXELS if tile.columns >= PIXELS else 2 * pixels
+    return _tiles(layer, tile) * (steps * step + stored * blocks * epilogue_cycles + _TILE_CYCLES)
+
+
+def choose(isa: Isa, layer: Layer, epilogue_cycles: float) -> Tile:
+    """The tile with the least estimated cycles."""
+    return min(candidates(isa, layer), key=lambda tile: cycles(isa, layer, tile, epilogue_cycles))
+
+
+def candidates(isa: Isa, layer: Layer) -> Iterator[Tile]:
+    """The tiles whose accumulators, weights and one operand fit the registers."""
+    height, width = layer.output
+    for blocks in range(1, min(_MOST_BLOCKS, layer.destination.blocks) + 1):
+        for rows in range(1, min(_MOST_ROWS, height) + 1):
+            for columns in range(1, min(_MOST_COLUMNS, width) + 1):
+                if rows > 1 and columns < width:
+                    continue  # a tile of several rows spans them
+                held = rows * columns * blocks + (blocks + 1) * isa.weight_vectors
+                if held <= isa.registers:
+                    yield Tile(rows, columns, blocks)
+
+
+def worth_sharing(estimated_cycles: float) -> bool:
+    """Whether a kernel runs long enough for several threads."""
+    return estimated_cycles > _SHARING_CYCLES
+
+
+def _tiles(layer: Layer, tile: Tile) -> int:
+    height, width = layer.output
+    spatial = -(-height // tile.rows) * -(-width // tile.columns)
+    return layer.source.batch * spatial * -(-layer.destination.blocks // tile.blocks)

@@ -1,0 +1,130 @@
+"""Which operators of the model make a group, and which are only another view of a tensor."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from tvm import relax
+
+from service.compiler.kernels.group import Group, image_shape, shape_of
+from service.compiler.kernels.layout import NO_HALO, Halo
+from service.compiler.qnn import graph
+from service.compiler.qnn.operation import Operation
+
+_ACCUMULATING = ("qnn.conv2d", "qnn.dense")
+
+
+@dataclass(frozen=True)
+class View:
+    """A tensor that is another one's memory seen differently.
+
+    Attributes:
+        source: the tensor it is a view of.
+        padding: rows and columns that it shows beyond its source.
+        fill: their value, as an element of the tensor; None without padding.
+    """
+
+    source: relax.Var
+    padding: Halo = NO_HALO
+    fill: int | None = None
+
+
+class Model:
+    """A model's function, taken apart.
+
+    Attributes:
+        bindings: variable and value, in order.
+        groups: by output.
+        views: by variable.
+    """
+
+    def __init__(self, function: relax.Function) -> None:
+        self.function = function
+        found = list(graph.operations(function))
+        self.bindings = [(var, value) for var, value, _ in found]
+        self._operations = {var: operation for var, _, operation in found if operation is not None}
+        self._uses = _uses(function)
+        self.views = {var: view for var, value in self.bindings if (view := _view(value)) is not None}
+        self.groups = self._groups()
+
+    def _groups(self) -> dict[relax.Var, Group]:
+        groups: dict[relax.Var, Group] = {}
+        for var, operation in self._operations.items():
+            first = operation.call.args[0] if operation.call.args else None
+            producer = self._operations.get(first) if isinstance(first, relax.Var) else None
+            if producer is not None and producer.name in _ACCUMULATING:
+                if operation.name == "qnn.requantize" and self._uses[first] == 1:
+                    groups[var] = Group(str(var.name), producer, operation, None, (producer.call.args[0],), var)
+            elif operation.name not in _ACCUMULATING and (operands := _data(operation)):
+                groups[var] = Group(str(var.name), operation, None, None, operands, var)
+        for group in list(groups.values()):
+            if group.core.name == "qnn.add":
+                self._fuse_addition(group, groups)
+        return groups
+
+    def _fuse_addition(self, addition: Group, groups: dict[relax.Var, Group]) -> None:
+        """Joins an addition to the convolution that makes one of its operands: the later one, so that the other is
+        there when it runs."""
+        lhs, rhs = addition.inputs
+        if lhs.same_as(rhs) or shape_of(lhs) != shape_of(rhs):
+            return
+        order = {var: place for place, (var, _) in enumerate(self.bindings)}
+        for operand, other in sorted(((lhs, rhs), (rhs, lhs)), key=lambda pair: -order.get(pair[0], -1)):
+            producer = groups.get(operand)
+            if producer is None or producer.kind != "conv2d+requantize" or self._uses[operand] != 1:
+                continue
+            inputs = (*producer.inputs, other)
+            del groups[operand]
+            groups[addition.output] = replace(
+                producer, name=addition.name, addition=addition.core, inputs=inputs, output=addition.output
+            )
+            return
+
+    def parts(self, group: Group) -> set[relax.Var]:
+        """The variables inside `group`."""
+        arguments = {arg for part in (group.requantize, group.addition) if part is not None for arg in part.call.args}
+        return {arg for arg in arguments if isinstance(arg, relax.Var)} - set(group.inputs)
+
+
+def _data(operation: Operation) -> tuple[relax.Var, ...]:
+    """The operands of an operator without constants; () where one is a constant, or there is none."""
+    args = list(operation.call.args)
+    fields = list(args[0].fields) if args and isinstance(args[0], relax.Tuple) else args
+    return tuple(fields) if all(isinstance(field, relax.Var) for field in fields) else ()
+
+
+def _uses(function: relax.Function) -> Counter[relax.Var]:
+    uses: Counter[relax.Var] = Counter()
+
+    def count(expr: relax.Expr) -> None:
+        if isinstance(expr, relax.Var):
+            uses[expr] += 1
+        elif isinstance(expr, relax.Tuple):
+            for field in expr.fields:
+                count(field)
+        elif isinstance(expr, relax.Call):
+            for arg in expr.args:
+                count(arg)
+
+    for _, value in graph.bindings(function):
+        count(value)
+    for result in graph.results_of(function):
+        count(result)
+    return uses
+
+
+def _view(value: relax.Expr) -> View | None:
+    """The view that `value` is: a padding of rows and columns, or a reshape that leaves every pixel's channels."""
+    name = value.op.name if isinstance(value, relax.Call) and hasattr(value.op, "name") else ""
+    if isinstance(value, relax.Var):
+        return View(value)
+    if name == "relax.reshape" and isinstance(value.args[0], relax.Var):
+        before, after = image_shape(shape_of(value.args[0])), image_shape(shape_of(value))
+        return View(value.args[0]) if before is not None and before == after else None
+    if name == "relax.nn.pad" and isinstance(value.args[0], relax.Var):
+        widths = [int(width) for width in value.attrs.pad_width]
+        if len(widths) == 8 and not any(widths[:2] + widths[6:]) and str(value.attrs.pad_mode) == "constant":
+            padding = Halo(widths[2], widths[4], widths[3], widths[5])
+            return View(value.args[0], padding, int(float(value.attrs.pad_value)))
+    return None

@@ -1,0 +1,228 @@
+"""Select: hand groups of operators to the target's kernel library, and lay out the tensors between them.
+
+Requires: a model of `qnn.*` operators.
+Ensures: every group that the library accepts is a call of its kernel on flat buffers; what it declined is as it was,
+on plain tensors, and the report says why. A tensor between two kernels is never reordered: its halo is the largest
+that any of its readers wants, and it is written with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from service.compiler.kernels.group import Demand, Group, KernelLibrary, image_shape, shape_of
+from service.compiler.kernels.kernel import Declined, Kernel
+from service.compiler.kernels.layout import BIAS, Halo, Image
+from service.compiler.qnn import graph
+from service.compiler.select.groups import Model
+
+
+@dataclass
+class Selection:
+    """A model with kernels in it.
+
+    Attributes:
+        module: the model.
+        kernels: by the symbol under which the model calls them.
+        layers: what each kernel call is, in order of execution, for reports.
+        declined: group -> the reason why no kernel computes it.
+    """
+
+    module: tvm.IRModule
+    kernels: dict[str, Kernel] = field(default_factory=dict)
+    layers: list[dict[str, Any]] = field(default_factory=list)
+    declined: dict[str, str] = field(default_factory=dict)
+
+    def report(self) -> dict[str, Any]:
+        """What runs where, for people."""
+        reorders = sum(layer["kernel"] in ("enter", "leave") for layer in self.layers)
+        return {"layers": self.layers, "declined": self.declined, "reorders": reorders}
+
+
+def select(module: tvm.IRModule, library: KernelLibrary | None) -> Selection:
+    """`module` with calls of the kernels that `library` has."""
+    if library is None:
+        return Selection(module)
+    model = Model(graph.main_of(module))
+    plan = _Plan(model, library)
+    return _Emission(model, library, plan).run()
+
+
+class _Plan:
+    """Which groups have kernels, and the layout of what they write.
+
+    Attributes:
+        demands: group's output -> how its kernel wants its inputs.
+        images: what each kernel writes.
+        entries: plain tensor and kind of layout -> the image made of it.
+        declined: as in `Selection`.
+    """
+
+    def __init__(self, model: Model, library: KernelLibrary) -> None:
+        self.model, self.library = model, library
+        self.demands: dict[relax.Var, list[Demand]] = {}
+        self.declined: dict[str, str] = {}
+        self._fills: dict[tuple[relax.Var, bool], int] = {}
+        self._halos: dict[tuple[relax.Var, bool], Halo] = {}
+        for group in sorted(model.groups.values(), key=self._order().__getitem__):
+            try:
+                self._accept(group)
+            except Declined as reason:
+                self.declined[group.name] = f"{group.kind}: {reason}"
+
+    def _order(self) -> dict[Group, int]:
+        places = {var: place for place, (var, _) in enumerate(self.model.bindings)}
+        return {group: places[group.output] for group in self.model.groups.values()}
+
+    def _accept(self, group: Group) -> None:
+        for var in (*group.inputs, group.output):
+            if image_shape(shape_of(var)) is None or str(var.ty.dtype) not in BIAS:
+                raise Declined(f"{var.name} is {var.ty.dtype} of rank {len(shape_of(var))}, not an 8-bit image")
+        demands = self.library.demands(group, [self.root(var)[0] in self.demands for var in group.inputs])
+        wanted = [self._rooted(var, demand) for var, demand in zip(group.inputs, demands, strict=True)]
+        for key, halo, fill in wanted:
+            if halo and self._fills.get(key, fill) != fill:
+                raise Declined(f"{key[0].name} is padded with two different values")
+        for key, halo, fill in wanted:
+            self._halos[key] = self._halos.get(key, Halo()) | halo
+            if halo:
+                self._fills[key] = fill
+        self.demands[group.output] = demands
+
+    def _rooted(self, var: relax.Var, demand: Demand) -> tuple[tuple[relax.Var, bool], Halo, int]:
+        root, padding, values = self.root(var)
+        fills = {value + BIAS[str(var.ty.dtype)] for value in values} | ({demand.fill} if demand.halo else set())
+        if len(fills) > 1:
+            raise Declined(f"{var.name} is padded with several values")
+        return (root, demand.packed), demand.halo + padding, min(fills, default=0)
+
+    def root(self, var: relax.Var) -> tuple[relax.Var, Halo, list[int]]:
+        """The tensor whose memory `var` shows, what padding `var` shows of it, and its values."""
+        padding, fills = Halo(), []
+        while var in self.model.views:
+            view = self.model.views[var]
+            padding = padding + view.padding
+            if view.fill is not None:
+                fills.append(view.fill)
+            var = view.source
+        return var, padding, fills
+
+    def image(self, root: relax.Var, *, packed: bool) -> Image:
+        """The memory of `root`."""
+        shape = image_shape(shape_of(root))
+        assert shape is not None
+        halo = self._halos.get((root, packed), Halo())
+        return Image(*shape, 0 if packed else self.library.block, halo)
+
+    def fill(self, root: relax.Var, *, packed: bool) -> int:
+        return self._fills.get((root, packed), 0)
+
+
+class _Emission:
+    """Writes the new function, binding by binding; a tensor changes layout where that is first needed."""
+
+    def __init__(self, model: Model, library: KernelLibrary, plan: _Plan) -> None:
+        self.model, self.library, self.plan = model, library, plan
+        self.builder = relax.BlockBuilder()
+        self._plain: dict[relax.Var, relax.Expr] = {}
+        self._images: dict[tuple[relax.Var, bool], relax.Var] = {}
+        self.kernels: dict[str, Kernel] = {}
+        self.layers: list[dict[str, Any]] = []
+
+    def run(self) -> Selection:
+        function = self.model.function
+        params = [relax.Var(param.name, param.ty) for param in function.params]
+        self._plain.update(zip(function.params, params, strict=True))
+        accepted = [self.model.groups[var] for var in self.plan.demands]
+        inside = set().union(*(self.model.parts(group) for group in accepted)) if accepted else set()
+        with self.builder.function("main", params):
+            with self.builder.dataflow():
+                for var, value in self.model.bindings:
+                    if var in self.plan.demands:
+                        self._call(self.model.groups[var])
+                    elif var not in inside and var not in self.model.views:
+                        self._plain[var] = graph.emit(self.builder, self._with_plain(value), var.name)
+                results = [self._with_plain(result) for result in graph.results_of(function)]
+                outputs = [self.builder.emit_output(result) for result in results]
+            self.builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
+        return Selection(self.builder.get(), self.kernels, self.layers, self.plan.declined)
+
+    def _call(self, group: Group) -> None:
+        demands = self.plan.demands[group.output]
+        sources, operands = [], []
+        for var, demand in zip(group.inputs, demands, strict=True):
+            root, padding, _ = self.plan.root(var)
+            sources.append(_padded(self.plan.image(root, packed=demand.packed), padding))
+            operands.append(self._image(root, packed=demand.packed))
+        destination = self.plan.image(group.output, packed=False)
+        kernel = self.library.kernel(group, sources, destination)
+        self._images[group.output, False] = self._emit(kernel, operands, group.name, group.kind)
+
+    def _image(self, root: relax.Var, *, packed: bool) -> relax.Var:
+        """`root` as an image, made of the plain tensor if no kernel made it."""
+        if (root, packed) not in self._images:
+            image, dtype = self.plan.image(root, packed=packed), str(root.ty.dtype)
+            kernel = self.library.enter(image, dtype, self.plan.fill(root, packed=packed))
+            flat = self._reshaped(self.plain(root), [_elements(root)])
+            self._images[root, packed] = self._emit(kernel, [flat], f"{root.name}_image", "enter")
+        return self._images[root, packed]
+
+    def plain(self, var: relax.Var) -> relax.Expr:
+        """`var` as a plain tensor."""
+        if var not in self._plain:
+            if (var, False) in self._images:
+                image, dtype = self.plan.image(var, packed=False), str(var.ty.dtype)
+                kernel = self.library.leave(image, dtype)
+                out_type = relax.TensorType([_elements(var)], dtype)
+                flat = self._emit(kernel, [self._images[var, False]], f"{var.name}_plain", "leave", out_type)
+                self._plain[var] = self._reshaped(flat, shape_of(var))
+            else:  # a view, which nobody needed as a plain tensor until now
+                value = next(value for bound, value in self.model.bindings if bound.same_as(var))
+                self._plain[var] = graph.emit(self.builder, self._with_plain(value), var.name)
+        return self._plain[var]
+
+    def _with_plain(self, expr: relax.Expr) -> relax.Expr:
+        if isinstance(expr, relax.Var):
+            return self.plain(expr)
+        if isinstance(expr, relax.Tuple):
+            return relax.Tuple([self._with_plain(part) for part in expr.fields])
+        if isinstance(expr, relax.Call):
+            return graph.with_args(expr, [self._with_plain(arg) for arg in expr.args])
+        return expr
+
+    def _reshaped(self, expr: relax.Expr, shape: Sequence[int]) -> relax.Expr:
+        if shape_of(expr) == tuple(shape):
+            return expr
+        return self.builder.emit(relax.op.reshape(expr, list(shape)))
+
+    def _emit(self, kernel: Kernel, operands: list[relax.Var], name: str, kind: str, out_type: Any = None) -> relax.Var:
+        symbol = f"octet_{kernel.family}_{kernel.content[7:23]}"
+        self.kernels[symbol] = kernel
+        layer = {"layer": name, "operators": kind, "kernel": kernel.family, "symbol": symbol}
+        self.layers.append({**layer, **kernel.facts})
+        constants = [relax.const(array, str(array.dtype)) for array in kernel.constants]
+        out_type = out_type or relax.TensorType([kernel.output_bytes], "uint8")
+        call = relax.call_dps_packed(symbol, relax.Tuple([*operands, *constants]), out_type)
+        return self.builder.emit(call, name)
+
+
+def _padded(image: Image, padding: Halo) -> Image:
+    """`image` seen with `padding` rows and columns of its halo as its own."""
+    if not padding:
+        return image
+    halo = Halo(*(have - shown for have, shown in zip(image.halo.sides, padding.sides, strict=True)))
+    height = image.height + padding.top + padding.bottom
+    width = image.width + padding.left + padding.right
+    return Image(image.batch, height, width, image.channels, image.block, halo)
+
+
+def _elements(var: relax.Var) -> int:
+    total = 1
+    for dim in shape_of(var):
+        total *= dim
+    return total

@@ -1,0 +1,46 @@
+"""Compiles a model of QNN operators as the build child does, in this process: select, legalize, canonicalize, link."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.compiler import codegen
+from service.compiler.kernels.libraries import library_for
+from service.compiler.kernels.objects import ObjectCache
+from service.compiler.link import link
+from service.compiler.qnn.canonicalize import canonicalize
+from service.compiler.qnn.legalize import legalize
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.select.select import Selection, select
+from service.compiler.targets import codegen_target
+from service.core.target import Target
+
+import tvm  # isort: skip
+from tvm import relax  # isort: skip
+
+Array = NDArray[Any]
+
+
+def selected(module: tvm.IRModule, target: Target, numerics: str) -> Selection:
+    return select(module, library_for(target, get_mode(numerics)))
+
+
+def run_selected(
+    module: tvm.IRModule, target: Target, numerics: str, inputs: Sequence[Array], scratch: Path
+) -> tuple[Selection, list[Array]]:
+    """What was selected, and the outputs for `inputs` on this machine."""
+    selection, codegen_for = selected(module, target, numerics), codegen_target(target)
+    canonical = canonicalize(legalize(selection.module, codegen_for.operands), get_mode(numerics))
+    objects, values = codegen.generate(canonical, codegen_for, scratch)
+    objects += ObjectCache(scratch).compile(selection.kernels, codegen_for)
+    library = scratch / "library.so"
+    link(objects, library, target, allow_unsandboxed=True)
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu(), memory_cfg="pooled")
+    result = machine["main"](*(tvm.runtime.tensor(value) for value in (*inputs, *values)))
+    outputs = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
+    return selection, [np.asarray(output.numpy()) for output in outputs]

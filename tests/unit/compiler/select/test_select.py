@@ -1,0 +1,181 @@
+"""Whatever select hands to kernels, the model computes what the oracle computes, bit for bit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tvm import relax
+
+from service.compiler.qnn import ops, oracle
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.types import QuantizedType, accumulator_type
+from service.core.numerics import MODES
+from service.core.target import TARGETS, detect_host
+from tests.support.qnn_models import Emit, float32, module_of
+from tests.support.selected import run_selected, selected
+
+Array = np.ndarray[Any, Any]
+HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
+NETWORKS = settings(
+    max_examples=4,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+)
+
+
+@dataclass
+class Tensor:
+    var: relax.Var
+    shape: tuple[int, ...]
+    type: QuantizedType
+
+
+class Network:
+    """Emits layers one by one; every choice comes from a seeded generator."""
+
+    def __init__(self, emit: Emit, rng: np.random.Generator, storage: str) -> None:
+        self.emit, self.rng, self.storage = emit, rng, storage
+
+    def type(self) -> QuantizedType:
+        low = -128 if self.storage == "int8" else 0
+        zero_point = int(self.rng.choice([low, low + 128, low + int(self.rng.integers(0, 256))]))
+        return QuantizedType(self.storage, (float32(self.rng.uniform(0.01, 0.1)),), (zero_point,))
+
+    def weights(self, filters: int, shape: tuple[int, ...]) -> tuple[Array, QuantizedType]:
+        if self.storage == "int8":
+            scales = tuple(float32(scale) for scale in self.rng.uniform(0.002, 0.02, filters))
+            return self.rng.integers(-127, 128, shape).astype(np.int8), QuantizedType("int8", scales, axis=0)
+        zero_point = int(self.rng.integers(90, 170))
+        return self.rng.integers(0, 256, shape).astype(np.uint8), QuantizedType(
+            "uint8", (float32(0.01),), (zero_point,)
+        )
+
+    def conv(
+        self, x: Tensor, filters: int, kernel: tuple[int, int], stride: int = 1, *, depthwise: bool = False
+    ) -> Tensor:
+        channels = x.shape[3]
+        filters = channels if depthwise else filters
+        groups = channels if depthwise else 1
+        weight, weight_type = self.weights(filters, (filters, *kernel, channels // groups))
+        bias = self.rng.integers(-3000, 3000, filters).astype(np.int32)
+        padding = (kernel[0] // 2, kernel[1] // 2, (kernel[0] - 1) // 2, (kernel[1] - 1) // 2)
+        total = self.emit(
+            ops.conv2d(
+                x.var, relax.const(weight), relax.const(bias), x.type, weight_type,
+                strides=(stride, stride), padding=padding, groups=groups,
+            )
+        )  # fmt: skip
+        out_type = self.type()
+        result = self.emit(ops.requantize(total, accumulator_type(x.type, weight_type, axis=3), out_type))
+        return Tensor(result, tuple(int(dim) for dim in result.ty.shape), out_type)
+
+    def dense(self, x: Tensor, filters: int) -> Tensor:
+        weight, weight_type = self.weights(filters, (filters, x.shape[1]))
+        total = self.emit(ops.dense(x.var, relax.const(weight), None, x.type, weight_type))
+        out_type = self.type()
+        result = self.emit(ops.requantize(total, accumulator_type(x.type, weight_type, axis=1), out_type))
+        return Tensor(result, (x.shape[0], filters), out_type)
+
+    def add(self, lhs: Tensor, rhs: Tensor) -> Tensor:
+        out_type = self.type()
+        return Tensor(self.emit(ops.add(lhs.var, rhs.var, lhs.type, rhs.type, out_type)), lhs.shape, out_type)
+
+    def pad(self, x: Tensor, value: int) -> Tensor:
+        padded = self.emit(relax.op.nn.pad(x.var, [0, 0, 1, 2, 0, 1, 0, 0], pad_value=value))
+        return Tensor(padded, tuple(int(dim) for dim in padded.ty.shape), x.type)
+
+    def max_pool(self, x: Tensor, padding: tuple[int, int, int, int] = (0, 0, 0, 0)) -> Tensor:
+        pooled = self.emit(ops.max_pool2d(x.var, x.type, x.type, pool_size=(3, 3), strides=(2, 2), padding=padding))
+        return Tensor(pooled, tuple(int(dim) for dim in pooled.ty.shape), x.type)
+
+    def average(self, x: Tensor) -> Tensor:
+        pooled = self.emit(ops.avg_pool2d(x.var, x.type, x.type, pool_size=x.shape[1:3], strides=(1, 1)))
+        return Tensor(pooled, (x.shape[0], 1, 1, x.shape[3]), x.type)
+
+    def concatenate(self, parts: list[Tensor]) -> Tensor:
+        out_type = self.type()
+        types = [part.type for part in parts]
+        joined = self.emit(ops.concatenate([part.var for part in parts], types, out_type, axis=3))
+        return Tensor(joined, tuple(int(dim) for dim in joined.ty.shape), out_type)
+
+
+def residual_network(net: Network, x: Tensor) -> Tensor:
+    """A stem, an inverted bottleneck with a residual, a strided block, a pool and a classifier."""
+    rng = net.rng
+    width = int(rng.choice([8, 16, 24, 40]))
+    y = net.conv(x, width, (3, 3), 2)
+    z = net.conv(y, width * 2, (1, 1))
+    z = net.conv(z, 0, (3, 3), depthwise=True)
+    z = net.conv(z, width, (1, 1))
+    y = net.add(*((y, z) if rng.integers(2) else (z, y)))
+    if rng.integers(2):
+        y = net.pad(y, y.type.zero_point if rng.integers(2) else 3)
+    y = net.conv(y, 33, (3, 1), 2)
+    pooled = net.average(y)
+    flat = net.emit(relax.op.reshape(pooled.var, [pooled.shape[0], pooled.shape[3]]))
+    return net.dense(Tensor(flat, (pooled.shape[0], pooled.shape[3]), pooled.type), 10)
+
+
+def branching_network(net: Network, x: Tensor) -> Tensor:
+    """Branches of different kernels, joined: what Inception does."""
+    y = net.max_pool(net.conv(x, 16, (3, 3)), padding=(1, 1, 1, 1))
+    parts = [net.conv(y, 16, (1, 1)), net.conv(net.conv(y, 24, (1, 1)), 32, (1, 7)), net.conv(y, 20, (5, 5))]
+    z = net.concatenate(parts)
+    return net.add(net.conv(z, 24, (1, 1)), net.conv(z, 24, (3, 3)))
+
+
+NETS = {"residual": residual_network, "branching": branching_network}
+
+
+@pytest.mark.parametrize("target", HERE, ids=str)
+@pytest.mark.parametrize("name", NETS)
+@NETWORKS
+@given(st.integers(0, 2**32), st.sampled_from(MODES), st.sampled_from(["int8", "uint8"]), st.integers(1, 2))
+def test_a_network_of_kernels_equals_the_oracle(
+    tmp_path_factory: pytest.TempPathFactory, target: Any, name: str, seed: int, mode: str, storage: str, batch: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    shape = (batch, int(rng.integers(9, 15)), int(rng.integers(9, 15)), int(rng.choice([1, 3, 16, 20])))
+    low = -128 if storage == "int8" else 0
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        net = Network(emit, rng, storage)
+        return NETS[name](net, Tensor(inputs[0], shape, net.type())).var
+
+    module = module_of([(shape, storage)], body)
+    x = rng.integers(low, low + 256, shape).astype(storage)
+    expected = oracle.run(module, get_mode(mode), [x])
+    scratch: Path = tmp_path_factory.mktemp("build")
+    selection, outputs = run_selected(module, target, mode, [x], scratch)
+    assert selection.layers
+    np.testing.assert_array_equal(outputs[0], expected[0])
+
+
+@pytest.mark.parametrize("target", HERE[:1], ids=str)
+def test_tensors_between_kernels_are_never_reordered(target: Any) -> None:
+    rng = np.random.default_rng(1)
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        net = Network(emit, rng, "int8")
+        return residual_network(net, Tensor(inputs[0], (1, 16, 16, 3), net.type())).var
+
+    report = selected(module_of([((1, 16, 16, 3), "int8")], body), target, "xnnpack").report()
+    assert report["reorders"] == 2
+    assert [layer["kernel"] for layer in report["layers"]].count("conv") >= 4
+
+
+def test_what_has_no_kernel_is_named_with_the_reason() -> None:
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        kind = QuantizedType("int8", (0.1,), (0,))
+        return emit(ops.softmax(inputs[0], kind, QuantizedType("int8", (1 / 256,), (-128,))))
+
+    selection = selected(module_of([((1, 10), "int8")], body), TARGETS[0], "xnnpack")
+    assert not selection.kernels
+    assert list(selection.declined.values()) == ["softmax: no kernel computes this operator"]
