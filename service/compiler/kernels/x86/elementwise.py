@@ -1,0 +1,264 @@
+"""Addition and multiplication of quantized images, and what one operand alone decides: that is a table.
+
+The arithmetic is the epilogues', so an addition rounds here as it does when a convolution has swallowed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from tvm import tirx
+
+from service.compiler.kernels.halo import fill_halo
+from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.layout import BIAS, Image
+from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load, splat
+from service.compiler.kernels.walk import Run, View, Walk
+from service.compiler.kernels.x86.epilogue import (
+    Addition,
+    DoubleRounding,
+    Epilogue,
+    FloatScale,
+    Lanes,
+    Requantization,
+    SharedShiftSum,
+)
+from service.compiler.kernels.x86.isa import PIXELS, Isa
+from service.compiler.kernels.x86.numerics import addition, bounds
+from service.compiler.kernels.x86.table import ENTRIES, require_blocks, table
+from service.compiler.qnn.numerics import Mode, fixed_point
+from service.compiler.qnn.numerics.elementwise import FixedPointMul, FloatMul, product_scale
+from service.compiler.qnn.operation import Operation
+
+_LARGEST_PRODUCT = 255 * 255
+
+
+def add(
+    isa: Isa, lhs: Image, rhs: Image, destination: Image, operation: Operation, mode: Mode, *, parallel: bool
+) -> Kernel:
+    """`qnn.add`. Batch, height and width of an operand may be 1 where the destination's are not: it is repeated.
+
+    Args:
+        parallel: whether runs of pixels are shared between threads.
+
+    Raises:
+        Declined: no kernel computes `mode`'s formula for it, or an image is packed, or channels are broadcast.
+    """
+    arithmetic = _sum(addition(mode, operation, residual_is_lhs=False), _zero_points(operation)[0])
+    return _Elementwise(isa, (lhs, rhs), destination, operation, arithmetic, parallel).kernel("add")
+
+
+def mul(
+    isa: Isa, lhs: Image, rhs: Image, destination: Image, operation: Operation, mode: Mode, *, parallel: bool
+) -> Kernel:
+    """`qnn.mul`; as `add`. Squeeze-and-excitation multiplies `[N, H, W, C]` by `[N, 1, 1, C]`."""
+    arithmetic = _Product(product_requantization(mode, operation), _zero_points(operation))
+    return _Elementwise(isa, (lhs, rhs), destination, operation, arithmetic, parallel).kernel("mul")
+
+
+def requantize(
+    isa: Isa, source: Image, destination: Image, operation: Operation, mode: Mode, *, parallel: bool
+) -> Kernel:
+    """`qnn.requantize` of one 8-bit type to another, in any mode: a look-up is quicker than any of their roundings.
+
+    Raises:
+        Declined: a type is not 8 bits with one scale, or an image is packed.
+    """
+    zero_point = bounds(operation.per_tensor("out_type")).zero_point
+    return table(isa, source, destination, table_of(mode, operation), zero_point, parallel=parallel)
+
+
+def table_of(mode: Mode, operation: Operation) -> Array:
+    """What an operator on one 8-bit tensor makes of every stored value, from `mode`'s own oracle: `[256] uint8`.
+
+    Raises:
+        Declined: a type is not 8 bits with one scale.
+    """
+    in_type, out_type = operation.quantized("in_type"), operation.quantized("out_type")
+    bounds(in_type), bounds(out_type)
+    stored = (np.arange(ENTRIES) - BIAS[in_type.storage]).astype(in_type.storage)
+    result = mode.formula(operation).evaluate(operation, stored)
+    return (result.astype(np.int16) + BIAS[out_type.storage]).astype(np.uint8)
+
+
+def product_requantization(mode: Mode, operation: Operation) -> Requantization:
+    """What takes the product of two operands less their zero points to the output of a `qnn.mul`.
+
+    Raises:
+        Declined: no kernel computes `mode`'s formula for it.
+    """
+    formula, scale = mode.formula(operation), product_scale(operation)
+    if isinstance(formula, FloatMul):
+        largest = _LARGEST_PRODUCT * scale
+        if largest >= 1 << 62:
+            raise Declined("a product exceeds 64 bits")
+        return FloatScale(np.array([scale]), bounded=largest < 1 << 30)
+    if isinstance(formula, FixedPointMul):
+        significands, shifts = fixed_point.quantize_multipliers([scale])
+        return DoubleRounding(significands, shifts)
+    raise Declined(f"no kernel computes {formula.summary}")
+
+
+def _zero_points(operation: Operation) -> tuple[int, int]:
+    lhs, rhs = (bounds(operation.per_tensor(name)).zero_point for name in ("lhs_type", "rhs_type"))
+    return lhs, rhs
+
+
+class _Arithmetic(Protocol):
+    """Two operands as stored -> values less the output's zero point, not yet clamped."""
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """Numbers that the code reads, each alone in its array."""
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """More of them, int32."""
+
+    def apply(self, lanes: Lanes, operands: Sequence[Expr], arrays: Sequence[Expr], numbers: Sequence[Expr]) -> Expr:
+        """`arrays` and `numbers` are in every lane."""
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """
+    Attributes:
+        zero_point: of the first operand, which additions take less it; 0 if they need not.
+    """
+
+    addition: Addition
+    zero_point: int
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return ()
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return self.zero_point, *self.addition.parameters
+
+    def apply(self, lanes: Lanes, operands: Sequence[Expr], arrays: Sequence[Expr], numbers: Sequence[Expr]) -> Expr:
+        zero_point, *rest = numbers
+        value = lanes.keep(operands[0] - zero_point) if self.zero_point else operands[0]
+        return self.addition.apply(lanes, value, operands[1], tuple(rest))
+
+
+def _sum(addition: Addition, zero_point: int) -> _Sum:
+    if isinstance(addition, SharedShiftSum):  # its bias takes out any zero point
+        return _Sum(replace(addition, bias=addition.bias - addition.multiplier * zero_point), 0)
+    return _Sum(addition, zero_point)
+
+
+@dataclass(frozen=True)
+class _Product:
+    requantization: Requantization
+    zero_points: tuple[int, int]
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return self.requantization.arrays
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return self.zero_points
+
+    def apply(self, lanes: Lanes, operands: Sequence[Expr], arrays: Sequence[Expr], numbers: Sequence[Expr]) -> Expr:
+        lhs, rhs = (operand - zero_point for operand, zero_point in zip(operands, numbers, strict=True))
+        return self.requantization.apply(lanes, lanes.keep(lhs * rhs), tuple(arrays))
+
+
+class _Scaled:
+    """The `Requantization` of values that are scaled already."""
+
+    arrays: tuple[Array, ...] = ()
+
+    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
+        return total
+
+
+class _Elementwise:
+    def __init__(
+        self,
+        isa: Isa,
+        operands: tuple[Image, Image],
+        destination: Image,
+        operation: Operation,
+        arithmetic: _Arithmetic,
+        parallel: bool,
+    ) -> None:
+        require_blocks(isa, *operands, destination)
+        if any(operand.channels != destination.channels for operand in operands):
+            raise Declined("channels are broadcast")
+        self.isa, self.operands, self.destination, self.arithmetic = isa, operands, destination, arithmetic
+        self.epilogue = Epilogue(_Scaled(), bounds(operation.per_tensor("out_type")))
+        extents = _extents(destination)
+        views = [View.of(operand).broadcast(_extents(operand), extents) for operand in operands]
+        self.walk = Walk(extents, [*views, View.of(destination)], isa.lanes, parallel=parallel)
+        self.program = Program()
+        self.lanes = Lanes(self.program, isa)
+
+    def kernel(self, family: str) -> Kernel:
+        program = self.program
+        self.sources = [
+            program.parameter(name, "uint8", image.size_bytes)
+            for name, image in zip(("lhs", "rhs"), self.operands, strict=True)
+        ]
+        own = self.epilogue.parameters
+        numbers = np.array(self.arithmetic.numbers, np.int32)
+        constants = [*self.arithmetic.arrays, np.concatenate([own, numbers])]
+        *self.arrays, self.parameters = (
+            program.parameter(f"constant_{place}", str(array.dtype), array.size)
+            for place, array in enumerate(constants)
+        )
+        self.first_number, self.numbers = len(own), len(numbers)
+        self.written = program.parameter("destination", "uint8", self.destination.size_bytes)
+        with self.walk.runs(program) as run:
+            self._fill_halo(run)
+            self._run(run)
+        return Kernel(family, program.function(), tuple(constants), self.destination.size_bytes)
+
+    def _fill_halo(self, run: Run) -> None:
+        plane = run.image * self.destination.blocks + run.block
+        value = tirx.Cast("uint8", load(self.parameters, 0, 1))
+        fill_halo(self.program, self.isa.bytes, self.written, self.destination, value, plane=plane, when=run.first)
+
+    def _run(self, run: Run) -> None:
+        program, lanes = self.program, self.isa.lanes
+        arrays = [self._splat(array, 0) for array in self.arrays]
+        numbers = [self._splat(self.parameters, self.first_number + place) for place in range(self.numbers)]
+        repeated = [self._repeated(run, place) for place in range(len(self.operands))]
+
+        def value(pixel: Expr) -> Expr:
+            operands = [
+                self.isa.widen(buffer, start + pixel * stride) if held is None else held
+                for buffer, start, stride, held in zip(self.sources, run.starts, run.strides, repeated, strict=False)
+            ]
+            kept = [self.lanes.keep(operand) for operand in operands]
+            return self.arithmetic.apply(self.lanes, kept, arrays, numbers)
+
+        if run.pixels < PIXELS:
+            for pixel in range(run.pixels):
+                narrow = self.epilogue.narrow(self.lanes, value(pixel), self.parameters)
+                program.store(self.written, run.starts[-1] + pixel * lanes, narrow, lanes)
+            return
+        with program.loop(-(-run.pixels // PIXELS), "step") as step:
+            start = program.bind(at_most(step * PIXELS, run.pixels - PIXELS))
+            first, second, third, fourth = (value(start + pixel) for pixel in range(PIXELS))
+            packed = self.epilogue.pack(self.lanes, (first, second, third, fourth), self.parameters)
+            program.store(self.written, run.starts[-1] + start * lanes, packed, self.isa.bytes)
+
+    def _splat(self, buffer: Buffer, place: int) -> Expr:
+        return self.lanes.keep(splat(load(buffer, place, 1), self.isa.lanes), str(buffer.dtype))
+
+    def _repeated(self, run: Run, place: int) -> Expr | None:
+        """An operand that is the same for the whole run."""
+        if run.strides[place] or run.pixels == 1:
+            return None
+        return self.lanes.keep(self.isa.widen(self.sources[place], run.starts[place]))
+
+
+def _extents(image: Image) -> tuple[int, int, int, int]:
+    return image.batch, image.blocks, image.height, image.width
