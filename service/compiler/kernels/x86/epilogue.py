@@ -48,6 +48,22 @@ class Lanes:
         x = self.keep(x)
         return (((x + (x >> self.const(31))) >> (exponent - one)) + one) >> one
 
+    def round_twice(self, x: Expr, significand: Expr, exponent: Expr) -> Expr:
+        """divide_by_pot(high_mul(x, significand), exponent), for |x| < 2**30 and exponents of at least 1.
+
+        With s the sign of x (0 or -1), and e the exponent, the two roundings are one floor:
+        (x * m + 2**30 + 2**(30 + e) + s * 2**31) >> (31 + e). (The sign of high_mul's result is that of x but for x = -1
+        and m = 2**30, where the correction makes no difference.) Doubled, the sum's upper half is all that counts, and
+        s is added to it as it is.
+        """
+        half = f"int64x{self.isa.lanes // 2}"
+        x, exponent = self.keep(x), self.keep(exponent)
+        even, odd = self._products(x + x, significand)
+        counts = (bits(half, exponent) & self._wide(0xFFFFFFFF), bits(half, exponent) >> self._wide(32))
+        first, second = (self._wide(1 << 31) + (self._wide(1 << 31) << count) for count in counts)
+        upper = self._interleave((even + first) >> self._wide(32), odd + second)
+        return self.keep((upper + (x >> self.const(31))) >> exponent)
+
     def scale_once(self, x: Expr, significand: Expr, right: Expr) -> Expr:
         """(x * significand + 2**(right - 1)) >> right in 64 bits; `right` is 31 or more, so that the result fits."""
         half = f"int64x{self.isa.lanes // 2}"
@@ -110,10 +126,15 @@ class FloatScale:
 
 @dataclass(frozen=True)
 class DoubleRounding:
-    """`TwoRoundings`: a 31-bit significand and a shift; rounded after each."""
+    """`TwoRoundings`: a 31-bit significand and a shift; rounded after each.
+
+    Attributes:
+        bounded: whether every accumulator surely lies within 2**30, so that one floor does for both roundings.
+    """
 
     significands: Array
     shifts: Array
+    bounded: bool = False
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -133,10 +154,12 @@ class DoubleRounding:
         significand, *shifts = channels
         if self._left:
             total = total << shifts.pop(0)
-        scaled = lanes.high_mul(lanes.keep(total), significand)
         if not self._right:
-            return scaled
+            return lanes.high_mul(lanes.keep(total), significand)
         (right,) = shifts
+        if self.bounded and (self.shifts < 0).all():
+            return lanes.round_twice(total, significand, right)
+        scaled = lanes.high_mul(lanes.keep(total), significand)
         if (self.shifts < 0).all():
             return lanes.keep(lanes.divide_by_pot(scaled, right))
         one = lanes.const(1)
@@ -190,7 +213,10 @@ class SharedShiftSum:
 
 @dataclass(frozen=True)
 class FixedPointSum:
-    """`FixedPointAdd`: both operands in 2**-20 of twice the larger scale; multipliers are (significand, shift)."""
+    """`FixedPointAdd`: both operands in 2**-20 of twice the larger scale; multipliers are (significand, shift).
+
+    Operands less their zero points stay below 2**9, so shifted by 20 they and their sum are below 2**30.
+    """
 
     multiplier: tuple[int, int]
     residual_multiplier: tuple[int, int]
@@ -225,10 +251,11 @@ class FixedPointSum:
     @staticmethod
     def _round_twice(lanes: Lanes, x: Expr, multiplier: tuple[int, int], significand: Expr, right: Expr) -> Expr:
         shift = multiplier[1]
+        if shift < 0:
+            return lanes.round_twice(x, significand, right)
         if shift > 0:
             x = lanes.keep(x << (lanes.const(0) - right))
-        scaled = lanes.high_mul(x, significand)
-        return lanes.divide_by_pot(scaled, right) if shift < 0 else scaled
+        return lanes.high_mul(x, significand)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,10 @@ class Family:
 class Accumulating(Family):
     """`qnn.conv2d` and `qnn.dense`, requantized, with a residual or without."""
 
+    def __init__(self, isa: Isa, mode: Mode) -> None:
+        super().__init__(isa, mode)
+        self._epilogues: dict[Group, Epilogue] = {}
+
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         core = group.core
         if group.requantize is None:
@@ -75,6 +79,11 @@ class Accumulating(Family):
         return conv(self.isa, layer, weights, folded, epilogue, tile, parallel=parallel)
 
     def _epilogue(self, group: Group) -> Epilogue:
+        if group not in self._epilogues:
+            self._epilogues[group] = self._new_epilogue(group)
+        return self._epilogues[group]
+
+    def _new_epilogue(self, group: Group) -> Epilogue:
         assert group.requantize is not None
         filters = shape_of(group.output)[-1]
         channels = -(-filters // self.isa.lanes) * self.isa.lanes

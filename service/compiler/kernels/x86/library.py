@@ -19,6 +19,7 @@ class X86Library:
 
     def __init__(self, isa: Isa, mode: Mode) -> None:
         self.isa, self.mode, self.block = isa, mode, isa.lanes
+        self._families = {name: family(isa, mode) for name, family in FAMILIES.items()}
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         return self._family(group).demands(group, produced)
@@ -35,7 +36,7 @@ class X86Library:
         return reorder.leave(self.isa, source, dtype, parallel=parallel)
 
     def _family(self, group: Group) -> Family:
-        family = FAMILIES.get(group.core.name)
+        family = self._families.get(group.core.name)
         if family is None:
             raise Declined("no kernel computes this operator")
-        return family(self.isa, self.mode)
+        return family

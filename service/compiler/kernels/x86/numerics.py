@@ -58,12 +58,14 @@ def requantization(mode: Mode, operation: Operation, channels: int) -> Requantiz
         Declined: no kernel computes `mode`'s formula for it.
     """
     filters = _filters(operation)
+    smallest, largest = _accumulator_bounds(operation, filters)
     formula = mode.formula(operation)
     if isinstance(formula, FloatRequantize):
         scales = _per_channel(float_scales(operation), filters)
         if not np.isfinite(scales).all():
             raise Declined("a scale exceeds float32")
-        products = _largest_accumulators(operation, filters).astype(np.float32) * scales
+        # A product below the int32 range saturates by itself.
+        products = largest.astype(np.float32) * scales
         return FloatScale(_filled(scales, channels), bounded=bool((products < float(1 << 31)).all()))
     if not isinstance(formula, TwoRoundings | OneRounding):
         raise Declined(f"no kernel computes {formula.summary}")
@@ -120,13 +122,14 @@ def _filled(values: Array, channels: int) -> Array:
     return np.pad(values, (0, channels - len(values)), mode="edge")
 
 
-def _largest_accumulators(operation: Operation, filters: int) -> Array:
-    """An upper bound of each channel's accumulators, int64; a product below the int32 range saturates by itself."""
+def _accumulator_bounds(operation: Operation, filters: int) -> tuple[Array, Array]:
+    """Lower and upper bounds of each channel's accumulators, int64."""
+    everything = np.full(filters, _ACCUMULATORS[0]), np.full(filters, _ACCUMULATORS[1])
     producer = operation.producer
     assert producer is not None
     weight, *bias = (value_of(operand) for operand in producer.call.args[1:])
     if weight is None or any(value is None for value in bias):
-        return np.full(filters, _ACCUMULATORS[1])
+        return everything
     in_type = producer.per_tensor("in_type")
     # What is stored need not keep to the type's own bounds.
     low, high = (float(bound - in_type.zero_point) for bound in STORAGE_RANGES[in_type.storage])
@@ -135,4 +138,7 @@ def _largest_accumulators(operation: Operation, filters: int) -> Array:
     offset = bias[0] if bias else 0
     largest, smallest = positive * high - negative * low + offset, positive * low - negative * high + offset
     wraps = (largest > _ACCUMULATORS[1]) | (smallest < _ACCUMULATORS[0])
-    return np.where(wraps, _ACCUMULATORS[1], largest).astype(np.int64)
+    return (
+        np.where(wraps, everything[0], smallest).astype(np.int64),
+        np.where(wraps, everything[1], largest).astype(np.int64),
+    )
