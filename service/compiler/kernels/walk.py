@@ -19,7 +19,8 @@ from service.compiler.kernels.program import Buffer, Expr, Program, at_most, loa
 # A run is shared between threads in parts of this many pixels.
 _CHUNK = 512
 
-Vector = Callable[[Expr, int], Expr]  # a uint8 vector and its lanes -> the same many bytes
+Place = tuple[Buffer, Expr]  # a buffer, and an offset in it
+Vector = Callable[..., Expr]  # a vector of bytes from each source, and how many -> as many bytes
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,12 @@ class View:
     strides: tuple[int, int, int, int]
 
     @staticmethod
-    def of(image: Image, block: int = 0) -> View:
-        """`image`, from its block number `block` on."""
-        strides = (image.image, image.plane, image.row, image.pixel)
-        return View(image.origin + block * image.plane, strides)
+    def of(image: Image) -> View:
+        return View(image.origin, (image.image, image.plane, image.row, image.pixel))
+
+    def from_block(self, block: int) -> View:
+        """Without the blocks before number `block`."""
+        return View(self.origin + block * self.strides[1], self.strides)
 
     def broadcast(self, own: Sequence[int], extents: Sequence[int]) -> View:
         """The same pixel again along each dimension that is 1 in `own` and not in `extents`."""
@@ -131,12 +134,12 @@ def _zero(*places: Expr) -> Expr:
 def map_bytes(
     program: Program,
     vector_bytes: int,
-    source: tuple[Buffer, Expr],
-    destination: tuple[Buffer, Expr],
+    sources: Sequence[Place],
+    destination: Place,
     size: int,
     function: Vector,
 ) -> None:
-    """`size` bytes from a buffer and offset to another through `function`, and not one more read or written.
+    """`size` bytes from each source through `function` to the destination, and not one more read or written.
 
     Vectors overlap at the end. Fewer bytes than a vector are two overlapping parts of it.
     """
@@ -144,11 +147,7 @@ def map_bytes(
     while width > size:
         width //= 2
 
-    def step(at: Expr) -> None:
-        vector = load(source[0], source[1] + at, width)
-        program.store(destination[0], destination[1] + at, function(vector, width), width)
-
-    with program.loop(size // width, "step") as place:
-        step(place * width)
-    if size % width:
-        step(size - width)
+    with program.loop(-(-size // width), "step") as step:
+        at = program.bind(at_most(step * width, size - width))
+        vectors = [load(buffer, offset + at, width) for buffer, offset in sources]
+        program.store(destination[0], destination[1] + at, function(*vectors, width), width)

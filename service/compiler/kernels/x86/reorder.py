@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 
 import numpy as np
 from tvm import tirx
@@ -12,9 +12,9 @@ from tvm import tirx
 from service.compiler.kernels.halo import fill_halo
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layout import BIAS, Image
-from service.compiler.kernels.program import Buffer, Expr, Program, bits, load, splat
+from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bits, load, splat
 from service.compiler.kernels.walk import Run, Vector, View, Walk, map_bytes
-from service.compiler.kernels.x86.isa import Isa
+from service.compiler.kernels.x86.isa import PIXELS, Isa
 
 
 def enter(isa: Isa, destination: Image, dtype: str, zero_point: int, *, parallel: bool) -> Kernel:
@@ -32,21 +32,15 @@ def enter(isa: Isa, destination: Image, dtype: str, zero_point: int, *, parallel
     Raises:
         Declined: another dtype or layout.
     """
-    reorder = _Reorder(isa, destination, dtype, parallel)
-    program = reorder.program
-    source = program.parameter("source", dtype, reorder.elements)
+    _check(isa, destination, dtype)
+    program = Program()
+    source = program.parameter("source", dtype, _elements(destination))
     constants: list[Array] = [np.array([zero_point], np.uint8)] if destination.halo else []
-    buffers = [program.parameter("zero_point", "uint8", 1) for _ in constants]
+    fill = [load(program.parameter("zero_point", "uint8", 1), 0, 1) for _ in constants]
     target = program.parameter("destination", "uint8", destination.size_bytes)
-    for blocks in reorder.parts:
-        with reorder.runs(blocks) as (run, plain, inside):
-            if buffers:
-                plane = run.image * destination.blocks + (run.block + blocks.start)
-                fill = load(buffers[0], 0, 1)
-                fill_halo(program, isa.bytes, target, destination, fill, plane=plane, when=run.first)
-            reorder.copy(run, _Place(source, *plain), _Place(target, *inside), reorder.stored, blocks, fillers=True)
-    facts = {"layout": "packed" if destination.packed else f"blocks of {isa.lanes}"}
-    return Kernel("enter", program.function(), tuple(constants), destination.size_bytes, facts)
+    ends = (source, _contiguous(destination)), (target, View.of(destination))
+    _Reorder(program, isa, destination, ends, partial(_stored, dtype), fill, parallel).write()
+    return Kernel("enter", program.function(), tuple(constants), destination.size_bytes, _facts(destination))
 
 
 def leave(isa: Isa, source: Image, dtype: str, *, parallel: bool) -> Kernel:
@@ -60,86 +54,142 @@ def leave(isa: Isa, source: Image, dtype: str, *, parallel: bool) -> Kernel:
     Raises:
         Declined: another dtype or layout.
     """
-    reorder = _Reorder(isa, source, dtype, parallel)
-    program = reorder.program
+    _check(isa, source, dtype)
+    program = Program()
     origin = program.parameter("source", "uint8", source.size_bytes)
-    target = program.parameter("destination", dtype, reorder.elements)
-    for blocks in reorder.parts:
-        with reorder.runs(blocks) as (run, plain, inside):
-            reorder.copy(run, _Place(origin, *inside), _Place(target, *plain), reorder.shown, blocks, fillers=False)
-    facts = {"layout": "packed" if source.packed else f"blocks of {isa.lanes}"}
-    return Kernel("leave", program.function(), (), reorder.elements, facts)
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A run in a buffer: where it starts, and the bytes from one pixel to the next."""
-
-    buffer: Buffer
-    start: Expr
-    stride: int
+    target = program.parameter("destination", dtype, _elements(source))
+    ends = (origin, View.of(source)), (target, _contiguous(source))
+    _Reorder(program, isa, source, ends, partial(_shown, dtype), None, parallel).write()
+    return Kernel("leave", program.function(), (), _elements(source), _facts(source))
 
 
 class _Reorder:
     """What both ways have in common.
 
     Attributes:
-        whole: blocks of channels without fillers.
-        rest: channels of a last block that has fillers, else 0.
-        elements: of the contiguous tensor.
+        image: the end that is not contiguous.
+        ends: source and destination, a buffer and a view each.
+        convert: bytes of the source -> bytes of the destination.
+        fill: what the destination's halo holds, in a list of one or none; None where the destination is no image.
     """
 
-    def __init__(self, isa: Isa, image: Image, dtype: str, parallel: bool) -> None:
-        if dtype not in BIAS:
-            raise Declined(f"{dtype} is not stored in 8 bits")
-        if image.block not in (0, isa.lanes):
-            raise Declined(f"{isa.name} has no blocks of {image.block} channels")
-        self.isa, self.image, self.dtype, self.parallel = isa, image, dtype, parallel
-        self.whole, self.rest = divmod(image.channels, image.pixel)
-        self.elements = image.batch * image.height * image.width * image.channels
-        self.program = Program()
+    def __init__(
+        self,
+        program: Program,
+        isa: Isa,
+        image: Image,
+        ends: tuple[tuple[Buffer, View], tuple[Buffer, View]],
+        convert: Vector,
+        fill: list[Expr] | None,
+        parallel: bool,
+    ) -> None:
+        self.program, self.isa, self.image, self.parallel = program, isa, image, parallel
+        (self.read, source), (self.written, destination) = ends
+        self.views, self.convert, self.fill = (source, destination), convert, fill
+        self.whole, self.rest = divmod(image.channels, image.pixel)  # blocks without fillers; channels of one with
+
+    def write(self) -> None:
+        image = self.image
+        alike = image.packed or image.channels == image.block  # a row of pixels is one run of bytes at both ends
+        if alike or (image.height == image.width == 1 and not image.halo):
+            self._runs()
+            if self.rest:
+                self._pixels(self.whole)
+        else:
+            self._pixels(0)
+
+    def _runs(self) -> None:
+        """The blocks without fillers, where they lie one behind the other at both ends."""
+        if not self.whole:
+            return
+        with self._walk(self.whole, self.views) as run:
+            self._fill_halo(run, 1)
+            source, destination = ((buffer, start) for buffer, start in zip(self._buffers, run.starts, strict=True))
+            size = run.pixels * self.image.pixel
+            map_bytes(self.program, self.isa.bytes, [source], destination, size, self.convert)
+
+    def _pixels(self, first: int) -> None:
+        """The blocks from `first` on: all channels of four pixels, then of the next four.
+
+        So that every line of memory is read once and written once, on both sides.
+        """
+        program, views = self.program, [view.from_block(first) for view in self.views]
+        with self._walk(1, views) as run:
+            self._fill_halo(run, self.image.blocks)
+            pixels = min(PIXELS, run.pixels)
+            with program.loop(-(-run.pixels // pixels), "step") as step:
+                pixel = program.bind(at_most(step * pixels, run.pixels - pixels))
+                starts = [
+                    program.bind(start + pixel * stride) for start, stride in zip(run.starts, run.strides, strict=True)
+                ]
+
+                def block_at(block: Expr, starts: list[Expr] = starts) -> list[Expr]:
+                    return [start + block * view.strides[1] for start, view in zip(starts, views, strict=True)]
+
+                if self.whole > first:
+                    with program.loop(self.whole - first, "block") as block:
+                        self._copy(run, block_at(block), pixels, self.isa.lanes)
+                if self.rest:
+                    self._copy(run, block_at(self.whole - first), pixels, self.rest)
+
+    def _copy(self, run: Run, starts: Sequence[Expr], pixels: int, channels: int) -> None:
+        """`channels` of one block of some pixels; the fillers of an image's last block become 0."""
+        program, lanes = self.program, self.isa.lanes
+        for pixel in range(pixels):
+            source, destination = (
+                (buffer, start + pixel * stride)
+                for buffer, start, stride in zip(self._buffers, starts, run.strides, strict=True)
+            )
+            if self.fill is not None and channels < lanes:
+                program.store(*destination, splat(tirx.const(0, "uint8"), lanes), lanes)
+            map_bytes(program, lanes, [source], destination, channels, self.convert)
 
     @property
-    def parts(self) -> list[range]:
-        """Blocks that are moved alike."""
-        whole = range(self.whole)
-        return [blocks for blocks in (whole, range(self.whole, self.image.blocks)) if blocks]
+    def _buffers(self) -> tuple[Buffer, Buffer]:
+        return self.read, self.written
 
-    @contextmanager
-    def runs(self, blocks: range) -> Iterator[tuple[Run, tuple[Expr, int], tuple[Expr, int]]]:
-        """A loop over runs of `blocks`: start and stride in the contiguous tensor, and in the image."""
+    def _walk(self, blocks: int, views: Sequence[View]) -> AbstractContextManager[Run]:
         image = self.image
-        row = image.width * image.channels
-        plain = View(blocks.start * image.pixel, (image.height * row, image.pixel, row, image.channels))
-        extents = (image.batch, len(blocks), image.height, image.width)
-        walk = Walk(extents, [plain, View.of(image, blocks.start)], image.pixel, parallel=self.parallel)
-        with walk.runs(self.program) as run:
-            plain_place, inside_place = zip(run.starts, run.strides, strict=True)
-            yield run, plain_place, inside_place
+        extents = (image.batch, blocks, image.height, image.width)
+        return Walk(extents, views, image.pixel, parallel=self.parallel).runs(self.program)
 
-    def copy(
-        self, run: Run, source: _Place, destination: _Place, convert: Vector, blocks: range, *, fillers: bool
-    ) -> None:
-        """`run` of `blocks`; the last block's missing channels are written as 0 if `fillers`."""
-        program, lanes, pixel = self.program, self.isa.lanes, self.image.pixel
-        if source.stride == destination.stride == pixel:
-            starts = (source.buffer, source.start), (destination.buffer, destination.start)
-            map_bytes(program, self.isa.bytes, *starts, run.pixels * pixel, convert)
-            return
-        size = lanes if blocks.start < self.whole else self.rest
-        with program.loop(run.pixels, "pixel") as place:
-            read, written = (end.start + place * end.stride for end in (source, destination))
-            if fillers and size < lanes:
-                program.store(destination.buffer, written, splat(tirx.const(0, "uint8"), lanes), lanes)
-            map_bytes(program, lanes, (source.buffer, read), (destination.buffer, written), size, convert)
+    def _fill_halo(self, run: Run, planes: int) -> None:
+        """Of the planes from that on in which `run` begins."""
+        for value in self.fill or []:
+            plane = run.image * self.image.blocks + run.block
+            into = self.written, self.image, value
+            fill_halo(self.program, self.isa.bytes, *into, plane=plane, planes=planes, when=run.first)
 
-    def stored(self, vector: Expr, lanes: int) -> Expr:
-        """Bytes of the contiguous tensor as kernels store them: 128 more is the highest bit turned."""
-        return vector if self.dtype == "uint8" else _turned(bits(_dtype("uint8", lanes), vector), lanes)
 
-    def shown(self, vector: Expr, lanes: int) -> Expr:
-        """The other way."""
-        return vector if self.dtype == "uint8" else bits(_dtype("int8", lanes), _turned(vector, lanes))
+def _check(isa: Isa, image: Image, dtype: str) -> None:
+    if dtype not in BIAS:
+        raise Declined(f"{dtype} is not stored in 8 bits")
+    if image.block not in (0, isa.lanes):
+        raise Declined(f"{isa.name} has no blocks of {image.block} channels")
+
+
+def _elements(image: Image) -> int:
+    return image.batch * image.height * image.width * image.channels
+
+
+def _contiguous(image: Image) -> View:
+    """The contiguous tensor as blocks of the image's size."""
+    row = image.width * image.channels
+    return View(0, (image.height * row, image.pixel, row, image.channels))
+
+
+def _facts(image: Image) -> dict[str, str]:
+    return {"layout": "packed" if image.packed else f"blocks of {image.block}"}
+
+
+def _stored(dtype: str, vector: Expr, lanes: int) -> Expr:
+    """Bytes of the contiguous tensor as kernels store them: 128 more is the highest bit turned."""
+    return vector if dtype == "uint8" else _turned(bits(_vector("uint8", lanes), vector), lanes)
+
+
+def _shown(dtype: str, vector: Expr, lanes: int) -> Expr:
+    """The other way."""
+    return vector if dtype == "uint8" else bits(_vector("int8", lanes), _turned(vector, lanes))
 
 
 def _turned(vector: Expr, lanes: int) -> Expr:
@@ -147,5 +197,5 @@ def _turned(vector: Expr, lanes: int) -> Expr:
     return vector ^ (splat(highest, lanes) if lanes > 1 else highest)
 
 
-def _dtype(name: str, lanes: int) -> str:
+def _vector(name: str, lanes: int) -> str:
     return f"{name}x{lanes}" if lanes > 1 else name
