@@ -135,7 +135,8 @@ def _describe(services: Services, source: Digest) -> tuple[int, str]:
     """Size and format of a stored file. Raises `NotFound` also where it is damaged: to send it heals it."""
     blobs = services.layout.blobs
     try:
+        size_bytes = blobs.renew(source)  # or it could be garbage until it is a version's
         with blobs.path(source).open("rb") as file:
-            return blobs.size_bytes(source), detect_format(file.read(HEAD_BYTES))
+            return size_bytes, detect_format(file.read(HEAD_BYTES))
     except CorruptBlob as error:
         raise NotFound(error.message, hint="send the file itself") from error

@@ -1,6 +1,6 @@
 """Blobs by digest, in an OCI image layout on local disk. Knows nothing of what a blob means."""
 
-from service.cache.garbage import Collected
+from service.cache.garbage import MIN_AGE_S, Collected
 from service.cache.layout import OciLayout
 from service.cache.local import LocalBlobStore
 from service.cache.memory import MemoryBlobStore
@@ -10,6 +10,7 @@ from service.cache.store import BlobStore, BlobWriter
 __all__ = [
     "EMPTY_MEDIA_TYPE",
     "MANIFEST_MEDIA_TYPE",
+    "MIN_AGE_S",
     "BlobStore",
     "BlobWriter",
     "Collected",

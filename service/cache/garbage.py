@@ -14,6 +14,8 @@ from service.core.digest import Digest, parse_digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
 
 _logger = logging.getLogger(__name__)
+# Who stores a blob lists it, or names it, within moments; here is room for a machine that sleeps meanwhile.
+MIN_AGE_S = 3600.0
 _LARGEST_MANIFEST_BYTES = 4 << 20  # as much as the distribution specification asks registries to take
 
 

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 
 from service.cache.durable import locked, replace_file
-from service.cache.garbage import Collected, collect
+from service.cache.garbage import MIN_AGE_S, Collected, collect
 from service.cache.index import Entry, Index, entry_of
 from service.cache.local import LocalBlobStore
 from service.cache.oci import EMPTY_BYTES, EMPTY_MEDIA_TYPE, MANIFEST_MEDIA_TYPE, Descriptor, Manifest
@@ -137,7 +137,7 @@ class OciLayout:
         """The listed manifests that say something about `subject`."""
         return [Descriptor.from_json(entry) for entry in self._index.read() if self._is_about(entry, {subject})]
 
-    def collect_garbage(self, roots: Iterable[Digest] = (), min_age_s: float = 3600.0) -> Collected:
+    def collect_garbage(self, roots: Iterable[Digest] = (), min_age_s: float = MIN_AGE_S) -> Collected:
         """Deletes every blob that neither the index nor `roots` lead to and that is older than `min_age_s`.
 
         The age protects what a build has stored and not yet listed; blobs still being written are never touched.

@@ -113,6 +113,15 @@ class LocalBlobStore:
     def writer(self) -> LocalBlobWriter:
         return LocalBlobWriter(self, *self._new_upload())
 
+    def renew(self, digest: Digest) -> int:
+        with locked(self._blobs):  # it is deleted before, and not found, or not at all
+            before = self._status(digest)
+            os.utime(self._path(digest))
+            after = self._status(digest)
+        if self._verified.get(digest) == _identity(before):
+            self._verified[digest] = _identity(after)
+        return after.st_size
+
     def delete(self, digest: Digest, min_age_s: float = 0.0) -> bool:
         path = self._path(digest)
         with locked(self._blobs):  # nobody may put it again between the look at its age and the deletion
@@ -133,9 +142,13 @@ class LocalBlobStore:
     def publish(self, descriptor: int, upload: Path, digest: Digest) -> None:
         """Moves a finished upload to its name; for `LocalBlobWriter`.
 
-        A blob that is there already is replaced: that heals one that is damaged, and renews its age for the garbage
-        collector, which may be about to take it for an orphan.
+        A blob that is there already stays, and is young again: the garbage collector may be about to take it for an
+        orphan, and whoever was given its path may be allowed to open that one file only, as the compiler's children
+        are. One that is damaged is replaced.
         """
+        if self._has_whole(digest):
+            upload.unlink()
+            return
         with storage_errors():
             os.fchmod(descriptor, 0o444)
             os.utime(descriptor)
@@ -143,6 +156,15 @@ class LocalBlobStore:
             with locked(self._blobs):
                 upload.rename(self._path(digest))
             sync_directory(self._blobs)
+
+    def _has_whole(self, digest: Digest) -> bool:
+        """Whether the blob is there, with its own bytes; it is young then."""
+        try:
+            self.path(digest)
+            self.renew(digest)
+        except (NotFound, CorruptBlob):
+            return False
+        return True
 
     def _path(self, digest: Digest) -> Path:
         return self._blobs / parse_digest(digest).removeprefix("sha256:")

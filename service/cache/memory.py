@@ -81,6 +81,12 @@ class MemoryBlobStore:
     def writer(self) -> MemoryBlobWriter:
         return MemoryBlobWriter(self)
 
+    def renew(self, digest: Digest) -> int:
+        with self._lock:
+            size_bytes = len(self._stored(digest))
+            self._put_at[digest] = time.time()
+        return size_bytes
+
     def delete(self, digest: Digest, min_age_s: float = 0.0) -> bool:
         with self._lock:
             if parse_digest(digest) not in self.blobs or time.time() - self._put_at[digest] < min_age_s:

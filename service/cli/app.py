@@ -9,6 +9,7 @@ import typer
 
 from service.cli import local, models, predict, push, serve
 from service.cli.doctor import doctor
+from service.cli.gc import gc
 
 app = typer.Typer(
     name="octet",
@@ -29,6 +30,7 @@ app.command(rich_help_panel=_FILES)(local.compile)
 app.command(rich_help_panel=_FILES)(local.run)
 app.command(rich_help_panel=_FILES)(local.verify)
 app.command(rich_help_panel=_MACHINE)(doctor)
+app.command(rich_help_panel=_MACHINE)(gc)
 app.add_typer(serve.worker, name="worker", rich_help_panel=_MACHINE)
 
 

@@ -27,9 +27,10 @@ from service.core.errors import BuildFailed, CorruptBlob, NotFound, OctetError
 from service.core.settings import Settings, load_settings
 from service.core.target import parse_target
 from service.core.worker import WorkerKind
-from service.db import BuildStore, Claim, Database, WorkerStore
+from service.db import BuildStore, Claim, Database, ModelStore, WorkerStore
 from service.workers.attempt import Attempt, Stopping
 from service.workers.catalog import record_build
+from service.workers.garbage import Collector
 from service.workers.presence import Presence
 from service.workers.scratch import attempt_directory, sweep
 
@@ -47,6 +48,7 @@ class CompileWorker:
     Args:
         compile: the compiler; a test may give another function.
         on_build: told of the build that is worked on from now on, or None.
+        between_builds: called before each look for work.
     """
 
     def __init__(
@@ -58,14 +60,16 @@ class CompileWorker:
         *,
         compile: Compile = compile_model,
         on_build: Callable[[str | None], None] = lambda build: None,
+        between_builds: Callable[[], None] = lambda: None,
     ) -> None:
         self._builds, self._layout, self._settings, self._owner = builds, layout, settings, owner
-        self._compile, self._on_build = compile, on_build
+        self._compile, self._on_build, self._between_builds = compile, on_build, between_builds
 
     def run(self, stop: threading.Event) -> None:
         """Works until `stop` is set; a build under way is then given back."""
         while not stop.is_set():
             try:
+                self._between_builds()
                 if not self.work_once(stop):
                     stop.wait(_IDLE_S)
             except Exception:  # the database is gone or the disk is full: that may pass, and this worker stays
@@ -157,8 +161,17 @@ def run(settings: Settings, stop: threading.Event) -> None:
     sweep(settings.scratch_dir)
     toolchain.fingerprint()  # takes a moment the first time: now, not while the first build waits
     builds = BuildStore(database, max_attempts=settings.max_build_attempts)
+    garbage = Collector(layout, builds, ModelStore(database))
     with Presence(WorkerStore(database), WorkerKind.COMPILE, settings.heartbeat_s) as presence:
-        CompileWorker(builds, layout, settings, presence.id, on_build=presence.works_on).run(stop)
+        worker = CompileWorker(
+            builds,
+            layout,
+            settings,
+            presence.id,
+            on_build=presence.works_on,
+            between_builds=garbage.collect_if_due,
+        )
+        worker.run(stop)
     database.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from service.core.digest import Digest
@@ -20,3 +21,10 @@ def damage_blob(root: Path, digest: Digest) -> None:
     path = blob_file(root, digest)
     path.chmod(0o644)
     path.write_bytes(flipped(path.read_bytes()))
+
+
+def age_blob(root: Path, digest: Digest, seconds: float) -> None:
+    """Makes it look as if a blob had been put earlier."""
+    path = blob_file(root, digest)
+    then = path.stat().st_mtime - seconds
+    os.utime(path, (then, then))

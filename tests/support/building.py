@@ -17,7 +17,7 @@ from service.core.build import Build, Progress, Stage
 from service.core.digest import Digest
 from service.core.settings import Settings
 from service.core.target import parse_target
-from service.db import BuildStore, Database
+from service.db import BuildStore, Database, ModelStore
 from service.workers.compile_worker import Compile, CompileWorker
 from tests.support.control_plane import publish
 
@@ -69,6 +69,7 @@ class Workshop:
         self.database = Database(self.settings.database_url)
         self.database.migrate()
         self.builds = BuildStore(self.database, max_attempts=self.settings.max_build_attempts)
+        self.models = ModelStore(self.database)
         self.layout = OciLayout(self.settings.store_dir)
         self.stop = threading.Event()
 

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from service.cache import MIN_AGE_S
 from service.core.digest import digest_of
+from tests.support.blobs import age_blob
 from tests.support.control_plane import ControlPlane, problem
 
 DATA = b"a file of some kind"
@@ -25,6 +27,14 @@ def test_a_stored_blob_is_found_with_its_size(plane: ControlPlane) -> None:
     assert response.status_code == 200
     assert response.headers["content-length"] == str(len(DATA))
     assert response.headers["etag"] == f'"{digest_of(DATA)}"'
+
+
+def test_who_is_told_that_a_blob_is_stored_has_time_to_name_it(plane: ControlPlane) -> None:
+    plane.client.put(URL, content=DATA)
+    layout = plane.services.layout
+    age_blob(layout.root, digest_of(DATA), 2 * MIN_AGE_S)
+    assert plane.client.head(URL).status_code == 200
+    assert layout.collect_garbage().digests == ()
 
 
 def test_the_answer_says_what_was_stored(plane: ControlPlane) -> None:

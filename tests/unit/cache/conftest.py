@@ -7,7 +7,7 @@ import pytest
 
 from service.cache import BlobStore, LocalBlobStore, MemoryBlobStore, OciLayout
 from service.core.digest import Digest
-from tests.support.blobs import damage_blob, flipped
+from tests.support.blobs import age_blob, damage_blob, flipped
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -28,6 +28,20 @@ def damage(store: BlobStore) -> Callable[[Digest], None]:
             damage_blob(store.root, digest)
 
     return flip
+
+
+@pytest.fixture
+def make_older(store: BlobStore) -> Callable[[Digest, float], None]:
+    """Makes it look as if a blob of `store` had been put so many seconds earlier."""
+
+    def change(digest: Digest, seconds: float) -> None:
+        if isinstance(store, MemoryBlobStore):
+            store._put_at[digest] -= seconds
+        else:
+            assert isinstance(store, LocalBlobStore)
+            age_blob(store.root, digest, seconds)
+
+    return change
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from service.cache import Manifest, MemoryBlobStore, OciLayout
 from service.cache.garbage import reachable_from
 from service.core.digest import Digest, digest_of
-from tests.support.blobs import blob_file, damage_blob
+from tests.support.blobs import age_blob, damage_blob
 
 REPORT = "application/vnd.example.report+json"
 HOUR_S = 3600.0
@@ -22,12 +22,6 @@ def put_artifact(layout: OciLayout, library: bytes) -> Digest:
     config = layout.put_blob_descriptor("application/vnd.example.config+json", b"config of " + library)
     layer = layout.put_blob_descriptor("application/vnd.example.library", library)
     return layout.put_manifest(Manifest("application/vnd.example.artifact", config, (layer,))).digest
-
-
-def age(root: Path, digest: Digest, seconds: float) -> None:
-    path = blob_file(root, digest)
-    then = path.stat().st_mtime - seconds
-    os.utime(path, (then, then))
 
 
 def test_what_the_index_leads_to_stays(layout: OciLayout) -> None:
@@ -81,16 +75,23 @@ def test_a_manifest_as_root_keeps_what_it_leads_to(layout: OciLayout) -> None:
 
 def test_what_was_stored_a_moment_ago_stays(layout: OciLayout) -> None:
     young, old = layout.blobs.put_bytes(b"young"), layout.blobs.put_bytes(b"old")
-    age(layout.root, young, 0.9 * HOUR_S)
-    age(layout.root, old, 1.1 * HOUR_S)
+    age_blob(layout.root, young, 0.9 * HOUR_S)
+    age_blob(layout.root, old, 1.1 * HOUR_S)
     assert layout.collect_garbage(min_age_s=HOUR_S).digests == (old,)
     assert layout.blobs.exists(young)
 
 
 def test_storing_an_old_orphan_again_makes_it_young(layout: OciLayout) -> None:
     orphan = layout.blobs.put_bytes(b"orphan")
-    age(layout.root, orphan, 2 * HOUR_S)
+    age_blob(layout.root, orphan, 2 * HOUR_S)
     layout.blobs.put_bytes(b"orphan")
+    assert layout.collect_garbage(min_age_s=HOUR_S).digests == ()
+
+
+def test_who_is_told_that_an_old_orphan_is_there_has_time_to_use_it(layout: OciLayout) -> None:
+    orphan = layout.blobs.put_bytes(b"orphan")
+    age_blob(layout.root, orphan, 2 * HOUR_S)
+    assert layout.blobs.renew(orphan) == len(b"orphan")
     assert layout.collect_garbage(min_age_s=HOUR_S).digests == ()
 
 

@@ -139,6 +139,36 @@ def test_a_file_is_hashed_once_per_process(store: LocalBlobStore, monkeypatch: p
     store.path(digest)
 
 
+def test_a_file_that_is_renewed_needs_not_be_hashed_again(
+    store: LocalBlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = store.put_bytes(DATA)
+    store.path(digest)
+    store.renew(digest)
+    monkeypatch.setattr(os, "pread", lambda *arguments: pytest.fail("the file was read again"))
+    store.path(digest)
+
+
+def test_a_blob_that_is_put_again_stays_the_same_file(store: LocalBlobStore, tmp_path: Path) -> None:
+    digest = store.put_bytes(DATA)
+    before = store.path(digest).stat().st_ino
+    store.put_bytes(DATA)
+    file = tmp_path / "file"
+    file.write_bytes(DATA)
+    store.put_file(file)
+    assert store.path(digest).stat().st_ino == before
+    assert names(store.root / "uploads") == []
+
+
+def test_damage_is_not_hidden_by_renewing(store: LocalBlobStore) -> None:
+    digest = store.put_bytes(DATA)
+    store.path(digest)
+    damage_blob(store.root, digest)
+    store.renew(digest)
+    with pytest.raises(CorruptBlob):
+        store.path(digest)
+
+
 def test_other_files_among_the_blobs_are_not_blobs(store: LocalBlobStore) -> None:
     (store.root / "blobs" / "sha256" / ".nfs0001").write_bytes(DATA)
     assert list(store.iterate()) == []

@@ -13,6 +13,7 @@ from service.core.digest import Digest, digest_of
 from service.core.errors import CorruptBlob, DigestMismatch, InvalidInput, NotFound
 
 Damage = Callable[[Digest], None]
+MakeOlder = Callable[[Digest, float], None]
 
 DATA = b"some bytes that are stored"
 ABSENT = digest_of(b"never stored")
@@ -38,14 +39,14 @@ def test_putting_the_same_bytes_again_changes_nothing(store: BlobStore) -> None:
 
 def test_an_absent_blob_is_not_found(store: BlobStore) -> None:
     assert not store.exists(ABSENT)
-    for question in (store.read, store.path, store.size_bytes):
+    for question in (store.read, store.path, store.size_bytes, store.renew):
         with pytest.raises(NotFound):
             question(ABSENT)
 
 
 @pytest.mark.parametrize("name", ["sha256:../../../etc/passwd", "../oci-layout", "", "sha256:" + "A" * 64])
 def test_what_is_not_a_digest_is_never_looked_up(store: BlobStore, name: str) -> None:
-    for question in (store.exists, store.read, store.path, store.size_bytes, store.delete):
+    for question in (store.exists, store.read, store.path, store.size_bytes, store.renew, store.delete):
         with pytest.raises(InvalidInput):
             question(Digest(name))
 
@@ -131,6 +132,14 @@ def test_what_is_too_young_is_not_deleted(store: BlobStore) -> None:
     digest = store.put_bytes(DATA)
     assert not store.delete(digest, min_age_s=60)
     assert store.read(digest) == DATA
+
+
+def test_what_is_renewed_is_young_again(store: BlobStore, make_older: MakeOlder) -> None:
+    renewed, old = store.put_bytes(DATA), store.put_bytes(b"old")
+    for digest in (renewed, old):
+        make_older(digest, 120)
+    assert store.renew(renewed) == len(DATA)
+    assert [store.delete(digest, min_age_s=60) for digest in (renewed, old)] == [False, True]
 
 
 def test_the_blobs_can_be_listed_and_weighed(store: BlobStore) -> None:

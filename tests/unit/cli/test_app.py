@@ -30,7 +30,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "command", ["", "serve", "push", "predict", "models", "builds", "compile", "run", "verify", "doctor"]
+    "command", ["", "serve", "push", "predict", "models", "builds", "compile", "run", "verify", "doctor", "gc"]
 )
 def test_every_command_has_help(command: str) -> None:
     result = octet(f"{command} --help")

@@ -1,0 +1,49 @@
+"""`octet gc`: room in the data folder."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from service.cache import MIN_AGE_S, OciLayout
+from service.cli.options import DataDirOption, JsonOption, load_checked
+from service.cli.output import reporting
+from service.core.settings import Settings
+
+
+def gc(
+    data_dir: DataDirOption = None,
+    older_than_s: Annotated[
+        float,
+        typer.Option(
+            "--older-than",
+            metavar="SECONDS",
+            min=0,
+            help="Spare what was stored later. Less than the default only while nothing is pushed or built.",
+        ),
+    ] = MIN_AGE_S,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete stored files that no model, build or artifact needs; a compile worker does so every hour."""
+    with reporting(as_json) as output:
+        digests, size_bytes = _collect(load_checked({"data_dir": data_dir}), older_than_s)
+        if as_json:
+            output.document({"deleted": digests, "size_bytes": size_bytes})
+        else:
+            output.show(f"{len(digests)} files deleted, {size_bytes / 1e6:.1f} MB")
+
+
+def _collect(settings: Settings, older_than_s: float) -> tuple[list[str], int]:
+    from service.db import BuildStore, Database, ModelStore
+    from service.workers.garbage import collect_garbage
+
+    OciLayout.open(settings.store_dir)  # fails where there is no store; the next line would make one
+    layout = OciLayout(settings.store_dir)  # which also removes the uploads of processes that died
+    database = Database(settings.database_url)
+    try:
+        database.migrate()
+        collected = collect_garbage(layout, BuildStore(database), ModelStore(database), older_than_s)
+    finally:
+        database.close()
+    return [str(digest) for digest in collected.digests], collected.size_bytes

@@ -1,0 +1,56 @@
+"""Deletes from the store what nothing leads to: uploads that nobody named, reports that were replaced."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+from service.cache import MIN_AGE_S, Collected, OciLayout
+from service.core.digest import Digest
+from service.db import BuildStore, ModelStore
+
+_logger = logging.getLogger(__name__)
+_FIRST_S, _EVERY_S = 60.0, 3600.0
+
+
+def collect_garbage(
+    layout: OciLayout, builds: BuildStore, models: ModelStore, min_age_s: float = MIN_AGE_S
+) -> Collected:
+    """Deletes every blob that was last put more than `min_age_s` ago and that neither the store's index, nor a model
+    version, nor a build leads to.
+
+    Safe while others push, build and predict, as long as none of them takes `min_age_s` to name what it stored.
+    """
+    return layout.collect_garbage(_needed(builds, models), min_age_s)
+
+
+class Collector:
+    """Collects garbage now and then, for a worker that asks it to between two builds."""
+
+    def __init__(
+        self, layout: OciLayout, builds: BuildStore, models: ModelStore, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._layout, self._builds, self._models = layout, builds, models
+        self._now_s = now_s
+        self._due_s = now_s() + _FIRST_S
+
+    def collect_if_due(self) -> None:
+        if self._now_s() < self._due_s:
+            return
+        self._due_s = self._now_s() + _EVERY_S
+        try:
+            collected = collect_garbage(self._layout, self._builds, self._models)
+        except Exception:  # a store full of garbage builds as well as another
+            _logger.exception("no garbage was collected")
+            return
+        if collected.digests:
+            _logger.info(
+                "deleted %d blobs, %d bytes, that nothing needed", len(collected.digests), collected.size_bytes
+            )
+
+
+def _needed(builds: BuildStore, models: ModelStore) -> Iterator[Digest]:
+    """A generator, because it is to be asked when the layout is locked: what is named later was stored lately."""
+    yield from models.sources()
+    yield from builds.artifacts()

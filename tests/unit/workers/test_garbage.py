@@ -1,0 +1,214 @@
+"""What a garbage collection of the whole service spares: all that a model, a build or the index leads to."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.api import submission
+from service.cache import MIN_AGE_S
+from service.core.digest import Digest, digest_of
+from service.core.model import ModelVersion
+from service.workers import garbage
+from service.workers.compile_worker import CompileWorker
+from service.workers.garbage import Collector, collect_garbage
+from tests.support.blobs import age_blob
+from tests.support.building import Workshop, eventually
+from tests.support.control_plane import MODEL, ControlPlane, control_plane
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    with control_plane(tmp_path) as plane:
+        yield plane
+
+
+def make_all_older(plane: ControlPlane) -> None:
+    for digest in plane.services.layout.blobs.iterate():
+        age_blob(plane.services.layout.root, digest, 2 * MIN_AGE_S)
+
+
+def collect(plane: ControlPlane) -> tuple[Digest, ...]:
+    services = plane.services
+    return collect_garbage(services.layout, services.builds, services.models).digests
+
+
+def is_whole(plane: ControlPlane, artifact: Digest) -> bool:
+    layout = plane.services.layout
+    manifest = layout.manifest(artifact)
+    return all(layout.blobs.exists(part.digest) for part in (manifest.config, *manifest.layers))
+
+
+def test_what_nobody_named_goes(plane: ControlPlane) -> None:
+    orphan = plane.services.layout.blobs.put_bytes(b"pushed by nobody")
+    plane.push()
+    plane.succeed()
+    make_all_older(plane)
+    assert collect(plane) == (orphan,)
+
+
+def test_a_model_stays_that_was_pushed_and_not_yet_written_to_the_index(plane: ControlPlane) -> None:
+    services = plane.services
+    source = services.layout.blobs.put_bytes(MODEL)
+    services.models.push("digits", source, "tflite", len(MODEL))  # as if killed before the index was written
+    make_all_older(plane)
+    assert collect(plane) == ()
+
+
+def test_an_artifact_stays_that_answers_a_build_and_is_not_in_the_index(plane: ControlPlane) -> None:
+    plane.push()
+    artifact = plane.succeed()
+    plane.services.layout.remove(artifact)
+    make_all_older(plane)
+    collect(plane)
+    assert is_whole(plane, artifact)
+
+
+def test_the_file_of_a_build_that_waits_or_runs_stays(plane: ControlPlane) -> None:
+    plane.push()
+    make_all_older(plane)
+    assert collect(plane) == ()
+    plane.claim()
+    assert collect(plane) == ()
+
+
+def test_an_upload_that_is_under_way_stays(plane: ControlPlane) -> None:
+    with plane.services.layout.blobs.writer() as writer:
+        writer.write(MODEL[:10])
+        assert collect(plane) == ()
+        writer.write(MODEL[10:])
+        assert writer.commit() == digest_of(MODEL)
+
+
+def test_an_old_orphan_is_no_garbage_from_the_moment_that_a_push_has_found_it(
+    plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = plane.services.layout.blobs.put_bytes(MODEL)
+    make_all_older(plane)
+    add_version = submission.add_version
+
+    def after_a_collection(*arguments: Any) -> ModelVersion:
+        assert collect(plane) == ()
+        return add_version(*arguments)
+
+    monkeypatch.setattr(submission, "add_version", after_a_collection)
+    assert plane.push(b"", source=source).status_code == 202
+
+
+def test_old_orphans_can_be_named_while_garbage_is_collected(plane: ControlPlane) -> None:
+    services = plane.services
+    with collecting_without_end(plane):
+        for number in range(20):
+            body = MODEL + bytes([number])
+            # The collector may be faster, and then the push says so: send the file itself.
+            source = services.layout.blobs.put_bytes(body)
+            age_blob(services.layout.root, source, 2 * MIN_AGE_S)
+            response = plane.push(b"", source=source)
+            if response.status_code == 404:
+                response = plane.push(body)
+            assert response.status_code == 202, response.text
+    assert len(services.models.sources()) == 20
+    assert all(services.layout.blobs.exists(source) for source in services.models.sources())
+
+
+def test_builds_whose_parts_are_old_orphans_end_whole_while_garbage_is_collected(plane: ControlPlane) -> None:
+    root = plane.services.layout.root
+    artifacts = []
+    with collecting_without_end(plane):
+        for number in range(10):
+            body = MODEL + bytes([number])
+            plane.push(body, name=f"model-{number}")
+            layout = plane.services.layout
+            for part in (b"{}", b"constants", b"a library of " + digest_of(body).encode()):
+                age_blob(root, layout.blobs.put_bytes(part), 2 * MIN_AGE_S)  # an earlier attempt had stored them
+            artifacts.append(plane.succeed())
+    assert len(set(artifacts)) == 10
+    assert all(is_whole(plane, artifact) for artifact in artifacts)
+
+
+@contextmanager
+def collecting_without_end(plane: ControlPlane) -> Iterator[None]:
+    stop, rounds = threading.Event(), [0]
+
+    def run() -> None:
+        while not stop.is_set():
+            collect(plane)
+            rounds[0] += 1
+
+    thread = threading.Thread(target=run, name="collector")
+    thread.start()
+    try:
+        eventually(lambda: rounds[0] > 0)
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    assert rounds[0] > 1
+
+
+class TestCollector:
+    """When it collects, by a clock of its own."""
+
+    @pytest.fixture
+    def workshop(self, tmp_path: Path) -> Workshop:
+        return Workshop(tmp_path)
+
+    @pytest.fixture
+    def orphan(self, workshop: Workshop) -> Digest:
+        orphan = workshop.layout.blobs.put_bytes(b"orphan")
+        age_blob(workshop.layout.root, orphan, 2 * MIN_AGE_S)
+        return orphan
+
+    def test_a_while_after_the_start_and_then_every_hour(self, workshop: Workshop, orphan: Digest) -> None:
+        now = [1000.0]
+        collector = Collector(workshop.layout, workshop.builds, workshop.models, lambda: now[0])
+        collector.collect_if_due()
+        assert workshop.layout.blobs.exists(orphan)
+        now[0] += 61
+        collector.collect_if_due()
+        assert not workshop.layout.blobs.exists(orphan)
+        workshop.layout.blobs.put_bytes(b"orphan")
+        age_blob(workshop.layout.root, orphan, 2 * MIN_AGE_S)
+        now[0] += 3599
+        collector.collect_if_due()
+        assert workshop.layout.blobs.exists(orphan)
+        now[0] += 2
+        collector.collect_if_due()
+        assert not workshop.layout.blobs.exists(orphan)
+
+    def test_a_worker_does_it_between_builds(self, workshop: Workshop, orphan: Digest) -> None:
+        now = [0.0]
+        collector = Collector(workshop.layout, workshop.builds, workshop.models, lambda: now[0])
+        now[0] = 100.0
+        worker = CompileWorker(
+            workshop.builds, workshop.layout, workshop.settings, "w", between_builds=collector.collect_if_due
+        )
+        thread = threading.Thread(target=worker.run, args=(workshop.stop,))
+        thread.start()
+        eventually(lambda: not workshop.layout.blobs.exists(orphan))
+        workshop.stop.set()
+        thread.join()
+
+    def test_if_it_cannot_it_says_so_and_tries_again_later(
+        self, workshop: Workshop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        now = [0.0]
+        collector = Collector(workshop.layout, workshop.builds, workshop.models, lambda: now[0])
+        calls: list[float] = []
+
+        def fail(*arguments: object) -> None:
+            calls.append(now[0])
+            raise OSError("the disk is gone")
+
+        monkeypatch.setattr(garbage, "collect_garbage", fail)
+        with caplog.at_level(logging.ERROR):
+            for now[0] in (100.0, 200.0, 4000.0):
+                collector.collect_if_due()
+        assert calls == [100.0, 4000.0]
+        assert "no garbage was collected" in caplog.text
