@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import tvm
+from tvm import relax
 
 from service.compiler.qnn import graph
 from service.compiler.qnn.operation import Operation
@@ -29,6 +30,11 @@ def report(module: tvm.IRModule) -> dict[str, Any]:
             floating.append({"op": var.name, "macs": 0, "reason": reason})
     percent = 100.0 if total == 0 else 100.0 * integer / total
     return {"macs": total, "integer_macs": integer, "integer_percent": percent, "floating": floating}
+
+
+def macs_by_operator(function: relax.Function) -> dict[relax.Var, int]:
+    """The multiply-accumulates of each QNN operator, those with padding included."""
+    return {var: _macs(operation) for var, _, operation in graph.operations(function) if operation is not None}
 
 
 def _macs(operation: Operation) -> int:

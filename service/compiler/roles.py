@@ -16,7 +16,7 @@ import tvm
 
 from service.compiler import codegen, constants, coverage
 from service.compiler.importers.auto import import_model
-from service.compiler.kernels.libraries import library_for
+from service.compiler.kernels.libraries import library_for, peak_for
 from service.compiler.kernels.objects import ObjectCache
 from service.compiler.qnn import graph, oracle
 from service.compiler.qnn.canonicalize import canonicalize
@@ -54,6 +54,9 @@ def build_role(request: Request, report: Report) -> Result:
     report.stage(Stage.SELECT)
     module = _checked(tvm.ir.load_json(Path(request["module"]).read_text()))
     selection = select(module, library_for(name, mode))
+    peak = peak_for(name)
+    if peak is not None:
+        selection.kernels[peak.facts["symbol"]] = peak
     report.stage(Stage.LEGALIZE)
     legal = legalize(selection.module, target.operands)
     report.stage(Stage.CANONICALIZE)
@@ -62,17 +65,20 @@ def build_role(request: Request, report: Report) -> Result:
     report.at(stage=Stage.CODEGEN)
     objects, values = codegen.generate(canonical, target, Path.cwd())
     report.stage(Stage.CODEGEN, 0.3)
-    objects += [_copied(path) for path in cache.compile(selection.kernels, target)]
-    report.log(f"kernels: {len(selection.layers)} calls of {len(selection.kernels)}, {cache.hits} compiled before")
-    report.stage(Stage.CODEGEN, 0.8)
+    kernels = cache.compile(selection.kernels, target, meanwhile=lambda: _write_expected(module, request))
+    objects += [_copied(path) for path in kernels]
+    report.log(f"kernels: {len(selection.layers)} calls of {len(kernels)}, {cache.hits} of them compiled before")
+    report.stage(Stage.CODEGEN, 0.9)
     layout = constants.write(values, Path(CONSTANTS_FILE))
-    _write_expected(module, request)
     return {
         "objects": [path.name for path in objects],
         "constants": [
             {"dtype": item.dtype, "shape": list(item.shape), "offset_bytes": item.offset_bytes} for item in layout
         ],
-        "coverage": {**coverage.report(module), "kernels": selection.report()},
+        "coverage": {
+            **coverage.report(module),
+            "kernels": {**selection.report(), "peak": None if peak is None else dict(peak.facts)},
+        },
         "formulas": _formulas(module, request["numerics"]),
         "reference": mode.reference,
     }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from service.compiler.kernels.group import KernelLibrary
+from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.x86.isa import ISAS
 from service.compiler.kernels.x86.library import X86Library
+from service.compiler.kernels.x86.peak import peak
 from service.compiler.qnn.numerics import Mode
 from service.core.target import Target
 
@@ -13,3 +15,9 @@ def library_for(target: Target, mode: Mode) -> KernelLibrary | None:
     """The kernels for `target` in `mode`; None where everything is canonicalized."""
     isa = ISAS.get(target.name)
     return None if isa is None else X86Library(isa, mode)
+
+
+def peak_for(target: Target) -> Kernel | None:
+    """The loop that measures what `target`'s instructions can do at most; None where it has no kernels."""
+    isa = ISAS.get(target.name)
+    return None if isa is None else peak(isa)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import tvm
+from tvm.tirx import transform
 
 from service.compiler import toolchain
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.targets import CodegenTarget
 from service.core.digest import digest_of_json
 
-# Storage rewrite would merge accumulators into one buffer, and LLVM then keeps that in memory.
-_CONFIG = {"tirx.disable_storage_rewrite": True}
+# A kernel is scheduled already and its buffers are flat. What is left to do is the calling convention, and words that
+# LLVM does not have; the passes of TVM's own pipeline would find nothing, and take longer than LLVM.
+_PASSES = (
+    transform.AnnotateEntryFunc(),
+    transform.MakePackedAPI(),
+    transform.LowerTVMBuiltin(),
+    transform.LowerIntrin(),
+)
 
 
 class ObjectCache:
@@ -25,9 +34,18 @@ class ObjectCache:
         self._directory = directory
         self.hits = self.misses = 0
 
-    def compile(self, kernels: Mapping[str, Kernel], target: CodegenTarget) -> list[Path]:
-        """The object file of each kernel, in order of their symbols."""
-        return [self._object(symbol, kernels[symbol], target) for symbol in sorted(kernels)]
+    def compile(
+        self, kernels: Mapping[str, Kernel], target: CodegenTarget, meanwhile: Callable[[], None] = lambda: None
+    ) -> list[Path]:
+        """The object file of each kernel, in order of their symbols; as many at a time as there are processors.
+
+        Args:
+            meanwhile: what this thread does until they are done. It may read TVM's objects, and not compile.
+        """
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            objects = [pool.submit(self._object, symbol, kernels[symbol], target) for symbol in sorted(kernels)]
+            meanwhile()
+            return [made.result() for made in objects]
 
     def _object(self, symbol: str, kernel: Kernel, target: CodegenTarget) -> Path:
         key = digest_of_json(
@@ -46,7 +64,8 @@ class ObjectCache:
 
 
 def _compile(symbol: str, kernel: Kernel, target: CodegenTarget, path: Path) -> None:
+    llvm = tvm.target.Target(dict(target.llvm))
     module = tvm.IRModule({symbol: kernel.function.with_attr("global_symbol", symbol)})
-    with tvm.transform.PassContext(opt_level=3, config=_CONFIG):
-        library = tvm.tirx.build(module, target=tvm.target.Target(dict(target.llvm)))
-    library.write_to_file(str(path), "o")
+    module = transform.BindTarget(llvm.with_host(llvm))(module)
+    lowered = tvm.transform.Sequential(list(_PASSES))(module)
+    tvm.get_global_func("target.build.llvm")(lowered, llvm).write_to_file(str(path), "o")

@@ -8,6 +8,7 @@ that any of its readers wants, and it is written with it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from service.compiler import coverage
 from service.compiler.kernels.group import Demand, Group, KernelLibrary, image_shape, shape_of
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import BIAS, Halo, Image
@@ -30,18 +32,29 @@ class Selection:
         module: the model.
         kernels: by the symbol under which the model calls them.
         layers: what each kernel call is, in order of execution, for reports.
+        plain: the operators that no kernel computes, each with its `place`: which of `layers` it comes before.
         declined: group -> the reason why no kernel computes it.
     """
 
     module: tvm.IRModule
     kernels: dict[str, Kernel] = field(default_factory=dict)
     layers: list[dict[str, Any]] = field(default_factory=list)
+    plain: list[dict[str, Any]] = field(default_factory=list)
     declined: dict[str, str] = field(default_factory=dict)
 
     def report(self) -> dict[str, Any]:
         """What runs where, for people."""
         reorders = sum(layer["kernel"] in ("enter", "leave") for layer in self.layers)
-        return {"layers": self.layers, "declined": self.declined, "reorders": reorders}
+        families: dict[str, Counter[str]] = {}
+        for layer in self.layers:
+            families.setdefault(layer["kernel"], Counter()).update(calls=1, macs=layer["macs"])
+        return {
+            "layers": self.layers,
+            "plain": self.plain,
+            "declined": self.declined,
+            "reorders": reorders,
+            "families": {family: dict(totals) for family, totals in sorted(families.items())},
+        }
 
 
 def select(module: tvm.IRModule, library: KernelLibrary | None) -> Selection:
@@ -61,12 +74,14 @@ class _Plan:
         images: what each kernel writes.
         entries: plain tensor and kind of layout -> the image made of it.
         declined: as in `Selection`.
+        reasons: the same for each variable of such a group.
     """
 
     def __init__(self, model: Model, library: KernelLibrary) -> None:
         self.model, self.library = model, library
         self.demands: dict[relax.Var, list[Demand]] = {}
         self.declined: dict[str, str] = {}
+        self.reasons: dict[relax.Var, str] = {}
         self._fills: dict[tuple[relax.Var, bool], int] = {}
         self._halos: dict[tuple[relax.Var, bool], Halo] = {}
         for group in sorted(model.groups.values(), key=self._order().__getitem__):
@@ -74,6 +89,7 @@ class _Plan:
                 self._accept(group)
             except Declined as reason:
                 self.declined[group.name] = f"{group.kind}: {reason}"
+                self.reasons.update(dict.fromkeys((*model.parts(group), group.output), str(reason)))
 
     def _order(self) -> dict[Group, int]:
         places = {var: place for place, (var, _) in enumerate(self.model.bindings)}
@@ -133,6 +149,8 @@ class _Emission:
         self._images: dict[tuple[relax.Var, bool], relax.Var] = {}
         self.kernels: dict[str, Kernel] = {}
         self.layers: list[dict[str, Any]] = []
+        self.plain_operators: list[dict[str, Any]] = []
+        self._macs = coverage.macs_by_operator(model.function)
 
     def run(self) -> Selection:
         function = self.model.function
@@ -146,11 +164,11 @@ class _Emission:
                     if var in self.plan.demands:
                         self._call(self.model.groups[var])
                     elif var not in inside and var not in self.model.views:
-                        self._plain[var] = graph.emit(self.builder, self._with_plain(value), var.name)
+                        self._emit_plain(var, value)
                 results = [self._with_plain(result) for result in graph.results_of(function)]
                 outputs = [self.builder.emit_output(result) for result in results]
             self.builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
-        return Selection(self.builder.get(), self.kernels, self.layers, self.plan.declined)
+        return Selection(self.builder.get(), self.kernels, self.layers, self.plain_operators, self.plan.declined)
 
     def _call(self, group: Group) -> None:
         demands = self.plan.demands[group.output]
@@ -161,7 +179,8 @@ class _Emission:
             operands.append(self._image(root, packed=demand.packed))
         destination = self.plan.image(group.output, packed=False)
         kernel = self.library.kernel(group, sources, destination)
-        self._images[group.output, False] = self._emit(kernel, operands, group.name, group.kind)
+        macs = sum(self._macs.get(var, 0) for var in (*self.model.parts(group), group.output))
+        self._images[group.output, False] = self._emit(kernel, operands, group.name, group.kind, macs=macs)
 
     def _image(self, root: relax.Var, *, packed: bool) -> relax.Var:
         """`root` as an image, made of the plain tensor if no kernel made it."""
@@ -183,8 +202,23 @@ class _Emission:
                 self._plain[var] = self._reshaped(flat, shape_of(var))
             else:  # a view, which nobody needed as a plain tensor until now
                 value = next(value for bound, value in self.model.bindings if bound.same_as(var))
-                self._plain[var] = graph.emit(self.builder, self._with_plain(value), var.name)
+                self._emit_plain(var, value)
         return self._plain[var]
+
+    def _emit_plain(self, var: relax.Var, value: relax.Expr) -> None:
+        self._plain[var] = graph.emit(self.builder, self._with_plain(value), var.name)
+        called = value.op.name if isinstance(value, relax.Call) and hasattr(value.op, "name") else ""
+        if called in ("", "relax.reshape"):
+            return  # another name for what is there
+        self.plain_operators.append(
+            {
+                "layer": str(var.name),
+                "operators": called.removeprefix("relax.").removeprefix("qnn."),
+                "reason": self.plan.reasons.get(var, "no kernel computes this operator"),
+                "macs": self._macs.get(var, 0),
+                "place": len(self.layers),
+            }
+        )
 
     def _with_plain(self, expr: relax.Expr) -> relax.Expr:
         if isinstance(expr, relax.Var):
@@ -200,10 +234,12 @@ class _Emission:
             return expr
         return self.builder.emit(relax.op.reshape(expr, list(shape)))
 
-    def _emit(self, kernel: Kernel, operands: list[relax.Var], name: str, kind: str, out_type: Any = None) -> relax.Var:
+    def _emit(
+        self, kernel: Kernel, operands: list[relax.Var], name: str, kind: str, out_type: Any = None, macs: int = 0
+    ) -> relax.Var:
         symbol = f"octet_{kernel.family}_{kernel.content[7:23]}"
         self.kernels[symbol] = kernel
-        layer = {"layer": name, "operators": kind, "kernel": kernel.family, "symbol": symbol}
+        layer = {"layer": name, "operators": kind, "kernel": kernel.family, "symbol": symbol, "macs": macs}
         self.layers.append({**layer, **kernel.facts})
         constants = [relax.const(array, str(array.dtype)) for array in kernel.constants]
         out_type = out_type or relax.TensorType([kernel.output_bytes], "uint8")

@@ -98,7 +98,7 @@ def product_requantization(mode: Mode, operation: Operation) -> Requantization:
         return FloatScale(np.array([scale]), bounded=largest < 1 << 30)
     if isinstance(formula, FixedPointMul):
         significands, shifts = fixed_point.quantize_multipliers([scale])
-        return DoubleRounding(significands, shifts)
+        return DoubleRounding(significands, shifts, bounded=True)
     raise Declined(f"no kernel computes {formula.summary}")
 
 
