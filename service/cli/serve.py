@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,7 @@ from service.core.settings import Settings
 
 if TYPE_CHECKING:
     from service.api.server import Started
+    from service.compiler.sandbox import Finding
     from service.core.target import Host
 
 worker = typer.Typer(help="Run one part of octet serve as a process of its own.", no_args_is_help=True)
@@ -54,15 +56,18 @@ def _worker() -> None:
 
 @worker.command("compile")
 def compile_worker(
-    data_dir: DataDirOption = None, allow_unsandboxed: UnsandboxedOption = False, verbose: VerboseOption = False
+    data_dir: DataDirOption = None,
+    allow_unsandboxed: UnsandboxedOption = False,
+    verbose: VerboseOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Build what the service on the same folder was asked for."""
     settings = load_checked({"data_dir": data_dir, "allow_unsandboxed": allow_unsandboxed or None})
     _log(verbose)
-    with reporting(as_json=False):
+    with reporting(as_json) as output:
         from service.workers.compile_worker import run_until_signaled
 
-        run_until_signaled(settings)
+        run_until_signaled(settings, on_started=lambda name: _welcome_worker(output, name, settings))
 
 
 def _welcome(output: Output, started: Started, settings: Settings) -> None:
@@ -79,9 +84,18 @@ def _welcome(output: Output, started: Started, settings: Settings) -> None:
         )
         return
     output.show(f"[bold]{url}[/bold]", f"  host     {_host(machine)}", f"  data     {settings.data_dir}")
-    output.show(f"  sandbox  {_sandbox(started, settings)}")
+    output.show(f"  sandbox  {_sandbox(started.sandbox, settings)}")
     is_default = url == local_url(load_checked().host, load_checked().port)
     output.next_command(_next(started) + ("" if is_default else f" --server {shlex.quote(url)}"))
+
+
+def _welcome_worker(output: Output, name: str, settings: Settings) -> None:
+    from service.compiler.sandbox import check
+
+    if output.as_json:
+        output.document({"worker": name, "data_dir": str(settings.data_dir), "pid": os.getpid()})
+        return
+    output.show(f"[bold]{name}[/bold]", f"  data     {settings.data_dir}", f"  sandbox  {_sandbox(check(), settings)}")
 
 
 def _host(machine: Host) -> str:
@@ -96,12 +110,12 @@ def _next(started: Started) -> str:
     return "octet push FILE" if started.machine.best else "octet push FILE --target TARGET"
 
 
-def _sandbox(started: Started, settings: Settings) -> str:
-    if not started.sandbox:
+def _sandbox(findings: Sequence[Finding], settings: Settings) -> str:
+    if not findings:
         return "nothing is compiled here"
-    missing = [finding.name for finding in started.sandbox if not finding.available]
+    missing = [finding.name for finding in findings if not finding.available]
     if not missing:
-        return ", ".join(f"{finding.name} ({finding.detail})" for finding in started.sandbox)
+        return ", ".join(f"{finding.name} ({finding.detail})" for finding in findings)
     consequence = "builds run without it" if settings.allow_unsandboxed else "builds are refused"
     return f"[bold yellow]this kernel has no {' and no '.join(missing)}: {consequence}[/bold yellow]; see octet doctor"
 

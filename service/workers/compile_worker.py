@@ -153,8 +153,15 @@ def _unforeseen(error: Exception, stage: Stage | None) -> BuildFailed:
     )
 
 
-def run(settings: Settings, stop: threading.Event) -> None:
-    """A compile worker on the database and the store of `settings`, until `stop` is set."""
+def run(settings: Settings, stop: threading.Event, on_started: Callable[[str], None] = lambda worker: None) -> None:
+    """A compile worker on the database and the store of `settings`, until `stop` is set.
+
+    Args:
+        on_started: called once with the worker's name, when it takes builds.
+
+    Raises:
+        OctetError: the database or the store cannot be opened.
+    """
     database = Database(settings.database_url)
     database.migrate()
     layout = OciLayout(settings.store_dir)
@@ -171,11 +178,14 @@ def run(settings: Settings, stop: threading.Event) -> None:
             on_build=presence.works_on,
             between_builds=garbage.collect_if_due,
         )
+        on_started(presence.id)
         worker.run(stop)
     database.close()
 
 
-def run_until_signaled(settings: Settings, parent: int | None = None) -> None:
+def run_until_signaled(
+    settings: Settings, parent: int | None = None, on_started: Callable[[str], None] = lambda worker: None
+) -> None:
     """`run`, until SIGTERM or SIGINT comes; or, if it is given, until the process `parent` dies.
 
     To be called in the main thread. It only waits there: a signal's handler interrupts whatever the main thread does,
@@ -187,7 +197,7 @@ def run_until_signaled(settings: Settings, parent: int | None = None) -> None:
     if parent is not None:
         _die_with(parent, stop)
     with ThreadPoolExecutor(1, "octet-compile") as executor:
-        executor.submit(run, settings, stop).result()
+        executor.submit(run, settings, stop, on_started).result()
 
 
 def _die_with(parent: int, stop: threading.Event) -> None:

@@ -6,8 +6,10 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 from typer.testing import CliRunner, Result
 
 from service.cli.app import app
@@ -30,12 +32,29 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "command", ["", "serve", "push", "predict", "models", "builds", "compile", "run", "verify", "doctor", "gc"]
+    "command",
+    ["", "serve", "push", "predict", "models", "builds", "compile", "run", "verify", "doctor", "gc", "worker compile"],
 )
 def test_every_command_has_help(command: str) -> None:
     result = octet(f"{command} --help")
     assert result.exit_code == 0
     assert "--help" in result.stdout
+
+
+def test_every_command_takes_json() -> None:
+    commands = dict(_commands(typer.main.get_command(app)))
+    assert {"serve", "worker compile"} <= commands.keys()
+    without = [name for name, command in commands.items() if not any("--json" in each.opts for each in command.params)]
+    assert without == []
+
+
+def _commands(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield " ".join(path), command
+        return
+    for name, each in inner.items():
+        yield from _commands(each, *path, name)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,61 @@
+"""`octet worker compile`, as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from service.core.settings import Settings
+from service.core.worker import WorkerKind
+from service.db import Database, WorkerStore
+from tests.support.building import eventually
+from tests.support.serving import environment
+
+
+@contextmanager
+def working(data_dir: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "service.cli", "worker", "compile", "--data-dir", str(data_dir), *options]
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_with_json_it_says_which_worker_it_is_and_nothing_else(tmp_path: Path) -> None:
+    with working(tmp_path, "--json") as process:
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        assert (said["pid"], said["data_dir"]) == (process.pid, str(tmp_path))
+        database = Database(Settings(data_dir=tmp_path).database_url)
+        workers = WorkerStore(database)
+        eventually(lambda: [each.id for each in workers.list(60)] == [said["worker"]])
+        assert workers.list(60)[0].kind is WorkerKind.COMPILE
+        database.close()
+        process.terminate()
+        assert process.communicate(timeout=60)[0] == ""
+        assert process.returncode == 0
+
+
+def test_without_it_says_so_to_a_person(tmp_path: Path) -> None:
+    with working(tmp_path) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        process.terminate()
+        assert process.wait(60) == 0
+    assert lines[0].startswith("compile-")
+    assert str(tmp_path) in lines[1]
+    assert "sandbox" in lines[2]
+
+
+def test_with_json_an_error_is_json_too(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "oci-layout").write_text('{"imageLayoutVersion": "9"}')
+    with working(tmp_path, "--json") as process:
+        said, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert json.loads(said)["error"]["code"] == "invalid_input"
