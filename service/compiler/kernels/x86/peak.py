@@ -1,0 +1,66 @@
+"""The limit that kernels are held to: a loop of nothing but `Isa.dot`, which every library carries.
+
+What a core can multiply in a second has to be measured where the model runs, in the same minute: clocks move with the
+load and the neighbours, and how many dot products start in a cycle differs from CPU to CPU. A process that runs
+artifacts cannot compile such a loop, because it has TVM's runtime alone; so the compiler puts one beside the kernels,
+where it costs some kilobytes. It is written in their words, for their instruction set: a kernel at 100 % would do
+nothing but multiply.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tvm import tirx
+
+from service.compiler.kernels.kernel import Kernel
+from service.compiler.kernels.program import Program, load
+from service.compiler.kernels.x86.isa import Isa
+
+_ITEMS = 48  # shared between the threads, evenly where they are 2, 3, 4, 6, 8 …
+_REPETITIONS = 4096  # of one item: some microseconds, beside which starting the threads is little
+_PERIOD = 8  # repetitions after which the operands are the same again; no product can be taken out of the loop
+_COLUMNS = 2
+
+
+def symbol_of(isa: Isa) -> str:
+    return f"octet_peak_{re.sub('[^0-9a-z]', '_', isa.name)}"
+
+
+def peak(isa: Isa) -> Kernel:
+    """A function of `operands` and `totals`; its facts say their sizes, and how many products a call makes.
+
+    totals[item, row, column] += operands[repetition % period, row] * operands[period, column], in registers: `rows` by
+    two accumulators, as many as hide the latency of `Isa.dot` and leave room for the operands.
+    """
+    rows = min(6, (isa.registers - 3 * isa.weight_vectors - 1) // _COLUMNS)
+    totals_elements = _ITEMS * rows * _COLUMNS * isa.lanes
+    operands_elements = (_PERIOD * rows + _COLUMNS) * isa.weight_elements
+    program = Program()
+    operands = program.parameter("operands", isa.weight_dtype, operands_elements)
+    totals = program.parameter("totals", "int32", totals_elements)
+    with program.loop(_ITEMS, "item", parallel=True) as item:
+        registers = [program.register("int32", isa.lanes) for _ in range(rows * _COLUMNS)]
+        for place, register in enumerate(registers):
+            register.value = load(totals, (item * len(registers) + place) * isa.lanes, isa.lanes)
+        columns = [
+            isa.weights(program, operands, (_PERIOD * rows + column) * isa.weight_elements)
+            for column in range(_COLUMNS)
+        ]
+        with program.loop(_REPETITIONS, "repetition") as repetition:
+            first = program.bind(tirx.bitwise_and(repetition, tirx.const(_PERIOD - 1, "int32")) * rows)
+            for row in range(rows):
+                values = isa.weights(program, operands, (first + row) * isa.weight_elements)
+                for column in range(_COLUMNS):
+                    register = registers[row * _COLUMNS + column]
+                    register.value = isa.dot(register.value, values, columns[column])
+        for place, register in enumerate(registers):
+            program.store(totals, (item * len(registers) + place) * isa.lanes, register.value, isa.lanes)
+    facts = {
+        "symbol": symbol_of(isa),
+        "isa": isa.name,
+        "macs": _ITEMS * _REPETITIONS * rows * _COLUMNS * isa.weight_elements,
+        "operands": {"dtype": isa.weight_dtype, "elements": operands_elements},
+        "totals": {"dtype": "int32", "elements": totals_elements},
+    }
+    return Kernel("peak", program.function(), (), 4 * totals_elements, facts)

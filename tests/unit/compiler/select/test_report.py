@@ -1,0 +1,79 @@
+"""What select reports: every operator once, on a kernel or with the reason why not, in order, and no product lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from service.compiler import coverage
+from service.compiler.kernels.libraries import library_for
+from service.compiler.qnn import ops
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.types import QuantizedType, accumulator_type
+from service.compiler.select.select import Selection, select
+from service.core.target import parse_target
+from tests.support.qnn_models import Emit, module_of
+
+ACTIVATION = QuantizedType("int8", (0.1,), (0,))
+WEIGHT = QuantizedType("int8", (0.01,), (0,))
+
+
+@pytest.fixture(scope="module")
+def module() -> Any:
+    """Two convolutions with a softmax between them, which has no kernel, and a dense layer whose accumulators are not
+    requantized, which no kernel takes."""
+
+    def conv(emit: Emit, x: relax.Var, channels: int) -> relax.Var:
+        weights = relax.const(np.ones((16, 3, 3, channels), np.int8))
+        total = emit(ops.conv2d(x, weights, None, ACTIVATION, WEIGHT, padding=(1, 1, 1, 1)))
+        return emit(ops.requantize(total, accumulator_type(ACTIVATION, WEIGHT, axis=3), ACTIVATION))
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        first = conv(emit, inputs[0], 3)
+        middle = emit(ops.softmax(first, ACTIVATION, ACTIVATION))
+        last = conv(emit, middle, 16)
+        flat = emit(relax.op.reshape(last, [1, 8 * 8 * 16]))
+        return emit(ops.dense(flat, relax.const(np.ones((10, 8 * 8 * 16), np.int8)), None, ACTIVATION, WEIGHT))
+
+    return module_of([((1, 8, 8, 3), "int8")], body)
+
+
+def selection_for(module: Any, target: str) -> Selection:
+    mode = get_mode("xnnpack")
+    return select(module, library_for(parse_target(target), mode))
+
+
+@pytest.fixture(scope="module")
+def report(module: Any) -> dict[str, Any]:
+    return selection_for(module, "x86-64-v3").report()
+
+
+def test_layers_say_which_kernel_computes_what(report: dict[str, Any]) -> None:
+    kinds = [(layer["operators"], layer["kernel"]) for layer in report["layers"]]
+    around = [("enter", "enter"), ("leave", "leave")]
+    conv = ("conv2d+requantize", "conv")
+    assert [kind for kind in kinds if kind not in around] == [conv, conv]
+    assert report["reorders"] == len([kind for kind in kinds if kind in around])
+
+
+def test_what_has_no_kernel_says_why_and_where_it_stands(report: dict[str, Any]) -> None:
+    plain = {operator["operators"]: operator for operator in report["plain"]}
+    assert list(plain) == ["softmax", "dense"]
+    assert plain["softmax"]["reason"] == "no kernel computes this operator"
+    before = [layer["kernel"] for layer in report["layers"][: plain["softmax"]["place"]]]
+    assert before.count("conv") == 1
+    assert plain["dense"]["place"] == len(report["layers"])
+
+
+def test_no_product_is_lost(module: Any, report: dict[str, Any]) -> None:
+    macs = [entry["macs"] for entry in (*report["layers"], *report["plain"])]
+    assert sum(macs) == coverage.report(module)["macs"] == 8 * 8 * 16 * 9 * (3 + 16) + 10 * 1024
+    assert report["families"]["conv"] == {"calls": 2, "macs": 8 * 8 * 16 * 9 * (3 + 16)}
+
+
+def test_a_target_without_kernels_reports_none(module: Any) -> None:
+    report = selection_for(module, "aarch64").report()
+    assert report["layers"] == report["plain"] == []
