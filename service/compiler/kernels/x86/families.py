@@ -8,7 +8,7 @@ from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window, folded_bias
 from service.compiler.kernels.layout import Halo, Image
-from service.compiler.kernels.x86 import depthwise
+from service.compiler.kernels.x86 import concat, depthwise, elementwise
 from service.compiler.kernels.x86.conv import conv
 from service.compiler.kernels.x86.epilogue import Epilogue, FloatScale
 from service.compiler.kernels.x86.isa import GROUP, Isa
@@ -19,7 +19,8 @@ from service.compiler.qnn.numerics.accumulate import centered
 from service.compiler.qnn.operation import Operation, value_of
 
 # Cycles to requantize one vector of accumulators, roughly: float scale or fixed point, and a residual.
-_FLOAT_CYCLES, _FIXED_CYCLES, _RESIDUAL_CYCLES = 2.0, 8.0, 6.0
+_FLOAT_CYCLES, _FIXED_CYCLES, _RESIDUAL_CYCLES = 2.0, 6.0, 6.0
+_ELEMENTWISE_CYCLES = 8.0
 
 
 class Family:
@@ -133,7 +134,45 @@ def _window(core: Operation) -> Window:
     return Window((kernel_h, kernel_w), (stride_h, stride_w), (step_h, step_w), (top, left))
 
 
+class Elementwise(Family):
+    """Operators on 8-bit images that keep rows and columns."""
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        core = group.core
+        match core.name:
+            case "qnn.add":
+                addition(self.mode, core, residual_is_lhs=False)
+            case "qnn.mul":
+                elementwise.product_requantization(self.mode, core)
+            case "qnn.requantize":
+                elementwise.table_of(self.mode, core)
+            case "qnn.concatenate":
+                concat.part_tables(self.mode, core)
+        if core.name in ("qnn.add", "qnn.mul") and len({shape_of(var)[-1] for var in group.inputs}) > 1:
+            raise Declined("one channel is repeated for all")
+        if len({len(shape_of(var)) for var in group.inputs}) > 1:
+            raise Declined("its operands have different ranks")
+        return [Demand() for _ in group.inputs]
+
+    def kernel(self, group: Group, sources: Sequence[Image], destination: Image) -> Kernel:
+        core, isa, mode = group.core, self.isa, self.mode
+        parallel = worth_sharing(_ELEMENTWISE_CYCLES * destination.size_bytes / isa.bytes)
+        match core.name:
+            case "qnn.add":
+                return elementwise.add(isa, sources[0], sources[1], destination, core, mode, parallel=parallel)
+            case "qnn.mul":
+                return elementwise.mul(isa, sources[0], sources[1], destination, core, mode, parallel=parallel)
+            case "qnn.requantize":
+                return elementwise.requantize(isa, sources[0], destination, core, mode, parallel=parallel)
+            case _:
+                return concat.concat(isa, sources, destination, core, mode, parallel=parallel)
+
+
 FAMILIES: dict[str, Callable[[Isa, Mode], Family]] = {
     "qnn.conv2d": Accumulating,
     "qnn.dense": Accumulating,
+    "qnn.add": Elementwise,
+    "qnn.mul": Elementwise,
+    "qnn.requantize": Elementwise,
+    "qnn.concatenate": Elementwise,
 }
