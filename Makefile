@@ -5,7 +5,6 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes $(UPGRADE)
-MODEL ?= examples/digits_int8.tflite
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all bench docs lint format lock clean
@@ -25,9 +24,16 @@ test-all: $(VENV)/.develop ## every test
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # Measures and does not judge: the bound of stock_tvm is MobileNetV2's.
-bench: $(VENV)/.develop ## measure MODEL=model.tflite: its build, beside LiteRT, over HTTP, and beside stock TVM
+bench: $(VENV)/.develop ## all models beside all peers, an hour (BENCH_ARGS); or MODEL=model.tflite: build, HTTP, stock TVM
+ifdef MODEL
 	$(BIN)/python -m benchmarks.build_and_serve $(MODEL)
 	$(BIN)/python -m benchmarks.stock_tvm --bound inf $(MODEL)
+else
+	$(BIN)/python -m benchmarks.setup_peers --making
+	-$(BIN)/python -m benchmarks.models
+	$(BIN)/python -m benchmarks.contest $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.report
+endif
 
 docs: $(VENV)/.develop ## rewrite docs/reference from the code
 	TVM_USE_RUNTIME_LIB=0 $(BIN)/python -m scripts.reference

@@ -82,9 +82,9 @@ def take_turns(contenders: Mapping[str, Timed], rounds: int, seconds: float) -> 
         for name in list(contenders)[:: 1 if turn % 2 == 0 else -1]:
             contender = contenders[name]
             pids = {os.getpid(), *contender.pids}
-            begun, busy_s, own_s = time.perf_counter(), _busy_s(), _used_s(pids)
+            begun, busy_before_s, own_s = time.perf_counter(), busy_s(), _used_s(pids)
             timings[name].rounds.append(contender.durations_s(seconds))
-            others_s = (_busy_s() - busy_s) - (_used_s(pids) - own_s)
+            others_s = (busy_s() - busy_before_s) - (_used_s(pids) - own_s)
             timings[name].other_cpus.append(max(0.0, others_s / (time.perf_counter() - begun)))
     return timings
 
@@ -94,7 +94,7 @@ def differences_ms(slower: Timings, faster: Timings) -> list[float]:
     return [first - second for first, second in zip(slower.medians_ms, faster.medians_ms, strict=True)]
 
 
-def _busy_s() -> float:
+def busy_s() -> float:
     """CPU time that this machine has spent on anything since it started."""
     user, nice, system, _idle, _waiting, *rest = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9])
     return (user + nice + system + sum(rest)) / _TICKS_PER_S

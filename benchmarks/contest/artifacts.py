@@ -1,0 +1,44 @@
+"""Octet's side of the contest: models compiled as a user would, kept by what they were compiled from and with."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.places import CHECKOUT, Home
+
+_PARTS_OF_THE_COMPILER = ("service/compiler", "service/core", "service/runtime")
+_NAME_LENGTH = 16
+
+
+class NotCompiled(RuntimeError):
+    """`octet compile` failed."""
+
+
+def artifact(home: Home, model: Path, numerics: str) -> Path:
+    """The folder with `model` compiled for this machine. Raises NotCompiled."""
+    folder = home.artifacts / f"{model.stem}.{numerics}.{_key(model)}"
+    if folder.exists():
+        return folder
+    unfinished = folder.with_name(f"unfinished.{folder.name}")
+    command = [sys.executable, "-m", "service.cli", "compile", str(model), "--target", "host"]
+    command += ["--numerics", numerics, "--output", str(unfinished), "--json"]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NotCompiled((done.stdout + done.stderr).strip()[-500:])
+    for stale in folder.parent.glob(f"{model.stem}.{numerics}.*"):
+        shutil.rmtree(stale)
+    unfinished.replace(folder)
+    return folder
+
+
+def _key(model: Path) -> str:
+    """Changes with the model and with the compiler's sources: a stale artifact would be timed as the new one."""
+    digest = hashlib.sha256(model.read_bytes())
+    for part in _PARTS_OF_THE_COMPILER:
+        for source in sorted((CHECKOUT / part).rglob("*.py")):
+            digest.update(str(source.relative_to(CHECKOUT)).encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()[:_NAME_LENGTH]

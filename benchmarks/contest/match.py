@@ -1,0 +1,103 @@
+"""All contestants on one model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from benchmarks.contest import records
+from benchmarks.contest.artifacts import NotCompiled, artifact
+from benchmarks.contest.contestants import PEAK, Contestant, contestants_for
+from benchmarks.contest.frameworks import Job
+from benchmarks.contest.process import ContestantFailed, ContestantProcess
+from benchmarks.contest.records import Entry, Model, Record, Slice
+from benchmarks.contest.rounds import Key, Rules, take_turns
+from benchmarks.figures import PEAKS, Results
+from benchmarks.measure import cores_for
+from benchmarks.models.catalog import Row
+from benchmarks.models.tflite_file import macs
+from benchmarks.peak.instructions import Instruction
+from benchmarks.places import OWN_ENVIRONMENT, Home
+
+_LOAD_LIMIT_S = 300.0
+_PEAKS = Row(PEAKS, "Peak of each instruction", {})
+
+
+@dataclass
+class Contest:
+    """What all matches of a run share, and what came out so far."""
+
+    home: Home
+    rules: Rules
+    threads: Sequence[int]
+    output: TextIO
+    log: Path
+    results: Results
+
+    def record(self, record: Record) -> None:
+        self.results.add(record)
+        records.write(self.output, record)
+
+    def peaks(self, instructions: Iterable[Instruction]) -> None:
+        """Every instruction's peak, each with every number of threads."""
+        loops = [Contestant(it.name, it.name, OWN_ENVIRONMENT, "peak", "") for it in instructions]
+        self._play(_PEAKS, [(loop, loop.name) for loop in loops])
+
+    def match(self, row: Row, contestants: Sequence[Contestant], instruction: str) -> None:
+        tflite = self.home.model(row.files["tflite"])
+        if tflite is None:
+            print(f"\n{row.title}: left out, {row.files['tflite']} is missing; run: python -m benchmarks.models")
+            return
+        self.record(Model(row.name, row.title, row.note, row.batch, macs(tflite.read_bytes())))
+        entered = []
+        for contestant in contestants_for(row, contestants):
+            try:
+                path = instruction if contestant.name == PEAK else str(self._path(row, contestant))
+                entered.append((contestant, path))
+            except (NotCompiled, FileNotFoundError) as error:
+                for threads in self.threads:
+                    self._failed(row, (contestant.name, threads), error)
+        self._play(row, entered)
+
+    def _play(self, row: Row, entered: Sequence[tuple[Contestant, str]]) -> None:
+        print(f"\n{row.title}", flush=True)
+        with ExitStack() as stack:
+            playing: dict[Key, ContestantProcess] = {}
+            for contestant, path in entered:
+                for threads in self.threads:
+                    process = self._start(row, contestant, path, threads)
+                    if process:
+                        playing[contestant.name, threads] = stack.enter_context(process)
+            turns = take_turns(playing, self.rules, lambda key, error: self._failed(row, key, error))
+            for (name, threads), number, attempt, turn in turns:
+                self.record(Slice(row.name, name, threads, number, attempt, turn))
+        for name, threads in playing:
+            figure = self.results.figure(row.name, name, threads)
+            print(f"  {name:20} {threads} thread(s) {figure.text if figure else '-':>9} ms", flush=True)
+
+    def _start(self, row: Row, contestant: Contestant, path: str, threads: int) -> ContestantProcess | None:
+        """The contestant with the model loaded; None if it cannot, which is recorded."""
+        cores, options = cores_for(threads), contestant.options | {"size": str(row.size)}
+        job = Job(contestant.framework, path, threads, cores, row.batch, options)
+        try:
+            process = ContestantProcess(self.home.python(contestant.environment), job, self.log, _LOAD_LIMIT_S)
+        except ContestantFailed as error:
+            self._failed(row, (contestant.name, threads), error)
+            return None
+        self.record(Entry(row.name, contestant.name, threads, cores, process.info))
+        return process
+
+    def _path(self, row: Row, contestant: Contestant) -> Path:
+        file = row.files[contestant.file]
+        model = self.home.model(file)
+        if model is None:
+            raise FileNotFoundError(f"{file} is missing; run: python -m benchmarks.models")
+        return artifact(self.home, model, contestant.numerics) if contestant.is_octet else model
+
+    def _failed(self, row: Row, key: Key, error: Exception) -> None:
+        name, threads = key
+        print(f"  {name:20} {threads} thread(s) failed: {error}", flush=True)
+        self.record(Entry(row.name, name, threads, cores_for(threads), {}, str(error)))

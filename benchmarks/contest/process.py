@@ -1,0 +1,94 @@
+"""A contestant's process as the contest sees it: started, stopped between its turns, told to take one, ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from benchmarks.contest.frameworks import Job
+from benchmarks.contest.turn import Turn
+from benchmarks.places import CHECKOUT
+
+
+class ContestantFailed(RuntimeError):
+    """It could not load the model, or died."""
+
+
+class ContestantProcess:
+    """Between turns it is stopped (SIGSTOP): a framework whose threads spin while they wait disturbs nobody else.
+
+    Attributes:
+        info: what it said when the model was loaded.
+
+    Raises:
+        ContestantFailed: it cannot be started, or not load the model within `load_limit_s`.
+    """
+
+    def __init__(self, python: Path, job: Job, log: Path, load_limit_s: float) -> None:
+        environment = os.environ | {"PYTHONPATH": str(CHECKOUT), "OMP_NUM_THREADS": str(job.threads)}
+        with log.open("ab") as errors:
+            try:
+                self._process = subprocess.Popen(
+                    [python, "-m", "benchmarks.contest.worker"],
+                    cwd=CHECKOUT,
+                    env=environment,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    bufsize=0,
+                )
+            except OSError as error:
+                raise ContestantFailed(f"{python}: {error.strerror}; run: python -m benchmarks.setup_peers") from error
+        try:
+            self.info = self._ask(asdict(job), load_limit_s)
+            os.kill(self.pid, signal.SIGSTOP)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def turn(self, seconds: float, limit_s: float) -> Turn:
+        """Raises ContestantFailed if it died, or did not answer in time."""
+        os.kill(self.pid, signal.SIGCONT)
+        turn = Turn(**self._ask({"seconds": seconds}, limit_s))
+        os.kill(self.pid, signal.SIGSTOP)
+        return turn
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, question: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        assert self._process.stdin
+        assert self._process.stdout
+        try:
+            self._process.stdin.write(json.dumps(question).encode() + b"\n")
+        except BrokenPipeError as error:
+            raise ContestantFailed(f"it ended with exit status {self._process.wait()}") from error
+        if not select.select([self._process.stdout], [], [], limit_s)[0]:
+            raise ContestantFailed(f"no answer within {limit_s:.0f} s")
+        line = self._process.stdout.readline()
+        if not line:
+            raise ContestantFailed(f"it ended with exit status {self._process.wait()}")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise ContestantFailed(answer["error"])
+        return answer

@@ -1,0 +1,108 @@
+"""The file that a run writes: one JSON document a line, so that a run that was cut short can still be read.
+
+Every line has a `kind`: `run` (first, once: the machine and the settings), `model`, `contestant` (it was loaded, or why
+not) and `turn`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self, TextIO
+
+from benchmarks.contest.turn import Turn
+
+
+@dataclass(frozen=True)
+class Run:
+    """The machine and the settings.
+
+    Attributes:
+        cores: what the contestants with the most threads are pinned to; others take the first of them.
+        peak: the instruction whose peak the others are held to.
+    """
+
+    kind: ClassVar[str] = "run"
+    started_at: str
+    cpu: str
+    target: str
+    cores: list[int]
+    peak: str
+    rounds: int
+    seconds: float
+    quiet_cpus: float
+    repeats: int
+    versions: dict[str, str]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Model:
+    kind: ClassVar[str] = "model"
+    name: str
+    title: str
+    note: str
+    batch: int
+    macs: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A contestant on a model: what it said when it was loaded, or `error`."""
+
+    kind: ClassVar[str] = "contestant"
+    model: str
+    contestant: str
+    threads: int
+    cores: list[int]
+    info: dict[str, Any]
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One turn. `attempt` counts from 0: a turn that others disturbed is taken again."""
+
+    kind: ClassVar[str] = "turn"
+    model: str
+    contestant: str
+    threads: int
+    round: int
+    attempt: int
+    turn: Turn
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        return cls(**{**fields, "turn": Turn(**fields["turn"])})
+
+
+Record = Run | Model | Entry | Slice
+
+
+def write(file: TextIO, record: Record) -> None:
+    file.write(json.dumps({"kind": record.kind, **asdict(record)}) + "\n")
+    file.flush()
+
+
+def read(paths: Iterable[Path]) -> Iterator[Record]:
+    for path in paths:
+        for line in path.read_text().splitlines():
+            yield parse(line)
+
+
+def parse(line: str) -> Record:
+    """Raises ValueError for a line that is none of the four kinds."""
+    fields = json.loads(line)
+    match fields.pop("kind"):
+        case Run.kind:
+            return Run(**fields)
+        case Model.kind:
+            return Model(**fields)
+        case Entry.kind:
+            return Entry(**fields)
+        case Slice.kind:
+            return Slice.from_fields(fields)
+        case other:
+            raise ValueError(f"unknown kind of record: {other!r}")

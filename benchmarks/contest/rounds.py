@@ -1,0 +1,59 @@
+"""Taking turns: A B C, then C B A, and so on, so that a machine that changes does so for all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from benchmarks.contest.process import ContestantFailed
+from benchmarks.contest.turn import Turn
+
+Key = tuple[str, int]  # a contestant's name, and its threads
+
+
+class TakesTurns(Protocol):
+    def turn(self, seconds: float, limit_s: float) -> Turn: ...
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How turns are taken.
+
+    Attributes:
+        seconds: of a turn.
+        quiet_cpus: a turn with more of other processes' load than this was disturbed,
+        repeats: and is taken again, at most so many times.
+        pause_s: before it is.
+    """
+
+    rounds: int = 7
+    seconds: float = 0.3
+    quiet_cpus: float = 0.1
+    repeats: int = 3
+    pause_s: float = 0.3
+    limit_s: float = 120.0
+
+
+def take_turns(
+    contestants: Mapping[Key, TakesTurns],
+    rules: Rules,
+    failed: Callable[[Key, ContestantFailed], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[tuple[Key, int, int, Turn]]:
+    """(who, round, attempt, turn) as they happen. One that fails is reported, and takes no more turns."""
+    playing = dict(contestants)
+    for number in range(rules.rounds):
+        for key in list(playing)[:: 1 if number % 2 == 0 else -1]:
+            try:
+                for attempt in range(1 + rules.repeats):
+                    if attempt:
+                        sleep(rules.pause_s)
+                    turn = playing[key].turn(rules.seconds, rules.limit_s)
+                    yield key, number, attempt, turn
+                    if turn.other_cpus <= rules.quiet_cpus:
+                        break
+            except ContestantFailed as error:
+                del playing[key]
+                failed(key, error)

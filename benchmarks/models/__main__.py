@@ -1,0 +1,122 @@
+"""Makes the models that are neither given nor made yet:
+
+    python -m benchmarks.models
+
+Each is made in the environment of the framework that writes it (`python -m benchmarks.setup_peers --making`), with
+photographs of the given data to calibrate with. What cannot be made is said, and left out of the contest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from benchmarks.models.catalog import ROWS, batched, symmetric
+from benchmarks.models.tflite_file import with_batch, with_symmetric_weights
+from benchmarks.places import CHECKOUT, SHARED, Home, default_home
+
+_SIZES = {"resnet18": 224, "resnet50": 224, "mobilenet_v2": 224, "inception_v3": 299}
+_PHOTOGRAPHS = SHARED / "images"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a file is made: a module that is run in an environment."""
+
+    environment: str
+    arguments: list[str]
+
+
+def main() -> int:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    home, failed = default_home(), 0
+    for file in dict.fromkeys(wanted()):
+        if home.model(file):
+            continue
+        print(f"{file} ...", end=" ", flush=True)
+        try:
+            make(home, file)
+        except (OSError, ValueError, subprocess.CalledProcessError) as error:
+            failed += 1
+            print(error)
+        else:
+            print("made")
+    return 1 if failed else 0
+
+
+def wanted() -> Iterator[str]:
+    """In an order in which nothing needs what comes later."""
+    files = [file for row in ROWS for file in row.files.values()]
+    for file in files:
+        if file.endswith(".u8s8.onnx"):
+            yield file.replace(".u8s8.", ".fp32.")
+    yield from sorted(files, key=lambda file: file.count("."))
+
+
+def make(home: Home, file: str) -> None:
+    """Writes `file`, whole or not at all.
+
+    Raises:
+        OSError: the environment or a file that this one is made from is missing.
+        subprocess.CalledProcessError: it could not be made.
+    """
+    output = home.models / file
+    output.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = output.with_name("unfinished." + output.name)
+    change = _change(file)
+    if change:
+        original, changed = change
+        unfinished.write_bytes(changed(_found(home, original).read_bytes()))
+    else:
+        recipe = _recipe(home, file)
+        command = [str(home.python(recipe.environment)), "-W", "ignore", "-m", *recipe.arguments]
+        command += ["--images", str(_PHOTOGRAPHS), "--output", str(unfinished)]
+        subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True)
+    unfinished.replace(output)
+
+
+def _change(file: str) -> tuple[str, Callable[[bytes], bytes]] | None:
+    """For a variant of a TFLite file: the original, and what is done to it."""
+    for row in ROWS:
+        original = row.files["tflite"]
+        if file == symmetric(original):
+            return original, with_symmetric_weights
+        if row.batch > 1 and file == original:
+            return file.replace(batched(".tflite", row.batch), ".tflite"), partial(with_batch, batch=row.batch)
+    return None
+
+
+def _recipe(home: Home, file: str) -> Recipe:
+    network, _, rest = Path(file).name.partition(".")
+    if network not in _SIZES:
+        raise FileNotFoundError("not given: it belongs to the shared data, see OCTET_TEST_DATA")
+    kind, _, form = rest.partition(".")
+    match form, kind:
+        case "tflite", _:
+            return Recipe("tensorflow", ["benchmarks.models.make_keras", network, kind])
+        case "onnx", "fp32":
+            return Recipe("torch", ["benchmarks.models.make_torch", network, "onnx"])
+        case "onnx", _:
+            original = str(_found(home, file.replace(kind, "fp32")))
+            arguments = ["benchmarks.models.make_onnx", original, "--size", str(_SIZES[network])]
+            return Recipe("onnxruntime", arguments)
+        case _:
+            return Recipe(
+                "torch", ["benchmarks.models.make_torch", network, "torchscript" if kind == "fp32" else "int8"]
+            )
+
+
+def _found(home: Home, file: str) -> Path:
+    path = home.model(file)
+    if path is None:
+        raise FileNotFoundError(f"{file}, which it is made from, is missing")
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""The models that are compared: a row for each, with its file in each format.
+
+Paths are relative to a folder of models: the generated ones (`python -m benchmarks.models`) or the given ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model at one batch size.
+
+    Attributes:
+        files: by format: `tflite`, `onnx` and `torch` for int8; the same with `_fp32`. What Octet compiles is `tflite`.
+        size: height and width of its image in pixels, where a format does not say.
+    """
+
+    name: str
+    title: str
+    files: dict[str, str]
+    size: int = 0
+    batch: int = 1
+    note: str = field(default="", compare=False)
+
+
+def _generated(network: str, title: str, size: int) -> Row:
+    files = {
+        "tflite": f"tflite/{network}.int8.tflite",
+        "onnx": f"onnx/{network}.u8s8.onnx",
+        "torch": f"torch/{network}.fx_x86.pt",
+    }
+    return Row(network, title, files, size, note="random weights")
+
+
+def _given(file: str, title: str, note: str = "") -> Row:
+    return Row(file, title, {"tflite": f"tflite/{file}.tflite"}, note=note)
+
+
+def _in_batches(row: Row, batch: int) -> Row:
+    files = dict(row.files, tflite=batched(row.files["tflite"], batch))
+    return Row(f"{row.name}-batch{batch}", f"{row.title}, batch {batch}", files, row.size, batch, row.note)
+
+
+def batched(file: str, batch: int) -> str:
+    """What the variant of `file` with another batch size is called."""
+    return file.replace(".tflite", f".batch{batch}.tflite")
+
+
+def symmetric(file: str) -> str:
+    """What the variant of `file` with symmetric weights is called."""
+    return file.replace(".tflite", ".symmetric.tflite")
+
+
+_RESNET50 = _generated("resnet50", "ResNet-50 int8", 224)
+_RESNET50_FP32 = {
+    "tflite_fp32": "tflite/resnet50.fp32.tflite",
+    "onnx_fp32": "onnx/resnet50.fp32.onnx",
+    "torch_fp32": "torch/resnet50.fp32.pt",
+}
+_HOSTED = _given("mobilenet_v2_1.0_224_quant", "MobileNetV2 uint8 per-tensor (hosted)", "asymmetric weights")
+
+ROWS: Sequence[Row] = (
+    Row("resnet50", _RESNET50.title, _RESNET50.files | _RESNET50_FP32, 224, note="random weights"),
+    _generated("mobilenet_v2", "MobileNetV2 int8 per-channel", 224),
+    _given("tf2_mobilenet_v2_1.0_224_ptq", "MobileNetV2 int8 per-channel (tf2 ptq)"),
+    _HOSTED,
+    Row(
+        "mobilenet_v2_symmetric",
+        "MobileNetV2 uint8 per-tensor, symmetric weights",
+        {"tflite": symmetric(_HOSTED.files["tflite"])},
+        note="the hosted file with every weight's zero point set to 128: a measure of speed only",
+    ),
+    _given("mobilenet_v1_0.25_128_quant", "MobileNetV1 0.25 128 uint8 per-tensor (hosted)", "asymmetric weights"),
+    _given("pretrainedResnet_quant", "ResNet-8 int8 (MLPerf Tiny)"),
+    _given("kws_ref_model", "DS-CNN keyword spotting int8 (MLPerf Tiny)"),
+    _generated("inception_v3", "Inception-v3 int8", 299),
+    _generated("resnet18", "ResNet-18 int8", 224),
+    _in_batches(_RESNET50, 8),
+    _in_batches(_RESNET50, 16),
+)
+
+
+def rows_named(names: Sequence[str]) -> list[Row]:
+    """In the catalog's order; all of them for no names. Raises SystemExit for a name that it does not have."""
+    unknown = set(names) - {row.name for row in ROWS}
+    if unknown:
+        raise SystemExit(f"no such model: {', '.join(sorted(unknown))}; there are {', '.join(it.name for it in ROWS)}")
+    return [row for row in ROWS if not names or row.name in names]

@@ -1,0 +1,108 @@
+"""torchvision's networks with random seeded weights: float32 as ONNX and TorchScript, int8 as TorchScript (FX).
+
+Runs in the environment `torch`:
+
+    python -m benchmarks.models.make_torch resnet50 onnx --images FOLDER --output resnet50.fp32.onnx
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch  # type: ignore[import-not-found]
+from torch.ao.quantization import get_default_qconfig_mapping  # type: ignore[import-not-found]
+from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx  # type: ignore[import-not-found]
+
+from benchmarks.models.photographs import photographs
+
+SIZES = {"resnet18": 224, "resnet50": 224, "mobilenet_v2": 224, "inception_v3": 299}
+ENGINE = "x86"
+_PHOTOGRAPHS, _AT_ONCE = 32, 8
+
+_libraries: list[Any] = []  # torch forgets the operators of a library that nobody holds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("network", choices=SIZES)
+    parser.add_argument("kind", choices=["onnx", "torchscript", "int8"])
+    parser.add_argument("--images", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript and FX quantization are what is asked for here
+    nhwc = photographs(arguments.images, _PHOTOGRAPHS, SIZES[arguments.network])
+    images = torch.from_numpy(np.ascontiguousarray(nhwc.transpose(0, 3, 1, 2)))
+    model = build(arguments.network, images)
+    with torch.no_grad():
+        if arguments.kind == "onnx":
+            torch.onnx.export(
+                model,
+                (images[:1],),
+                str(arguments.output),
+                input_names=["input"],
+                output_names=["output"],
+                dynamic_axes={"input": {0: "N"}, "output": {0: "N"}},
+                opset_version=17,
+                dynamo=False,
+            )
+            return
+        if arguments.kind == "int8":
+            model = quantize(model, images)
+        torch.jit.freeze(torch.jit.trace(model, images[:1]).eval()).save(str(arguments.output))
+
+
+def build(name: str, images: torch.Tensor) -> Any:
+    """He's initialization; the affine part of batch normalization near (1, 0), its statistics those of `images`."""
+    torch.manual_seed(0)
+    extra = {"aux_logits": False, "init_weights": False} if name == "inception_v3" else {}
+    model = getattr(torchvision_models(), name)(weights=None, **extra)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Conv2d | torch.nn.Linear):
+            mode = "fan_out" if isinstance(module, torch.nn.Conv2d) else "fan_in"
+            torch.nn.init.kaiming_normal_(module.weight, mode=mode, nonlinearity="relu")
+            if module.bias is not None:
+                torch.nn.init.uniform_(module.bias, -0.1, 0.1)
+        if isinstance(module, torch.nn.BatchNorm2d):
+            torch.nn.init.uniform_(module.weight, 0.6, 1.4)
+            torch.nn.init.normal_(module.bias, 0, 0.2)
+            module.momentum = None  # a plain average over the batches
+    model.train()
+    with torch.no_grad():
+        for batch in images.split(2 * _AT_ONCE):
+            model(batch)
+    return model.eval()
+
+
+def quantize(model: Any, images: torch.Tensor) -> Any:
+    torch.backends.quantized.engine = ENGINE
+    prepared = prepare_fx(model, get_default_qconfig_mapping(ENGINE), (images[:1],))
+    for batch in images.split(_AT_ONCE):
+        prepared(batch)
+    return convert_fx(prepared)
+
+
+def torchvision_models() -> Any:
+    """`torchvision.models`. Of its compiled operators, built for another torch, only the names are made known."""
+    while True:
+        try:
+            return importlib.import_module("torchvision").models
+        except RuntimeError as error:
+            missing = re.search(r"operator torchvision::(\w+) does not exist", str(error))
+            if not missing:
+                raise
+            library = torch.library.Library("torchvision", "FRAGMENT")
+            library.define(f"{missing[1]}(Tensor x) -> Tensor")
+            _libraries.append(library)
+            for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+                del sys.modules[name]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""Photographs as networks are fed with them: for calibration, and to set batch normalization's statistics.
+
+Runs in the peers' environments: needs numpy and Pillow only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+_MEAN, _STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])  # ImageNet's, per channel
+
+
+Pixels = np.ndarray[Any, np.dtype[np.float32]]
+
+
+def photographs(folder: Path, count: int, size: int) -> Pixels:
+    """`[count, size, size, 3]` float32, normalized; always the same ones.
+
+    The short side is scaled to size / 0.875 and the centre is cut out, as ImageNet models are evaluated.
+    """
+    files = sorted(folder.glob("*.JPEG"))
+    chosen = np.random.default_rng(0).choice(len(files), count, replace=False)
+    pixels = np.stack([_centre(files[index], size) for index in chosen])
+    normalized: Pixels = ((pixels / 255 - _MEAN) / _STD).astype(np.float32)
+    return normalized
+
+
+def _centre(path: Path, size: int) -> Pixels:
+    image = Image.open(path).convert("RGB")
+    scale = round(size / 0.875) / min(image.size)
+    width, height = (max(size, round(side * scale)) for side in image.size)
+    left, top = (width - size) // 2, (height - size) // 2
+    image = image.resize((width, height), Image.Resampling.BILINEAR)
+    return np.asarray(image.crop((left, top, left + size, top + size)), np.float32)

@@ -1,0 +1,88 @@
+"""What is repeated: the instructions that multiply and accumulate, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+Expr = Any
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One way to add products to a register.
+
+    Attributes:
+        name: the mnemonic and the register, as in `vpdpbusd zmm`.
+        operand: element type of the registers that are multiplied.
+        intrinsic: LLVM's name; LLVM 22 wants bytes, not dwords, as vpdpbusd's operands.
+        features: what the CPU must report, in the words of /proc/cpuinfo; one of several sets.
+        macs: multiply-accumulates of one instruction.
+        adds: whether it adds to the accumulator itself; vpmaddwd leaves that to a vpaddd.
+        cpu: LLVM's name of the CPU to compile for, where this one's own would lead LLVM to other instructions.
+    """
+
+    name: str
+    operand: str
+    intrinsic: str
+    features: tuple[frozenset[str], ...]
+    macs: int
+    adds: bool = True
+    cpu: str = ""
+
+    @property
+    def mnemonic(self) -> str:
+        return self.name.partition(" ")[0]
+
+    @property
+    def register(self) -> str:
+        return self.name.partition(" ")[2]
+
+    @property
+    def accumulator(self) -> str:
+        """Element type of the register that is added to."""
+        return "float32" if self.operand == "float32" else "int32"
+
+    @property
+    def lanes(self) -> int:
+        """Of the accumulator; they have 32 bits."""
+        return {"zmm": 16, "ymm": 8}[self.register]
+
+    @property
+    def operand_lanes(self) -> int:
+        return self.lanes * {"int8": 4, "int16": 2, "float32": 1}[self.operand]
+
+    def apply(self, total: Expr, first: Expr, second: Expr) -> Expr:
+        """`total` and the products of `first` and `second`."""
+        dtype = f"{self.accumulator}x{self.lanes}"
+        if not self.adds:
+            return total + tirx.call_llvm_pure_intrin(dtype, self.intrinsic, first, second)
+        operands = (first, second, total) if self.operand == "float32" else (total, first, second)
+        return tirx.call_llvm_pure_intrin(dtype, self.intrinsic, *operands)
+
+
+_VNNI = (frozenset({"avx512_vnni", "avx512vl"}),)
+_VNNI_YMM = (*_VNNI, frozenset({"avx_vnni"}))
+_AVX512 = (frozenset({"avx512f", "avx512bw", "avx512vl"}),)
+_AVX2 = (frozenset({"avx2", "fma"}),)
+INSTRUCTIONS = (
+    Instruction("vpdpbusd zmm", "int8", "llvm.x86.avx512.vpdpbusd.512", _VNNI, 64),
+    Instruction("vpdpbusd ymm", "int8", "llvm.x86.avx512.vpdpbusd.256", _VNNI_YMM, 32),
+    Instruction("vpdpwssd zmm", "int16", "llvm.x86.avx512.vpdpwssd.512", _VNNI, 32),
+    Instruction("vpmaddwd zmm", "int16", "llvm.x86.avx512.pmaddw.d.512", _AVX512, 32, False, "x86-64-v4"),
+    Instruction("vpmaddwd ymm", "int16", "llvm.x86.avx2.pmadd.wd", _AVX2, 16, False, "x86-64-v3"),
+    Instruction("vfmadd zmm", "float32", "llvm.fma", _AVX512, 16),
+    Instruction("vfmadd ymm", "float32", "llvm.fma", _AVX2, 8),
+)
+
+
+def available(features: Collection[str]) -> list[Instruction]:
+    return [it for it in INSTRUCTIONS if any(needed <= set(features) for needed in it.features)]
+
+
+def named(name: str) -> Instruction:
+    """Raises KeyError if there is none of that name."""
+    return {instruction.name: instruction for instruction in INSTRUCTIONS}[name]

@@ -1,0 +1,195 @@
+"""The loops, compiled: `threads` cores each repeat one instruction on accumulators that never leave the registers.
+
+Nothing may be optimized away, so it is made impossible and then checked. The accumulators start from memory, so that no
+two of them are known to be equal; one operand of each is read again from memory in every repetition, so that no product
+is the same as before; and `Loop` counts the instructions in the code that was made, and holds the result to arithmetic.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.target.codegen import llvm_get_system_cpu
+from tvm.tirx import AllocBuffer, Bind, BufferLoad, BufferStore, For, ForKind, PrimFunc, Ramp, SeqStmt, Var
+
+from benchmarks.measure import Array
+from benchmarks.peak.instructions import Instruction
+
+Expr = Any
+
+ROWS, COLUMNS = 6, 2  # accumulators; 12 chains hide a latency of 4 at 2 a cycle, and 16 registers of AVX2 hold them
+REPETITIONS = 400_000  # of one call: some milliseconds, beside which the call itself is nothing
+_PERIOD = 8  # repetitions after which the operands in memory are the same again
+CLOCK_STEPS, CYCLES_OF_STEP = 8, 4  # imul takes 3 cycles and xor 1, on every x86-64 of the last ten years
+
+
+class Loop:
+    """`instruction` on `threads` cores at once; a call repeats it `REPETITIONS` times on each.
+
+    Raises:
+        RuntimeError: the compiler made other code than was meant, or the result is wrong.
+    """
+
+    def __init__(self, instruction: Instruction, threads: int) -> None:
+        function = _compiled(_multiply(instruction, threads), instruction.cpu)
+        _check_code(function, instruction)
+        operand, lanes, width = np.dtype(instruction.operand), instruction.lanes, instruction.operand_lanes
+        rng = np.random.default_rng(0)
+        values = rng.integers(0, 64, (_PERIOD * ROWS + COLUMNS) * width).astype(operand)
+        rows, columns = np.split(values, [_PERIOD * ROWS * width])
+        totals = np.zeros(threads * ROWS * COLUMNS * lanes, instruction.accumulator)
+        given = [tvm.runtime.tensor(array) for array in (rows, columns, totals)]
+        self.macs = threads * REPETITIONS * ROWS * COLUMNS * instruction.macs
+        self.call: Callable[[], object] = lambda: function(*given)
+        self.call()
+        if instruction.accumulator == "int32":
+            result = given[2].numpy().reshape(threads, ROWS, COLUMNS, lanes)
+            if not (result == _expected(instruction, rows, columns)).all():
+                raise RuntimeError(f"{instruction.name}: the loop's result is wrong")
+
+
+class Clock:
+    """A chain of additions and multiplications that each wait for the last: its time is a number of cycles."""
+
+    _CALLS = 20
+
+    def __init__(self) -> None:
+        self._function = _compiled(_chain(), "")
+        self._state = tvm.runtime.tensor(np.array([3, 6364136223846793005, 1442695040888963407], np.int64))
+
+    def ghz(self) -> float:
+        """Of the core that this thread runs on, now; the fastest of some calls counts."""
+        durations = []
+        for _ in range(self._CALLS):
+            begun = time.perf_counter()
+            self._function(self._state)
+            durations.append(time.perf_counter() - begun)
+        return REPETITIONS * CLOCK_STEPS * CYCLES_OF_STEP / min(durations) / 1e9
+
+
+def prepare_threads(threads: int) -> None:
+    """Makes TVM's pool, before anything else does. It pins its workers to the cores after the first, and the thread
+    that calls, which works too, to none: that is done here.
+
+    Raises:
+        RuntimeError: there are not as many threads.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    os.environ["TVM_NUM_THREADS"] = str(threads)  # otherwise at most half of the cores
+    made = tvm_ffi.get_global_func("runtime.NumThreads")()
+    if made != threads:
+        raise RuntimeError(f"TVM runs {made} threads, and {threads} were asked for")
+    os.sched_setaffinity(0, cores[:1])
+
+
+def _multiply(instruction: Instruction, threads: int) -> PrimFunc:
+    """(rows, columns, totals): totals[thread, row, column] += rows[repetition % period, row] * columns[column]."""
+    width, lanes = instruction.operand_lanes, instruction.lanes
+    rows = tirx.decl_buffer((_PERIOD * ROWS * width,), instruction.operand, "rows", data_alignment=64)
+    columns = tirx.decl_buffer((COLUMNS * width,), instruction.operand, "columns", data_alignment=64)
+    totals = tirx.decl_buffer((threads * ROWS * COLUMNS * lanes,), instruction.accumulator, "totals", data_alignment=64)
+    thread, repetition = Var("thread", "int32"), Var("repetition", "int32")
+    registers = [
+        tirx.decl_buffer((lanes,), instruction.accumulator, f"total{index}", scope="local")
+        for index in range(ROWS * COLUMNS)
+    ]
+    places = [thread * (ROWS * COLUMNS * lanes) + index * lanes for index in range(ROWS * COLUMNS)]
+
+    begin: list[Any] = [AllocBuffer(register, _IN_REGISTERS) for register in registers]
+    begin += [
+        BufferStore(register, _load(totals, place, lanes), [_span(0, lanes)])
+        for register, place in zip(registers, places, strict=True)
+    ]
+    column = [Var(f"column{index}", f"{instruction.operand}x{width}") for index in range(COLUMNS)]
+    begin += [Bind(var, _load(columns, index * width, width)) for index, var in enumerate(column)]
+    body: list[Any] = []
+    for row in range(ROWS):
+        value = Var(f"row{row}", f"{instruction.operand}x{width}")
+        place = (tirx.bitwise_and(repetition, tirx.const(_PERIOD - 1, "int32")) * ROWS + row) * width
+        body.append(Bind(value, _load(rows, place, width)))
+        for index in range(COLUMNS):
+            register = registers[row * COLUMNS + index]
+            total = instruction.apply(_load(register, 0, lanes), value, column[index])
+            body.append(BufferStore(register, total, [_span(0, lanes)]))
+    loop = For(repetition, _int(0), _int(REPETITIONS), ForKind.SERIAL, SeqStmt(body))
+    end = [
+        BufferStore(totals, _load(register, 0, lanes), [_span(place, lanes)])
+        for register, place in zip(registers, places, strict=True)
+    ]
+    kind = ForKind.PARALLEL if threads > 1 else ForKind.SERIAL
+    return _function([rows, columns, totals], For(thread, _int(0), _int(threads), kind, SeqStmt([*begin, loop, *end])))
+
+
+def _chain() -> PrimFunc:
+    """(state): state[0] = state[0] * state[1] ^ state[2], again and again."""
+    state = tirx.decl_buffer((3,), "int64", "state", data_alignment=64)
+    register = tirx.decl_buffer((1,), "int64", "x", scope="local")
+    repetition, factor, mask = Var("repetition", "int32"), Var("factor", "int64"), Var("mask", "int64")
+    step = BufferStore(register, tirx.bitwise_xor(BufferLoad(register, [_int(0)]) * factor, mask), [_int(0)])
+    loop = For(repetition, _int(0), _int(REPETITIONS), ForKind.SERIAL, SeqStmt([step] * CLOCK_STEPS))
+    return _function(
+        [state],
+        SeqStmt(
+            [
+                AllocBuffer(register, _IN_REGISTERS),
+                BufferStore(register, BufferLoad(state, [_int(0)]), [_int(0)]),
+                Bind(factor, BufferLoad(state, [_int(1)])),
+                Bind(mask, BufferLoad(state, [_int(2)])),
+                loop,
+                BufferStore(state, BufferLoad(register, [_int(0)]), [_int(0)]),
+            ]
+        ),
+    )
+
+
+# Without it a local buffer becomes a heap workspace.
+_IN_REGISTERS = {"disable_lower_builtin": tirx.const(1, "bool")}
+
+
+def _function(parameters: Sequence[Any], body: Any) -> PrimFunc:
+    return PrimFunc(list(parameters), body).with_attr({"global_symbol": "loop", "tirx.noalias": True})
+
+
+def _compiled(function: PrimFunc, cpu: str) -> Any:
+    target = tvm.target.Target({"kind": "llvm", "mcpu": cpu or llvm_get_system_cpu()})
+    with tvm.transform.PassContext(config={"tirx.disable_storage_rewrite": True}):
+        return tvm.compile(tvm.IRModule({"loop": function}), target=target)
+
+
+def _check_code(module: Any, instruction: Instruction) -> None:
+    """The instruction must stand there as often as it was written, or a multiple of it where LLVM unrolled."""
+    code = module.mod.inspect_source("asm")
+    register = instruction.register
+    found = len(re.findall(rf"^\s+{instruction.mnemonic}\w*\s.*%{register}", code, re.MULTILINE))
+    if not found or found % (ROWS * COLUMNS):
+        raise RuntimeError(f"{instruction.name}: written {ROWS * COLUMNS} times, but the code has {found}")
+
+
+def _expected(instruction: Instruction, rows: Array, columns: Array) -> Array:
+    """`[1, ROWS, COLUMNS, lanes]` int32, wrapped around as the registers are."""
+    first = rows.reshape(_PERIOD, ROWS, 1, instruction.lanes, -1).astype(np.int64)
+    second = columns.reshape(1, 1, COLUMNS, instruction.lanes, -1).astype(np.int64)
+    period = (first * second).sum(axis=(0, 4))
+    assert REPETITIONS % _PERIOD == 0
+    wrapped: Array = (period * (REPETITIONS // _PERIOD)).astype(np.int32)
+    return wrapped[None]
+
+
+def _int(value: int) -> Expr:
+    return tirx.const(value, "int32")
+
+
+def _span(offset: Expr, lanes: int) -> Expr:
+    return Ramp(_int(offset) if isinstance(offset, int) else offset, _int(1), lanes)
+
+
+def _load(buffer: Any, offset: Expr, lanes: int) -> Expr:
+    return BufferLoad(buffer, [_span(offset, lanes)])

@@ -1,0 +1,54 @@
+"""Where things lie that are too large for a checkout: the peers' environments, models, artifacts, results."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[1]
+# As in the tests: beside the checkout, unless said otherwise.
+SHARED = Path(os.environ.get("OCTET_TEST_DATA") or CHECKOUT.parent / "shared" / "data")
+
+OWN_ENVIRONMENT = "octet"
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folder that all of it lies in."""
+
+    path: Path
+
+    @property
+    def models(self) -> Path:
+        """What was generated; what was given lies in `SHARED`."""
+        return self.path / "models"
+
+    @property
+    def artifacts(self) -> Path:
+        return self.path / "artifacts"
+
+    @property
+    def results(self) -> Path:
+        return self.path / "results"
+
+    def environment(self, name: str) -> Path:
+        return self.path / "venvs" / name
+
+    def python(self, name: str) -> Path:
+        """The interpreter of an environment; `octet` is the one that this process runs in."""
+        return Path(sys.executable) if name == OWN_ENVIRONMENT else self.environment(name) / "bin" / "python"
+
+    def model(self, relative: str) -> Path | None:
+        """A model file, generated or given; None where it is neither."""
+        for folder in (self.models, SHARED / "models"):
+            if (folder / relative).exists():
+                return folder / relative
+        return None
+
+
+def default_home() -> Home:
+    """`OCTET_BENCH_HOME`, or a folder of the user's cache."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Home(Path(os.environ.get("OCTET_BENCH_HOME") or cache / "octet-bench"))

@@ -1,0 +1,133 @@
+"""From what a contest wrote to tables and a plot:
+
+    python -m benchmarks.report RESULTS.jsonl            # prints them
+    python -m benchmarks.report RESULTS.jsonl --write    # into benchmarks/RESULTS.md, and draws benchmarks/contest.png
+
+Without a file it takes the latest contest's. Several files are taken as one run that was cut into pieces; of a round
+that two have, the quieter turn counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks import tables
+from benchmarks.contest.contestants import CONTESTANTS, PEAK
+from benchmarks.contest.records import Run, read
+from benchmarks.figures import Results
+from benchmarks.places import CHECKOUT, default_home
+
+BEGIN, END = "<!-- contest: written by benchmarks.report, from here -->", "<!-- contest: to here -->"
+PLOT = "contest.png"
+_RESULTS = CHECKOUT / "benchmarks" / "RESULTS.md"
+
+_METHOD = """\
+One process for each contestant, model and number of threads, pinned to its cores (1 thread: the first) before it loads
+anything, and stopped while it is not its turn. They take turns of {seconds:g} s, A B C, then C B A, in {rounds} rounds;
+a figure is the median over the rounds of a round's median latency. A turn during which other processes kept more than
+{quiet:g} CPUs busy is repeated, {repeats} times at most; a round without a quiet turn does not count unless all are
+like that, and a figure has a star where more than half were. Inputs are bound beforehand and outputs left where they
+are: no copy is timed. The limit is the model's multiply-accumulates at the peak, which is the fastest repetition of a
+loop of `{peak}` on the same cores that takes its turns with the others. Contestants with bf16 use it for what they do
+not compute in integers, and count as peers. Models are batch 1 where they do not say otherwise."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", type=Path, nargs="*")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    results = Results()
+    for record in read(arguments.files or [latest()]):
+        results.add(record)
+    text = render(results)
+    if not arguments.write:
+        print(text)
+        return
+    draw(results, _RESULTS.with_name(PLOT))
+    _RESULTS.write_text(replaced(_RESULTS.read_text(), text))
+
+
+def latest() -> Path:
+    """Raises SystemExit if there was no contest yet."""
+    found = sorted(default_home().results.glob("*.jsonl"))  # their names begin with the time
+    if not found:
+        raise SystemExit("no results yet; run: python -m benchmarks.contest")
+    return found[-1]
+
+
+def replaced(document: str, text: str) -> str:
+    """`document` with what stands between the marks replaced by `text`; at its end where it has none."""
+    before, begin, rest = document.partition(BEGIN)
+    after = rest.partition(END)[2] if begin else "\n"
+    return f"{before.rstrip()}\n\n{BEGIN}\n\n{text.strip()}\n\n{END}{after}"
+
+
+def render(results: Results) -> str:
+    """Markdown. Sections without a row are left out."""
+    assert results.run
+    sections = {"The peak": tables.peaks(results)}
+    for contestant in tables.OCTET:
+        for threads in results.threads:
+            heading = f"{contestant.title}, {where(results.run, threads)}"
+            sections[heading] = tables.octet(results, contestant, threads)
+    for threads in results.threads:
+        heading = f"Everybody, int8, median ms, {where(results.run, threads)}"
+        sections[heading] = tables.everybody(results, threads)
+    sections["Against float32 of the same model"] = tables.float32(results)
+    sections["What the numerics mode costs"] = tables.modes(results)
+    sections["Asymmetric and symmetric weights of one model"] = tables.symmetry(results)
+    sections["Who could not take part"] = tables.failures(results)
+    parts = ["## Side by side with the peers", heading_of(results.run), f"![Shares of the peak]({PLOT})"]
+    return "\n\n".join(parts + [f"### {heading}\n\n{text}" for heading, text in sections.items() if text])
+
+
+def heading_of(run: Run) -> str:
+    method = _METHOD.format(
+        seconds=run.seconds, rounds=run.rounds, quiet=run.quiet_cpus, repeats=run.repeats, peak=run.peak
+    )
+    versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
+    lines = [f"{run.started_at}; {run.cpu}, {len(run.cores)} cores, target {run.target}; {versions}.", "", method]
+    return "\n".join(lines + (["", f"**{run.note}**"] if run.note else []))
+
+
+def where(run: Run, threads: int) -> str:
+    cores = run.cores[:threads]
+    if threads == 1:
+        return f"1 thread pinned to core {cores[0]}"
+    return f"{threads} threads pinned to cores {', '.join(map(str, cores))}"
+
+
+def draw(results: Results, output: Path) -> None:
+    """Raises SystemExit if the environment that has matplotlib is missing or the drawing fails."""
+    python = default_home().python("plot")
+    if not python.exists():
+        raise SystemExit("no environment to plot in; run: python -m benchmarks.setup_peers --making")
+    command = [str(python), "-m", "benchmarks.plot", str(output)]
+    done = subprocess.run(command, cwd=CHECKOUT, input=json.dumps(shares(results)), text=True, check=False)
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+def shares(results: Results) -> dict[str, dict[str, dict[str, float]]]:
+    """By threads, model and framework: percent of the peak. Of one framework's settings, the fastest counts."""
+    assert results.run
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for threads in results.threads:
+        panel = found.setdefault(where(results.run, threads), {})
+        for name, model in results.models.items():
+            row = panel.setdefault(model.title, {})
+            for contestant in CONTESTANTS:
+                percent = results.percent_of_peak(name, contestant.name, threads)
+                if percent and contestant.name != PEAK and not contestant.is_fp32:
+                    label = contestant.title if contestant.is_octet else contestant.title.partition(" (")[0]
+                    row[label] = max(percent, row.get(label, 0.0))
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Makes the environments that the peers run in, outside the checkout, from pinned versions:
+
+    python -m benchmarks.setup_peers            # the peers
+    python -m benchmarks.setup_peers --making   # and what makes models and plots
+
+LiteRT is in the development environment already. An environment that is as its pins say is left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.places import Home, default_home
+
+_STAMP = "octet-bench-pins.txt"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Packages of an environment.
+
+    Attributes:
+        alone: those installed without what they depend on.
+        making: whether it is only for making models and plots.
+    """
+
+    name: str
+    packages: Sequence[str]
+    alone: Sequence[str] = ()
+    making: bool = False
+
+
+# numpy and Pillow are pinned where our own code uses them; the rest is what pip finds for the frameworks.
+_COMMON = ("numpy==2.4.6", "pillow==13.0.0")
+ENVIRONMENTS = (
+    Environment("onnxruntime", ("onnxruntime==1.31.1", "onnx==1.23.2", "sympy==1.14.0", *_COMMON)),
+    Environment("openvino", ("openvino==2026.4.1", *_COMMON)),
+    # torchvision is built for another torch: only its networks' definitions are used, which are Python.
+    Environment("torch", ("torch==2.13.0", "onnx==1.23.2", *_COMMON), alone=("torchvision==0.29.2",)),
+    Environment("tensorflow", ("tensorflow-cpu==2.21.0", *_COMMON), making=True),
+    Environment("plot", ("matplotlib==3.11.2",), making=True),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--making", action="store_true")
+    arguments = parser.parse_args()
+    home = default_home()
+    for environment in ENVIRONMENTS:
+        if arguments.making or not environment.making:
+            install(home, environment)
+
+
+def install(home: Home, environment: Environment) -> None:
+    """Raises subprocess.CalledProcessError if a package cannot be had."""
+    folder = home.environment(environment.name)
+    stamp, pins = folder / _STAMP, "\n".join([*environment.packages, *environment.alone])
+    if stamp.exists() and stamp.read_text() == pins:
+        return
+    print(f"{environment.name}: {', '.join(environment.packages)} ...", flush=True)
+    if not (folder / "bin" / "python").exists():
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, *environment.packages], check=True)
+    if environment.alone:
+        subprocess.run([*pip, "--no-deps", *environment.alone], check=True)
+    stamp.write_text(pins)
+
+
+if __name__ == "__main__":
+    main()

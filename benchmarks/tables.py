@@ -1,0 +1,147 @@
+"""The tables of a contest's report. Each is Markdown, or empty where it would have no row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.contest.contestants import CONTESTANTS, PEAK, Contestant
+from benchmarks.demands import FP32_TIMES, REFERENCE_PERCENT, TIMES, demand
+from benchmarks.figures import PEAKS, Figure, Results, milliseconds
+from benchmarks.measure import table
+
+OCTET = [it for it in CONTESTANTS if it.is_octet]
+_PEERS = [it for it in CONTESTANTS if not it.is_octet and not it.is_fp32 and it.name != PEAK]
+_FP32 = [it for it in CONTESTANTS if it.is_fp32]
+_JUDGED = "xnnpack"  # the numerics mode that the demands are for
+_ASYMMETRIC, _SYMMETRIC = "mobilenet_v2_1.0_224_quant", "mobilenet_v2_symmetric"
+_ERROR_LENGTH = 200
+
+
+def peaks(results: Results) -> str:
+    names = dict.fromkeys(name for model, name, _ in results.entries if model == PEAKS)
+    columns = ["instruction", "the core starts in a cycle"]
+    for threads in results.threads:
+        columns += [f"GMAC/s, {threads} thread{'s' if threads > 1 else ''}", "measured per cycle and core"]
+    rows = []
+    for name in names:
+        about = [it.info for (model, entry, _), it in results.entries.items() if (model, entry) == (PEAKS, name)]
+        row = [name, str(about[0]["starts_per_cycle"] or "unknown")]
+        for threads in results.threads:
+            gmacs, entry = results.peak_gmacs(PEAKS, threads, name), results.entries.get((PEAKS, name, threads))
+            if gmacs is None or entry is None:
+                row += ["", ""]
+            else:
+                each = gmacs / entry.info["macs_each"] / threads / entry.info["clock_ghz"]
+                row += [f"{gmacs:.1f}", f"{each:.2f}"]
+        rows.append(row)
+    note = "The clock, by which cycles are counted, is that of a chain of multiplications that wait for each other."
+    return _table(columns, rows, note)
+
+
+def octet(results: Results, contestant: Contestant, threads: int) -> str:
+    """One numerics mode: its share of the peak, and how far it is from the fastest peer."""
+    columns = ["model", "limit ms", "Octet ms", "fastest", "rounds' medians", "of the peak", "fastest peer", "its ms"]
+    columns += ["Octet is faster by", "demanded", "missed by"]
+    rows = []
+    for name, model in results.models.items():
+        figure, peer = results.figure(name, contestant.name, threads), results.fastest_peer(name, threads)
+        if not figure:
+            continue
+        percent, times = (of(name, contestant.name, threads) for of in (results.percent_of_peak, results.times_faster))
+        alone = results.figure(name, contestant.name, 1)
+        asked, of_one_thread = demand(name, threads), figure.median_ms / alone.median_ms if alone else None
+        judged = contestant.numerics == _JUDGED
+        row = [model.title, _limit(results, name, threads), f"**{figure.text}**", milliseconds(figure.min_ms)]
+        row += [f"{milliseconds(figure.low_ms)} to {milliseconds(figure.high_ms)}", _bold(percent, ".1f", "%")]
+        row += [peer[0].title, peer[1].text] if peer else ["", ""]
+        row += [_bold(times, ".2f", TIMES)]
+        row += [asked.text, asked.missed(percent, times, of_one_thread)] if judged else ["", ""]
+        rows.append(row)
+    return _table(columns, rows)
+
+
+def everybody(results: Results, threads: int) -> str:
+    took_part = [it for it in (*OCTET, *_PEERS) if _took_part(results, it, [threads])]
+    rows = []
+    for name, model in results.models.items():
+        peer = results.fastest_peer(name, threads)
+        row = [model.title, f"{model.macs / 1e6:.1f}", _limit(results, name, threads)]
+        for contestant in took_part:
+            text = _text(results.figure(name, contestant.name, threads))
+            row.append(f"**{text}**" if peer and contestant == peer[0] else text)
+        rows.append(row)
+    return _table(["model", "MMAC", "limit", *(it.title for it in took_part)], rows, "The fastest peer is in bold.")
+
+
+def float32(results: Results) -> str:
+    took_part = [it for it in _FP32 if _took_part(results, it, results.threads)]
+    first = OCTET[0]
+    columns = ["model", "threads", *(f"{it.title} ms" for it in (*took_part, *OCTET))]
+    rows = []
+    for name, model in results.models.items():
+        for threads in results.threads:
+            if not results.fastest_peer(name, threads, fp32=True):
+                continue
+            texts = [_text(results.figure(name, it.name, threads)) for it in (*took_part, *OCTET)]
+            times = results.times_faster(name, first.name, threads, fp32=True)
+            asked = f"≥ {FP32_TIMES[name]} {TIMES}" if name in FP32_TIMES else ""
+            rows.append([model.title, str(threads), *texts, _bold(times, ".2f", TIMES), asked])
+    return _table([*columns, f"{first.title} is faster than the fastest by", "demanded"], rows)
+
+
+def modes(results: Results) -> str:
+    """What the fixed-point mode costs beside the one with a float epilogue."""
+    first, second = OCTET
+    rows = []
+    for name, model in results.models.items():
+        for threads in results.threads:
+            fast, exact = (results.figure(name, it.name, threads) for it in (first, second))
+            if fast and exact:
+                asked = f"≤ {REFERENCE_PERCENT[name]:.0f} %" if name in REFERENCE_PERCENT else ""
+                more = f"{100 * (exact.median_ms / fast.median_ms - 1):+.1f} %"
+                rows.append([model.title, str(threads), fast.text, exact.text, more, asked])
+    return _table(["model", "threads", f"{first.title} ms", f"{second.title} ms", "more", "demanded"], rows)
+
+
+def symmetry(results: Results) -> str:
+    """The hosted MobileNetV2 as it is, and with the zero points of its weights in the middle."""
+    rows = []
+    for contestant in (*OCTET, *_PEERS):
+        for threads in results.threads:
+            figures = [results.figure(name, contestant.name, threads) for name in (_ASYMMETRIC, _SYMMETRIC)]
+            asymmetric, symmetric = figures
+            if asymmetric and symmetric:
+                ratio = f"{asymmetric.median_ms / symmetric.median_ms:.2f}"
+                rows.append([contestant.title, str(threads), asymmetric.text, symmetric.text, ratio])
+    note = "MobileNetV2 uint8 per-tensor; symmetric is the same file with every weight's zero point set to 128."
+    return _table(["", "threads", "asymmetric ms", "symmetric ms", "asymmetric / symmetric"], rows, note)
+
+
+def failures(results: Results) -> str:
+    titles = {it.name: it.title for it in CONTESTANTS}
+    lines = []
+    for entry in results.failures:
+        reason = (entry.error.strip().splitlines() or [""])[0][:_ERROR_LENGTH]
+        lines.append(f"- {titles.get(entry.contestant, entry.contestant)} on {entry.model}: {reason}")
+    return "\n".join(dict.fromkeys(lines))
+
+
+def _took_part(results: Results, contestant: Contestant, threads: Sequence[int]) -> bool:
+    return any(results.figure(name, contestant.name, count) for name in results.models for count in threads)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> str:
+    return "\n\n".join([table(columns, rows), note] if note else [table(columns, rows)]) if rows else ""
+
+
+def _limit(results: Results, model: str, threads: int) -> str:
+    limit_ms = results.limit_ms(model, threads)
+    return milliseconds(limit_ms) if limit_ms else ""
+
+
+def _text(figure: Figure | None) -> str:
+    return figure.text if figure else ""
+
+
+def _bold(value: float | None, form: str, unit: str) -> str:
+    return f"**{value:{form}} {unit}**" if value is not None else ""

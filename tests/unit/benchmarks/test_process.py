@@ -1,0 +1,74 @@
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.contest.frameworks import Job
+from benchmarks.contest.process import ContestantFailed, ContestantProcess
+from benchmarks.measure import cores_for
+
+MODEL = Path(__file__).parents[3] / "examples" / "digits_int8.tflite"
+LOAD_LIMIT_S, TURN_LIMIT_S = 60.0, 30.0
+
+
+def job(path: Path = MODEL, framework: str = "litert") -> Job:
+    return Job(framework, str(path), 1, cores_for(1), 1, {})
+
+
+def start(log: Path, job: Job, python: Path = Path(sys.executable)) -> ContestantProcess:
+    return ContestantProcess(python, job, log, LOAD_LIMIT_S)
+
+
+def state(pid: int) -> str:
+    """`T` for a stopped process."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_a_contestant_is_timed_in_its_own_process_and_stopped_between_turns(tmp_path: Path) -> None:
+    with start(tmp_path / "log", job()) as process:
+        assert process.info["output_shapes"] == [[1, 10]]
+        turn = process.turn(0.05, TURN_LIMIT_S)
+        assert turn.calls >= 3
+        assert 0 < turn.min_ms <= turn.median_ms <= turn.p90_ms
+        deadline = time.monotonic() + TURN_LIMIT_S
+        while state(process.pid) != "T" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert state(process.pid) == "T"
+
+
+def test_a_model_that_cannot_be_loaded_is_the_contestants_failure(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.tflite"
+    broken.write_bytes(b"no model")
+    with pytest.raises(ContestantFailed, match="not a valid Flatbuffer"):
+        start(tmp_path / "log", job(broken))
+
+
+def test_an_environment_that_is_missing_is_said_to_be(tmp_path: Path) -> None:
+    with pytest.raises(ContestantFailed, match=r"run: python -m benchmarks\.setup_peers"):
+        start(tmp_path / "log", job(), tmp_path / "venvs" / "onnxruntime" / "bin" / "python")
+
+
+def test_a_contestant_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
+    with pytest.raises(ContestantFailed, match="no answer within 0 s"):
+        ContestantProcess(Path(sys.executable), job(), tmp_path / "log", 0.0)
+
+
+def test_nobody_is_left_behind_by_a_contest_that_was_killed(tmp_path: Path) -> None:
+    code = f"""
+import os, signal
+from pathlib import Path
+from benchmarks.contest.process import ContestantProcess
+from tests.unit.benchmarks.test_process import job, start
+print(start(Path({str(tmp_path / "log")!r}), job()).pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False
+    )
+    left = Path("/proc") / done.stdout.strip()
+    deadline = time.monotonic() + TURN_LIMIT_S
+    while left.exists() and state(int(left.name)) != "Z" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not left.exists() or state(int(left.name)) == "Z"

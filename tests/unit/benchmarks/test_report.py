@@ -1,0 +1,73 @@
+from benchmarks.contest.records import Entry
+from benchmarks.report import BEGIN, END, render, replaced, shares
+from tests.unit.benchmarks.recorded import results_of
+
+
+def row(text: str, heading: str, first_cell: str) -> list[str]:
+    """The cells of the row that begins so, in the section with that heading."""
+    section = text.partition(f"### {heading}\n")[2].partition("\n### ")[0]
+    (found,) = [line for line in section.splitlines() if line.startswith(f"| {first_cell} |")]
+    return [cell.strip() for cell in found.strip("|").split("|")]
+
+
+MEDIANS_MS = {
+    ("resnet50", "peak", 1): 1.0,
+    ("resnet50", "octet-xnnpack", 1): 1.2,
+    ("resnet50", "octet-reference", 1): 1.26,
+    ("resnet50", "litert", 1): 1.3,
+    ("resnet50", "openvino", 1): 1.26,
+    ("resnet50", "openvino-bf16", 1): 1.25,
+    ("resnet50", "openvino-fp32", 1): 6.0,
+}
+
+
+def test_octets_row_says_how_near_the_limit_and_how_far_from_the_fastest_peer() -> None:
+    text = render(results_of(MEDIANS_MS))
+    cells = row(text, "Octet (xnnpack), 1 thread pinned to core 0", "Resnet50")
+    limit, octet, fastest, _, percent, peer, its, times, demanded, missed = cells[1:]
+    assert (limit, octet, fastest) == ("0.900", "**1.20**", "1.08")
+    assert (percent, peer, its) == ("**75.0 %**", "OpenVINO (ONNX, bf16)", "1.25")
+    assert (times, demanded, missed) == ("**1.04 ×**", "≥ 88 %, ≥ 1.12 ×", "13.0 points, 0.08 ×")  # noqa: RUF001
+
+
+def test_the_demands_are_for_one_numerics_mode() -> None:
+    text = render(results_of(MEDIANS_MS))
+    assert row(text, "Octet (litert-reference), 1 thread pinned to core 0", "Resnet50")[-2:] == ["", ""]
+    assert row(text, "What the numerics mode costs", "Resnet50")[1:] == ["1", "1.20", "1.26", "+5.0 %", "≤ 4 %"]
+
+
+def test_float32_is_compared_with_float32() -> None:
+    cells = row(render(results_of(MEDIANS_MS)), "Against float32 of the same model", "Resnet50")
+    assert cells[1:] == ["1", "6.00", "1.20", "1.26", "**5.00 ×**", "≥ 3.8 ×"]  # noqa: RUF001
+
+
+def test_two_threads_are_not_to_be_slower_than_one() -> None:
+    medians_ms = {("kws_ref_model", "octet-xnnpack", 1): 0.02, ("kws_ref_model", "octet-xnnpack", 2): 0.025}
+    text = render(results_of(medians_ms))
+    demanded, missed = row(text, "Octet (xnnpack), 2 threads pinned to cores 0, 1", "Kws_Ref_Model")[-2:]
+    assert (demanded, missed) == ("not slower than on 1 thread", "25.0 % slower")
+
+
+def test_the_peak_is_in_instructions_of_a_cycle_too() -> None:
+    results = results_of({("peak", "vpdpbusd zmm", 1): 1 / 230.4}, macs=1_000_000)
+    cells = row(render(results), "The peak", "vpdpbusd zmm")
+    assert cells[1:] == ["1", "256.0", "1.00"]  # 256 GMAC/s of 64 each, at 4 GHz
+
+
+def test_who_could_not_take_part_is_said_once() -> None:
+    results = results_of(MEDIANS_MS)
+    for threads in (1, 2):
+        results.add(Entry("resnet50", "torch", threads, [0], {}, "no such file\nand a trace"))
+    assert render(results).endswith("### Who could not take part\n\n- PyTorch (FX) on resnet50: no such file")
+
+
+def test_the_plot_shows_a_framework_once_at_its_best() -> None:
+    panel = shares(results_of(MEDIANS_MS))["1 thread pinned to core 0"]["Resnet50"]
+    assert set(panel) == {"Octet (xnnpack)", "Octet (litert-reference)", "LiteRT", "OpenVINO"}
+    assert round(panel["OpenVINO"], 1) == 72.0
+
+
+def test_only_what_stands_between_the_marks_is_replaced() -> None:
+    first = replaced("# Results\n\nby hand\n", "old tables")
+    second = replaced(first + "\nmore by hand\n", "new tables")
+    assert second == f"# Results\n\nby hand\n\n{BEGIN}\n\nnew tables\n\n{END}\n\nmore by hand\n"
