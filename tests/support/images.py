@@ -1,0 +1,129 @@
+"""Kernels alone: their images made of arrays and read back, and the kernels built and run on this machine."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from service.compiler.kernels.kernel import Kernel
+from service.compiler.kernels.layout import BIAS, Halo, Image
+from service.compiler.kernels.x86.isa import ISAS, Isa
+from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
+from service.compiler.targets import codegen_target
+from service.core.target import detect_host, parse_target
+from tests.support.qnn_models import float32
+
+import tvm  # isort: skip
+
+Array = NDArray[Any]
+
+RUNNABLE = [isa for isa in ISAS.values() if parse_target(isa.name).runs_on(detect_host())]
+
+_UNWRITTEN = 5  # what a kernel's output holds before it runs
+_ACCIDENTAL = 77  # what lies in fillers and slack of an input, and may not matter
+
+
+def stored(values: Array) -> Array:
+    """8-bit values as kernels store them."""
+    return (values.astype(np.int16) + BIAS[str(values.dtype)]).astype(np.uint8)
+
+
+def laid_out(image: Image, values: Array, fill: int = 0) -> Array:
+    """`[N, H, W, C] uint8` as kernels have it, with `fill` in the halo."""
+    framed = with_halo(image, values, fill)
+    buffer = np.full(image.size_bytes, _ACCIDENTAL, np.uint8)
+    lanes = image.blocks * image.pixel
+    blocked = np.full((*framed.shape[:3], lanes), _ACCIDENTAL, np.uint8)
+    blocked[..., : image.channels] = framed
+    blocked = blocked.reshape(*framed.shape[:3], image.blocks, image.pixel).transpose(0, 3, 1, 2, 4)
+    buffer[: blocked.size] = blocked.reshape(-1)
+    return buffer
+
+
+def with_halo(image: Image, values: Array, fill: int) -> Array:
+    top, left, bottom, right = image.halo.sides
+    return np.pad(values, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
+
+
+def read_back(image: Image, buffer: Array) -> Array:
+    """The inverse of `laid_out`, with the halo and the last block's fillers: `[N, H, W, blocks * block]`."""
+    top, left, bottom, right = image.halo.sides
+    height, width = image.height + top + bottom, image.width + left + right
+    shape = (image.batch, image.blocks, height, width, image.pixel)
+    assert (buffer[image.batch * image.image :] == _UNWRITTEN).all(), "the slack was written"
+    blocked = buffer[: image.batch * image.image].reshape(shape).transpose(0, 2, 3, 1, 4)
+    return blocked.reshape(image.batch, height, width, -1)
+
+
+def built(isa: Isa, kernel: Kernel) -> Any:
+    """The kernel as a function of its inputs, constants and output."""
+    module = tvm.IRModule({"kernel": kernel.function.with_attr("global_symbol", "kernel")})
+    target = tvm.target.Target(dict(codegen_target(parse_target(isa.name)).llvm))
+    with tvm.transform.PassContext(opt_level=3, config={"tirx.disable_storage_rewrite": True}):
+        return tvm.tirx.build(module, target=target)["kernel"]
+
+
+def run(isa: Isa, kernel: Kernel, *inputs: Array, dtype: str = "uint8") -> Array:
+    """What the kernel writes, `[output_bytes]` of `dtype`."""
+    output = tvm.runtime.tensor(np.full(kernel.output_bytes, _UNWRITTEN, dtype))
+    built(isa, kernel)(*(tvm.runtime.tensor(array) for array in (*inputs, *kernel.constants)), output)
+    return np.asarray(output.numpy())
+
+
+def at_a_wall(size: int, dtype: str) -> Array:
+    """An array behind whose end no memory is: who touches that dies.
+
+    Args:
+        size: a multiple of 64, as kernels want their buffers aligned.
+    """
+    assert size % 64 == 0
+    pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+    region = mmap.mmap(-1, pages + mmap.PAGESIZE)
+    wall = ctypes.addressof(ctypes.c_char.from_buffer(region)) + pages
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mprotect(ctypes.c_void_p(wall), ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    return np.frombuffer(region, dtype, size, pages - size)
+
+
+# --- what hypothesis draws ---
+
+
+def halos() -> st.SearchStrategy[Halo]:
+    side = st.integers(0, 2)
+    return st.just(Halo()) | st.builds(Halo, side, side, side, side)
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> tuple[int, int, int, int]:
+    """Odd widths, rows shorter than a vector, channels that fill no block."""
+    return (
+        draw(st.integers(1, 3)),
+        draw(st.integers(1, 5)),
+        draw(st.integers(1, 9)),
+        draw(st.sampled_from([3, 16, 24, 100])),
+    )
+
+
+@st.composite
+def quantized_types(draw: st.DrawFn, storage: str, scale: float | None = None) -> QuantizedType:
+    """Per-tensor types: zero points at the ends of the storage, and bounds inside it."""
+    low, high = STORAGE_RANGES[storage]
+    zero_point = draw(st.sampled_from([low, high]) | st.integers(low, high))
+    own_scale = draw(st.floats(1e-3, 1.0).map(float32)) if scale is None else scale
+    clamped = draw(st.booleans())
+    bounds = (low + 20, high - 30) if clamped else (low, high)
+    return QuantizedType(storage, (own_scale,), (zero_point,), None, *bounds)
+
+
+@st.composite
+def arrays(draw: st.DrawFn, shape: tuple[int, ...], storage: str) -> Array:
+    low, high = STORAGE_RANGES[storage]
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    if draw(st.sampled_from(["random", "random", "extreme"])) == "extreme":
+        return rng.choice([low, high], shape).astype(storage)
+    return rng.integers(low, high, shape, endpoint=True).astype(storage)

@@ -1,0 +1,92 @@
+"""Whatever enters an image is where the layout says, and leaves it as it came."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.compiler.kernels.kernel import Declined
+from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.x86.isa import ISAS, Isa
+from service.compiler.kernels.x86.reorder import enter, leave
+from tests.support.images import RUNNABLE, arrays, at_a_wall, built, halos, read_back, run, shapes, stored, with_halo
+
+import tvm  # isort: skip
+
+pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
+ZERO_POINT = 9
+# Sizes are multiples of 64, for the wall. Copied are rows, whole blocks, blocks with fillers, and parts.
+UP_TO_THE_WALL = [
+    ((1, 8, 8, 3), False, Halo(1, 2, 1, 3)),
+    ((1, 8, 8, 3), False, Halo()),
+    ((1, 8, 8, 3), True, Halo()),
+    ((2, 4, 8, 7), True, Halo(1, 1, 1, 1)),
+    ((1, 4, 4, 100), True, Halo()),
+    ((1, 8, 8, 24), True, Halo(0, 1, 0, 0)),
+    ((64, 1, 1, 9), True, Halo()),
+    ((1, 1, 1, 1088), True, Halo()),
+]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_enter_places_every_channel_and_leave_brings_it_back(data: st.DataObject) -> None:
+    draw = data.draw
+    isa, shape = draw(st.sampled_from(RUNNABLE)), draw(shapes())
+    image = Image(*shape, draw(st.sampled_from([0, isa.lanes])), draw(halos()))
+    dtype, parallel = draw(st.sampled_from(["int8", "uint8"])), draw(st.booleans())
+    values = draw(arrays(shape, dtype))
+
+    entered = run(isa, enter(isa, image, dtype, ZERO_POINT, parallel=parallel), values.reshape(-1))
+    expected = with_halo(image, stored(values), ZERO_POINT)
+    np.testing.assert_array_equal(read_back(image, entered)[..., : image.channels], expected)
+
+    left = run(isa, leave(isa, image, dtype, parallel=parallel), entered, dtype=dtype)
+    np.testing.assert_array_equal(left.reshape(shape), values)
+
+
+@pytest.mark.parametrize("isa", RUNNABLE, ids=lambda isa: isa.name)
+@pytest.mark.parametrize("channels", [3, 24, 100])
+def test_missing_channels_are_zero(isa: Isa, channels: int) -> None:
+    image = Image(1, 3, 5, channels, isa.lanes)
+    values = np.full(image.shape, 200, np.uint8)
+    entered = run(isa, enter(isa, image, "uint8", ZERO_POINT, parallel=False), values.reshape(-1))
+    assert not read_back(image, entered)[..., channels:].any()
+
+
+@pytest.mark.parametrize("isa", RUNNABLE, ids=lambda isa: isa.name)
+@pytest.mark.parametrize(("shape", "blocked", "halo"), UP_TO_THE_WALL)
+def test_nothing_is_touched_behind_the_callers_tensor(
+    isa: Isa, shape: tuple[int, int, int, int], blocked: bool, halo: Halo
+) -> None:
+    """A kernel that does dies of it, and the test run with it."""
+    image = Image(*shape, isa.lanes if blocked else 0, halo)
+    inside, walled = tvm.runtime.tensor(np.zeros(image.size_bytes, np.uint8)), at_a_wall(math.prod(shape), "int8")
+    walled[:] = 1
+    outside = tvm.runtime.from_dlpack(walled)
+    entering = enter(isa, image, "int8", ZERO_POINT, parallel=False)
+    built(isa, entering)(outside, *map(tvm.runtime.tensor, entering.constants), inside)
+    walled[:] = 0
+    built(isa, leave(isa, image, "int8", parallel=False))(inside, outside)
+    assert (walled == 1).all()
+
+
+def test_zero_points_share_one_program() -> None:
+    isa = ISAS["x86-64-v3"]
+    image = Image(1, 8, 8, 16, isa.lanes, Halo(1, 1, 1, 1))
+    one, other = (enter(isa, image, "int8", zero_point, parallel=False) for zero_point in (0, 255))
+    assert one.content == other.content
+
+
+@pytest.mark.parametrize(("dtype", "block"), [("int16", 8), ("int8", 16)])
+def test_other_types_and_layouts_are_declined(dtype: str, block: int) -> None:
+    isa = ISAS["x86-64-v3"]
+    image = Image(1, 8, 8, 16, block)
+    with pytest.raises(Declined):
+        enter(isa, image, dtype, 0, parallel=False)
+    with pytest.raises(Declined):
+        leave(isa, image, dtype, parallel=False)
