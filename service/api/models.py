@@ -32,7 +32,10 @@ _PUSH: dict[str, Any] = {
         202: {"description": "The build is under way; `Location` is where it is."},
         413: {"description": "The file is over the limit."},
         415: {"description": "The file is of no format that Octet reads."},
-        422: {"description": "There is no such target or numerics mode; the hint lists those that there are."},
+        422: {
+            "description": "There is no such target or numerics mode, and the hint lists those that there are; or this "
+            "server has no compiler."
+        },
     },
 }
 
@@ -54,6 +57,7 @@ async def push(
 
     Another file under the same name is a new version; the same file is the version that it was.
     """
+    await run_in_threadpool(submission.require_compiler)  # it reads files the first time
     resolved = submission.resolve_target(services, target)
     if numerics is not None:
         parse_mode(numerics)

@@ -49,14 +49,24 @@ def request_again(services: Services, build: Build) -> Build:
     return _submit(services, inputs, build.model, build.version)
 
 
-def _inputs(source: Digest, target: Target, mode: str) -> BuildInputs:
+def require_compiler() -> None:
+    """To be called before anything is kept of a push.
+
+    Raises:
+        Unsupported: the compiler is not installed here, so nobody can say which build a model needs.
+    """
     try:
-        return toolchain.build_inputs(source, target, mode)
+        toolchain.fingerprint()
     except PackageNotFoundError as error:
         raise Unsupported(
             f"this server answers predictions only: {error.name} of the compiler is not installed",
             hint="ask a server that compiles",
         ) from error
+
+
+def _inputs(source: Digest, target: Target, mode: str) -> BuildInputs:
+    require_compiler()
+    return toolchain.build_inputs(source, target, mode)
 
 
 def _submit(services: Services, inputs: BuildInputs, model: str, version: int) -> Build:

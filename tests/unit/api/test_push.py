@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 
 from service.api.submission import request_again
+from service.compiler import toolchain
 from service.core.artifact import Report
 from service.core.build import BuildState
 from service.core.digest import Digest, digest_of
@@ -194,13 +196,39 @@ def test_a_file_of_another_format_is_refused_when_its_first_bytes_are_there(plan
 
 
 def test_an_unknown_target_is_refused_before_the_body_is_read(plane: ControlPlane) -> None:
-    def never() -> object:
-        raise AssertionError("the body was read")
-        yield b""
-
     response = plane.client.put("/api/v1/models?name=a&target=z80", content=never())  # type: ignore[arg-type]
     document = problem(response, 422, "unknown_target")
     assert all(target.name in document["hint"] for target in TARGETS)
+
+
+def never() -> object:
+    raise AssertionError("the body was read")
+    yield b""
+
+
+@pytest.fixture
+def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fingerprint() -> dict[str, str]:
+        raise PackageNotFoundError("ziglang")
+
+    monkeypatch.setattr(toolchain, "fingerprint", fingerprint)
+
+
+@pytest.mark.usefixtures("without_compiler")
+def test_a_server_without_a_compiler_refuses_a_push_before_the_body_is_read(plane: ControlPlane) -> None:
+    response = plane.client.put("/api/v1/models?name=digits", content=never())  # type: ignore[arg-type]
+    assert "ziglang of the compiler is not installed" in problem(response, 422, "unsupported")["detail"]
+
+
+@pytest.mark.usefixtures("without_compiler")
+def test_nothing_is_kept_of_a_push_that_a_server_without_a_compiler_refuses(plane: ControlPlane) -> None:
+    source = plane.services.layout.blobs.put_bytes(MODEL)
+    for response in (plane.push(OTHER), plane.push(b"", source=source)):
+        problem(response, 422, "unsupported")
+    problem(plane.client.get("/api/v1/models/digits"), 404, "not_found")
+    assert plane.services.models.sources() == []
+    assert plane.services.layout.index() == []
+    assert list(plane.services.layout.blobs.iterate()) == [source]
 
 
 def test_an_unknown_numerics_mode_is_refused(plane: ControlPlane) -> None:
