@@ -27,7 +27,6 @@ ENTRYPOINT ["octet"]
 
 FROM base AS worker
 COPY --from=build-worker /opt/octet /opt/octet
-ENV TVM_USE_RUNTIME_LIB=1
 EXPOSE 8080
 HEALTHCHECK CMD ["python3", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/v2/health/live')"]
 CMD ["serve", "--no-compile"]

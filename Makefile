@@ -36,7 +36,7 @@ else
 endif
 
 docs: $(VENV)/.develop ## rewrite docs/reference from the code
-	TVM_USE_RUNTIME_LIB=0 $(BIN)/python -m scripts.reference
+	$(BIN)/python -m scripts.reference
 
 lint: $(VENV)/.develop ## style, types, who may import whom, the Dockerfile, the reference
 	$(BIN)/ruff check .
@@ -44,7 +44,7 @@ lint: $(VENV)/.develop ## style, types, who may import whom, the Dockerfile, the
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
-	TVM_USE_RUNTIME_LIB=0 $(BIN)/python -m scripts.reference --check
+	$(BIN)/python -m scripts.reference --check
 
 format: $(VENV)/.develop ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -60,7 +59,6 @@ def serve(
         Conflict: the port is taken.
         OctetError: the database or the store cannot be opened.
     """
-    os.environ.setdefault("TVM_USE_RUNTIME_LIB", "1")  # before anything imports tvm: this process never compiles
     with ExitStack() as stack:
         signals = stack.enter_context(_Signals())
         from service.api.app import create_app

@@ -90,7 +90,6 @@ class Steps:
             limits=self._limits(),
             on_message=self._relay if poll is None else lambda message: None,
             poll=poll or self._poll,
-            env={"TVM_USE_RUNTIME_LIB": "1"} if role == "verify" else {},
             allow_unsandboxed=self.settings.allow_unsandboxed,
         )
         self.times_s[role] = round(time.monotonic() - started_s, 4)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tvm_ffi
 
 from service.cache import OciLayout
 from service.core.artifact import (
@@ -24,6 +23,7 @@ from service.core.artifact import (
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, NotFound, Unsupported
 from service.core.target import detect_host, parse_target
+from service.runtime.machine import config_threads, load_library
 from service.runtime.model import Array, Model
 
 
@@ -57,7 +57,7 @@ def load_files(config: ArtifactConfig, library: Path, constants: Path, *, digest
     _check_host(config)
     _check_abi(config)
     if threads:
-        tvm_ffi.get_global_func("runtime.config_threadpool")(1, threads)
+        config_threads(threads)
     return Model(config, _load_library(library), _map_constants(config, constants), digest)
 
 
@@ -91,14 +91,14 @@ def _check_abi(config: ArtifactConfig) -> None:
 def _load_library(library: Path) -> Any:
     """Maps the library. TVM tells a library by its file name, which a blob does not have: a link has it."""
     if library.suffix == ".so":
-        return tvm_ffi.load_module(str(library.absolute()), keep_module_alive=False)
+        return load_library(library.absolute())
     with tempfile.TemporaryDirectory(prefix="octet-") as folder:
         named = Path(folder, "library.so")
         try:
             named.symlink_to(library.absolute())
         except OSError:
             shutil.copyfile(library, named)
-        return tvm_ffi.load_module(str(named), keep_module_alive=False)
+        return load_library(named)
 
 
 def _map_constants(config: ArtifactConfig, path: Path) -> list[Array]:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import tvm
+import tvm_ffi
 from numpy.typing import NDArray
-from tvm.runtime.vm import VirtualMachine
 
 from service.core.artifact import ArtifactConfig
 from service.core.buffers import aligned_empty, is_aligned
 from service.core.errors import InvalidTensor
 from service.core.signature import ModelSignature, TensorSpec
+from service.runtime.machine import Machine
 
 Array = NDArray[Any]
 
@@ -25,9 +25,8 @@ class Model:
         """`constants` are in the config's order, each 64-byte aligned; `module` is the loaded library."""
         self.config, self.digest = config, digest
         self._module, self._constants = module, constants
-        self._tensors = [tvm.runtime.from_dlpack(constant) for constant in constants]
-        # Pooled: the machine asks for its activations on every call, and the naive allocator for fresh pages each time.
-        self._machine = VirtualMachine(module, tvm.cpu(), memory_cfg="pooled")
+        self._tensors = [tvm_ffi.from_dlpack(constant) for constant in constants]
+        self._machine = Machine(module)
         self._entry: Callable[..., Any] = self._machine[config.entry]
 
     @property
@@ -56,11 +55,15 @@ class Model:
         specs = self.signature.inputs
         if len(inputs) != len(specs):
             raise InvalidTensor(f"the model takes {len(specs)} inputs, not {len(inputs)}")
-        tensors = [tvm.runtime.from_dlpack(_fitting(spec, array)) for spec, array in zip(specs, inputs, strict=True)]
+        tensors = [tvm_ffi.from_dlpack(_fitting(spec, array)) for spec, array in zip(specs, inputs, strict=True)]
         result = self._entry(*tensors, *self._tensors)
         # The machine's memory is reused by the next call, so the answer is copied out of it.
         outputs = result if isinstance(result, Sequence) else [result]
         return [np.from_dlpack(output).copy() for output in outputs]
+
+    def function(self, symbol: str) -> Callable[..., Any] | None:
+        """A function of the library, if it has one of that name."""
+        return self._module[symbol] if self._module.implements_function(symbol) else None
 
     def instrument(self, note: Callable[..., None]) -> None:
         """From now on `note(function, name, before, result, *operands)` is called around every call of a kernel."""
@@ -69,7 +72,7 @@ class Model:
             note(*args)
             return 0  # go on
 
-        self._machine.set_instrument(hook)
+        self._machine.instrument(hook)
 
 
 def _fitting(spec: TensorSpec, array: Array) -> Array:

@@ -93,7 +93,7 @@ class Supervisor:
 
 def compile_worker(settings: Settings) -> Supervisor:
     """A supervisor of `octet worker compile` with the same settings."""
-    environment = {name: value for name, value in os.environ.items() if name != "TVM_USE_RUNTIME_LIB"}
+    environment = dict(os.environ)
     for name, value in settings.model_dump(mode="json").items():
         environment[f"OCTET_{name.upper()}"] = str(value)
     environment["OCTET_DATA_DIR"] = str(settings.data_dir.absolute())

@@ -10,7 +10,7 @@ import pytest
 
 from service import runtime
 from service.cache import OciLayout
-from service.compiler import pipeline
+from service.compiler import steps
 from service.compiler.link import link
 from service.compiler.pipeline import CompileRequest, compile_model
 from service.core.artifact import Report
@@ -169,11 +169,11 @@ def test_verification_refuses_a_wrong_library(tmp_path: Path, monkeypatch: pytes
 
     def link_and_tamper(objects, output, target, **options):  # type: ignore[no-untyped-def]
         link(objects, output, target, **options)
-        expected = objects[0].parent / pipeline.EXPECTED_FILE
+        expected = objects[0].parent / steps.EXPECTED_FILE
         with np.load(expected) as data:
             wrong = {name: data[name] ^ 1 for name in data.files}
         np.savez(expected, **wrong)
 
-    monkeypatch.setattr(pipeline, "link", link_and_tamper)
+    monkeypatch.setattr(steps, "link", link_and_tamper)
     with pytest.raises(VerificationFailed, match="does not compute"):
         build(INT8, tmp_path)

@@ -40,7 +40,6 @@ def test_tvm_compiles_the_linker_links_and_the_runtime_runs(scratch: Path) -> No
         "run",
         {"library": str(library)},
         Access((library,), (scratch,)),
-        TVM_USE_RUNTIME_LIB="1",
         TVM_NUM_THREADS="2",
     )
     # TVM's exp is a polynomial; values reach e**2
