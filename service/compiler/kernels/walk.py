@@ -7,6 +7,7 @@ halo at its sides, a plane where it has one above and below, and the whole tenso
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ class View:
 
     @staticmethod
     def of(image: Image) -> View:
+        """The pixels inside the halo."""
         return View(image.origin, (image.image, image.plane, image.row, image.pixel))
 
     def from_block(self, block: int) -> View:
@@ -83,7 +85,7 @@ class Walk:
             unit: bytes of a pixel; another dimension than columns may be the run where its steps are this wide.
             parallel: whether runs are shared between threads.
         """
-        self._extents, self._views, self._parallel = tuple(extents), views, parallel
+        self._views, self._parallel = views, parallel
         outer, pixels, strides = 3, extents[3], self._strides(3)
         for axis in (2, 1, 0):
             steps = self._strides(axis)
@@ -93,36 +95,38 @@ class Walk:
                 elif pixels == 1 or steps != tuple(pixels * stride for stride in strides):
                     break
             outer, pixels = axis, pixels * extents[axis]
-        self._outer, self._pixels, self.strides = outer, pixels, strides
-        self.pixels = min(pixels, _CHUNK) if parallel else pixels
+        self._pixels, self.strides = pixels, strides
+        self._counts = (*extents[:outer], -(-pixels // _CHUNK) if parallel else 1)
 
     def _strides(self, axis: int) -> tuple[int, ...]:
         return tuple(view.strides[axis] for view in self._views)
 
     @contextmanager
     def runs(self, program: Program) -> Iterator[Run]:
-        """A loop over all runs, any of which may be worked on at any time. Where threads share one, parts overlap."""
-        chunks = -(-self._pixels // self.pixels)
-        counts = [*self._extents[: self._outer], chunks]
-        total = 1
-        for count in counts:
-            total *= count
+        """A loop over all runs, in any order. Where threads share one, its parts may overlap."""
+        total, chunks = math.prod(self._counts), self._counts[-1]
+        pixels = -(-self._pixels // chunks)
         with program.loop(total, "item", parallel=self._parallel and total > 1) as item:
-            places, rest = [], item
-            for count in reversed(counts):
-                places.append(rest % count if count > 1 else 0)
-                rest = rest // count if count > 1 else rest
-            chunk, *outer = places
-            outer = [program.bind(place) for place in reversed(outer)]
-            begin = program.bind(at_most(chunk * self.pixels, self._pixels - self.pixels))
+            *outer, chunk = self._places(program, item)
+            begin = program.bind(at_most(chunk * pixels, self._pixels - pixels))
             starts = tuple(
                 program.bind(
-                    view.origin + sum(place * view.strides[axis] for axis, place in enumerate(outer)) + begin * stride
+                    view.origin
+                    + sum(place * step for place, step in zip(outer, view.strides, strict=False))
+                    + begin * stride
                 )
                 for view, stride in zip(self._views, self.strides, strict=True)
             )
             image, block, row = (*outer, 0, 0, 0)[:3]
-            yield Run(self.pixels, self.strides, starts, image, block, _zero(row, chunk))
+            yield Run(pixels, self.strides, starts, image, block, _zero(row, chunk))
+
+    def _places(self, program: Program, item: Expr) -> list[Expr]:
+        """Where run number `item` lies: along each dimension that is no part of a run, and which chunk of it."""
+        places = []
+        for count in reversed(self._counts):
+            places.append(program.bind(item % count) if count > 1 else 0)
+            item = item // count if count > 1 else item
+        return places[::-1]
 
 
 def _zero(*places: Expr) -> Expr:
@@ -141,12 +145,11 @@ def map_bytes(
 ) -> None:
     """`size` bytes from each source through `function` to the destination, and not one more read or written.
 
-    Vectors overlap at the end. Fewer bytes than a vector are two overlapping parts of it.
+    Vectors overlap at the end; fewer bytes than a vector are narrower ones.
     """
     width = vector_bytes
     while width > size:
         width //= 2
-
     with program.loop(-(-size // width), "step") as step:
         at = program.bind(at_most(step * width, size - width))
         vectors = [load(buffer, offset + at, width) for buffer, offset in sources]

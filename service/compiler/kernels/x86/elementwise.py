@@ -124,9 +124,10 @@ class _Arithmetic(Protocol):
 
 @dataclass(frozen=True)
 class _Sum:
-    """
+    """An epilogue's addition, the second operand its residual.
+
     Attributes:
-        zero_point: of the first operand, which additions take less it; 0 if they need not.
+        zero_point: of the first operand, which is subtracted here; 0 where the addition itself takes it out.
     """
 
     addition: Addition
@@ -147,13 +148,15 @@ class _Sum:
 
 
 def _sum(addition: Addition, zero_point: int) -> _Sum:
-    if isinstance(addition, SharedShiftSum):  # its bias takes out any zero point
+    if isinstance(addition, SharedShiftSum):  # one subtraction less for each vector
         return _Sum(replace(addition, bias=addition.bias - addition.multiplier * zero_point), 0)
     return _Sum(addition, zero_point)
 
 
 @dataclass(frozen=True)
 class _Product:
+    """A product requantized as accumulators are."""
+
     requantization: Requantization
     zero_points: tuple[int, int]
 

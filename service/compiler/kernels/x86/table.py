@@ -51,7 +51,8 @@ def table(isa: Isa, source: Image, destination: Image, values: Array, zero_point
 
 
 def require_blocks(isa: Isa, *images: Image) -> None:
-    """
+    """Checks the layout of a kernel's images.
+
     Raises:
         Declined: an image is packed.
     """

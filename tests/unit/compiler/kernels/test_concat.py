@@ -46,7 +46,7 @@ def operation_of(shapes: Sequence[tuple[int, ...]], types: Sequence[QuantizedTyp
     return Operation(ops.concatenate(parts, types[:-1], types[-1], axis))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data(), st.sampled_from(MODES), st.sampled_from(["int8", "uint8"]))
 def test_channels(data: st.DataObject, mode_name: str, storage: str) -> None:
     draw, mode = data.draw, get_mode(mode_name)

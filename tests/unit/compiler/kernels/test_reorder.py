@@ -32,7 +32,7 @@ UP_TO_THE_WALL = [
 ]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_enter_places_every_channel_and_leave_brings_it_back(data: st.DataObject) -> None:
     draw = data.draw
