@@ -113,7 +113,7 @@ def symmetry(results: Results) -> str:
             if asymmetric and symmetric:
                 ratio = f"{asymmetric.median_ms / symmetric.median_ms:.2f}"
                 rows.append([contestant.title, str(threads), asymmetric.text, symmetric.text, ratio])
-    note = "MobileNetV2 uint8 per-tensor; symmetric is the same file with every weight's zero point set to 128."
+    note = "MobileNetV2 uint8 per-tensor; symmetric is the same file, its weights' zero points moved to 128."
     return _table(["", "threads", "asymmetric ms", "symmetric ms", "asymmetric / symmetric"], rows, note)
 
 

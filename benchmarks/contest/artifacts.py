@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import subprocess
 import sys
@@ -28,11 +29,20 @@ def artifact(home: Home, model: Path, numerics: str) -> Path:
     command += ["--numerics", numerics, "--output", str(unfinished), "--json"]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise NotCompiled((done.stdout + done.stderr).strip()[-500:])
+        raise NotCompiled(reason(done.stdout, done.stderr))
     for stale in folder.parent.glob(f"{model.stem}.{numerics}.*"):
         shutil.rmtree(stale)
     unfinished.replace(folder)
     return folder
+
+
+def reason(stdout: str, stderr: str) -> str:
+    """What `octet --json` says went wrong, or else the last line that it printed."""
+    try:
+        error = json.loads(stdout)["error"]
+    except (ValueError, KeyError, TypeError):
+        return (stderr.strip().splitlines() or ["octet compile failed and said nothing"])[-1]
+    return f"{error['code']}: {error['message']}"
 
 
 def _key(model: Path) -> str:

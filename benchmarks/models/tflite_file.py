@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import tflite
 
 _MULTIPLYING = {
@@ -54,7 +55,13 @@ def with_batch(data: bytes, batch: int) -> bytes:
 
 
 def with_symmetric_weights(data: bytes) -> bytes:
-    """The same model with the zero points of all weights in the middle of their type: it computes something else."""
+    """The same model with the zero points of all weights in the middle of their type, and the weights moved along.
+
+    Weights that leave the type are clipped, so it computes nearly the same.
+
+    Raises:
+        ValueError: its weights are symmetric already.
+    """
     changed = bytearray(data)
     model = tflite.Model.GetRootAsModel(changed, 0)
     graph = model.Subgraphs(0)
@@ -63,7 +70,10 @@ def with_symmetric_weights(data: bytes) -> bytes:
             weights = graph.Tensors(operator.Inputs(1))
             if weights.Type() != tflite.TensorType.UINT8:
                 raise ValueError("weights that are not uint8 are symmetric already")
-            weights.Quantization().ZeroPointAsNumpy()[:] = _MIDDLE
+            zero_point = weights.Quantization().ZeroPointAsNumpy()
+            values = model.Buffers(weights.Buffer()).DataAsNumpy()
+            values[:] = np.clip(values.astype(np.int64) + _MIDDLE - zero_point[0], 0, 255)
+            zero_point[:] = _MIDDLE
     return bytes(changed)
 
 
