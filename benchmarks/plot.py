@@ -29,14 +29,15 @@ def main() -> None:
     panels: dict[str, Shares] = json.load(sys.stdin)
     mpl.use("Agg")
     plt.rcParams.update({"font.size": 9, "text.color": _INK, "axes.labelcolor": _INK, "ytick.color": _INK})
-    models = list(next(iter(panels.values())))
+    models = [model for model in next(iter(panels.values())) if any(shares[model] for shares in panels.values())]
     figure, axes = plt.subplots(
         1, len(panels), figsize=(5.6 * len(panels) + 2.4, 0.42 * len(models) + 1.7), sharey=True, squeeze=False
     )
     for axis, (title, shares) in zip(axes[0], panels.items(), strict=True):
         _panel(axis, title, shares, models)
     handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, ncols=len(labels), loc="upper center", frameon=False)
+    axes[0][0].invert_yaxis()  # the first model on top; the panels share the axis
+    figure.legend(handles[::-1], labels[::-1], ncols=len(labels), loc="upper center", frameon=False)
     figure.tight_layout(rect=(0, 0, 1, 0.93))
     figure.savefig(sys.argv[1], dpi=150)
 
@@ -52,8 +53,7 @@ def _panel(axis: mpl.axes.Axes, title: str, shares: Shares, models: list[str]) -
         if points:
             x, y = zip(*points, strict=True)
             axis.scatter(x, y, s=size, color=color, marker=marker, label=name, zorder=2, edgecolors="white")
-    axis.set(title=title, xlim=(0, 100), xlabel="% of the measured peak", yticks=list(rows), yticklabels=models)
-    axis.invert_yaxis()
+    axis.set(title=title, xlim=(0, 104), xlabel="% of the measured peak", yticks=list(rows), yticklabels=models)
     axis.grid(axis="x", color=_FAINT, linewidth=0.5)
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
