@@ -52,9 +52,9 @@ class Lanes:
         """divide_by_pot(high_mul(x, significand), exponent), for |x| < 2**30 and exponents of at least 1.
 
         With s the sign of x (0 or -1), and e the exponent, the two roundings are one floor:
-        (x * m + 2**30 + 2**(30 + e) + s * 2**31) >> (31 + e). (The sign of high_mul's result is that of x but for x = -1
-        and m = 2**30, where the correction makes no difference.) Doubled, the sum's upper half is all that counts, and
-        s is added to it as it is.
+        (x * m + 2**30 + 2**(30 + e) + s * 2**31) >> (31 + e). (high_mul's result has the sign of x, or it is 0 and the
+        correction makes no difference.) Doubled, the sum's upper half is all that counts, and s is added to it as it
+        is.
         """
         half = f"int64x{self.isa.lanes // 2}"
         x, exponent = self.keep(x), self.keep(exponent)

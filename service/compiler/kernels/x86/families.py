@@ -8,7 +8,7 @@ from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window, folded_bias
 from service.compiler.kernels.layout import Halo, Image
-from service.compiler.kernels.x86 import concat, depthwise, elementwise
+from service.compiler.kernels.x86 import concat, depthwise, elementwise, pool
 from service.compiler.kernels.x86.conv import conv
 from service.compiler.kernels.x86.epilogue import Epilogue, FloatScale
 from service.compiler.kernels.x86.isa import GROUP, Isa
@@ -168,6 +168,31 @@ class Elementwise(Family):
                 return concat.concat(isa, sources, destination, core, mode, parallel=parallel)
 
 
+class Pooling(Family):
+    """Windows over rows and columns. They are clipped to the image, so no halo is wanted."""
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        bounds(group.core.per_tensor("in_type"))
+        bounds(group.out_type)
+        match group.core.name:
+            case "qnn.avg_pool2d":
+                pool.average_of(self.mode, group.core)
+            case "qnn.mean":
+                pool.mean_of(self.mode, group.core)
+        return [Demand()]
+
+    def kernel(self, group: Group, sources: Sequence[Image], destination: Image) -> Kernel:
+        core, isa, (source,) = group.core, self.isa, sources
+        parallel = worth_sharing(_ELEMENTWISE_CYCLES * source.size_bytes / isa.bytes)
+        match core.name:
+            case "qnn.max_pool2d":
+                return pool.max_pool(isa, source, destination, core, parallel=parallel)
+            case "qnn.avg_pool2d":
+                return pool.avg_pool(isa, source, destination, core, self.mode, parallel=parallel)
+            case _:
+                return pool.mean(isa, source, destination, core, self.mode, parallel=parallel)
+
+
 FAMILIES: dict[str, Callable[[Isa, Mode], Family]] = {
     "qnn.conv2d": Accumulating,
     "qnn.dense": Accumulating,
@@ -175,4 +200,7 @@ FAMILIES: dict[str, Callable[[Isa, Mode], Family]] = {
     "qnn.mul": Elementwise,
     "qnn.requantize": Elementwise,
     "qnn.concatenate": Elementwise,
+    "qnn.max_pool2d": Pooling,
+    "qnn.avg_pool2d": Pooling,
+    "qnn.mean": Pooling,
 }

@@ -95,6 +95,12 @@ class Isa:
         odd = pairs >> splat(tirx.const(8, "uint16"), half)
         return tuple(program.bind(bits(dtype, part), dtype) for part in (even, odd))
 
+    @property
+    def ones(self) -> tuple[Expr, ...]:
+        """Weights of 1, so that `dot` sums."""
+        elements = self.weight_elements // self.weight_vectors
+        return (splat(tirx.const(1, self.weight_dtype), elements),) * self.weight_vectors
+
     def dot(self, total: Expr, activations: tuple[Expr, ...], weights: tuple[Expr, ...]) -> Expr:
         """`total` plus, in each lane, four products."""
         dtype = f"int32x{self.lanes}"

@@ -71,7 +71,8 @@ def requantization(mode: Mode, operation: Operation, channels: int) -> Requantiz
         raise Declined(f"no kernel computes {formula.summary}")
     significands, shifts = (_per_channel(values, filters) for values in multipliers(operation))
     if isinstance(formula, TwoRoundings):
-        return DoubleRounding(_filled(significands, channels), _filled(shifts, channels))
+        bounded = bool((np.maximum(largest, -smallest) < 1 << 30).all())
+        return DoubleRounding(_filled(significands, channels), _filled(shifts, channels), bounded)
     if (shifts > 0).any():
         raise Declined("a scale of 1 or more, rounded once, may leave the 32 bits that the kernels round to")
     return SingleRounding(_filled(significands, channels), _filled(shifts, channels))
