@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from tvm import relax
 
 from service.compiler.kernels.group import Group, image_shape, shape_of
-from service.compiler.kernels.layout import NO_HALO, Halo
+from service.compiler.kernels.layout import BIAS, NO_HALO, Halo
 from service.compiler.qnn import graph
 from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.types import STORAGE_RANGES
 
 _ACCUMULATING = ("qnn.conv2d", "qnn.dense")
 
@@ -56,7 +57,7 @@ class Model:
             if producer is not None and producer.name in _ACCUMULATING:
                 if operation.name == "qnn.requantize" and self._uses[first] == 1:
                     groups[var] = Group(str(var.name), producer, operation, None, (producer.call.args[0],), var)
-            elif operation.name not in _ACCUMULATING and (operands := _data(operation)):
+            elif operation.name not in _ACCUMULATING and var not in self.views and (operands := _data(operation)):
                 groups[var] = Group(str(var.name), operation, None, None, operands, var)
         for group in list(groups.values()):
             if group.core.name == "qnn.add":
@@ -115,16 +116,29 @@ def _uses(function: relax.Function) -> Counter[relax.Var]:
 
 
 def _view(value: relax.Expr) -> View | None:
-    """The view that `value` is: a padding of rows and columns, or a reshape that leaves every pixel's channels."""
+    """The view that `value` is: a padding of rows and columns, a reshape that leaves every pixel's channels, or a type
+    that kernels store as the same bytes."""
     name = value.op.name if isinstance(value, relax.Call) and hasattr(value.op, "name") else ""
     if isinstance(value, relax.Var):
         return View(value)
     if name == "relax.reshape" and isinstance(value.args[0], relax.Var):
         before, after = image_shape(shape_of(value.args[0])), image_shape(shape_of(value))
         return View(value.args[0]) if before is not None and before == after else None
+    if name == "relax.qnn.requantize" and isinstance(value.args[0], relax.Var):
+        return View(value.args[0]) if _same_bytes(Operation(value)) else None
     if name == "relax.nn.pad" and isinstance(value.args[0], relax.Var):
         widths = [int(width) for width in value.attrs.pad_width]
         if len(widths) == 8 and not any(widths[:2] + widths[6:]) and str(value.attrs.pad_mode) == "constant":
             padding = Halo(widths[2], widths[4], widths[3], widths[5])
             return View(value.args[0], padding, int(float(value.attrs.pad_value)))
     return None
+
+
+def _same_bytes(operation: Operation) -> bool:
+    """Whether a requantization only moves between int8 and uint8, which kernels store alike."""
+    in_type, out_type = operation.quantized("in_type"), operation.quantized("out_type")
+    if not {in_type.storage, out_type.storage} <= BIAS.keys() or in_type.axis is not None:
+        return False
+    low, high = STORAGE_RANGES[out_type.storage]
+    stored = [quantized.zero_point + BIAS[quantized.storage] for quantized in (in_type, out_type)]
+    return in_type.scale == out_type.scale and stored[0] == stored[1] and (out_type.min, out_type.max) == (low, high)

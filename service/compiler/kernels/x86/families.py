@@ -139,6 +139,8 @@ class Elementwise(Family):
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         core = group.core
+        if not any(produced):
+            raise Declined("none of its operands comes from a kernel, so it would cost two reorders")
         match core.name:
             case "qnn.add":
                 addition(self.mode, core, residual_is_lhs=False)
