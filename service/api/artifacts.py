@@ -82,6 +82,11 @@ _add_report(
     "The share of multiply-accumulates in integer arithmetic, and the reason for each operator that is not.",
 )
 _add_report(
+    Report.PROFILE,
+    "Where its time goes",
+    "How long each call took, in order, on the machine that it names; `octet explain DIR --attach` measures it.",
+)
+_add_report(
     Report.PROVENANCE,
     "What the artifact was made of",
     "The inputs of the build key, source and versions of all tools, and how long each step took.",

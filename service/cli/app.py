@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from service.cli import local, models, predict, push, serve
+from service.cli.bench import bench
 from service.cli.doctor import doctor
+from service.cli.explain import explain
 from service.cli.gc import gc
 
 app = typer.Typer(
@@ -29,6 +31,8 @@ app.command(rich_help_panel=_SERVING)(models.builds)
 app.command(rich_help_panel=_FILES)(local.compile)
 app.command(rich_help_panel=_FILES)(local.run)
 app.command(rich_help_panel=_FILES)(local.verify)
+app.command(rich_help_panel=_MACHINE)(explain)
+app.command(rich_help_panel=_MACHINE)(bench)
 app.command(rich_help_panel=_MACHINE)(doctor)
 app.command(rich_help_panel=_MACHINE)(gc)
 app.add_typer(serve.worker, name="worker", rich_help_panel=_MACHINE)

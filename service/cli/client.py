@@ -127,6 +127,17 @@ class Client:
     def artifact(self, digest: str) -> Document:
         return self._document("GET", f"/api/v1/artifacts/{digest}")
 
+    def download(self, artifact: str, path: Path) -> None:
+        """Writes the artifact and what is attached to it to `path`: a tar archive of an OCI image layout."""
+        try:
+            with self._http.stream("GET", f"/api/v1/artifacts/{artifact}/content") as response, path.open("wb") as file:
+                if not response.is_success:
+                    response.read()
+                for chunk in _checked(response).iter_bytes(_CHUNK_BYTES):
+                    file.write(chunk)
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+
     def metadata(self, model: str, version: int | None = None) -> Document:
         return self._document("GET", _model_path(model, version))
 

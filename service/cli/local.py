@@ -13,6 +13,7 @@ import typer
 from service.cli.answers import Answer, show_answer
 from service.cli.options import (
     ArtifactDir,
+    ArtifactOption,
     InputFiles,
     JsonOption,
     LabelsOption,
@@ -33,10 +34,6 @@ from service.core.errors import InvalidInput
 OutputDir = Annotated[
     Path,
     typer.Option("--output", "-o", metavar="DIR", help="The folder to write, an OCI image layout.", file_okay=False),
-]
-ArtifactOption = Annotated[
-    str | None,
-    typer.Option("--artifact", help="Its digest, where the folder holds several.", show_default="the only one"),
 ]
 
 

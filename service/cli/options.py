@@ -30,6 +30,18 @@ ModelFile = Annotated[
 ArtifactDir = Annotated[
     Path, typer.Argument(metavar="DIR", help="A folder that octet compile wrote.", exists=True, file_okay=False)
 ]
+ArtifactOption = Annotated[
+    str | None,
+    typer.Option("--artifact", help="Its digest, where the folder holds several.", show_default="the only one"),
+]
+FolderOrModel = Annotated[
+    str,
+    typer.Argument(
+        metavar="DIR|MODEL",
+        help="A folder that octet compile wrote; or a model of the server, which is fetched and run here.",
+    ),
+]
+SecondsOption = Annotated[float, typer.Option("--seconds", min=0, help="How long to measure, about.")]
 InputFiles = Annotated[
     list[Path],
     typer.Argument(

@@ -63,7 +63,10 @@ class Model:
 
     def function(self, symbol: str) -> Callable[..., Any] | None:
         """A function of the library, if it has one of that name."""
-        return self._module[symbol] if self._module.implements_function(symbol) else None
+        if not self._module.implements_function(symbol, query_imports=True):
+            return None
+        function: Callable[..., Any] = self._module.get_function(symbol, query_imports=True)
+        return function
 
     def instrument(self, note: Callable[..., None]) -> None:
         """From now on `note(function, name, before, result, *operands)` is called around every call of a kernel."""

@@ -1,0 +1,188 @@
+"""`octet explain`: what each layer of a compiled model runs on, and how near that comes to what the machine can do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from service.cli.artifacts import artifact_of, fetched, folder_of
+from service.cli.client import Client
+from service.cli.options import (
+    ArtifactOption,
+    FolderOrModel,
+    JsonOption,
+    SecondsOption,
+    ServerOption,
+    server_url,
+)
+from service.cli.output import Output, reporting
+from service.cli.quantities import count, duration
+from service.core.digest import Digest, parse_digest
+from service.core.errors import NotFound
+from service.core.explanation import Explanation, Layer, explained
+
+if TYPE_CHECKING:
+    from service.cache import OciLayout
+
+_NAME_COLUMNS = 28
+_RATES = ("MAC", "time", "GMAC/s", "of peak")
+_NUMBERS = ("layers", *_RATES, "share")
+
+
+def explain(
+    model: FolderOrModel,
+    artifact: ArtifactOption = None,
+    threads: Annotated[
+        int, typer.Option("--threads", min=0, help="How many share a call, each on its own core; 0: all cores.")
+    ] = 1,
+    seconds: SecondsOption = 1.0,
+    attach: Annotated[
+        bool, typer.Option("--attach", help="Keep the times in the folder, for those who ask a server that has it.")
+    ] = False,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what each layer runs on, how long it takes here, and why what is slow is slow."""
+    with reporting(as_json) as output:
+        folder, named = folder_of(model), parse_digest(artifact) if artifact else None
+        if folder is not None:
+            from service.cache import OciLayout
+
+            digest, explanation = measured(OciLayout.open(folder), named, threads, seconds, attach=attach)
+        else:
+            with Client(server_url(server)) as client:
+                digest, explanation = asked(client, named or artifact_of(client, model), threads, seconds)
+        if as_json:
+            output.document({"artifact": digest, **explanation.to_json()})
+        else:
+            show(output, digest, explanation)
+
+
+def measured(
+    layout: OciLayout, digest: Digest | None, threads: int, seconds: float, *, attach: bool = False
+) -> tuple[Digest, Explanation]:
+    """Profiles an artifact, the only one by default, in this process, which must not have loaded TVM's runtime yet.
+
+    Raises:
+        NotFound: nothing is attached to it that says what its layers are.
+    """
+    from service import runtime
+    from service.core.artifact import Report
+    from service.runtime.placement import Placement
+    from service.runtime.profile import profile
+
+    placement = Placement(threads)
+    model = runtime.load(layout, digest, threads=placement.threads)
+    placement.pin()
+    digest = parse_digest(model.digest)
+    coverage = layout.attached(digest, Report.COVERAGE)
+    if coverage is None:
+        raise NotFound(f"no coverage report is attached to {digest}", hint="compile the model again")
+    described = json.loads(coverage)
+    taken = profile(model, peak=described.get("kernels", {}).get("peak"), seconds=seconds).to_json()
+    if attach:
+        layout.attach(digest, Report.PROFILE, json.dumps(taken).encode())
+    return digest, explained(described, taken)
+
+
+def asked(client: Client, digest: Digest, threads: int, seconds: float) -> tuple[Digest, Explanation]:
+    """With the times that are attached to the artifact on the server; if there are none, those measured here."""
+    profile = client.report(digest, "profile")
+    if profile is None:
+        with fetched(client, digest) as layout:
+            return measured(layout, digest, threads, seconds)
+    coverage = client.report(digest, "coverage")
+    if coverage is None:
+        raise NotFound(f"no coverage report is attached to {digest}", hint="push the model again")
+    return digest, explained(coverage, profile)
+
+
+def show(output: Output, digest: Digest, explanation: Explanation) -> None:
+    """The layers in order, then the same by family of kernels."""
+    profile, peak = explanation.profile or {}, explanation.peak_macs_per_s
+    measured_by = f"{profile['machine'] or 'this machine'}, {_counted(profile['threads'], 'thread')}"
+    measured_by += f", peak {peak / 1e9:.0f} GMAC/s" if peak else ""
+    output.show(Text(digest, style="bold"), Text(f"{measured_by}, {_counted(profile['rounds'], 'round')}", style="dim"))
+    table = _table("layer", "operators", "kernel", *_RATES, "")
+    for layer in explanation.layers:
+        for row, style in _rows(explanation, layer):
+            table.add_row(*row, style=style)
+    output.show(table, "", _families(explanation), "", *_notes(explanation, profile))
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        table.add_column(column, no_wrap=True, justify="right" if column in _NUMBERS else "left")
+    return table
+
+
+def _rows(explanation: Explanation, layer: Layer) -> Iterator[tuple[tuple[str, ...], str]]:
+    """A line for the layer; below one that is several functions of generated code, a line for each."""
+    numbers = _numbers(explanation, layer.macs, layer.seconds)
+    if layer.kernel is not None:
+        yield (_short(layer.name), layer.operators, layer.kernel, *numbers, _facts(layer)), ""
+        return
+    why = "; ".join(dict.fromkeys(layer.reasons.values()))
+    yield (_short(layer.name), layer.operators or "generated code", "none", *numbers, why), "yellow"
+    if len(layer.calls) > 1 or not layer.operators:
+        for call in layer.calls:
+            yield ("", f"  {call.symbol}", "", "", duration(call.seconds), "", "", ""), "dim"
+
+
+def _short(name: str) -> str:
+    """Converters name a tensor by all that was fused into it, with full paths; the end of the first says enough."""
+    end = "/".join(name.split(";")[0].split("/")[-2:])
+    return end if len(end) <= _NAME_COLUMNS else "…" + end[1 - _NAME_COLUMNS :]
+
+
+def _numbers(explanation: Explanation, macs: int, seconds: float) -> tuple[str, str, str, str]:
+    rates = explanation.rates(macs, seconds)
+    rate, percent = rates["macs_per_s"], rates["peak_percent"]
+    return (
+        count(macs) if macs else "",
+        duration(seconds) if seconds else "",
+        f"{rate / 1e9:.1f}" if rate else "",
+        f"{percent:.1f} %" if percent else "",
+    )
+
+
+def _facts(layer: Layer) -> str:
+    """`1x14 pixels, 2 blocks, 3 excess groups`: text speaks for itself, a number has a name, zero is not told."""
+    told = []
+    for name, fact in layer.facts.items():
+        if isinstance(fact, str):
+            told.append(fact)
+        elif fact:
+            told.append(f"{fact} {name.replace('_', ' ')}")
+    return ", ".join(told)
+
+
+def _families(explanation: Explanation) -> Table:
+    table = _table("kernel", "layers", *_RATES, "share")
+    longest_first = sorted(explanation.families().items(), key=lambda family: -(family[1]["seconds"] or 0))
+    for family, totals in longest_first:
+        share = f"{totals['seconds'] / explanation.seconds:.1%}" if explanation.seconds else ""
+        numbers = _numbers(explanation, totals["macs"], totals["seconds"])
+        table.add_row(family, str(totals["layers"]), *numbers, share, style="yellow" if family == "none" else "")
+    numbers = _numbers(explanation, explanation.macs, explanation.seconds)
+    table.add_row("sum", str(len(explanation.layers)), *numbers, "", style="bold")
+    return table
+
+
+def _notes(explanation: Explanation, profile: Mapping[str, Any]) -> Iterator[Text]:
+    kernels = explanation.coverage["kernels"]
+    took, least = duration(profile["model_seconds"]), duration(profile["least_model_seconds"])
+    yield Text(f"The whole model takes {took}, {least} at best. A layer's time is a median, with a call from Python.")
+    yield Text(f"{_counted(kernels['reorders'], 'reorder')} into and out of the kernels' layout.")
+    if not (kernels["layers"] or kernels["plain"]):
+        yield Text("This target has no kernels of its own: all code is generated.")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

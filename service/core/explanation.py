@@ -1,0 +1,166 @@
+"""What each layer of a compiled model is and how long it takes: its coverage report and a profile, side by side.
+
+The coverage report lists the calls of kernels in order, and the operators that no kernel computes, each with the place
+where it stands among them. What a profile has timed between two kernels is code that TVM generated for the operators at
+that place; which function belongs to which of them is not known, since TVM fuses them, so they are one layer here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.core.errors import Unsupported
+
+Document = Mapping[str, Any]
+
+_OF_EVERY_LAYER = ("layer", "operators", "kernel", "symbol", "macs")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of the library as the model calls it. `seconds` is the median of many calls."""
+
+    symbol: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One kernel's work, or what stands between two kernels.
+
+    Attributes:
+        name, operators: in the words of the model.
+        kernel: its family; None for generated code.
+        facts: tile sizes and the like.
+        macs: multiply-accumulates.
+        reasons: operator -> why no kernel computes it.
+        calls: what was timed; nothing without a profile, or if the layer is computed by none.
+    """
+
+    name: str
+    operators: str
+    kernel: str | None
+    macs: int
+    facts: Document = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    calls: tuple[Call, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        return sum(call.seconds for call in self.calls)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A model's layers in order of execution.
+
+    Attributes:
+        peak_macs_per_s: what the machine can multiply at most with the target's instructions; None if not measured.
+        profile: where, how and how often was measured; None if it was not.
+    """
+
+    layers: tuple[Layer, ...]
+    peak_macs_per_s: float | None
+    profile: Document | None
+    coverage: Document
+
+    @property
+    def macs(self) -> int:
+        return sum(layer.macs for layer in self.layers)
+
+    @property
+    def seconds(self) -> float:
+        """Of all layers, one by one; the whole model takes longer than that by what happens between them."""
+        return sum(layer.seconds for layer in self.layers)
+
+    def rates(self, macs: int, seconds: float) -> dict[str, float | None]:
+        """What is measured of some work; nothing of what was not measured, and no rate of what multiplies nothing."""
+        rate = macs / seconds if macs and seconds else None
+        percent = 100.0 * rate / self.peak_macs_per_s if rate and self.peak_macs_per_s else None
+        return {"seconds": seconds if self.profile else None, "macs_per_s": rate, "peak_percent": percent}
+
+    def families(self) -> dict[str, dict[str, Any]]:
+        """Totals by kernel family; what has no kernel is "none"."""
+        totals: dict[str, list[Layer]] = {}
+        for layer in self.layers:
+            totals.setdefault(layer.kernel or "none", []).append(layer)
+        return {family: {"layers": len(layers), **self._total(layers)} for family, layers in sorted(totals.items())}
+
+    def _total(self, layers: Sequence[Layer]) -> dict[str, Any]:
+        macs, seconds = sum(layer.macs for layer in layers), sum(layer.seconds for layer in layers)
+        return {"macs": macs, **self.rates(macs, seconds)}
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "profile": {name: told for name, told in (self.profile or {}).items() if name != "calls"} or None,
+            "layers": [
+                {
+                    "layer": layer.name,
+                    "operators": layer.operators,
+                    "kernel": layer.kernel,
+                    "facts": dict(layer.facts),
+                    "reasons": dict(layer.reasons),
+                    "macs": layer.macs,
+                    **self.rates(layer.macs, layer.seconds),
+                    "calls": [{"symbol": call.symbol, "seconds": call.seconds} for call in layer.calls],
+                }
+                for layer in self.layers
+            ],
+            "families": self.families(),
+            "reorders": self.coverage["kernels"]["reorders"],
+            "integer_percent": self.coverage["integer_percent"],
+            **self._total(self.layers),
+        }
+
+
+def explained(coverage: Document, profile: Document | None = None) -> Explanation:
+    """The layers that `Report.COVERAGE` lists, with the times of `Report.PROFILE`.
+
+    Raises:
+        Unsupported: the artifact was compiled by a version whose report says less.
+    """
+    kernels = coverage.get("kernels", {})
+    if "plain" not in kernels:
+        raise Unsupported("the artifact's coverage report says nothing of its layers", hint="compile the model again")
+    calls = [Call(call["symbol"], call["seconds"]) for call in profile["calls"]] if profile else []
+    own, between = _aligned([layer["symbol"] for layer in kernels["layers"]], calls)
+    layers = []
+    for place in range(len(kernels["layers"]) + 1):
+        operators = [operator for operator in kernels["plain"] if operator["place"] == place]
+        if operators or between[place]:
+            layers.append(_generated(operators, between[place]))
+        if place < len(kernels["layers"]):
+            layers.append(_computed(kernels["layers"][place], own[place]))
+    if not kernels["layers"] and not kernels["plain"] and layers:  # there is no library for the target: one layer
+        layers = [Layer("", "", None, coverage["macs"], calls=layers[0].calls)]
+    return Explanation(tuple(layers), profile["peak_macs_per_s"] if profile else None, profile, coverage)
+
+
+def _aligned(symbols: Sequence[str], calls: Sequence[Call]) -> tuple[list[tuple[Call, ...]], list[list[Call]]]:
+    """The call of each kernel, and the calls before each and after the last. A kernel whose result nobody reads is
+    listed, but not called."""
+    own: list[tuple[Call, ...]] = [()] * len(symbols)
+    between: list[list[Call]] = [[] for _ in range(len(symbols) + 1)]
+    place = 0
+    for call in calls:
+        found = next((later for later in range(place, len(symbols)) if symbols[later] == call.symbol), None)
+        if found is None:
+            between[place].append(call)
+        else:
+            own[found] = (call,)
+            place = found + 1
+    return own, between
+
+
+def _computed(layer: Document, calls: tuple[Call, ...]) -> Layer:
+    facts = {name: fact for name, fact in layer.items() if name not in _OF_EVERY_LAYER}
+    return Layer(layer["layer"], layer["operators"], layer["kernel"], layer["macs"], facts, calls=calls)
+
+
+def _generated(operators: Sequence[Document], calls: Sequence[Call]) -> Layer:
+    names, kinds = ([operator[what] for operator in operators] for what in ("layer", "operators"))
+    reasons = {operator["layer"]: operator["reason"] for operator in operators}
+    macs = sum(operator["macs"] for operator in operators)
+    return Layer(", ".join(names), ", ".join(kinds), None, macs, reasons=reasons, calls=tuple(calls))

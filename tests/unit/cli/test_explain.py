@@ -1,0 +1,84 @@
+"""What `octet explain` shows of an explanation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.cli.explain import show
+from service.cli.output import Output
+from service.core.digest import digest_of
+from service.core.explanation import explained
+
+LAYERS = [
+    {"layer": "x_image", "operators": "enter", "kernel": "enter", "symbol": "e", "macs": 0},
+    {
+        "layer": "net/block/Relu;net/block/add",
+        "operators": "conv2d+requantize",
+        "kernel": "conv",
+        "symbol": "c",
+        "macs": 50_000,
+        "tile": "1x14 pixels",
+        "excess_groups": 0,
+        "shifts": 3,
+    },
+]
+PLAIN = [{"layer": "net/softmax", "operators": "softmax", "reason": "too soft", "macs": 0, "place": 2}]
+PROFILE = {
+    "machine": "A CPU",
+    "threads": 1,
+    "rounds": 7,
+    "model_seconds": 0.002,
+    "least_model_seconds": 0.001,
+    "peak_macs_per_s": 1e9,
+    "calls": [
+        {"symbol": symbol, "seconds": seconds}
+        for symbol, seconds in [("e", 1e-6), ("c", 100e-6), ("exp", 2e-6), ("sum", 3e-6)]
+    ],
+}
+
+
+@pytest.fixture
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return shown(capsys, {"layers": LAYERS, "plain": PLAIN, "declined": {}, "reorders": 1})
+
+
+def shown(capsys: pytest.CaptureFixture[str], kernels: Any, profile: Any = PROFILE) -> list[str]:
+    coverage = {"macs": 50_000, "integer_percent": 100.0, "kernels": kernels}
+    show(Output(as_json=False), digest_of(b""), explained(coverage, profile))
+    return capsys.readouterr().out.splitlines()
+
+
+def line(lines: list[str], word: str) -> str:
+    return next(line for line in lines if word in line)
+
+
+def test_the_measurement_is_described_first(lines: list[str]) -> None:
+    assert lines[1] == "A CPU, 1 thread, peak 1 GMAC/s, 7 rounds"
+
+
+def test_a_layer_is_told_with_its_rate_and_its_tile(lines: list[str]) -> None:
+    words = line(lines, "block/Relu ").split()
+    assert words[:3] == ["block/Relu", "conv2d+requantize", "conv"]
+    assert " ".join(words[3:]) == "50.0 k 100 µs 0.5 50.0 % 1x14 pixels, 3 shifts"
+
+
+def test_what_has_no_kernel_says_why_and_what_was_called(lines: list[str]) -> None:
+    place = next(number for number, text in enumerate(lines) if "softmax" in text)
+    assert lines[place].split()[-5:] == ["none", "5.00", "µs", "too", "soft"]
+    assert [text.split() for text in lines[place + 1 : place + 3]] == [["exp", "2.00", "µs"], ["sum", "3.00", "µs"]]
+
+
+def test_families_add_up(lines: list[str]) -> None:
+    conv = [text for text in lines if text.startswith("conv ")]
+    assert conv[0].split() == ["conv", "1", "50.0", "k", "100", "µs", "0.5", "50.0", "%", "94.3%"]
+    assert [text.split()[1] for text in lines if text.startswith("sum ")] == ["3"]
+    assert line(lines, "reorder") == "1 reorder into and out of the kernels' layout."
+
+
+def test_a_target_without_kernels_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    kernels = {"layers": [], "plain": [], "declined": {}, "reorders": 0}
+    lines = shown(capsys, kernels, {**PROFILE, "peak_macs_per_s": None})
+    assert "no kernels of its own" in lines[-1]
+    assert "peak" not in lines[1]
