@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from tvm import relax, tirx
 from tvm.relax import transform
 
-from service.compiler import constants
+from service.compiler import arena, constants
 from service.compiler.schedule import schedule
 from service.compiler.targets import CodegenTarget
+from service.core.artifact import Slot
 
 ENTRY = "main"
 _ANCHOR = "octet_anchor"
@@ -28,13 +29,14 @@ FUSE = (
     transform.RewriteDataflowReshape(),
     transform.DeadCodeElimination(),
 )
-LOWER = (
+PLAN = (
     transform.ToNonDataflow(),
     transform.RemovePurityChecking(),
     transform.CallTIRRewrite(),
     transform.StaticPlanBlockMemory(),
     transform.LowerAllocTensor(),
-    transform.KillAfterLastUse(),
+)
+LOWER = (
     transform.LowerRuntimeBuiltin(),
     transform.ComputePrimValue(),
     transform.VMShapeLower(),
@@ -64,18 +66,22 @@ def trust_parameters(module: tvm.IRModule, _context: tvm.transform.PassContext) 
     return mutator.builder_.get()
 
 
-def generate(module: tvm.IRModule, target: CodegenTarget, scratch: Path) -> tuple[list[Path], list[NDArray[Any]]]:
+def generate(
+    module: tvm.IRModule, target: CodegenTarget, scratch: Path
+) -> tuple[list[Path], list[NDArray[Any]], tuple[Slot, ...]]:
     """Compiles canonical Relax. Kernels that it calls by name are compiled elsewhere, and found when it is loaded.
 
     Returns:
-        Object files in `scratch`, in link order, and the constants that the entry function takes after its inputs.
+        Object files in `scratch`, in link order; the constants that the entry function takes after its inputs; and the
+        activations that it takes after those.
     """
     llvm = tvm.target.Target(dict(target.llvm))
     with llvm:
         module = schedule(tvm.transform.Sequential(list(FUSE))(module), target)
         module, values = constants.lift(_anchored(module))
+        module, activations = arena.lift(tvm.transform.Sequential(list(PLAN))(module))
         executable = relax.build(module, llvm, relax_pipeline=_lower())
-    return _objects(executable, scratch), values
+    return _objects(executable, scratch), values, activations
 
 
 def _anchored(module: tvm.IRModule) -> tvm.IRModule:

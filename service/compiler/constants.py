@@ -16,7 +16,7 @@ from tvm import relax
 
 from service.compiler.qnn import graph
 from service.compiler.qnn.operation import value_of
-from service.core.artifact import Constant
+from service.core.artifact import Slot
 from service.core.buffers import ALIGNMENT_BYTES
 
 
@@ -64,12 +64,12 @@ def _bound(function: relax.Function, environment: dict[relax.Var, relax.Expr]) -
     return found
 
 
-def write(values: list[NDArray[Any]], path: Path) -> tuple[Constant, ...]:
+def write(values: list[NDArray[Any]], path: Path) -> tuple[Slot, ...]:
     """Writes the constants layer; returns where each constant lies in it."""
     layout = []
     with path.open("wb") as file:
         for value in values:
             file.write(b"\0" * (-file.tell() % ALIGNMENT_BYTES))
-            layout.append(Constant(str(value.dtype), value.shape, file.tell()))
+            layout.append(Slot(str(value.dtype), value.shape, file.tell()))
             file.write(np.ascontiguousarray(value).tobytes())
     return tuple(layout)

@@ -22,8 +22,8 @@ from service.core.artifact import (
     SOURCE_ANNOTATION,
     TARGET_ANNOTATION,
     ArtifactConfig,
-    Constant,
     Report,
+    Slot,
 )
 from service.core.build import Progress, Stage
 from service.core.digest import Digest, canonical_json
@@ -63,7 +63,8 @@ def compile_model(
         request.target.name,
         request.numerics,
         "main",
-        tuple(Constant(c["dtype"], tuple(c["shape"]), c["offset_bytes"]) for c in built["constants"]),
+        tuple(map(Slot.from_json, built["constants"])),
+        tuple(map(Slot.from_json, built["activations"])),
         toolchain.abi(),
     )
     numerics = steps.verify(config, library, built, witnesses)

@@ -63,7 +63,7 @@ def build_role(request: Request, report: Report) -> Result:
     canonical = canonicalize(legal, mode)
     report.stage(Stage.CODEGEN)
     report.at(stage=Stage.CODEGEN)
-    objects, values = codegen.generate(canonical, target, Path.cwd())
+    objects, values, activations = codegen.generate(canonical, target, Path.cwd())
     report.stage(Stage.CODEGEN, 0.3)
     kernels = cache.compile(selection.kernels, target, meanwhile=lambda: _write_expected(module, request))
     objects += [_copied(path) for path in kernels]
@@ -72,9 +72,8 @@ def build_role(request: Request, report: Report) -> Result:
     layout = constants.write(values, Path(CONSTANTS_FILE))
     return {
         "objects": [path.name for path in objects],
-        "constants": [
-            {"dtype": item.dtype, "shape": list(item.shape), "offset_bytes": item.offset_bytes} for item in layout
-        ],
+        "constants": [slot.to_json() for slot in layout],
+        "activations": [slot.to_json() for slot in activations],
         "coverage": {
             **coverage.report(module),
             "kernels": {**selection.report(), "peak": None if peak is None else dict(peak.facts)},

@@ -7,12 +7,16 @@ an artifact are referrers of it: see `Report`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+import numpy as np
+
+from service.core.errors import CorruptBlob
 from service.core.signature import ModelSignature
 
 ARTIFACT_TYPE = "application/vnd.octet.artifact.v1"
@@ -61,12 +65,27 @@ class Report(StrEnum):
 
 
 @dataclass(frozen=True)
-class Constant:
-    """One tensor in the constants layer: little-endian, C order, at a 64-byte aligned offset."""
+class Slot:
+    """One tensor in the constants layer or the arena: little-endian, C order, at a 64-byte aligned offset."""
 
     dtype: str
     shape: tuple[int, ...]
     offset_bytes: int
+
+    def __post_init__(self) -> None:
+        if self.offset_bytes < 0 or min(self.shape, default=0) < 0:
+            raise CorruptBlob(f"a tensor of shape {list(self.shape)} cannot lie at offset {self.offset_bytes}")
+
+    @property
+    def end_bytes(self) -> int:
+        return self.offset_bytes + math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    def to_json(self) -> dict[str, Any]:
+        return {"dtype": self.dtype, "shape": list(self.shape), "offset_bytes": self.offset_bytes}
+
+    @staticmethod
+    def from_json(slot: Mapping[str, Any]) -> Slot:
+        return Slot(slot["dtype"], tuple(slot["shape"]), slot["offset_bytes"])
 
 
 @dataclass(frozen=True)
@@ -77,8 +96,9 @@ class ArtifactConfig:
         signature: the model's inputs and outputs.
         target: a canonical target name.
         numerics: the numerics mode, which names the reference runtime.
-        entry: the function in the library; it takes the inputs, then every constant in order.
+        entry: the function in the library; it takes the inputs, then every constant and every activation, in order.
         constants: the tensors of the constants layer.
+        activations: the tensors of the arena, the memory that an instance computes in. Some share bytes.
         abi: versions of what the library was compiled against (`tvm`, `tvm_ffi`); the runtime refuses others.
     """
 
@@ -86,8 +106,13 @@ class ArtifactConfig:
     target: str
     numerics: str
     entry: str
-    constants: tuple[Constant, ...]
+    constants: tuple[Slot, ...]
+    activations: tuple[Slot, ...]
     abi: Mapping[str, str]
+
+    @property
+    def arena_bytes(self) -> int:
+        return max((slot.end_bytes for slot in self.activations), default=0)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -95,10 +120,8 @@ class ArtifactConfig:
             "target": self.target,
             "numerics": self.numerics,
             "entry": self.entry,
-            "constants": [
-                {"dtype": constant.dtype, "shape": list(constant.shape), "offset_bytes": constant.offset_bytes}
-                for constant in self.constants
-            ],
+            "constants": [slot.to_json() for slot in self.constants],
+            "activations": [slot.to_json() for slot in self.activations],
             "abi": dict(self.abi),
         }
 
@@ -109,9 +132,7 @@ class ArtifactConfig:
             config["target"],
             config["numerics"],
             config["entry"],
-            tuple(
-                Constant(constant["dtype"], tuple(constant["shape"]), constant["offset_bytes"])
-                for constant in config["constants"]
-            ),
+            tuple(map(Slot.from_json, config["constants"])),
+            tuple(map(Slot.from_json, config["activations"])),
             dict(config["abi"]),
         )

@@ -24,7 +24,7 @@ from service.core.digest import Digest
 from service.core.errors import CorruptBlob, NotFound, Unsupported
 from service.core.target import detect_host, parse_target
 from service.runtime.machine import config_threads, load_library
-from service.runtime.model import Array, Model
+from service.runtime.model import Array, Model, views
 
 
 def load(path: Path | str | OciLayout, digest: Digest | None = None, threads: int = 0) -> Model:
@@ -109,11 +109,7 @@ def _map_constants(config: ArtifactConfig, path: Path) -> list[Array]:
     else:
         with path.open("rb") as file:
             mapped = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
-    views = []
-    for constant in config.constants:
-        dtype = np.dtype(constant.dtype)
-        end = constant.offset_bytes + int(np.prod(constant.shape, dtype=np.int64)) * dtype.itemsize
-        if constant.offset_bytes < 0 or end > size:
-            raise CorruptBlob(f"the constants layer has {size} bytes, but a constant ends at {end}")
-        views.append(mapped[constant.offset_bytes : end].view(dtype).reshape(constant.shape))
-    return views
+    for slot in config.constants:
+        if slot.end_bytes > size:
+            raise CorruptBlob(f"the constants layer has {size} bytes, but a constant ends at {slot.end_bytes}")
+    return views(mapped, config.constants)

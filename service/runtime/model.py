@@ -9,7 +9,7 @@ import numpy as np
 import tvm_ffi
 from numpy.typing import NDArray
 
-from service.core.artifact import ArtifactConfig
+from service.core.artifact import ArtifactConfig, Slot
 from service.core.buffers import aligned_empty, is_aligned
 from service.core.errors import InvalidTensor
 from service.core.signature import ModelSignature, TensorSpec
@@ -25,7 +25,9 @@ class Model:
         """`constants` are in the config's order, each 64-byte aligned; `module` is the loaded library."""
         self.config, self.digest = config, digest
         self._module, self._constants = module, constants
-        self._tensors = [tvm_ffi.from_dlpack(constant) for constant in constants]
+        # Taken once: an instance computes in the same memory for as long as it lives.
+        arena = aligned_empty([config.arena_bytes], np.uint8)
+        self._tensors = [tvm_ffi.from_dlpack(tensor) for tensor in (*constants, *views(arena, config.activations))]
         self._machine = Machine(module)
         self._entry: Callable[..., Any] = self._machine[config.entry]
 
@@ -57,7 +59,7 @@ class Model:
             raise InvalidTensor(f"the model takes {len(specs)} inputs, not {len(inputs)}")
         tensors = [tvm_ffi.from_dlpack(_fitting(spec, array)) for spec, array in zip(specs, inputs, strict=True)]
         result = self._entry(*tensors, *self._tensors)
-        # The machine's memory is reused by the next call, so the answer is copied out of it.
+        # The arena is written again by the next call, so the answer is copied out of it.
         outputs = result if isinstance(result, Sequence) else [result]
         return [np.from_dlpack(output).copy() for output in outputs]
 
@@ -76,6 +78,11 @@ class Model:
             return 0  # go on
 
         self._machine.instrument(hook)
+
+
+def views(memory: Array, slots: Sequence[Slot]) -> list[Array]:
+    """The tensors that lie in `memory`, `[bytes]` uint8."""
+    return [memory[slot.offset_bytes : slot.end_bytes].view(np.dtype(slot.dtype)).reshape(slot.shape) for slot in slots]
 
 
 def _fitting(spec: TensorSpec, array: Array) -> Array:

@@ -18,7 +18,9 @@ from service.compiler.qnn.legalize import legalize
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.select.select import Selection, select
 from service.compiler.targets import codegen_target
+from service.core.buffers import aligned_empty
 from service.core.target import Target
+from service.runtime.model import views
 
 import tvm  # isort: skip
 from tvm import relax  # isort: skip
@@ -36,11 +38,13 @@ def run_selected(
     """What was selected, and the outputs for `inputs` on this machine."""
     selection, codegen_for = selected(module, target, numerics), codegen_target(target)
     canonical = canonicalize(legalize(selection.module, codegen_for.operands), get_mode(numerics))
-    objects, values = codegen.generate(canonical, codegen_for, scratch)
+    objects, values, activations = codegen.generate(canonical, codegen_for, scratch)
     objects += ObjectCache(scratch).compile(selection.kernels, codegen_for)
     library = scratch / "library.so"
     link(objects, library, target, allow_unsandboxed=True)
     machine = relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu(), memory_cfg="pooled")
-    result = machine["main"](*(tvm.runtime.tensor(value) for value in (*inputs, *values)))
+    memory = aligned_empty([max((slot.end_bytes for slot in activations), default=0)], np.uint8)
+    arena = [tvm.runtime.from_dlpack(view) for view in views(memory, activations)]
+    result = machine["main"](*(tvm.runtime.tensor(value) for value in (*inputs, *values)), *arena)
     outputs = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
     return selection, [np.asarray(output.numpy()) for output in outputs]

@@ -117,6 +117,20 @@ class Program:
         self._names += 1
         return Register(self, f"r{self._names}", dtype, lanes)
 
+    def align_stack(self, vector: Expr, dtype: str, lanes: int) -> None:
+        """Has vectors that do not fit the registers spilled to aligned places; once, in the innermost parallel loop.
+
+        LLVM aligns a stack only for variables that it knows of before it allocates registers. Without one that stays,
+        spilled vectors lie at multiples of 16 bytes, and loading them crosses a cache line three times out of four.
+
+        Args:
+            vector: anything that is at hand; it is stored and never read.
+        """
+        self._names += 1
+        buffer = tirx.decl_buffer((lanes,), dtype, f"anchor{self._names}", scope="local")
+        self.append(AllocBuffer(buffer, {**_KEEP_LOCAL, "tirx.volatile": tirx.const(1, "bool")}))
+        self.store(buffer, 0, vector, lanes)
+
     @contextmanager
     def loop(self, extent: Expr, name: str, *, parallel: bool = False) -> Iterator[Expr]:
         """`for name in range(extent)`; without a loop where that is one step. Iterations of a parallel loop may run

@@ -27,7 +27,6 @@ _MOST_PRODUCTS = 512  # of an unrolled tile; beyond, kernel rows are a loop
 _MOST_ROWS, _MOST_COLUMNS = 8, 8
 
 Weights = dict[int, tuple[Expr, ...]]  # of one kernel row: for each shift, what `Isa.dot` takes
-WeightsOf = Callable[[int, Expr], Weights]  # for a line of the tile, those of a kernel row
 Start = Callable[[Expr], list[Register]]  # from a row's first window to its accumulators
 Rows = Iterator[tuple[int, list[Register]]]  # rows of a tile, as they are complete
 
@@ -56,8 +55,8 @@ def choose(isa: Isa, layer: Layer) -> Tile:
     """The tile with the least estimated work.
 
     Counted are vector instructions: transposing four pixels takes two, requantizing a vector three and a half, packing
-    four of them five, and weights that do not stay in registers a load. Where bytes are multiplied, each accumulator
-    beyond twelve costs a per cent, as was measured on Zen 4.
+    four of them five, and a tile twelve of its own. Where bytes are multiplied, accumulators beyond 24 cost one and a
+    half per cent each, as was measured on Zen 4; elsewhere spilled ones are lost in the noise.
     """
     height, width = layer.destination.height, layer.destination.width
     columns = range(min(PIXELS, width), min(_MOST_COLUMNS, width) + 1)
@@ -75,19 +74,13 @@ def _work(isa: Isa, layer: Layer, tile: Tile) -> float:
     taps, kernel_h = Taps(layer.window, tile.columns), layer.window.kernel[0]
     transposed, product = (2.0, 1.0) if isa.dots_bytes else (4.0, 4.0)
     vectors = len(_lines(layer, tile)) * len(taps.vectors)
-    loaded = 0 if _fit_registers(isa, layer, taps) else kernel_h * len(taps.shifts) * isa.weight_vectors
     stored = 3.5 * tile.columns + 5 * -(-tile.columns // PIXELS)
-    work = vectors * transposed + tile.rows * (kernel_h * taps.products * product + loaded + stored)
+    work = vectors * transposed + tile.rows * (kernel_h * taps.products * product + stored) + 12
     span = (kernel_h - 1) * layer.window.dilation[0] + 1
     held = min(tile.rows, -(-span // layer.window.strides[0])) * tile.columns
-    crowded = 1 + max(0, held - 12) / 100 if isa.dots_bytes else 1
+    crowded = 1 + 0.015 * max(0, held - 24) if isa.dots_bytes else 1
     height, width = layer.destination.height, layer.destination.width
-    return work * -(-height // tile.rows) * -(-width // tile.columns) * crowded
-
-
-def _fit_registers(isa: Isa, layer: Layer, taps: Taps) -> bool:
-    """Whether the weights of a block stay in registers."""
-    return layer.window.kernel[0] * len(taps.shifts) * isa.weight_vectors <= isa.registers // 4
+    return work * crowded * -(-height // tile.rows) * -(-width // tile.columns)
 
 
 def _lines(layer: Layer, tile: Tile) -> dict[int, list[tuple[int, int]]]:
@@ -108,16 +101,9 @@ class _Depthwise:
         self.taps, self.lines = Taps(layer.window, tile.columns), _lines(layer, tile)
         self.kernel_rows = layer.window.kernel[0]
         self.looped = _products(layer, tile) > _MOST_PRODUCTS
-        self.streamed = isa.dots_bytes and not self.looped and not _fit_registers(isa, layer, self.taps)
-        self.kept = not self.looped and not self.streamed
         self.excess = Excess(weights, isa)
         self.constants: list[Array] = [self._packed(self._arranged(self.excess.weights)), bias.astype(np.int32)]
         self.constants += [*epilogue.requantization.arrays, epilogue.parameters, isa.word_order]
-        if self.streamed:
-            # LLVM would hoist the weights out of the loop over tiles, and spill them to a stack that it does not align:
-            # every other load would then cross a cache line. It leaves them where their places seem to change.
-            tiles = -(-layer.destination.width // tile.columns)
-            self.constants.append(np.zeros(tiles + len(self.lines), np.int32))
         if self.excess:
             self.constants += self._rests()
 
@@ -159,7 +145,7 @@ class _Depthwise:
         ]
         destination = program.parameter("destination", "uint8", layer.destination.size_bytes)
         arrays = len(self.epilogue.requantization.arrays)
-        self.word_order, self.nothing = self.buffers[3 + arrays], self.buffers[-4 if self.excess else -1]
+        self.word_order = self.buffers[3 + arrays]
         self.output = Output(
             self.lanes,
             self.epilogue,
@@ -186,9 +172,11 @@ class _Depthwise:
         """Rows of the output as wide as the image, of one block."""
         program, isa, width = self.program, self.isa, self.layer.destination.width
         bias = self.lanes.keep(load(self.buffers[1], block * isa.lanes, isa.lanes))
+        program.align_stack(bias, "int32", isa.lanes)
         channels = self.output.channels(block)
         first = block * self.kernel_rows
-        kept = [self._weights(self.buffers[0], first + at) for at in range(self.kernel_rows if self.kept else 0)]
+        unrolled = range(0 if self.looped else self.kernel_rows)
+        weights = [self._weights(self.buffers[0], first + kernel_row) for kernel_row in unrolled]
         with program.loop(-(-width // self.tile.columns), "tile") as at:
             column = program.bind(at_most(at * self.tile.columns, width - self.tile.columns))
             window = program.bind(self._window(image, block, row, column))
@@ -196,13 +184,8 @@ class _Depthwise:
             def start(line: Expr) -> list[Register]:
                 return self._start(line, block, bias)
 
-            def weights(place: int, kernel_row: Expr, at: Expr = at) -> Weights:
-                if kept:
-                    return kept[kernel_row]
-                nothing = load(self.nothing, at + place, 1) if self.streamed else 0
-                return self._weights(self.buffers[0], first + kernel_row + nothing)
-
-            for place, totals in (self._looped if self.looped else self._unrolled)(window, start, weights):
+            rows = self._looped(window, start, first) if self.looped else self._unrolled(window, start, weights)
+            for place, totals in rows:
                 values = [total.value for total in totals]
                 self.output.store(values, channels, image, block, row + place, column)
 
@@ -214,26 +197,27 @@ class _Depthwise:
         plane = image * source.image + block * source.plane
         return plane + row * (stride_h * source.row) + column * (stride_w * source.pixel) + start
 
-    def _unrolled(self, window: Expr, start: Start, weights: WeightsOf) -> Rows:
+    def _unrolled(self, window: Expr, start: Start, weights: list[Weights]) -> Rows:
         """Each row of the source is read once, for every row of the tile."""
         totals: dict[int, list[Register]] = {}
-        for place, (line, uses) in enumerate(self.lines.items()):
+        for line, uses in self.lines.items():
             for row, kernel_row in uses:
                 if kernel_row == 0:
                     totals[row] = start(window + row * self._down)
             at = window + line * self.layer.source.row
-            self._accumulate(at, [(totals[row], weights(place, kernel_row)) for row, kernel_row in uses])
+            self._accumulate(at, [(totals[row], weights[kernel_row]) for row, kernel_row in uses])
             for row, kernel_row in uses:
                 if kernel_row == self.kernel_rows - 1:
                     yield row, totals.pop(row)
 
-    def _looped(self, window: Expr, start: Start, weights: WeightsOf) -> Rows:
-        """A row of the tile after the other, kernel row by kernel row."""
+    def _looped(self, window: Expr, start: Start, first: Expr) -> Rows:
+        """A row of the tile after the other, kernel row by kernel row; `first` is that of the block."""
         for row in range(self.tile.rows):
-            first = window + row * self._down
-            totals = start(first)
+            line = window + row * self._down
+            totals = start(line)
             with self.program.loop(self.kernel_rows, "kh") as kernel_row:
-                self._accumulate(first + kernel_row * self._below, [(totals, weights(0, kernel_row))])
+                weights = self._weights(self.buffers[0], first + kernel_row)
+                self._accumulate(line + kernel_row * self._below, [(totals, weights)])
             yield row, totals
 
     @property

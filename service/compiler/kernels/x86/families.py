@@ -11,6 +11,8 @@ from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.x86 import concat, depthwise, elementwise, pool
 from service.compiler.kernels.x86.conv import conv
 from service.compiler.kernels.x86.epilogue import Epilogue, FloatScale
+from service.compiler.kernels.x86.grouped import Grouping, grouped
+from service.compiler.kernels.x86.grouped import choose as choose_scheme
 from service.compiler.kernels.x86.isa import GROUP, Isa
 from service.compiler.kernels.x86.numerics import addition, bounds, requantization
 from service.compiler.kernels.x86.tiles import choose, cycles, worth_sharing
@@ -55,10 +57,8 @@ class Accumulating(Family):
             raise Declined("its weights are not constant")
         self._epilogue(group)
         (top, left, bottom, right), channels = _padding(core), _channels(group)
-        grouped = core.name == "qnn.conv2d" and core.integer("groups") > 1
-        if grouped and not _depthwise(core):
-            raise Declined(f"it has {core.integer('groups')} groups of several channels")
-        packed = not produced[0] and not grouped and channels % GROUP != 0 and _window(core).dilation[1] == 1
+        ordinary = _groups(core) == 1
+        packed = not produced[0] and ordinary and channels % GROUP != 0 and _window(core).dilation[1] == 1
         fill = stored_zero_point(core.per_tensor("in_type"))
         return [Demand(packed, Halo(top, left, bottom, right), fill), *(Demand() for _ in group.inputs[1:])]
 
@@ -75,6 +75,11 @@ class Accumulating(Family):
             parallel = worth_sharing(work)
             return depthwise.depthwise(self.isa, layer, weights[..., 0], folded, epilogue, tile, parallel=parallel)
         epilogue_cycles = _epilogue_cycles(epilogue)
+        if _groups(core) > 1:
+            grouping = Grouping.of(weights, _groups(core))
+            scheme, estimated = choose_scheme(self.isa, layer, grouping, epilogue_cycles)
+            parallel = worth_sharing(estimated)
+            return grouped(self.isa, layer, grouping, weights, folded, epilogue, scheme, parallel=parallel)
         tile = choose(self.isa, layer, epilogue_cycles)
         parallel = worth_sharing(cycles(self.isa, layer, tile, epilogue_cycles))
         return conv(self.isa, layer, weights, folded, epilogue, tile, parallel=parallel)
@@ -113,12 +118,16 @@ def _weights(core: Operation) -> Array:
     return weights if weights.ndim == 4 else weights[:, None, None, :]
 
 
+def _groups(core: Operation) -> int:
+    return core.integer("groups") if core.name == "qnn.conv2d" else 1
+
+
 def _depthwise(core: Operation) -> bool:
     """Whether each channel has a filter of its own. (One channel alone is an ordinary convolution.)"""
-    if core.name != "qnn.conv2d" or core.integer("groups") == 1:
+    if _groups(core) == 1:
         return False
     filters, _, _, per_group = shape_of(core.call.args[1])
-    return per_group == 1 and filters == core.integer("groups")
+    return per_group == 1 and filters == _groups(core)
 
 
 def _padding(core: Operation) -> tuple[int, ...]:

@@ -85,6 +85,23 @@ class Isa:
         four = bits("int32", load(buffer, offset, GROUP))
         return self.operand(program, splat(four, self.lanes))
 
+    def places(self, program: Program, buffer: Buffer, offset: Expr) -> Expr:
+        """What `gather` is to take, from byte `offset`: for each of the vector's bytes, a channel of a block."""
+        return program.bind(load(buffer, offset, self.bytes), f"int8x{self.bytes}")
+
+    def gather(self, program: Program, buffer: Buffer, offset: Expr, places: Expr) -> tuple[Expr, ...]:
+        """In each lane four channels of its own, of the pixel of a block at `offset`, as `dot` wants them.
+
+        Bytes are shuffled within 128 bits, which hold a whole pixel (or two copies of one).
+
+        Args:
+            places: from `places`.
+        """
+        dtype, order = f"int8x{self.bytes}", [tirx.const(byte, "int32") for byte in range(self.bytes)]
+        repeated = tirx.Shuffle([load(buffer, offset, self.lanes)] * GROUP, order)
+        name = "llvm.x86.avx512.pshuf.b.512" if self.lanes == 16 else "llvm.x86.avx2.pshuf.b"
+        return self.operand(program, intrinsic(dtype, name, bits(dtype, repeated), places))
+
     def operand(self, program: Program, vector: Expr) -> tuple[Expr, ...]:
         """Lanes of four unsigned bytes as `dot` wants them."""
         if self.dots_bytes:

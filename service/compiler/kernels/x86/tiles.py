@@ -29,20 +29,22 @@ class Rates:
         dot: one `Isa.dot`.
         load: one vector, broadcast or not.
         operand: what `Isa.operand` does besides loading.
+        shuffle: what `Isa.gather` does besides that.
         latency: of `dot`: a step cannot be shorter.
     """
 
     dot: float
     load: float
     operand: float
+    shuffle: float
     latency: float
 
 
 def rates(isa: Isa) -> Rates:
     width = isa.lanes / 16  # a 512-bit instruction takes two halves
     if isa.dots_bytes:
-        return Rates(dot=width, load=width, operand=0.0, latency=4.0)
-    return Rates(dot=3 * width, load=width, operand=2 * width, latency=4.0)
+        return Rates(dot=width, load=width, operand=0.0, shuffle=0.5 * width, latency=4.0)
+    return Rates(dot=3 * width, load=width, operand=2 * width, shuffle=0.5 * width, latency=4.0)
 
 
 def cycles(isa: Isa, layer: Layer, tile: Tile, epilogue_cycles: float) -> float:
@@ -51,13 +53,26 @@ def cycles(isa: Isa, layer: Layer, tile: Tile, epilogue_cycles: float) -> float:
     Args:
         epilogue_cycles: for one vector of accumulators.
     """
-    reduction, rate = Reduction(layer), rates(isa)
-    pixels, blocks = tile.rows * tile.columns, tile.blocks
+    reduction = Reduction(layer)
+    steps = reduction.groups * reduction.positions[0] * reduction.positions[1]
+    return tile_cycles(isa, layer, tile, steps, rates(isa).operand, epilogue_cycles)
+
+
+def tile_cycles(
+    isa: Isa, layer: Layer, tile: Tile, steps: float, operand_cycles: float, epilogue_cycles: float
+) -> float:
+    """Estimated cycles of a layer that is computed tile by tile.
+
+    Args:
+        steps: of one tile's reduction; each multiplies one operand of every pixel with the weights of every block.
+        operand_cycles: for an operand, besides loading it.
+        epilogue_cycles: for one vector of accumulators.
+    """
+    rate, pixels, blocks = rates(isa), tile.rows * tile.columns, tile.blocks
     loads = (pixels + blocks * isa.weight_vectors) * rate.load
-    work = pixels * (blocks * rate.dot + rate.operand)
+    work = pixels * (blocks * rate.dot + operand_cycles)
     # Loads and products overlap, but not wholly.
     step = max(work, loads, rate.latency) + 0.08 * min(work, loads)
-    steps = reduction.groups * reduction.positions[0] * reduction.positions[1]
     stored = tile.rows * -(-tile.columns // PIXELS) * PIXELS if tile.columns >= PIXELS else 2 * pixels
     return _tiles(layer, tile) * (steps * step + stored * blocks * epilogue_cycles + _TILE_CYCLES)
 
