@@ -10,15 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from tvm import tirx
 
-from service.compiler.kernels.halo import fill_halo
 from service.compiler.kernels.kernel import Array, Kernel
 from service.compiler.kernels.layer import Layer
-from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, load
 from service.compiler.kernels.x86.epilogue import Epilogue, Lanes
-from service.compiler.kernels.x86.isa import PIXELS, Isa
+from service.compiler.kernels.x86.isa import Isa
+from service.compiler.kernels.x86.output import Output
 from service.compiler.kernels.x86.reduction import Excess, Reduction
 
 
@@ -79,12 +77,14 @@ class _Conv:
         self.program, self.lanes = program, Lanes(program, self.isa)
         layer = self.layer
         self.source = program.parameter("source", "uint8", layer.source.size_bytes)
-        self.residual = program.parameter("residual", "uint8", layer.residual.size_bytes) if layer.residual else None
+        residual = program.parameter("residual", "uint8", layer.residual.size_bytes) if layer.residual else None
         self.buffers = [
             program.parameter(f"constant_{place}", str(array.dtype), array.size)
             for place, array in enumerate(self.constants)
         ]
-        self.destination = program.parameter("destination", "uint8", layer.destination.size_bytes)
+        destination = program.parameter("destination", "uint8", layer.destination.size_bytes)
+        *arrays, parameters = self.buffers[2 : 3 + len(self.epilogue.requantization.arrays)]
+        self.output = Output(self.lanes, self.epilogue, layer, destination, residual, tuple(arrays), parameters)
         height, width = layer.output
         columns, rows = -(-width // self.tile.columns), -(-height // self.tile.rows)
         tiles = rows * columns
@@ -94,21 +94,14 @@ class _Conv:
             block_tile, at = program.bind(rest // tiles), rest % tiles
             row = at_most(at // columns * self.tile.rows, height - self.tile.rows)
             column = at_most(at % columns * self.tile.columns, width - self.tile.columns)
-            self._fill_halo(image, block_tile, at == 0)
+            first_block = at_most(block_tile * self.tile.blocks, self.blocks - self.tile.blocks)
+            self.output.fill_halo(image, first_block, blocks=self.tile.blocks, when=at == 0)
             self._tile(program.bind(image), block_tile, program.bind(row), program.bind(column))
         facts = {
             "tile": f"{self.tile.rows}x{self.tile.columns} pixels, {self.tile.blocks} blocks",
             "excess_groups": len(self.constants[-2]) if self.excess else 0,
         }
         return Kernel("conv", program.function(), tuple(self.constants), layer.destination.size_bytes, facts)
-
-    def _fill_halo(self, image: Expr, block_tile: Expr, when: Expr) -> None:
-        program, tensor = self.program, self.layer.destination
-        plane = image * self.blocks + at_most(block_tile * self.tile.blocks, self.blocks - self.tile.blocks)
-        value = tirx.Cast("uint8", load(self._parameters, 0, 1))
-        fill_halo(
-            program, self.isa.bytes, self.destination, tensor, value, plane=plane, planes=self.tile.blocks, when=when
-        )
 
     @property
     def pixels(self) -> list[tuple[int, int]]:
@@ -132,7 +125,10 @@ class _Conv:
         if self.excess:
             self._add_excess(totals, window, block_tile)
         for place in range(self.tile.blocks):
-            self._finish([totals[pixel, place] for pixel in self.pixels], image, block + place, row, column)
+            channels = self.output.channels(block + place)
+            for line in range(self.tile.rows):
+                values = [totals[(line, pixel), place].value for pixel in range(self.tile.columns)]
+                self.output.store(values, channels, image, block + place, row + line, column)
 
     def _start(self, block: Expr) -> dict[tuple[tuple[int, int], int], Register]:
         """Accumulators, holding the bias."""
@@ -189,44 +185,3 @@ class _Conv:
             group = program.bind(start + place)
             at = program.bind(window + load(offsets, group, 1))
             self._accumulate(totals, at, weights, group * self._group_elements)
-
-    def _finish(self, totals: list[Register], image: Expr, block: Expr, row: Expr, column: Expr) -> None:
-        """Requantizes and stores one block of the tile."""
-        epilogue, lanes, isa = self.epilogue, self.lanes, self.isa
-        arrays = tuple(self.buffers[2 : 2 + len(epilogue.requantization.arrays)])
-        parameters = self._parameters
-        channels = epilogue.channels(lanes, arrays, block * isa.lanes)
-        for line in range(self.tile.rows):
-            at = self._offset(self.layer.destination, image, block, row + line, column)
-            of_residual = self.layer.residual and self._offset(self.layer.residual, image, block, row + line, column)
-
-            def value(pixel: int, line: int = line, of_residual: Expr = of_residual) -> Expr:
-                residual = None
-                if self.residual is not None:
-                    residual = isa.widen(self.residual, of_residual + pixel * isa.lanes)
-                total = totals[line * self.tile.columns + pixel].value
-                return epilogue.value(lanes, total, channels, parameters, residual)
-
-            if self.tile.columns < PIXELS:
-                for pixel in range(self.tile.columns):
-                    narrow = epilogue.narrow(lanes, value(pixel), parameters)
-                    self.program.store(self.destination, at + pixel * isa.lanes, narrow, isa.lanes)
-                continue
-            for start in _quads(self.tile.columns):
-                first, second, third, fourth = (value(start + pixel) for pixel in range(PIXELS))
-                packed = epilogue.pack(lanes, (first, second, third, fourth), parameters)
-                self.program.store(self.destination, at + start * isa.lanes, packed, isa.bytes)
-
-    @property
-    def _parameters(self) -> Buffer:
-        return self.buffers[2 + len(self.epilogue.requantization.arrays)]
-
-    def _offset(self, tensor: Image, image: Expr, block: Expr, row: Expr, column: Expr) -> Expr:
-        at = image * tensor.image + block * tensor.plane + row * tensor.row + column * tensor.pixel
-        return self.program.bind(at + tensor.origin)
-
-
-def _quads(columns: int) -> list[int]:
-    """First pixels of vectors of four that cover a row of the tile; the last may overlap."""
-    starts = list(range(0, columns - PIXELS + 1, PIXELS))
-    return starts if columns % PIXELS == 0 else [*starts, columns - PIXELS]

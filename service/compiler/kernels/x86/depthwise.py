@@ -144,17 +144,8 @@ class _Depthwise:
             for place, array in enumerate(self.constants)
         ]
         destination = program.parameter("destination", "uint8", layer.destination.size_bytes)
-        arrays = len(self.epilogue.requantization.arrays)
-        self.word_order = self.buffers[3 + arrays]
-        self.output = Output(
-            self.lanes,
-            self.epilogue,
-            layer,
-            destination,
-            residual,
-            tuple(self.buffers[2 : 2 + arrays]),
-            self.buffers[2 + arrays],
-        )
+        *arrays, parameters, self.word_order = self.buffers[2 : 4 + len(self.epilogue.requantization.arrays)]
+        self.output = Output(self.lanes, self.epilogue, layer, destination, residual, tuple(arrays), parameters)
         blocks, bands = layer.destination.blocks, -(-layer.destination.height // tile.rows)
         with program.loop(layer.source.batch * blocks * bands, "item", parallel=self.parallel) as item:
             image, rest = program.bind(item // (blocks * bands)), item % (blocks * bands)
