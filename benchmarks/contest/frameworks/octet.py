@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-import tvm
+import tvm_ffi
 
 from benchmarks.contest.frameworks import Job, Loaded, random_input
 from service import runtime
@@ -24,7 +24,7 @@ def load(job: Job) -> Loaded:
         inputs.append(value)
     model.run(inputs)
     entry = model._entry
-    given = [*map(tvm.runtime.from_dlpack, inputs), *model._tensors]
+    given = [*map(tvm_ffi.from_dlpack, inputs), *model._tensors]
     return Loaded(
         lambda: entry(*given),
         lambda: model.run(inputs),
