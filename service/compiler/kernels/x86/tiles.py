@@ -43,8 +43,8 @@ class Rates:
 def rates(isa: Isa) -> Rates:
     width = isa.lanes / 16  # a 512-bit instruction takes two halves
     if isa.dots_bytes:
-        return Rates(dot=width, load=width, operand=0.0, shuffle=0.5 * width, latency=4.0)
-    return Rates(dot=3 * width, load=width, operand=2 * width, shuffle=0.5 * width, latency=4.0)
+        return Rates(dot=width, load=width, operand=0.0, shuffle=1.3 * width, latency=4.0)
+    return Rates(dot=3 * width, load=width, operand=2 * width, shuffle=1.3 * width, latency=4.0)
 
 
 def cycles(isa: Isa, layer: Layer, tile: Tile, epilogue_cycles: float) -> float:
