@@ -33,7 +33,8 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "command",
-    ["", "serve", "push", "predict", "models", "builds", "compile", "run", "verify", "doctor", "gc", "worker compile"],
+    ["", "serve", "push", "predict", "models", "builds", "compile", "run", "verify", "explain", "bench", "doctor", "gc"]
+    + ["worker compile"],
 )
 def test_every_command_has_help(command: str) -> None:
     result = octet(f"{command} --help")
@@ -67,6 +68,8 @@ def _commands(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
         f"compile {MODEL}",
         "run no-such-folder x.png",
         "builds --wait",
+        "explain ./no-such-folder",
+        f"bench {EXAMPLES} --threads 0",
         "serve --port x",
         "serve --port 70000",
     ],
