@@ -1,0 +1,158 @@
+"""What a model needs of memory: weights and activations beside float32, and the processes that run it.
+
+    python -m benchmarks.memory MODEL…            # prints a table
+
+Weights and activations as Jain et al. 2020 count them (Figure 6). Octet's are the constants layer (weights with bias,
+scales and what tiles repeat) and the arena. Float32's are four bytes for each weight and bias, and four for each
+element that lives at the worst moment, without any halo or copy: the least that a float32 runtime can do with.
+A process is `octet run` on a tensor, and the same call of LiteRT in Python; its figure is the peak of its resident set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_LITERT = """
+import sys, numpy as np
+from ai_edge_litert.interpreter import Interpreter
+interpreter = Interpreter(sys.argv[1], num_threads=1)
+interpreter.allocate_tensors()
+for detail in interpreter.get_input_details():
+    interpreter.set_tensor(detail["index"], np.zeros(detail["shape"], detail["dtype"]))
+interpreter.invoke()
+"""
+_LAUNCH = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes.
+
+    Attributes:
+        weights, arena: of Octet's artifact.
+        float_weights, float_activations: of the same model in float32.
+    """
+
+    model: str
+    weights: int
+    arena: int
+    float_weights: int
+    float_activations: int
+    octet_run: int
+    litert: int
+
+    @property
+    def saved(self) -> float:
+        return 1 - (self.weights + self.arena) / (self.float_weights + self.float_activations)
+
+    def row(self) -> str:
+        sizes = (self.weights, self.arena, self.float_weights, self.float_activations, self.octet_run, self.litert)
+        cells = [f"{size / 1e6:.1f}" if size >= 1e6 else f"{size / 1e6:.3f}" for size in sizes]
+        return f"| {self.model} | {' | '.join(cells[:4])} | {self.saved:.0%} | {cells[4]} | {cells[5]} |"
+
+
+HEAD = """\
+| model | weights | activations | weights, float32 | activations, float32 | smaller by | `octet run` | LiteRT |
+| --- | --- | --- | --- | --- | --- | --- | --- |"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", type=Path, nargs="+")
+    print("Megabytes; the last two are the peak resident set of a process.\n")
+    print(HEAD)
+    for model in parser.parse_args().models:
+        print(measured(model).row(), flush=True)
+
+
+def measured(model: Path) -> Footprint:
+    """Compiles `model` for this machine and runs it."""
+    from service.cache import OciLayout
+    from service.core.artifact import ARTIFACT_TYPE, ArtifactConfig
+
+    with tempfile.TemporaryDirectory(prefix="octet-memory-") as scratch:
+        folder = Path(scratch, "artifact")
+        octet = [sys.executable, "-m", "service.cli"]
+        subprocess.run(
+            [*octet, "compile", str(model), "--output", str(folder), "--numerics", "xnnpack"],
+            check=True,
+            capture_output=True,
+        )
+        layout = OciLayout.open(folder)
+        (digest,) = (entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE)
+        manifest = layout.manifest(digest)
+        config = ArtifactConfig.from_json(json.loads(layout.blobs.read(manifest.config.digest)))
+        inputs = []
+        for place, spec in enumerate(config.signature.inputs):
+            inputs.append(str(Path(scratch, f"{place}.npy")))
+            np.save(inputs[-1], np.zeros(spec.shape, spec.dtype))
+        return Footprint(
+            model.stem,
+            max(slot.end_bytes for slot in config.constants),
+            config.arena_bytes,
+            *in_float32(model),
+            _peak_bytes([*octet, "run", str(folder), *inputs, "--threads", "1"]),
+            _peak_bytes([sys.executable, "-c", _LITERT, str(model)]),
+        )
+
+
+def in_float32(model: Path) -> tuple[int, int]:
+    """Bytes of weights, and of activations at the worst moment, if every element took four."""
+    from service.compiler.importers.auto import import_model
+    from service.compiler.qnn import graph
+    from service.compiler.qnn.operation import value_of
+
+    function = graph.main_of(import_model(model.read_bytes(), at=lambda *_args, **_names: None).module)
+    bindings = [(var, value) for var, value in graph.bindings(function)]
+    weights, last = 0, {}
+    for step, (_, value) in enumerate(bindings):
+        for arg in getattr(value, "args", [value]):
+            constant = value_of(arg)
+            weights += 0 if constant is None else constant.size
+            for part in getattr(arg, "fields", [arg]):
+                last[part] = step
+    for result in graph.results_of(function):
+        last[result] = len(bindings)
+    live = {param: _elements(param) for param in function.params}
+    worst = sum(live.values())
+    for step, (var, value) in enumerate(bindings):
+        # What an operator reads and writes lives at once; accumulators are registers, and views are no memory.
+        if str(getattr(var.ty, "dtype", "")) != "int32" and "reshape" not in str(getattr(value, "op", "")):
+            live[var] = _elements(var)
+        worst = max(worst, sum(live.values()))
+        live = {name: size for name, size in live.items() if last.get(name, -1) > step}
+    return 4 * weights, 4 * worst
+
+
+def _elements(var: Any) -> int:
+    return math.prod(int(dim) for dim in var.ty.shape)
+
+
+def _peak_bytes(command: Sequence[str]) -> int:
+    """The peak resident set of `command`.
+
+    It is started by a small process, because a new program's peak counts from that of the one it was forked from.
+    """
+    measured = subprocess.run(
+        [sys.executable, "-S", "-c", _LAUNCH, *command], check=True, capture_output=True, text=True
+    )
+    return int(measured.stdout) * 1024
+
+
+if __name__ == "__main__":
+    main()
