@@ -18,6 +18,8 @@ from service.cli.push import name_of
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 MODEL, LABELS = EXAMPLES / "digits_int8.tflite", EXAMPLES / "labels.txt"
+WITH_A_SERVER = ("serve", "push", "predict", "models", "builds")
+WITHOUT = ("compile", "run", "verify", "explain", "bench", "doctor", "gc", "worker compile")
 REMOTE = ("models", "builds", f"push {MODEL}", f"predict digits {MODEL}")
 
 
@@ -31,11 +33,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield address
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["", "serve", "push", "predict", "models", "builds", "compile", "run", "verify", "explain", "bench", "doctor", "gc"]
-    + ["worker compile"],
-)
+@pytest.mark.parametrize("command", ["", *WITH_A_SERVER, *WITHOUT])
 def test_every_command_has_help(command: str) -> None:
     result = octet(f"{command} --help")
     assert result.exit_code == 0
