@@ -1,0 +1,232 @@
+"""Convolutions and dense layers, drawn by hypothesis: as QNN models for the oracle, and as kernels' arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from tvm import relax
+
+from service.compiler.kernels.group import image_shape, stored_zero_point
+from service.compiler.kernels.layer import Layer, Window, folded_bias
+from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.x86.epilogue import Epilogue
+from service.compiler.kernels.x86.isa import Isa
+from service.compiler.kernels.x86.numerics import addition, bounds, requantization
+from service.compiler.qnn import graph, ops, oracle
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics.accumulate import centered
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.types import QuantizedType, accumulator_type
+from tests.support.images import Array, arrays, halos, laid_out, quantized_types, read_back, stored, with_halo
+from tests.support.qnn_models import Emit, float32, module_of
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+KERNELS = [(1, 1), (2, 2), (3, 3), (5, 5), (7, 7), (1, 7), (7, 1), (3, 1), (4, 6)]
+_CHANNELS, _FILTERS = [1, 3, 16, 24, 50], [1, 16, 24, 100]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One layer.
+
+    Attributes:
+        weights: `[O, KH, KW, C / groups]`, less their zero point.
+        bias: folded, filled up to whole blocks.
+        inputs: images as kernels have them.
+        expected: what the oracle says, as stored, within the halo.
+    """
+
+    layer: Layer
+    weights: Array
+    bias: Array
+    epilogue: Epilogue
+    inputs: list[Array]
+    expected: Array
+
+    def check(self, written: Array) -> None:
+        """That a kernel wrote what the oracle says, and the zero point around it."""
+        image = read_back(self.layer.destination, written)[..., : self.layer.destination.channels]
+        np.testing.assert_array_equal(image, self.expected)
+
+
+@dataclass(frozen=True)
+class _Operands:
+    x: Array
+    in_type: QuantizedType
+    weight: Array
+    weight_type: QuantizedType
+    bias: Array | None
+
+    @property
+    def constants(self) -> tuple[relax.Expr, relax.Expr | None]:
+        return relax.const(self.weight), None if self.bias is None else relax.const(self.bias)
+
+
+def convolution(
+    draw: Draw, isa: Isa, mode: Mode, *, depthwise: bool = False, kernel: tuple[int, int] | None = None
+) -> Case:
+    """`qnn.conv2d`, requantized, with a residual or without."""
+    window, padding, size = _geometry(draw, kernel or draw(st.sampled_from(KERNELS)))
+    channels = draw(st.sampled_from([3, 16, 24, 100] if depthwise else _CHANNELS))
+    filters = channels if depthwise else draw(st.sampled_from(_FILTERS))
+    shape = (draw(st.sampled_from([1, 1, 2, 3])), *size, channels)
+    operands = _operands(draw, shape, (filters, *window.kernel, 1 if depthwise else channels))
+
+    def accumulate(x: relax.Var) -> relax.Call:
+        return ops.conv2d(
+            x,
+            *operands.constants,
+            operands.in_type,
+            operands.weight_type,
+            strides=window.strides,
+            padding=padding,
+            dilation=window.dilation,
+            groups=channels if depthwise else 1,
+        )
+
+    packed = not depthwise and window.dilation[1] == 1 and draw(st.booleans())
+    source = Image(*shape, 0 if packed else isa.lanes, Halo(*padding) | draw(halos()))
+    return _case(draw, mode, isa, operands, accumulate, source, window)
+
+
+def dense(draw: Draw, isa: Isa, mode: Mode) -> Case:
+    """`qnn.dense`, requantized: its rows are the pixels of one image."""
+    rows, depth = draw(st.integers(1, 6)), draw(st.sampled_from([3, 16, 100, 300]))
+    operands = _operands(draw, (rows, depth), (draw(st.sampled_from([1, 24, 100, 1001])), depth))
+
+    def accumulate(x: relax.Var) -> relax.Call:
+        return ops.dense(x, *operands.constants, operands.in_type, operands.weight_type)
+
+    source = Image(1, 1, rows, depth, 0 if draw(st.booleans()) else isa.lanes, draw(halos()))
+    return _case(draw, mode, isa, operands, accumulate, source, Window((1, 1)))
+
+
+def _geometry(draw: Draw, kernel: tuple[int, int]) -> tuple[Window, tuple[int, ...], tuple[int, int]]:
+    """A window, the padding (top, left, bottom, right), and rows and columns of an image that it fits."""
+    strides = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    dilation = draw(st.sampled_from([(1, 1), (1, 1), (1, 2), (2, 1), (3, 3)]))
+    padding = tuple(draw(st.integers(0, min(extent, 3))) for extent in kernel * 2)
+    size = []
+    for axis, most in ((0, 6), (1, 10)):
+        span = (kernel[axis] - 1) * dilation[axis] + 1
+        steps = (draw(st.integers(1, most)) - 1) * strides[axis] + draw(st.integers(0, strides[axis] - 1))
+        size.append(max(1, steps + span - padding[axis] - padding[axis + 2]))
+    return Window(kernel, strides, dilation, padding[:2]), padding, (size[0], size[1])
+
+
+def _operands(draw: Draw, shape: tuple[int, ...], weight_shape: tuple[int, ...]) -> _Operands:
+    storage = draw(st.sampled_from(["int8", "uint8"]))
+    weight_type = draw(_weight_types(storage, weight_shape[0]))
+    bias = np.random.default_rng(draw(st.integers(0, 99))).integers(-5000, 5000, weight_shape[0]).astype(np.int32)
+    if draw(st.sampled_from([False, False, False, True])):  # accumulators wrap, as the reference's do
+        bias[::2] = np.iinfo(np.int32).max - 3
+    return _Operands(
+        draw(arrays(shape, storage)),
+        draw(quantized_types(storage)),
+        draw(_weights(weight_shape, weight_type)),
+        weight_type,
+        draw(st.sampled_from([bias, bias, None])),
+    )
+
+
+@st.composite
+def _weight_types(draw: st.DrawFn, storage: str, filters: int) -> QuantizedType:
+    """Per axis and symmetric; or, as in legacy models, of unsigned bytes with a zero point."""
+    if storage == "uint8":
+        return draw(quantized_types("uint8"))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    scales = tuple(float32(scale) for scale in 10 ** rng.uniform(-3, -1, filters))
+    return QuantizedType("int8", scales, axis=0)
+
+
+@st.composite
+def _weights(draw: st.DrawFn, shape: tuple[int, ...], weight_type: QuantizedType) -> Array:
+    """Any weights, or ones of which few leave int8 once their zero point is taken out."""
+    kind = draw(st.sampled_from(["any", "few"]))
+    drawn = draw(arrays(shape, weight_type.storage))
+    if kind == "any" or weight_type.storage == "int8":
+        return drawn
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    near = np.clip(weight_type.zero_point + rng.integers(-100, 100, shape), 0, 255)
+    return np.where(rng.random(shape) < 0.01, drawn, near).astype(weight_type.storage)
+
+
+def _case(
+    draw: Draw,
+    mode: Mode,
+    isa: Isa,
+    operands: _Operands,
+    accumulate: Callable[[relax.Var], relax.Call],
+    source: Image,
+    window: Window,
+) -> Case:
+    sums = oracle.run(module_of([_signature(operands.x)], lambda emit, xs: emit(accumulate(xs[0]))), mode, [operands.x])
+    accumulators = accumulator_type(operands.in_type, operands.weight_type, sums[0].ndim - 1)
+    storage, scale = operands.x.dtype.name, _fitting_scale(draw, sums[0], accumulators)
+    own, other, out = (draw(quantized_types(storage, float32(scale * factor))) for factor in (1, 3, 2))
+    residual = draw(arrays(sums[0].shape, storage)) if draw(st.booleans()) else None
+    residual_is_lhs = draw(st.booleans())
+
+    def body(emit: Emit, xs: list[relax.Var]) -> relax.Var:
+        result = emit(ops.requantize(emit(accumulate(xs[0])), accumulators, own))
+        if residual is None:
+            return result
+        if residual_is_lhs:
+            return emit(ops.add(xs[1], result, other, own, out))
+        return emit(ops.add(result, xs[1], own, other, out))
+
+    inputs = [operands.x] if residual is None else [operands.x, residual]
+    module = module_of([_signature(values) for values in inputs], body)
+    (expected,) = oracle.run(module, mode, inputs)
+    operations = [found for _, _, found in graph.operations(graph.main_of(module)) if found is not None]
+    shape = image_shape(expected.shape)
+    assert shape is not None
+    destination = Image(*shape, isa.lanes, draw(halos()))
+    of_residual = None if residual is None else Image(*shape, isa.lanes, draw(halos()))
+    epilogue = _epilogue(mode, operations, destination.blocks * isa.lanes, residual_is_lhs)
+    weights = centered(operands.weight, operands.weight_type).astype(np.int32)
+    weights = weights if weights.ndim == 4 else weights[:, None, None, :]
+    zero_point = stored_zero_point(operands.in_type)
+    images = [laid_out(source, _pixels(operands.x), zero_point)]
+    if of_residual is not None:
+        images.append(laid_out(of_residual, _pixels(inputs[1])))
+    return Case(
+        Layer(source, destination, window, of_residual),
+        weights,
+        folded_bias(operands.bias, weights, zero_point, destination.blocks * isa.lanes),
+        epilogue,
+        images,
+        with_halo(destination, _pixels(expected), stored_zero_point(own if residual is None else out)),
+    )
+
+
+def _epilogue(mode: Mode, operations: list[Operation], channels: int, residual_is_lhs: bool) -> Epilogue:
+    _, requantize, *add = operations
+    own = bounds(requantize.per_tensor("out_type"))
+    plain = Epilogue(requantization(mode, requantize, channels), own)
+    if not add:
+        return plain
+    added = addition(mode, add[0], residual_is_lhs)
+    return replace(plain, out=bounds(add[0].per_tensor("out_type")), addition=added, middle=own)
+
+
+def _fitting_scale(draw: Draw, sums: Array, accumulators: QuantizedType) -> float:
+    """A scale at which some outputs saturate and some do not; now and then one that is much too small or large."""
+    real = np.abs(sums * np.array(accumulators.scales)).mean() + 1e-6
+    return float(real / 60 * draw(st.sampled_from([1, 1, 1, 0.3, 3, 1e-3, 1e3])))
+
+
+def _signature(values: Array) -> tuple[tuple[int, ...], str]:
+    return values.shape, values.dtype.name
+
+
+def _pixels(values: Array) -> Array:
+    """As kernels store them, `[N, H, W, C]`."""
+    shape = image_shape(values.shape)
+    assert shape is not None
+    return stored(values).reshape(shape)
