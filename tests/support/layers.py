@@ -218,7 +218,7 @@ def _epilogue(mode: Mode, operations: list[Operation], channels: int, residual_i
 def _fitting_scale(draw: Draw, sums: Array, accumulators: QuantizedType) -> float:
     """A scale at which some outputs saturate and some do not; now and then one that is much too small or large."""
     real = np.abs(sums * np.array(accumulators.scales)).mean() + 1e-6
-    return float(real / 60 * draw(st.sampled_from([1, 1, 1, 0.3, 3, 1e-3, 1e3])))
+    return float(real / 60 * draw(st.sampled_from([1, 1, 1, 0.3, 3, 1e-3, 1e-9, 1e3])))
 
 
 def _signature(values: Array) -> tuple[tuple[int, ...], str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from service.compiler.kernels.kernel import Declined, Kernel
@@ -24,6 +24,8 @@ import tvm  # isort: skip
 
 runs_here = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
 RUNNING = st.sampled_from(RUNNABLE or list(ISAS.values()))
+# An example compiles a kernel, so a failing one is not shrunk.
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 HALO = Halo(1, 1, 1, 1)
 
 
@@ -38,14 +40,14 @@ def holds(draw: Draw, isa: Isa, case: Case) -> Kernel:
 
 
 @runs_here
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=35, deadline=None, phases=PHASES)
 @given(st.data(), st.sampled_from(MODES), RUNNING)
 def test_depthwise(data: st.DataObject, mode: str, isa: Isa) -> None:
     holds(data.draw, isa, convolution(data.draw, isa, get_mode(mode), depthwise=True))
 
 
 @runs_here
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5, deadline=None, phases=PHASES)
 @given(st.data(), st.sampled_from(MODES), RUNNING)
 def test_a_kernel_too_large_to_unroll(data: st.DataObject, mode: str, isa: Isa) -> None:
     holds(data.draw, isa, convolution(data.draw, isa, get_mode(mode), depthwise=True, kernel=(23, 23)))
