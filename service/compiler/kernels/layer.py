@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.compiler.kernels.kernel import Array
-from service.compiler.kernels.layout import Image
+from service.compiler.kernels.layout import Image, Stack
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,21 @@ class Layer:
     @property
     def flat(self) -> bool:
         """Whether every image is one run of pixels on both sides, so that tiles need not end with a row."""
-        images = [self.source, self.destination, *([self.residual] if self.residual else [])]
         same = self.window.kernel == (1, 1) and self.window.strides == (1, 1) and self.window.padding == (0, 0)
-        return same and not self.source.packed and all(image.contiguous_rows for image in images)
+        return same and not self.source.packed and all(image.contiguous_rows for image in self._images)
+
+    @property
+    def stacked(self) -> Layer:
+        """The same layer, as one image of many rows where it is many images of one pixel (a classifier of a batch)."""
+        alone = all(image.height == image.width == 1 and not image.halo for image in self._images)
+        if self.source.batch == 1 or not alone or self.window.kernel != (1, 1):
+            return self
+        residual = Stack.of(self.residual) if self.residual else None
+        return Layer(Stack.of(self.source), Stack.of(self.destination), Window((1, 1)), residual)
+
+    @property
+    def _images(self) -> list[Image]:
+        return [self.source, self.destination, *([self.residual] if self.residual else [])]
 
     @property
     def output(self) -> tuple[int, int]:

@@ -102,3 +102,29 @@ class Image:
     def contiguous_rows(self) -> bool:
         """Whether each plane is one run of pixels."""
         return not (self.halo.left or self.halo.right)
+
+
+@dataclass(frozen=True)
+class Stack(Image):
+    """Images of one pixel seen as the rows of one image, `[1, N, 1, C]`: a kernel's tile may then hold several."""
+
+    @staticmethod
+    def of(image: Image) -> Stack:
+        """`image` is `[N, 1, 1, C]`, without a halo."""
+        return Stack(1, image.batch, 1, image.channels, image.block)
+
+    @property
+    def row(self) -> int:
+        return self.blocks * self.pixel
+
+    @property
+    def plane(self) -> int:
+        return self.pixel
+
+    @property
+    def image(self) -> int:
+        return self.height * self.row
+
+    @property
+    def contiguous_rows(self) -> bool:
+        return False

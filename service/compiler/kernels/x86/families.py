@@ -74,7 +74,7 @@ class Accumulating(Family):
             work = destination.size_bytes / self.isa.bytes * weights[0].size
             parallel = worth_sharing(work)
             return depthwise.depthwise(self.isa, layer, weights[..., 0], folded, epilogue, tile, parallel=parallel)
-        epilogue_cycles = _epilogue_cycles(epilogue)
+        layer, epilogue_cycles = layer.stacked, _epilogue_cycles(epilogue)
         if _groups(core) > 1:
             grouping = Grouping.of(weights, _groups(core))
             scheme, estimated = choose_scheme(self.isa, layer, grouping, epilogue_cycles)

@@ -91,8 +91,9 @@ def choose(isa: Isa, layer: Layer, epilogue_cycles: float) -> Tile:
 def candidates(isa: Isa, layer: Layer) -> Iterator[Tile]:
     """The tiles whose accumulators, weights and one operand fit the registers."""
     height, width = layer.output
+    most_rows = min(_MOST_ROWS if width > 1 else _MOST_COLUMNS, height)
     for blocks in range(1, min(_MOST_BLOCKS, layer.destination.blocks) + 1):
-        for rows in range(1, min(_MOST_ROWS, height) + 1):
+        for rows in range(1, most_rows + 1):
             for columns in range(1, min(_MOST_COLUMNS, width) + 1):
                 if rows > 1 and columns < width:
                     continue  # a tile of several rows spans them

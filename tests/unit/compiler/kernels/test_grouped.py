@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from service.compiler.kernels.group import Group, shape_of, stored_zero_point
+from service.compiler.kernels.group import Group, stored_zero_point
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window, folded_bias
 from service.compiler.kernels.layout import Halo, Image
@@ -20,53 +18,28 @@ from service.compiler.kernels.x86.isa import ISAS, Isa
 from service.compiler.kernels.x86.library import X86Library
 from service.compiler.kernels.x86.numerics import addition, bounds, requantization
 from service.compiler.kernels.x86.tiles import candidates
-from service.compiler.qnn import graph, ops, oracle
+from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.numerics.accumulate import centered
 from service.compiler.qnn.operation import value_of
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.compiler.select.groups import Model
 from service.core.numerics import MODES
+from tests.support.convolutions import Shape, group_of, module_and_inputs
 from tests.support.images import (
     RUNNABLE,
     Array,
-    arrays,
     halos,
     laid_out,
-    quantized_types,
     read_back,
     run,
     stored,
     with_halo,
 )
-from tests.support.qnn_models import Emit, float32, module_of
-
-import tvm  # isort: skip
+from tests.support.qnn_models import Emit, module_of
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
 # Of a group: narrower than a dot product's four, than a block, whole blocks, and what fits nothing.
 WIDTHS = st.sampled_from([1, 2, 3, 4, 5, 8, 12, 16, 17, 32])
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A grouped convolution, of groups of `channels` in and `filters` out."""
-
-    image: tuple[int, int, int]
-    groups: int
-    channels: int
-    filters: int
-    window: Window
-    padding: tuple[int, int, int, int]
-    residual: bool = False
-
-    @property
-    def input(self) -> tuple[int, int, int, int]:
-        return (*self.image, self.groups * self.channels)
-
-    @property
-    def weights(self) -> tuple[int, int, int, int]:
-        return (self.groups * self.filters, *self.window.kernel, self.channels)
 
 
 @st.composite
@@ -81,48 +54,6 @@ def shapes(draw: st.DrawFn) -> Shape:
     groups = draw(st.integers(2, max(2, 80 // max(channels, filters))))
     window = Window(kernel, strides, dilation, (top, left))
     return Shape(image, groups, channels, filters, window, padding, draw(st.booleans()))  # type: ignore[arg-type]
-
-
-def module_and_inputs(data: st.DataObject, shape: Shape, storage: str) -> tuple[tvm.IRModule, list[Array]]:
-    """The layer with drawn types and values, and a residual of its output's shape."""
-    draw = data.draw
-    in_type, own, added, out_type = (draw(quantized_types(storage)) for _ in range(4))
-    total = shape.weights[0]
-    if storage == "int8":
-        scales = tuple(float32(scale) for scale in np.geomspace(1e-4, 2e-2, total))
-        weight_type = QuantizedType("int8", scales, axis=0)
-    else:
-        weight_type = QuantizedType("uint8", (float32(0.003),), (draw(st.sampled_from([0, 128, 255])),))
-    weights, biases = draw(arrays(shape.weights, storage)), draw(arrays((total,), "int8")).astype(np.int32) * 100
-
-    def convolve(emit: Emit, x: relax.Var) -> relax.Var:
-        accumulators = ops.conv2d(
-            x,
-            relax.const(weights),
-            relax.const(biases),
-            in_type,
-            weight_type,
-            strides=shape.window.strides,
-            padding=shape.padding,
-            dilation=shape.window.dilation,
-            groups=shape.groups,
-        )
-        return emit(ops.requantize(emit(accumulators), accumulator_type(in_type, weight_type, axis=3), own))
-
-    alone = module_of([(shape.input, storage)], lambda emit, inputs: convolve(emit, inputs[0]))
-    inputs = [draw(arrays(shape.input, storage))]
-    if not shape.residual:
-        return alone, inputs
-    out_shape = shape_of(graph.results_of(graph.main_of(alone))[0])
-    inputs.append(draw(arrays(out_shape, storage)))
-    body = [(shape.input, storage), (out_shape, storage)]
-    module = module_of(body, lambda emit, vars: emit(ops.add(convolve(emit, vars[0]), vars[1], own, added, out_type)))
-    return module, inputs
-
-
-def group_of(module: tvm.IRModule) -> Group:
-    (group,) = Model(graph.main_of(module)).groups.values()
-    return group
 
 
 def kernel_of(isa: Isa, mode: Mode, group: Group, shape: Shape, images: list[Image], data: st.DataObject) -> Kernel:
