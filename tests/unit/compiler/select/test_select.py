@@ -58,11 +58,18 @@ class Network:
         )
 
     def conv(
-        self, x: Tensor, filters: int, kernel: tuple[int, int], stride: int = 1, *, depthwise: bool = False
+        self,
+        x: Tensor,
+        filters: int,
+        kernel: tuple[int, int],
+        stride: int = 1,
+        *,
+        depthwise: bool = False,
+        groups: int = 1,
     ) -> Tensor:
         channels = x.shape[3]
         filters = channels if depthwise else filters
-        groups = channels if depthwise else 1
+        groups = channels if depthwise else groups
         weight, weight_type = self.weights(filters, (filters, *kernel, channels // groups))
         bias = self.rng.integers(-3000, 3000, filters).astype(np.int32)
         padding = (kernel[0] // 2, kernel[1] // 2, (kernel[0] - 1) // 2, (kernel[1] - 1) // 2)
@@ -131,7 +138,17 @@ def branching_network(net: Network, x: Tensor) -> Tensor:
     return net.add(net.conv(z, 24, (1, 1)), net.conv(z, 24, (3, 3)))
 
 
-NETS = {"residual": residual_network, "branching": branching_network}
+def grouped_network(net: Network, x: Tensor) -> Tensor:
+    """Bottlenecks of ResNeXt, then a multiplier of each channel, and a classifier that is a convolution."""
+    groups = int(net.rng.choice([2, 3, 8]))
+    width = groups * int(net.rng.choice([1, 4, 5, 16]))
+    y = net.conv(x, width, (1, 1))
+    y = net.add(y, net.conv(y, width, (3, 3), groups=groups))
+    y = net.conv(y, 2 * width, (3, 3), 2, groups=width)
+    return net.conv(net.average(y), 19, (1, 1))
+
+
+NETS = {"residual": residual_network, "branching": branching_network, "grouped": grouped_network}
 
 
 @pytest.mark.parametrize("target", HERE, ids=str)
