@@ -1,0 +1,169 @@
+"""What averages: from the sum of a window's stored bytes to the value to store.
+
+Each class here is one formula of `qnn/numerics/pooling.py`, on vectors of int32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from tvm import tirx
+
+from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.layout import BIAS
+from service.compiler.kernels.program import Expr, splat
+from service.compiler.kernels.x86.epilogue import Lanes
+from service.compiler.kernels.x86.numerics import bounds
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics.pooling import AveragePool, FixedPointMean, FloatMean
+from service.compiler.qnn.operation import Operation
+
+_LARGEST_DIVIDEND = 1 << 22  # of `_quotient`
+_LARGEST = 1 << 30  # of a float that is rounded to int32, and of a sum
+
+
+class Average(Protocol):
+    """What the sum of a window becomes.
+
+    Attributes:
+        parameters: int32 or float64 values that the code reads.
+    """
+
+    @property
+    def parameters(self) -> Array: ...
+
+    def finish(self, lanes: Lanes, total: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
+        """The sum of `count` stored bytes in each lane -> the value to store, not yet clamped, int32.
+
+        Args:
+            parameters: a number -> that parameter in every lane.
+        """
+
+
+@dataclass(frozen=True)
+class IntegerMean:
+    """`AveragePool`: the integer mean of the real values, halves away from zero.
+
+    Of stored bytes that is a quotient rounded down: halves go up where the real sum is positive, and down where it is
+    not, which is to say that one less is added before the division.
+
+    Attributes:
+        bias: what is stored for a real zero (`layout.BIAS`).
+    """
+
+    bias: int
+
+    @property
+    def parameters(self) -> Array:
+        return np.zeros(1, np.int32)
+
+    def finish(self, lanes: Lanes, total: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
+        half, size = count >> tirx.const(1, "int32"), lanes.isa.lanes
+        if self.bias == 0:
+            return _quotient(lanes, lanes.keep(total + splat(half, size)), count)
+        positive = lanes.keep(total) > splat(count * self.bias, size)
+        nudge = tirx.Select(positive, splat(half, size), splat(count - tirx.const(1, "int32") - half, size))
+        return _quotient(lanes, lanes.keep(total + nudge), count)
+
+
+def _quotient(lanes: Lanes, dividend: Expr, divisor: Expr) -> Expr:
+    """dividend / divisor, rounded down, for 0 <= dividend < `_LARGEST_DIVIDEND`, by a float32 multiplication.
+
+    (dividend + 1/2) / divisor lies at least 1 / (2 * divisor) from every integer, and its float32 product with the
+    rounded reciprocal is off by less than 2**-23 (dividend + 1/2) / divisor, which is less than that.
+    """
+    floating, size = f"float32x{lanes.isa.lanes}", lanes.isa.lanes
+    reciprocal = tirx.const(1.0, "float32") / tirx.Cast("float32", divisor)
+    product = (tirx.Cast(floating, dividend) + lanes.const(0.5, "float32")) * splat(reciprocal, size)
+    return lanes.keep(tirx.Cast(f"int32x{size}", product))  # a cast rounds towards zero
+
+
+@dataclass(frozen=True)
+class FixedMean:
+    """`FixedPointMean`: a 31-bit significand that holds 1 / count, and a shift to the right."""
+
+    significand: int
+    right: int
+    input_zero_point: int
+    zero_point: int
+    count: int
+
+    @property
+    def parameters(self) -> Array:
+        return np.array([self.significand, self.right, self.count * self.input_zero_point, self.zero_point], np.int32)
+
+    def finish(self, lanes: Lanes, total: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
+        scaled = lanes.high_mul(lanes.keep(total - parameters(2)), lanes.keep(parameters(0)))
+        return lanes.divide_by_pot(scaled, lanes.keep(parameters(1))) + parameters(3)
+
+
+@dataclass(frozen=True)
+class RoundedMean:
+    """`FloatMean`: one float32 factor and one float32 bias, rounded apart, then to even.
+
+    The sum is taken in float64 and rounded to float32, so that LLVM cannot join it to the product (`rounded_sum`).
+    """
+
+    factor: float
+    addend: float
+    bias: int
+
+    @property
+    def parameters(self) -> Array:
+        return np.array([self.factor, self.addend, self.bias], np.float64)
+
+    def finish(self, lanes: Lanes, total: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
+        size = lanes.isa.lanes
+        bias = lanes.keep(tirx.Cast(f"int32x{size}", parameters(2)))
+        real = total - splat(count, size) * bias
+        product = lanes.keep(
+            tirx.Cast(f"float32x{size}", real) * tirx.Cast(f"float32x{size}", parameters(0)), "float32"
+        )
+        value = tirx.Cast(f"float64x{size}", product) + parameters(1)
+        rounded = lanes.isa.round_even(lanes.keep(tirx.Cast(f"float32x{size}", value), "float32"))
+        return rounded + bias
+
+
+def average_of(mode: Mode, operation: Operation) -> Average:
+    """What averages in `mode`.
+
+    Raises:
+        Declined: no kernel computes its formula.
+    """
+    formula = mode.formula(operation)
+    rows, columns = operation.ints("pool_size", 2, 1)
+    if not isinstance(formula, AveragePool):
+        raise Declined(f"no kernel computes {formula.summary}")
+    if 256 * rows * columns >= _LARGEST_DIVIDEND:
+        raise Declined(f"a window of {rows * columns} elements is too large")
+    return IntegerMean(BIAS[operation.per_tensor("in_type").storage])
+
+
+def mean_of(mode: Mode, operation: Operation) -> Average:
+    """What takes the mean of an image in `mode`.
+
+    Raises:
+        Declined: no kernel computes its formula, or it is over other axes than rows and columns.
+    """
+    shape, _ = operation.tensor(0)
+    if len(shape) != 4 or [int(axis) for axis in operation.attr("axes")] != [1, 2]:
+        raise Declined("it is not the mean over rows and columns")
+    count = shape[1] * shape[2]
+    if 256 * count >= _LARGEST:
+        raise Declined(f"an image of {count} elements is too large")
+    formula, in_type = mode.formula(operation), operation.per_tensor("in_type")
+    if isinstance(formula, FloatMean):
+        factor, addend = formula.parameters(operation, count)
+        if 256 * count * abs(factor) + abs(addend) >= _LARGEST:
+            raise Declined("its scale leaves the 32 bits that the kernels round to")
+        return RoundedMean(float(factor), float(addend), BIAS[in_type.storage])
+    if isinstance(formula, FixedPointMean):
+        significand, shift = formula.multiplier(operation, count)
+        if shift >= 0:
+            raise Declined("its scale of 1 or more is not rounded twice")
+        zero_point = bounds(operation.per_tensor("out_type")).zero_point
+        return FixedMean(significand, -shift, bounds(in_type).zero_point, zero_point, count)
+    raise Declined(f"no kernel computes {formula.summary}")
