@@ -59,10 +59,10 @@ class Loop:
 class Clock:
     """A chain of additions and multiplications that each wait for the last: its time is a number of cycles."""
 
-    _CALLS = 20
+    _CALLS, _REPETITIONS = 200, 20_000  # calls so short that most of them are not interrupted
 
     def __init__(self) -> None:
-        self._function = _compiled(_chain(), "")
+        self._function = _compiled(_chain(self._REPETITIONS), "")
         self._state = tvm.runtime.tensor(np.array([3, 6364136223846793005, 1442695040888963407], np.int64))
 
     def ghz(self) -> float:
@@ -72,7 +72,7 @@ class Clock:
             begun = time.perf_counter()
             self._function(self._state)
             durations.append(time.perf_counter() - begun)
-        return REPETITIONS * CLOCK_STEPS * CYCLES_OF_STEP / min(durations) / 1e9
+        return self._REPETITIONS * CLOCK_STEPS * CYCLES_OF_STEP / min(durations) / 1e9
 
 
 def prepare_threads(threads: int) -> None:
@@ -128,13 +128,13 @@ def _multiply(instruction: Instruction, threads: int) -> PrimFunc:
     return _function([rows, columns, totals], For(thread, _int(0), _int(threads), kind, SeqStmt([*begin, loop, *end])))
 
 
-def _chain() -> PrimFunc:
+def _chain(repetitions: int) -> PrimFunc:
     """(state): state[0] = state[0] * state[1] ^ state[2], again and again."""
     state = tirx.decl_buffer((3,), "int64", "state", data_alignment=64)
     register = tirx.decl_buffer((1,), "int64", "x", scope="local")
     repetition, factor, mask = Var("repetition", "int32"), Var("factor", "int64"), Var("mask", "int64")
     step = BufferStore(register, tirx.bitwise_xor(BufferLoad(register, [_int(0)]) * factor, mask), [_int(0)])
-    loop = For(repetition, _int(0), _int(REPETITIONS), ForKind.SERIAL, SeqStmt([step] * CLOCK_STEPS))
+    loop = For(repetition, _int(0), _int(repetitions), ForKind.SERIAL, SeqStmt([step] * CLOCK_STEPS))
     return _function(
         [state],
         SeqStmt(
