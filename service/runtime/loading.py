@@ -23,16 +23,16 @@ from service.core.artifact import (
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, NotFound, Unsupported
 from service.core.target import detect_host, parse_target
-from service.runtime.machine import config_threads, load_library
+from service.runtime.machine import load_library
 from service.runtime.model import Array, Model, views
+from service.runtime.threads import Threads
 
 
 def load(path: Path | str | OciLayout, digest: Digest | None = None, threads: int = 0) -> Model:
     """The artifact `digest` of the OCI layout at `path`; without a digest, the layout must hold exactly one.
 
     Args:
-        threads: per call; 0 for all the cores that this process may use. TVM has one thread pool per process, so
-            the first model loaded decides.
+        threads: per call; at most, and for 0, one for each core that this process may use.
 
     Raises:
         NotFound: there is no such artifact.
@@ -48,7 +48,7 @@ def load(path: Path | str | OciLayout, digest: Digest | None = None, threads: in
 
 
 def load_files(config: ArtifactConfig, library: Path, constants: Path, *, digest: str = "", threads: int = 0) -> Model:
-    """The artifact made of `config` and two files.
+    """The artifact made of `config` and two files; `threads` as for `load`.
 
     Raises:
         CorruptBlob: the constants layer is too short for what the config says of it.
@@ -56,9 +56,7 @@ def load_files(config: ArtifactConfig, library: Path, constants: Path, *, digest
     """
     _check_host(config)
     _check_abi(config)
-    if threads:
-        config_threads(threads)
-    return Model(config, _load_library(library), _map_constants(config, constants), digest)
+    return Model(config, _load_library(library), _map_constants(config, constants), digest, Threads(threads))
 
 
 def _only_artifact(layout: OciLayout) -> Digest:

@@ -14,6 +14,7 @@ from service.core.buffers import aligned_empty, is_aligned
 from service.core.errors import InvalidTensor
 from service.core.signature import ModelSignature, TensorSpec
 from service.runtime.machine import Machine
+from service.runtime.threads import Threads
 
 Array = NDArray[Any]
 
@@ -21,9 +22,22 @@ Array = NDArray[Any]
 class Model:
     """One instance: one call at a time, from any thread. `clone` makes another, which shares the constants."""
 
-    def __init__(self, config: ArtifactConfig, module: Any, constants: Sequence[Array], digest: str = "") -> None:
-        """`constants` are in the config's order, each 64-byte aligned; `module` is the loaded library."""
+    def __init__(
+        self,
+        config: ArtifactConfig,
+        module: Any,
+        constants: Sequence[Array],
+        digest: str = "",
+        threads: Threads | None = None,
+    ) -> None:
+        """
+        Args:
+            module: the loaded library.
+            constants: in the config's order, each 64-byte aligned.
+            threads: that share a call; by default one for each core that this process may use.
+        """
         self.config, self.digest = config, digest
+        self.threads = threads or Threads()
         self._module, self._constants = module, constants
         # Taken once: an instance computes in the same memory for as long as it lives.
         arena = aligned_empty([config.arena_bytes], np.uint8)
@@ -37,7 +51,7 @@ class Model:
 
     def clone(self) -> Model:
         """Another instance, with buffers of its own."""
-        return Model(self.config, self._module, self._constants, self.digest)
+        return Model(self.config, self._module, self._constants, self.digest, self.threads)
 
     def __call__(self, *inputs: Array) -> Array | tuple[Array, ...]:
         """The output for `inputs` (in the signature's order), or a tuple of outputs where there are several.
@@ -51,6 +65,8 @@ class Model:
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for `inputs`, both in the signature's order. The GIL is released while it computes.
 
+        Waits while models that are called in other threads compute on the cores that it needs.
+
         Raises:
             InvalidTensor: an input does not fit the signature.
         """
@@ -58,7 +74,8 @@ class Model:
         if len(inputs) != len(specs):
             raise InvalidTensor(f"the model takes {len(specs)} inputs, not {len(inputs)}")
         tensors = [tvm_ffi.from_dlpack(_fitting(spec, array)) for spec, array in zip(specs, inputs, strict=True)]
-        result = self._entry(*tensors, *self._tensors)
+        with self.threads:
+            result = self._entry(*tensors, *self._tensors)
         # The arena is written again by the next call, so the answer is copied out of it.
         outputs = result if isinstance(result, Sequence) else [result]
         return [np.from_dlpack(output).copy() for output in outputs]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from PIL import Image
@@ -68,6 +69,20 @@ def test_many_clients_at_once_get_each_their_own_answer(store: OciLayout, artifa
     plane = DataPlane(tables_of(artifacts), artifacts=StoredArtifacts(store))
     with listening(plane.app) as address, ThreadPoolExecutor(4) as pool:
         for answer in [pool.submit(ask, address) for _ in range(4)]:
+            answer.result()
+
+
+def test_models_that_are_asked_at_once_answer_as_if_alone(store: OciLayout, artifacts: dict[str, Digest]) -> None:
+    def ask(address: str, file: str) -> None:
+        with httpx.Client(base_url=f"http://{address}", headers=RAW) as client:
+            for index in np.random.default_rng(0).permutation(np.arange(100) % 10):
+                picture = PICTURES[index].read_bytes()
+                answer = client.post(f"/v2/models/{file.removesuffix('.tflite')}/infer", content=picture)
+                np.testing.assert_array_equal(answer.json()["outputs"][0]["data"], expected(file)[index])
+
+    plane = DataPlane(tables_of(artifacts), artifacts=StoredArtifacts(store))
+    with listening(plane.app) as address, ThreadPoolExecutor(4) as pool:
+        for answer in [pool.submit(ask, address, file) for file in SAMPLES * 2]:
             answer.result()
 
 

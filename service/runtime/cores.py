@@ -1,0 +1,88 @@
+"""The cores that this process may use, by its mask, and how many of them the quota of its control group pays for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+Core = frozenset[int]  # the processors, by number, that share what computes
+
+_CPUS = Path("/sys/devices/system/cpu")
+_CONTROL_GROUPS = Path("/sys/fs/cgroup")
+_MEMBERSHIP = Path("/proc/self/cgroup")
+
+
+def usable_cores() -> tuple[Core, ...]:
+    """Each core that this thread may use."""
+    return cores_of(os.sched_getaffinity(0))
+
+
+def affordable_threads() -> int:
+    """On how many of them this process may compute at a time.
+
+    A quota of one and a half processors pays for one thread: two would both be stopped in the middle of a period, and
+    a parallel loop waits for its last thread.
+    """
+    quota = cpu_quota()
+    return len(usable_cores()) if quota is None else max(1, min(len(usable_cores()), int(quota)))
+
+
+def cores_of(cpus: Iterable[int], topology: Path = _CPUS) -> tuple[Core, ...]:
+    """`cpus`, those that are threads of one core together; each for itself where the kernel does not say."""
+    allowed = frozenset(cpus)
+    found: dict[Core, None] = {}
+    for cpu in sorted(allowed):
+        try:
+            siblings = _parse_list((topology / f"cpu{cpu}/topology/thread_siblings_list").read_text())
+        except (OSError, ValueError):
+            siblings = frozenset()
+        found[(siblings & allowed) | {cpu}] = None
+    return tuple(found)
+
+
+def by_cache(cores: Iterable[Core], topology: Path = _CPUS) -> tuple[tuple[Core, ...], ...]:
+    """`cores`, those that share a cache of the third level together; all in one where the kernel does not say."""
+    found: dict[Core, list[Core]] = {}
+    for core in cores:
+        try:
+            sharing = _parse_list((topology / f"cpu{min(core)}/cache/index3/shared_cpu_list").read_text())
+        except (OSError, ValueError):
+            sharing = frozenset()
+        found.setdefault(sharing, []).append(core)
+    return tuple(map(tuple, found.values()))
+
+
+def cpu_quota(groups: Path = _CONTROL_GROUPS, membership: Path = _MEMBERSHIP) -> float | None:
+    """How many processors' time the control groups that this process is in allow it; None where they do not care."""
+    try:
+        lines = membership.read_text().splitlines()
+    except OSError:
+        return None
+    quotas: list[float] = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        root = groups / "cpu" if controllers else groups  # version 1 has a folder per controller
+        group = Path(path.lstrip("/"))
+        # Whoever is above limits too. In a container the path may be the host's, and only its root is to be seen here.
+        quotas += [quota for each in (group, *group.parents) if (quota := _quota(root / each)) is not None]
+    return min(quotas, default=None)
+
+
+def _quota(group: Path) -> float | None:
+    try:
+        if (group / "cpu.max").exists():
+            quota, period = (group / "cpu.max").read_text().split()
+        else:
+            quota, period = ((group / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        return int(quota) / int(period) if int(quota) > 0 else None
+    except (OSError, ValueError):  # there is none, or it is `max`
+        return None
+
+
+def _parse_list(text: str) -> Core:
+    """`0-3,8` -> 0, 1, 2, 3, 8."""
+    ranges = [part.partition("-") for part in text.strip().split(",")]
+    return frozenset(cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1))

@@ -1,0 +1,199 @@
+"""Threads of predictions: how many compute at a time in this process, and which cores they run on.
+
+TVM makes a pool of workers for every thread that calls a kernel. Left to itself it pins them to processors by number,
+whether this process may use those or not, and has the calling thread, which computes too, run beside one of them.
+
+**Placement.** The cores around a cache, as many such as it takes, are divided among the threads of a call: what a layer
+writes the next one reads, and between caches that takes longer than to compute it. A worker stays on its share, and no
+other thread of the call runs there. Where there are more cores than threads a share is several, so that the kernel can
+evade other processes. The calling thread is not ours, and its mask is left alone: where it runs is looked up before
+each call, and the worker whose share that is exchanges it for that of the caller.
+
+**Turns.** A call takes as many cores as it has threads, and waits in line until they are free. So there are never more
+threads that compute than cores, however many models are called at once, from whatever threads. A call that is alone may
+take all the cores. Calls that meet, and those that come soon after, take an equal part each, and compute side by side:
+no short call waits for a long one again and again, and no thread waits for others at the end of each loop. What they
+answer does not depend on it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+
+from service.runtime import machine
+from service.runtime.cores import Core, affordable_threads, by_cache, usable_cores
+
+_COMPANY_S = 0.1  # calls that follow each other at once are not alone in between
+
+
+class Turns:
+    """Cores, lent to calls in the order in which they ask. For any number of threads."""
+
+    def __init__(self, cores: int) -> None:
+        self.cores = self._free = cores
+        self._calls = 0  # that compute or wait
+        self._company = 1  # the most calls that have met lately
+        self._company_until_s = 0.0
+        self._waiting: deque[tuple[int, threading.Lock]] = deque()
+        self._lock = threading.Lock()
+
+    def take(self, cores: int) -> int:
+        """Waits for `cores` cores, or fewer where others want some too. How many it got, and has to give back."""
+        with self._lock:
+            self._calls += 1
+            if self._calls > 1 or self._company > 1:
+                self._look_around()
+                cores = min(cores, max(1, self.cores // self._company))
+            if cores <= self._free and not self._waiting:
+                self._free -= cores
+                return cores
+            asked = cores, threading.Lock()
+            asked[1].acquire()
+            self._waiting.append(asked)
+        try:
+            asked[1].acquire()  # until `_serve` releases it
+        except BaseException:  # KeyboardInterrupt
+            self._forget(asked)
+            raise
+        return cores
+
+    def give_back(self, cores: int) -> None:
+        with self._lock:
+            self._calls -= 1
+            self._free += cores
+            if self._waiting:
+                self._serve()
+
+    def _look_around(self) -> None:
+        now_s = time.monotonic()
+        if now_s > self._company_until_s:
+            self._company = 1
+        if self._calls >= self._company:
+            self._company = self._calls
+            self._company_until_s = now_s + _COMPANY_S
+
+    def _serve(self) -> None:
+        """Who wants many cores is not overtaken by those who want few: that could go on for ever."""
+        while self._waiting and self._waiting[0][0] <= self._free:
+            cores, turn = self._waiting.popleft()
+            self._free -= cores
+            turn.release()
+
+    def _forget(self, asked: tuple[int, threading.Lock]) -> None:
+        with self._lock:
+            self._calls -= 1
+            if asked in self._waiting:
+                self._waiting.remove(asked)
+            else:  # its turn had come
+                self._free += asked[0]
+            self._serve()
+
+
+class _Pool:
+    """The workers that TVM makes for one calling thread, as soon as it needs one, and then never more of them."""
+
+    def __init__(self, cores: Sequence[Sequence[Core]], most: int) -> None:
+        """
+        Args:
+            cores: to be divided, by cache.
+            most: threads of any call.
+        """
+        self.cores, self.most = cores, most
+        self.entered = self.taken = 0  # how deep the thread is inside `Threads`, and with how many cores
+        self.threads = 0  # that share its kernels
+        self.shares: list[Core] = []  # by thread; that of the calling one, which is 0, comes first
+        self.reach = Core()  # where this thread may run and need not be followed
+        self.workers: dict[int, int] = {}  # by thread, their numbers in the kernel
+
+    def prepare(self, threads: int) -> None:
+        """From here on the calling thread and `threads` - 1 workers share each kernel that it calls."""
+        if threads != self.threads:
+            machine.config_threads(threads, self.most)
+            self.threads = threads
+        if threads > 1:
+            processor = machine.processor()
+            if threads != len(self.shares) or processor not in self.reach:
+                self._divide(threads, processor)
+            self._make_way(processor)
+
+    def _divide(self, threads: int, processor: int) -> None:
+        """Gives each thread its share, of cores around the cache of `processor` if those are enough."""
+        near: list[Core] = []
+        for group in sorted(self.cores, key=lambda group: not any(processor in core for core in group)):
+            if len(near) < threads:
+                near += group
+        shares = self.shares = [Core().union(*near[thread::threads]) for thread in range(threads)]
+        self.reach = Core().union(*near, [processor])
+        workers = self.workers = {}
+
+        def stay(thread: int) -> None:
+            if thread:
+                workers[thread] = threading.get_native_id()
+                with suppress(OSError):
+                    os.sched_setaffinity(0, shares[thread])
+
+        machine.on_each_thread(stay)
+
+    def _make_way(self, processor: int) -> None:
+        """The worker that may run on `processor`, where this thread runs, exchanges shares with it."""
+        shares = self.shares
+        if processor in shares[0]:
+            return
+        for thread, worker in self.workers.items():
+            if processor in shares[thread]:
+                with suppress(OSError):  # the compiler's sandbox forbids it, and is in no hurry
+                    os.sched_setaffinity(worker, shares[0])
+                    shares[0], shares[thread] = shares[thread], shares[0]
+                return
+
+
+class Crew(threading.local):
+    """The cores of a process, and the workers of each thread that calls kernels.
+
+    Attributes:
+        turns: of all threads.
+        pool: of this thread.
+    """
+
+    def __init__(self, cores: Sequence[Sequence[Core]], turns: Turns) -> None:
+        """`cores` by cache."""
+        self.turns, self.pool = turns, _Pool(cores, turns.cores)
+
+
+# At import: a thread that runs a kernel without `Threads` has its mask narrowed by TVM.
+OF_THIS_PROCESS = Crew(by_cache(usable_cores()), Turns(affordable_threads()))
+
+
+class Threads:
+    """A number of threads: `with threads:` waits for their cores, and they share each kernel that is called inside.
+
+    Models enter it for every call. Who measures enters it around all that is not to be disturbed. Not for `async`.
+    """
+
+    def __init__(self, count: int = 0, of: Crew = OF_THIS_PROCESS) -> None:
+        """`count`: 0 for as many as compute at a time in this process, which is also the most."""
+        self._crew, self._turns = of, of.turns
+        self.count = min(count or self._turns.cores, self._turns.cores)
+
+    def __enter__(self) -> Threads:
+        pool = self._crew.pool
+        if not pool.entered:
+            pool.taken = self._turns.take(self.count)
+        pool.entered += 1
+        try:
+            pool.prepare(min(self.count, pool.taken))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pool = self._crew.pool
+        pool.entered -= 1
+        if not pool.entered:
+            self._turns.give_back(pool.taken)

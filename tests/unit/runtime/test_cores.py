@@ -1,0 +1,84 @@
+"""Which cores there are, and how much of them is paid for, read from made-up folders."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from service.runtime.cores import affordable_threads, by_cache, cores_of, cpu_quota, usable_cores
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("siblings", "allowed", "cores"),
+    [
+        ({0: "0-1", 1: "0-1", 2: "2-3", 3: "2-3"}, {0, 1, 2, 3}, [{0, 1}, {2, 3}]),
+        ({0: "0,2", 1: "1,3", 2: "0,2", 3: "1,3"}, {0, 1, 2, 3}, [{0, 2}, {1, 3}]),
+        ({0: "0,2", 1: "1,3", 2: "0,2", 3: "1,3"}, {1, 2, 3}, [{1, 3}, {2}]),
+        ({0: "0", 1: "1"}, {0, 1}, [{0}, {1}]),
+        ({}, {3, 5}, [{3}, {5}]),
+        ({3: "nonsense", 5: "5"}, {3, 5}, [{3}, {5}]),
+    ],
+    ids=["neighbours", "apart", "part-of-them", "one-each", "unknown", "unreadable"],
+)
+def test_processors_of_one_core_are_together(
+    tmp_path: Path, siblings: dict[int, str], allowed: set[int], cores: list[set[int]]
+) -> None:
+    for cpu, text in siblings.items():
+        write(tmp_path / f"cpu{cpu}/topology/thread_siblings_list", f"{text}\n")
+    assert list(cores_of(allowed, tmp_path)) == cores
+
+
+def test_cores_are_grouped_by_the_cache_that_they_share(tmp_path: Path) -> None:
+    for cpu, text in {0: "0-1,8-9", 1: "0-1,8-9", 2: "2-3", 3: "2-3"}.items():
+        write(tmp_path / f"cpu{cpu}/cache/index3/shared_cpu_list", f"{text}\n")
+    cores = [frozenset({0, 8}), frozenset({2}), frozenset({1, 9}), frozenset({3})]
+    assert by_cache(cores, tmp_path) == ((cores[0], cores[2]), (cores[1], cores[3]))
+    assert by_cache(cores, tmp_path / "unknown") == (tuple(cores),)
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "quota"),
+    [
+        ("0::/\n", {"cpu.max": "150000 100000\n"}, 1.5),
+        ("0::/\n", {"cpu.max": "max 100000\n"}, None),
+        ("0::/\n", {}, None),
+        ("0::/pod/box\n", {"pod/cpu.max": "200000 100000\n", "pod/box/cpu.max": "max 100000\n"}, 2.0),
+        ("0::/pod/box\n", {"pod/cpu.max": "200000 100000\n", "pod/box/cpu.max": "50000 100000\n"}, 0.5),
+        ("0::/docker/unseen\n", {"cpu.max": "300000 100000\n"}, 3.0),
+        ("4:cpu,cpuacct:/box\n", {"cpu/box/cpu.cfs_quota_us": "400000\n", "cpu/box/cpu.cfs_period_us": "100000"}, 4.0),
+        ("4:cpu:/\n1:memory:/\n", {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ("4:cpuset:/\n", {"cpu/cpu.cfs_quota_us": "100000\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+    ],
+    ids=["v2", "v2-max", "v2-none", "above", "least", "container", "v1", "v1-none", "v1-elsewhere"],
+)
+def test_the_least_quota_of_all_control_groups_counts(
+    tmp_path: Path, membership: str, files: dict[str, str], quota: float | None
+) -> None:
+    write(tmp_path / "membership", membership)
+    for name, text in files.items():
+        write(tmp_path / "groups" / name, text)
+    assert cpu_quota(tmp_path / "groups", tmp_path / "membership") == quota
+
+
+def test_without_control_groups_there_is_no_quota(tmp_path: Path) -> None:
+    assert cpu_quota(tmp_path, tmp_path / "none") is None
+
+
+@pytest.mark.parametrize(("quota", "threads"), [(0.3, 1), (1.9, 1), (64.0, 3), (2.0, 2), (None, 3)])
+def test_a_quota_pays_for_whole_threads(monkeypatch: pytest.MonkeyPatch, quota: float | None, threads: int) -> None:
+    cores = tuple(frozenset([cpu]) for cpu in range(3))
+    monkeypatch.setattr("service.runtime.cores.usable_cores", lambda: cores)
+    monkeypatch.setattr("service.runtime.cores.cpu_quota", lambda: quota)
+    assert affordable_threads() == threads
+
+
+def test_the_cores_of_this_process_are_of_processors_that_exist() -> None:
+    cpus = [cpu for core in usable_cores() for cpu in core]
+    assert 1 <= len(cpus) == len(set(cpus)) <= (os.cpu_count() or 1)

@@ -1,0 +1,150 @@
+"""A model whose loops are shared: it answers the same from any number of threads, and beside another model."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service import runtime
+from service.cache import OciLayout
+from service.core.artifact import LIBRARY_MEDIA_TYPE
+from service.core.digest import parse_digest
+from service.core.vectors import sample_inputs
+from service.runtime.cores import usable_cores
+from service.runtime.threads import Crew, Threads, Turns
+from tests.support.compiling import compiled
+from tests.support.tflite_builder import Quant
+from tests.support.tflite_models import conv2d_model
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("model")
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> runtime.Model:
+    """A 3x3 convolution of 25 million products, which is worth several threads."""
+    rng = np.random.default_rng(0)
+    weights = rng.integers(-127, 128, (70, 3, 3, 70), np.int8)
+    bias = rng.integers(-1000, 1000, 70, np.int32)
+    source = folder / "model.tflite"
+    source.write_bytes(conv2d_model((1, 25, 23, 70), weights, bias, Quant(0.1, 3), Quant(0.02), Quant(0.9, -5)))
+    return compiled(source, "litert-reference", folder)
+
+
+@pytest.fixture(scope="module")
+def questions(model: runtime.Model) -> Sequence[Sequence[Array]]:
+    return sample_inputs(model.signature, 4)
+
+
+def crew_of(threads: int) -> Crew:
+    """One that takes its cores for more than they are."""
+    return Crew([[*usable_cores()] * threads], Turns(threads))
+
+
+def with_threads(model: runtime.Model, threads: Threads) -> runtime.Model:
+    instance = model.clone()
+    instance.threads = threads
+    return instance
+
+
+@pytest.mark.skipif("x86_64" not in platform.machine(), reason="no kernels for this machine")
+def test_its_loop_is_shared(model: runtime.Model, folder: Path, questions: Sequence[Sequence[Array]]) -> None:
+    """Or else the tests below would say nothing. Counts what the library asks of TVM's thread pool."""
+    layout = OciLayout.open(folder / "store")
+    layers = {layer.media_type: layer.digest for layer in layout.manifest(parse_digest(model.digest)).layers}
+    library = ctypes.CDLL(str(layout.blobs.path(layers[LIBRARY_MEDIA_TYPE])))  # the one that the model has mapped
+    launched: list[int] = []
+    launch = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+    pointer = ctypes.c_void_p.in_dll(library, "__TVMBackendParallelLaunch")
+    launch_of_tvm = launch(pointer.value or 0)
+
+    def noted(function: int, data: int, tasks: int) -> int:
+        launched.append(tasks)
+        return int(launch_of_tvm(function, data, tasks))
+
+    replaced, spy = pointer.value, launch(noted)
+    pointer.value = ctypes.cast(spy, ctypes.c_void_p).value
+    try:
+        model.run(questions[0])
+    finally:
+        pointer.value = replaced
+    assert launched
+
+
+@pytest.mark.parametrize("threads", [2, 3, 4, 7])
+def test_answers_do_not_depend_on_how_many_threads_there_are(
+    model: runtime.Model, questions: Sequence[Sequence[Array]], threads: int
+) -> None:
+    def answers(of: Threads) -> list[Array]:
+        instance = with_threads(model, of)
+        return [instance.run(question)[0] for question in questions]
+
+    of = crew_of(threads)
+    with ThreadPoolExecutor(1) as pool:  # TVM's pools are of threads, and this one's is large enough
+        many = pool.submit(answers, Threads(threads, of)).result()
+        alone = pool.submit(answers, Threads(1, of)).result()
+        again = pool.submit(answers, Threads(threads, of)).result()
+    assert len({answer.tobytes() for answer in alone}) > 1
+    np.testing.assert_array_equal(many, alone)
+    np.testing.assert_array_equal(again, alone)
+
+
+class Counted(Turns):
+    """Counts the cores that are lent, and that is the most threads that compute."""
+
+    def __init__(self, cores: int) -> None:
+        super().__init__(cores)
+        self.lent = self.most = self.calls = 0
+        self._count = threading.Lock()
+
+    def take(self, cores: int) -> int:
+        taken = super().take(cores)
+        with self._count:
+            self.lent += taken
+            self.calls += 1
+            self.most = max(self.most, self.lent)
+        return taken
+
+    def give_back(self, cores: int) -> None:
+        with self._count:
+            self.lent -= cores
+        super().give_back(cores)
+
+
+@pytest.mark.parametrize("threads", [(2, 2), (1, 2), (1, 1, 1)])
+def test_models_that_are_called_at_once_answer_rightly_on_no_more_threads_than_there_are(
+    model: runtime.Model, questions: Sequence[Sequence[Array]], threads: tuple[int, ...]
+) -> None:
+    turns, calls = Counted(2), 40
+    of = Crew([[*usable_cores()] * 2], turns)
+    right = [model.run(question)[0] for question in questions]
+    together = threading.Barrier(len(threads))
+
+    def ask(count: int) -> None:
+        instance = with_threads(model, Threads(count, of))
+        together.wait(timeout=30)
+        for call in range(calls):
+            place = call % len(questions)
+            np.testing.assert_array_equal(instance.run(questions[place])[0], right[place])
+
+    with ThreadPoolExecutor(len(threads)) as pool:
+        list(pool.map(ask, threads))
+    assert (turns.calls, turns.lent) == (calls * len(threads), 0)
+    assert turns.most <= 2
+
+
+def test_a_clone_has_as_many_threads(model: runtime.Model, tmp_path: Path) -> None:
+    assert model.threads.count == Threads().count
+    assert model.clone().threads is model.threads

@@ -1,0 +1,245 @@
+"""Cores are lent in turn, and the threads of a call are kept apart. What is asserted is masks, never times."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.runtime.cores import usable_cores
+from service.runtime.threads import OF_THIS_PROCESS, Crew, Threads, Turns
+
+CORES = usable_cores()
+two_cores = pytest.mark.skipif(len(CORES) < 2, reason="one core")
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Callable[[Callable[[], Any]], Any]]:
+    """Runs a function in a new thread, always the same, which no test before has placed."""
+    with ThreadPoolExecutor(1) as pool:
+        yield lambda function: pool.submit(function).result(timeout=60)
+
+
+def wait_for(turns: Turns, waiting: int) -> None:
+    until = time.monotonic() + 10
+    while len(turns._waiting) != waiting:
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize(
+    ("cores", "calls"), [(1, [1, 1, 1]), (6, [3, 1])], ids=["one-after-the-other", "narrow-behind-wide"]
+)
+def test_nobody_is_overtaken(cores: int, calls: list[int]) -> None:
+    turns, served = Turns(cores), list[int]()
+    held = turns.take(max(1, cores - 1))
+
+    def call(place: int) -> None:
+        taken = turns.take(calls[place])
+        served.append(place)
+        turns.give_back(taken)
+
+    threads = [threading.Thread(target=call, args=(place,)) for place in range(len(calls))]
+    for waiting, thread in enumerate(threads, 1):
+        thread.start()
+        wait_for(turns, waiting)  # also who would be content with the one core that is free
+    assert served == []
+    turns.give_back(held)
+    for thread in threads:
+        thread.join(timeout=10)
+    assert sorted(served) == list(range(len(calls)))
+    assert cores > 1 or served == sorted(served)  # on one core each ends before the next begins
+
+
+def test_calls_that_meet_take_equal_parts_until_one_has_been_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, now_s = Turns(4), 100.0
+    monkeypatch.setattr("service.runtime.threads.time.monotonic", lambda: now_s)
+    taken = [turns.take(1), turns.take(4)]
+    assert taken == [1, 2]
+    taken.append(turns.take(4))
+    assert taken[2] == 1
+    for cores in taken:
+        turns.give_back(cores)
+    turns.give_back(turns.take(4))
+    now_s += 0.09
+    assert turns.take(4) == 1
+    turns.give_back(1)
+    now_s += 0.02
+    assert turns.take(4) == 4
+
+
+def test_a_crowd_is_forgotten_while_two_go_on_to_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, now_s = Turns(8), 100.0
+    monkeypatch.setattr("service.runtime.threads.time.monotonic", lambda: now_s)
+    crowd = [turns.take(1) for _ in range(4)]
+    for cores in crowd[1:]:
+        turns.give_back(cores)
+    parts = []
+    for _ in range(4):
+        now_s += 0.06
+        parts.append(turns.take(8))
+        turns.give_back(parts[-1])
+    assert parts == [2, 4, 4, 4]
+
+
+def test_never_more_cores_are_lent_than_there_are() -> None:
+    turns, lock = Turns(3), threading.Lock()
+    lent, most = 0, 0
+
+    def call(cores: int) -> None:
+        nonlocal lent, most
+        for _ in range(200):
+            taken = turns.take(cores)
+            with lock:
+                lent += taken
+                most = max(most, lent)
+            with lock:
+                lent -= taken
+            turns.give_back(taken)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(call, [1, 2, 3, 1, 2, 3]))
+    assert (lent, turns._free) == (0, 3)
+    assert most <= 3
+
+
+def test_who_is_interrupted_while_it_waits_keeps_no_place_in_the_line() -> None:
+    class Interrupted(Exception): ...
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    turns = Turns(2)
+    turns.take(2)
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        threading.Timer(0.05, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1)).start()
+        with pytest.raises(Interrupted):
+            turns.take(1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    turns.give_back(2)
+    turns.take(2)  # would wait for ever
+
+
+def test_no_call_has_more_threads_than_compute_at_a_time() -> None:
+    of = Crew([CORES], Turns(3))
+    assert [Threads(count, of).count for count in (0, 1, 3, 4)] == [3, 1, 3, 3]
+    assert Threads().count == OF_THIS_PROCESS.turns.cores <= len(CORES)
+
+
+def test_cores_are_free_again_after_an_error() -> None:
+    of = Crew([CORES], Turns(1))
+    with pytest.raises(ValueError, match="of the model"), Threads(1, of):
+        raise ValueError("of the model")
+    assert of.turns._free == 1
+
+
+def test_inside_calls_share_the_cores_that_are_held(elsewhere: Callable[[Callable[[], Any]], Any]) -> None:
+    def held() -> list[int]:
+        of = Crew([[*CORES, *CORES]], Turns(2))
+        free = []
+        with Threads(1, of):
+            with Threads(2, of):  # would wait for itself
+                free.append(of.turns._free)
+            free.append(of.turns._free)
+        return [*free, of.turns._free]
+
+    assert elsewhere(held) == [1, 1, 2]
+
+
+def allowed(task: int) -> set[int]:
+    """The processors that the kernel lets a thread of this process run on."""
+    status = Path(f"/proc/self/task/{task}/status").read_text()
+    ranges = re.findall(r"(\d+)(?:-(\d+))?", re.findall("Cpus_allowed_list:(.*)", status)[0])
+    return {cpu for first, last in ranges for cpu in range(int(first), int(last or first) + 1)}
+
+
+def tasks() -> set[int]:
+    return {int(path.name) for path in Path("/proc/self/task").iterdir()}
+
+
+@two_cores
+@pytest.mark.parametrize("threads", sorted({2, len(CORES)}))
+def test_threads_of_a_call_have_cores_of_their_own(elsewhere: Callable[[Callable[[], Any]], Any], threads: int) -> None:
+    def placed() -> tuple[set[int], list[set[int]], set[int], int]:
+        of, mask, before = Crew([CORES], Turns(len(CORES))), os.sched_getaffinity(0), tasks()
+        os.sched_setaffinity(0, CORES[-1])  # the first is where TVM would let it run
+        with Threads(threads, of):
+            here = allowed(threading.get_native_id())
+        os.sched_setaffinity(0, mask)
+        workers = of.pool.workers.values()
+        return here, [allowed(worker) for worker in workers], set(workers) - before, len(tasks() - before)
+
+    here, workers, made, tasks_made = elsewhere(placed)
+    assert here == CORES[-1]
+    assert len(workers) == threads - 1 == len(made)
+    assert tasks_made == len(CORES) - 1  # enough for calls with more threads
+    for place, worker in enumerate(workers):
+        assert not worker & here
+        assert not any(worker & other for other in workers[:place])
+        assert all(core <= worker or not core & worker for core in CORES)
+        assert worker <= frozenset().union(*CORES)
+
+
+@two_cores
+def test_a_worker_makes_way_for_the_calling_thread(elsewhere: Callable[[Callable[[], Any]], Any]) -> None:
+    def moved() -> list[set[int]]:
+        of, mask = Crew([CORES[:2]], Turns(2)), os.sched_getaffinity(0)
+        masks = []
+        for core in (CORES[0], CORES[1], CORES[1], CORES[0]):
+            os.sched_setaffinity(0, core)
+            with Threads(2, of):
+                (worker,) = of.pool.workers.values()
+                masks.append(allowed(worker))
+        os.sched_setaffinity(0, mask)
+        return masks
+
+    assert elsewhere(moved) == [CORES[1], CORES[0], CORES[0], CORES[1]]
+
+
+@two_cores
+def test_workers_stay_around_the_cache_of_the_calling_thread(elsewhere: Callable[[Callable[[], Any]], Any]) -> None:
+    def followed() -> list[set[int]]:
+        caches = [[core, core] for core in CORES[:2]]  # as if each core were two
+        of, mask = Crew(caches, Turns(4)), os.sched_getaffinity(0)
+        masks = []
+        for core in CORES[:2]:
+            os.sched_setaffinity(0, core)
+            with Threads(2, of):
+                masks.append(allowed(of.pool.workers[1]))
+        os.sched_setaffinity(0, mask)
+        with Threads(3, of):
+            masks += [allowed(worker) for worker in of.pool.workers.values()]
+        return masks
+
+    first, second, *others = elsewhere(followed)
+    assert [first, second] == [*CORES[:2]]
+    assert set().union(*others) <= CORES[0] | CORES[1]
+
+
+def test_the_calling_threads_mask_is_left_alone(elsewhere: Callable[[Callable[[], Any]], Any]) -> None:
+    def kept() -> bool:
+        of, mask = Crew([[*CORES, *CORES]], Turns(2)), os.sched_getaffinity(0)
+        with Threads(2, of):
+            during = os.sched_getaffinity(0)
+        return mask == during == os.sched_getaffinity(0)
+
+    assert elsewhere(kept)
+
+
+def test_one_thread_needs_no_workers(elsewhere: Callable[[Callable[[], Any]], Any]) -> None:
+    def alone() -> set[int]:
+        before = tasks()
+        with Threads(1, Crew([CORES], Turns(len(CORES)))):
+            return tasks() - before
+
+    assert elsewhere(alone) == set()
