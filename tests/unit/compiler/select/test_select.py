@@ -106,6 +106,11 @@ class Network:
         pooled = self.emit(ops.avg_pool2d(x.var, x.type, x.type, pool_size=x.shape[1:3], strides=(1, 1)))
         return Tensor(pooled, (x.shape[0], 1, 1, x.shape[3]), x.type)
 
+    def mean(self, x: Tensor) -> Tensor:
+        out_type = self.type()
+        result = self.emit(ops.mean(x.var, x.type, out_type, axes=[1, 2], keepdims=bool(self.rng.integers(2))))
+        return Tensor(result, tuple(int(dim) for dim in result.ty.shape), out_type)
+
     def concatenate(self, parts: list[Tensor]) -> Tensor:
         out_type = self.type()
         types = [part.type for part in parts]
@@ -125,9 +130,9 @@ def residual_network(net: Network, x: Tensor) -> Tensor:
     if rng.integers(2):
         y = net.pad(y, y.type.zero_point if rng.integers(2) else 3)
     y = net.conv(y, 33, (3, 1), 2)
-    pooled = net.average(y)
-    flat = net.emit(relax.op.reshape(pooled.var, [pooled.shape[0], pooled.shape[3]]))
-    return net.dense(Tensor(flat, (pooled.shape[0], pooled.shape[3]), pooled.type), 10)
+    pooled = net.mean(y) if rng.integers(2) else net.average(y)
+    flat = net.emit(relax.op.reshape(pooled.var, [pooled.shape[0], pooled.shape[-1]]))
+    return net.dense(Tensor(flat, (pooled.shape[0], pooled.shape[-1]), pooled.type), 10)
 
 
 def branching_network(net: Network, x: Tensor) -> Tensor:
