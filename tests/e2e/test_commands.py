@@ -30,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_push_shows_the_stages_then_what_was_proved_then_what_to_type(server: str) -> None:
     process = octet(server, "push", EXAMPLES / UINT8)
     stages = [line.split()[1] for line in process.stderr.splitlines() if line.startswith("  ✓")]
-    assert stages == ["fetch", "import", "legalize", "canonicalize", "codegen", "link", "verify", "publish"]
+    assert stages == ["fetch", "import", "select", "legalize", "canonicalize", "codegen", "link", "verify", "publish"]
     assert "bit for bit equal to LiteRT" in process.stdout
     assert process.stdout.endswith(f"Next: octet predict digits_uint8 INPUT --server {server}\n")
 
