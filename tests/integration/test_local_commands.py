@@ -37,7 +37,7 @@ def test_compile_says_what_was_proved_and_what_to_type_next(tmp_path: Path) -> N
     assert "bit for bit equal to LiteRT" in process.stdout
     assert f"octet run {tmp_path / 'out'} INPUT" in process.stdout
     stages = [line.split()[1] for line in process.stderr.splitlines() if line.startswith("  ✓")]
-    assert stages == ["import", "legalize", "canonicalize", "codegen", "link", "verify", "publish"]
+    assert stages == ["import", "select", "legalize", "canonicalize", "codegen", "link", "verify", "publish"]
 
 
 @pytest.mark.parametrize("digit", [2, 8])

@@ -58,7 +58,7 @@ def test_a_build_can_be_followed_while_it_happens(served: Served) -> None:
     build = served.push(target=OTHERS[0])
     events = list(served.events(build["id"]))
     stages = [event.data["stage"] for event in events if event.kind == "stage"]
-    assert stages == ["fetch", "import", "legalize", "canonicalize", "codegen", "link", "verify", "publish"]
+    assert stages == ["fetch", "import", "select", "legalize", "canonicalize", "codegen", "link", "verify", "publish"]
     assert events[-1].data["state"] == "succeeded"
     log = served.client.get(f"/api/v1/builds/{build['id']}/log").text
     assert "not verified: this host lacks" in log
