@@ -8,6 +8,7 @@ import numpy as np
 
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.layout import Image, Stack
+from service.compiler.kernels.program import Expr
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,18 @@ class Layer:
     @property
     def _images(self) -> list[Image]:
         return [self.source, self.destination, *([self.residual] if self.residual else [])]
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """Bytes from the window of a pixel to that of the pixel below, and of the next."""
+        stride_h, stride_w = self.window.strides
+        return stride_h * self.source.row, stride_w * self.source.pixel
+
+    def first_byte(self, image: Expr, row: Expr, column: Expr) -> Expr:
+        """Where the window of an output pixel begins, in the source's first block of channels."""
+        (top, left), (down, right) = self.window.padding, self.steps
+        start = self.source.origin - top * self.source.row - left * self.source.pixel
+        return image * self.source.image + row * down + column * right + start
 
     @property
     def output(self) -> tuple[int, int]:

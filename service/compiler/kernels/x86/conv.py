@@ -7,26 +7,16 @@ of having a body of their own. Weights lie in the order in which they are read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from service.compiler.kernels.kernel import Array, Kernel
 from service.compiler.kernels.layer import Layer
-from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, load
+from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load
 from service.compiler.kernels.x86.epilogue import Epilogue, Lanes
 from service.compiler.kernels.x86.isa import Isa
 from service.compiler.kernels.x86.output import Output
 from service.compiler.kernels.x86.reduction import Excess, Reduction
-
-
-@dataclass(frozen=True)
-class Tile:
-    """What is held in registers: `rows` x `columns` pixels by `blocks` blocks of output channels."""
-
-    rows: int
-    columns: int
-    blocks: int
+from service.compiler.kernels.x86.totals import Tile, Totals
 
 
 def conv(
@@ -103,15 +93,11 @@ class _Conv:
         }
         return Kernel("conv", program.function(), tuple(self.constants), layer.destination.size_bytes, facts)
 
-    @property
-    def pixels(self) -> list[tuple[int, int]]:
-        return [(row, column) for row in range(self.tile.rows) for column in range(self.tile.columns)]
-
     def _tile(self, image: Expr, block_tile: Expr, row: Expr, column: Expr) -> None:
         program = self.program
         block = program.bind(at_most(block_tile * self.tile.blocks, self.blocks - self.tile.blocks))
-        totals = self._start(block)
-        window = program.bind(self._window(image, row, column))
+        totals = Totals(self.lanes, self.tile, self.buffers[1], block)
+        window = program.bind(self.layer.first_byte(image, row, column))
         reduction, (rows, columns) = self.reduction, self.reduction.positions
         with (
             program.loop(reduction.steps, "step") as step,
@@ -124,34 +110,7 @@ class _Conv:
                 self._accumulate(totals, group, self.buffers[0], weights + unrolled * self._group_elements)
         if self.excess:
             self._add_excess(totals, window, block_tile)
-        for place in range(self.tile.blocks):
-            channels = self.output.channels(block + place)
-            for line in range(self.tile.rows):
-                values = [totals[(line, pixel), place].value for pixel in range(self.tile.columns)]
-                self.output.store(values, channels, image, block + place, row + line, column)
-
-    def _start(self, block: Expr) -> dict[tuple[tuple[int, int], int], Register]:
-        """Accumulators, holding the bias."""
-        totals = {}
-        for place in range(self.tile.blocks):
-            bias = self.lanes.keep(load(self.buffers[1], (block + place) * self.isa.lanes, self.isa.lanes))
-            for pixel in self.pixels:
-                totals[pixel, place] = self.program.register("int32", self.isa.lanes)
-                totals[pixel, place].value = bias
-        return totals
-
-    def _window(self, image: Expr, row: Expr, column: Expr) -> Expr:
-        """The first byte under the kernel for the tile's first pixel."""
-        source, window = self.layer.source, self.layer.window
-        start = source.origin - window.padding[0] * source.row - window.padding[1] * source.pixel
-        down, right = self._pixel_steps
-        return image * source.image + row * down + column * right + start
-
-    @property
-    def _pixel_steps(self) -> tuple[int, int]:
-        """Bytes from a pixel's window to that of the pixel below, and of the next."""
-        source, (stride_h, stride_w) = self.layer.source, self.layer.window.strides
-        return stride_h * source.row, stride_w * source.pixel
+        totals.store(self.output, image, row, column)
 
     @property
     def _group_elements(self) -> int:
@@ -162,22 +121,17 @@ class _Conv:
         place = ((block_tile * self.reduction.steps + step) * rows + row) * columns + column
         return place * (self.reduction.unrolled * self._group_elements)
 
-    def _accumulate(
-        self, totals: dict[tuple[tuple[int, int], int], Register], group: Expr, buffer: Buffer, offset: Expr
-    ) -> None:
+    def _accumulate(self, totals: Totals, group: Expr, buffer: Buffer, offset: Expr) -> None:
         """One group of every pixel times its weights of every block."""
-        isa, program = self.isa, self.program
-        down, right = self._pixel_steps
+        isa, program, (down, right) = self.isa, self.program, self.layer.steps
         weights = [
             isa.weights(program, buffer, offset + place * isa.weight_elements) for place in range(self.tile.blocks)
         ]
-        for row, column in self.pixels:
-            activations = isa.broadcast(program, self.source, group + (row * down + column * right))
-            for place in range(self.tile.blocks):
-                total = totals[(row, column), place]
-                total.value = isa.dot(total.value, activations, weights[place])
+        totals.add(
+            lambda row, column: isa.broadcast(program, self.source, group + (row * down + column * right)), weights
+        )
 
-    def _add_excess(self, totals: dict[tuple[tuple[int, int], int], Register], window: Expr, block_tile: Expr) -> None:
+    def _add_excess(self, totals: Totals, window: Expr, block_tile: Expr) -> None:
         first, offsets, weights = self.buffers[-3:]
         program = self.program
         start = program.bind(load(first, block_tile, 1))

@@ -16,12 +16,12 @@ import numpy as np
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, load
-from service.compiler.kernels.x86.conv import Tile
 from service.compiler.kernels.x86.epilogue import Epilogue, Lanes
 from service.compiler.kernels.x86.isa import PIXELS, Isa
 from service.compiler.kernels.x86.output import Output
 from service.compiler.kernels.x86.reduction import Excess
 from service.compiler.kernels.x86.taps import Taps
+from service.compiler.kernels.x86.totals import Tile
 
 _MOST_PRODUCTS = 512  # of an unrolled tile; beyond, kernel rows are a loop
 _MOST_ROWS, _MOST_COLUMNS = 8, 8

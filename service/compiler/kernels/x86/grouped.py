@@ -12,21 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer
-from service.compiler.kernels.program import Expr, Program, Register, at_most, load
-from service.compiler.kernels.x86.conv import Tile
+from service.compiler.kernels.program import Expr, Program, at_most, load
 from service.compiler.kernels.x86.epilogue import Epilogue, Lanes
 from service.compiler.kernels.x86.isa import GROUP, Isa
 from service.compiler.kernels.x86.output import Output
 from service.compiler.kernels.x86.reduction import Excess
 from service.compiler.kernels.x86.tiles import candidates, rates, tile_cycles
+from service.compiler.kernels.x86.totals import Tile, Totals
 
-Totals = dict[tuple[tuple[int, int], int], Register]  # by pixel and block of a tile
 _NOTHING = -1  # instead of a channel
 
 
@@ -266,59 +265,24 @@ class _Grouped:
         }
         return Kernel("grouped", program.function(), tuple(self.constants), layer.destination.size_bytes, facts)
 
-    @cached_property
-    def _pixels(self) -> list[tuple[int, int]]:
-        return [(row, column) for row in range(self.tile.rows) for column in range(self.tile.columns)]
-
     def _tile(self, image: Expr, block_tile: Expr, block: Expr, row: Expr, column: Expr) -> None:
-        program, tile = self.program, self.tile
-        totals = self._start(block)
-        window = program.bind(self._window(image, row, column))
+        program = self.program
+        totals = Totals(self.lanes, self.tile, self.bias, block)
+        window = program.bind(self.layer.first_byte(image, row, column))
         start = program.bind(load(self.first, block_tile, 1))
         with program.loop(load(self.first, block_tile + 1, 1) - start, "read") as place:
             read = program.bind(start + place)
             self._accumulate(totals, program.bind(window + load(self.offsets, read, 1)), read)
-        for place in range(tile.blocks):
-            channels = self.output.channels(block + place)
-            for line in range(tile.rows):
-                values = [totals[(line, pixel), place].value for pixel in range(tile.columns)]
-                self.output.store(values, channels, image, block + place, row + line, column)
-
-    def _start(self, block: Expr) -> Totals:
-        """Accumulators, holding the bias."""
-        totals, lanes = {}, self.isa.lanes
-        for place in range(self.tile.blocks):
-            bias = self.lanes.keep(load(self.bias, (block + place) * lanes, lanes))
-            for pixel in self._pixels:
-                totals[pixel, place] = self.program.register("int32", lanes)
-                totals[pixel, place].value = bias
-        return totals
-
-    def _window(self, image: Expr, row: Expr, column: Expr) -> Expr:
-        """The first byte under the kernel for the tile's first pixel, in the first block of channels."""
-        source, window = self.layer.source, self.layer.window
-        start = source.origin - window.padding[0] * source.row - window.padding[1] * source.pixel
-        down, right = self._pixel_steps
-        return image * source.image + row * down + column * right + start
-
-    @property
-    def _pixel_steps(self) -> tuple[int, int]:
-        """Bytes from a pixel's window to that of the pixel below, and of the next."""
-        source, (stride_h, stride_w) = self.layer.source, self.layer.window.strides
-        return stride_h * source.row, stride_w * source.pixel
+        totals.store(self.output, image, row, column)
 
     def _accumulate(self, totals: Totals, at: Expr, read: Expr) -> None:
         """One read of every pixel times its weights of every block."""
         isa, program, blocks = self.isa, self.program, range(self.tile.blocks)
-        down, right = self._pixel_steps
+        down, right = self.layer.steps
         first = read * (len(blocks) * isa.weight_elements)
         weights = [isa.weights(program, self.weights, first + place * isa.weight_elements) for place in blocks]
         operand = partial(isa.broadcast, program, self.source)
         if self.places is not None:
             places = isa.places(program, self.places, read * isa.bytes)
             operand = partial(isa.gather, program, self.source, places=places)
-        for row, column in self._pixels:
-            activations = operand(at + (row * down + column * right))
-            for place in blocks:
-                total = totals[(row, column), place]
-                total.value = isa.dot(total.value, activations, weights[place])
+        totals.add(lambda row, column: operand(at + (row * down + column * right)), weights)

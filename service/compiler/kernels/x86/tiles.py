@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from service.compiler.kernels.layer import Layer
-from service.compiler.kernels.x86.conv import Tile
 from service.compiler.kernels.x86.isa import PIXELS, Isa
 from service.compiler.kernels.x86.reduction import Reduction
+from service.compiler.kernels.x86.totals import Tile
 
 _MOST_COLUMNS, _MOST_ROWS, _MOST_BLOCKS = 28, 4, 8
 # What stays in the first level of cache of the weights that every tile of pixels reads again; others come from the
