@@ -20,8 +20,8 @@ demo: $(VENV)/.develop ## start the service, push the sample model, ask it what 
 test: $(VENV)/.develop ## every test but those that take minutes
 	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
 
-test-all: $(VENV)/.develop ## every test
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test-all: $(VENV)/.develop ## every test, property tests on new examples
+	HYPOTHESIS_PROFILE=fresh $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # Measures and does not judge: the bound of stock_tvm is MobileNetV2's.
 bench: $(VENV)/.develop ## all models beside all peers, an hour (BENCH_ARGS); or MODEL=model.tflite: build, HTTP, stock TVM

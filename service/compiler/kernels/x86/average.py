@@ -163,7 +163,7 @@ def mean_of(mode: Mode, operation: Operation) -> Average:
     if isinstance(formula, FixedPointMean):
         significand, shift = formula.multiplier(operation, count)
         if shift >= 0:
-            raise Declined("its scale of 1 or more is not rounded twice")
+            raise Declined("its scale of 1/2 or more is not rounded twice")
         zero_point = bounds(operation.per_tensor("out_type")).zero_point
         return FixedMean(significand, -shift, bounds(in_type).zero_point, zero_point, count)
     raise Declined(f"no kernel computes {formula.summary}")

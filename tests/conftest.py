@@ -1,0 +1,10 @@
+"""What every test of the project shares."""
+
+import os
+
+from hypothesis import settings
+
+# The same examples on every run, so that a change is judged by what it changed; `make test-all` draws new ones.
+settings.register_profile("same", derandomize=True, database=None)
+settings.register_profile("fresh")
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
