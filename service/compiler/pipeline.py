@@ -54,7 +54,7 @@ def compile_model(
     steps = Steps(request, scratch.absolute(), progress, settings)
     imported = steps.run("import", {"source": str(request.source)}, readable=[request.source])
     signature = ModelSignature.from_json(imported["signature"])
-    with steps.reference(signature) as reference:
+    with steps.reference(signature, imported["format"]) as reference:
         built = steps.build(signature)
         witnesses = reference()
     library = steps.link([steps.output("build", name) for name in built["objects"]])

@@ -15,12 +15,12 @@ from typing import Any
 from service.compiler import toolchain
 from service.compiler.checking_roles import REFERENCE_FILE
 from service.compiler.link import link
+from service.compiler.references import Reference, reference_for
 from service.compiler.sandbox import Access, Limits, run_child
 from service.core.artifact import ArtifactConfig
 from service.core.build import BuildCanceled, Progress, Stage
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, VerificationFailed
-from service.core.numerics import LITERT_REFERENCE
 from service.core.settings import Settings
 from service.core.signature import ModelSignature
 from service.core.target import Target, detect_host
@@ -168,50 +168,60 @@ class Steps:
         return {**report, **outcome}
 
     @contextmanager
-    def reference(self, signature: ModelSignature) -> Iterator[Callable[[], list[Witness]]]:
+    def reference(self, signature: ModelSignature, source_format: str) -> Iterator[Callable[[], list[Witness]]]:
         """Runs the source model in its own runtime in the background, where that is installed.
 
         Gives what waits for it, and returns the files of its answers. The child ends with the block.
         """
         abandoned = threading.Event()
+        reference = reference_for(source_format, self.request.numerics)
 
         def poll() -> None:
             if abandoned.is_set():
                 raise BuildCanceled
 
+        def answer() -> list[Witness]:
+            if reference is None or reference.version is None or self.request.target.missing_on(detect_host()):
+                return []
+            return [self._ask(reference, signature, source_format, poll)]
+
         with ThreadPoolExecutor(1) as pool:
-            answers = pool.submit(self._reference, signature, poll)
+            answers = pool.submit(answer)
             try:
-                yield lambda: self._awaited(answers)
+                yield lambda: self._awaited(reference, answers)
             finally:
                 abandoned.set()
 
-    def _awaited(self, answers: Future[list[Witness]]) -> list[Witness]:
+    def _awaited(self, reference: Reference | None, answers: Future[list[Witness]]) -> list[Witness]:
         """The result, with the build kept alive while it is waited for."""
         while not answers.done():
             self._poll()
             wait([answers], timeout=_POLL_S)
-        if toolchain.reference_version() is None:
-            self.progress.log("LiteRT is not installed here: verified against the oracle only")
+        if reference is None:
+            self.progress.log(f"no runtime defines {self.request.numerics} here: verified against the oracle only")
+            return []
+        if reference.version is None:
+            self.progress.log(f"{reference.title} is not installed here: verified against the oracle only")
         try:
             return answers.result()
         except BuildFailed as error:
-            self.progress.log(f"LiteRT could not run the model, so it is no witness: {error.message}")
+            self.progress.log(f"{reference.title} could not run the model, so it is no witness: {error.message}")
             return []
 
-    def _reference(self, signature: ModelSignature, poll: Callable[[], None]) -> list[Witness]:
-        version = toolchain.reference_version()
-        if version is None or self.request.target.missing_on(detect_host()):
-            return []
+    def _ask(
+        self, reference: Reference, signature: ModelSignature, source_format: str, poll: Callable[[], None]
+    ) -> Witness:
+        numerics = self.request.numerics
         request = {
             "source": str(self.request.source),
-            "numerics": self.request.numerics,
+            "format": source_format,
+            "numerics": numerics,
             "signature": signature.to_json(),
             "samples": SAMPLES,
         }
-        kernels = "BUILTIN_REF" if self.request.numerics == LITERT_REFERENCE else "default delegate"
         self.run("reference", request, readable=[self.request.source], poll=poll)
-        return [(f"LiteRT {version}, {kernels}", self.output("reference", REFERENCE_FILE))]
+        name = f"{reference.title} {reference.version}, {reference.kernels[numerics]}"
+        return name, self.output("reference", REFERENCE_FILE)
 
     def _limits(self) -> Limits:
         left_s = max(1.0, self._deadline_s - time.monotonic())

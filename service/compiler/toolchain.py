@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +37,6 @@ def code_versions() -> dict[str, str]:
 def abi() -> dict[str, str]:
     """What a runtime must match to load a library of ours: tvm-ffi's ABI drifts silently (apache/tvm #20094)."""
     return {name: fingerprint()[name] for name in ("tvm", "tvm_ffi")}
-
-
-def reference_version() -> str | None:
-    """LiteRT's version, where it is installed: then builds are verified against it too."""
-    try:
-        return version("ai-edge-litert")
-    except PackageNotFoundError:
-        return None
 
 
 def build_inputs(

@@ -1,0 +1,51 @@
+"""What a numerics mode is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from service.compiler.qnn.numerics.accumulate import Conv2d, Dense
+from service.compiler.qnn.numerics.affine import Concatenate, Dequantize
+from service.compiler.qnn.numerics.formula import Formula
+from service.compiler.qnn.numerics.pooling import AveragePool, MaxPool
+from service.compiler.qnn.operation import Operation
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A numerics mode.
+
+    Attributes:
+        name: as in `core.numerics`.
+        reference: the runtime and kernels whose answers it gives.
+        formulas: QNN operator name -> its arithmetic; `conv2d+requantize` is what takes accumulators to storage.
+    """
+
+    name: str
+    reference: str
+    formulas: Mapping[str, Formula]
+
+    def key(self, operation: Operation) -> str:
+        """The row of `formulas` that `operation` falls under; it may depend on what made its operand."""
+        name = operation.name.removeprefix("qnn.")
+        if operation.producer is not None:
+            after = f"{operation.producer.name.removeprefix('qnn.')}+{name}"
+            if after in self.formulas:
+                return after
+        return name
+
+    def formula(self, operation: Operation) -> Formula:
+        """The arithmetic of `operation`."""
+        return self.formulas[self.key(operation)]
+
+
+# What has one meaning, because nothing is rounded, or because all runtimes round alike.
+EXACT: Mapping[str, Formula] = {
+    "conv2d": Conv2d(),
+    "dense": Dense(),
+    "avg_pool2d": AveragePool(),
+    "max_pool2d": MaxPool(),
+    "concatenate": Concatenate(),
+    "dequantize": Dequantize(),
+}

@@ -1,0 +1,82 @@
+"""The operators of the QNN dialect, as functions that build calls.
+
+Activations are `[N, H, W, C]` or `[N, K]`; convolution weights are `[O, KH, KW, I/groups]` (a depthwise convolution
+is a grouped one). Every quantized operand has a `QuantizedType`, carried as an attribute in MLIR's text form, so
+that a module prints, parses back and compares structurally like any other Relax module.
+
+`conv2d` and `dense` give accumulators; `requantize` takes them to storage. A fused activation is nothing but the
+storage bounds of an output type. What rounding `requantize` and its fellows use is not said here: that is the
+numerics mode's to decide (`qnn/numerics`).
+
+Each family is one file, with the functions that build its calls and the rules that type them. A rule is also the check
+on what an import child hands over, so it takes nothing for granted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from tvm import relax
+from tvm.ir import Op, register_op_attr
+
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.ops import accumulating, casts, elementwise, joining, normalizing, pooling
+from service.compiler.qnn.ops.accumulating import conv2d, dense
+from service.compiler.qnn.ops.call import PREFIX, Rule, call_of, name_of, with_operands
+from service.compiler.qnn.ops.casts import dequantize, quantize, requantize
+from service.compiler.qnn.ops.elementwise import add, mul
+from service.compiler.qnn.ops.joining import concatenate
+from service.compiler.qnn.ops.normalizing import softmax
+from service.compiler.qnn.ops.pooling import avg_pool2d, max_pool2d, mean
+
+__all__ = [
+    "PREFIX",
+    "add",
+    "avg_pool2d",
+    "concatenate",
+    "conv2d",
+    "dense",
+    "dequantize",
+    "max_pool2d",
+    "mean",
+    "mul",
+    "name_of",
+    "quantize",
+    "requantize",
+    "softmax",
+    "with_operands",
+]
+
+_FAMILIES = (casts, accumulating, elementwise, joining, pooling, normalizing)
+
+
+def _typing(rule: Rule) -> Callable[[relax.Call, relax.BlockBuilder], relax.TensorType]:
+    return lambda call, _builder: rule(Operation(call))
+
+
+def _parseable(name: str) -> Callable[..., relax.Call]:
+    """What `R.qnn.<name>(…)` means to the TVMScript parser: positional operands, keyword attributes."""
+
+    def call(*args: Any, **attrs: Any) -> relax.Call:
+        operands = [relax.Tuple(list(arg)) if isinstance(arg, tuple | list) else arg for arg in args]
+        return call_of(name, operands, **attrs)
+
+    return call
+
+
+def _register() -> None:
+    namespace = SimpleNamespace()
+    for family in _FAMILIES:
+        for name, rule in family.RULES.items():
+            register_op_attr(PREFIX + name, "FInferType", _typing(rule))
+            register_op_attr(PREFIX + name, "FPurity", True)
+            Op.get(PREFIX + name).set_num_inputs(-1)  # bias is optional; the rule checks the count
+            setattr(namespace, name, _parseable(name))
+    from tvm.relax.script import parser
+
+    parser.qnn = namespace
+
+
+_register()

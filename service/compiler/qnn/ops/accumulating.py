@@ -1,0 +1,108 @@
+"""Sums of products: convolution and dense layers, which give accumulators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm import relax
+
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.ops.call import Rule, call_of, tensor_type
+from service.compiler.qnn.types import QuantizedType
+
+ACCUMULATORS = ("int32", "int64", "float32")
+
+
+def conv2d(
+    x: relax.Expr,
+    weight: relax.Expr,
+    bias: relax.Expr | None,
+    in_type: QuantizedType,
+    weight_type: QuantizedType,
+    *,
+    strides: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0, 0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+    accum_dtype: str = "int32",
+) -> relax.Call:
+    """sum((x - zero_point_x) * (weight - zero_point_w)) + bias, as accumulators.
+
+    Args:
+        x: `[N, H, W, C]`, the storage of `in_type` (per-tensor).
+        weight: `[O, KH, KW, C / groups]`, the storage of `weight_type` (per-tensor, or per-axis with axis 0).
+        bias: `[O]` of `accum_dtype`, quantized with scale s_x * s_w and zero point 0.
+        padding: top, left, bottom, right; padded elements are real zeros, that is, the input's zero point.
+
+    Returns:
+        `[N, (H + top + bottom - dilation * (KH - 1) - 1) // stride + 1, …, O]` of `accum_dtype`.
+    """
+    return call_of(
+        "conv2d",
+        [x, weight] if bias is None else [x, weight, bias],
+        in_type=in_type,
+        weight_type=weight_type,
+        strides=strides,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        accum_dtype=accum_dtype,
+    )
+
+
+def dense(
+    x: relax.Expr,
+    weight: relax.Expr,
+    bias: relax.Expr | None,
+    in_type: QuantizedType,
+    weight_type: QuantizedType,
+    *,
+    accum_dtype: str = "int32",
+) -> relax.Call:
+    """`[N, K]` times `[O, K]` transposed -> accumulators `[N, O]`; types and bias as for `conv2d`."""
+    args = [x, weight] if bias is None else [x, weight, bias]
+    return call_of("dense", args, in_type=in_type, weight_type=weight_type, accum_dtype=accum_dtype)
+
+
+def _conv2d(o: Operation) -> relax.TensorType:
+    o.count(2, 3)
+    n, _, _, channels = shape = o.stored(0, o.per_tensor("in_type"), rank=4)
+    out_channels, kernel_h, kernel_w, per_group = _weights(o, rank=4)
+    groups = int(o.attr("groups"))
+    o.require(
+        groups > 0 and channels == per_group * groups and out_channels % groups == 0,
+        f"{channels} channels and {out_channels} filters of {per_group} do not make {groups} groups",
+    )
+    height, width = o.window(shape, (kernel_h, kernel_w), o.ints("dilation", 2, 1))
+    return tensor_type((n, height, width, out_channels), _accumulate(o, out_channels))
+
+
+def _dense(o: Operation) -> relax.TensorType:
+    o.count(2, 3)
+    rows, depth = o.stored(0, o.per_tensor("in_type"), rank=2)
+    out_channels, weight_depth = _weights(o, rank=2)
+    o.require(depth == weight_depth, f"rows of {depth} elements, but weights of {weight_depth}")
+    return tensor_type((rows, out_channels), _accumulate(o, out_channels))
+
+
+def _accumulate(o: Operation, out_channels: int) -> str:
+    """Checks what `conv2d` and `dense` share; the accumulator's dtype."""
+    accum_dtype = str(o.attr("accum_dtype"))
+    o.require(accum_dtype in ACCUMULATORS, f"accum_dtype {accum_dtype} is none of {', '.join(ACCUMULATORS)}")
+    if o.count(2, 3) == 3:
+        shape, dtype = o.tensor(2, rank=1)
+        o.require(shape == (out_channels,), f"a bias of {list(shape)} for {out_channels} output channels")
+        o.require(dtype == accum_dtype, f"a bias of {dtype} for accumulators of {accum_dtype}")
+    return accum_dtype
+
+
+def _weights(o: Operation, rank: int) -> tuple[int, ...]:
+    weight_type = o.quantized("weight_type")
+    o.require(weight_type.axis in (None, 0), f"weights are quantized along axis {weight_type.axis}, not 0")
+    return o.stored(1, weight_type, rank)
+
+
+RULES: dict[str, Rule] = {
+    "conv2d": _conv2d,
+    "dense": _dense,
+}

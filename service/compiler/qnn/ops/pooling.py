@@ -1,0 +1,86 @@
+"""Windows and means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm import relax
+
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.ops.call import Rule, call_of, same_storage, tensor_type
+from service.compiler.qnn.types import QuantizedType
+
+
+def avg_pool2d(
+    x: relax.Expr,
+    in_type: QuantizedType,
+    out_type: QuantizedType,
+    *,
+    pool_size: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int] = (0, 0, 0, 0),
+) -> relax.Call:
+    """Mean over each window of `[N, H, W, C]`; padded elements are not counted. Padding: top, left, bottom, right."""
+    return _pool("avg_pool2d", x, in_type, out_type, pool_size, strides, padding)
+
+
+def max_pool2d(
+    x: relax.Expr,
+    in_type: QuantizedType,
+    out_type: QuantizedType,
+    *,
+    pool_size: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int] = (0, 0, 0, 0),
+) -> relax.Call:
+    """Largest of each window of `[N, H, W, C]`; padded elements never win. Padding: top, left, bottom, right."""
+    return _pool("max_pool2d", x, in_type, out_type, pool_size, strides, padding)
+
+
+def mean(
+    x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType, *, axes: Sequence[int], keepdims: bool
+) -> relax.Call:
+    """Mean over `axes` (not negative), in real values."""
+    return call_of("mean", [x], in_type=in_type, out_type=out_type, axes=sorted(axes), keepdims=keepdims)
+
+
+def _pool(
+    name: str,
+    x: relax.Expr,
+    in_type: QuantizedType,
+    out_type: QuantizedType,
+    pool_size: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+) -> relax.Call:
+    return call_of(name, [x], in_type=in_type, out_type=out_type, pool_size=pool_size, strides=strides, padding=padding)
+
+
+def _window_type(o: Operation) -> relax.TensorType:
+    o.count(1)
+    n, _, _, channels = shape = o.stored(0, o.per_tensor("in_type"), rank=4)
+    pool_size = o.ints("pool_size", 2, 1)
+    top, left, bottom, right = o.ints("padding", 4, 0)
+    o.require(
+        max(top, bottom) < pool_size[0] and max(left, right) < pool_size[1], "some windows would lie in the padding"
+    )
+    height, width = o.window(shape, pool_size, (1, 1))
+    return tensor_type((n, height, width, channels), same_storage(o))
+
+
+def _mean(o: Operation) -> relax.TensorType:
+    o.count(1)
+    shape = o.stored(0, o.per_tensor("in_type"))
+    axes = {int(axis) for axis in o.attr("axes")}
+    o.require(bool(axes) and axes <= set(range(len(shape))), f"axes {sorted(axes)} of the shape {list(shape)}")
+    kept = [
+        1 if axis in axes else dim for axis, dim in enumerate(shape) if bool(o.attr("keepdims")) or axis not in axes
+    ]
+    return tensor_type(kept, same_storage(o))
+
+
+RULES: dict[str, Rule] = {
+    "avg_pool2d": _window_type,
+    "max_pool2d": _window_type,
+    "mean": _mean,
+}
