@@ -10,7 +10,7 @@ import tvm
 from numpy.typing import NDArray
 from tvm import relax
 
-from service.compiler.qnn import types
+from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
 from service.core.errors import InvalidInput
 
@@ -47,11 +47,11 @@ class Operation:
         return self.call.attrs[name]
 
     def quantized(self, name: str) -> QuantizedType:
-        return types.parse(str(self.attr(name)))
+        return parse(str(self.attr(name)))
 
     def per_tensor(self, name: str) -> QuantizedType:
         quantized = self.quantized(name)
-        self.require(quantized.axis is None, f"{name} is per-axis, but has to be per-tensor")
+        self.require(quantized.is_per_tensor, f"{name} is per-axis or in blocks, but has to be per-tensor")
         return quantized
 
     def ints(self, name: str, length: int, least: int) -> tuple[int, ...]:
@@ -80,20 +80,17 @@ class Operation:
         return int(value)
 
     def stored(self, index: int, quantized: QuantizedType, rank: int | None = None) -> tuple[int, ...]:
-        """Shape of an operand whose dtype must be the storage of `quantized`, and whose axis must have its scales."""
+        """Shape of an operand, which has to fit `quantized` and be stored as it says."""
         shape, dtype = self.tensor(index, rank)
-        self.require(dtype == quantized.storage, f"operand {index} is {dtype}, but its type is {quantized}")
-        self.fits_axis(shape, quantized)
+        self.require(dtype == quantized.dtype, f"operand {index} is {dtype}, but its type is {quantized}")
+        self.fits(shape, quantized)
         return shape
 
-    def fits_axis(self, shape: tuple[int, ...], quantized: QuantizedType) -> None:
-        if quantized.axis is None:
-            return
-        self.require(quantized.axis < len(shape), f"axis {quantized.axis} is outside the shape {list(shape)}")
-        self.require(
-            shape[quantized.axis] == len(quantized.scales),
-            f"{len(quantized.scales)} scales for {shape[quantized.axis]} indices of axis {quantized.axis}",
-        )
+    def fits(self, shape: tuple[int, ...], quantized: QuantizedType) -> None:
+        """Requires that a tensor of `shape` can be of type `quantized`."""
+        misfit = quantized.misfit(shape)
+        if misfit is not None:
+            self.fail(misfit)
 
     def window(self, shape: Sequence[int], kernel: Sequence[int], dilation: Sequence[int]) -> tuple[int, int]:
         """Output height and width of a sliding window over `[N, H, W, C]`."""

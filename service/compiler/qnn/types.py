@@ -1,29 +1,56 @@
 """Quantized types: what an integer in a tensor stands for.
 
-The rules and the text form are those of MLIR's `quant` dialect (`UniformQuantizedType`,
-`UniformQuantizedPerAxisType`): real = scale * (stored - zero_point). Storage bounds narrower than the storage type
-carry clamps: narrow-range weights (`i8<-127:127>`), and fused activations on an output type (`u8<0:128>` is a ReLU6).
+The rules are those of MLIR's `quant` dialect (`UniformQuantizedType`, `UniformQuantizedPerAxisType`,
+`UniformQuantizedSubChannelType`): real = scale * (stored - zero_point). `type_parser` reads their text form. Storage
+bounds narrower than the storage type carry clamps: narrow-range weights (`i8<-127:127>`), and fused activations on an
+output type (`u8<0:128>` is a ReLU6).
 """
 
 from __future__ import annotations
 
 import math
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from service.core.errors import InvalidInput
 
-# Storage dtype -> smallest and largest value.
+# Storage -> smallest and largest value.
 STORAGE_RANGES: dict[str, tuple[int, int]] = {
+    "int4": (-(1 << 3), (1 << 3) - 1),
+    "uint4": (0, (1 << 4) - 1),
     "int8": (-(1 << 7), (1 << 7) - 1),
     "uint8": (0, (1 << 8) - 1),
     "int16": (-(1 << 15), (1 << 15) - 1),
+    "uint16": (0, (1 << 16) - 1),
     "int32": (-(1 << 31), (1 << 31) - 1),
     "int64": (-(1 << 63), (1 << 63) - 1),
 }
-_SHORT = {"int8": "i8", "uint8": "u8", "int16": "i16", "int32": "i32", "int64": "i64", "float32": "f32"}
-_LONG = {short: dtype for dtype, short in _SHORT.items()}
+_CARRIERS = {"int4": "int8", "uint4": "uint8"}
+_ACCUMULATORS = ("int32", "int64")
+
+# Expressed type -> smallest and largest positive value.
+EXPRESSED_RANGES: dict[str, tuple[float, float]] = {
+    "float16": (2.0**-24, 65504.0),
+    "bfloat16": (2.0**-133, (2.0 - 2.0**-7) * 2.0**127),
+    "float32": (2.0**-149, (2.0 - 2.0**-23) * 2.0**127),
+    "float64": (2.0**-1074, (2.0 - 2.0**-52) * 2.0**1023),
+}
+
+# In the text form.
+SHORT = {
+    "int4": "i4",
+    "uint4": "u4",
+    "int8": "i8",
+    "uint8": "u8",
+    "int16": "i16",
+    "uint16": "u16",
+    "int32": "i32",
+    "int64": "i64",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+}
 
 
 class InvalidQuantizedType(InvalidInput):
@@ -34,15 +61,20 @@ class InvalidQuantizedType(InvalidInput):
 
 @dataclass(frozen=True)
 class QuantizedType:
-    """A quantized type, per tensor (`axis` is None) or per axis.
+    """A quantized type: per tensor, per axis (`axis` is given) or per block (`blocks` are given: sub-channel).
 
     Attributes:
-        storage: dtype of the stored integers.
-        scales: positive and finite; one, or one for each index of `axis`. A type of 8- or 16-bit storage holds
-            exact float32 values; an accumulator's holds exact products of two of them (48 bits fit a float).
-        zero_points: as many as `scales` (a single one given is repeated), within the storage range.
+        storage: what the stored integers are.
+        scales: positive and finite; one, one for each index of `axis`, or one for each block, the last dimension
+            fastest. A type of at most 16 bits of storage holds values of its expressed type; an accumulator's holds
+            exact products of two of them (48 bits fit a float).
+        zero_points: as many as `scales` (a single one given is repeated), within the storage range. (MLIR lets them
+            lie anywhere; no framework does, and kernels rely on it.)
         axis: the quantized dimension.
         storage_min, storage_max: bounds of the stored values; the storage type's own where not given.
+        expressed: the floating-point type of the real values.
+        blocks: (dimension, elements in a block along it); dimensions not named are whole.
+        grid: how many blocks each dimension of the tensor has.
     """
 
     storage: str
@@ -52,30 +84,59 @@ class QuantizedType:
     storage_min: int | None = None
     storage_max: int | None = None
     expressed: str = "float32"
+    blocks: tuple[tuple[int, int], ...] | None = None
+    grid: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.storage not in STORAGE_RANGES:
             raise InvalidQuantizedType(f"{self.storage} cannot store quantized values")
-        if self.expressed != "float32":
-            raise InvalidQuantizedType(f"quantized values express float32, not {self.expressed}")
+        if self.expressed not in EXPRESSED_RANGES:
+            raise InvalidQuantizedType(f"quantized values express a floating-point type, not {self.expressed}")
         if len(self.zero_points) == 1:
             object.__setattr__(self, "zero_points", self.zero_points * len(self.scales))
         low, high = STORAGE_RANGES[self.storage]
         object.__setattr__(self, "storage_min", low if self.storage_min is None else self.storage_min)
         object.__setattr__(self, "storage_max", high if self.storage_max is None else self.storage_max)
-        self._check(low, high)
-
-    def _check(self, low: int, high: int) -> None:
         if not low <= self.min < self.max <= high:
             raise InvalidQuantizedType(f"storage bounds {self.min}:{self.max} do not fit {self.storage}")
-        if self.axis is None and len(self.scales) != 1:
+        self._check_granularity()
+        self._check_parameters(low, high)
+
+    def _check_granularity(self) -> None:
+        if self.axis is not None and self.blocks is not None:
+            raise InvalidQuantizedType("a type is quantized along an axis or in blocks, not both")
+        if self.blocks is not None:
+            self._check_blocks(self.blocks)
+        elif self.grid:
+            raise InvalidQuantizedType("a type without blocks has no grid of them")
+        elif self.axis is None and len(self.scales) != 1:
             raise InvalidQuantizedType(f"a per-tensor type has one scale, not {len(self.scales)}")
-        if self.axis is not None and self.axis < 0:
+        elif self.axis is not None and self.axis < 0:
             raise InvalidQuantizedType(f"the quantized dimension {self.axis} is negative")
+
+    def _check_blocks(self, blocks: tuple[tuple[int, int], ...]) -> None:
+        dimensions = [dimension for dimension, _ in blocks]
+        if len(set(dimensions)) != len(dimensions):
+            raise InvalidQuantizedType("a dimension has two block sizes")
+        for dimension, size in blocks:
+            if not 0 <= dimension < len(self.grid):
+                raise InvalidQuantizedType(f"the quantized dimension {dimension} is not one of {len(self.grid)}")
+            if size < 1:
+                raise InvalidQuantizedType(f"blocks of {size} elements along dimension {dimension}")
+        for dimension, count in enumerate(self.grid):
+            if count < 1 or (count > 1 and dimension not in dimensions):
+                raise InvalidQuantizedType(f"{count} blocks along dimension {dimension}, which has no block size")
+        if math.prod(self.grid) != len(self.scales):
+            raise InvalidQuantizedType(f"{len(self.scales)} scales for a grid of {list(self.grid)} blocks")
+
+    def _check_parameters(self, low: int, high: int) -> None:
         if len(self.zero_points) != len(self.scales):
             raise InvalidQuantizedType(f"{len(self.scales)} scales but {len(self.zero_points)} zero points")
         if not all(math.isfinite(scale) and scale > 0 for scale in self.scales):
             raise InvalidQuantizedType("every scale must be positive and finite")
+        least, most = EXPRESSED_RANGES[self.expressed]
+        if self.storage not in _ACCUMULATORS and not all(least <= scale <= most for scale in self.scales):
+            raise InvalidQuantizedType(f"a scale lies outside {self.expressed}")
         if not all(low <= zero_point <= high for zero_point in self.zero_points):
             raise InvalidQuantizedType(f"a zero point lies outside {self.storage}")
 
@@ -88,6 +149,15 @@ class QuantizedType:
     def max(self) -> int:
         assert self.storage_max is not None
         return self.storage_max
+
+    @property
+    def dtype(self) -> str:
+        """Of the tensors that hold the stored integers: those of 4 bits lie in bytes."""
+        return _CARRIERS.get(self.storage, self.storage)
+
+    @property
+    def is_per_tensor(self) -> bool:
+        return self.axis is None and self.blocks is None
 
     @property
     def scale(self) -> float:
@@ -106,51 +176,55 @@ class QuantizedType:
             raise InvalidQuantizedType("zero points differ along the quantized axis")
         return self.zero_points[0]
 
+    def misfit(self, shape: tuple[int | None, ...]) -> str | None:
+        """Why a tensor of `shape`, whose dynamic dimensions are None, cannot be of this type; None if it can."""
+        if self.axis is not None:
+            if not shape:
+                return "a scalar is quantized per axis"
+            if self.axis >= len(shape):
+                return f"axis {self.axis} is outside the shape {_shown(shape)}"
+            if shape[self.axis] not in (None, len(self.scales)):
+                return f"{len(self.scales)} scales for {shape[self.axis]} indices of axis {self.axis}"
+        if self.blocks is not None:
+            if not shape:
+                return "a scalar is quantized in blocks"
+            if len(shape) != len(self.grid):
+                return f"a grid of {len(self.grid)} dimensions for the shape {_shown(shape)}"
+            for dimension, size in self.blocks:
+                extent = shape[dimension]
+                if extent is not None and extent != size * self.grid[dimension]:
+                    blocks = f"{self.grid[dimension]} blocks of {size}"
+                    return f"{blocks} for {extent} elements of dimension {dimension}"
+        return None
+
     def __str__(self) -> str:
         """MLIR's text form, e.g. `!quant.uniform<i8<-127:127>:f32:0, {0.5,0.25:3}>`; `parse` reads it back exactly."""
-        storage = _SHORT[self.storage]
+        storage = SHORT[self.storage]
         if (self.min, self.max) != STORAGE_RANGES[self.storage]:
             storage += f"<{self.min}:{self.max}>"
-        head = f"!quant.uniform<{storage}:{_SHORT[self.expressed]}"
+        head = f"!quant.uniform<{storage}:{SHORT[self.expressed]}"
         points = [
             f"{scale!r}:{zero_point}" if zero_point else repr(scale)
             for scale, zero_point in zip(self.scales, self.zero_points, strict=True)
         ]
-        if self.axis is None:
-            return f"{head}, {points[0]}>"
-        return f"{head}:{self.axis}, {{{','.join(points)}}}>"
+        if self.blocks is not None:
+            sizes = ",".join(f"{dimension}:{size}" for dimension, size in self.blocks)
+            return f"{head}:{{{sizes}}}, {_nested(points, self.grid)}>"
+        if self.axis is not None:
+            return f"{head}:{self.axis}, {_nested(points, (len(points),))}>"
+        return f"{head}, {points[0]}>"
 
 
-_TYPE = re.compile(
-    r"!quant\.uniform<(?P<storage>[iu]\d+)(?:<(?P<min>-?\d+):(?P<max>-?\d+)>)?"
-    r":(?P<expressed>f32)(?::(?P<axis>\d+))?, ?(?:\{(?P<points>[^{}]+)\}|(?P<point>[^{}]+))>"
-)
+def _nested(points: Sequence[str], grid: Sequence[int]) -> str:
+    """`points` in braces, as many levels as `grid` has dimensions."""
+    if not grid:
+        return points[0]
+    step = len(points) // grid[0]
+    return "{" + ",".join(_nested(points[i * step : (i + 1) * step], grid[1:]) for i in range(grid[0])) + "}"
 
 
-@lru_cache(maxsize=4096)
-def parse(text: str) -> QuantizedType:
-    """The type that `text` spells.
-
-    Raises:
-        InvalidQuantizedType: it spells none, or one that breaks a rule.
-    """
-    match = _TYPE.fullmatch(text.strip())
-    if not match or match["storage"] not in _LONG or (match["axis"] is None) != (match["points"] is None):
-        raise InvalidQuantizedType(f"{text!r} is not a quantized type")
-    points = [point.partition(":") for point in (match["points"] or match["point"]).split(",")]
-    try:
-        scales = tuple(float(scale) for scale, _, _ in points)
-        zero_points = tuple(int(zero_point or 0) for _, _, zero_point in points)
-    except ValueError as exc:
-        raise InvalidQuantizedType(f"{text!r} has a malformed scale or zero point") from exc
-    return QuantizedType(
-        _LONG[match["storage"]],
-        scales,
-        zero_points,
-        axis=int(match["axis"]) if match["axis"] else None,
-        storage_min=int(match["min"]) if match["min"] else None,
-        storage_max=int(match["max"]) if match["max"] else None,
-    )
+def _shown(shape: tuple[int | None, ...]) -> str:
+    return f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
 
 
 def accumulator_type(

@@ -124,6 +124,8 @@ def _view(value: relax.Expr) -> View | None:
     if name == "relax.reshape" and isinstance(value.args[0], relax.Var):
         before, after = image_shape(shape_of(value.args[0])), image_shape(shape_of(value))
         return View(value.args[0]) if before is not None and before == after else None
+    if name == "relax.qnn.storage_cast" and isinstance(value.args[0], relax.Var):
+        return View(value.args[0])
     if name == "relax.qnn.requantize" and isinstance(value.args[0], relax.Var):
         return View(value.args[0]) if _same_bytes(Operation(value)) else None
     if name == "relax.nn.pad" and isinstance(value.args[0], relax.Var):
@@ -137,7 +139,7 @@ def _view(value: relax.Expr) -> View | None:
 def _same_bytes(operation: Operation) -> bool:
     """Whether a requantization only moves between int8 and uint8, which kernels store alike."""
     in_type, out_type = operation.quantized("in_type"), operation.quantized("out_type")
-    if not {in_type.storage, out_type.storage} <= BIAS.keys() or in_type.axis is not None:
+    if not {in_type.storage, out_type.storage} <= BIAS.keys() or not in_type.is_per_tensor:
         return False
     low, high = STORAGE_RANGES[out_type.storage]
     stored = [quantized.zero_point + BIAS[quantized.storage] for quantized in (in_type, out_type)]

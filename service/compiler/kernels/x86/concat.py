@@ -20,9 +20,9 @@ from service.compiler.kernels.walk import Vector, View, Walk, map_bytes
 from service.compiler.kernels.x86.isa import Isa
 from service.compiler.kernels.x86.numerics import bounds
 from service.compiler.kernels.x86.table import ENTRIES, Lookup, require_blocks
-from service.compiler.qnn import types
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.type_parser import parse
 
 
 def concat(
@@ -49,7 +49,7 @@ def part_tables(mode: Mode, operation: Operation) -> list[Array]:
     Raises:
         Declined: another axis than the last, or a type that is not 8 bits with one scale.
     """
-    in_types = [types.parse(str(text)) for text in operation.attr("in_types")]
+    in_types = [parse(str(text)) for text in operation.attr("in_types")]
     out_type, axis = operation.per_tensor("out_type"), operation.integer("axis")
     for quantized in (*in_types, out_type):
         bounds(quantized)

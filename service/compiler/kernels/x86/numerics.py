@@ -42,7 +42,7 @@ def bounds(quantized: QuantizedType) -> Bounds:
     Raises:
         Declined: it is not stored in 8 bits, or per axis.
     """
-    if quantized.storage not in BIAS or quantized.axis is not None:
+    if quantized.storage not in BIAS or not quantized.is_per_tensor:
         raise Declined(f"activations of type {quantized} are not 8 bits with one scale")
     return Bounds(*(value + BIAS[quantized.storage] for value in (quantized.zero_point, quantized.min, quantized.max)))
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax, tirx
 
-from service.compiler.qnn import types
 from service.compiler.qnn.numerics.formula import (
     Array,
-    ChannelConstant,
     Scalar,
     clamped,
+    parameter,
     pointwise,
     rounded_away,
     rounded_sum,
@@ -18,6 +17,7 @@ from service.compiler.qnn.numerics.formula import (
 )
 from service.compiler.qnn.numerics.requantize import shifted
 from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
 
 
@@ -34,7 +34,7 @@ class Quantize:
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         out_type = operation.quantized("out_type")
-        scales, zero_points = _along_axis(out_type, x.ndim)
+        scales, zero_points = _broadcast(out_type, x.ndim)
         ratio = x * (np.float32(1) / scales) if self.reciprocal else x / scales
         # Beyond 2**40 every storage type saturates; clipping first keeps infinities away from the conversion.
         ratio = np.clip(ratio, -(2.0**40), 2.0**40)
@@ -54,8 +54,8 @@ class Quantize:
             return clamped(rounded.astype("int32") + zero_point, out_type)
 
         constants = [
-            ChannelConstant(factors, out_type.axis),
-            ChannelConstant(np.array(out_type.zero_points, np.int32), out_type.axis),
+            parameter(list(factors), "float32", out_type),
+            parameter(out_type.zero_points, "int32", out_type),
         ]
         return pointwise(builder, "quantize", quantize, [x], constants)
 
@@ -66,7 +66,7 @@ class Dequantize:
     summary = "s * (q - z)"
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
-        scales, zero_points = _along_axis(operation.quantized("in_type"), x.ndim)
+        scales, zero_points = _broadcast(operation.quantized("in_type"), x.ndim)
         return np.asarray(((x.astype(np.int64) - zero_points) * scales.astype(np.float64)).astype(np.float32))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
@@ -76,10 +76,22 @@ class Dequantize:
             return (value.astype("int32") - zero_point).astype("float32") * scale
 
         constants = [
-            ChannelConstant(np.array(in_type.scales, np.float32), in_type.axis),
-            ChannelConstant(np.array(in_type.zero_points, np.int32), in_type.axis),
+            parameter(in_type.scales, "float32", in_type),
+            parameter(in_type.zero_points, "int32", in_type),
         ]
         return pointwise(builder, "dequantize", dequantize, [x], constants)
+
+
+class StorageCast:
+    """The same integers."""
+
+    summary = "q"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        return x
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        return x
 
 
 class Concatenate:
@@ -132,7 +144,7 @@ def _round_away(values: Array) -> Array:
 
 
 def _part_types(operation: Operation) -> list[QuantizedType]:
-    return [types.parse(str(text)) for text in operation.attr("in_types")]
+    return [parse(str(text)) for text in operation.attr("in_types")]
 
 
 def _same_values(in_type: QuantizedType, out_type: QuantizedType) -> bool:
@@ -144,10 +156,15 @@ def _rescale(in_type: QuantizedType, out_type: QuantizedType) -> tuple[np.float3
     return factor, np.float32(-in_type.zero_point) * factor
 
 
-def _along_axis(quantized: QuantizedType, rank: int) -> tuple[Array, Array]:
-    """Scales (float32) and zero points (int64), shaped to broadcast over a tensor of `rank` dimensions."""
-    shape = [-1 if axis == quantized.axis else 1 for axis in range(rank)]
-    return (
-        np.array(quantized.scales, np.float32).reshape(shape),
-        np.array(quantized.zero_points, np.int64).reshape(shape),
-    )
+def _broadcast(quantized: QuantizedType, rank: int) -> tuple[Array, Array]:
+    """Scales (float32) and zero points (int64), so that they broadcast over a tensor of `rank` dimensions."""
+
+    def broadcast(values: Array) -> Array:
+        if quantized.blocks is None:
+            return values.reshape([-1 if axis == quantized.axis else 1 for axis in range(rank)])
+        values = values.reshape(quantized.grid)
+        for dimension, size in quantized.blocks:
+            values = np.repeat(values, size, dimension)
+        return values
+
+    return broadcast(np.array(quantized.scales, np.float32)), broadcast(np.array(quantized.zero_points, np.int64))

@@ -38,13 +38,13 @@ class Formula(Protocol):
 
 def store(values: Array, quantized: QuantizedType) -> Array:
     """Wide integers clamped to the storage bounds of `quantized`, as its storage."""
-    return np.clip(values, quantized.min, quantized.max).astype(quantized.storage)
+    return np.clip(values, quantized.min, quantized.max).astype(quantized.dtype)
 
 
 def clamped(value: Scalar, quantized: QuantizedType) -> Scalar:
     """`store` in tensor IR, of an int32 value."""
     low, high = (tirx.const(bound, "int32") for bound in (quantized.min, quantized.max))
-    return tirx.max(tirx.min(value, high), low).astype(quantized.storage)
+    return tirx.max(tirx.min(value, high), low).astype(quantized.dtype)
 
 
 def rounded_sum(product: Scalar, addend: float) -> Scalar:
@@ -82,12 +82,40 @@ class ChannelConstant:
         return tensor[index[self.axis]]
 
 
+class BlockConstant:
+    """One value for each block of a tensor of type `quantized`, in tensor IR."""
+
+    def __init__(self, values: Array, quantized: QuantizedType) -> None:
+        assert quantized.blocks is not None
+        self.sizes = dict(quantized.blocks)
+        self.operands = [relax.const(values.reshape(quantized.grid), str(values.dtype))]
+
+    def at(self, tensors: Sequence[te.Tensor], index: Sequence[Any]) -> Scalar:
+        (tensor,) = tensors
+        zero = tirx.const(0, "int64")
+        return tensor[
+            tuple(
+                tirx.floordiv(i, tirx.const(self.sizes[dimension], str(i.dtype))) if dimension in self.sizes else zero
+                for dimension, i in enumerate(index)
+            )
+        ]
+
+
+Constant = ChannelConstant | BlockConstant
+
+
+def parameter(values: Sequence[float] | Sequence[int], dtype: str, quantized: QuantizedType) -> Constant:
+    """Scales or zero points of `quantized`, or what was made of them, where an element of the tensor finds its own."""
+    array = np.array(values, dtype)
+    return ChannelConstant(array, quantized.axis) if quantized.blocks is None else BlockConstant(array, quantized)
+
+
 def pointwise(
     builder: relax.BlockBuilder,
     name: str,
     function: Pointwise,
     operands: Sequence[relax.Expr],
-    constants: Sequence[ChannelConstant] = (),
+    constants: Sequence[Constant] = (),
 ) -> relax.Expr:
     """`function(*elements, *constants)` at every index; operands broadcast as NumPy does."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from service.compiler.qnn.numerics.accumulate import Conv2d, Dense
-from service.compiler.qnn.numerics.affine import Concatenate, Dequantize
+from service.compiler.qnn.numerics.affine import Concatenate, Dequantize, StorageCast
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.pooling import AveragePool, MaxPool
 from service.compiler.qnn.operation import Operation
@@ -48,4 +48,5 @@ EXACT: Mapping[str, Formula] = {
     "max_pool2d": MaxPool(),
     "concatenate": Concatenate(),
     "dequantize": Dequantize(),
+    "storage_cast": StorageCast(),
 }

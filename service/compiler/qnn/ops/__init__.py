@@ -25,7 +25,7 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops import accumulating, casts, elementwise, joining, normalizing, pooling
 from service.compiler.qnn.ops.accumulating import conv2d, dense
 from service.compiler.qnn.ops.call import PREFIX, Rule, call_of, name_of, with_operands
-from service.compiler.qnn.ops.casts import dequantize, quantize, requantize
+from service.compiler.qnn.ops.casts import dequantize, quantize, requantize, storage_cast
 from service.compiler.qnn.ops.elementwise import add, mul
 from service.compiler.qnn.ops.joining import concatenate
 from service.compiler.qnn.ops.normalizing import softmax
@@ -46,6 +46,7 @@ __all__ = [
     "quantize",
     "requantize",
     "softmax",
+    "storage_cast",
     "with_operands",
 ]
 

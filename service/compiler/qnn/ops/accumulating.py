@@ -98,6 +98,7 @@ def _accumulate(o: Operation, out_channels: int) -> str:
 
 def _weights(o: Operation, rank: int) -> tuple[int, ...]:
     weight_type = o.quantized("weight_type")
+    o.require(weight_type.blocks is None, "weights are quantized in blocks")
     o.require(weight_type.axis in (None, 0), f"weights are quantized along axis {weight_type.axis}, not 0")
     return o.stored(1, weight_type, rank)
 

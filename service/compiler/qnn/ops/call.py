@@ -58,4 +58,4 @@ def same_storage(o: Operation) -> str:
     """The storage of `out_type`, which has to be that of `in_type`."""
     in_type, out_type = o.quantized("in_type"), o.per_tensor("out_type")
     o.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
-    return out_type.storage
+    return out_type.dtype

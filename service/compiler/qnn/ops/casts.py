@@ -10,13 +10,18 @@ from service.compiler.qnn.types import QuantizedType
 
 
 def quantize(x: relax.Expr, out_type: QuantizedType) -> relax.Call:
-    """float32 -> the storage of `out_type`, same shape."""
+    """Real values of the expressed type -> the storage of `out_type`, same shape. (MLIR: `quant.qcast`.)"""
     return call_of("quantize", [x], out_type=out_type)
 
 
 def dequantize(x: relax.Expr, in_type: QuantizedType) -> relax.Call:
-    """The storage of `in_type` -> float32, same shape: scale * (x - zero_point)."""
+    """The storage of `in_type` -> its expressed type, same shape: scale * (x - zero_point). (MLIR: `quant.dcast`.)"""
     return call_of("dequantize", [x], in_type=in_type)
+
+
+def storage_cast(x: relax.Expr, type_: QuantizedType) -> relax.Call:
+    """Says that the integers in `x` are of `type_`, or no longer; computes nothing. (MLIR: `quant.scast`.)"""
+    return call_of("storage_cast", [x], type=type_)
 
 
 def requantize(x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType) -> relax.Call:
@@ -30,24 +35,38 @@ def requantize(x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType) -
 def _quantize(o: Operation) -> relax.TensorType:
     o.count(1)
     shape, dtype = o.tensor(0)
-    o.require(dtype == "float32", f"quantizes float32, not {dtype}")
     out_type = o.quantized("out_type")
-    o.fits_axis(shape, out_type)
-    return tensor_type(shape, out_type.storage)
+    o.require(dtype == out_type.expressed, f"quantizes {dtype}, but its type expresses {out_type.expressed}")
+    _computable(o, out_type)
+    o.fits(shape, out_type)
+    return tensor_type(shape, out_type.dtype)
 
 
 def _dequantize(o: Operation) -> relax.TensorType:
     o.count(1)
-    return tensor_type(o.stored(0, o.quantized("in_type")), "float32")
+    in_type = o.quantized("in_type")
+    _computable(o, in_type)
+    return tensor_type(o.stored(0, in_type), in_type.expressed)
+
+
+def _computable(o: Operation, quantized: QuantizedType) -> None:
+    o.require(quantized.expressed == "float32", f"values are computed in float32, not {quantized.expressed}")
+
+
+def _storage_cast(o: Operation) -> relax.TensorType:
+    o.count(1)
+    quantized = o.quantized("type")
+    return tensor_type(o.stored(0, quantized), quantized.dtype)
 
 
 def _requantize(o: Operation) -> relax.TensorType:
     o.count(1)
-    return tensor_type(o.stored(0, o.quantized("in_type")), o.per_tensor("out_type").storage)
+    return tensor_type(o.stored(0, o.quantized("in_type")), o.per_tensor("out_type").dtype)
 
 
 RULES: dict[str, Rule] = {
     "quantize": _quantize,
     "dequantize": _dequantize,
     "requantize": _requantize,
+    "storage_cast": _storage_cast,
 }

@@ -30,7 +30,7 @@ def _binary(o: Operation) -> relax.TensorType:
     rank = max(len(lhs), len(rhs))
     pairs = list(zip((1,) * (rank - len(lhs)) + lhs, (1,) * (rank - len(rhs)) + rhs, strict=True))
     o.require(all(a == b or 1 in (a, b) for a, b in pairs), f"{list(lhs)} and {list(rhs)} do not broadcast")
-    return tensor_type([max(a, b) if 0 not in (a, b) else 0 for a, b in pairs], o.per_tensor("out_type").storage)
+    return tensor_type([max(a, b) if 0 not in (a, b) else 0 for a, b in pairs], o.per_tensor("out_type").dtype)
 
 
 RULES: dict[str, Rule] = {

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from tvm import relax
 
-from service.compiler.qnn import types
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.call import Rule, call_of, tensor_type
+from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
 
 
@@ -22,20 +22,20 @@ def concatenate(
 def _concatenate(o: Operation) -> relax.TensorType:
     o.count(1)
     fields = list(getattr(o.call.args[0].ty, "fields", None) or ())
-    in_types = [types.parse(str(text)) for text in o.attr("in_types")]
+    in_types = [parse(str(text)) for text in o.attr("in_types")]
     o.require(bool(fields) and len(fields) == len(in_types), "needs one type for each of at least one part")
     axis, total, first = int(o.attr("axis")), 0, None
     for index, (field, in_type) in enumerate(zip(fields, in_types, strict=True)):
         shape, dtype = o.static(field, f"part {index}")
-        o.require(in_type.axis is None, f"part {index} is quantized per axis")
-        o.require(dtype == in_type.storage, f"part {index} is {dtype}, but its type is {in_type}")
+        o.require(in_type.is_per_tensor, f"part {index} is not quantized per tensor")
+        o.require(dtype == in_type.dtype, f"part {index} is {dtype}, but its type is {in_type}")
         o.require(0 <= axis < len(shape), f"axis {axis} is outside the shape {list(shape)}")
         rest = (*shape[:axis], *shape[axis + 1 :])
         first = first or (rest, shape)
         o.require(rest == first[0], f"part {index} has shape {list(shape)}, the first {list(first[1])}")
         total += shape[axis]
     assert first is not None
-    return tensor_type((*first[1][:axis], total, *first[1][axis + 1 :]), o.per_tensor("out_type").storage)
+    return tensor_type((*first[1][:axis], total, *first[1][axis + 1 :]), o.per_tensor("out_type").dtype)
 
 
 RULES: dict[str, Rule] = {

@@ -19,7 +19,7 @@ def _softmax(o: Operation) -> relax.TensorType:
     shape = o.stored(0, o.per_tensor("in_type"))
     o.require(len(shape) > 0, "a scalar has no last axis")
     o.require(float(o.attr("beta")) > 0, "beta has to be positive")
-    return tensor_type(shape, o.per_tensor("out_type").storage)
+    return tensor_type(shape, o.per_tensor("out_type").dtype)
 
 
 RULES: dict[str, Rule] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -58,12 +59,58 @@ def holds(module: tvm.IRModule, mode: str, operands: OperandTypes, inputs: list[
 
 
 def values(draw: Draw, shape: tuple[int, ...], storage: str) -> np.ndarray:
-    low, high = STORAGE_RANGES[storage]
+    low, high, dtype = *STORAGE_RANGES[storage], QuantizedType(storage, (1.0,)).dtype
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     kind = draw(st.sampled_from(["random", "minimum", "maximum", "extremes"]))
     if kind == "random":
-        return rng.integers(low, high, shape, endpoint=True).astype(storage)
-    return rng.choice({"minimum": [low], "maximum": [high], "extremes": [low, high]}[kind], shape).astype(storage)
+        return rng.integers(low, high, shape, endpoint=True).astype(dtype)
+    return rng.choice({"minimum": [low], "maximum": [high], "extremes": [low, high]}[kind], shape).astype(dtype)
+
+
+def test_quantized_types_are_lowered_to_storage() -> None:
+    """A cast of storage says what integers are; once that is spelt out in arithmetic, nothing is left of it."""
+    quantized = QuantizedType("uint8", (0.5,), (3,))
+
+    def body(emit: Callable[[relax.Call], relax.Var], inputs: list[relax.Var]) -> relax.Var:
+        stored = emit(ops.storage_cast(inputs[0], quantized))
+        return emit(ops.dequantize(emit(ops.storage_cast(stored, quantized)), quantized))
+
+    module = module_of([((2, 3), "uint8")], body)
+    assert module.script().count("R.qnn.storage_cast(") == 2
+    assert "!quant.uniform<u8:f32, 0.5:3>" in module.script()
+    text = canonicalize(module, get_mode("xnnpack")).script()
+    assert "qnn" not in text
+    assert "quant" not in text.replace("dequantize", "")
+    assert "T.float32(0.5)" in text
+    assert text.count("R.call_tir") == 1
+
+
+@EXAMPLES
+@given(st.data(), st.sampled_from(MODES))
+def test_blocks(data: st.DataObject, mode: str) -> None:
+    draw = data.draw
+    storage = draw(st.sampled_from(["int4", "uint4", "int8", "uint8"]))
+    grid, sizes = draw(st.tuples(*[st.integers(1, 3)] * 3)), draw(st.tuples(*[st.integers(1, 4)] * 3))
+    low, high = STORAGE_RANGES[storage]
+    count = math.prod(grid)
+    quantized = QuantizedType(
+        storage,
+        tuple(draw(SCALES) for _ in range(count)),
+        tuple(draw(st.integers(low, high)) for _ in range(count)),
+        blocks=tuple(enumerate(sizes)),
+        grid=grid,
+    )
+    shape = tuple(size * blocks for size, blocks in zip(sizes, grid, strict=True))
+    x = values(draw, shape, storage)
+    module = module_of([(shape, quantized.dtype)], lambda emit, inputs: emit(ops.dequantize(inputs[0], quantized)))
+    holds(module, mode, OPERANDS[0], [x])
+    for corner in np.ndindex(*grid):  # the block that an element lies in, spelt out
+        place = tuple(size * block for size, block in zip(sizes, corner, strict=True))
+        index = int(np.ravel_multi_index(corner, grid))
+        real = np.float32(quantized.scales[index]) * (int(x[place]) - quantized.zero_points[index])
+        assert oracle.run(module, get_mode(mode), [x])[0][place] == np.float32(real)
+    back = module_of([(shape, "float32")], lambda emit, inputs: emit(ops.quantize(inputs[0], quantized)))
+    holds(back, mode, OPERANDS[0], [np.random.default_rng(1).normal(0, 8, shape).astype(np.float32)])
 
 
 @EXAMPLES

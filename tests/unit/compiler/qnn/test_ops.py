@@ -20,11 +20,14 @@ PER_AXIS = QuantizedType("int8", (0.5, 0.25, 0.125), axis=0)
 WEIGHT = relax.const(np.ones((3, 3, 3, 4), "int8"))
 ROWS = relax.const(np.ones((2, 4), "int8"))
 BIAS = relax.const(np.ones(3, "int32"))
+HALF = QuantizedType("int8", (0.5,), expressed="float16")
+BLOCKS = QuantizedType("int8", (0.5, 0.25), blocks=((2, 2),), grid=(1, 1, 2, 1))
 
 CALLS: dict[str, tuple[Callable[[relax.Var], relax.Call], tuple[int, ...], str]] = {
     "quantize": (lambda x: ops.quantize(relax.const(np.ones((2, 3), "float32")), u8(0.5, 3)), (2, 3), "uint8"),
     "dequantize": (lambda x: ops.dequantize(x, i8(0.5)), (1, 6, 5, 4), "float32"),
     "requantize": (lambda x: ops.requantize(x, i8(0.5), u8(0.25, 7)), (1, 6, 5, 4), "uint8"),
+    "storage_cast": (lambda x: ops.storage_cast(x, i8(0.5)), (1, 6, 5, 4), "int8"),
     "conv2d": (
         lambda x: ops.conv2d(x, WEIGHT, BIAS, i8(0.5), PER_AXIS, strides=(2, 1), padding=(1, 1, 1, 1)),
         (1, 3, 5, 3),
@@ -74,7 +77,11 @@ def test_text_and_json_are_read_back(name: str) -> None:
 
 REFUSED: list[tuple[Callable[[relax.Var], relax.Call], str]] = [
     (lambda x: ops.dequantize(x, u8(1)), "operand 0 is int8, but its type is"),
-    (lambda x: ops.quantize(x, u8(1)), "quantizes float32, not int8"),
+    (lambda x: ops.quantize(x, u8(1)), "quantizes int8, but its type expresses float32"),
+    (lambda x: ops.dequantize(x, HALF), "values are computed in float32, not float16"),
+    (lambda x: ops.dequantize(x, BLOCKS), "2 blocks of 2 for 5 elements of dimension 2"),
+    (lambda x: ops.storage_cast(x, u8(1)), "operand 0 is int8, but its type is"),
+    (lambda x: ops.requantize(x, i8(1), BLOCKS), "out_type is per-axis or in blocks"),
     (lambda x: ops.requantize(x, i8(1), QuantizedType("int8", (1.0,) * 4, axis=3)), "out_type is per-axis"),
     (lambda x: ops.conv2d(x, WEIGHT, BIAS, i8(1), PER_AXIS, groups=2), "do not make 2 groups"),
     (lambda x: ops.conv2d(x, WEIGHT, BIAS, i8(1), QuantizedType("int8", (1.0,) * 4, axis=3)), "along axis 3, not 0"),

@@ -10,26 +10,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import (
+    EXPRESSED_RANGES,
     STORAGE_RANGES,
     InvalidQuantizedType,
     QuantizedType,
     accumulator_type,
-    parse,
 )
 
 SCALES = st.floats(2.0**-60, 2.0**60, width=32)
 
 
 @st.composite
+def blocks(draw: st.DrawFn) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
+    """Block sizes and grid."""
+    rank = draw(st.integers(1, 3))
+    dimensions = sorted(draw(st.sets(st.integers(0, rank - 1), max_size=rank)))
+    grid = tuple(draw(st.integers(1, 3)) if dimension in dimensions else 1 for dimension in range(rank))
+    return tuple((dimension, draw(st.integers(1, 64))) for dimension in dimensions), grid
+
+
+@st.composite
 def quantized_types(draw: st.DrawFn) -> QuantizedType:
     storage = draw(st.sampled_from(sorted(STORAGE_RANGES)))
     low, high = STORAGE_RANGES[storage]
-    scales = tuple(draw(st.lists(SCALES, min_size=1, max_size=4)))
-    axis = draw(st.none() | st.integers(0, 3)) if len(scales) == 1 else draw(st.integers(0, 3))
+    granularity = draw(st.sampled_from(["tensor", "axis", "blocks"]))
+    sizes, grid = draw(blocks()) if granularity == "blocks" else (None, ())
+    count = draw(st.integers(1, 4)) if granularity == "axis" else math.prod(grid)
+    scales = tuple(draw(st.lists(SCALES, min_size=count, max_size=count)))
+    axis = draw(st.integers(0, 3)) if granularity == "axis" else None
     zero_points = tuple(draw(st.integers(low, high)) for _ in scales)
     lowest, highest = sorted(draw(st.sets(st.integers(low, high), min_size=2, max_size=2)))
-    return QuantizedType(storage, scales, zero_points, axis, lowest, highest)
+    expressed = draw(st.sampled_from(["float32", "float64", "bfloat16"]))
+    return QuantizedType(storage, scales, zero_points, axis, lowest, highest, expressed, sizes, grid)
 
 
 @given(quantized_types())
@@ -42,6 +56,11 @@ def test_text_form_is_read_back_exactly(quantized: QuantizedType) -> None:
     [
         ("!quant.uniform<i8:f32, 0.5>", QuantizedType("int8", (0.5,))),
         ("!quant.uniform<u8:f32, 0.5:128>", QuantizedType("uint8", (0.5,), (128,))),
+        ("!quant.uniform<u4:f16, 0.5:15>", QuantizedType("uint4", (0.5,), (15,), expressed="float16")),
+        (
+            "!quant.uniform<i8:f32:{0:2,1:3}, {{0.5,0.25:3},{1.0,2.0}}>",
+            QuantizedType("int8", (0.5, 0.25, 1.0, 2.0), (0, 3, 0, 0), blocks=((0, 2), (1, 3)), grid=(2, 2)),
+        ),
         (
             "!quant.uniform<i8<-127:127>:f32:0, {0.5,0.25:3}>",
             QuantizedType("int8", (0.5, 0.25), (0, 3), axis=0, storage_min=-127, storage_max=127),
@@ -77,11 +96,78 @@ def test_rules_of_the_dialect(arguments: tuple[Any, ...], message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("blocks", "grid", "scales", "message"),
+    [
+        (((0, 2),), (), 1, "dimension 0 is not one of 0"),
+        (((1, 2),), (2,), 2, "dimension 1 is not one of 1"),
+        (((0, 0),), (2,), 2, "blocks of 0 elements along dimension 0"),
+        (((0, 2), (0, 2)), (2,), 2, "two block sizes"),
+        (((0, 2),), (2, 3), 6, "3 blocks along dimension 1, which has no block size"),
+        (((0, 2),), (2,), 3, "3 scales for a grid of"),
+        (None, (2,), 1, "without blocks"),
+    ],
+)
+def test_rules_of_blocks(blocks: Any, grid: tuple[int, ...], scales: int, message: str) -> None:
+    with pytest.raises(InvalidQuantizedType, match=message):
+        QuantizedType("int8", (1.0,) * scales, blocks=blocks, grid=grid)
+    with pytest.raises(InvalidQuantizedType, match="not both"):
+        QuantizedType("int8", (1.0,), axis=0, blocks=((0, 1),), grid=(1,))
+
+
+@pytest.mark.parametrize("expressed", sorted(EXPRESSED_RANGES))
+def test_scales_lie_within_the_expressed_type(expressed: str) -> None:
+    least, most = EXPRESSED_RANGES[expressed]
+    QuantizedType("int8", (least,), expressed=expressed)
+    QuantizedType("int8", (most,), expressed=expressed)
+    for outside in (least / 2, most * 2):
+        with pytest.raises(InvalidQuantizedType, match=r"a scale lies outside|positive and finite"):
+            QuantizedType("int8", (outside,), expressed=expressed)
+
+
+_AXIS = QuantizedType("int8", (1.0, 2.0), axis=1)
+_BLOCKS = QuantizedType("int8", (1.0, 2.0, 3.0, 4.0), blocks=((0, 2), (1, 3)), grid=(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("quantized", "shape", "message"),
+    [
+        (QuantizedType("int8", (1.0,)), (), None),
+        (QuantizedType("int8", (1.0,)), (None, 3), None),
+        (_AXIS, (5, 2), None),
+        (_AXIS, (None, 2), None),
+        (_AXIS, (5, None), None),
+        (_AXIS, (), "a scalar is quantized per axis"),
+        (_AXIS, (2,), "axis 1 is outside the shape [2]"),
+        (_AXIS, (None, 3), "2 scales for 3 indices of axis 1"),
+        (_BLOCKS, (4, 6), None),
+        (_BLOCKS, (None, 6), None),
+        (_BLOCKS, (), "a scalar is quantized in blocks"),
+        (_BLOCKS, (4, 6, 1), "a grid of 2 dimensions for the shape [4, 6, 1]"),
+        (_BLOCKS, (4, 7), "2 blocks of 3 for 7 elements of dimension 1"),
+        (_BLOCKS, (6, None), "2 blocks of 2 for 6 elements of dimension 0"),
+    ],
+)
+def test_what_a_tensor_of_the_type_may_look_like(
+    quantized: QuantizedType, shape: tuple[int | None, ...], message: str | None
+) -> None:
+    assert quantized.misfit(shape) == message
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "",
         "!quant.uniform<i8>",
-        "!quant.uniform<i4:f32, 1.0>",
+        "!quant.uniform<i3:f32, 1.0>",
+        "!quant.uniform<i8:f32, 1.0:10 23>",
+        "!quant.uniform<i8<16>:f32, 1.0>",
+        "!quant.uniform<i8:f32:0, {1.0,2.0>",
+        "!quant.uniform<i8:f32:0, {{1.0},{2.0}}>",
+        "!quant.uniform<i8:f32:0, {}>",
+        "!quant.uniform<i8:f32:{0:1,1:1}, {{1.0,2.0},{3.0}}>",
+        "!quant.uniform<i8:f32:{0}, {1.0,2.0}>",
+        "!quant.uniform<i8:f32:{0:1}, " + "{" * 40 + "1.0" + "}" * 40 + ">",
+        "!quant.uniform<i8:f8, 1.0>",
         "!quant.uniform<i8:f32:0, 1.0>",
         "!quant.uniform<i8:f32, x>",
     ],

@@ -14,7 +14,8 @@ from tvm import relax
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.tflite import import_model
 from service.compiler.qnn.operation import value_of
-from service.compiler.qnn.types import QuantizedType, parse
+from service.compiler.qnn.type_parser import parse
+from service.compiler.qnn.types import QuantizedType
 from service.core.errors import MalformedModel, OctetError, Unsupported
 from tests.support import tflite_models as models
 from tests.support.tflite_builder import ModelBuilder, Quant, serialize
