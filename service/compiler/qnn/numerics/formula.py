@@ -92,13 +92,7 @@ class BlockConstant:
 
     def at(self, tensors: Sequence[te.Tensor], index: Sequence[Any]) -> Scalar:
         (tensor,) = tensors
-        zero = tirx.const(0, "int64")
-        return tensor[
-            tuple(
-                tirx.floordiv(i, tirx.const(self.sizes[dimension], str(i.dtype))) if dimension in self.sizes else zero
-                for dimension, i in enumerate(index)
-            )
-        ]
+        return tensor(*(i // self.sizes[axis] if axis in self.sizes else 0 for axis, i in enumerate(index)))
 
 
 Constant = ChannelConstant | BlockConstant
