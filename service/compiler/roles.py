@@ -22,6 +22,7 @@ from service.compiler.qnn import graph, oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.legalize import legalize
 from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.transposes import move_transposes
 from service.compiler.sandbox import Report
 from service.compiler.select.select import select
 from service.compiler.targets import codegen_target
@@ -52,8 +53,9 @@ def build_role(request: Request, report: Report) -> Result:
     name, mode = parse_target(request["target"]), get_mode(request["numerics"])
     target, cache = codegen_target(name), ObjectCache(Path(request["kernels"]))
     report.stage(Stage.SELECT)
+    # The oracle answers for the module as it was imported, so that what moves its transposes is held to account too.
     module = _checked(tvm.ir.load_json(Path(request["module"]).read_text()))
-    selection = select(module, library_for(name, mode))
+    selection = select(move_transposes(module), library_for(name, mode))
     peak = peak_for(name)
     if peak is not None:
         selection.kernels[peak.facts["symbol"]] = peak

@@ -7,6 +7,7 @@ bindings, with an environment from old variables to new expressions; nothing nee
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import tvm
 from tvm import relax
@@ -16,6 +17,12 @@ from service.compiler.qnn.operation import IllTyped, Operation
 
 Found = Operation | None
 Rewrite = Callable[[relax.BlockBuilder, relax.Call, list[relax.Expr], Found], relax.Expr]
+
+
+class Values(Protocol):
+    """What variables stand for."""
+
+    def __getitem__(self, var: relax.Var, /) -> relax.Expr: ...
 
 
 def main_of(module: tvm.IRModule) -> relax.Function:
@@ -85,7 +92,7 @@ def _rewritten(
     return result if isinstance(result, relax.Var) else emit(builder, result, var.name)
 
 
-def substitute(expr: relax.Expr, environment: dict[relax.Var, relax.Expr]) -> relax.Expr:
+def substitute(expr: relax.Expr, environment: Values) -> relax.Expr:
     """`expr` with its variables replaced."""
     if isinstance(expr, relax.Var):
         return environment[expr]

@@ -58,4 +58,5 @@ def _pad(call: relax.Call, x: Array) -> Array:
 PLAIN: dict[str, Callable[..., Array]] = {
     "relax.reshape": lambda call, x, _shape: x.reshape(graph.shape_of(call)),
     "relax.nn.pad": _pad,
+    "relax.permute_dims": lambda call, x: x.transpose([int(axis) for axis in call.attrs.axes]),
 }

@@ -1,0 +1,286 @@
+"""Transposes: permutations of axes move towards the outputs and cancel, so that few are left to compute.
+
+Importers of frameworks with images of `[N, C, H, W]` put every operator on rows and columns between two permutations
+(`importers/channels_first.py`). Here a permutation is not computed where it stands, but remembered. What is elementwise
+works on its operand as that lies in memory, and the result is permuted the same; two permutations after each other
+become one, or none. An operator that needs its axes where they are said to be has the permutation computed before it;
+so have the outputs.
+
+Requires: a model of `qnn.*` and plain operators.
+Ensures: the same outputs. In a chain of convolutions, poolings and elementwise operators, at most one permutation of
+each input and each output is left; one that only moves axes of length 1 is a reshape.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from service.compiler.qnn import graph, ops
+from service.compiler.qnn.operation import Operation, value_of
+
+Axes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Permuted:
+    """A tensor that is not computed: axis `i` of it is axis `axes[i]` of `source`, as `relax.permute_dims` has it."""
+
+    source: relax.Expr
+    axes: Axes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        extents = graph.shape_of(self.source)
+        return tuple(extents[axis] for axis in self.axes)
+
+    @property
+    def in_place(self) -> bool:
+        return self.axes == tuple(range(len(self.axes)))
+
+
+def move_transposes(module: tvm.IRModule) -> tvm.IRModule:
+    """`module` with few permutations of axes."""
+    return _Mover(graph.main_of(module)).run()
+
+
+class _Mover:
+    """Writes the new function, binding by binding."""
+
+    def __init__(self, function: relax.Function) -> None:
+        self.function = function
+        self.builder = relax.BlockBuilder()
+        self._values: dict[relax.Var, Permuted] = {}  # of the old variables
+        self._computed: dict[tuple[relax.Expr, Axes], relax.Expr] = {}
+
+    def run(self) -> tvm.IRModule:
+        params = [relax.Var(param.name, param.ty) for param in self.function.params]
+        self._values.update((old, _plain(new)) for old, new in zip(self.function.params, params, strict=True))
+        with self.builder.function("main", params):
+            with self.builder.dataflow():
+                for var, value in graph.bindings(self.function):
+                    self._values[var] = self._moved(var, value)
+                results = graph.results_of(self.function)
+                outputs = [self.builder.emit_output(graph.substitute(result, self)) for result in results]
+            self.builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
+        return self.builder.get()
+
+    def _moved(self, var: relax.Var, value: relax.Expr) -> Permuted:
+        rule = RULES.get(value.op.name) if isinstance(value, relax.Call) and hasattr(value.op, "name") else None
+        if rule is not None:
+            operands = [self._operand(arg) for arg in _operands(value)]
+            result = rule(self, value, operands)
+            if isinstance(result, Permuted):
+                return result
+            call, axes = result
+            return Permuted(self.emit(call, var.name), axes)
+        if isinstance(value, relax.Var):
+            return self._values[value]
+        return _plain(self.emit(self._substituted(value), var.name))
+
+    def _substituted(self, value: relax.Expr) -> relax.Expr:
+        if isinstance(value, relax.Call):
+            return graph.with_args(value, [graph.substitute(arg, self) for arg in value.args])
+        return graph.substitute(value, self)
+
+    def _operand(self, expr: relax.Expr) -> Permuted:
+        return self._values[expr] if isinstance(expr, relax.Var) else _plain(expr)
+
+    def __getitem__(self, var: relax.Var) -> relax.Expr:
+        """The new value of `var`, as it is."""
+        value = self._values[var]
+        return self.arranged(value, tuple(range(len(value.axes))))
+
+    def arranged(self, value: Permuted, axes: Axes) -> relax.Expr:
+        """The tensor whose permutation by `axes` is `value`."""
+        inverse = np.argsort(axes)
+        return self.permuted(value.source, tuple(value.axes[axis] for axis in inverse))
+
+    def permuted(self, expr: relax.Expr, axes: Axes) -> relax.Expr:
+        """`expr` with its axes permuted, computed once."""
+        if axes == tuple(range(len(axes))):
+            return expr
+        key = (expr, axes)
+        if key not in self._computed:
+            self._computed[key] = self._permutation(expr, axes)
+        return self._computed[key]
+
+    def _permutation(self, expr: relax.Expr, axes: Axes) -> relax.Expr:
+        constant = value_of(expr)
+        if constant is not None:
+            return relax.const(np.ascontiguousarray(constant.transpose(axes)), str(constant.dtype))
+        shape = graph.shape_of(expr)
+        name = f"{getattr(expr, 'name', '')}_permuted"
+        moved = [axis for axis in axes if shape[axis] > 1]
+        if moved == sorted(moved):
+            return self.emit(relax.op.reshape(expr, [shape[axis] for axis in axes]), name)
+        return self.emit(relax.op.permute_dims(expr, axes), name)
+
+    def emit(self, expr: relax.Expr, name: str) -> relax.Var:
+        return graph.emit(self.builder, expr, name)
+
+
+# What an operator becomes: a call on operands as they lie, and the axes of its result; or no call at all.
+Moved = Permuted | tuple[relax.Call, Axes]
+Rule = Callable[[_Mover, relax.Call, list[Permuted]], Moved]
+
+
+def _permute(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
+    (x,) = operands
+    order = range(len(x.axes))[::-1] if call.attrs.axes is None else [int(axis) for axis in call.attrs.axes]
+    return Permuted(x.source, tuple(x.axes[axis] for axis in order))
+
+
+def _elementwise(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
+    """Operands broadcast: those of fewer dimensions get leading ones."""
+    rank = max(len(operand.axes) for operand in operands)
+    axes = _of_largest([operand for operand in operands if len(operand.axes) == rank])
+    if axes == tuple(range(rank)):
+        return graph.with_args(call, [mover.arranged(operand, _order(operand)) for operand in operands]), axes
+    arranged = [mover.arranged(_widened(mover, operand, rank), axes) for operand in operands]
+    return _with_axes(call, arranged, axes), axes
+
+
+def _of_largest(operands: Sequence[Permuted]) -> Axes:
+    """How the largest operand that is not constant lies, and so stays; among equals, one that is permuted."""
+    computed = [operand for operand in operands if value_of(operand.source) is None] or operands
+    return min(computed, key=lambda operand: (-math.prod(operand.shape), operand.in_place)).axes
+
+
+def _widened(mover: _Mover, operand: Permuted, rank: int) -> Permuted:
+    missing = rank - len(operand.axes)
+    if not missing:
+        return operand
+    plain, shape = mover.arranged(operand, _order(operand)), [1] * missing + list(operand.shape)
+    constant = value_of(plain)
+    if constant is not None:
+        return _plain(relax.const(constant.reshape(shape), str(constant.dtype)))
+    return _plain(mover.emit(relax.op.reshape(plain, shape), f"{getattr(plain, 'name', '')}_widened"))
+
+
+def _with_axes(call: relax.Call, args: list[relax.Expr], axes: Axes) -> relax.Call:
+    """`call` on operands whose axes lie elsewhere: per-axis types name another axis."""
+    if ops.name_of(call) is None:
+        return graph.with_args(call, args)
+    operation, moved = Operation(call), {}
+    for name in call.attrs.keys():  # noqa: SIM118 (DictAttrs has no `in`)
+        if name.endswith("_type"):
+            quantized = operation.quantized(name)
+            moved[name] = quantized if quantized.axis is None else replace(quantized, axis=axes[quantized.axis])
+    return ops.with_operands(call, *args, **moved)
+
+
+def _concatenate(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
+    axes = _of_largest(operands)
+    parts = relax.Tuple([mover.arranged(part, axes) for part in operands])
+    return ops.with_operands(call, parts, axis=axes[int(call.attrs["axis"])]), axes
+
+
+def _pad(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
+    (x,) = operands
+    named, widths = [int(width) for width in call.attrs.pad_width], [0] * (2 * len(x.axes))
+    for axis, place in enumerate(x.axes):
+        widths[2 * place : 2 * place + 2] = named[2 * axis : 2 * axis + 2]
+    value, mode = float(call.attrs.pad_value), str(call.attrs.pad_mode)
+    return relax.op.nn.pad(x.source, widths, pad_mode=mode, pad_value=value), x.axes
+
+
+def _mean(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
+    (x,) = operands
+    reduced, keepdims = {x.axes[int(axis)] for axis in call.attrs["axes"]}, bool(call.attrs["keepdims"])
+    moved = ops.with_operands(call, x.source, axes=sorted(reduced))
+    if keepdims:
+        return moved, x.axes
+    kept = [place for place in x.axes if place not in reduced]
+    return moved, tuple(sorted(kept).index(place) for place in kept)
+
+
+def _last_axis(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
+    """Rows in any order, as long as they are rows."""
+    (x,) = operands
+    axes = x.axes if x.axes[-1] == len(x.axes) - 1 else _order(x)
+    return graph.with_args(call, [mover.arranged(x, axes)]), axes
+
+
+def _reshape(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
+    """Groups of axes that become other groups: each group is put together, and the groups stay in the order in which
+    they lie."""
+    x, before, after = operands[0], operands[0].shape, graph.shape_of(call)
+    if 0 in before:
+        return relax.op.reshape(mover.arranged(x, _order(x)), after), tuple(range(len(after)))
+    groups = sorted(_groups(before, after), key=lambda group: _place(x, group[0]))
+    together = mover.permuted(x.source, tuple(x.axes[axis] for old, _ in groups for axis in old))
+    places = [axis for _, new in groups for axis in new]
+    axes = tuple(int(place) for place in np.argsort(places))
+    shape = [after[axis] for axis in places]
+    if tuple(shape) == graph.shape_of(together):
+        return Permuted(together, axes)
+    return relax.op.reshape(together, shape), axes
+
+
+def _groups(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+    """The smallest groups of neighbouring axes with equal numbers of elements."""
+    i = j = 0
+    while i < len(before) or j < len(after):
+        old, new = list(range(i, min(i + 1, len(before)))), list(range(j, min(j + 1, len(after))))
+        while (have := math.prod(before[axis] for axis in old)) != (want := math.prod(after[axis] for axis in new)):
+            if have < want:
+                old.append(i + len(old))
+            else:
+                new.append(j + len(new))
+        i, j = i + len(old), j + len(new)
+        yield old, new
+
+
+def _place(x: Permuted, group: list[int]) -> tuple[int, int]:
+    """Where the longest axis of a group lies. A group of new axes of length 1 goes behind all others."""
+    if not group:
+        return (1, 0)
+    return (0, x.axes[max(group, key=lambda axis: x.shape[axis])])
+
+
+def _operands(call: relax.Call) -> list[relax.Expr]:
+    """The tensors among a call's arguments."""
+    flat = [part for arg in call.args for part in (arg.fields if isinstance(arg, relax.Tuple) else [arg])]
+    return [part for part in flat if isinstance(part.ty, relax.TensorType)]
+
+
+def _plain(expr: relax.Expr) -> Permuted:
+    rank = len(graph.shape_of(expr)) if isinstance(expr.ty, relax.TensorType) else 0
+    return Permuted(expr, tuple(range(rank)))
+
+
+def _order(x: Permuted) -> Axes:
+    return tuple(range(len(x.axes)))
+
+
+_ELEMENTWISE = (
+    "relax.qnn.add",
+    "relax.qnn.dequantize",
+    "relax.qnn.mul",
+    "relax.qnn.quantize",
+    "relax.qnn.requantize",
+    "relax.add",
+    "relax.divide",
+    "relax.maximum",
+    "relax.minimum",
+    "relax.multiply",
+    "relax.nn.relu",
+    "relax.sigmoid",
+    "relax.subtract",
+    "relax.tanh",
+)
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(_ELEMENTWISE, _elementwise),
+    "relax.nn.pad": _pad,
+    "relax.permute_dims": _permute,
+    "relax.qnn.concatenate": _concatenate,
+    "relax.qnn.mean": _mean,
+    "relax.qnn.softmax": _last_axis,
+    "relax.reshape": _reshape,
+}
