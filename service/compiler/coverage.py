@@ -38,7 +38,9 @@ def macs_by_operator(function: relax.Function) -> dict[relax.Var, int]:
 
 
 def _macs(operation: Operation) -> int:
-    if operation.name not in ("qnn.conv2d", "qnn.dense"):
+    if operation.name not in ("qnn.conv2d", "qnn.conv2d_transpose", "qnn.dense"):
         return 0
     filters = graph.shape_of(operation.call.args[1])
+    if operation.name == "qnn.conv2d_transpose":  # every element of the input meets every tap
+        return math.prod(graph.shape_of(operation.call.args[0])) * math.prod(filters[:-1])
     return math.prod(graph.shape_of(operation.call)) * math.prod(filters[1:])

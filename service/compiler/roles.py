@@ -20,6 +20,7 @@ from service.compiler.kernels.libraries import library_for, peak_for
 from service.compiler.kernels.objects import ObjectCache
 from service.compiler.qnn import graph, oracle
 from service.compiler.qnn.canonicalize import canonicalize
+from service.compiler.qnn.decompose import decompose
 from service.compiler.qnn.legalize import legalize
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.transposes import move_transposes
@@ -55,7 +56,7 @@ def build_role(request: Request, report: Report) -> Result:
     report.stage(Stage.SELECT)
     # The oracle answers for the module as it was imported, so that what moves its transposes is held to account too.
     module = _checked(tvm.ir.load_json(Path(request["module"]).read_text()))
-    selection = select(move_transposes(module), library_for(name, mode))
+    selection = select(decompose(move_transposes(module)), library_for(name, mode))
     peak = peak_for(name)
     if peak is not None:
         selection.kernels[peak.facts["symbol"]] = peak

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from service.core.numerics import MODES
 from tests.support import tflite_models as models
 from tests.support.conformance import assert_oracle_equals_litert
 from tests.support.tflite_builder import Quant
@@ -71,6 +72,51 @@ def test_convolution(
         activation=activation,
     )
     assert_oracle_equals_litert(data, samples=2)
+
+
+@EXAMPLES
+@given(
+    SIZES,
+    st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    PAIRS,
+    PADDINGS,
+    ACTIVATIONS,
+    DTYPES,
+    st.integers(0, 1 << 32),
+)
+def test_transposed_convolution(
+    size: tuple[int, int],
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    padding: str,
+    activation: str,
+    dtype: type,
+    seed: int,
+) -> None:
+    """With every output size that a convolution makes `size` of, in both modes."""
+    rng = np.random.default_rng(seed)
+    channels, filters = int(rng.integers(1, 9)), int(rng.integers(1, 9))
+    limits = np.iinfo(dtype)
+    weights = rng.integers(limits.min, limits.max, (filters, *window, channels), dtype=dtype, endpoint=True)
+    per_axis = dtype == np.int8 and bool(rng.integers(2))
+    scales = rng.uniform(0.001, 0.03, filters).astype(np.float32).tolist()
+    symmetric = Quant(scales if per_axis else 0.013)
+    least = [n * s if padding == "SAME" else (n - 1) * s + k for n, s, k in zip(size, strides, window, strict=True)]
+    by = [int(rng.integers(1 - s, 1)) if padding == "SAME" else int(rng.integers(0, s)) for s in strides]
+    data = models.transpose_conv_model(
+        (int(rng.integers(1, 3)), *size, channels),
+        weights,
+        rng.integers(-2000, 2000, filters).astype(np.int32) if rng.integers(2) else None,
+        quant(dtype, 0.02, rng),
+        symmetric if dtype == np.int8 else quant(dtype, 0.013, rng),
+        Quant(1.1, int(rng.integers(-20, 21)) + (128 if dtype == np.uint8 else 0)),
+        output_size=(least[0] + by[0], least[1] + by[1]),
+        strides=strides,
+        padding=padding,
+        activation=activation,
+    )
+    for numerics in MODES:
+        assert_oracle_equals_litert(data, samples=2, numerics=numerics)
 
 
 @EXAMPLES

@@ -14,6 +14,7 @@ from service.compiler.kernels.libraries import library_for
 from service.compiler.kernels.objects import ObjectCache
 from service.compiler.link import link
 from service.compiler.qnn.canonicalize import canonicalize
+from service.compiler.qnn.decompose import decompose
 from service.compiler.qnn.legalize import legalize
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.select.select import Selection, select
@@ -29,7 +30,7 @@ Array = NDArray[Any]
 
 
 def selected(module: tvm.IRModule, target: Target, numerics: str) -> Selection:
-    return select(module, library_for(target, get_mode(numerics)))
+    return select(decompose(module), library_for(target, get_mode(numerics)))
 
 
 def run_selected(

@@ -49,6 +49,15 @@ MODELS: dict[str, Callable[[], bytes]] = {
         (1, 9, 9, 4), to_uint8(DEPTHWISE), BIAS, X_U8, WEIGHT_U8, WIDE_U8, dilation=(2, 2), padding="VALID"
     ),
     "conv int8 grouped": lambda: models.conv2d_model((1, 8, 8, 6), WEIGHTS, BIAS, X8, PER_AXIS, WIDE8),
+    "transpose conv int8": lambda: models.transpose_conv_model(
+        (1, 4, 5, 3), WEIGHTS, BIAS, X8, PER_AXIS, WIDE8, output_size=(8, 9), strides=(2, 2), activation="RELU"
+    ),
+    "transpose conv int8 no bias, beyond the last window": lambda: models.transpose_conv_model(
+        (2, 4, 5, 3), WEIGHTS, None, X8, Quant(0.02), WIDE8, output_size=(10, 17), strides=(2, 3), padding="VALID"
+    ),
+    "transpose conv uint8": lambda: models.transpose_conv_model(
+        (1, 4, 4, 3), to_uint8(WEIGHTS), BIAS, X_U8, WEIGHT_U8, WIDE_U8, output_size=(4, 4)
+    ),
     "fully connected int8": lambda: models.fully_connected_model((2, 16), DENSE, BIAS, X8, Quant(0.02), WIDE8),
     "fully connected int8 per axis": lambda: models.fully_connected_model((2, 16), DENSE, BIAS, X8, PER_AXIS, WIDE8),
     "fully connected flattened": lambda: models.fully_connected_model((2, 4, 8), DENSE, None, X8, Quant(0.02), WIDE8),

@@ -100,6 +100,38 @@ def depthwise_conv2d_model(
     return builder.build([x], [y])
 
 
+def transpose_conv_model(
+    input_shape: Sequence[int],
+    weights: Array,
+    bias: Array | None,
+    x_quant: Quant,
+    weight_quant: Quant,
+    y_quant: Quant,
+    *,
+    output_size: Pair,
+    strides: Pair = (1, 1),
+    padding: str = "SAME",
+    activation: str = "NONE",
+) -> bytes:
+    """TRANSPOSE_CONV: input `[N, H, W, C]`, weights `[O, KH, KW, C]`, per axis over 0.
+
+    `output_size` is height and width.
+    """
+    builder = ModelBuilder()
+    output_shape = (input_shape[0], *output_size, weights.shape[0])
+    x, y = _ends(builder, input_shape, output_shape, weights.dtype, x_quant, y_quant)
+    options = schema.TransposeConvOptionsT(
+        padding=_padding(padding),
+        strideH=strides[0],
+        strideW=strides[1],
+        fusedActivationFunction=_activation(activation),
+    )
+    shape = builder.constant("output_shape", np.asarray(output_shape, np.int32))
+    filters, *rest = _parameters(builder, weights, bias, x_quant, weight_quant)
+    builder.operator("TRANSPOSE_CONV", [shape, filters, x, *rest], [y], options, version=4)
+    return builder.build([x], [y])
+
+
 def fully_connected_model(
     input_shape: Sequence[int],
     weights: Array,

@@ -54,9 +54,16 @@ def _pad(call: relax.Call, x: Array) -> Array:
     return np.pad(x, list(zip(widths[::2], widths[1::2], strict=True)), constant_values=float(call.attrs.pad_value))
 
 
+def _strided_slice(call: relax.Call, x: Array, *_: Any) -> Array:
+    axes, begin, end = ([int(value) for value in arg.fields] for arg in call.args[1:4])
+    slices = dict(zip(axes, map(slice, begin, end), strict=True))
+    return x[tuple(slices.get(axis, slice(None)) for axis in range(x.ndim))]
+
+
 # Operators that only move elements, so that they mean the same in every mode.
 PLAIN: dict[str, Callable[..., Array]] = {
     "relax.reshape": lambda call, x, _shape: x.reshape(graph.shape_of(call)),
     "relax.nn.pad": _pad,
     "relax.permute_dims": lambda call, x: x.transpose([int(axis) for axis in call.attrs.axes]),
+    "relax.strided_slice": _strided_slice,
 }

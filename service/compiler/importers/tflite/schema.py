@@ -70,6 +70,7 @@ OPTIONS: Mapping[int, str] = {
     21: "MulOptions",
     27: "ReducerOptions",
     30: "SqueezeOptions",
+    49: "TransposeConvOptions",
 }
 
 TABLES: Mapping[str, Table] = {
@@ -167,6 +168,12 @@ TABLES: Mapping[str, Table] = {
     "ReducerOptions": {"keep_dims": (0, BOOL)},
     "ReshapeOptions": {"new_shape": (0, Vector(4))},
     "SqueezeOptions": {"squeeze_dims": (0, Vector(4))},
+    "TransposeConvOptions": {
+        "padding": (0, BYTE),
+        "stride_w": (1, INT),
+        "stride_h": (2, INT),
+        "fused_activation_function": (3, BYTE),
+    },
 }
 
 

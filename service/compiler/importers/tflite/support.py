@@ -34,7 +34,7 @@ def _obstacle(model: Model, operator: Operator) -> str | None:
     rule = RULES.get(operator.name)
     if rule is None:
         return operator.name
-    for dtype in _dtypes(model, operator.inputs[: rule.activations]):
+    for dtype in _dtypes(model, rule.activations_of(operator.inputs)):
         if dtype not in rule.reads:
             return f"{operator.name} on {dtype}"
     for dtype in _dtypes(model, operator.outputs[:1]):

@@ -53,7 +53,7 @@ class Conv2d:
                     total += window * reals[:, :, i, j, 0]
                 else:
                     total += np.einsum("nhwgi,goi->nhwgo", window, reals[:, :, i, j], optimize=True)
-        return _accumulated(operation, total.reshape(n, height, width, out_channels), bias)
+        return accumulated(operation, total.reshape(n, height, width, out_channels), bias)
 
     def lower(
         self,
@@ -80,7 +80,7 @@ class Dense:
 
     def evaluate(self, operation: Operation, x: Array, weight: Array, bias: Array | None = None) -> Array:
         reals = centered(weight, operation.quantized("weight_type"))
-        return _accumulated(operation, centered(x, operation.per_tensor("in_type")) @ reals.T, bias)
+        return accumulated(operation, centered(x, operation.per_tensor("in_type")) @ reals.T, bias)
 
     def lower(
         self,
@@ -124,7 +124,7 @@ def _padded_reals(operation: Operation, x: Array) -> Array:
     return np.pad(reals, ((0, 0), (top, bottom), (left, right), (0, 0)))
 
 
-def _accumulated(operation: Operation, sums: Array, bias: Array | None) -> Array:
+def accumulated(operation: Operation, sums: Array, bias: Array | None) -> Array:
     if bias is not None:
         sums = sums + bias.astype(np.float64)
     accum_dtype = str(operation.attr("accum_dtype"))

@@ -9,6 +9,7 @@ from service.compiler.qnn.numerics.accumulate import Conv2d, Dense
 from service.compiler.qnn.numerics.affine import Concatenate, Dequantize, StorageCast
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.pooling import AveragePool, MaxPool
+from service.compiler.qnn.numerics.transposed import Conv2dTranspose
 from service.compiler.qnn.operation import Operation
 
 
@@ -43,6 +44,7 @@ class Mode:
 # What has one meaning, because nothing is rounded, or because all runtimes round alike.
 EXACT: Mapping[str, Formula] = {
     "conv2d": Conv2d(),
+    "conv2d_transpose": Conv2dTranspose(),
     "dense": Dense(),
     "avg_pool2d": AveragePool(),
     "max_pool2d": MaxPool(),

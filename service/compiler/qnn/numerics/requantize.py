@@ -10,6 +10,8 @@ from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Scalar
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
 
+_CONVOLUTIONS = ("qnn.conv2d", "qnn.conv2d_transpose")
+
 
 class TwoRoundings:
     """TFLite's reference kernels of convolutions, and of one quantized type to another: a 31-bit multiplier.
@@ -136,7 +138,7 @@ def multipliers(operation: Operation) -> tuple[Array, Array]:
     """
     out_type, producer = operation.per_tensor("out_type"), operation.producer
     scales = operation.quantized("in_type").scales
-    if producer is not None and producer.name == "qnn.conv2d" and out_type.storage == "uint8":
+    if producer is not None and producer.name in _CONVOLUTIONS and out_type.storage == "uint8":
         scales = tuple(float(np.float32(scale)) for scale in scales)
     return fixed_point.quantize_multipliers(scale / out_type.scale for scale in scales)
 

@@ -4,9 +4,9 @@ Activations are `[N, H, W, C]` or `[N, K]`; convolution weights are `[O, KH, KW,
 is a grouped one). Every quantized operand has a `QuantizedType`, carried as an attribute in MLIR's text form, so
 that a module prints, parses back and compares structurally like any other Relax module.
 
-`conv2d` and `dense` give accumulators; `requantize` takes them to storage. A fused activation is nothing but the
-storage bounds of an output type. What rounding `requantize` and its fellows use is not said here: that is the
-numerics mode's to decide (`qnn/numerics`).
+`conv2d`, `conv2d_transpose` and `dense` give accumulators; `requantize` takes them to storage. A fused activation is
+nothing but the storage bounds of an output type. What rounding `requantize` and its fellows use is not said here: that
+is the numerics mode's to decide (`qnn/numerics`).
 
 Each family is one file, with the functions that build its calls and the rules that type them. A rule is also the check
 on what an import child hands over, so it takes nothing for granted.
@@ -23,7 +23,7 @@ from tvm.ir import Op, register_op_attr
 
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops import accumulating, casts, elementwise, joining, normalizing, pooling
-from service.compiler.qnn.ops.accumulating import conv2d, dense
+from service.compiler.qnn.ops.accumulating import conv2d, conv2d_transpose, dense
 from service.compiler.qnn.ops.call import PREFIX, Rule, call_of, name_of, with_operands
 from service.compiler.qnn.ops.casts import dequantize, quantize, requantize, storage_cast
 from service.compiler.qnn.ops.elementwise import add, mul
@@ -37,6 +37,7 @@ __all__ = [
     "avg_pool2d",
     "concatenate",
     "conv2d",
+    "conv2d_transpose",
     "dense",
     "dequantize",
     "max_pool2d",

@@ -1,4 +1,4 @@
-"""Sums of products: convolution and dense layers, which give accumulators."""
+"""Sums of products: convolutions and dense layers, which give accumulators."""
 
 from __future__ import annotations
 
@@ -50,6 +50,43 @@ def conv2d(
     )
 
 
+def conv2d_transpose(
+    x: relax.Expr,
+    weight: relax.Expr,
+    bias: relax.Expr | None,
+    in_type: QuantizedType,
+    weight_type: QuantizedType,
+    *,
+    strides: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0, 0, 0),
+    output_padding: Sequence[int] = (0, 0),
+    accum_dtype: str = "int32",
+) -> relax.Call:
+    """A transposed convolution: each input element adds its multiple of the kernel to a window of the output.
+
+    Output (h, w) is the sum of (x[i, j] - zero_point_x) * (weight[p, q] - zero_point_w) over i * stride + p - top = h
+    and j * stride + q - left = w; operands as for `conv2d`.
+
+    Args:
+        padding: top, left, bottom, right: rows and columns that the full output loses; top and left less than the
+            kernel's.
+        output_padding: rows and columns that it gains below and on the right, as ONNX and PyTorch count them.
+
+    Returns:
+        `[N, (H - 1) * stride + KH - top - bottom + output_padding, …, O]` of `accum_dtype`.
+    """
+    return call_of(
+        "conv2d_transpose",
+        [x, weight] if bias is None else [x, weight, bias],
+        in_type=in_type,
+        weight_type=weight_type,
+        strides=strides,
+        padding=padding,
+        output_padding=output_padding,
+        accum_dtype=accum_dtype,
+    )
+
+
 def dense(
     x: relax.Expr,
     weight: relax.Expr,
@@ -77,6 +114,21 @@ def _conv2d(o: Operation) -> relax.TensorType:
     return tensor_type((n, height, width, out_channels), _accumulate(o, out_channels))
 
 
+def _conv2d_transpose(o: Operation) -> relax.TensorType:
+    o.count(2, 3)
+    n, *sizes, channels = o.stored(0, o.per_tensor("in_type"), rank=4)
+    out_channels, *kernel, weight_channels = _weights(o, rank=4)
+    o.require(channels == weight_channels, f"{channels} channels, but filters of {weight_channels}")
+    padding, strides, more = o.ints("padding", 4, 0), o.ints("strides", 2, 1), o.ints("output_padding", 2, 0)
+    o.require(padding[0] < kernel[0] and padding[1] < kernel[1], f"padding {list(padding)} of a kernel of {kernel}")
+    grown = [
+        (size - 1) * strides[axis] + kernel[axis] - padding[axis] - padding[axis + 2] + more[axis]
+        for axis, size in enumerate(sizes)
+    ]
+    o.require(min(grown) > 0, f"an output of {grown}")
+    return tensor_type((n, *grown, out_channels), _accumulate(o, out_channels))
+
+
 def _dense(o: Operation) -> relax.TensorType:
     o.count(2, 3)
     rows, depth = o.stored(0, o.per_tensor("in_type"), rank=2)
@@ -86,7 +138,7 @@ def _dense(o: Operation) -> relax.TensorType:
 
 
 def _accumulate(o: Operation, out_channels: int) -> str:
-    """Checks what `conv2d` and `dense` share; the accumulator's dtype."""
+    """Checks what all of them share; the accumulator's dtype."""
     accum_dtype = str(o.attr("accum_dtype"))
     o.require(accum_dtype in ACCUMULATORS, f"accum_dtype {accum_dtype} is none of {', '.join(ACCUMULATORS)}")
     if o.count(2, 3) == 3:
@@ -105,5 +157,6 @@ def _weights(o: Operation, rank: int) -> tuple[int, ...]:
 
 RULES: dict[str, Rule] = {
     "conv2d": _conv2d,
+    "conv2d_transpose": _conv2d_transpose,
     "dense": _dense,
 }

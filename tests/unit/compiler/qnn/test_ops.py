@@ -33,6 +33,13 @@ CALLS: dict[str, tuple[Callable[[relax.Var], relax.Call], tuple[int, ...], str]]
         (1, 3, 5, 3),
         "int32",
     ),
+    "conv2d_transpose": (
+        lambda x: ops.conv2d_transpose(
+            x, WEIGHT, BIAS, i8(0.5), PER_AXIS, strides=(2, 1), padding=(1, 0, 0, 2), output_padding=(1, 0)
+        ),
+        (1, 13, 5, 3),
+        "int32",
+    ),
     "dense": (
         lambda x: ops.dense(
             relax.const(np.ones((2, 4), "int8")), relax.const(np.ones((3, 4), "int8")), BIAS, i8(1), i8(1)

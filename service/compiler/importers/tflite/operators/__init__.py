@@ -16,6 +16,7 @@ from service.compiler.importers.tflite.operators import (
     movement,
     pooling,
     softmax,
+    transposed,
 )
 
 STORAGES = frozenset({"int8", "uint8"})
@@ -29,15 +30,20 @@ class Rule:
     Attributes:
         convert: emits its calls; the result is the operator's one output.
         arity: least and largest number of inputs.
-        activations: how many of the first inputs are activations, whose dtype has to be one of `reads`; all if None.
+        activations: how many inputs from `first` on are activations, whose dtype has to be one of `reads`; all if None.
         reads, writes: dtypes that the activations and the output may have.
     """
 
     convert: Callable[[Node], relax.Var]
     arity: tuple[int, int]
     activations: int | None = 1
+    first: int = 0
     reads: frozenset[str] = STORAGES
     writes: frozenset[str] = STORAGES
+
+    def activations_of(self, inputs: tuple[int, ...]) -> tuple[int, ...]:
+        """Those of an operator's inputs that are activations."""
+        return inputs[self.first : None if self.activations is None else self.first + self.activations]
 
 
 RULES: Mapping[str, Rule] = {
@@ -59,4 +65,5 @@ RULES: Mapping[str, Rule] = {
     "RESHAPE": Rule(movement.reshape, (1, 2)),
     "SOFTMAX": Rule(softmax.softmax, (1, 1)),
     "SQUEEZE": Rule(movement.squeeze, (1, 1)),
+    "TRANSPOSE_CONV": Rule(transposed.transpose_conv, (3, 4), first=2),
 }

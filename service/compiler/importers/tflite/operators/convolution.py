@@ -45,13 +45,14 @@ def output_channels_first(weights: Array) -> Array:
     return np.transpose(weights, (3, 1, 2, 0))
 
 
-def weights_type(node: Node, channel_axis: int) -> QuantizedType:
-    """The type of weights whose output channels, `channel_axis` in the file, come first in the module.
+def weights_type(node: Node, channel_axis: int, *, source: int = 0) -> QuantizedType:
+    """The type of weights whose output channels, `channel_axis` in the file, come first in the module; `source` is the
+    place of the activations that they multiply.
 
     int8 weights are symmetric and uint8 weights per-tensor (`Prepare` in tflite/kernels/conv.cc and the TFLite 8-bit
     quantization specification).
     """
-    tensor, storage = node.input(1), node.input(0).dtype
+    tensor, storage = node.input(1), node.input(source).dtype
     quantization = tensor.quantization
     node.require(tensor.dtype == storage, f"has {tensor.dtype} weights for an input of {storage}", tensor)
     if quantization is None:
@@ -69,34 +70,34 @@ def weights_type(node: Node, channel_axis: int) -> QuantizedType:
     return QuantizedType(storage, quantization.scales, quantization.zero_points, axis=axis)
 
 
-def bias_of(node: Node, filters: int) -> relax.Constant | None:
-    """The bias, one int32 for each filter, at the accumulators' scale.
+def bias_of(node: Node, filters: int, *, source: int = 0, place: int = 2) -> relax.Constant | None:
+    """The bias, one int32 for each filter, at the accumulators' scale: input `place`, for activations `source`.
 
     Where LiteRT multiplies by one scale for the whole tensor it refuses a bias whose own scale is off by more than
     2 % of an output step (`GetQuantizedConvolutionMultipler` in tflite/kernels/kernel_util.cc); where it has scales
     per channel it does not look.
     """
-    if not node.has_input(2):
+    if not node.has_input(place):
         return None
-    bias = node.input(2)
+    bias = node.input(place)
     node.require(bias.dtype == "int32", f"has a bias of {bias.dtype}, not int32", bias)
     node.require(math.prod(bias.shape) == filters, f"has a bias of {list(bias.shape)} for {filters} filters", bias)
-    _check_bias_scale(node, bias)
-    return node.constant(2, flat)
+    _check_bias_scale(node, bias, source)
+    return node.constant(place, flat)
 
 
 def flat(values: Array) -> Array:
     return values.reshape(-1)
 
 
-def _check_bias_scale(node: Node, bias: Tensor) -> None:
+def _check_bias_scale(node: Node, bias: Tensor, source: int) -> None:
     if bias.quantization is None:
         return
     node.require(not any(bias.quantization.zero_points), "has a bias with a zero point other than 0", bias)
     weights = node.input(1).quantization
     if bias.quantization.per_axis or weights is None or weights.per_axis:
         return
-    expected = node.in_type(0).scale * weights.scales[0]
+    expected = node.in_type(source).scale * weights.scales[0]
     off = abs(bias.quantization.scales[0] - expected) / node.out_type().scale
     node.require(off <= _BIAS_TOLERANCE, f"has a bias of scale {bias.quantization.scales[0]}, not {expected}", bias)
 

@@ -69,6 +69,19 @@ def test_convolution_is_an_accumulation_and_a_requantize() -> None:
     assert (quantized(requantize, "out_type").min, quantized(requantize, "out_type").max) == (7, 67)
 
 
+def test_transposed_convolution_loses_what_its_output_size_lacks() -> None:
+    conv = call(import_model(MODELS["transpose conv int8"]()), "qnn.conv2d_transpose")
+    assert (ints(conv, "strides"), ints(conv, "padding"), ints(conv, "output_padding")) == (
+        [2, 2],
+        [0, 1, 1, 1],
+        [0, 0],
+    )
+    beyond = MODELS["transpose conv int8 no bias, beyond the last window"]()
+    conv = call(import_model(beyond), "qnn.conv2d_transpose")
+    assert (ints(conv, "padding"), ints(conv, "output_padding")) == ([0, 0, 0, 0], [1, 2])
+    assert len(conv.args) == 2
+
+
 def test_odd_padding_goes_to_the_bottom_and_right() -> None:
     imported = import_model(MODELS["conv int8 same strided, odd padding after"]())
     assert ints(call(imported, "qnn.conv2d"), "padding") == [0, 1, 1, 1]

@@ -1,0 +1,37 @@
+"""Decompose: transposed convolutions become ordinary ones, whose phases interleave (`numerics.transposed`).
+
+Requires: a model of `qnn.*` operators.
+Ensures: no `qnn.conv2d_transpose` is left, and every output is what it was. Where accumulators are requantized, that
+comes before the phases interleave: a quarter of the bytes move, and one kernel may compute both.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from service.compiler.qnn import graph, ops
+from service.compiler.qnn.numerics.transposed import Phases
+
+
+def decompose(module: tvm.IRModule) -> tvm.IRModule:
+    """`module` without transposed convolutions."""
+    phased: dict[relax.Expr, tuple[Phases, relax.Var]] = {}  # what interleaves phases -> they themselves
+
+    def decompose_call(
+        builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
+    ) -> relax.Expr:
+        if operation is not None and operation.name == "qnn.conv2d_transpose":
+            phases = Phases.of(operation)
+            sums = graph.emit(builder, phases.convolution(*args), f"{args[0].name}_phases")
+            result = graph.emit(builder, phases.interleaved(builder, sums), f"{args[0].name}_interleaved")
+            phased[result] = phases, sums
+            return result
+        if operation is None or operation.name != "qnn.requantize" or args[0] not in phased:
+            return graph.with_args(call, args)
+        phases, sums = phased[args[0]]
+        in_type = phases.repeated(operation.quantized("in_type"))
+        scaled = graph.emit(builder, ops.with_operands(call, sums, in_type=in_type), f"{sums.name}_requantized")
+        return phases.interleaved(builder, scaled)
+
+    return relax.transform.DeadCodeElimination()(graph.rewrite(module, decompose_call))

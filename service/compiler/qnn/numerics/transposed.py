@@ -1,0 +1,152 @@
+"""Transposed convolution, by the ordinary convolution that gives the same accumulators.
+
+Say y for an output row plus the padding at the top. It gets sum(x[i] * w[y - i * s]) over the input rows i. For
+y = q * s + r only the taps m * s + r of the kernel meet it: sum(x[q - m] * w[m * s + r]) over m, which is a convolution
+of stride 1 by every s-th tap, in reverse. So are columns, and all s_h * s_w phases r see one window of the input: they
+are the filters of one convolution, whose channels are then moved to rows and columns.
+
+The sums are those of the same integers. Where the window leaves the image it meets padding, stored as the input's zero
+point, and where a phase has fewer taps than another it has one that is stored as the weights' zero point: both are zero
+once their zero point is subtracted, and add nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.qnn import ops
+from service.compiler.qnn.numerics.accumulate import Conv2d, accumulated, centered, constant
+from service.compiler.qnn.numerics.formula import Array
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.types import QuantizedType
+
+
+class Conv2dTranspose:
+    """qnn.conv2d_transpose. TFLite: TransposeConv (reference/transpose_conv.h, integer_ops/transpose_conv.h)."""
+
+    summary = Conv2d.summary
+
+    def evaluate(self, operation: Operation, x: Array, weight: Array, bias: Array | None = None) -> Array:
+        """Scatters, as the reference kernels do: `[N, H, W, C]`, `[O, KH, KW, C]` -> `[N, OH, OW, O]`, in float64."""
+        out_channels, kernel_h, kernel_w, _ = weight.shape
+        stride_h, stride_w = operation.ints("strides", 2, 1)
+        top, left, _, _ = operation.ints("padding", 4, 0)
+        n, height, width, _ = (int(dim) for dim in operation.call.ty.shape)
+        reals = centered(x, operation.per_tensor("in_type"))
+        filters = centered(weight, operation.quantized("weight_type"))
+        rows, columns = (x.shape[1] - 1) * stride_h + 1, (x.shape[2] - 1) * stride_w + 1
+        full = np.zeros((n, max(rows + kernel_h, top + height), max(columns + kernel_w, left + width), out_channels))
+        for i in range(kernel_h):
+            for j in range(kernel_w):
+                full[:, i : i + rows : stride_h, j : j + columns : stride_w] += reals @ filters[:, i, j].T
+        return accumulated(operation, full[:, top : top + height, left : left + width], bias)
+
+    def lower(
+        self,
+        operation: Operation,
+        builder: relax.BlockBuilder,
+        x: relax.Expr,
+        weight: relax.Expr,
+        bias: relax.Expr | None = None,
+    ) -> relax.Expr:
+        phases = Phases.of(operation)
+        convolution = builder.normalize(phases.convolution(x, weight, bias))
+        sums = Conv2d().lower(Operation(convolution), builder, *convolution.args)
+        return phases.interleaved(builder, builder.emit(sums))
+
+
+@dataclass(frozen=True)
+class Phases:
+    """A transposed convolution as an ordinary one with a filter for each of its own in each phase.
+
+    Attributes:
+        operation: the `qnn.conv2d_transpose`.
+        strides: how many phases there are, of rows and of columns.
+        taps: the ordinary kernel's rows and columns.
+        padding: the ordinary convolution's.
+        crop: rows and columns of the first phases that lie before the output.
+    """
+
+    operation: Operation
+    strides: tuple[int, int]
+    taps: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    crop: tuple[int, int]
+
+    @staticmethod
+    def of(operation: Operation) -> Phases:
+        (stride_h, stride_w), padding = operation.ints("strides", 2, 1), operation.ints("padding", 4, 0)
+        (_, height, width, _), _ = operation.tensor(0, 4)
+        (_, kernel_h, kernel_w, _), _ = operation.tensor(1, 4)
+        _, out_height, out_width, _ = (int(dim) for dim in operation.call.ty.shape)
+        top, bottom = _around(height, kernel_h, stride_h, padding[0], out_height)
+        left, right = _around(width, kernel_w, stride_w, padding[1], out_width)
+        return Phases(
+            operation,
+            (stride_h, stride_w),
+            (-(-kernel_h // stride_h), -(-kernel_w // stride_w)),
+            (top, left, bottom, right),
+            (padding[0] % stride_h, padding[1] % stride_w),
+        )
+
+    def convolution(self, x: relax.Expr, weight: relax.Expr, bias: relax.Expr | None = None) -> relax.Call:
+        """Its accumulators: `[N, …, …, s_h * s_w * O]`, phase by phase."""
+        own = bias
+        if bias is not None:
+            own = relax.const(np.tile(constant(self.operation, bias), self._count), str(bias.ty.dtype))
+        return ops.conv2d(
+            x,
+            relax.const(self._kernel(constant(self.operation, weight))),
+            own,
+            self.operation.per_tensor("in_type"),
+            self.repeated(self.operation.quantized("weight_type")),
+            padding=self.padding,
+            accum_dtype=str(self.operation.attr("accum_dtype")),
+        )
+
+    def repeated(self, quantized: QuantizedType) -> QuantizedType:
+        """A type of the filters, or of their accumulators, for the filters of every phase."""
+        if quantized.axis is None:
+            return quantized
+        return replace(
+            quantized, scales=quantized.scales * self._count, zero_points=quantized.zero_points * self._count
+        )
+
+    def interleaved(self, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        """Moves the phases of the ordinary convolution's result to rows and columns."""
+        (stride_h, stride_w), (above, before) = self.strides, self.crop
+        n, rows, columns, channels = (int(dim) for dim in x.ty.shape)
+        _, height, width, _ = (int(dim) for dim in self.operation.call.ty.shape)
+        out_channels = channels // self._count
+        if self._count > 1:
+            x = builder.emit(relax.op.reshape(x, (n, rows, columns, stride_h, stride_w, out_channels)))
+            x = builder.emit(relax.op.permute_dims(x, (0, 1, 3, 2, 4, 5)))
+            x = builder.emit(relax.op.reshape(x, (n, rows * stride_h, columns * stride_w, out_channels)))
+        if (height, width) == (rows * stride_h, columns * stride_w):
+            return x
+        return relax.op.strided_slice(x, (1, 2), (above, before), (above + height, before + width))
+
+    @property
+    def _count(self) -> int:
+        return self.strides[0] * self.strides[1]
+
+    def _kernel(self, weight: Array) -> Array:
+        """`[O, KH, KW, C]` -> `[s_h * s_w * O, taps, taps, C]`, in reverse, filled up with the zero point."""
+        (stride_h, stride_w), (taps_h, taps_w) = self.strides, self.taps
+        filters, kernel_h, kernel_w, channels = weight.shape
+        points = np.array(self.operation.quantized("weight_type").zero_points, weight.dtype)
+        filled = np.empty((filters, taps_h * stride_h, taps_w * stride_w, channels), weight.dtype)
+        filled[:] = points.reshape(-1, 1, 1, 1)
+        filled[:, :kernel_h, :kernel_w] = weight
+        phases = filled.reshape(filters, taps_h, stride_h, taps_w, stride_w, channels)[:, ::-1, :, ::-1]
+        return np.ascontiguousarray(phases.transpose(2, 4, 0, 1, 3, 5)).reshape(-1, taps_h, taps_w, channels)
+
+
+def _around(size: int, kernel: int, stride: int, before: int, out_size: int) -> tuple[int, int]:
+    """Padding of the ordinary convolution along one axis, so that its first and last windows make the first and last
+    elements of the output."""
+    taps, first, last = -(-kernel // stride), before // stride, (before + out_size - 1) // stride
+    return taps - 1 - first, max(last - (size - 1), 0)
