@@ -87,6 +87,11 @@ _add_report(
     "How long each call took, in order, on the machine that it names; `octet explain DIR --attach` measures it.",
 )
 _add_report(
+    Report.FACTS,
+    "What the model is",
+    "Its signature, operators, multiply-accumulates, parameters, and how its weights and activations are quantized.",
+)
+_add_report(
     Report.PROVENANCE,
     "What the artifact was made of",
     "The inputs of the build key, source and versions of all tools, and how long each step took.",

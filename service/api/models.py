@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -11,11 +12,13 @@ from service.api import paths, submission, views, wire
 from service.api.body import has_body, receive_blob
 from service.api.services import Services, ServicesOf
 from service.compiler.importers.detect import HEAD_BYTES, detect_format
+from service.core.artifact import Report
 from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
 from service.core.model import ModelVersion
 from service.core.numerics import parse_mode
+from service.core.target import TARGETS
 
 router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"])
 
@@ -102,13 +105,14 @@ def list_models(
     response_model=wire.ModelVersions,
 )
 def get_model(name: wire.PathName, services: ServicesOf) -> wire.ModelVersions:
-    versions = services.models.versions(name)
-    return wire.ModelVersions(name=name, versions=[views.version(version) for version in versions])
+    versions, facts = services.models.versions(name), _facts(services, name, None)
+    shown = [views.version(version, facts.get(version.number)) for version in versions]
+    return wire.ModelVersions(name=name, versions=shown)
 
 
 @router.get("/{name}/versions/{version}", summary="One version of a model", response_model=wire.ModelVersion)
 def get_version(name: wire.PathName, version: wire.PathVersion, services: ServicesOf) -> wire.ModelVersion:
-    return views.version(services.models.version(name, version))
+    return views.version(services.models.version(name, version), _facts(services, name, version).get(version))
 
 
 @router.post(
@@ -133,6 +137,17 @@ def request_builds(
 
 def _version(services: Services, name: str, number: int | None) -> ModelVersion:
     return services.models.get(name) if number is None else services.models.version(name, number)
+
+
+def _facts(services: Services, name: str, number: int | None) -> dict[int, Any]:
+    """What the builds of a model, or of one version, found in its files; by version."""
+    found: dict[int, Any] = {}
+    for build in services.builds.serving(name, number, [target.name for target in TARGETS]):
+        if build.version not in found and build.artifact is not None:
+            report = services.layout.attached(build.artifact, Report.FACTS)
+            if report is not None:
+                found[build.version] = json.loads(report)
+    return found
 
 
 def _describe(services: Services, source: Digest) -> tuple[int, str]:

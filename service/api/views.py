@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fastapi import Response
 
@@ -14,7 +15,7 @@ from service.core.model import ModelVersion
 RETRY_AFTER_S = 1  # builds take seconds
 
 
-def version(of: ModelVersion) -> wire.ModelVersion:
+def version(of: ModelVersion, facts: Mapping[str, Any] | None = None) -> wire.ModelVersion:
     return wire.ModelVersion(
         name=of.name,
         version=of.number,
@@ -23,6 +24,7 @@ def version(of: ModelVersion) -> wire.ModelVersion:
         size_bytes=of.size_bytes,
         created_at=of.created_at,
         url=paths.version(of.name, of.number),
+        facts=None if facts is None else wire.Facts(**facts),
     )
 
 

@@ -54,6 +54,44 @@ class Blob(Wire):
     size_bytes: int
 
 
+class Quantization(Wire):
+    """real = scale * (stored - zero_point)."""
+
+    scale: float
+    zero_point: int
+
+
+class Tensor(Wire):
+    name: str
+    datatype: str = Field(description="Of the Open Inference Protocol.", examples=["UINT8"])
+    shape: list[int] = Field(description="-1 where a dimension is dynamic.")
+    quantization: Quantization | None = None
+
+
+class Signature(Wire):
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+
+
+class Scheme(Wire):
+    storage: list[str] = Field(examples=[["int8"]])
+    granularity: list[str] = Field(examples=[["per-axis"]])
+    symmetric: bool
+
+
+class Facts(Wire):
+    """What a model is, before anything is compiled."""
+
+    format: str
+    signature: Signature
+    operators: dict[str, int] = Field(description="How often each operator occurs.")
+    macs: int = Field(description="Multiply-accumulates of one call.")
+    parameters: int
+    parameter_bytes: int
+    weights: Scheme | None
+    activations: Scheme | None
+
+
 class ModelVersion(Wire):
     """One file that was pushed under a name. The same bytes are the same version."""
 
@@ -64,6 +102,7 @@ class ModelVersion(Wire):
     size_bytes: int
     created_at: datetime
     url: str
+    facts: Facts | None = Field(None, description="What the file holds, once a build of it has succeeded.")
 
 
 class ModelVersions(Wire):

@@ -12,6 +12,7 @@ from service.cli.bench import bench
 from service.cli.doctor import doctor
 from service.cli.explain import explain
 from service.cli.gc import gc
+from service.cli.inspect import inspect
 
 app = typer.Typer(
     name="octet",
@@ -28,6 +29,7 @@ app.command(rich_help_panel=_SERVING)(push.push)
 app.command(rich_help_panel=_SERVING)(predict.predict)
 app.command(rich_help_panel=_SERVING)(models.models)
 app.command(rich_help_panel=_SERVING)(models.builds)
+app.command(rich_help_panel=_FILES)(inspect)
 app.command(rich_help_panel=_FILES)(local.compile)
 app.command(rich_help_panel=_FILES)(local.run)
 app.command(rich_help_panel=_FILES)(local.verify)

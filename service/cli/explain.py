@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from rich.text import Text
 
 from service.cli.artifacts import artifact_of, fetched, folder_of
 from service.cli.client import Client
+from service.cli.inspect import show_graph
 from service.cli.options import (
     ArtifactOption,
     FolderOrModel,
@@ -44,11 +46,17 @@ def explain(
     attach: Annotated[
         bool, typer.Option("--attach", help="Keep the times in the folder, for those who ask a server that has it.")
     ] = False,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="MODEL is a model file: print its graph, with the quantized types.")
+    ] = False,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what each layer runs on, how long it takes here, and why what is slow is slow."""
     with reporting(as_json) as output:
+        if graph:
+            show_graph(output, Path(model), as_json)
+            return
         folder, named = folder_of(model), parse_digest(artifact) if artifact else None
         if folder is not None:
             from service.cache import OciLayout

@@ -30,6 +30,7 @@ Handler = Callable[[Mapping[str, Any], Report], Mapping[str, Any]]
 # role -> "package.module:function"
 ROLES: Mapping[str, str] = {
     "import": "service.compiler.roles:import_role",
+    "inspect": "service.compiler.roles:inspect_role",
     "build": "service.compiler.roles:build_role",
     "reference": "service.compiler.checking_roles:reference_role",
     "verify": "service.compiler.checking_roles:verify_role",

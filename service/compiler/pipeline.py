@@ -27,6 +27,7 @@ from service.core.artifact import (
 )
 from service.core.build import Progress, Stage
 from service.core.digest import Digest, canonical_json
+from service.core.facts import Facts
 from service.core.settings import Settings
 from service.core.signature import ModelSignature
 
@@ -74,6 +75,7 @@ def compile_model(
     reports = {
         Report.NUMERICS: canonical_json(numerics),
         Report.COVERAGE: canonical_json(built["coverage"]),
+        Report.FACTS: canonical_json(Facts.from_json(imported["facts"]).to_json()),
         Report.PROVENANCE: canonical_json({**steps.inputs(), "stages_s": steps.times_s}),
         Report.VECTORS: vectors,
     }

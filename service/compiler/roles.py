@@ -15,10 +15,11 @@ import numpy as np
 import tvm
 
 from service.compiler import codegen, constants, coverage
+from service.compiler.facts import facts_of
 from service.compiler.importers.auto import import_model
 from service.compiler.kernels.libraries import library_for, peak_for
 from service.compiler.kernels.objects import ObjectCache
-from service.compiler.qnn import graph, oracle
+from service.compiler.qnn import graph, oracle, printer
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.decompose import decompose
 from service.compiler.qnn.legalize import legalize
@@ -38,6 +39,7 @@ Result = Mapping[str, Any]
 MODULE_FILE = "module.json"
 CONSTANTS_FILE = "constants.bin"
 EXPECTED_FILE = "expected.npz"
+GRAPH_FILE = "graph.txt"
 
 
 def import_role(request: Request, report: Report) -> Result:
@@ -46,7 +48,19 @@ def import_role(request: Request, report: Report) -> Result:
     data = Path(request["source"]).read_bytes()
     imported = import_model(data, at=lambda op, tensor: report.at(stage=Stage.IMPORT, op=op, tensor=tensor))
     Path(MODULE_FILE).write_text(tvm.ir.save_json(imported.module))
-    return {"signature": imported.signature.to_json(), "format": imported.format}
+    return {
+        "signature": imported.signature.to_json(),
+        "format": imported.format,
+        "facts": facts_of(imported).to_json(),
+    }
+
+
+def inspect_role(request: Request, report: Report) -> Result:
+    """A model file -> its facts; and its graph, as text in `graph.txt`."""
+    data = Path(request["source"]).read_bytes()
+    imported = import_model(data, at=lambda op, tensor: report.at(stage=Stage.IMPORT, op=op, tensor=tensor))
+    Path(GRAPH_FILE).write_text(printer.text_of(imported.module))
+    return {"facts": facts_of(imported).to_json()}
 
 
 def build_role(request: Request, report: Report) -> Result:

@@ -21,9 +21,11 @@ from service.core.artifact import (
     Report,
 )
 from service.core.build import Stage
-from service.core.digest import Digest
+from service.core.digest import Digest, canonical_json
 from service.core.errors import OctetError
+from service.core.facts import Facts, Scheme
 from service.core.settings import Settings
+from service.core.signature import ModelSignature, TensorSpec
 from service.core.target import Host
 from service.db import Claim
 from tests.support.asgi import client_of
@@ -31,6 +33,16 @@ from tests.support.asgi import client_of
 HOST = Host("x86_64", frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"]), "a CPU of the tests")
 HOST_TARGET = "x86-64-v3"
 MODEL = b"\x1c\x00\x00\x00TFL3" + bytes(range(100))  # as much of a model as the API looks at
+FACTS = Facts(
+    "tflite",
+    ModelSignature((TensorSpec("x", "INT8", (1, 3)),), (TensorSpec("y", "INT8", (1, 2)),)),
+    {"dense": 1},
+    6,
+    8,
+    14,
+    Scheme(("int8",), ("per-axis",), symmetric=True),
+    None,
+)
 
 
 class ControlPlane:
@@ -84,6 +96,7 @@ def publish(layout: OciLayout, source: Digest) -> Digest:
     artifact = layout.put_manifest(manifest).digest
     for report in Report:
         layout.attach(artifact, report, b'{"verified": true}')
+    layout.attach(artifact, Report.FACTS, canonical_json(FACTS.to_json()))
     return artifact
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane, problem
+from service.core.facts import Facts
+from tests.support.control_plane import FACTS, HOST_TARGET, MODEL, ControlPlane, problem
 
 OTHER = MODEL + b"!"
 
@@ -49,6 +50,17 @@ def test_a_version_says_what_was_pushed(plane: ControlPlane) -> None:
     assert (version["format"], version["size_bytes"]) == ("tflite", len(MODEL))
     assert version["created_at"].endswith("Z")
     assert plane.client.get(version["url"]).json() == version
+
+
+def test_a_version_says_what_is_in_it_once_it_was_built(plane: ControlPlane) -> None:
+    plane.push()
+    assert plane.client.get("/api/v1/models/digits/versions/1").json()["facts"] is None
+    plane.succeed()
+    plane.push(OTHER)
+    newest, built = plane.client.get("/api/v1/models/digits").json()["versions"]
+    assert newest["facts"] is None
+    assert Facts.from_json(built["facts"]) == FACTS
+    assert plane.client.get(built["url"]).json()["facts"] == built["facts"]
 
 
 @pytest.mark.parametrize("path", ["", "/versions", "/versions/1"])

@@ -1,0 +1,81 @@
+"""What a model is, as its file says it: before anything is compiled, and the same for every target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from service.core.signature import ModelSignature
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How tensors of one kind are quantized. Several values where tensors differ.
+
+    Attributes:
+        storage: what the integers are, as `int8`.
+        granularity: `per-tensor`, `per-axis` or `per-block`.
+        symmetric: whether every zero point stands for the middle of what is stored: 0, or 128 of `uint8`.
+    """
+
+    storage: tuple[str, ...]
+    granularity: tuple[str, ...]
+    symmetric: bool
+
+    @staticmethod
+    def from_json(scheme: Mapping[str, Any]) -> Scheme:
+        return Scheme(tuple(scheme["storage"]), tuple(scheme["granularity"]), scheme["symmetric"])
+
+    def __str__(self) -> str:
+        """E.g. `int8 per-axis, symmetric`."""
+        kind = "symmetric" if self.symmetric else "asymmetric"
+        return f"{' and '.join(self.storage)} {' and '.join(self.granularity)}, {kind}"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A model's own facts.
+
+    Attributes:
+        format: of the file.
+        operators: how often each operator occurs, in Octet's names.
+        macs: multiply-accumulates of one call, those with padding included.
+        parameters: elements of all constants.
+        parameter_bytes: their size as stored.
+        weights, activations: None where there are none that are quantized.
+    """
+
+    format: str
+    signature: ModelSignature
+    operators: Mapping[str, int]
+    macs: int
+    parameters: int
+    parameter_bytes: int
+    weights: Scheme | None
+    activations: Scheme | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": self.format,
+            "signature": self.signature.to_json(),
+            "operators": dict(self.operators),
+            "macs": self.macs,
+            "parameters": self.parameters,
+            "parameter_bytes": self.parameter_bytes,
+            "weights": None if self.weights is None else asdict(self.weights),
+            "activations": None if self.activations is None else asdict(self.activations),
+        }
+
+    @staticmethod
+    def from_json(facts: Mapping[str, Any]) -> Facts:
+        schemes = (facts["weights"], facts["activations"])
+        return Facts(
+            facts["format"],
+            ModelSignature.from_json(facts["signature"]),
+            dict(facts["operators"]),
+            facts["macs"],
+            facts["parameters"],
+            facts["parameter_bytes"],
+            *(None if scheme is None else Scheme.from_json(scheme) for scheme in schemes),
+        )

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from service.cli.app import app
+
+SAMPLE = Path(__file__).resolve().parents[3] / "examples" / "digits_int8.tflite"
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_models_facts() -> None:
+    facts = json.loads(run("inspect", str(SAMPLE), "--json"))
+    assert facts["format"] == "tflite"
+    assert facts["signature"]["inputs"][0]["shape"] == [1, 16, 16, 1]
+    assert facts["weights"] == {"storage": ["int8"], "granularity": ["per-axis"], "symmetric": True}
+    assert facts["activations"]["symmetric"] is False
+    assert facts["operators"]["conv2d"] == 6
+    assert facts["macs"] == 246_000
+
+
+def test_they_are_told_to_people() -> None:
+    shown = run("inspect", str(SAMPLE))
+    assert "int8 per-axis, symmetric" in shown
+    assert "246 k" in shown
+
+
+@pytest.mark.parametrize("command", [("inspect",), ("explain",)])
+def test_its_graph_names_the_types(command: tuple[str, ...]) -> None:
+    lines = run(*command, str(SAMPLE), "--graph").splitlines()
+    assert lines[0].startswith("!0 = !quant.uniform<i8:f32, ")
+    (convolution, *_) = [line for line in lines if "qnn.conv2d" in line]
+    assert re.search(r"%\d+ = qnn.conv2d\(%0, const<\d+x3x3x1xi8>, const<\d+xi32>\) \{in_type = !0, ", convolution)
+    assert ": tensor<1x" in convolution
+    assert lines[-1].startswith("  return %")
+
+
+def test_a_file_that_is_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(SAMPLE.read_bytes()[:1000])
+    result = CliRunner().invoke(app, ["inspect", str(path)])
+    assert result.exit_code != 0
