@@ -41,7 +41,7 @@ def model(
 ) -> tuple[tvm.IRModule, np.ndarray]:
     """A transposed convolution of extreme or random values, padded anyhow, and an input for it."""
     low, high = STORAGE_RANGES[storage]
-    in_type = QuantizedType(storage, (float32(0.02),), (int(rng.choice([low, high, rng.integers(low, high)])),))
+    in_type = QuantizedType(storage, (float32(0.02),), (int(rng.choice([low, high, int(rng.integers(low, high))])),))
     out_type = QuantizedType(storage, (float32(rng.uniform(0.1, 2.0)),), (int(rng.integers(low, high)),))
     if storage == "int8":
         weight_type = QuantizedType("int8", tuple(map(float32, rng.uniform(0.001, 0.02, filters))), axis=0)
