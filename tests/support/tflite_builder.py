@@ -42,8 +42,16 @@ _INT8_VERSIONS = {
     "MUL": 2,
     "PAD": 2,
     "RELU": 2,
+    "LOGISTIC": 2,
+    "LEAKY_RELU": 2,
     "RELU6": 2,
     "SOFTMAX": 2,
+    "TANH": 2,
+    "ABS": 2,
+    "EXP": 2,
+    "LOG": 2,
+    "RSQRT": 2,
+    "SQRT": 2,
 }
 
 

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+from ai_edge_litert import schema_py_generated as schema
 
 from tests.support import tflite_models as models
 from tests.support.tflite_builder import Quant
+from tests.support.tflite_operator import unary_model
 
 X8, Y8 = Quant(0.05, -3), Quant(0.1, 7)
 X_U8, Y_U8 = Quant(0.05, 120), Quant(0.1, 131)
@@ -108,4 +110,10 @@ MODELS: dict[str, Callable[[], bytes]] = {
     "relu int8": lambda: models.activation_model("RELU", (1, 64), np.int8, X8, Y8),
     "relu6 uint8": lambda: models.activation_model("RELU6", (1, 64), np.uint8, X_U8, Y_U8),
     "relu n1 to 1 int8": lambda: models.activation_model("RELU_N1_TO_1", (1, 64), np.int8, X8, Y8),
+    "logistic int8": lambda: unary_model("LOGISTIC", (2, 40), np.int8, X8, Quant(1 / 256, -128)),
+    "tanh uint8": lambda: unary_model("TANH", (2, 40), np.uint8, X_U8, Quant(1 / 128, 128)),
+    "hard swish int8": lambda: unary_model("HARD_SWISH", (1, 4, 4, 3), np.int8, X8, Y8),
+    "leaky relu int8": lambda: unary_model(
+        "LEAKY_RELU", (1, 4, 4, 3), np.int8, X8, Y8, schema.LeakyReluOptionsT(alpha=0.1)
+    ),
 }

@@ -23,6 +23,7 @@ from tvm import relax
 
 from service.compiler.qnn import graph, ops
 from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.ops.unary import FUNCTIONS
 
 Axes = tuple[int, ...]
 
@@ -274,6 +275,7 @@ _ELEMENTWISE = (
     "relax.sigmoid",
     "relax.subtract",
     "relax.tanh",
+    *(f"relax.qnn.{function}" for function in FUNCTIONS),
 )
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_ELEMENTWISE, _elementwise),

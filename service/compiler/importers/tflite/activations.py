@@ -14,6 +14,7 @@ BOUNDS: dict[str, tuple[float | None, float | None]] = {
     "RELU": (0.0, None),
     "RELU_N1_TO_1": (-1.0, 1.0),
     "RELU6": (0.0, 6.0),
+    "RELU_0_TO_1": (0.0, 1.0),  # only as an operator of its own
 }
 # ActivationFunctionType in schema.fbs.
 NAMES: dict[int, str] = {0: "NONE", 1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6", 4: "TANH", 5: "SIGN_BIT"}

@@ -71,6 +71,8 @@ OPTIONS: Mapping[int, str] = {
     27: "ReducerOptions",
     30: "SqueezeOptions",
     49: "TransposeConvOptions",
+    75: "LeakyReluOptions",
+    116: "GeluOptions",
 }
 
 TABLES: Mapping[str, Table] = {
@@ -165,6 +167,8 @@ TABLES: Mapping[str, Table] = {
     "ConcatenationOptions": {"axis": (0, INT), "fused_activation_function": (1, BYTE)},
     "AddOptions": {"fused_activation_function": (0, BYTE)},
     "MulOptions": {"fused_activation_function": (0, BYTE)},
+    "LeakyReluOptions": {"alpha": (0, FLOAT)},
+    "GeluOptions": {"approximate": (0, BOOL)},
     "ReducerOptions": {"keep_dims": (0, BOOL)},
     "ReshapeOptions": {"new_shape": (0, Vector(4))},
     "SqueezeOptions": {"squeeze_dims": (0, Vector(4))},

@@ -59,10 +59,9 @@ def mul(
     return _Elementwise(isa, (lhs, rhs), destination, operation, arithmetic, parallel).kernel("mul")
 
 
-def requantize(
-    isa: Isa, source: Image, destination: Image, operation: Operation, mode: Mode, *, parallel: bool
-) -> Kernel:
-    """`qnn.requantize` of one 8-bit type to another, in any mode: a look-up is quicker than any of their roundings.
+def look_up(isa: Isa, source: Image, destination: Image, operation: Operation, mode: Mode, *, parallel: bool) -> Kernel:
+    """`qnn.requantize` of one 8-bit type to another, or any function of one 8-bit value (`qnn.ops.unary`), in any mode:
+    a look-up is quicker than any of their roundings.
 
     Raises:
         Declined: a type is not 8 bits with one scale, or an image is packed.

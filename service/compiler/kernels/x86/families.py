@@ -19,6 +19,7 @@ from service.compiler.kernels.x86.tiles import choose, cycles, worth_sharing
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.accumulate import centered
 from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.ops.unary import FUNCTIONS
 
 # Cycles to requantize one vector of accumulators, roughly: float scale or fixed point, and a residual.
 _FLOAT_CYCLES, _FIXED_CYCLES, _RESIDUAL_CYCLES = 2.0, 6.0, 6.0
@@ -155,10 +156,10 @@ class Elementwise(Family):
                 addition(self.mode, core, residual_is_lhs=False)
             case "qnn.mul":
                 elementwise.product_requantization(self.mode, core)
-            case "qnn.requantize":
-                elementwise.table_of(self.mode, core)
             case "qnn.concatenate":
                 concat.part_tables(self.mode, core)
+            case _:
+                elementwise.table_of(self.mode, core)
         if core.name in ("qnn.add", "qnn.mul") and len({shape_of(var)[-1] for var in group.inputs}) > 1:
             raise Declined("one channel is repeated for all")
         if len({len(shape_of(var)) for var in group.inputs}) > 1:
@@ -173,10 +174,10 @@ class Elementwise(Family):
                 return elementwise.add(isa, sources[0], sources[1], destination, core, mode, parallel=parallel)
             case "qnn.mul":
                 return elementwise.mul(isa, sources[0], sources[1], destination, core, mode, parallel=parallel)
-            case "qnn.requantize":
-                return elementwise.requantize(isa, sources[0], destination, core, mode, parallel=parallel)
-            case _:
+            case "qnn.concatenate":
                 return concat.concat(isa, sources, destination, core, mode, parallel=parallel)
+            case _:
+                return elementwise.look_up(isa, sources[0], destination, core, mode, parallel=parallel)
 
 
 class Pooling(Family):
@@ -216,4 +217,5 @@ FAMILIES: dict[str, Callable[[Isa, Mode], Family]] = {
     "qnn.max_pool2d": Pooling,
     "qnn.avg_pool2d": Pooling,
     "qnn.mean": Pooling,
+    **{f"qnn.{function}": Elementwise for function in FUNCTIONS},
 }

@@ -65,6 +65,38 @@ def multiply_by_quantized_multiplier(x: Array, significand: Array | int, shift: 
     return rounding_divide_by_pot(saturating_rounding_doubling_high_mul(scaled, significand), np.maximum(-shift, 0))
 
 
+def inverse_square_root(value: int) -> tuple[int, int]:
+    """TFLite's GetInvSqrtQuantizedMultiplierExp (kernels/internal/common.h) with a reversed shift: 1 / sqrt(value) ~=
+    significand * 2**(shift - 31), by Newton's iteration on a Q3.28 number. `value` is positive."""
+    if value <= 1:
+        return (1 << 31) - 1, 0
+    shift = 11
+    while value >= 1 << 29:
+        value, shift = value // 4, shift + 1
+    pairs = (31 - value.bit_length()) // 2 - 1  # shifts by two bits, so that it becomes a Q2.29 in [1 / 4, 1)
+    value, shift = value << (2 * pairs), shift - pairs
+    half = ((value >> 1) + 1) >> 1
+    x = 1 << 28
+
+    def mul(a: int, b: int) -> int:
+        return int(saturating_rounding_doubling_high_mul(np.array(a, np.int64), b))
+
+    def rescaled(a: int, by: int) -> int:  # gemmlowp's Rescale to fewer integer bits: a shift that saturates
+        return max(min(a << by, (1 << 31) - 1), -(1 << 31))
+
+    for _ in range(5):
+        cubed = rescaled(mul(mul(x, x), x), 6)
+        x = rescaled(mul(_THREE_HALVES, x) - mul(half, cubed), 3)
+    x = mul(x, _HALF_SQRT_2)
+    if shift < 0:
+        x, shift = x << -shift, 0
+    return x, -shift
+
+
+_THREE_HALVES = (1 << 28) + (1 << 27)  # Q3.28
+_HALF_SQRT_2 = 1518500250  # Q0.31
+
+
 # --- the same in tensor IR -------------------------------------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ from tvm.ir import Op, register_op_attr
 
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops import accumulating, casts, elementwise, joining, normalizing, pooling
+from service.compiler.qnn.ops import unary as functions
 from service.compiler.qnn.ops.accumulating import conv2d, conv2d_transpose, dense
 from service.compiler.qnn.ops.call import PREFIX, Rule, call_of, name_of, with_operands
 from service.compiler.qnn.ops.casts import dequantize, quantize, requantize, storage_cast
@@ -30,6 +31,7 @@ from service.compiler.qnn.ops.elementwise import add, mul
 from service.compiler.qnn.ops.joining import concatenate
 from service.compiler.qnn.ops.normalizing import softmax
 from service.compiler.qnn.ops.pooling import avg_pool2d, max_pool2d, mean
+from service.compiler.qnn.ops.unary import unary
 
 __all__ = [
     "PREFIX",
@@ -48,10 +50,11 @@ __all__ = [
     "requantize",
     "softmax",
     "storage_cast",
+    "unary",
     "with_operands",
 ]
 
-_FAMILIES = (casts, accumulating, elementwise, joining, pooling, normalizing)
+_FAMILIES = (casts, accumulating, elementwise, joining, pooling, normalizing, functions)
 
 
 def _typing(rule: Rule) -> Callable[[relax.Call, relax.BlockBuilder], relax.TensorType]:

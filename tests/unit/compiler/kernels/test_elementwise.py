@@ -84,7 +84,7 @@ def test_requantize(data: st.DataObject, mode_name: str, from_storage: str, to_s
     operation = Operation(ops.requantize(variable(values), in_type, out_type))
 
     source, destination = (Image(*shape, isa.lanes, draw(halos())) for _ in range(2))
-    kernel = elementwise.requantize(isa, source, destination, operation, mode, parallel=draw(st.booleans()))
+    kernel = elementwise.look_up(isa, source, destination, operation, mode, parallel=draw(st.booleans()))
     expected = mode.formula(operation).evaluate(operation, values)
     holds(isa, kernel, destination, stored(expected), stored_zero_point(out_type), laid_out(source, stored(values)))
 
@@ -134,4 +134,4 @@ def test_a_type_of_sixteen_bits_is_declined() -> None:
     wide = QuantizedType("int16", (0.1,))
     operation = Operation(ops.requantize(relax.Var("x", relax.TensorType(image.shape, "int16")), wide, TYPE))
     with pytest.raises(Declined, match="8 bits"):
-        elementwise.requantize(isa, image, image, operation, get_mode("xnnpack"), parallel=False)
+        elementwise.look_up(isa, image, image, operation, get_mode("xnnpack"), parallel=False)

@@ -17,6 +17,7 @@ from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.legalize import legalize
 from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.ops.unary import FUNCTIONS
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type
 from service.compiler.schedule import schedule
 from service.compiler.targets import CodegenTarget, OperandTypes
@@ -225,6 +226,22 @@ def test_one_operand(data: st.DataObject, mode: str, name: str) -> None:
     }
     call = calls[name]
     holds(module_of([(x.shape, storage)], lambda emit, inputs: emit(call(inputs[0]))), mode, OPERANDS[0], [x])
+
+
+@EXAMPLES
+@given(st.data(), st.sampled_from(MODES), st.sampled_from(sorted(FUNCTIONS)))
+def test_function_of_one_value(data: st.DataObject, mode: str, function: str) -> None:
+    draw = data.draw
+    storage = draw(st.sampled_from(["int8", "uint8"]))
+    in_type, out_type = draw(per_tensor(storage)), draw(per_tensor(storage))
+    attrs = {name: {"alpha": 0.1, "approximate": True}[name] for name in FUNCTIONS[function]}
+    if function == "hard_swish" and in_type.scale / out_type.scale > 128:
+        return  # LiteRT refuses it, and so do we
+    x = values(draw, (2, 3, 21), storage)
+    module = module_of(
+        [(x.shape, storage)], lambda emit, inputs: emit(ops.unary(function, inputs[0], in_type, out_type, **attrs))
+    )
+    holds(module, mode, OPERANDS[0], [x])
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -94,6 +94,10 @@ class Network:
         out_type = self.type()
         return Tensor(self.emit(ops.add(lhs.var, rhs.var, lhs.type, rhs.type, out_type)), lhs.shape, out_type)
 
+    def activated(self, x: Tensor, function: str, **attrs: float) -> Tensor:
+        out_type = self.type()
+        return Tensor(self.emit(ops.unary(function, x.var, x.type, out_type, **attrs)), x.shape, out_type)
+
     def pad(self, x: Tensor, value: int) -> Tensor:
         padded = self.emit(relax.op.nn.pad(x.var, [0, 0, 1, 2, 0, 1, 0, 0], pad_value=value))
         return Tensor(padded, tuple(int(dim) for dim in padded.ty.shape), x.type)
@@ -144,11 +148,11 @@ def branching_network(net: Network, x: Tensor) -> Tensor:
 
 
 def grouped_network(net: Network, x: Tensor) -> Tensor:
-    """Bottlenecks of ResNeXt, then a multiplier of each channel, and a classifier that is a convolution."""
+    """Bottlenecks of ResNeXt, activations of their own, a multiplier of each channel, a classifier by convolution."""
     groups = int(net.rng.choice([2, 3, 8]))
     width = groups * int(net.rng.choice([1, 4, 5, 16]))
-    y = net.conv(x, width, (1, 1))
-    y = net.add(y, net.conv(y, width, (3, 3), groups=groups))
+    y = net.activated(net.conv(x, width, (1, 1)), str(net.rng.choice(["hard_swish", "logistic", "relu"])))
+    y = net.add(y, net.activated(net.conv(y, width, (3, 3), groups=groups), "leaky_relu", alpha=0.2))
     y = net.conv(y, 2 * width, (3, 3), 2, groups=width)
     return net.conv(net.average(y), 19, (1, 1))
 
@@ -191,6 +195,19 @@ def test_tensors_between_kernels_are_never_reordered(target: Any) -> None:
     report = selected(module_of([((1, 16, 16, 3), "int8")], body), target, "xnnpack").report()
     assert report["reorders"] == 2
     assert [layer["kernel"] for layer in report["layers"]].count("conv") >= 4
+
+
+@pytest.mark.parametrize("target", HERE[:1], ids=str)
+def test_functions_of_one_value_are_tables_between_kernels(target: Any) -> None:
+    rng = np.random.default_rng(1)
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        net = Network(emit, rng, "int8")
+        y = net.conv(Tensor(inputs[0], (1, 8, 8, 3), net.type()), 16, (3, 3))
+        return net.conv(net.activated(y, "hard_swish"), 16, (3, 3)).var
+
+    report = selected(module_of([((1, 8, 8, 3), "int8")], body), target, "xnnpack").report()
+    assert [layer["kernel"] for layer in report["layers"]] == ["enter", "conv", "table", "conv", "leave"]
 
 
 def test_what_has_no_kernel_is_named_with_the_reason() -> None:

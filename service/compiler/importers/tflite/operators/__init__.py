@@ -17,9 +17,11 @@ from service.compiler.importers.tflite.operators import (
     pooling,
     softmax,
     transposed,
+    unary,
 )
 
 STORAGES = frozenset({"int8", "uint8"})
+_INT8 = frozenset({"int8"})  # what LiteRT has no uint8 kernel for
 _ANY_NUMBER = 1 << 16
 
 
@@ -47,23 +49,35 @@ class Rule:
 
 
 RULES: Mapping[str, Rule] = {
+    "ABS": Rule(unary.function("abs"), (1, 1), reads=_INT8, writes=_INT8),
     "ADD": Rule(elementwise.add, (2, 2), activations=2),
     "AVERAGE_POOL_2D": Rule(pooling.average_pool2d, (1, 1)),
     "CONCATENATION": Rule(movement.concatenation, (1, _ANY_NUMBER), activations=None),
     "CONV_2D": Rule(convolution.conv2d, (2, 3)),
     "DEPTHWISE_CONV_2D": Rule(convolution.depthwise_conv2d, (2, 3)),
     "DEQUANTIZE": Rule(conversion.dequantize, (1, 1), writes=frozenset({"float32"})),
+    "ELU": Rule(unary.function("elu"), (1, 1), reads=_INT8, writes=_INT8),
+    "EXP": Rule(unary.function("exp"), (1, 1), reads=_INT8, writes=_INT8),
     "FULLY_CONNECTED": Rule(fully_connected.fully_connected, (2, 3)),
+    "GELU": Rule(unary.gelu, (1, 1)),
+    "HARD_SWISH": Rule(unary.function("hard_swish"), (1, 1)),
+    "LEAKY_RELU": Rule(unary.leaky_relu, (1, 1)),
+    "LOG": Rule(unary.function("log"), (1, 1), reads=_INT8, writes=_INT8),
+    "LOGISTIC": Rule(unary.function("logistic"), (1, 1)),
     "MAX_POOL_2D": Rule(pooling.max_pool2d, (1, 1)),
     "MEAN": Rule(pooling.mean, (2, 2)),
     "MUL": Rule(elementwise.mul, (2, 2), activations=2),
     "PAD": Rule(movement.pad, (2, 2)),
     "QUANTIZE": Rule(conversion.quantize, (1, 1), reads=STORAGES | {"float32"}),
-    "RELU": Rule(elementwise.clamp, (1, 1)),
-    "RELU6": Rule(elementwise.clamp, (1, 1)),
-    "RELU_N1_TO_1": Rule(elementwise.clamp, (1, 1)),
+    "RELU": Rule(unary.clamp, (1, 1)),
+    "RELU6": Rule(unary.clamp, (1, 1)),
+    "RELU_N1_TO_1": Rule(unary.clamp, (1, 1)),
+    "RELU_0_TO_1": Rule(unary.clamp, (1, 1)),
     "RESHAPE": Rule(movement.reshape, (1, 2)),
+    "RSQRT": Rule(unary.function("rsqrt"), (1, 1), reads=_INT8, writes=_INT8),
     "SOFTMAX": Rule(softmax.softmax, (1, 1)),
+    "SQRT": Rule(unary.function("sqrt"), (1, 1), reads=_INT8, writes=_INT8),
     "SQUEEZE": Rule(movement.squeeze, (1, 1)),
     "TRANSPOSE_CONV": Rule(transposed.transpose_conv, (3, 4), first=2),
+    "TANH": Rule(unary.function("tanh"), (1, 1)),
 }

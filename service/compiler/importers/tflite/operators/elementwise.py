@@ -1,4 +1,4 @@
-"""ADD, MUL, and the activations that are operators of their own."""
+"""ADD and MUL."""
 
 from __future__ import annotations
 
@@ -26,10 +26,3 @@ def _binary(node: Node, make: Binary) -> relax.Var:
     lhs, rhs, out = node.in_type(0), node.in_type(1), node.out_type(node.activation())
     node.require(lhs.storage == rhs.storage == out.storage, f"mixes {lhs.storage}, {rhs.storage} and {out.storage}")
     return node.emit(make(node.expr(0), node.expr(1), lhs, rhs, out))
-
-
-def clamp(node: Node) -> relax.Var:
-    """RELU, RELU6, RELU_N1_TO_1: requantize into a clamped type (`QuantizedReluX` in tflite/kernels/activations.cc)."""
-    in_type, out_type = node.in_type(0), node.out_type(node.operator.name)
-    node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
-    return node.emit(ops.requantize(node.expr(0), in_type, out_type))

@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from service.compiler.qnn.numerics.affine import Quantize
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, FixedPointMul, FloatMul, SharedShiftAdd
+from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.mode import EXACT, Mode
 from service.compiler.qnn.numerics.pooling import FixedPointMean, FloatMean
 from service.compiler.qnn.numerics.requantize import FloatRequantize, OneRounding, SharedMultiplier, TwoRoundings
 from service.compiler.qnn.numerics.softmax import FixedPointSoftmax, TableSoftmax
+from service.compiler.qnn.numerics.unary import (
+    ELU,
+    EXP,
+    GELU,
+    LOG,
+    LOGISTIC,
+    TANH,
+    Absolute,
+    HardSwish,
+    LeakyRelu,
+    ReciprocalSquareRoot,
+    Relu,
+    SharedMultiplierLeakyRelu,
+    SquareRoot,
+)
 from service.core.numerics import LITERT_REFERENCE, XNNPACK
+
+# The delegate leaves these to LiteRT's own kernels, of which there is one each, or computes the same itself.
+_SHARED: Mapping[str, Formula] = {
+    **EXACT,
+    "abs": Absolute(),
+    "elu": ELU,
+    "exp": EXP,
+    "gelu": GELU,
+    "hard_swish": HardSwish(),
+    "log": LOG,
+    "logistic": LOGISTIC,
+    "relu": Relu(),
+    "rsqrt": ReciprocalSquareRoot(),
+    "sqrt": SquareRoot(),
+    "tanh": TANH,
+}
 
 REFERENCE = Mode(
     LITERT_REFERENCE,
     "LiteRT 2.3.0, reference kernels (BUILTIN_REF)",
     {
-        **EXACT,
+        **_SHARED,
         "quantize": Quantize(reciprocal=False),
         "requantize": TwoRoundings(),
         "conv2d+requantize": TwoRoundings(),
@@ -22,6 +56,7 @@ REFERENCE = Mode(
         "dense+requantize": OneRounding(),
         "add": FixedPointAdd(),
         "mul": FixedPointMul(),
+        "leaky_relu": LeakyRelu(),
         "mean": FixedPointMean(),
         "softmax": FixedPointSoftmax(),
     },
@@ -31,7 +66,7 @@ DELEGATE = Mode(
     XNNPACK,
     "LiteRT 2.3.0, default delegate (XNNPACK)",
     {
-        **EXACT,
+        **_SHARED,
         "quantize": Quantize(reciprocal=True),
         "requantize": SharedMultiplier(),
         "conv2d+requantize": FloatRequantize(),
@@ -39,6 +74,7 @@ DELEGATE = Mode(
         "dense+requantize": FloatRequantize(),
         "add": SharedShiftAdd(),
         "mul": FloatMul(),
+        "leaky_relu": SharedMultiplierLeakyRelu(),
         "mean": FloatMean(),
         "softmax": TableSoftmax(),
     },

@@ -120,8 +120,8 @@ def test_padding_pads_with_the_zero_point() -> None:
     assert [int(width) for width in pad.attrs.pad_width] == [0, 0, 0, 1, 2, 0, 0, 0]
 
 
-def test_standalone_activation_is_a_requantize_into_a_clamped_type() -> None:
-    out_type = quantized(call(import_model(MODELS["relu6 uint8"]()), "qnn.requantize"), "out_type")
+def test_standalone_activation_is_a_function_into_a_clamped_type() -> None:
+    out_type = quantized(call(import_model(MODELS["relu6 uint8"]()), "qnn.relu"), "out_type")
     assert (out_type.min, out_type.max) == (131, 191)
 
 

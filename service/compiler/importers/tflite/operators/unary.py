@@ -1,0 +1,37 @@
+"""Functions of one value: LOGISTIC, TANH, HARD_SWISH, LEAKY_RELU and their like."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tvm import relax
+
+from service.compiler.importers.tflite.node import Node
+from service.compiler.qnn import ops
+
+
+def function(name: str) -> Callable[[Node], relax.Var]:
+    """What converts a builtin into the function `name` of `qnn.ops.unary`."""
+    return lambda node: _unary(node, name)
+
+
+def clamp(node: Node) -> relax.Var:
+    """RELU, RELU6, RELU_N1_TO_1, RELU_0_TO_1: a function into a clamped type."""
+    return _unary(node, "relu", activation=node.operator.name)
+
+
+def leaky_relu(node: Node) -> relax.Var:
+    alpha = float(node.option("alpha"))  # type: ignore[arg-type]
+    node.require(math.isfinite(alpha), f"has alpha {alpha}")
+    return _unary(node, "leaky_relu", alpha=alpha)
+
+
+def gelu(node: Node) -> relax.Var:
+    return _unary(node, "gelu", approximate=bool(node.option("approximate")))
+
+
+def _unary(node: Node, name: str, activation: str = "NONE", **attrs: float | bool) -> relax.Var:
+    in_type, out_type = node.in_type(0), node.out_type(activation)
+    node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
+    return node.emit(ops.unary(name, node.expr(0), in_type, out_type, **attrs))

@@ -1,0 +1,248 @@
+"""Functions of one 8-bit value. What they compute is needed 256 times at most, so all of them are lowered to a table.
+
+Where LiteRT tabulates a float32 function of its C library, the table here goes through float64: a correctly rounded
+result, which glibc's differs from by one unit in the last place, now and then, and the 8-bit result hardly ever does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from tvm import relax, te
+
+from service.compiler.qnn.numerics import fixed_point
+from service.compiler.qnn.numerics.fixed_point import multiply_by_quantized_multiplier, rounding_divide_by_pot
+from service.compiler.qnn.numerics.formula import Array, store
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.types import STORAGE_RANGES
+
+_INT16 = STORAGE_RANGES["int16"]
+_FAR = 2.0**31  # beyond every storage type
+
+
+class Tabulated:
+    """A formula of which subclasses say `values`: stored values (int64) -> results, not yet clamped."""
+
+    def values(self, operation: Operation, x: Array) -> Array:
+        raise NotImplementedError
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        return store(self.values(operation, x.astype(np.int64)), operation.per_tensor("out_type"))
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        low, high = STORAGE_RANGES[operation.per_tensor("in_type").storage]
+        table = self.evaluate(operation, np.arange(low, high + 1))
+
+        def look_up(x: te.Tensor, table: te.Tensor) -> te.Tensor:
+            return te.compute(x.shape, lambda *index: table[x(*index).astype("int32") - low], name="look_up")
+
+        hint = operation.name.removeprefix("qnn.")
+        return builder.call_te(look_up, x, relax.const(table, str(table.dtype)), primfunc_name_hint=hint)
+
+
+class RealFunction(Tabulated):
+    """LUTPopulate (kernels/internal/common.h) and PopulateLookupTable (kernels/activations.cc): float32 throughout."""
+
+    def __init__(self, name: str, function: Callable[[Operation, Array], Array]) -> None:
+        """`function` takes and gives float32."""
+        self.function = function
+        self.summary = f"z + round_away({name}(s_in * (q - z_in)) * float(1 / s)), in float32"
+
+    def values(self, operation: Operation, x: Array) -> Array:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        real = np.float32(in_type.scale) * (x - in_type.zero_point).astype(np.float32)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            scaled = self.function(operation, real) * (np.float32(1) / np.float32(out_type.scale))
+        scaled = np.clip(scaled, -_FAR, _FAR)
+        whole = np.trunc(scaled)
+        rounded = whole + np.sign(scaled) * (np.abs(scaled - whole) >= 0.5)
+        return np.asarray((rounded + np.float32(out_type.zero_point)).astype(np.int64))
+
+
+def _logistic(_operation: Operation, x: Array) -> Array:
+    one = np.float32(1)
+    return np.asarray(one / (one + np.exp(-x.astype(np.float64)).astype(np.float32)))
+
+
+def _tanh(_operation: Operation, x: Array) -> Array:
+    return np.asarray(np.tanh(x.astype(np.float64)).astype(np.float32))
+
+
+def _elu(_operation: Operation, x: Array) -> Array:
+    return np.where(x < 0, np.expm1(np.minimum(x, 0).astype(np.float64)).astype(np.float32), x)
+
+
+def _exp(_operation: Operation, x: Array) -> Array:
+    return np.asarray(np.exp(x.astype(np.float64)).astype(np.float32))
+
+
+def _log(operation: Operation, x: Array) -> Array:
+    """What has no logarithm becomes the smallest output (LogLUTPrepare in kernels/elementwise.cc)."""
+    out_type = operation.per_tensor("out_type")
+    smallest = np.float32(STORAGE_RANGES[out_type.storage][0] - out_type.zero_point) * np.float32(out_type.scale)
+    logarithm = np.log(np.where(x > 0, x, 1).astype(np.float64)).astype(np.float32)
+    return np.where(x > 0, logarithm, smallest)
+
+
+def _gelu(operation: Operation, x: Array) -> Array:
+    """GeluTransform and GeluTransformApproximate (reference/gelu.h)."""
+    half = np.float32(0.5) * x
+    if not operation.flag("approximate"):
+        complement = [math.erfc(float(value)) for value in (x * np.float32(-math.sqrt(0.5))).reshape(-1)]
+        return np.asarray(half * np.array(complement, np.float32).reshape(x.shape))
+    cubic = x + np.float32(0.044715) * x * x * x
+    return np.asarray(half * (np.float32(1) + _tanh(operation, np.float32(math.sqrt(2 / math.pi)) * cubic)))
+
+
+class HardSwish(Tabulated):
+    """TFLite's 16-bit fixed point (reference/hard_swish.h; multipliers as in HardSwishPrepare)."""
+
+    summary = "16-bit fixed point: mul(x << 7, m) * (min(max(x / 3, -1), 1) + 1) / 2, shifted to s, + z"
+
+    def values(self, operation: Operation, x: Array) -> Array:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        hires_scale = np.float32(1 / 128) * np.float32(in_type.scale)
+        out_multiplier, out_shift = _int16_multiplier(float(hires_scale / np.float32(out_type.scale)))
+        operation.require(out_shift <= 0, "the output's scale is so small that LiteRT refuses it")
+        relu_multiplier, relu_shift = _int16_multiplier(float(hires_scale / np.float32(3 / 32768)))
+        hires = (x - in_type.zero_point) << 7
+        preshift = _doubling_high_mul(hires, out_multiplier)
+        reluish = np.clip(hires << max(relu_shift - 1, 0), *_INT16)
+        reluish = _doubling_high_mul(reluish, relu_multiplier)
+        if relu_shift > 0:
+            reluish = np.clip(reluish << 1, *_INT16)
+        elif relu_shift < 0:
+            reluish = rounding_divide_by_pot(reluish, min(-relu_shift, 31))
+        reluish = (reluish + (1 << 15)) >> 1
+        product = np.trunc(reluish * preshift / (1 << 15)).astype(np.int64)
+        return rounding_divide_by_pot(product, min(-out_shift, 31)) + out_type.zero_point
+
+
+class Relu(Tabulated):
+    """TFLite's kernels of RELU and its like as operators of their own: they rescale, and the output's storage bounds
+    clamp (QuantizedReluX in kernels/activations.cc; optimized_ops::ReluX)."""
+
+    summary = "z + mul(q - z_in, m), m ~= float(s_in / s), rounded twice"
+
+    def values(self, operation: Operation, x: Array) -> Array:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        multiplier = fixed_point.quantize_multiplier(float(np.float32(in_type.scale) / np.float32(out_type.scale)))
+        return multiply_by_quantized_multiplier(x - in_type.zero_point, *multiplier) + out_type.zero_point
+
+
+class LeakyRelu(Tabulated):
+    """TFLite's reference kernel (reference/leaky_relu.h): each side of zero has a multiplier, rounded twice."""
+
+    summary = "z + mul(q - z_in, m), m ~= float(s_in / s), or float(s_in * alpha / s) below zero, rounded twice"
+
+    def values(self, operation: Operation, x: Array) -> Array:
+        centered = x - operation.per_tensor("in_type").zero_point
+        identity, alpha = _slopes(operation)
+        above = multiply_by_quantized_multiplier(centered, *fixed_point.quantize_multiplier(identity))
+        significand, shift = fixed_point.quantize_multiplier(abs(alpha))
+        below = multiply_by_quantized_multiplier(centered, -significand if alpha < 0 else significand, shift)
+        return np.where(centered >= 0, above, below) + operation.per_tensor("out_type").zero_point
+
+
+class SharedMultiplierLeakyRelu(Tabulated):
+    """XNNPACK: an 8-bit fraction for each side of zero, rounded once, halves up (qs8/qu8 vlrelu micro-kernels).
+
+    Where a side's scale is outside 2**-8 to 2**7 the delegate leaves the operator to LiteRT's own kernel
+    (VisitLeakyReluNode in tflite/delegates/xnnpack/xnnpack_delegate.cc).
+    """
+
+    summary = (
+        "((q - z_in) * m + (z << 8) + 128) >> 8, m = round_even(256 * float(s_in / s)), or * alpha below zero; beyond "
+        "m in 1..32768 as in litert-reference"
+    )
+
+    def values(self, operation: Operation, x: Array) -> Array:
+        centered, out_type = x - operation.per_tensor("in_type").zero_point, operation.per_tensor("out_type")
+        scale = np.float32(operation.per_tensor("in_type").scale) / np.float32(out_type.scale)
+        slopes = [float(scale), float(scale * np.float32(operation.floating("alpha")))]
+        if not all(2**-8 <= abs(slope) <= 2**7 for slope in slopes):
+            return LeakyRelu().values(operation, x)
+        above, below = (round(256 * slope) for slope in slopes)
+        return (centered * np.where(centered >= 0, above, below) + (out_type.zero_point << 8) + 128) >> 8
+
+
+class Absolute(Tabulated):
+    """AbsEvalQuantized (kernels/elementwise.cc)."""
+
+    summary = "z + mul(|q - z_in|, m), m ~= float(s_in / s), rounded twice"
+
+    def values(self, operation: Operation, x: Array) -> Array:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        magnitude = np.abs(x - in_type.zero_point)
+        if in_type.scale != out_type.scale:
+            ratio = float(np.float32(in_type.scale) / np.float32(out_type.scale))
+            magnitude = multiply_by_quantized_multiplier(magnitude, *fixed_point.quantize_multiplier(ratio))
+        return np.asarray(magnitude + out_type.zero_point)
+
+
+class SquareRoot(Tabulated):
+    """SqrtEvalQuantized (kernels/elementwise.cc). LiteRT stops at a negative value; here it is taken as zero."""
+
+    summary = "z + trunc(sqrt(s_in * (q - z_in)) / s), in float32"
+
+    def values(self, operation: Operation, x: Array) -> Array:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        real = np.float32(in_type.scale) * np.maximum(x - in_type.zero_point, 0).astype(np.float32)
+        root = np.sqrt(real) / np.float32(out_type.scale)
+        return np.asarray(np.minimum(root, _FAR).astype(np.int64) + out_type.zero_point)
+
+
+class ReciprocalSquareRoot(Tabulated):
+    """RsqrtEvalQuantizedInt8 (kernels/elementwise.cc) on GetInvSqrtQuantizedMultiplierExp (internal/common.h).
+
+    Zero becomes the largest output. LiteRT stops at a negative value; here it is taken as zero.
+    """
+
+    summary = "z + mul(rsqrt(q - z_in), m), m ~= 1 / (sqrt(s_in) * s): Newton's iteration in Q3.28"
+    _SHIFT = 20
+
+    def values(self, operation: Operation, x: Array) -> Array:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        scale = 1 / (float(np.sqrt(np.float32(in_type.scale))) * out_type.scale)
+        significand, shift = fixed_point.quantize_multiplier(scale)
+        largest = STORAGE_RANGES[out_type.storage][1]
+
+        def one(value: int) -> int:
+            if value <= 0:
+                return largest
+            inverse, inverse_shift = fixed_point.inverse_square_root(value)
+            one = np.array(1, np.int64)
+            root = multiply_by_quantized_multiplier(one, inverse, inverse_shift + self._SHIFT)
+            return int(multiply_by_quantized_multiplier(root, significand, shift - self._SHIFT)) + out_type.zero_point
+
+        distinct, places = np.unique(x - in_type.zero_point, return_inverse=True)
+        return np.array([one(int(value)) for value in distinct], np.int64)[places].reshape(x.shape)
+
+
+def _slopes(operation: Operation) -> tuple[float, float]:
+    """float(s_in / s) and float(s_in * alpha / s), each step rounded to float32."""
+    in_scale, out_scale = (np.float32(operation.per_tensor(name).scale) for name in ("in_type", "out_type"))
+    return float(in_scale / out_scale), float(in_scale * np.float32(operation.floating("alpha")) / out_scale)
+
+
+def _int16_multiplier(real: float) -> tuple[int, int]:
+    """QuantizeMultiplier, then DownScaleInt32ToInt16Multiplier (kernels/activations.cc)."""
+    significand, shift = fixed_point.quantize_multiplier(real)
+    return min((significand + (1 << 15)) >> 16, _INT16[1]), shift
+
+
+def _doubling_high_mul(a: Array, b: int) -> Array:
+    """gemmlowp's SaturatingRoundingDoublingHighMul of int16 values."""
+    product = a * b
+    nudged = product + np.where(product >= 0, 1 << 14, 1 - (1 << 14))
+    return np.clip(np.where(nudged >= 0, nudged >> 15, -((-nudged) >> 15)), *_INT16)
+
+
+LOGISTIC = RealFunction("logistic", _logistic)
+TANH = RealFunction("tanh", _tanh)
+ELU = RealFunction("elu", _elu)
+EXP = RealFunction("exp", _exp)
+LOG = RealFunction("log", _log)
+GELU = RealFunction("gelu", _gelu)

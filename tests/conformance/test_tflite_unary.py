@@ -1,0 +1,59 @@
+"""Functions of one 8-bit value against LiteRT, in both modes: all 256 values, at random scales and zero points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+
+from service.core.numerics import LITERT_REFERENCE, MODES, XNNPACK
+from tests.support.conformance import assert_equals_litert
+from tests.support.tflite_builder import Array, Quant
+from tests.support.tflite_operator import unary_model
+
+CASES = 25
+Options = Callable[[np.random.Generator], Any]
+
+
+def leaky(rng: np.random.Generator) -> Any:
+    return schema.LeakyReluOptionsT(alpha=float(rng.choice([0.01, 0.1, 0.2, 0.3, 1.5, -0.25])))
+
+
+def gelu(rng: np.random.Generator) -> Any:
+    return schema.GeluOptionsT(approximate=bool(rng.integers(2)))
+
+
+OPTIONS: dict[str, Options] = {"LEAKY_RELU": leaky, "GELU": gelu}
+BOTH = ["GELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1", "TANH"]
+INT8_ONLY = ["ABS", "ELU", "EXP", "LOG", "RSQRT", "SQRT"]
+FUNCTIONS = [(name, dtype) for name in BOTH for dtype in (np.int8, np.uint8)] + [(name, np.int8) for name in INT8_ONLY]
+NOT_NEGATIVE = ("LOG", "RSQRT", "SQRT")  # LiteRT stops at a negative value of two of them
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("name", "dtype"), FUNCTIONS)
+def test_function_equals_litert(name: str, dtype: type, mode: str) -> None:
+    if name == "ELU" and mode == LITERT_REFERENCE:
+        mode = XNNPACK  # LiteRT has no reference kernel of it; its other one serves both modes
+    low = int(np.iinfo(dtype).min)
+    every_value: Array = np.arange(low, low + 256).astype(dtype).reshape(2, 128)
+    rng = np.random.default_rng(7)
+    for _ in range(CASES):
+        data = unary_model(name, every_value.shape, dtype, *_quants(name, low, rng), OPTIONS.get(name, _none)(rng))
+        assert_equals_litert(data, mode, [[every_value]])
+
+
+def _none(_rng: np.random.Generator) -> None:
+    return None
+
+
+def _quants(name: str, low: int, rng: np.random.Generator) -> tuple[Quant, Quant]:
+    x_scale = 10 ** rng.uniform(-3, 0)
+    x = Quant(x_scale, low if name in NOT_NEGATIVE else int(rng.integers(low, low + 256)))
+    if name == "LOGISTIC":  # the reference kernel wants this scale
+        return x, Quant(1 / 256, int(rng.integers(low, low + 256)))
+    # No zero point at the upper end: a RELU into such a type has one value left, which is refused.
+    return x, Quant(x_scale * 10 ** rng.uniform(-1, 1), int(rng.integers(low + 20, low + 200)))

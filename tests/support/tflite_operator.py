@@ -1,0 +1,62 @@
+"""A TFLite model of any one operator: its inputs are `x0`, `x1`, …, its outputs `y0`, `y1`, …"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.support.tflite_builder import Array, ModelBuilder, Quant
+
+
+@dataclass(frozen=True)
+class End:
+    """A tensor that the caller gives or gets."""
+
+    shape: Sequence[int]
+    dtype: npt.DTypeLike
+    quant: Quant | None = None
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A tensor in the file."""
+
+    data: Array
+    quant: Quant | None = None
+
+
+def ints(*values: int) -> Constant:
+    """A constant int32 vector, such as a shape or axes."""
+    return Constant(np.array(values, np.int32))
+
+
+def operator_model(
+    name: str,
+    inputs: Sequence[End | Constant],
+    outputs: Sequence[End],
+    options: Any = None,
+    version: int | None = None,
+) -> bytes:
+    """`options` is the schema's `…OptionsT` object."""
+    builder = ModelBuilder()
+    taken = [
+        builder.tensor(f"x{place}", part.shape, part.dtype, part.quant)
+        if isinstance(part, End)
+        else builder.constant(f"x{place}", part.data, part.quant)
+        for place, part in enumerate(inputs)
+    ]
+    made = [builder.tensor(f"y{place}", end.shape, end.dtype, end.quant) for place, end in enumerate(outputs)]
+    builder.operator(name, taken, made, options, version)
+    given = [index for index, part in zip(taken, inputs, strict=True) if isinstance(part, End)]
+    return builder.build(given, made)
+
+
+def unary_model(
+    name: str, shape: Sequence[int], dtype: npt.DTypeLike, x: Quant, y: Quant, options: Any = None
+) -> bytes:
+    """An operator of one operand whose output has the operand's shape and dtype."""
+    return operator_model(name, [End(shape, dtype, x)], [End(shape, dtype, y)], options)
