@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import tvm
@@ -13,6 +13,8 @@ from tvm import relax
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
 from service.core.errors import InvalidInput
+
+T = TypeVar("T")
 
 
 class IllTyped(InvalidInput):
@@ -28,6 +30,14 @@ class Operation:
         """`producer` is the operation that made the first operand, where that is a QNN operation too."""
         self.call, self.producer = call, producer
         self.name = str(call.op.name.removeprefix("relax."))
+        self._made: dict[str, Any] = {}
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """`make()`, the first time: what a formula makes of its constants, while the operation is evaluated."""
+        if name not in self._made:
+            self._made[name] = make()
+        made: T = self._made[name]
+        return made
 
     def fail(self, what: str) -> NoReturn:
         raise IllTyped(f"{self.name}: {what}", op=self.name)

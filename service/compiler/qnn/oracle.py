@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from service.compiler.qnn.numerics.formula import Array
 from service.compiler.qnn.operation import Operation, value_of
 from service.core.errors import UnsupportedOperator
 
+Values = dict[relax.Var, Any]
+
 
 def run(module: tvm.IRModule, mode: Mode, inputs: Sequence[Array]) -> list[Array]:
     """What `module` computes in `mode`: one array for each output, of the dtype the module declares.
@@ -23,14 +25,45 @@ def run(module: tvm.IRModule, mode: Mode, inputs: Sequence[Array]) -> list[Array
     Raises:
         UnsupportedOperator: an operator that neither the mode's table nor `PLAIN` knows.
     """
+    return run_all(module, mode, [inputs])[0]
+
+
+def run_all(module: tvm.IRModule, mode: Mode, samples: Sequence[Sequence[Array]]) -> list[list[Array]]:
+    """`run` for each of `samples`: operator by operator, so that what is made of its weights serves all of them."""
     function = graph.main_of(module)
-    values: dict[relax.Var, Any] = dict(zip(function.params, inputs, strict=True))
-    for var, expr, operation in graph.operations(function):
-        values[var] = _evaluate(expr, operation, mode, values)
-    return [_value(result, values) for result in graph.results_of(function)]
+    states: list[Values] = [dict(zip(function.params, inputs, strict=True)) for inputs in samples]
+    found = list(graph.operations(function))
+    ends = _last_uses(function, [expr for _, expr, _ in found])
+    for place, (var, expr, operation) in enumerate(found):
+        for values in states:
+            values[var] = _evaluate(expr, operation, mode, values)
+            for dead in ends.get(place, ()):
+                del values[dead]
+    return [[_value(result, values) for result in graph.results_of(function)] for values in states]
 
 
-def _evaluate(expr: relax.Expr, operation: Operation | None, mode: Mode, values: dict[relax.Var, Any]) -> Any:
+def _last_uses(function: relax.Function, exprs: Sequence[relax.Expr]) -> dict[int, list[relax.Var]]:
+    """Place of a binding -> the variables that nothing after it reads."""
+    last: dict[relax.Var, int] = {}
+    for place, expr in enumerate([*exprs, *graph.results_of(function)]):
+        last.update((var, place) for var in _variables(expr))
+    ends: dict[int, list[relax.Var]] = {}
+    for var, place in last.items():
+        if place < len(exprs):
+            ends.setdefault(place, []).append(var)
+    return ends
+
+
+def _variables(expr: relax.Expr) -> Iterator[relax.Var]:
+    if isinstance(expr, relax.Var):
+        yield expr
+        return
+    parts = expr.args if isinstance(expr, relax.Call) else expr.fields if isinstance(expr, relax.Tuple) else ()
+    for part in parts:
+        yield from _variables(part)
+
+
+def _evaluate(expr: relax.Expr, operation: Operation | None, mode: Mode, values: Values) -> Any:
     if not isinstance(expr, relax.Call):
         return _value(expr, values)
     operands = [_value(arg, values) for arg in expr.args]
@@ -43,7 +76,7 @@ def _evaluate(expr: relax.Expr, operation: Operation | None, mode: Mode, values:
     return PLAIN[name](expr, *operands)
 
 
-def _value(expr: relax.Expr, values: dict[relax.Var, Any]) -> Any:
+def _value(expr: relax.Expr, values: Values) -> Any:
     if isinstance(expr, relax.Tuple):
         return [_value(field, values) for field in expr.fields]
     return values[expr] if isinstance(expr, relax.Var) else value_of(expr)

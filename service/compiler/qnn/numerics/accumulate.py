@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from tvm import relax, te
 
+from service.compiler.qnn.numerics.exact import Filters, bands, sliding
 from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Scalar, pointwise
 from service.compiler.qnn.operation import Operation, value_of
-from service.compiler.qnn.types import QuantizedType
+from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.core.errors import UnsupportedOperator
 
 Compute = Callable[..., te.Tensor]
@@ -30,30 +31,25 @@ class Conv2d:
     summary = "sum((x - zx) * (w - zw)) + bias, exact"
 
     def evaluate(self, operation: Operation, x: Array, weight: Array, bias: Array | None = None) -> Array:
-        """[N, H, W, C] and [O, KH, KW, I] -> [N, OH, OW, O].
-
-        One matrix product for each kernel position and group, in float64: sums of fewer than 2**20 products of 16-bit
-        values are exact there, and it is what makes the oracle fast enough to run on whole networks.
-        """
+        """[N, H, W, C] and [O, KH, KW, I] -> [N, OH, OW, O]: matrix products of windows with filters."""
         out_channels, kernel_h, kernel_w, per_group = weight.shape
         groups = operation.integer("groups")
-        (stride_h, stride_w), (step_h, step_w) = operation.ints("strides", 2, 1), operation.ints("dilation", 2, 1)
-        padded = _padded_reals(operation, x)
+        filters = _filters(operation, weight, groups)
         n, height, width, _ = (int(dim) for dim in operation.call.ty.shape)
-        reals = centered(weight, operation.quantized("weight_type")).reshape(
-            groups, out_channels // groups, kernel_h, kernel_w, per_group
+        windows = sliding(
+            _padded_reals(operation, x, filters.dtype),
+            (height, width),
+            (kernel_h, kernel_w),
+            operation.ints("strides", 2, 1),
+            operation.ints("dilation", 2, 1),
         )
-        total = np.zeros((n, height, width, groups, out_channels // groups))
-        for i in range(kernel_h):
-            for j in range(kernel_w):
-                rows = slice(i * step_h, i * step_h + (height - 1) * stride_h + 1, stride_h)
-                columns = slice(j * step_w, j * step_w + (width - 1) * stride_w + 1, stride_w)
-                window = padded[:, rows, columns, :].reshape(n, height, width, groups, per_group)
-                if per_group == 1:
-                    total += window * reals[:, :, i, j, 0]
-                else:
-                    total += np.einsum("nhwgi,goi->nhwgo", window, reals[:, :, i, j], optimize=True)
-        return accumulated(operation, total.reshape(n, height, width, out_channels), bias)
+        total = np.empty((n, height, width, out_channels), str(operation.attr("accum_dtype")))
+        for rows in bands(windows):
+            band = windows[:, rows].reshape(-1, kernel_h * kernel_w, groups, per_group)
+            by_group = band.transpose(2, 0, 1, 3).reshape(groups, len(band), -1)
+            products = filters.products(by_group).transpose(1, 0, 2)
+            total[:, rows] = accumulated(operation, products.reshape(n, -1, width, out_channels), bias)
+        return total
 
     def lower(
         self,
@@ -79,8 +75,9 @@ class Dense:
     summary = Conv2d.summary
 
     def evaluate(self, operation: Operation, x: Array, weight: Array, bias: Array | None = None) -> Array:
-        reals = centered(weight, operation.quantized("weight_type"))
-        return accumulated(operation, centered(x, operation.per_tensor("in_type")) @ reals.T, bias)
+        filters = _filters(operation, weight, groups=1)
+        reals = centered(x, operation.per_tensor("in_type"), filters.dtype)
+        return accumulated(operation, filters.products(reals[None])[0], bias)
 
     def lower(
         self,
@@ -110,17 +107,31 @@ def constant(operation: Operation, expr: relax.Expr) -> Array:
     return value
 
 
-def centered(values: Array, quantized: QuantizedType) -> Array:
-    """Stored values less their zero points, float64: exact up to 2**53."""
-    points = np.array(quantized.zero_points, np.float64)
+def centered(values: Array, quantized: QuantizedType, dtype: Any = np.float64) -> Array:
+    """Stored values less their zero points: exact up to 2**53 in float64, and up to 2**24 in float32."""
+    points = np.array(quantized.zero_points, dtype)
     if quantized.axis is not None:
         points = points.reshape([-1 if axis == quantized.axis else 1 for axis in range(values.ndim)])
-    return values.astype(np.float64) - points
+    return np.asarray(values.astype(dtype) - points)
 
 
-def _padded_reals(operation: Operation, x: Array) -> Array:
+def _filters(operation: Operation, weight: Array, groups: int) -> Filters:
+    """Of constant weights, made for the first sample only."""
+
+    def make() -> Filters:
+        in_type = operation.per_tensor("in_type")
+        low, high = STORAGE_RANGES[in_type.storage]
+        largest = max(high - in_type.zero_point, in_type.zero_point - low)
+        reals = centered(weight, operation.quantized("weight_type"))
+        return Filters(reals.reshape(groups, len(weight) // groups, -1), largest)
+
+    is_constant = value_of(operation.call.args[1]) is not None
+    return operation.once("filters", make) if is_constant else make()
+
+
+def _padded_reals(operation: Operation, x: Array, dtype: Any) -> Array:
     top, left, bottom, right = operation.ints("padding", 4, 0)
-    reals = centered(x, operation.per_tensor("in_type"))
+    reals = centered(x, operation.per_tensor("in_type"), dtype)
     return np.pad(reals, ((0, 0), (top, bottom), (left, right), (0, 0)))
 
 

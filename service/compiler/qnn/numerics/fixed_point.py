@@ -7,14 +7,18 @@ built with two roundings (TFLITE_SINGLE_ROUNDING is off in LiteRT's wheels).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 import numpy as np
 from tvm import tirx
 
 from service.compiler.qnn.numerics.formula import Array, Scalar
 
+_PART_ELEMENTS = 1 << 14
 
+
+@lru_cache(maxsize=1 << 16)
 def quantize_multiplier(real: float) -> tuple[int, int]:
     """TFLite's QuantizeMultiplier: real ~= significand * 2**(shift - 31), significand in [2**30, 2**31) or 0.
 
@@ -46,9 +50,10 @@ def saturating_rounding_doubling_high_mul(a: Array, b: Array | int) -> Array:
     """gemmlowp: (2 * a * b) >> 32, rounded to nearest; the one overflow, min * min, saturates."""
     b = np.asarray(b, np.int64)
     product = a * b
-    nudged = product + np.where(product >= 0, 1 << 30, 1 - (1 << 30))
-    quotient = np.where(nudged >= 0, nudged >> 31, -((-nudged) >> 31))  # C++ division truncates
-    return np.where((a == b) & (a == -(1 << 31)), (1 << 31) - 1, quotient)
+    # The nudge is 2**30, or 1 - 2**30 for a negative product, and C++ division truncates: both are said of magnitudes.
+    quotient = np.sign(product) * ((np.abs(product) + (1 << 30) - (product < 0)) >> 31)
+    overflow = -(1 << 31)
+    return np.where((a == b) & (a == overflow), (1 << 31) - 1, quotient) if (b == overflow).any() else quotient
 
 
 def rounding_divide_by_pot(x: Array, exponent: Array | int) -> Array:
@@ -59,10 +64,25 @@ def rounding_divide_by_pot(x: Array, exponent: Array | int) -> Array:
 
 
 def multiply_by_quantized_multiplier(x: Array, significand: Array | int, shift: Array | int) -> Array:
-    """TFLite's MultiplyByQuantizedMultiplier: rounds twice."""
+    """TFLite's MultiplyByQuantizedMultiplier: rounds twice. One multiplier, or one for each index of the last axis."""
     shift = np.asarray(shift, np.int64)
-    scaled = (x << np.maximum(shift, 0)).astype(np.int32).astype(np.int64)
-    return rounding_divide_by_pot(saturating_rounding_doubling_high_mul(scaled, significand), np.maximum(-shift, 0))
+
+    def scaled(part: Array) -> Array:
+        shifted = (part << np.maximum(shift, 0)).astype(np.int32).astype(np.int64)
+        high = saturating_rounding_doubling_high_mul(shifted, significand)
+        return rounding_divide_by_pot(high, np.maximum(-shift, 0))
+
+    return _in_parts(scaled, x)
+
+
+def _in_parts(function: Callable[[Array], Array], x: Array) -> Array:
+    """`function(x)`, of a few rows at a time: its intermediate arrays then stay in the cache."""
+    rows = x.reshape(-1, x.shape[-1]) if x.ndim > 1 else x.reshape(1, -1)
+    height = max(1, _PART_ELEMENTS // max(1, rows.shape[1]))
+    result = np.empty(rows.shape, np.int64)
+    for first in range(0, len(rows), height):
+        result[first : first + height] = function(rows[first : first + height])
+    return result.reshape(x.shape)
 
 
 def inverse_square_root(value: int) -> tuple[int, int]:
