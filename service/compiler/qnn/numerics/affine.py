@@ -34,7 +34,7 @@ class Quantize:
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         out_type = operation.quantized("out_type")
-        scales, zero_points = _broadcast(out_type, x.ndim)
+        scales, zero_points = broadcast(out_type, x.ndim)
         ratio = x * (np.float32(1) / scales) if self.reciprocal else x / scales
         # Beyond 2**40 every storage type saturates; clipping first keeps infinities away from the conversion.
         ratio = np.clip(ratio, -(2.0**40), 2.0**40)
@@ -66,7 +66,7 @@ class Dequantize:
     summary = "s * (q - z)"
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
-        scales, zero_points = _broadcast(operation.quantized("in_type"), x.ndim)
+        scales, zero_points = broadcast(operation.quantized("in_type"), x.ndim)
         return np.asarray(((x.astype(np.int64) - zero_points) * scales.astype(np.float64)).astype(np.float32))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
@@ -156,7 +156,7 @@ def _rescale(in_type: QuantizedType, out_type: QuantizedType) -> tuple[np.float3
     return factor, np.float32(-in_type.zero_point) * factor
 
 
-def _broadcast(quantized: QuantizedType, rank: int) -> tuple[Array, Array]:
+def broadcast(quantized: QuantizedType, rank: int) -> tuple[Array, Array]:
     """Scales (float32) and zero points (int64), so that they broadcast over a tensor of `rank` dimensions."""
 
     def broadcast(values: Array) -> Array:

@@ -23,7 +23,7 @@ class FixedPointAdd:
     LEFT_SHIFT = 20
 
     def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
-        lhs_type, rhs_type, out_type = _binary_types(operation)
+        lhs_type, rhs_type, out_type = binary_types(operation)
         (lhs, rhs, out) = self.multipliers(operation)
         total = sum(
             fixed_point.multiply_by_quantized_multiplier(
@@ -35,7 +35,7 @@ class FixedPointAdd:
         return store(scaled + out_type.zero_point, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        lhs_type, rhs_type, out_type = _binary_types(operation)
+        lhs_type, rhs_type, out_type = binary_types(operation)
         lhs, rhs, out = self.multipliers(operation)
 
         def compute(a: Scalar, b: Scalar) -> Scalar:
@@ -49,7 +49,7 @@ class FixedPointAdd:
 
     def multipliers(self, operation: Operation) -> list[tuple[int, int]]:
         """Of both operands and of their sum: (significand, shift) each."""
-        lhs, rhs, out = (quantized.scale for quantized in _binary_types(operation))
+        lhs, rhs, out = (quantized.scale for quantized in binary_types(operation))
         twice_largest = 2 * max(lhs, rhs)
         reals = (lhs / twice_largest, rhs / twice_largest, twice_largest / ((1 << self.LEFT_SHIFT) * out))
         return [fixed_point.quantize_multiplier(real) for real in reals]
@@ -81,7 +81,7 @@ class SharedShiftAdd:
 
     def parameters(self, operation: Operation) -> tuple[int, int, int, int]:
         """Both multipliers, the bias and the shift."""
-        lhs_type, rhs_type, out_type = _binary_types(operation)
+        lhs_type, rhs_type, out_type = binary_types(operation)
         out_scale = np.float32(out_type.scale)
         lhs, rhs = (np.float32(quantized.scale) / out_scale for quantized in (lhs_type, rhs_type))
         shift = 20 - (math.frexp(max(lhs, rhs))[1] - 1)
@@ -100,14 +100,14 @@ class FixedPointMul:
     summary = "z + mul((a - za) * (b - zb), m), m ~= float(s_a * s_b / s), rounded twice"
 
     def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
-        lhs_type, rhs_type, out_type = _binary_types(operation)
+        lhs_type, rhs_type, out_type = binary_types(operation)
         product = (a.astype(np.int64) - lhs_type.zero_point) * (b.astype(np.int64) - rhs_type.zero_point)
         multiplier = fixed_point.quantize_multiplier(product_scale(operation))
         scaled = fixed_point.multiply_by_quantized_multiplier(product, *multiplier)
         return store(scaled + out_type.zero_point, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        lhs_type, rhs_type, out_type = _binary_types(operation)
+        lhs_type, rhs_type, out_type = binary_types(operation)
         multiplier = fixed_point.quantize_multiplier(product_scale(operation))
 
         def compute(a: Scalar, b: Scalar) -> Scalar:
@@ -123,13 +123,13 @@ class FloatMul:
     summary = "z + round_even(float((a - za) * (b - zb)) * float(s_a * s_b / s))"
 
     def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
-        lhs_type, rhs_type, out_type = _binary_types(operation)
+        lhs_type, rhs_type, out_type = binary_types(operation)
         product = (a.astype(np.int64) - lhs_type.zero_point) * (b.astype(np.int64) - rhs_type.zero_point)
         scaled = product.astype(np.float32) * np.float32(product_scale(operation))
         return store(np.rint(scaled).astype(np.int64) + out_type.zero_point, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        lhs_type, rhs_type, out_type = _binary_types(operation)
+        lhs_type, rhs_type, out_type = binary_types(operation)
         factor = tirx.const(product_scale(operation), "float32")
         low, high = (float(bound - out_type.zero_point) for bound in (out_type.min, out_type.max))
 
@@ -143,11 +143,11 @@ class FloatMul:
 
 def product_scale(operation: Operation) -> float:
     """s_a * s_b / s, each step rounded to float32."""
-    lhs, rhs, out = (np.float32(quantized.scale) for quantized in _binary_types(operation))
+    lhs, rhs, out = (np.float32(quantized.scale) for quantized in binary_types(operation))
     return float(lhs * rhs / out)
 
 
-def _binary_types(operation: Operation):  # type: ignore[no-untyped-def]
+def binary_types(operation: Operation):  # type: ignore[no-untyped-def]
     return tuple(operation.per_tensor(name) for name in ("lhs_type", "rhs_type", "out_type"))
 
 

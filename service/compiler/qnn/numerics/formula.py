@@ -19,6 +19,8 @@ Array = NDArray[Any]
 Scalar = Any  # a tirx.PrimExpr
 Pointwise = Callable[..., Scalar]
 
+OPAQUE = 8  # relax.transform.OpPatternKind: never fused
+
 
 class Formula(Protocol):
     """The arithmetic of one operator in one numerics mode."""
@@ -110,8 +112,14 @@ def pointwise(
     function: Pointwise,
     operands: Sequence[relax.Expr],
     constants: Sequence[Constant] = (),
+    *,
+    alone: bool = False,
 ) -> relax.Expr:
-    """`function(*elements, *constants)` at every index; operands broadcast as NumPy does."""
+    """`function(*elements, *constants)` at every index; operands broadcast as NumPy does.
+
+    Args:
+        alone: never fused with what reads it, so that LLVM sees no sum to contract a product with.
+    """
 
     def compute(*tensors: te.Tensor) -> te.Tensor:
         data, rest = tensors[: len(operands)], list(tensors[len(operands) :])
@@ -128,7 +136,8 @@ def pointwise(
         )
 
     loads = [operand for constant in constants for operand in constant.operands]
-    return builder.call_te(compute, *operands, *loads, primfunc_name_hint=name)
+    attrs = {"op_pattern": OPAQUE} if alone else None
+    return builder.call_te(compute, *operands, *loads, primfunc_name_hint=name, primfunc_attrs=attrs)
 
 
 def _broadcast_dim(tensors: Sequence[te.Tensor], rank: int, axis: int) -> int:

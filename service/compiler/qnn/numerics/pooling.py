@@ -24,17 +24,17 @@ class AveragePool:
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         ones = np.ones((1, *x.shape[1:3], 1), np.int64)
-        total = sum(window for window in _windows(operation, x.astype(np.int64), 0))
-        count = sum(window for window in _windows(operation, ones, 0))
+        total = sum(window for window in windows(operation, x.astype(np.int64), 0))
+        count = sum(window for window in windows(operation, ones, 0))
         half = np.where(total > 0, count // 2, -(count // 2))
         mean = np.trunc((total + half) / count).astype(np.int64)
         return store(mean, operation.per_tensor("out_type"))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         out_type = operation.per_tensor("out_type")
-        total = builder.emit_te(_reduction(operation, te.sum, "int32"), _padded(operation, builder, x, 0))
+        total = builder.emit_te(reduction(operation, te.sum, "int32"), padded(operation, builder, x, 0))
         shape = [1, *(int(dim) for dim in list(x.ty.shape)[1:3]), 1]
-        counts = sum(window for window in _windows(operation, np.ones(shape, np.int32), 0))
+        counts = sum(window for window in windows(operation, np.ones(shape, np.int32), 0))
 
         def mean(total: Scalar, count: Scalar) -> Scalar:
             half = tirx.truncdiv(count, tirx.const(2, "int32"))
@@ -55,13 +55,13 @@ class MaxPool:
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         lowest = np.iinfo(x.dtype).min
-        largest = np.maximum.reduce(list(_windows(operation, x.astype(np.int64), lowest)))
+        largest = np.maximum.reduce(list(windows(operation, x.astype(np.int64), lowest)))
         return store(largest, operation.per_tensor("out_type"))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         out_type, storage = operation.per_tensor("out_type"), operation.per_tensor("in_type").storage
-        padded = _padded(operation, builder, x, np.iinfo(storage).min)
-        largest = builder.emit_te(_reduction(operation, te.max, storage), padded)
+        lowest = padded(operation, builder, x, np.iinfo(storage).min)
+        largest = builder.emit_te(reduction(operation, te.max, storage), lowest)
         return pointwise(builder, "maximum", lambda value: clamped(value, out_type), [largest])
 
 
@@ -75,7 +75,7 @@ class FixedPointMean:
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         out_type = operation.per_tensor("out_type")
-        axes, keepdims = _mean_axes(operation)
+        axes, keepdims = mean_axes(operation)
         count = math.prod(x.shape[axis] for axis in axes)
         total = (
             x.astype(np.int64).sum(axis=axes, keepdims=keepdims) - count * operation.per_tensor("in_type").zero_point
@@ -85,7 +85,7 @@ class FixedPointMean:
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
-        total, count = _sum_over_axes(operation, builder, x)
+        total, count = sum_over_axes(operation, builder, x)
         significand, shift = self.multiplier(operation, count)
 
         def mean(total: Scalar) -> Scalar:
@@ -114,7 +114,7 @@ class FloatMean:
     summary = "round_even(float(sum) * (float(s_in / s) * float(1 / count)) + (z - z_in * float(s_in / s)))"
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
-        axes, keepdims = _mean_axes(operation)
+        axes, keepdims = mean_axes(operation)
         factor, bias = self.parameters(operation, math.prod(x.shape[axis] for axis in axes))
         total = x.astype(np.int64).sum(axis=axes, keepdims=keepdims)
         mean = total.astype(np.float32) * factor + bias
@@ -122,7 +122,7 @@ class FloatMean:
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         out_type = operation.per_tensor("out_type")
-        total, count = _sum_over_axes(operation, builder, x)
+        total, count = sum_over_axes(operation, builder, x)
         factor, bias = (float(value) for value in self.parameters(operation, count))
 
         def mean(total: Scalar) -> Scalar:
@@ -139,13 +139,13 @@ class FloatMean:
         return np.float32(ratio * (np.float32(1) / np.float32(count))), np.float32(bias)
 
 
-def _mean_axes(operation: Operation) -> tuple[tuple[int, ...], bool]:
+def mean_axes(operation: Operation) -> tuple[tuple[int, ...], bool]:
     return tuple(int(axis) for axis in operation.attr("axes")), operation.flag("keepdims")
 
 
-def _sum_over_axes(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> tuple[relax.Expr, int]:
+def sum_over_axes(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> tuple[relax.Expr, int]:
     """The int32 sum over the operation's axes, and how many elements went into each."""
-    axes, keepdims = _mean_axes(operation)
+    axes, keepdims = mean_axes(operation)
     extents = [int(dim) for dim in x.ty.shape]
 
     def compute(x: te.Tensor) -> te.Tensor:
@@ -161,7 +161,7 @@ def _sum_over_axes(operation: Operation, builder: relax.BlockBuilder, x: relax.E
     return builder.emit_te(compute, x, primfunc_name_hint="sum"), math.prod(extents[axis] for axis in axes)
 
 
-def _windows(operation: Operation, x: Array, fill: int) -> Iterator[Array]:
+def windows(operation: Operation, x: Array, fill: int) -> Iterator[Array]:
     """For each position in the window, the elements of `[N, H, W, C]` that all windows have there."""
     top, left, bottom, right = operation.ints("padding", 4, 0)
     padded = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
@@ -173,14 +173,14 @@ def _windows(operation: Operation, x: Array, fill: int) -> Iterator[Array]:
             yield padded[:, rows, slice(j, j + (width - 1) * stride_w + 1, stride_w)]
 
 
-def _padded(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, fill: int) -> relax.Expr:
+def padded(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, fill: int) -> relax.Expr:
     top, left, bottom, right = operation.ints("padding", 4, 0)
     if not (top or left or bottom or right):
         return x
     return builder.emit(relax.op.nn.pad(x, [0, 0, top, bottom, left, right, 0, 0], pad_value=fill))
 
 
-def _reduction(operation: Operation, combine: Callable[..., Scalar], dtype: str) -> Callable[[te.Tensor], te.Tensor]:
+def reduction(operation: Operation, combine: Callable[..., Scalar], dtype: str) -> Callable[[te.Tensor], te.Tensor]:
     extents, (stride_h, stride_w) = operation.ints("pool_size", 2, 1), operation.ints("strides", 2, 1)
     shape: Sequence[int] = [int(dim) for dim in operation.call.ty.shape]
 

@@ -10,13 +10,12 @@ from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics import fixed_point
 from service.compiler.qnn.numerics.fixed_point import rounding_divide_by_pot, saturating_rounding_doubling_high_mul
-from service.compiler.qnn.numerics.formula import Array, Scalar, clamped, pointwise, rounded_sum, store
+from service.compiler.qnn.numerics.formula import OPAQUE, Array, Scalar, clamped, pointwise, rounded_sum, store
 from service.compiler.qnn.operation import Operation
 
 _INT32_MAX = (1 << 31) - 1
 _INTEGER_BITS = 5  # of a scaled difference
 _SUM_BITS = 12  # integer bits of the sum of exponentials
-_OPAQUE = 8  # relax.transform.OpPatternKind: never fused
 
 
 class FixedPointSoftmax:
@@ -45,7 +44,7 @@ class FixedPointSoftmax:
             builder, "to_sum", lambda e: fixed_point.divide_by_pot(e, tirx.const(_SUM_BITS, "int32")), [exponentials]
         )
         total = _row_reduce(builder, builder.emit(rounded), te.sum, "sum")
-        scale = builder.emit(builder.call_te(_reciprocals, total, primfunc_attrs={"op_pattern": _OPAQUE}))
+        scale = builder.emit(builder.call_te(_reciprocals, total, primfunc_attrs={"op_pattern": OPAQUE}))
 
         def normalize(exponential: Scalar, total: Scalar, scale: Scalar) -> Scalar:
             bits_over_unit = tirx.const(_SUM_BITS, "int32") - tirx.clz(total)
