@@ -21,7 +21,9 @@ _SUM_BITS = 12  # integer bits of the sum of exponentials
 class FixedPointSoftmax:
     """TFLite's reference kernel (reference/softmax.h) on gemmlowp's fixed-point exp and reciprocal.
 
-    The output has the fixed scale 1/256 and the storage's minimum as its zero point.
+    The output has the fixed scale 1/256 and the storage's minimum as its zero point. Where the exponentials of a row
+    add up to 512 or more, as those of a thousand equal logits do, the reference aborts; here the real quotient, 0, is
+    given.
     """
 
     summary = "gemmlowp fixed point: Q5.26 differences, Q0.31 exp, Q12.19 sum, Newton-Raphson reciprocal"
@@ -47,9 +49,12 @@ class FixedPointSoftmax:
         scale = builder.emit(builder.call_te(_reciprocals, total, primfunc_attrs={"op_pattern": OPAQUE}))
 
         def normalize(exponential: Scalar, total: Scalar, scale: Scalar) -> Scalar:
-            bits_over_unit = tirx.const(_SUM_BITS, "int32") - tirx.clz(total)
-            scaled = fixed_point.divide_by_pot(fixed_point.high_mul(exponential, scale), bits_over_unit + 23)
-            return clamped(scaled + int(np.iinfo(out_type.storage).min), out_type)
+            shift = tirx.const(_SUM_BITS + 23, "int32") - tirx.clz(total)
+            # A sum of 512 or more shifts out all 31 bits, which int32 cannot express.
+            largest = tirx.const(31, "int32")
+            scaled = fixed_point.divide_by_pot(fixed_point.high_mul(exponential, scale), tirx.min(shift, largest))
+            probability = tirx.Select(shift > largest, tirx.const(0, "int32"), scaled)
+            return clamped(probability + int(np.iinfo(out_type.storage).min), out_type)
 
         return pointwise(builder, "normalize", normalize, [exponentials, total, scale])
 

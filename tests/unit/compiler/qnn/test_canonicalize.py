@@ -244,6 +244,17 @@ def test_function_of_one_value(data: st.DataObject, mode: str, function: str) ->
     holds(module, mode, OPERANDS[0], [x])
 
 
+@pytest.mark.parametrize("columns", [255, 511, 512, 513, 1023, 1024, 5000])
+@pytest.mark.parametrize("mode", MODES)
+def test_softmax_of_equal_logits(mode: str, columns: int) -> None:
+    """Where LiteRT's reference kernel aborts, the answer is still the oracle's."""
+    in_type, out_type = QuantizedType("uint8", (0.1,), (58,)), QuantizedType("uint8", (1 / 256,), (0,))
+    rows = np.array([[0], [255], [7]], np.uint8).repeat(columns, axis=1)
+    rows[2, 0] = 9
+    module = module_of([(rows.shape, "uint8")], lambda emit, inputs: emit(ops.softmax(inputs[0], in_type, out_type)))
+    holds(module, mode, OPERANDS[0], [rows])
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_real_values(mode: str) -> None:
     real = np.array([-np.inf, -1e30, -2.5, -1.5, -0.5, 0.0, 0.5, 1.5, 2.5, 3.49, 1e30, np.inf], np.float32)
