@@ -59,16 +59,16 @@ def bench(
 
 
 def measured(folder: Path, artifact: str | None, threads: int, seconds: float) -> dict[str, Any]:
-    """The distribution for one number of threads, measured in this process, which has not loaded TVM's runtime yet."""
+    """The distribution for one number of threads, measured in this process, which stays on their cores."""
     from service import runtime
     from service.runtime.latency import measure
-    from service.runtime.placement import Placement
+    from service.runtime.threads import confined
 
-    placement = Placement(threads)
-    model = runtime.load(folder, parse_digest(artifact) if artifact else None, threads=placement.threads)
-    cores = placement.pin()
+    shared = confined(threads)
+    model = runtime.load(folder, parse_digest(artifact) if artifact else None, threads=shared)
+    cores = sorted(os.sched_getaffinity(0))
     latency = measure(model, seconds=seconds)
-    return {"artifact": model.digest, "threads": placement.threads, "cores": list(cores), **latency.to_json()}
+    return {"artifact": model.digest, "threads": shared.count, "cores": cores, **latency.to_json()}
 
 
 def counts_of(threads: str | None) -> list[int]:
@@ -130,7 +130,7 @@ def show(output: Output, rows: Sequence[Mapping[str, Any]]) -> None:
             ", ".join(map(str, row["cores"])),
         )
     output.show(Text(rows[0]["artifact"], style="bold"), Text(_machine(), style="dim"), table)
-    told = "A call is service.runtime's run(): inputs checked, outputs copied. Each thread is pinned to its core."
+    told = "A call is service.runtime's run(): inputs checked, outputs copied. Each thread has a core."
     output.show(Text(f"\n{told} The last bar holds all that took longer.", style="dim"))
 
 

@@ -74,19 +74,17 @@ def explain(
 def measured(
     layout: OciLayout, digest: Digest | None, threads: int, seconds: float, *, attach: bool = False
 ) -> tuple[Digest, Explanation]:
-    """Profiles an artifact, the only one by default, in this process, which must not have loaded TVM's runtime yet.
+    """Profiles an artifact, the only one by default, in this process, which stays on the cores that it takes.
 
     Raises:
         NotFound: nothing is attached to it that says what its layers are.
     """
     from service import runtime
     from service.core.artifact import Report
-    from service.runtime.placement import Placement
     from service.runtime.profile import profile
+    from service.runtime.threads import confined
 
-    placement = Placement(threads)
-    model = runtime.load(layout, digest, threads=placement.threads)
-    placement.pin()
+    model = runtime.load(layout, digest, threads=confined(threads))
     digest = parse_digest(model.digest)
     coverage = layout.attached(digest, Report.COVERAGE)
     if coverage is None:

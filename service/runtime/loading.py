@@ -28,7 +28,7 @@ from service.runtime.model import Array, Model, views
 from service.runtime.threads import Threads
 
 
-def load(path: Path | str | OciLayout, digest: Digest | None = None, threads: int = 0) -> Model:
+def load(path: Path | str | OciLayout, digest: Digest | None = None, threads: int | Threads = 0) -> Model:
     """The artifact `digest` of the OCI layout at `path`; without a digest, the layout must hold exactly one.
 
     Args:
@@ -47,7 +47,9 @@ def load(path: Path | str | OciLayout, digest: Digest | None = None, threads: in
     return load_files(config, files[LIBRARY_MEDIA_TYPE], files[CONSTANTS_MEDIA_TYPE], digest=digest, threads=threads)
 
 
-def load_files(config: ArtifactConfig, library: Path, constants: Path, *, digest: str = "", threads: int = 0) -> Model:
+def load_files(
+    config: ArtifactConfig, library: Path, constants: Path, *, digest: str = "", threads: int | Threads = 0
+) -> Model:
     """The artifact made of `config` and two files; `threads` as for `load`.
 
     Raises:
@@ -56,7 +58,8 @@ def load_files(config: ArtifactConfig, library: Path, constants: Path, *, digest
     """
     _check_host(config)
     _check_abi(config)
-    return Model(config, _load_library(library), _map_constants(config, constants), digest, Threads(threads))
+    shared = threads if isinstance(threads, Threads) else Threads(threads)
+    return Model(config, _load_library(library), _map_constants(config, constants), digest, shared)
 
 
 def _only_artifact(layout: OciLayout) -> Digest:

@@ -80,11 +80,12 @@ def profile(
     loop = None if peak is None else _peak_loop(model, peak)
     calls = captured(model, asked)
     timed: list[Callable[[], Any]] = [partial(function, *operands) for _, function, operands in calls]
-    by_call = _timed([*timed, *([loop] if loop else [])], 0.8 * seconds)
-    (of_model,) = _timed([partial(model.run, asked)], 0.2 * seconds)
+    with model.threads:
+        by_call = _timed([*timed, *([loop] if loop else [])], 0.8 * seconds)
+        (of_model,) = _timed([partial(model.run, asked)], 0.2 * seconds)
     return Profile(
         detect_host().model_name,
-        tvm_ffi.get_global_func("runtime.NumThreads")(),
+        model.threads.count,
         len(by_call[0]) if by_call else 0,
         statistics.median(of_model),
         min(of_model),

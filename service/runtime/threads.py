@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 
+from service.core.errors import InvalidInput
 from service.runtime import machine
 from service.runtime.cores import Core, affordable_threads, by_cache, usable_cores
 
@@ -197,3 +198,20 @@ class Threads:
         pool.entered -= 1
         if not pool.entered:
             self._turns.give_back(pool.taken)
+
+
+def confined(count: int) -> Threads:
+    """Threads of a measurement: each has a core, and this thread and all that it starts stay on those cores, for good.
+
+    Args:
+        count: 0 for as many as this process may compute on.
+
+    Raises:
+        InvalidInput: it may not compute on so many.
+    """
+    most = affordable_threads()
+    if count > most:
+        raise InvalidInput(f"this process may use {most} cores, and {count} threads want one each")
+    cores = [frozenset([min(core)]) for core in usable_cores()[: count or most]]
+    os.sched_setaffinity(0, Core().union(*cores))
+    return Threads(0, Crew(by_cache(cores), Turns(len(cores))))

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from service.core.errors import InvalidInput
 from service.runtime.cores import usable_cores
-from service.runtime.threads import OF_THIS_PROCESS, Crew, Threads, Turns
+from service.runtime.threads import OF_THIS_PROCESS, Crew, Threads, Turns, confined
 
 CORES = usable_cores()
 two_cores = pytest.mark.skipif(len(CORES) < 2, reason="one core")
@@ -243,3 +244,22 @@ def test_one_thread_needs_no_workers(elsewhere: Callable[[Callable[[], Any]], An
             return tasks() - before
 
     assert elsewhere(alone) == set()
+
+
+@pytest.mark.parametrize("count", [0, 1, len(CORES)])
+def test_a_measurement_stays_on_its_cores(elsewhere: Callable[[Callable[[], Any]], Any], count: int) -> None:
+    def measured() -> tuple[int, set[int], list[set[int]]]:
+        threads = confined(count)
+        with threads:
+            workers = threads._crew.pool.workers.values()
+            return threads.count, os.sched_getaffinity(0), [allowed(worker) for worker in workers]
+
+    threads, mask, workers = elsewhere(measured)
+    assert threads == (count or len(CORES)) == len(mask)
+    assert mask <= frozenset().union(*CORES)
+    assert all(len(worker) == 1 and worker <= mask for worker in workers)
+
+
+def test_a_measurement_on_more_cores_than_there_are_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=f"{len(CORES)} cores"):
+        confined(len(CORES) + 1)
