@@ -6,32 +6,40 @@ model shaped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from service.compiler.references import REFERENCES
 from service.compiler.sandbox import Report
 from service.core.artifact import ArtifactConfig
 from service.core.build import Stage
+from service.core.digest import digest_of_file
 from service.core.signature import ModelSignature
 from service.core.vectors import sample_inputs
 
-REFERENCE_FILE = "reference.npz"
+EXPECTED_FILE, REFERENCE_FILE = "expected.npz", "reference.npz"
+
+
+def write_answers(outputs: Sequence[Sequence[NDArray[Any]]], file: str) -> None:
+    """The outputs of each sample, as arrays called `sample.output`."""
+    answers: dict[str, Any] = {
+        f"{index}.{position}": output for index, sample in enumerate(outputs) for position, output in enumerate(sample)
+    }
+    np.savez_compressed(file, **answers)
 
 
 def reference_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
     """The source model in its own runtime -> its answers to the generated inputs, in the working directory."""
     report.at(stage=Stage.VERIFY)
+    before = digest_of_file(Path(request["source"]))
     samples = list(sample_inputs(ModelSignature.from_json(request["signature"]), request["samples"]))
     outputs = REFERENCES[request["format"]].answer(request["source"], request["numerics"], samples)
-    answers: dict[str, Any] = {
-        f"{index}.{position}": output for index, sample in enumerate(outputs) for position, output in enumerate(sample)
-    }
-    np.savez_compressed(REFERENCE_FILE, **answers)
-    return {}
+    write_answers(outputs, REFERENCE_FILE)
+    return {"source": before}
 
 
 def verify_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:

@@ -32,6 +32,7 @@ ROLES: Mapping[str, str] = {
     "import": "service.compiler.roles:import_role",
     "inspect": "service.compiler.roles:inspect_role",
     "build": "service.compiler.roles:build_role",
+    "oracle": "service.compiler.roles:oracle_role",
     "reference": "service.compiler.checking_roles:reference_role",
     "verify": "service.compiler.checking_roles:verify_role",
 }

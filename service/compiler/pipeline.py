@@ -11,7 +11,9 @@ from pathlib import Path
 
 from service.cache import Descriptor, Manifest, OciLayout
 from service.compiler import toolchain
-from service.compiler.steps import CONSTANTS_FILE, EXPECTED_FILE, CompileRequest, Steps
+from service.compiler.answers import answering
+from service.compiler.checking_roles import EXPECTED_FILE
+from service.compiler.steps import CONSTANTS_FILE, CompileRequest, Steps
 from service.core.artifact import (
     ARTIFACT_TYPE,
     CONFIG_MEDIA_TYPE,
@@ -53,12 +55,12 @@ def compile_model(
     # The children work elsewhere, so no path may be relative.
     request = replace(request, source=request.source.absolute())
     steps = Steps(request, scratch.absolute(), progress, settings)
-    imported = steps.run("import", {"source": str(request.source)}, readable=[request.source])
+    imported = steps.imported()
     signature = ModelSignature.from_json(imported["signature"])
-    with steps.reference(signature, imported["format"]) as reference:
-        built = steps.build(signature)
-        witnesses = reference()
-    library = steps.link([steps.output("build", name) for name in built["objects"]])
+    with answering(steps, signature, imported["format"]) as answers:
+        built = steps.build()
+        library = steps.link([steps.output("build", name) for name in built["objects"]])
+        witnesses = answers()
     config = ArtifactConfig(
         signature,
         request.target.name,
@@ -70,14 +72,13 @@ def compile_model(
     )
     numerics = steps.verify(config, library, built, witnesses)
     progress.stage(Stage.PUBLISH)
-    vectors = steps.output("build", EXPECTED_FILE).read_bytes()
     artifact = _publish(layout, config, library, steps.output("build", CONSTANTS_FILE), request, imported["format"])
     reports = {
         Report.NUMERICS: canonical_json(numerics),
         Report.COVERAGE: canonical_json(built["coverage"]),
         Report.FACTS: canonical_json(Facts.from_json(imported["facts"]).to_json()),
         Report.PROVENANCE: canonical_json({**steps.inputs(), "stages_s": steps.times_s}),
-        Report.VECTORS: vectors,
+        Report.VECTORS: steps.output("oracle", EXPECTED_FILE).read_bytes(),
     }
     for kind, data in reports.items():
         layout.attach(artifact, kind, data)

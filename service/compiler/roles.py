@@ -1,7 +1,7 @@
 """What the compiler's children do. Each runs in a process of its own, locked in (see `sandbox` and `child`).
 
-`import` reads the upload and hands on typed IR as JSON; `build` checks that again and writes objects, and runs the
-oracle. Files pass between them in scratch directories; the parent trusts none of their content.
+`import` reads the upload and hands on typed IR as JSON; `build` checks that again and writes objects; `oracle` says
+what they should compute. Files pass between them in scratch directories; the parent trusts none of their content.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tvm
 
 from service.compiler import codegen, constants, coverage
+from service.compiler.checking_roles import EXPECTED_FILE, write_answers
 from service.compiler.facts import facts_of
 from service.compiler.importers.auto import import_model
 from service.compiler.kernels.libraries import library_for, peak_for
@@ -29,6 +29,7 @@ from service.compiler.sandbox import Report
 from service.compiler.select.select import select
 from service.compiler.targets import codegen_target
 from service.core.build import Stage
+from service.core.digest import digest_of
 from service.core.signature import ModelSignature
 from service.core.target import parse_target
 from service.core.vectors import sample_inputs
@@ -38,7 +39,6 @@ Result = Mapping[str, Any]
 
 MODULE_FILE = "module.json"
 CONSTANTS_FILE = "constants.bin"
-EXPECTED_FILE = "expected.npz"
 GRAPH_FILE = "graph.txt"
 
 
@@ -49,6 +49,7 @@ def import_role(request: Request, report: Report) -> Result:
     imported = import_model(data, at=lambda op, tensor: report.at(stage=Stage.IMPORT, op=op, tensor=tensor))
     Path(MODULE_FILE).write_text(tvm.ir.save_json(imported.module))
     return {
+        "source": digest_of(data),
         "signature": imported.signature.to_json(),
         "format": imported.format,
         "facts": facts_of(imported).to_json(),
@@ -63,13 +64,23 @@ def inspect_role(request: Request, report: Report) -> Result:
     return {"facts": facts_of(imported).to_json()}
 
 
+def oracle_role(request: Request, report: Report) -> Result:
+    """`module.json` -> the oracle's answers to the generated inputs, in the working directory.
+
+    It answers for the module as it was imported, so that every pass of ours is held to account.
+    """
+    report.at(stage=Stage.VERIFY)
+    samples = sample_inputs(ModelSignature.from_json(request["signature"]), request["samples"])
+    write_answers(oracle.run_all(_loaded(request), get_mode(request["numerics"]), samples), EXPECTED_FILE)
+    return {}
+
+
 def build_role(request: Request, report: Report) -> Result:
-    """`module.json` -> objects, the constants layer and the oracle's answers, in the working directory."""
+    """`module.json` -> objects and the constants layer, in the working directory."""
     name, mode = parse_target(request["target"]), get_mode(request["numerics"])
     target, cache = codegen_target(name), ObjectCache(Path(request["kernels"]))
     report.stage(Stage.SELECT)
-    # The oracle answers for the module as it was imported, so that what moves its transposes is held to account too.
-    module = _checked(tvm.ir.load_json(Path(request["module"]).read_text()))
+    module = _loaded(request)
     selection = select(decompose(move_transposes(module)), library_for(name, mode))
     peak = peak_for(name)
     if peak is not None:
@@ -82,7 +93,7 @@ def build_role(request: Request, report: Report) -> Result:
     report.at(stage=Stage.CODEGEN)
     objects, values, activations = codegen.generate(canonical, target, Path.cwd())
     report.stage(Stage.CODEGEN, 0.3)
-    kernels = cache.compile(selection.kernels, target, meanwhile=lambda: _write_expected(module, request))
+    kernels = cache.compile(selection.kernels, target)
     objects += [_copied(path) for path in kernels]
     report.log(f"kernels: {len(selection.layers)} calls of {len(kernels)}, {cache.hits} of them compiled before")
     report.stage(Stage.CODEGEN, 0.9)
@@ -105,19 +116,10 @@ def _copied(path: Path) -> Path:
     return Path(shutil.copyfile(path, Path.cwd() / path.name))
 
 
-def _checked(module: Any) -> tvm.IRModule:
+def _loaded(request: Request) -> tvm.IRModule:
     """What an import child handed over, rebuilt call by call, so that type inference sees every operator again."""
+    module = tvm.ir.load_json(Path(request["module"]).read_text())
     return graph.rewrite(module, lambda builder, call, args, operation: graph.with_args(call, args))
-
-
-def _write_expected(module: tvm.IRModule, request: Request) -> None:
-    signature = ModelSignature.from_json(request["signature"])
-    mode = get_mode(request["numerics"])
-    outputs = oracle.run_all(module, mode, sample_inputs(signature, request["samples"]))
-    answers: dict[str, Any] = {
-        f"{index}.{position}": output for index, sample in enumerate(outputs) for position, output in enumerate(sample)
-    }
-    np.savez_compressed(EXPECTED_FILE, **answers)
 
 
 def _formulas(module: tvm.IRModule, numerics: str) -> dict[str, str]:

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from service.compiler import toolchain
-from service.compiler.checking_roles import REFERENCE_FILE
 from service.compiler.link import link
-from service.compiler.references import Reference, reference_for
+from service.compiler.results import Results
 from service.compiler.sandbox import Access, Limits, run_child
 from service.core.artifact import ArtifactConfig
-from service.core.build import BuildCanceled, Progress, Stage
+from service.core.build import Progress, Stage
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, VerificationFailed
 from service.core.settings import Settings
-from service.core.signature import ModelSignature
 from service.core.target import Target, detect_host
 
-SAMPLES = 8
 _POLL_S = 0.1
+MODULE_FILE, CONSTANTS_FILE, LIBRARY_FILE = "module.json", "constants.bin", "library.so"
 
-Witness = tuple[str, Path]  # who says so, and the file of its answers
-MODULE_FILE, CONSTANTS_FILE, EXPECTED_FILE, LIBRARY_FILE = "module.json", "constants.bin", "expected.npz", "library.so"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -50,6 +45,7 @@ class Steps:
         self.request, self.scratch, self.progress, self.settings = request, scratch, progress, settings
         self.times_s: dict[str, float] = {}
         self._stage, self._fraction = Stage.IMPORT, 0.0
+        self._results = Results(settings.results_dir.absolute(), settings.results_max_bytes)
         self._deadline_s = time.monotonic() + settings.build_time_limit_s
 
     def inputs(self) -> dict[str, Any]:
@@ -78,10 +74,10 @@ class Steps:
         *,
         poll: Callable[[], None] | None = None,
     ) -> Any:
-        """Runs one child in a new directory of its own. With a `poll` of its own it runs in the background, and has no
+        """Runs one child in a directory of its own. With a `poll` of its own it runs in the background, and has no
         stage."""
         directory = self.scratch / role
-        directory.mkdir()
+        directory.mkdir(exist_ok=True)
         started_s = time.monotonic()
         result = run_child(
             role,
@@ -95,8 +91,47 @@ class Steps:
         self.times_s[role] = round(time.monotonic() - started_s, 4)
         return result
 
-    def build(self, signature: ModelSignature) -> Any:
-        """The imported module -> objects, constants and the oracle's answers."""
+    def ask(
+        self,
+        role: str,
+        request: Mapping[str, Any],
+        readable: list[Path],
+        question: Mapping[str, Any],
+        files: Sequence[str],
+        *,
+        poll: Callable[[], None] | None = None,
+    ) -> Any:
+        """As `run`, but where a child was asked the same before, what that answered.
+
+        Args:
+            question: what decides the answer, besides the source and our own code.
+            files: what the child leaves in its directory.
+
+        Raises:
+            BuildFailed: the child says that it read another source.
+        """
+        whole = {"role": role, "source": self.request.source_digest, "code": toolchain.fingerprint(), **question}
+        directory = self.scratch / role
+        directory.mkdir()
+        answer = self._results.take(whole, directory)
+        if answer is None:
+            answer = self.run(role, request, readable, poll=poll)
+            if answer.get("source", self.request.source_digest) != self.request.source_digest:
+                name = self.request.source.name
+                raise BuildFailed(f"{name} changed while it was read", stage=self._stage, hint="compile it again")
+            self._results.keep(whole, answer, [self.output(role, name) for name in files])
+        else:
+            self.progress.log(f"{role}: answered before")
+        return answer
+
+    def imported(self) -> Any:
+        """The source -> `module.json`, signature, format and facts."""
+        self._enter(Stage.IMPORT)
+        source = self.request.source
+        return self.ask("import", {"source": str(source)}, [source], question={}, files=[MODULE_FILE])
+
+    def build(self) -> Any:
+        """The imported module -> objects and constants."""
         kernels = self.settings.kernels_dir.absolute()
         kernels.mkdir(parents=True, exist_ok=True)
         module = self.output("import", MODULE_FILE)
@@ -105,8 +140,6 @@ class Steps:
             "kernels": str(kernels),
             "target": self.request.target.name,
             "numerics": self.request.numerics,
-            "signature": signature.to_json(),
-            "samples": SAMPLES,
         }
         return self.run("build", request, readable=[module], writable=[kernels])
 
@@ -127,9 +160,9 @@ class Steps:
         return library
 
     def verify(
-        self, config: ArtifactConfig, library: Path, built: Mapping[str, Any], witnesses: list[Witness]
+        self, config: ArtifactConfig, library: Path, built: Mapping[str, Any], witnesses: Sequence[tuple[str, Path]]
     ) -> dict[str, Any]:
-        """Holds the artifact to the oracle and to `witnesses`.
+        """Holds the artifact to the answers of `witnesses`, of which the first decides.
 
         Raises:
             VerificationFailed: it does not give the oracle's answers.
@@ -146,16 +179,15 @@ class Steps:
             reason = f"this host lacks {', '.join(sorted(missing))}"
             self.progress.log(f"not verified: {reason}; run `octet verify` on the target")
             return {**report, "verified": False, "reason": reason, "checks": []}
-        vectors = [("the oracle: NumPy, int64", self.output("build", EXPECTED_FILE)), *witnesses]
         constants = self.output("build", CONSTANTS_FILE)
-        paths = [path for _, path in vectors]
+        paths = [path for _, path in witnesses]
         outcome = self.run(
             "verify",
             {
                 "config": config.to_json(),
                 "library": str(library),
                 "constants": str(constants),
-                "vectors": [[name, str(path)] for name, path in vectors],
+                "vectors": [[name, str(path)] for name, path in witnesses],
             },
             readable=[library, constants, *paths],
         )
@@ -167,61 +199,12 @@ class Steps:
             )
         return {**report, **outcome}
 
-    @contextmanager
-    def reference(self, signature: ModelSignature, source_format: str) -> Iterator[Callable[[], list[Witness]]]:
-        """Runs the source model in its own runtime in the background, where that is installed.
-
-        Gives what waits for it, and returns the files of its answers. The child ends with the block.
-        """
-        abandoned = threading.Event()
-        reference = reference_for(source_format, self.request.numerics)
-
-        def poll() -> None:
-            if abandoned.is_set():
-                raise BuildCanceled
-
-        def answer() -> list[Witness]:
-            if reference is None or reference.version is None or self.request.target.missing_on(detect_host()):
-                return []
-            return [self._ask(reference, signature, source_format, poll)]
-
-        with ThreadPoolExecutor(1) as pool:
-            answers = pool.submit(answer)
-            try:
-                yield lambda: self._awaited(reference, answers)
-            finally:
-                abandoned.set()
-
-    def _awaited(self, reference: Reference | None, answers: Future[list[Witness]]) -> list[Witness]:
-        """The result, with the build kept alive while it is waited for."""
-        while not answers.done():
+    def awaited(self, answer: Future[T]) -> T:
+        """The result of what runs in the background, with the build kept alive while it is waited for."""
+        while not answer.done():
             self._poll()
-            wait([answers], timeout=_POLL_S)
-        if reference is None:
-            self.progress.log(f"no runtime defines {self.request.numerics} here: verified against the oracle only")
-            return []
-        if reference.version is None:
-            self.progress.log(f"{reference.title} is not installed here: verified against the oracle only")
-        try:
-            return answers.result()
-        except BuildFailed as error:
-            self.progress.log(f"{reference.title} could not run the model, so it is no witness: {error.message}")
-            return []
-
-    def _ask(
-        self, reference: Reference, signature: ModelSignature, source_format: str, poll: Callable[[], None]
-    ) -> Witness:
-        numerics = self.request.numerics
-        request = {
-            "source": str(self.request.source),
-            "format": source_format,
-            "numerics": numerics,
-            "signature": signature.to_json(),
-            "samples": SAMPLES,
-        }
-        self.run("reference", request, readable=[self.request.source], poll=poll)
-        name = f"{reference.title} {reference.version}, {reference.kernels[numerics]}"
-        return name, self.output("reference", REFERENCE_FILE)
+            wait([answer], timeout=_POLL_S)
+        return answer.result()
 
     def _limits(self) -> Limits:
         left_s = max(1.0, self._deadline_s - time.monotonic())

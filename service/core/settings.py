@@ -34,6 +34,7 @@ class Settings(BaseSettings):
     allow_unsandboxed: bool = Field(False, description="build even where the kernel cannot sandbox the compiler")
     build_time_limit_s: float = Field(600.0, gt=0)
     build_memory_limit_bytes: int = Field(8 << 30, gt=0)
+    results_max_bytes: int = Field(2 << 30, ge=0, description="room for imports and expected answers of earlier builds")
     lease_s: float = Field(30.0, gt=0, description="a worker silent this long loses its build")
     heartbeat_s: float = Field(10.0, gt=0)
     max_build_attempts: int = Field(3, gt=0)
@@ -56,6 +57,11 @@ class Settings(BaseSettings):
     def kernels_dir(self) -> Path:
         """Compiled kernels, which builds of all models share."""
         return self.data_dir / "kernels"
+
+    @property
+    def results_dir(self) -> Path:
+        """What the compiler's children answered before (`service.compiler.results`)."""
+        return self.data_dir / "results"
 
     @classmethod
     def settings_customise_sources(

@@ -10,21 +10,22 @@ import pytest
 
 from service import runtime
 from service.cache import OciLayout
-from service.compiler import steps
-from service.compiler.link import link
 from service.compiler.pipeline import CompileRequest, compile_model
+from service.compiler.steps import Steps
 from service.core.artifact import Report
 from service.core.build import BuildCanceled, Stage
 from service.core.digest import Digest, digest_of_file
 from service.core.errors import (
+    BuildFailed,
     BuildTimedOut,
     InvalidTensor,
     MalformedModel,
     OctetError,
     Unsupported,
     UnsupportedOperator,
+    VerificationFailed,
 )
-from service.core.numerics import LITERT_REFERENCE, MODES
+from service.core.numerics import LITERT_REFERENCE, MODES, XNNPACK
 from service.core.settings import Settings
 from service.core.target import TARGETS, detect_host, parse_target
 from tests.support import litert
@@ -87,9 +88,44 @@ def test_artifact_equals_litert(source: Path, numerics: str, tmp_path: Path) -> 
 
 
 def test_one_build_twice_gives_one_digest(tmp_path: Path) -> None:
-    _, first = build(INT8, tmp_path / "a")
-    _, second = build(INT8, tmp_path / "b")
+    _, first = build(INT8, tmp_path / "a", settings=Settings(data_dir=tmp_path / "first"))
+    _, second = build(INT8, tmp_path / "b", settings=Settings(data_dir=tmp_path / "second"))
     assert first == second
+
+
+def test_what_was_answered_before_is_not_asked_again(tmp_path: Path) -> None:
+    settings, again = Settings(data_dir=tmp_path / "data"), Recorder()
+    first, digest = build(INT8, tmp_path / "a", settings=settings)
+    second, same = build(INT8, tmp_path / "b", settings=settings, progress=again)
+    assert same == digest
+    assert sorted(line for line in again.lines if "answered before" in line) == [
+        "import: answered before",
+        "oracle: answered before",
+        "reference: answered before",
+    ]
+    assert second.attached(same, Report.NUMERICS) == first.attached(digest, Report.NUMERICS)
+    assert "oracle" not in json.loads(second.attached(same, Report.PROVENANCE) or b"{}")["stages_s"]
+
+
+def test_an_answer_serves_its_own_upload_and_mode_alone(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path / "data")
+    build(INT8, tmp_path / "a", settings=settings)
+    other_file, other_mode = Recorder(), Recorder()
+    build(UINT8, tmp_path / "b", settings=settings, progress=other_file)
+    build(INT8, tmp_path / "c", settings=settings, numerics=XNNPACK, progress=other_mode)
+    assert not any("answered before" in line for line in other_file.lines)
+    assert [line for line in other_mode.lines if "answered before" in line] == ["import: answered before"]
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    request = CompileRequest(INT8, digest_of_file(UINT8), parse_target("host"), LITERT_REFERENCE)
+    (tmp_path / "scratch").mkdir()
+    settings = Settings(data_dir=tmp_path / "data")
+    for _ in range(2):  # the second time would find what the first had kept
+        with pytest.raises(BuildFailed, match="changed while it was read"):
+            compile_model(request, OciLayout(tmp_path / "store"), tmp_path / "scratch", Recorder(), settings)
+        (tmp_path / "scratch" / "import" / "module.json").unlink()
+        (tmp_path / "scratch" / "import").rmdir()
 
 
 @pytest.mark.parametrize("target", [target for target in TARGETS if not target.runs_on(detect_host())], ids=str)
@@ -165,15 +201,15 @@ def test_build_out_of_time(tmp_path: Path) -> None:
 
 def test_verification_refuses_a_wrong_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oracle's answers of one model cannot be met by another: swap the expected file between steps."""
-    from service.core.errors import VerificationFailed
+    verify = Steps.verify
 
-    def link_and_tamper(objects, output, target, **options):  # type: ignore[no-untyped-def]
-        link(objects, output, target, **options)
-        expected = objects[0].parent / steps.EXPECTED_FILE
+    def tamper_and_verify(self, config, library, built, witnesses):  # type: ignore[no-untyped-def]
+        (_, expected), *_ = witnesses
         with np.load(expected) as data:
             wrong = {name: data[name] ^ 1 for name in data.files}
         np.savez(expected, **wrong)
+        return verify(self, config, library, built, witnesses)
 
-    monkeypatch.setattr(steps, "link", link_and_tamper)
+    monkeypatch.setattr(Steps, "verify", tamper_and_verify)
     with pytest.raises(VerificationFailed, match="does not compute"):
         build(INT8, tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -34,17 +34,10 @@ class ObjectCache:
         self._directory = directory
         self.hits = self.misses = 0
 
-    def compile(
-        self, kernels: Mapping[str, Kernel], target: CodegenTarget, meanwhile: Callable[[], None] = lambda: None
-    ) -> list[Path]:
-        """The object file of each kernel, in order of their symbols; as many at a time as there are processors.
-
-        Args:
-            meanwhile: what this thread does until they are done. It may read TVM's objects, and not compile.
-        """
+    def compile(self, kernels: Mapping[str, Kernel], target: CodegenTarget) -> list[Path]:
+        """The object file of each kernel, in order of their symbols; as many at a time as there are processors."""
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             objects = [pool.submit(self._object, symbol, kernels[symbol], target) for symbol in sorted(kernels)]
-            meanwhile()
             return [made.result() for made in objects]
 
     def _object(self, symbol: str, kernel: Kernel, target: CodegenTarget) -> Path:
