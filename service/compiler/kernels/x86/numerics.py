@@ -20,6 +20,7 @@ from service.compiler.kernels.x86.epilogue import (
     SharedShiftSum,
     SingleRounding,
 )
+from service.compiler.kernels.x86.sums import shared_shift_sum
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.accumulate import centered
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, SharedShiftAdd
@@ -88,13 +89,16 @@ def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Additio
     Raises:
         Declined: no kernel computes `mode`'s formula for it.
     """
-    residual_type = operation.per_tensor("lhs_type" if residual_is_lhs else "rhs_type")
-    residual_zero_point = bounds(residual_type).zero_point
+    value_name, residual_name = ("rhs_type", "lhs_type") if residual_is_lhs else ("lhs_type", "rhs_type")
+    residual_zero_point = bounds(operation.per_tensor(residual_name)).zero_point
     formula = mode.formula(operation)
     if isinstance(formula, FixedPointAdd):
         *operands, out = formula.multipliers(operation)
         value, residual = reversed(operands) if residual_is_lhs else operands
-        return FixedPointSum(value, residual, residual_zero_point, out)
+        value_type, out_type = (operation.per_tensor(name) for name in (value_name, "out_type"))
+        zero_points = bounds(value_type).zero_point, residual_zero_point
+        quicker = shared_shift_sum((value, residual, out), zero_points, bounds(out_type), formula.LEFT_SHIFT)
+        return quicker or FixedPointSum(value, residual, residual_zero_point, out)
     if isinstance(formula, SharedShiftAdd):
         lhs, rhs, _, shift = formula.parameters(operation)
         factor, of_residual = (rhs, lhs) if residual_is_lhs else (lhs, rhs)
