@@ -186,6 +186,10 @@ def _notes(explanation: Explanation, profile: Mapping[str, Any]) -> Iterator[Tex
     took, least = duration(profile["model_seconds"]), duration(profile["least_model_seconds"])
     yield Text(f"The whole model takes {took}, {least} at best. A layer's time is a median, with a call from Python.")
     yield Text(f"{_counted(kernels['reorders'], 'reorder')} into and out of the kernels' layout.")
+    joined = kernels.get("concatenations", [])
+    if joined:
+        parts, in_place = (sum(each[what] for each in joined) for what in ("parts", "in_place"))
+        yield Text(f"{in_place} of {_counted(parts, 'part')} of concatenations written in place, without a copy.")
     if not (kernels["layers"] or kernels["plain"]):
         yield Text("This target has no kernels of its own: all code is generated.")
 

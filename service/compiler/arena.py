@@ -15,6 +15,48 @@ from service.core.artifact import Slot
 from service.core.buffers import ALIGNMENT_BYTES
 
 _STORAGE, _TENSOR = "relax.memory.alloc_storage", "relax.memory.alloc_tensor"
+_IN_PLACE = "relax.call_inplace_packed"
+
+
+@tvm.transform.module_pass(opt_level=0, name="WriteInPlace")  # type: ignore[untyped-decorator]
+def write_in_place(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
+    """Calls that write into an operand and give it back (`call_inplace_packed`) become calls that only write.
+
+    Requires: one block of plain assignments, in order of execution, and no dataflow. The kernels themselves return
+    nothing, as those of `call_dps_packed` do.
+    Ensures: what such a call gave is the operand itself, so that planning sees one tensor.
+    """
+    function = graph.main_of(module)
+    (block,) = function.body.blocks
+    written: dict[relax.Var, relax.Expr] = {}
+    bindings = []
+    for binding in block.bindings:
+        value = _substituted(binding.value, written)
+        if _is_operator(value) and value.op.name == _IN_PLACE:
+            (place,) = (int(place) for place in value.attrs.inplace_indices)
+            callee, *arguments = value.args
+            written[binding.var] = arguments[place]
+            nothing = relax.TupleType([])
+            value, binding_var = relax.Call(callee, arguments, None, [nothing]), relax.Var("_", nothing)
+            bindings.append(relax.VarBinding(binding_var, value))
+        else:
+            bindings.append(relax.VarBinding(binding.var, value))
+    body = relax.SeqExpr([relax.BindingBlock(bindings)], _substituted(function.body.body, written))
+    module = tvm.IRModule(dict(module.functions.items()))
+    module["main"] = relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
+    return module
+
+
+def _substituted(expr: relax.Expr, environment: dict[relax.Var, relax.Expr]) -> relax.Expr:
+    """`expr` with some of its variables replaced."""
+    if isinstance(expr, relax.Var):
+        return environment.get(expr, expr)
+    if isinstance(expr, relax.Tuple):
+        return relax.Tuple([_substituted(field, environment) for field in expr.fields])
+    if isinstance(expr, relax.Call):
+        arguments = [_substituted(argument, environment) for argument in expr.args]
+        return relax.Call(expr.op, arguments, expr.attrs, expr.ty_args)
+    return expr
 
 
 def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, tuple[Slot, ...]]:

@@ -31,6 +31,7 @@ FUSE = (
 )
 PLAN = (
     transform.ToNonDataflow(),
+    arena.write_in_place,
     transform.RemovePurityChecking(),
     transform.CallTIRRewrite(),
     transform.StaticPlanBlockMemory(),

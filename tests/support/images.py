@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from service.compiler.kernels.kernel import Kernel
-from service.compiler.kernels.layout import BIAS, Halo, Image
+from service.compiler.kernels.layout import BIAS, NO_HALO, Halo, Image
 from service.compiler.kernels.x86.isa import ISAS, Isa
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.compiler.targets import codegen_target
@@ -54,8 +54,16 @@ def laid_out(image: Image, values: Array, fill: int = 0) -> Array:
     blocked = np.full((*framed.shape[:3], lanes), _ACCIDENTAL, np.uint8)
     blocked[..., : image.channels] = framed
     blocked = blocked.reshape(*framed.shape[:3], image.blocks, image.pixel).transpose(0, 3, 1, 2, 4)
-    buffer[: blocked.size] = blocked.reshape(-1)
+    _planes(image, buffer)[...] = blocked
     return buffer
+
+
+def _planes(image: Image, buffer: Array) -> Array:
+    """An image's blocks in its memory: `[N, blocks, H, W, block]`, halo included."""
+    top, left, bottom, right = image.halo.sides
+    size = image.height + top + bottom, image.width + left + right
+    whole = buffer[: image.batch * image.image].reshape(image.batch, -1, *size, image.pixel)
+    return whole[:, image.first_block : image.first_block + image.blocks]
 
 
 def with_halo(image: Image, values: Array, fill: int) -> Array:
@@ -65,12 +73,11 @@ def with_halo(image: Image, values: Array, fill: int) -> Array:
 
 def read_back(image: Image, buffer: Array) -> Array:
     """The inverse of `laid_out`, with the halo and the last block's fillers: `[N, H, W, blocks * block]`."""
-    top, left, bottom, right = image.halo.sides
-    height, width = image.height + top + bottom, image.width + left + right
-    shape = (image.batch, image.blocks, height, width, image.pixel)
-    assert (buffer[image.batch * image.image :] == _UNWRITTEN).all(), "the slack was written"
-    blocked = buffer[: image.batch * image.image].reshape(shape).transpose(0, 2, 3, 1, 4)
-    return blocked.reshape(image.batch, height, width, -1)
+    blocked = _planes(image, buffer).transpose(0, 2, 3, 1, 4).copy()
+    rest = buffer.copy()
+    _planes(image, rest)[...] = _UNWRITTEN
+    assert (rest == _UNWRITTEN).all(), "something else than the image was written"
+    return blocked.reshape(*blocked.shape[:3], -1)
 
 
 def built(isa: Isa, kernel: Kernel) -> Any:
@@ -122,6 +129,18 @@ def shapes(draw: st.DrawFn) -> tuple[int, int, int, int]:
         draw(st.integers(1, 9)),
         draw(st.sampled_from([3, 16, 24, 100])),
     )
+
+
+@st.composite
+def blocked(draw: st.DrawFn, isa: Isa, shape: tuple[int, ...], halo: Halo = NO_HALO) -> Image:
+    """In blocks, with any halo that holds `halo`, and some of them a part of a larger image."""
+    batch, height, width, channels = shape
+    image = Image(batch, height, width, channels, isa.lanes, halo | draw(halos()))
+    before, behind = draw(st.sampled_from([(0, 0), (0, 0), (1, 0), (0, 2), (2, 1)]))
+    if not before + behind:
+        return image
+    whole = Image(batch, height, width, (before + image.blocks + behind) * isa.lanes, isa.lanes, image.halo)
+    return whole.part(before, channels)
 
 
 @st.composite

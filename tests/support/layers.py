@@ -21,7 +21,7 @@ from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.accumulate import centered
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from tests.support.images import Array, arrays, halos, laid_out, quantized_types, read_back, stored, with_halo
+from tests.support.images import Array, arrays, blocked, halos, laid_out, quantized_types, read_back, stored, with_halo
 from tests.support.qnn_models import Emit, float32, module_of
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -90,7 +90,8 @@ def convolution(
         )
 
     packed = not depthwise and window.dilation[1] == 1 and draw(st.booleans())
-    source = Image(*shape, 0 if packed else isa.lanes, Halo(*padding) | draw(halos()))
+    halo = Halo(*padding)
+    source = Image(*shape, 0, halo | draw(halos())) if packed else draw(blocked(isa, shape, halo))
     return _case(draw, mode, isa, operands, accumulate, source, window)
 
 
@@ -186,8 +187,8 @@ def _case(
     operations = [found for _, _, found in graph.operations(graph.main_of(module)) if found is not None]
     shape = image_shape(expected.shape)
     assert shape is not None
-    destination = Image(*shape, isa.lanes, draw(halos()))
-    of_residual = None if residual is None else Image(*shape, isa.lanes, draw(halos()))
+    destination = draw(blocked(isa, shape))
+    of_residual = None if residual is None else draw(blocked(isa, shape))
     epilogue = _epilogue(mode, operations, destination.blocks * isa.lanes, residual_is_lhs)
     weights = centered(operands.weight, operands.weight_type).astype(np.int32)
     weights = weights if weights.ndim == 4 else weights[:, None, None, :]

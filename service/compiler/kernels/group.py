@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -84,8 +84,22 @@ class KernelLibrary(Protocol):
             Declined: there is no kernel for this group.
         """
 
-    def kernel(self, group: Group, sources: Sequence[Image], destination: Image) -> Kernel:
-        """The kernel for a group that `demands` accepted."""
+    def places(self, group: Group) -> list[int | None]:
+        """For each input, the block of the output at which it may lie in the output's own memory, written there by
+        whoever makes it; None for an input that needs memory of its own.
+
+        Args:
+            group: one that `demands` accepted.
+        """
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        """The kernel for a group that `demands` accepted.
+
+        Args:
+            placed: the inputs that lie in their `places` already: the kernel does not take them.
+        """
 
     def enter(self, destination: Image, dtype: str, fill: int) -> Kernel:
         """From a contiguous tensor `[N, H, W, C]` of `dtype`."""

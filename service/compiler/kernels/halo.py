@@ -32,11 +32,11 @@ def fill_halo(
     """
     if not tensor.halo:
         return
-    after_row = tensor.origin + tensor.width * tensor.pixel
+    after_row = tensor.margin + tensor.width * tensor.pixel
     between_rows = tensor.row - tensor.width * tensor.pixel
     with program.when(when), program.loop(planes, "plane") as place:
-        start = program.bind((plane + place) * tensor.plane)
-        _fill(program, vector_bytes, destination, start, tensor.origin, value)
+        start = program.bind(tensor.plane_start(plane + place))
+        _fill(program, vector_bytes, destination, start, tensor.margin, value)
         if between_rows and tensor.height > 1:
             with program.loop(tensor.height - 1, "row") as row:
                 _fill(program, vector_bytes, destination, start + after_row + row * tensor.row, between_rows, value)

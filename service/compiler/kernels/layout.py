@@ -8,7 +8,8 @@ may be loaded from any element.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 SLACK_BYTES = 64
 BIAS = {"int8": 128, "uint8": 0}
@@ -49,6 +50,8 @@ class Image:
         block: channels that lie side by side (`nChw16c`); the last block is filled up. 0 is *packed*: all channels of
             a pixel are contiguous, so that a row of pixels is one run of bytes.
         halo: border on each side, inside the strides.
+        first_block: where it begins in a larger image whose memory it shares (`part`).
+        shared_blocks: how many blocks that one has; 0 where the memory is its own.
     """
 
     batch: int
@@ -57,6 +60,16 @@ class Image:
     channels: int
     block: int
     halo: Halo = NO_HALO
+    first_block: int = 0
+    shared_blocks: int = 0
+
+    def part(self, block: int, channels: int) -> Image:
+        """`channels` of this image from number `block` of its blocks on, where they lie: an image in the same memory.
+
+        Behind the last of them there may be those of another part, in the same block.
+        """
+        whole = self.shared_blocks or self.blocks
+        return replace(self, channels=channels, first_block=self.first_block + block, shared_blocks=whole)
 
     @property
     def packed(self) -> bool:
@@ -83,16 +96,34 @@ class Image:
     @property
     def image(self) -> int:
         """From one image of the batch to the next."""
-        return self.blocks * self.plane
+        return (self.shared_blocks or self.blocks) * self.plane
 
     @property
     def size_bytes(self) -> int:
+        """Of the memory in which it lies."""
         return self.batch * self.image + SLACK_BYTES
+
+    @property
+    def own_bytes(self) -> int:
+        """Of its own planes."""
+        return self.batch * self.blocks * self.plane
+
+    @property
+    def margin(self) -> int:
+        """From where a plane begins to its first element inside the halo."""
+        return self.halo.top * self.row + self.halo.left * self.pixel
 
     @property
     def origin(self) -> int:
         """Where the first element inside the halo lies."""
-        return self.halo.top * self.row + self.halo.left * self.pixel
+        return self.first_block * self.plane + self.margin
+
+    def plane_start(self, number: Any) -> Any:
+        """Where a plane begins; they are numbered `image * blocks + block`, by an integer or an expression."""
+        if not self.shared_blocks:
+            return number * self.plane
+        image, block = (0, number) if self.batch == 1 else (number // self.blocks, number % self.blocks)
+        return image * self.image + (block + self.first_block) * self.plane
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -111,11 +142,12 @@ class Stack(Image):
     @staticmethod
     def of(image: Image) -> Stack:
         """`image` is `[N, 1, 1, C]`, without a halo."""
-        return Stack(1, image.batch, 1, image.channels, image.block)
+        shared = image.first_block, image.shared_blocks
+        return Stack(1, image.batch, 1, image.channels, image.block, NO_HALO, *shared)
 
     @property
     def row(self) -> int:
-        return self.blocks * self.pixel
+        return (self.shared_blocks or self.blocks) * self.pixel
 
     @property
     def plane(self) -> int:

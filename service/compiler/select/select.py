@@ -3,7 +3,8 @@
 Requires: a model of `qnn.*` operators.
 Ensures: every group that the library accepts is a call of its kernel on flat buffers; what it declined is as it was,
 on plain tensors, and the report says why. A tensor between two kernels is never reordered: its halo is the largest
-that any of its readers wants, and it is written with it.
+that any of its readers wants, and it is written with it. A part of a concatenation is written in its place in the
+whole, where that needs no rescaling and begins a block.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ import tvm
 from tvm import relax
 
 from service.compiler import coverage
-from service.compiler.kernels.group import Demand, Group, KernelLibrary, image_shape, shape_of
-from service.compiler.kernels.kernel import Declined, Kernel
-from service.compiler.kernels.layout import BIAS, Halo, Image
+from service.compiler.kernels.group import Group, KernelLibrary, shape_of
+from service.compiler.kernels.kernel import Kernel
+from service.compiler.kernels.layout import Halo, Image
 from service.compiler.qnn import graph
 from service.compiler.select.groups import Model
+from service.compiler.select.plan import Plan
 
 
 @dataclass
@@ -34,6 +36,7 @@ class Selection:
         layers: what each kernel call is, in order of execution, for reports.
         plain: the operators that no kernel computes, each with its `place`: which of `layers` it comes before.
         declined: group -> the reason why no kernel computes it.
+        concatenations: those on images, each with how many `parts` it has and how many were written `in_place`.
     """
 
     module: tvm.IRModule
@@ -41,6 +44,7 @@ class Selection:
     layers: list[dict[str, Any]] = field(default_factory=list)
     plain: list[dict[str, Any]] = field(default_factory=list)
     declined: dict[str, str] = field(default_factory=dict)
+    concatenations: list[dict[str, Any]] = field(default_factory=list)
 
     def report(self) -> dict[str, Any]:
         """What runs where, for people."""
@@ -53,6 +57,7 @@ class Selection:
             "plain": self.plain,
             "declined": self.declined,
             "reorders": reorders,
+            "concatenations": self.concatenations,
             "families": {family: dict(totals) for family, totals in sorted(families.items())},
         }
 
@@ -62,93 +67,25 @@ def select(module: tvm.IRModule, library: KernelLibrary | None) -> Selection:
     if library is None:
         return Selection(module)
     model = Model(graph.main_of(module))
-    plan = _Plan(model, library)
+    plan = Plan(model, library)
     return _Emission(model, library, plan).run()
 
 
-class _Plan:
-    """Which groups have kernels, and the layout of what they write.
+class _Emission:
+    """Writes the new function, binding by binding; a tensor changes layout where that is first needed.
 
-    Attributes:
-        demands: group's output -> how its kernel wants its inputs.
-        images: what each kernel writes.
-        entries: plain tensor and kind of layout -> the image made of it.
-        declined: as in `Selection`.
-        reasons: the same for each variable of such a group.
+    Whoever first writes a part of some memory makes it, and the others write into what that one gave.
     """
 
-    def __init__(self, model: Model, library: KernelLibrary) -> None:
-        self.model, self.library = model, library
-        self.demands: dict[relax.Var, list[Demand]] = {}
-        self.declined: dict[str, str] = {}
-        self.reasons: dict[relax.Var, str] = {}
-        self._fills: dict[tuple[relax.Var, bool], int] = {}
-        self._halos: dict[tuple[relax.Var, bool], Halo] = {}
-        for group in sorted(model.groups.values(), key=self._order().__getitem__):
-            try:
-                self._accept(group)
-            except Declined as reason:
-                self.declined[group.name] = f"{group.kind}: {reason}"
-                self.reasons.update(dict.fromkeys((*model.parts(group), group.output), str(reason)))
-
-    def _order(self) -> dict[Group, int]:
-        places = {var: place for place, (var, _) in enumerate(self.model.bindings)}
-        return {group: places[group.output] for group in self.model.groups.values()}
-
-    def _accept(self, group: Group) -> None:
-        for var in (*group.inputs, group.output):
-            if image_shape(shape_of(var)) is None or str(var.ty.dtype) not in BIAS:
-                raise Declined(f"{var.name} is {var.ty.dtype} of rank {len(shape_of(var))}, not an 8-bit image")
-        demands = self.library.demands(group, [self.root(var)[0] in self.demands for var in group.inputs])
-        wanted = [self._rooted(var, demand) for var, demand in zip(group.inputs, demands, strict=True)]
-        for key, halo, fill in wanted:
-            if halo and self._fills.get(key, fill) != fill:
-                raise Declined(f"{key[0].name} is padded with two different values")
-        for key, halo, fill in wanted:
-            self._halos[key] = self._halos.get(key, Halo()) | halo
-            if halo:
-                self._fills[key] = fill
-        self.demands[group.output] = demands
-
-    def _rooted(self, var: relax.Var, demand: Demand) -> tuple[tuple[relax.Var, bool], Halo, int]:
-        root, padding, values = self.root(var)
-        fills = {value + BIAS[str(var.ty.dtype)] for value in values} | ({demand.fill} if demand.halo else set())
-        if len(fills) > 1:
-            raise Declined(f"{var.name} is padded with several values")
-        return (root, demand.packed), demand.halo + padding, min(fills, default=0)
-
-    def root(self, var: relax.Var) -> tuple[relax.Var, Halo, list[int]]:
-        """The tensor whose memory `var` shows, what padding `var` shows of it, and its values."""
-        padding, fills = Halo(), []
-        while var in self.model.views:
-            view = self.model.views[var]
-            padding = padding + view.padding
-            if view.fill is not None:
-                fills.append(view.fill)
-            var = view.source
-        return var, padding, fills
-
-    def image(self, root: relax.Var, *, packed: bool) -> Image:
-        """The memory of `root`."""
-        shape = image_shape(shape_of(root))
-        assert shape is not None
-        halo = self._halos.get((root, packed), Halo())
-        return Image(*shape, 0 if packed else self.library.block, halo)
-
-    def fill(self, root: relax.Var, *, packed: bool) -> int:
-        return self._fills.get((root, packed), 0)
-
-
-class _Emission:
-    """Writes the new function, binding by binding; a tensor changes layout where that is first needed."""
-
-    def __init__(self, model: Model, library: KernelLibrary, plan: _Plan) -> None:
+    def __init__(self, model: Model, library: KernelLibrary, plan: Plan) -> None:
         self.model, self.library, self.plan = model, library, plan
         self.builder = relax.BlockBuilder()
         self._plain: dict[relax.Var, relax.Expr] = {}
         self._images: dict[tuple[relax.Var, bool], relax.Var] = {}
+        self._shared: dict[relax.Var, relax.Var] = {}  # tensor that others lie in -> its memory as last written
         self.kernels: dict[str, Kernel] = {}
         self.layers: list[dict[str, Any]] = []
+        self.concatenations: list[dict[str, Any]] = []
         self.plain_operators: list[dict[str, Any]] = []
         self._macs = coverage.macs_by_operator(model.function)
 
@@ -168,7 +105,8 @@ class _Emission:
                 results = [self._with_plain(result) for result in graph.results_of(function)]
                 outputs = [self.builder.emit_output(result) for result in results]
             self.builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
-        return Selection(self.builder.get(), self.kernels, self.layers, self.plain_operators, self.plan.declined)
+        reported = self.layers, self.plain_operators, self.plan.declined, self.concatenations
+        return Selection(self.builder.get(), self.kernels, *reported)
 
     def _call(self, group: Group) -> None:
         demands = self.plan.demands[group.output]
@@ -177,10 +115,33 @@ class _Emission:
             root, padding, _ = self.plan.root(var)
             sources.append(_padded(self.plan.image(root, packed=demand.packed), padding))
             operands.append(self._image(root, packed=demand.packed))
+        placed = self._placed(group)
+        if len(placed) == len(sources):  # nothing is left to do
+            self._images[group.output, False] = self._shared[self.plan.memory(group.output)]
+            return
         destination = self.plan.image(group.output, packed=False)
-        kernel = self.library.kernel(group, sources, destination)
+        kernel = self.library.kernel(group, sources, destination, placed)
+        operands = [operand for place, operand in enumerate(operands) if place not in placed]
         macs = sum(self._macs.get(var, 0) for var in (*self.model.parts(group), group.output))
-        self._images[group.output, False] = self._emit(kernel, operands, group.name, group.kind, macs=macs)
+        self._write(group.output, kernel, operands, group.name, group.kind, macs=macs)
+
+    def _placed(self, group: Group) -> list[int]:
+        """Which inputs lie in their places in the output; one that is there twice does so once."""
+        placed: list[int] = []
+        for place, (var, block) in enumerate(zip(group.inputs, self.library.places(group), strict=True)):
+            if block is not None and self.plan.places.get(self.plan.root(var)[0]) == (group.output, block):
+                placed.append(place)
+        if group.core.name == "qnn.concatenate":
+            self.concatenations.append({"layer": group.name, "parts": len(group.inputs), "in_place": len(placed)})
+        return placed
+
+    def _write(
+        self, root: relax.Var, kernel: Kernel, operands: list[relax.Var], name: str, kind: str, macs: int = 0
+    ) -> None:
+        """`root` as an image in blocks, in its own memory or that of the tensor that it lies in."""
+        memory = self.plan.memory(root)
+        written = self._emit(kernel, operands, name, kind, macs=macs, into=self._shared.get(memory))
+        self._images[root, False] = self._shared[memory] = written
 
     def _image(self, root: relax.Var, *, packed: bool) -> relax.Var:
         """`root` as an image, made of the plain tensor if no kernel made it."""
@@ -188,7 +149,10 @@ class _Emission:
             image, dtype = self.plan.image(root, packed=packed), str(root.ty.dtype)
             kernel = self.library.enter(image, dtype, self.plan.fill(root, packed=packed))
             flat = self._reshaped(self.plain(root), [_elements(root)])
-            self._images[root, packed] = self._emit(kernel, [flat], f"{root.name}_image", "enter")
+            if packed:
+                self._images[root, packed] = self._emit(kernel, [flat], f"{root.name}_image", "enter")
+            else:
+                self._write(root, kernel, [flat], f"{root.name}_image", "enter")
         return self._images[root, packed]
 
     def plain(self, var: relax.Var) -> relax.Expr:
@@ -235,15 +199,28 @@ class _Emission:
         return self.builder.emit(relax.op.reshape(expr, list(shape)))
 
     def _emit(
-        self, kernel: Kernel, operands: list[relax.Var], name: str, kind: str, out_type: Any = None, macs: int = 0
+        self,
+        kernel: Kernel,
+        operands: list[relax.Var],
+        name: str,
+        kind: str,
+        out_type: Any = None,
+        *,
+        macs: int = 0,
+        into: relax.Var | None = None,
     ) -> relax.Var:
+        """A call of `kernel`, which writes new memory, or some of what `into` holds."""
         symbol = f"octet_{kernel.family}_{kernel.content[7:23]}"
         self.kernels[symbol] = kernel
         layer = {"layer": name, "operators": kind, "kernel": kernel.family, "symbol": symbol, "macs": macs}
         self.layers.append({**layer, **kernel.facts})
         constants = [relax.const(array, str(array.dtype)) for array in kernel.constants]
         out_type = out_type or relax.TensorType([kernel.output_bytes], "uint8")
-        call = relax.call_dps_packed(symbol, relax.Tuple([*operands, *constants]), out_type)
+        arguments = [*operands, *constants]
+        if into is None:
+            return self.builder.emit(relax.call_dps_packed(symbol, relax.Tuple(arguments), out_type), name)
+        place = len(arguments)
+        call = relax.op.call_inplace_packed(symbol, *arguments, into, inplace_indices=place, ty_args=out_type)
         return self.builder.emit(call, name)
 
 

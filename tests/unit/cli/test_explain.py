@@ -77,6 +77,12 @@ def test_families_add_up(lines: list[str]) -> None:
     assert line(lines, "reorder") == "1 reorder into and out of the kernels' layout."
 
 
+def test_copies_that_are_not_made_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    joined = [{"layer": "mixed", "parts": 4, "in_place": 3}, {"layer": "last", "parts": 2, "in_place": 2}]
+    kernels = {"layers": LAYERS, "plain": PLAIN, "declined": {}, "reorders": 1, "concatenations": joined}
+    assert shown(capsys, kernels)[-1] == "5 of 6 parts of concatenations written in place, without a copy."
+
+
 def test_a_target_without_kernels_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     kernels = {"layers": [], "plain": [], "declined": {}, "reorders": 0}
     lines = shown(capsys, kernels, {**PROFILE, "peak_macs_per_s": None})

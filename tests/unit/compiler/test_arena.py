@@ -78,3 +78,30 @@ def test_a_place_ends_behind_its_last_element() -> None:
     assert Slot("float32", (2, 3), 64).end_bytes == 64 + 24
     assert Slot("float32", (2, 3), 64) == Slot.from_json(Slot("float32", (2, 3), 64).to_json())
     assert np.dtype(Slot("int8", (), 0).dtype) == np.int8
+
+
+def test_what_is_written_into_an_operand_is_that_operand() -> None:
+    """Two kernels write parts of one tensor: planning sees one, which lives until its last reader is done."""
+    kind = relax.TensorType([256], "uint8")
+    x = relax.Var("x", kind)
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            first = builder.emit(relax.call_dps_packed("first", relax.Tuple([x]), kind))
+            whole = builder.emit(
+                relax.op.call_inplace_packed("second", x, first, inplace_indices=1, ty_args=kind), "whole"
+            )
+            last = builder.emit_output(relax.call_dps_packed("last", relax.Tuple([whole]), kind))
+        builder.emit_func_output(last)
+    module, slots = arena.lift(tvm.transform.Sequential(list(PLAN))(builder.get()))
+    bound = {binding.var: binding.value for binding in module["main"].body.blocks[0].bindings}
+    calls = [value for value in bound.values() if isinstance(value, relax.Call)]
+    assert [call.op.global_symbol for call in calls] == ["first", "second", "last"]
+    assert len(slots) == 2
+
+    def memory(expr: relax.Expr) -> relax.Expr:
+        return memory(bound[expr]) if expr in bound else expr
+
+    assert memory(calls[0].args[-1]).same_as(memory(calls[1].args[-1]))
+    assert memory(calls[2].args[0]).same_as(memory(calls[0].args[-1]))
+    assert not memory(calls[2].args[-1]).same_as(memory(calls[0].args[-1]))

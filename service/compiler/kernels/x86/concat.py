@@ -2,12 +2,15 @@
 
 A part that begins inside a block is moved to its place within vectors: each of its destination's blocks takes the last
 channels of one of its blocks and the first of the next, and the first shares a block with the part before.
+
+A part that begins a block and has the destination's type is not copied where its maker can write it in its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
+from itertools import accumulate
 
 import numpy as np
 from tvm import tirx
@@ -26,21 +29,51 @@ from service.compiler.qnn.type_parser import parse
 
 
 def concat(
-    isa: Isa, sources: Sequence[Image], destination: Image, operation: Operation, mode: Mode, *, parallel: bool
+    isa: Isa,
+    sources: Sequence[Image],
+    destination: Image,
+    operation: Operation,
+    mode: Mode,
+    *,
+    placed: Collection[int] = (),
+    parallel: bool,
 ) -> Kernel:
     """`qnn.concatenate` along the channels.
 
     Args:
         sources: the parts, in order.
+        placed: which of them lie in their `places` already; the kernel does not take them.
         parallel: whether runs of pixels are shared between threads.
 
     Raises:
         Declined: another axis, a type that is not 8 bits with one scale, or a packed image.
     """
     require_blocks(isa, *sources, destination)
-    return _Concat(isa, sources, destination, part_tables(mode, operation), parallel).kernel(
+    parts = {place: image for place, image in enumerate(sources) if place not in placed}
+    return _Concat(isa, parts, destination, operation, part_tables(mode, operation), parallel).kernel(
         bounds(operation.per_tensor("out_type")).zero_point
     )
+
+
+def places(isa: Isa, mode: Mode, operation: Operation) -> list[int | None]:
+    """For each part the destination's block that it begins, if it may be written there instead of being copied.
+
+    It then has to be written before its neighbours are copied: it may fill up its last block.
+
+    Raises:
+        Declined: as `part_tables`.
+    """
+    found: list[int | None] = []
+    for values, channel in zip(part_tables(mode, operation), _first_channels(operation), strict=True):
+        block, lane = divmod(channel, isa.lanes)
+        found.append(block if lane == 0 and (values == np.arange(ENTRIES)).all() else None)
+    return found
+
+
+def _first_channels(operation: Operation) -> list[int]:
+    """Of each part, in the destination."""
+    *before, _ = (part.ty.shape[-1] for part in operation.call.args[0].fields)
+    return [0, *accumulate(int(channels) for channels in before)]
 
 
 def part_tables(mode: Mode, operation: Operation) -> list[Array]:
@@ -64,31 +97,38 @@ def part_tables(mode: Mode, operation: Operation) -> list[Array]:
 
 class _Concat:
     def __init__(
-        self, isa: Isa, sources: Sequence[Image], destination: Image, tables: Sequence[Array], parallel: bool
+        self,
+        isa: Isa,
+        sources: dict[int, Image],
+        destination: Image,
+        operation: Operation,
+        tables: Sequence[Array],
+        parallel: bool,
     ) -> None:
-        self.isa, self.sources, self.destination, self.parallel = isa, sources, destination, parallel
+        self.isa, self.destination, self.parallel = isa, destination, parallel
+        self.sources = sources
+        self.first_channels = _first_channels(operation)
         self.program = Program()
         identity = np.arange(ENTRIES)
-        self.tables = {place: values for place, values in enumerate(tables) if (values != identity).any()}
+        self.tables = {place: tables[place] for place in self.sources if (tables[place] != identity).any()}
 
     def kernel(self, zero_point: int) -> Kernel:
         program, sources, destination = self.program, self.sources, self.destination
-        self.read = [
-            program.parameter(f"part_{place}", "uint8", image.size_bytes) for place, image in enumerate(sources)
-        ]
+        self.read = {
+            place: program.parameter(f"part_{place}", "uint8", image.size_bytes) for place, image in sources.items()
+        }
         arranged = [Lookup.arranged(self.isa, values) for values in self.tables.values()]
         constants = [np.array([zero_point], np.uint8), *([np.concatenate(arranged)] if arranged else [])]
         self.constants = [
             program.parameter(f"constant_{place}", "uint8", array.size) for place, array in enumerate(constants)
         ]
         self.written = program.parameter("destination", "uint8", destination.size_bytes)
-        channel = 0
-        for place, image in enumerate(sources):
-            self._part(place, *divmod(channel, self.isa.lanes))
-            channel += image.channels
+        for place in sources:
+            self._part(place, *divmod(self.first_channels[place], self.isa.lanes))
         facts = {
             "tables": len(self.tables),
-            "aligned": all(image.channels % image.block == 0 for image in sources[:-1]),
+            "aligned": all(channel % self.isa.lanes == 0 for channel in self.first_channels),
+            "in_place": len(self.first_channels) - len(sources),
         }
         return Kernel("concat", program.function(), tuple(constants), destination.size_bytes, facts)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
 from service.compiler.kernels.kernel import Array, Declined, Kernel
@@ -36,7 +36,13 @@ class Family:
         """As `KernelLibrary.demands`."""
         raise NotImplementedError
 
-    def kernel(self, group: Group, sources: Sequence[Image], destination: Image) -> Kernel:
+    def places(self, group: Group) -> list[int | None]:
+        """As `KernelLibrary.places`."""
+        return [None] * len(group.inputs)
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
         """As `KernelLibrary.kernel`."""
         raise NotImplementedError
 
@@ -63,7 +69,9 @@ class Accumulating(Family):
         fill = stored_zero_point(core.per_tensor("in_type"))
         return [Demand(packed, Halo(top, left, bottom, right), fill), *(Demand() for _ in group.inputs[1:])]
 
-    def kernel(self, group: Group, sources: Sequence[Image], destination: Image) -> Kernel:
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
         core, (source, *residual) = group.core, sources
         layer = Layer(source, destination, _window(core), residual[0] if residual else None)
         weights, epilogue = _weights(core), self._epilogue(group)
@@ -72,7 +80,7 @@ class Accumulating(Family):
         folded = folded_bias(bias, weights, zero_point, destination.blocks * self.isa.lanes)
         if _depthwise(core):
             tile = depthwise.choose(self.isa, layer)
-            work = destination.size_bytes / self.isa.bytes * weights[0].size
+            work = destination.own_bytes / self.isa.bytes * weights[0].size
             parallel = worth_sharing(work)
             return depthwise.depthwise(self.isa, layer, weights[..., 0], folded, epilogue, tile, parallel=parallel)
         layer, epilogue_cycles = layer.stacked, _epilogue_cycles(epilogue)
@@ -166,16 +174,23 @@ class Elementwise(Family):
             raise Declined("its operands have different ranks")
         return [Demand() for _ in group.inputs]
 
-    def kernel(self, group: Group, sources: Sequence[Image], destination: Image) -> Kernel:
+    def places(self, group: Group) -> list[int | None]:
+        if group.core.name == "qnn.concatenate":
+            return concat.places(self.isa, self.mode, group.core)
+        return super().places(group)
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
         core, isa, mode = group.core, self.isa, self.mode
-        parallel = worth_sharing(_ELEMENTWISE_CYCLES * destination.size_bytes / isa.bytes)
+        parallel = worth_sharing(_ELEMENTWISE_CYCLES * destination.own_bytes / isa.bytes)
         match core.name:
             case "qnn.add":
                 return elementwise.add(isa, sources[0], sources[1], destination, core, mode, parallel=parallel)
             case "qnn.mul":
                 return elementwise.mul(isa, sources[0], sources[1], destination, core, mode, parallel=parallel)
             case "qnn.concatenate":
-                return concat.concat(isa, sources, destination, core, mode, parallel=parallel)
+                return concat.concat(isa, sources, destination, core, mode, placed=placed, parallel=parallel)
             case _:
                 return elementwise.look_up(isa, sources[0], destination, core, mode, parallel=parallel)
 
@@ -195,9 +210,11 @@ class Pooling(Family):
                     raise Declined("the means of several images are the rows of a matrix, which lie otherwise")
         return [Demand()]
 
-    def kernel(self, group: Group, sources: Sequence[Image], destination: Image) -> Kernel:
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
         core, isa, (source,) = group.core, self.isa, sources
-        parallel = worth_sharing(_ELEMENTWISE_CYCLES * source.size_bytes / isa.bytes)
+        parallel = worth_sharing(_ELEMENTWISE_CYCLES * source.own_bytes / isa.bytes)
         match core.name:
             case "qnn.max_pool2d":
                 return pool.max_pool(isa, source, destination, core, parallel=parallel)

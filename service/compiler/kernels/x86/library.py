@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from service.compiler.kernels.group import Demand, Group
 from service.compiler.kernels.kernel import Declined, Kernel
@@ -24,15 +24,20 @@ class X86Library:
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         return self._family(group).demands(group, produced)
 
-    def kernel(self, group: Group, sources: Sequence[Image], destination: Image) -> Kernel:
-        return self._family(group).kernel(group, sources, destination)
+    def places(self, group: Group) -> list[int | None]:
+        return self._family(group).places(group)
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        return self._family(group).kernel(group, sources, destination, placed)
 
     def enter(self, destination: Image, dtype: str, fill: int) -> Kernel:
-        parallel = worth_sharing(destination.size_bytes / self.isa.bytes)
+        parallel = worth_sharing(destination.own_bytes / self.isa.bytes)
         return reorder.enter(self.isa, destination, dtype, fill, parallel=parallel)
 
     def leave(self, source: Image, dtype: str) -> Kernel:
-        parallel = worth_sharing(source.size_bytes / self.isa.bytes)
+        parallel = worth_sharing(source.own_bytes / self.isa.bytes)
         return reorder.leave(self.isa, source, dtype, parallel=parallel)
 
     def _family(self, group: Group) -> Family:

@@ -120,8 +120,8 @@ class _Pool:
             plane, row = program.bind(item // destination.height), program.bind(item % destination.height)
             fill = tirx.Cast("uint8", load(self.limits, 0, 1))
             fill_halo(program, self.isa.bytes, self.written, destination, fill, plane=plane, when=row == 0)
-            at = program.bind(plane * destination.plane + row * destination.row + destination.origin)
-            start = program.bind(plane * self.source.plane + self.source.origin)
+            at = program.bind(destination.plane_start(plane) + row * destination.row + destination.margin)
+            start = program.bind(self.source.plane_start(plane) + self.source.margin)
             if self.whole:
                 program.store(self.written, at, self._whole(start), self.isa.lanes)
             else:

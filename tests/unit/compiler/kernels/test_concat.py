@@ -23,7 +23,7 @@ from service.core.numerics import MODES
 from tests.support.images import (
     RUNNABLE,
     arrays,
-    halos,
+    blocked,
     laid_out,
     quantized_types,
     read_back,
@@ -58,8 +58,8 @@ def test_channels(data: st.DataObject, mode_name: str, storage: str) -> None:
     values = [draw(arrays((*outer, count), storage)) for count in channels]
     operation = operation_of([each.shape for each in values], [*in_types, out_type], 3)
 
-    sources = [Image(*outer, count, isa.lanes, draw(halos())) for count in channels]
-    destination = Image(*outer, sum(channels), isa.lanes, draw(halos()))
+    sources = [draw(blocked(isa, (*outer, count))) for count in channels]
+    destination = draw(blocked(isa, (*outer, sum(channels))))
     kernel = concat(isa, sources, destination, operation, mode, parallel=draw(st.booleans()))
     inputs = [laid_out(image, stored(each)) for image, each in zip(sources, values, strict=True)]
     written = read_back(destination, run(isa, kernel, *inputs))[..., : destination.channels]

@@ -25,7 +25,7 @@ from tests.support.images import (
     RUNNABLE,
     Array,
     arrays,
-    halos,
+    blocked,
     laid_out,
     quantized_types,
     read_back,
@@ -64,8 +64,8 @@ def test_two_operands(data: st.DataObject, mode_name: str, name: str, storage: s
     values = [draw(arrays(each, storage)) for each in own]
     operation = Operation(getattr(ops, name)(*map(variable, values), *types))
 
-    images = [Image(*each, isa.lanes, draw(halos())) for each in own]
-    destination = Image(*shape, isa.lanes, draw(halos()))
+    images = [draw(blocked(isa, each)) for each in own]
+    destination = draw(blocked(isa, shape))
     write = {"add": elementwise.add, "mul": elementwise.mul}[name]
     kernel = write(isa, images[0], images[1], destination, operation, mode, parallel=draw(st.booleans()))
     inputs = [laid_out(image, stored(each)) for image, each in zip(images, values, strict=True)]
@@ -83,7 +83,7 @@ def test_requantize(data: st.DataObject, mode_name: str, from_storage: str, to_s
     values = draw(arrays(shape, from_storage))
     operation = Operation(ops.requantize(variable(values), in_type, out_type))
 
-    source, destination = (Image(*shape, isa.lanes, draw(halos())) for _ in range(2))
+    source, destination = (draw(blocked(isa, shape)) for _ in range(2))
     kernel = elementwise.look_up(isa, source, destination, operation, mode, parallel=draw(st.booleans()))
     expected = mode.formula(operation).evaluate(operation, values)
     holds(isa, kernel, destination, stored(expected), stored_zero_point(out_type), laid_out(source, stored(values)))

@@ -11,7 +11,7 @@ from tvm import relax
 from service.compiler.kernels.group import Group, stored_zero_point
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window, folded_bias
-from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.layout import NO_HALO, Halo, Image
 from service.compiler.kernels.x86.epilogue import Epilogue
 from service.compiler.kernels.x86.grouped import Grouping, Scheme, choose, grouped
 from service.compiler.kernels.x86.isa import ISAS, Isa
@@ -28,7 +28,7 @@ from tests.support.convolutions import Shape, group_of, module_and_inputs
 from tests.support.images import (
     RUNNABLE,
     Array,
-    halos,
+    blocked,
     laid_out,
     read_back,
     run,
@@ -89,9 +89,9 @@ def test_every_scheme_equals_the_oracle(data: st.DataObject, mode_name: str, sto
     module, values = module_and_inputs(data, shape, storage)
     group, expected = group_of(module), stored(oracle.run(module, mode, values)[0])
     fill, halo = stored_zero_point(group.core.per_tensor("in_type")), Halo(*shape.padding)
-    wanted = [halo | draw(halos()), *(draw(halos()) for _ in values[1:]), draw(halos())]
+    wanted = [halo, *(NO_HALO for _ in values)]
     of_shapes = [*(array.shape for array in values), expected.shape]
-    images = [Image(n, h, w, c, isa.lanes, around) for (n, h, w, c), around in zip(of_shapes, wanted, strict=True)]
+    images = [draw(blocked(isa, each, around)) for each, around in zip(of_shapes, wanted, strict=True)]
     try:
         kernel = kernel_of(isa, mode, group, shape, images, data)
     except Declined:  # a scale that the mode's formula has no kernel for

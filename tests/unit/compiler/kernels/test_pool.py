@@ -26,8 +26,8 @@ from tests.support.images import (
     Array,
     arrays,
     at_a_wall,
+    blocked,
     built,
-    halos,
     laid_out,
     quantized_types,
     read_back,
@@ -75,7 +75,7 @@ def kernel_of(isa: Isa, mode: Mode, operation: Operation, source: Image, destina
 def holds(data: st.DataObject, isa: Isa, mode: Mode, operation: Operation, x: Array) -> None:
     draw = data.draw
     expected = mode.formula(operation).evaluate(operation, x)
-    source, destination = image_of(isa, x, draw(halos())), image_of(isa, expected, draw(halos()))
+    source, destination = draw(blocked(isa, x.shape)), draw(blocked(isa, expected.shape))
     kernel = kernel_of(isa, mode, operation, source, destination, draw(st.booleans()))
     # What lies in the source's halo may win or count nowhere.
     written = run(isa, kernel, laid_out(source, stored(x), fill=draw(st.sampled_from([0, 255]))))

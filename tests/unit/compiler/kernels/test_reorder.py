@@ -13,7 +13,19 @@ from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.x86.isa import ISAS, Isa
 from service.compiler.kernels.x86.reorder import enter, leave
-from tests.support.images import RUNNABLE, arrays, at_a_wall, built, halos, read_back, run, shapes, stored, with_halo
+from tests.support.images import (
+    RUNNABLE,
+    arrays,
+    at_a_wall,
+    blocked,
+    built,
+    halos,
+    read_back,
+    run,
+    shapes,
+    stored,
+    with_halo,
+)
 
 import tvm  # isort: skip
 
@@ -37,7 +49,7 @@ UP_TO_THE_WALL = [
 def test_enter_places_every_channel_and_leave_brings_it_back(data: st.DataObject) -> None:
     draw = data.draw
     isa, shape = draw(st.sampled_from(RUNNABLE)), draw(shapes())
-    image = Image(*shape, draw(st.sampled_from([0, isa.lanes])), draw(halos()))
+    image = draw(blocked(isa, shape) | st.builds(Image, *map(st.just, shape), st.just(0), halos()))
     dtype, parallel = draw(st.sampled_from(["int8", "uint8"])), draw(st.booleans())
     values = draw(arrays(shape, dtype))
 

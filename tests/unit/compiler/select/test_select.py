@@ -42,8 +42,11 @@ class Network:
 
     def __init__(self, emit: Emit, rng: np.random.Generator, storage: str) -> None:
         self.emit, self.rng, self.storage = emit, rng, storage
+        self.shared: QuantizedType | None = None  # the type of every tensor, where it is given
 
     def type(self) -> QuantizedType:
+        if self.shared is not None:
+            return self.shared
         low = -128 if self.storage == "int8" else 0
         zero_point = int(self.rng.choice([low, low + 128, low + int(self.rng.integers(0, 256))]))
         return QuantizedType(self.storage, (float32(self.rng.uniform(0.01, 0.1)),), (zero_point,))
@@ -157,7 +160,31 @@ def grouped_network(net: Network, x: Tensor) -> Tensor:
     return net.conv(net.average(y), 19, (1, 1))
 
 
-NETS = {"residual": residual_network, "branching": branching_network, "grouped": grouped_network}
+def joined_network(net: Network, x: Tensor) -> Tensor:
+    """A dense block: every layer reads all that came before it, so that joins are parts of joins.
+
+    Parts begin in a block or inside one, are read by others with halos of their own, are pooled, appear twice, or have
+    another type.
+    """
+    rng = net.rng
+    net.shared = net.type()
+    y = net.max_pool(net.conv(x, 16, (3, 3)), padding=(1, 1, 1, 1))
+    for width in rng.choice([8, 16, 20, 32], 3).tolist():
+        y = net.concatenate([y, net.conv(net.conv(y, 12, (1, 1)), width, (3, 3))])
+    other, net.shared = net.shared, None
+    parts = [net.conv(y, 16, (1, 1)), y]
+    net.shared = other
+    parts += [net.conv(y, 0, (3, 3), depthwise=True), net.add(y, y), parts[int(rng.integers(2))]]
+    y = net.concatenate([parts[place] for place in rng.permutation(len(parts))])
+    return net.conv(y, 19, (1, 1))
+
+
+NETS = {
+    "residual": residual_network,
+    "branching": branching_network,
+    "grouped": grouped_network,
+    "joined": joined_network,
+}
 
 
 @pytest.mark.parametrize("target", HERE, ids=str)
@@ -208,6 +235,42 @@ def test_functions_of_one_value_are_tables_between_kernels(target: Any) -> None:
 
     report = selected(module_of([((1, 8, 8, 3), "int8")], body), target, "xnnpack").report()
     assert [layer["kernel"] for layer in report["layers"]] == ["enter", "conv", "table", "conv", "leave"]
+
+
+@pytest.mark.parametrize("target", HERE[:1], ids=str)
+def test_parts_of_one_type_are_written_in_their_places(target: Any) -> None:
+    """Three of four begin a block; the last is copied beside the third. No copy is left where all do."""
+    rng = np.random.default_rng(1)
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        net = Network(emit, rng, "int8")
+        net.shared = net.type()
+        x = net.conv(Tensor(inputs[0], (1, 16, 16, 3), net.shared), 16, (3, 3))
+        joined = net.concatenate([net.conv(x, filters, (3, 3)) for filters in (16, 32, 20, 16)])
+        return net.concatenate([net.conv(joined, 16, (1, 1)), net.conv(joined, 24, (3, 3))]).var
+
+    report = selected(module_of([((1, 16, 16, 3), "int8")], body), target, "xnnpack").report()
+    assert [(each["parts"], each["in_place"]) for each in report["concatenations"]] == [(4, 3), (2, 2)]
+    (copied,) = (layer for layer in report["layers"] if layer["kernel"] == "concat")
+    assert copied["in_place"] == 3
+
+
+@pytest.mark.parametrize("target", HERE[:1], ids=str)
+def test_a_tensor_is_not_padded_with_another_value_than_its_maker_writes(
+    target: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    rng = np.random.default_rng(1)
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        net = Network(emit, rng, "int8")
+        net.shared = QuantizedType("int8", (0.5,), (-4,))
+        x = net.conv(Tensor(inputs[0], (1, 9, 9, 16), net.shared), 16, (1, 1))
+        return net.conv(net.pad(x, 100), 16, (1, 1)).var
+
+    module = module_of([((1, 9, 9, 16), "int8")], body)
+    x = rng.integers(-128, 128, (1, 9, 9, 16)).astype("int8")
+    _, outputs = run_selected(module, target, "xnnpack", [x], tmp_path_factory.mktemp("build"))
+    np.testing.assert_array_equal(outputs[0], oracle.run(module, get_mode("xnnpack"), [x])[0])
 
 
 def test_what_has_no_kernel_is_named_with_the_reason() -> None:

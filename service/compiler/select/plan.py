@@ -1,0 +1,117 @@
+"""The plan: which groups have kernels, and how the tensors between them lie in memory."""
+
+from __future__ import annotations
+
+from tvm import relax
+
+from service.compiler.kernels.group import (
+    Demand,
+    Group,
+    KernelLibrary,
+    image_shape,
+    shape_of,
+    stored_zero_point,
+)
+from service.compiler.kernels.kernel import Declined
+from service.compiler.kernels.layout import BIAS, NO_HALO, Halo, Image
+from service.compiler.select.groups import Model
+
+
+class Plan:
+    """Which groups have kernels, and the layout of what they write.
+
+    Attributes:
+        demands: group's output -> how its kernel wants its inputs.
+        places: tensor -> the one in whose memory it lies, and at which block.
+        declined: as in `Selection`.
+        reasons: the same for each variable of such a group.
+    """
+
+    def __init__(self, model: Model, library: KernelLibrary) -> None:
+        self.model, self.library = model, library
+        self.demands: dict[relax.Var, list[Demand]] = {}
+        self.places: dict[relax.Var, tuple[relax.Var, int]] = {}
+        self.declined: dict[str, str] = {}
+        self.reasons: dict[relax.Var, str] = {}
+        self._fills: dict[tuple[relax.Var, bool], int] = {}
+        self._halos: dict[tuple[relax.Var, bool], Halo] = {}
+        for group in sorted(model.groups.values(), key=self._order().__getitem__):
+            try:
+                self._accept(group)
+            except Declined as reason:
+                self.declined[group.name] = f"{group.kind}: {reason}"
+                self.reasons.update(dict.fromkeys((*model.parts(group), group.output), str(reason)))
+        for output in self.demands:
+            self._place_inputs(model.groups[output])
+
+    def _order(self) -> dict[Group, int]:
+        places = {var: place for place, (var, _) in enumerate(self.model.bindings)}
+        return {group: places[group.output] for group in self.model.groups.values()}
+
+    def _accept(self, group: Group) -> None:
+        for var in (*group.inputs, group.output):
+            if image_shape(shape_of(var)) is None or str(var.ty.dtype) not in BIAS:
+                raise Declined(f"{var.name} is {var.ty.dtype} of rank {len(shape_of(var))}, not an 8-bit image")
+        demands = self.library.demands(group, [self.root(var)[0] in self.demands for var in group.inputs])
+        wanted = [self._rooted(var, demand) for var, demand in zip(group.inputs, demands, strict=True)]
+        for key, halo, fill in wanted:
+            if halo and self._fills.get(key, fill) != fill:
+                raise Declined(f"{key[0].name} is padded with two different values")
+        for key, halo, fill in wanted:
+            self._halos[key] = self._halos.get(key, Halo()) | halo
+            if halo:
+                self._fills[key] = fill
+        self._fills[group.output, False] = stored_zero_point(group.out_type)
+        self.demands[group.output] = demands
+
+    def _place_inputs(self, group: Group) -> None:
+        """Has inputs written into the memory of the output, which gets the halos that their other readers want.
+
+        What is placed lies in nothing else, and its halo holds what the output's does.
+        """
+        whole = group.output, False
+        for var, block in zip(group.inputs, self.library.places(group), strict=True):
+            root, padding, _ = self.root(var)
+            free = root not in self.places and not padding
+            if block is None or not free or self._fills.get((root, False), self._fills[whole]) != self._fills[whole]:
+                continue
+            self.places[root] = group.output, block
+            self._fills[root, False] = self._fills[whole]
+            self._halos[whole] = self._halos.get(whole, NO_HALO) | self._halos.get((root, False), NO_HALO)
+
+    def memory(self, root: relax.Var) -> relax.Var:
+        """The tensor in whose memory `root` lies; itself where that is its own."""
+        while root in self.places:
+            root, _ = self.places[root]
+        return root
+
+    def _rooted(self, var: relax.Var, demand: Demand) -> tuple[tuple[relax.Var, bool], Halo, int]:
+        root, padding, values = self.root(var)
+        fills = {value + BIAS[str(var.ty.dtype)] for value in values} | ({demand.fill} if demand.halo else set())
+        if len(fills) > 1:
+            raise Declined(f"{var.name} is padded with several values")
+        return (root, demand.packed), demand.halo + padding, min(fills, default=0)
+
+    def root(self, var: relax.Var) -> tuple[relax.Var, Halo, list[int]]:
+        """The tensor whose memory `var` shows, what padding `var` shows of it, and its values."""
+        padding, fills = Halo(), []
+        while var in self.model.views:
+            view = self.model.views[var]
+            padding = padding + view.padding
+            if view.fill is not None:
+                fills.append(view.fill)
+            var = view.source
+        return var, padding, fills
+
+    def image(self, root: relax.Var, *, packed: bool) -> Image:
+        """The memory of `root`."""
+        shape = image_shape(shape_of(root))
+        assert shape is not None
+        if not packed and root in self.places:
+            whole, block = self.places[root]
+            return self.image(whole, packed=False).part(block, shape[3])
+        halo = self._halos.get((root, packed), Halo())
+        return Image(*shape, 0 if packed else self.library.block, halo)
+
+    def fill(self, root: relax.Var, *, packed: bool) -> int:
+        return self._fills.get((root, packed), 0)
