@@ -23,6 +23,9 @@ test: $(VENV)/.develop ## every test but those that take minutes
 test-all: $(VENV)/.develop ## every test, property tests on new examples
 	HYPOTHESIS_PROFILE=fresh $(BIN)/python -m pytest $(PYTEST_ARGS)
 
+tables: $(VENV)/.develop ## rewrite docs/reference/conformance.md from what the conformance tests see: half an hour
+	OCTET_TABLES=docs/reference/conformance.md $(BIN)/python -m pytest tests/conformance $(PYTEST_ARGS)
+
 # Measures and does not judge: the bound of stock_tvm is MobileNetV2's.
 bench: $(VENV)/.develop ## all models beside all peers, an hour (BENCH_ARGS); or MODEL=model.tflite: build, HTTP, stock TVM
 ifdef MODEL

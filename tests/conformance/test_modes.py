@@ -7,22 +7,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from service.compiler.facts import facts_of
 from service.compiler.importers.tflite import import_model
-from service.compiler.qnn import oracle
-from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import LITERT_REFERENCE, MODES, XNNPACK
+from service.core.target import TARGETS, detect_host
 from service.core.vectors import EXTREMES, sample_inputs
-from tests.support import litert
+from tests.support import evidence, litert
 from tests.support.compiled import EXAMPLES
 from tests.support.compiling import compiled
+from tests.support.conformance import assert_oracle_equals_litert
 from tests.support.shared_data import TFLITE_MODELS, require_shared_data
 from tests.support.tflite_catalog import MODELS
 
 SAMPLES = sorted(EXAMPLES.glob("*.tflite"))
 LARGE_BYTES = 200_000  # compiling one, and LiteRT's reference kernels, take minutes
+RUNNABLE = [target.name for target in TARGETS if not target.missing_on(detect_host())]
 COMPILED = [
-    pytest.param(path, marks=pytest.mark.slow) if path.stat().st_size > LARGE_BYTES else path
+    pytest.param(path, target, marks=pytest.mark.slow)
+    if path.stat().st_size > LARGE_BYTES or number
+    else (path, target)
     for path in [*SAMPLES, *TFLITE_MODELS]
+    for number, target in enumerate(RUNNABLE)
 ]
 
 # The expected outputs were made by the same LiteRT on another CPU: they hold XNNPACK to one answer everywhere.
@@ -35,27 +40,20 @@ PHOTOGRAPHED = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_single_operator_equals_xnnpack(name: str) -> None:
-    data = MODELS[name]()
-    module, reference = import_model(data).module, litert.interpreter(data, reference=False)
-    rng = np.random.default_rng(3)
-    for _ in range(10):
-        inputs = litert.random_inputs(reference, rng)
-        for ours, theirs in zip(
-            oracle.run(module, get_mode(XNNPACK), inputs), litert.run(reference, inputs), strict=True
-        ):
-            np.testing.assert_array_equal(ours, theirs)
+    assert_oracle_equals_litert(MODELS[name](), samples=10, numerics=XNNPACK)
 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("numerics", MODES)
-@pytest.mark.parametrize("path", COMPILED, ids=lambda path: path.stem)
-def test_compiled_model_equals_litert(path: Path, numerics: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("path", "target"), COMPILED, ids=lambda value: getattr(value, "stem", value))
+def test_compiled_model_equals_litert(path: Path, target: str, numerics: str, tmp_path: Path) -> None:
     """On 100 random inputs and all the extremes, every output."""
-    model = compiled(path, numerics, tmp_path)
+    model = compiled(path, numerics, tmp_path, target)
     reference = litert.interpreter(path.read_bytes(), reference=numerics == LITERT_REFERENCE)
-    for index, inputs in enumerate(sample_inputs(model.signature, 100 + len(EXTREMES), seed=11)):
-        for ours, theirs in zip(model.run(inputs), litert.run(reference, inputs), strict=True):
-            np.testing.assert_array_equal(ours, theirs, f"input {index}")
+    samples = list(sample_inputs(model.signature, 100 + len(EXTREMES), seed=11))
+    expected = [litert.run(reference, inputs) for inputs in samples]
+    facts = facts_of(import_model(path.read_bytes()))
+    evidence.compare_compiled(facts, target, [model.run(inputs) for inputs in samples], expected)
 
 
 def test_other_peoples_models_are_there() -> None:
@@ -74,12 +72,16 @@ def test_photographs(name: str, numerics: str, tmp_path: Path) -> None:
     with np.load(root / "expected" / f"{name}.npz") as expected:
         wanted = expected["out_ref" if numerics == LITERT_REFERENCE else "out_xnnpack"]
         stored, images = expected["input16"], [str(image) for image in expected["image"]]
+        labels = expected["label_index"]
+    answers = []
     size = model.signature.inputs[0].shape[1]
     for index, image in enumerate(images):
         pixels = _slim(root / "images" / image, size)
         if index < len(stored):
             np.testing.assert_array_equal(pixels, stored[index])
-        np.testing.assert_array_equal(model(pixels[np.newaxis])[0], wanted[index])
+        answers.append(model(pixels[np.newaxis])[0])
+    evidence.note_accuracy(name, "tflite", numerics, wanted, np.array(answers), labels)
+    np.testing.assert_array_equal(answers, wanted)
 
 
 def _slim(path: Path, size: int) -> np.ndarray:

@@ -23,10 +23,10 @@ class Quiet:
         pass
 
 
-def compiled(source: Path, numerics: str, folder: Path) -> runtime.Model:
-    """`source`, compiled for this host in a store inside `folder`, and loaded."""
+def compiled(source: Path, numerics: str, folder: Path, target: str = "host") -> runtime.Model:
+    """`source`, compiled for a target that runs here in a store inside `folder`, and loaded."""
     scratch = folder / "scratch"
     scratch.mkdir()
     layout = OciLayout(folder / "store")
-    request = CompileRequest(source, digest_of_file(source), parse_target("host"), numerics)
+    request = CompileRequest(source, digest_of_file(source), parse_target(target), numerics)
     return runtime.load(layout, compile_model(request, layout, scratch, Quiet(), Settings()))

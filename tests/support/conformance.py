@@ -10,7 +10,7 @@ from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import LITERT_REFERENCE
-from tests.support import litert
+from tests.support import evidence, litert
 from tests.support.litert import Array
 
 
@@ -24,11 +24,8 @@ def assert_oracle_equals_litert(data: bytes, samples: int, numerics: str = LITER
 def assert_equals_litert(data: bytes, numerics: str, inputs: Sequence[Sequence[Array]]) -> None:
     """Imports a TFLite file, runs the module by the oracle (NumPy) and the file by the kernels of LiteRT that
     `numerics` names. Nothing of the compiler but the importer takes part."""
-    module = import_model(data).module
+    imported = import_model(data)
     loaded = litert.interpreter(data, reference=numerics == LITERT_REFERENCE)
-    for sample in inputs:
-        expected = litert.run(loaded, sample)
-        actual = oracle.run(module, get_mode(numerics), sample)
-        assert [array.dtype for array in actual] == [array.dtype for array in expected]
-        for ours, theirs in zip(actual, expected, strict=True):
-            np.testing.assert_array_equal(ours, theirs)
+    expected = [litert.run(loaded, sample) for sample in inputs]
+    actual = [oracle.run(imported.module, get_mode(numerics), sample) for sample in inputs]
+    evidence.compare(imported, numerics, actual, expected)
