@@ -96,14 +96,16 @@ def convolution(
 
 
 def dense(draw: Draw, isa: Isa, mode: Mode) -> Case:
-    """`qnn.dense`, requantized: its rows are the pixels of one image."""
+    """`qnn.dense`, requantized: its rows are images of one pixel."""
     rows, depth = draw(st.integers(1, 6)), draw(st.sampled_from([3, 16, 100, 300]))
     operands = _operands(draw, (rows, depth), (draw(st.sampled_from([1, 24, 100, 1001])), depth))
 
     def accumulate(x: relax.Var) -> relax.Call:
         return ops.dense(x, *operands.constants, operands.in_type, operands.weight_type)
 
-    source = Image(1, 1, rows, depth, 0 if draw(st.booleans()) else isa.lanes, draw(halos()))
+    source = (
+        Image(rows, 1, 1, depth, 0, draw(halos())) if draw(st.booleans()) else draw(blocked(isa, (rows, 1, 1, depth)))
+    )
     return _case(draw, mode, isa, operands, accumulate, source, Window((1, 1)))
 
 

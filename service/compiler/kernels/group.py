@@ -109,10 +109,13 @@ class KernelLibrary(Protocol):
 
 
 def image_shape(shape: Shape) -> tuple[int, int, int, int] | None:
-    """`shape` as `[N, H, W, C]`; the rows of a matrix are the pixels of one image. None for anything else."""
+    """`shape` as `[N, H, W, C]`; None where it is none.
+
+    The rows of a matrix are images of one pixel, so that a classifier reads its means as they are.
+    """
     if len(shape) == 4:
         return shape[0], shape[1], shape[2], shape[3]
-    return (1, 1, shape[0], shape[1]) if len(shape) == 2 else None
+    return (shape[0], 1, 1, shape[1]) if len(shape) == 2 else None
 
 
 def stored_zero_point(quantized: QuantizedType) -> int:

@@ -10,7 +10,7 @@ from tvm import tirx
 from service.compiler.kernels.halo import fill_halo
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.layout import Image
-from service.compiler.kernels.program import Buffer, Expr, load
+from service.compiler.kernels.program import Buffer, Expr, load, shuffle
 from service.compiler.kernels.x86.epilogue import Epilogue, Lanes
 from service.compiler.kernels.x86.isa import PIXELS
 
@@ -54,28 +54,66 @@ class Output:
             channels: the block's, from `channels`.
             row, column: of the first pixel.
         """
-        isa, program = self.lanes.isa, self.lanes.program
+        self.store_tile(totals, len(totals), channels, image, block, row, column)
+
+    def store_tile(
+        self,
+        totals: Sequence[Expr],
+        columns: int,
+        channels: tuple[Expr, ...],
+        image: Expr,
+        block: Expr,
+        row: Expr,
+        column: Expr,
+    ) -> None:
+        """One block of some rows of pixels, `columns` wide; otherwise as `store`.
+
+        Four pixels that lie one behind the other are stored together. Those of rows that are shorter are packed
+        together all the same.
+        """
+        program, pixels = self.lanes.program, [divmod(place, columns) for place in range(len(totals))]
         at = self._offset(self.layer.destination, image, block, row, column)
-        residuals = self._residuals(len(totals), image, block, row, column)
+        to = [at + self._step(self.layer.destination, pixel) for pixel in pixels]
+        residuals = self._residuals(pixels, image, block, row, column)
 
         def value(pixel: int) -> Expr:
             return self.epilogue.value(self.lanes, totals[pixel], channels, self.parameters, residuals[pixel])
 
         if len(totals) < PIXELS:
-            for pixel in range(len(totals)):
+            for pixel, place in enumerate(to):
                 narrow = self.epilogue.narrow(self.lanes, value(pixel), self.parameters)
-                program.store(self.destination, at + pixel * isa.lanes, narrow, isa.lanes)
+                program.store(self.destination, place, narrow, self.lanes.isa.lanes)
             return
-        for start in _quads(len(totals)):
+        together = columns >= PIXELS
+        lines = range(0, len(totals), columns) if together else [0]
+        for start in (line + quad for line in lines for quad in _quads(columns if together else len(totals))):
             first, second, third, fourth = (value(start + pixel) for pixel in range(PIXELS))
             packed = self.epilogue.pack(self.lanes, (first, second, third, fourth), self.parameters)
-            program.store(self.destination, at + start * isa.lanes, packed, isa.bytes)
+            self._store_quad(packed, to[start : start + PIXELS], together=together)
 
-    def _residuals(self, pixels: int, image: Expr, block: Expr, row: Expr, column: Expr) -> list[Expr | None]:
-        if self.residual is None or self.layer.residual is None:
-            return [None] * pixels
-        isa, at = self.lanes.isa, self._offset(self.layer.residual, image, block, row, column)
-        return [isa.widen(self.residual, at + pixel * isa.lanes) for pixel in range(pixels)]
+    def _store_quad(self, packed: Expr, to: Sequence[Expr], *, together: bool) -> None:
+        program, isa = self.lanes.program, self.lanes.isa
+        if together:
+            program.store(self.destination, to[0], packed, isa.bytes)
+            return
+        packed = program.bind(packed, f"uint8x{isa.bytes}")
+        for pixel, place in enumerate(to):
+            own = shuffle(packed, range(pixel * isa.lanes, (pixel + 1) * isa.lanes))
+            program.store(self.destination, place, own, isa.lanes)
+
+    def _residuals(
+        self, pixels: Sequence[tuple[int, int]], image: Expr, block: Expr, row: Expr, column: Expr
+    ) -> list[Expr | None]:
+        tensor = self.layer.residual
+        if self.residual is None or tensor is None:
+            return [None] * len(pixels)
+        at = self._offset(tensor, image, block, row, column)
+        return [self.lanes.isa.widen(self.residual, at + self._step(tensor, pixel)) for pixel in pixels]
+
+    @staticmethod
+    def _step(tensor: Image, pixel: tuple[int, int]) -> int:
+        """Bytes from a tile's first pixel to the one that many rows and columns on."""
+        return pixel[0] * tensor.row + pixel[1] * tensor.pixel
 
     def _offset(self, tensor: Image, image: Expr, block: Expr, row: Expr, column: Expr) -> Expr:
         at = image * tensor.image + block * tensor.plane + row * tensor.row + column * tensor.pixel

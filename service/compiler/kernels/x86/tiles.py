@@ -79,8 +79,15 @@ def tile_cycles(
     work = pixels * (blocks * rate.dot + operand_cycles)
     # Loads and products overlap, but not wholly.
     step = max(work, loads, rate.latency) + 0.08 * min(work, loads)
-    stored = tile.rows * -(-tile.columns // PIXELS) * PIXELS if tile.columns >= PIXELS else 2 * pixels
-    return _tiles(layer, tile) * (steps * step + stored * blocks * epilogue_cycles + _TILE_CYCLES)
+    return _tiles(layer, tile) * (steps * step + _stored(tile) * blocks * epilogue_cycles + _TILE_CYCLES)
+
+
+def _stored(tile: Tile) -> int:
+    """Pixels of a block that are requantized: by fours where there are as many, and one alone costs twice."""
+    pixels = tile.rows * tile.columns
+    if tile.columns >= PIXELS:
+        return tile.rows * -(-tile.columns // PIXELS) * PIXELS
+    return -(-pixels // PIXELS) * PIXELS if pixels >= PIXELS else 2 * pixels
 
 
 def choose(isa: Isa, layer: Layer, epilogue_cycles: float) -> Tile:

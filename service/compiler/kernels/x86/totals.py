@@ -46,7 +46,6 @@ class Totals:
     def store(self, output: Output, image: Expr, row: Expr, column: Expr) -> None:
         """Finishes them all; `row` and `column` are those of the tile's first pixel."""
         for place in range(self._tile.blocks):
-            channels = output.channels(self._block + place)
-            for line in range(self._tile.rows):
-                values = [self._registers[(line, pixel), place].value for pixel in range(self._tile.columns)]
-                output.store(values, channels, image, self._block + place, row + line, column)
+            values = [self._registers[pixel, place].value for pixel in self._pixels]
+            block = self._block + place
+            output.store_tile(values, self._tile.columns, output.channels(block), image, block, row, column)

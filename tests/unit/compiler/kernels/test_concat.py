@@ -67,16 +67,16 @@ def test_channels(data: st.DataObject, mode_name: str, storage: str) -> None:
     np.testing.assert_array_equal(written, with_halo(destination, expected, stored_zero_point(out_type)))
 
 
-def test_rows_of_a_matrix_are_pixels() -> None:
+def test_rows_of_a_matrix_are_images_of_one_pixel() -> None:
     """`[N, K]` is joined along its second axis."""
     isa, mode = ISAS["x86-64-v3"], get_mode("xnnpack")
     types = [QuantizedType("uint8", (0.5,), (zero_point,)) for zero_point in (0, 10, 0)]
     operation = operation_of([(5, 16), (5, 3)], types, 1)
-    images = [Image(1, 1, 5, channels, isa.lanes) for channels in (16, 3, 19)]
+    images = [Image(5, 1, 1, channels, isa.lanes) for channels in (16, 3, 19)]
     values = [np.arange(5 * channels, dtype=np.uint8).reshape(5, channels) for channels in (16, 3)]
     kernel = concat(isa, images[:2], images[2], operation, mode, parallel=False)
     inputs = [laid_out(image, each.reshape(image.shape)) for image, each in zip(images[:2], values, strict=True)]
-    written = read_back(images[2], run(isa, kernel, *inputs))[0, 0, :, :19]
+    written = read_back(images[2], run(isa, kernel, *inputs))[:, 0, 0, :19]
     np.testing.assert_array_equal(written, mode.formula(operation).evaluate(operation, *values))
 
 

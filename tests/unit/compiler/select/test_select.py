@@ -225,6 +225,23 @@ def test_tensors_between_kernels_are_never_reordered(target: Any) -> None:
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
+@pytest.mark.parametrize("keepdims", [True, False])
+def test_the_classifier_of_a_batch_reads_means_where_they_are_written(target: Any, keepdims: bool) -> None:
+    kind = QuantizedType("int8", (0.1,), (0,))
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        net = Network(emit, np.random.default_rng(1), "int8")
+        x = net.conv(Tensor(inputs[0], (3, 8, 8, 3), kind), 20, (3, 3))
+        means = emit(ops.mean(x.var, x.type, kind, axes=[1, 2], keepdims=keepdims))
+        flat = emit(relax.op.reshape(means, [3, 20])) if keepdims else means
+        return net.dense(Tensor(flat, (3, 20), kind), 10).var
+
+    report = selected(module_of([((3, 8, 8, 3), "int8")], body), target, "xnnpack").report()
+    assert [layer["kernel"] for layer in report["layers"]] == ["enter", "conv", "mean", "conv", "leave"]
+    assert report["plain"] == []
+
+
+@pytest.mark.parametrize("target", HERE[:1], ids=str)
 def test_functions_of_one_value_are_tables_between_kernels(target: Any) -> None:
     rng = np.random.default_rng(1)
 
