@@ -30,9 +30,15 @@ def module_of(
 
 def compile_and_run(module: tvm.IRModule, inputs: Sequence[np.ndarray], target: str = "llvm") -> np.ndarray:
     """What TVM makes of a module without QNN operators, unscheduled."""
-    machine = relax.VirtualMachine(relax.build(module, target), tvm.cpu())
-    result: np.ndarray = machine["main"](*(tvm.runtime.tensor(array) for array in inputs)).numpy()
+    (result,) = compile_and_run_all(module, inputs, target)
     return result
+
+
+def compile_and_run_all(module: tvm.IRModule, inputs: Sequence[np.ndarray], target: str = "llvm") -> list[np.ndarray]:
+    """The same of a module of any number of outputs."""
+    machine = relax.VirtualMachine(relax.build(module, target), tvm.cpu())
+    result = machine["main"](*(tvm.runtime.tensor(array) for array in inputs))
+    return [tensor.numpy() for tensor in ([result] if isinstance(result, tvm.runtime.Tensor) else result)]
 
 
 def float32(value: float) -> float:

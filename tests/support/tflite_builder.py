@@ -32,6 +32,7 @@ _TENSOR_TYPES = {
 _INT8_VERSIONS = {
     "ADD": 2,
     "AVERAGE_POOL_2D": 2,
+    "BROADCAST_TO": 2,
     "CONCATENATION": 2,
     "CONV_2D": 3,
     "DEPTHWISE_CONV_2D": 3,
@@ -53,6 +54,8 @@ _INT8_VERSIONS = {
     "RSQRT": 2,
     "SQRT": 2,
 }
+# The first version of operators that began later.
+_VERSIONS = {"BROADCAST_TO": 2}
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ class ModelBuilder:
         """
         types = {self.graph.tensors[index].type for index in inputs if index >= 0}
         if version is None:
-            version = _INT8_VERSIONS.get(name, 1) if schema.TensorType.INT8 in types else 1
+            version = _INT8_VERSIONS.get(name, 1) if schema.TensorType.INT8 in types else _VERSIONS.get(name, 1)
         code = getattr(schema.BuiltinOperator, name)
         self.model.operatorCodes.append(
             schema.OperatorCodeT(deprecatedBuiltinCode=min(code, 127), builtinCode=code, version=version)

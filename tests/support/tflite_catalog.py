@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from itertools import cycle
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +12,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from tests.support import tflite_models as models
 from tests.support.tflite_builder import Quant
+from tests.support.tflite_movement import MOVEMENTS
 from tests.support.tflite_operator import unary_model
 
 X8, Y8 = Quant(0.05, -3), Quant(0.1, 7)
@@ -28,6 +31,11 @@ def to_uint8(weights: npt.NDArray[np.int8]) -> npt.NDArray[np.uint8]:
 
 WEIGHT_U8 = Quant(0.02, 128)
 WIDE8, WIDE_U8 = Quant(0.8, -5), Quant(0.8, 131)  # hold the sums of a convolution
+
+
+def _movement(name: str, dtype: type) -> bytes:
+    return MOVEMENTS[name](np.random.default_rng(3), dtype)
+
 
 MODELS: dict[str, Callable[[], bytes]] = {
     "conv int8": lambda: models.conv2d_model((1, 8, 8, 3), WEIGHTS, BIAS, X8, PER_AXIS, WIDE8),
@@ -116,4 +124,8 @@ MODELS: dict[str, Callable[[], bytes]] = {
     "leaky relu int8": lambda: unary_model(
         "LEAKY_RELU", (1, 4, 4, 3), np.int8, X8, Y8, schema.LeakyReluOptionsT(alpha=0.1)
     ),
+    **{
+        f"{name} {dtype.__name__}": partial(_movement, name, dtype)
+        for name, dtype in zip(MOVEMENTS, cycle([np.int8, np.uint8]), strict=False)
+    },
 }

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relax
 from tvm.ir import Op
@@ -14,6 +13,7 @@ from service.compiler.qnn import graph
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.formula import Array
 from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.plain import PLAIN
 from service.core.errors import UnsupportedOperator
 
 Values = dict[relax.Var, Any]
@@ -80,23 +80,3 @@ def _value(expr: relax.Expr, values: Values) -> Any:
     if isinstance(expr, relax.Tuple):
         return [_value(field, values) for field in expr.fields]
     return values[expr] if isinstance(expr, relax.Var) else value_of(expr)
-
-
-def _pad(call: relax.Call, x: Array) -> Array:
-    widths = [int(width) for width in call.attrs.pad_width]
-    return np.pad(x, list(zip(widths[::2], widths[1::2], strict=True)), constant_values=float(call.attrs.pad_value))
-
-
-def _strided_slice(call: relax.Call, x: Array, *_: Any) -> Array:
-    axes, begin, end = ([int(value) for value in arg.fields] for arg in call.args[1:4])
-    slices = dict(zip(axes, map(slice, begin, end), strict=True))
-    return x[tuple(slices.get(axis, slice(None)) for axis in range(x.ndim))]
-
-
-# Operators that only move elements, so that they mean the same in every mode.
-PLAIN: dict[str, Callable[..., Array]] = {
-    "relax.reshape": lambda call, x, _shape: x.reshape(graph.shape_of(call)),
-    "relax.nn.pad": _pad,
-    "relax.permute_dims": lambda call, x: x.transpose([int(axis) for axis in call.attrs.axes]),
-    "relax.strided_slice": _strided_slice,
-}

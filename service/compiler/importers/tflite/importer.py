@@ -15,9 +15,9 @@ from service.compiler.importers.tflite.operators import RULES
 from service.compiler.importers.tflite.reader import read_model
 from service.compiler.importers.tflite.signature import signature_of
 from service.compiler.importers.tflite.support import check_support
-from service.compiler.qnn.graph import shape_of
+from service.compiler.qnn.operation import value_of
 from service.core.build import Stage
-from service.core.errors import OctetError
+from service.core.errors import OctetError, Unsupported
 
 At = Callable[[str, str], None]
 
@@ -53,12 +53,20 @@ def _module(model: Model, at: At) -> tvm.IRModule:
             for operator in model.operators:
                 node = Node(model, operator, builder, values, constants)
                 at(operator.label, node.output.label)
-                value = RULES[operator.name].convert(node)
-                node.expect_shape(shape_of(value))
-                values[node.output.index] = value
-            outputs = [builder.emit_output(values[index]) for index in model.outputs]
+                made = RULES[operator.name].convert(node)
+                for tensor, value in zip(node.outputs, made if isinstance(made, list) else [made], strict=True):
+                    node.expect(tensor, value)
+                    values[tensor.index] = value
+            outputs = [builder.emit_output(_computed(model, index, values)) for index in model.outputs]
         builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
     return builder.get()
+
+
+def _computed(model: Model, index: int, values: dict[int, relax.Expr]) -> relax.Expr:
+    if value_of(values[index]) is not None:
+        label = model.tensors[index].label
+        raise Unsupported(f"the output {label} is the same for every input", tensor=label)
+    return values[index]
 
 
 def _param(model: Model, index: int, place: int) -> relax.Var:

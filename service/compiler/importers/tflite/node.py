@@ -10,9 +10,10 @@ from tvm import relax
 
 from service.compiler.importers.tflite import activations
 from service.compiler.importers.tflite.model import Array, Model, Operator, OptionValue, Tensor
-from service.compiler.qnn.graph import emit
-from service.compiler.qnn.operation import IllTyped
-from service.compiler.qnn.types import QuantizedType
+from service.compiler.qnn.graph import emit, shape_of
+from service.compiler.qnn.operation import IllTyped, value_of
+from service.compiler.qnn.plain import fold
+from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.core.errors import MalformedModel, Unsupported
 
 Layout = Callable[[Array], Array]
@@ -28,7 +29,7 @@ class Constants:
     `_GROWTH` times the file.
     """
 
-    _GROWTH, _FLOOR_BYTES = 2, 1 << 16
+    _GROWTH, _FLOOR_BYTES = 2, 1 << 20
 
     def __init__(self, model: Model) -> None:
         self._known: dict[tuple[int | None, tuple[int, ...], str, str], relax.Constant] = {}
@@ -38,18 +39,27 @@ class Constants:
         """`layout(data)`, where `layout` is a function of a module (its name is part of the identity)."""
         key = (tensor.storage, tensor.shape, tensor.dtype, layout.__name__ if layout else "")
         if key not in self._known:
-            self._budget_bytes -= data.nbytes
-            if self._budget_bytes < 0:
+            if not self.affords(data.nbytes):
                 raise MalformedModel(
                     "the model's constants add up to far more than the file holds", tensor=tensor.label
                 )
-            array = np.ascontiguousarray(layout(data) if layout else data)
+            array = np.asarray(layout(data) if layout else data, order="C")
             self._known[key] = relax.const(array, tensor.dtype)  # without the dtype, int64 would become int32
         return self._known[key]
 
+    def affords(self, size_bytes: int) -> bool:
+        """Whether there is room for so much more; then it is taken."""
+        fits = size_bytes <= self._budget_bytes
+        self._budget_bytes -= size_bytes if fits else 0
+        return fits
+
 
 class Node:
-    """An operator with one output, in the middle of its conversion."""
+    """An operator in the middle of its conversion.
+
+    Attributes:
+        output: the only one of most operators, the first of the others.
+    """
 
     def __init__(
         self,
@@ -60,7 +70,8 @@ class Node:
         constants: Constants,
     ) -> None:
         self.model, self.operator = model, operator
-        self.output = model.tensors[operator.outputs[0]]
+        self.outputs = tuple(model.tensors[index] for index in operator.outputs)
+        self.output = self.outputs[0]
         self._builder, self._values, self._constants = builder, values, constants
 
     # -- what it is given
@@ -83,16 +94,20 @@ class Node:
         tensor = self.input(place)
         return self._values[tensor.index] if tensor.data is None else self._constants.expr(tensor, tensor.data)
 
+    def exprs(self) -> list[relax.Expr]:
+        return [self.expr(place) for place in range(self.input_count)]
+
     def constant(self, place: int, layout: Layout | None = None) -> relax.Constant:
         tensor = self.input(place)
         return self._constants.expr(tensor, self.data(place), layout)
 
     def data(self, place: int) -> Array:
-        """The elements of an input that has to be constant."""
+        """The elements of an input that has to be constant: in the file, or computed of nothing but constants."""
         tensor = self.input(place)
-        if tensor.data is None:
+        data = value_of(self._values[tensor.index]) if tensor.data is None else tensor.data
+        if data is None:
             self.unsupported(f"computes its input {place} at run time, which has to be constant", tensor)
-        return tensor.data
+        return data
 
     def integers(self, place: int) -> Array:
         """A constant of int32 or int64, such as a shape or a list of axes."""
@@ -105,6 +120,19 @@ class Node:
         if self.operator.options is None or name not in self.operator.options:
             self.malformed("lacks its options")
         return self.operator.options[name]
+
+    def scalar(self, place: int) -> int:
+        """A constant integer of one element, such as an axis."""
+        values = self.integers(place)
+        self.require(
+            values.size == 1, f"has an input {place} of {list(values.shape)}, not one element", self.input(place)
+        )
+        return int(values.reshape(-1)[0])
+
+    def axis(self, named: int, rank: int) -> int:
+        """An axis of `rank`, which may be named from the end."""
+        self.require(-rank <= named < rank, f"has axis {named} of {rank}")
+        return named % rank
 
     def int_option(self, name: str, least: int | None = None) -> int:
         value = self.option(name)
@@ -122,6 +150,11 @@ class Node:
         return name
 
     # -- types
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether the output holds quantized values; not so shapes, indices and real values."""
+        return self.output.quantization is not None and self.output.dtype in STORAGE_RANGES
 
     def per_tensor(self, tensor: Tensor) -> QuantizedType:
         """The type of an activation: one scale and zero point."""
@@ -145,20 +178,36 @@ class Node:
 
     # -- what it makes
 
-    def emit(self, expr: relax.Expr, part: str = "") -> relax.Var:
-        """Binds a value, under a name by which later errors can tell operator and tensor."""
-        name = "_".join(filter(None, (self.operator.name, str(self.operator.index), part, self.output.name)))
+    def reserve(self, size_bytes: int) -> None:
+        """Requires that there is room for a constant that is not in the file."""
+        if not self._constants.affords(size_bytes):
+            self.unsupported(f"needs a table of {size_bytes} bytes, far more than the file holds")
+
+    def emit(self, expr: relax.Expr, part: str = "", tensor: Tensor | None = None) -> relax.Expr:
+        """Binds a value, under a name by which later errors can tell operator and tensor; or computes it, if it is a
+        plain operator on constants."""
+        name = "_".join(
+            filter(None, (self.operator.name, str(self.operator.index), part, (tensor or self.output).name))
+        )
         try:
-            return emit(self._builder, expr, name[:_NAME_LENGTH])
+            folded = fold(self._builder, expr, self._constants.affords)
+            return folded or emit(self._builder, expr, name[:_NAME_LENGTH])
         except IllTyped as exc:
             raise MalformedModel(
                 f"{self.operator.label}: {exc.message}", op=self.operator.label, tensor=self.output.label
             ) from exc
 
-    def expect_shape(self, shape: tuple[int, ...]) -> None:
+    def expect_shape(self, shape: tuple[int, ...], tensor: Tensor | None = None) -> None:
         """The operator makes `shape`: what the file says of its output has to agree."""
-        if shape != self.output.shape:
-            self.malformed(f"makes a tensor of {list(shape)}, but its output is {list(self.output.shape)}", self.output)
+        tensor = tensor or self.output
+        if shape != tensor.shape:
+            self.malformed(f"makes a tensor of {list(shape)}, but its output is {list(tensor.shape)}", tensor)
+
+    def expect(self, tensor: Tensor, value: relax.Expr) -> None:
+        """`value` is what the operator makes of its output `tensor`."""
+        self.expect_shape(shape_of(value), tensor)
+        made = str(value.ty.dtype)
+        self.require(made == tensor.dtype, f"makes {made}, but its output is {tensor.dtype}", tensor)
 
     # -- errors
 

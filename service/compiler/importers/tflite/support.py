@@ -37,7 +37,7 @@ def _obstacle(model: Model, operator: Operator) -> str | None:
     for dtype in _dtypes(model, rule.activations_of(operator.inputs)):
         if dtype not in rule.reads:
             return f"{operator.name} on {dtype}"
-    for dtype in _dtypes(model, operator.outputs[:1]):
+    for dtype in _dtypes(model, operator.outputs):
         if dtype not in rule.writes:
             return f"{operator.name} into {dtype}"
     return None
@@ -78,7 +78,7 @@ def _check_arity(operator: Operator, rule: Rule) -> None:
     count = len(operator.inputs)
     if not least <= count <= most:
         raise MalformedModel(f"{operator.label} has {count} inputs", op=operator.label)
-    if len(operator.outputs) != 1:
+    if not 1 <= len(operator.outputs) <= rule.outputs:
         raise MalformedModel(f"{operator.label} has {len(operator.outputs)} outputs", op=operator.label)
 
 

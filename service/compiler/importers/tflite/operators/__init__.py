@@ -13,8 +13,11 @@ from service.compiler.importers.tflite.operators import (
     convolution,
     elementwise,
     fully_connected,
-    movement,
+    joining,
+    padding,
     pooling,
+    selection,
+    shape,
     softmax,
     transposed,
     unary,
@@ -22,6 +25,8 @@ from service.compiler.importers.tflite.operators import (
 
 STORAGES = frozenset({"int8", "uint8"})
 _INT8 = frozenset({"int8"})  # what LiteRT has no uint8 kernel for
+# What operators take that only move elements, or that compute no real values.
+ANY = STORAGES | {"int16", "int32", "int64", "float32", "bool"}
 _ANY_NUMBER = 1 << 16
 
 
@@ -30,35 +35,54 @@ class Rule:
     """How one builtin operator is converted.
 
     Attributes:
-        convert: emits its calls; the result is the operator's one output.
+        convert: emits its calls; the result is the operator's one output, or a list of several.
         arity: least and largest number of inputs.
+        outputs: largest number of outputs.
         activations: how many inputs from `first` on are activations, whose dtype has to be one of `reads`; all if None.
         reads, writes: dtypes that the activations and the output may have.
     """
 
-    convert: Callable[[Node], relax.Var]
+    convert: Callable[[Node], relax.Expr | list[relax.Expr]]
     arity: tuple[int, int]
     activations: int | None = 1
     first: int = 0
     reads: frozenset[str] = STORAGES
     writes: frozenset[str] = STORAGES
+    outputs: int = 1
 
     def activations_of(self, inputs: tuple[int, ...]) -> tuple[int, ...]:
         """Those of an operator's inputs that are activations."""
         return inputs[self.first : None if self.activations is None else self.first + self.activations]
 
 
+def _moving(
+    convert: Callable[[Node], relax.Expr | list[relax.Expr]],
+    arity: tuple[int, int],
+    activations: int | None = 1,
+    first: int = 0,
+    outputs: int = 1,
+) -> Rule:
+    """An operator that moves elements of any dtype."""
+    return Rule(convert, arity, activations, first, ANY, ANY, outputs)
+
+
 RULES: Mapping[str, Rule] = {
     "ABS": Rule(unary.function("abs"), (1, 1), reads=_INT8, writes=_INT8),
     "ADD": Rule(elementwise.add, (2, 2), activations=2),
     "AVERAGE_POOL_2D": Rule(pooling.average_pool2d, (1, 1)),
-    "CONCATENATION": Rule(movement.concatenation, (1, _ANY_NUMBER), activations=None),
+    "BATCH_TO_SPACE_ND": _moving(padding.batch_to_space, (3, 3)),
+    "BROADCAST_TO": _moving(selection.broadcast_to, (2, 2)),
+    "CONCATENATION": _moving(joining.concatenation, (1, _ANY_NUMBER), activations=None),
     "CONV_2D": Rule(convolution.conv2d, (2, 3)),
     "DEPTHWISE_CONV_2D": Rule(convolution.depthwise_conv2d, (2, 3)),
+    "DEPTH_TO_SPACE": _moving(shape.depth_to_space, (1, 1)),
     "DEQUANTIZE": Rule(conversion.dequantize, (1, 1), writes=frozenset({"float32"})),
     "ELU": Rule(unary.function("elu"), (1, 1), reads=_INT8, writes=_INT8),
     "EXP": Rule(unary.function("exp"), (1, 1), reads=_INT8, writes=_INT8),
+    "EXPAND_DIMS": _moving(shape.expand_dims, (2, 2)),
     "FULLY_CONNECTED": Rule(fully_connected.fully_connected, (2, 3)),
+    "GATHER": _moving(selection.gather, (2, 2)),
+    "GATHER_ND": _moving(selection.gather_nd, (2, 2)),
     "GELU": Rule(unary.gelu, (1, 1)),
     "HARD_SWISH": Rule(unary.function("hard_swish"), (1, 1)),
     "LEAKY_RELU": Rule(unary.leaky_relu, (1, 1)),
@@ -66,18 +90,33 @@ RULES: Mapping[str, Rule] = {
     "LOGISTIC": Rule(unary.function("logistic"), (1, 1)),
     "MAX_POOL_2D": Rule(pooling.max_pool2d, (1, 1)),
     "MEAN": Rule(pooling.mean, (2, 2)),
+    "MIRROR_PAD": _moving(padding.mirror_pad, (2, 2)),
     "MUL": Rule(elementwise.mul, (2, 2), activations=2),
-    "PAD": Rule(movement.pad, (2, 2)),
+    "PACK": _moving(joining.pack, (1, _ANY_NUMBER), activations=None),
+    "PAD": _moving(padding.pad, (2, 2)),
+    "PADV2": _moving(padding.pad_v2, (3, 3)),
     "QUANTIZE": Rule(conversion.quantize, (1, 1), reads=STORAGES | {"float32"}),
     "RELU": Rule(unary.clamp, (1, 1)),
     "RELU6": Rule(unary.clamp, (1, 1)),
-    "RELU_N1_TO_1": Rule(unary.clamp, (1, 1)),
     "RELU_0_TO_1": Rule(unary.clamp, (1, 1)),
-    "RESHAPE": Rule(movement.reshape, (1, 2)),
+    "RELU_N1_TO_1": Rule(unary.clamp, (1, 1)),
+    "RESHAPE": _moving(shape.reshape, (1, 2)),
+    "RESIZE_NEAREST_NEIGHBOR": _moving(selection.resize_nearest, (2, 2)),
+    "REVERSE_V2": _moving(selection.reverse, (2, 2)),
     "RSQRT": Rule(unary.function("rsqrt"), (1, 1), reads=_INT8, writes=_INT8),
+    "SHAPE": _moving(shape.shape, (1, 1)),
+    "SLICE": _moving(selection.slice_, (3, 3)),
     "SOFTMAX": Rule(softmax.softmax, (1, 1)),
+    "SPACE_TO_BATCH_ND": _moving(padding.space_to_batch, (3, 3)),
+    "SPACE_TO_DEPTH": _moving(shape.space_to_depth, (1, 1)),
+    "SPLIT": _moving(joining.split, (2, 2), first=1, outputs=_ANY_NUMBER),
+    "SPLIT_V": _moving(joining.split_v, (3, 3), outputs=_ANY_NUMBER),
     "SQRT": Rule(unary.function("sqrt"), (1, 1), reads=_INT8, writes=_INT8),
-    "SQUEEZE": Rule(movement.squeeze, (1, 1)),
-    "TRANSPOSE_CONV": Rule(transposed.transpose_conv, (3, 4), first=2),
+    "SQUEEZE": _moving(shape.squeeze, (1, 1)),
+    "STRIDED_SLICE": _moving(selection.strided_slice, (4, 4)),
     "TANH": Rule(unary.function("tanh"), (1, 1)),
+    "TILE": _moving(selection.tile, (2, 2)),
+    "TRANSPOSE": _moving(shape.transpose, (2, 2)),
+    "TRANSPOSE_CONV": Rule(transposed.transpose_conv, (3, 4), first=2),
+    "UNPACK": _moving(joining.unpack, (1, 1), outputs=_ANY_NUMBER),
 }

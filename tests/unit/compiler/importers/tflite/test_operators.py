@@ -148,12 +148,12 @@ def test_constants_that_add_up_to_more_than_the_file_are_refused() -> None:
     """Many tensors of different shapes on one buffer: each would be a copy."""
     builder = ModelBuilder()
     x = builder.tensor("x", (1, 1), np.int8, X8)
-    builder.constant("k", np.zeros(1 << 16, np.int8), X8)
+    builder.constant("k", np.zeros(1 << 18, np.int8), X8)
     outputs = []
     for i in range(17):
         builder.graph.tensors.append(
             schema.TensorT(
-                shape=[1 << i, (1 << 16) >> i],
+                shape=[1 << i, (1 << 18) >> i],
                 type=schema.TensorType.INT8,
                 buffer=1,
                 name=f"k{i}",
@@ -161,7 +161,7 @@ def test_constants_that_add_up_to_more_than_the_file_are_refused() -> None:
             )
         )
         constant = len(builder.graph.tensors) - 1
-        outputs.append(builder.tensor(f"y{i}", (1 << i, (1 << 16) >> i), np.int8, Y8))
+        outputs.append(builder.tensor(f"y{i}", (1 << i, (1 << 18) >> i), np.int8, Y8))
         builder.operator("ADD", [x, constant], [outputs[-1]], schema.AddOptionsT())
     with pytest.raises(MalformedModel, match="constants add up"):
         import_model(builder.build([x], outputs))

@@ -1,0 +1,25 @@
+"""What several families of operators need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.tflite.model import Array
+from service.compiler.importers.tflite.node import Node
+
+
+def same_dtype(node: Node) -> None:
+    """Requires that the operator writes what it reads."""
+    source = node.input(0).dtype
+    for target in node.outputs:
+        node.require(source == target.dtype, f"reads {source}, but writes {target.dtype}", target)
+
+
+def taken(node: Node, x: relax.Expr, axis: int, count: int, places: Callable[[], Array], part: str = "") -> relax.Expr:
+    """`x` with the elements of `axis` at `places`, in that order; they are `count`."""
+    node.reserve(count * np.dtype(np.int64).itemsize)
+    indices = relax.const(np.ascontiguousarray(places(), np.int32))
+    return node.emit(relax.op.take(x, indices, axis=axis, mode="clip"), part)

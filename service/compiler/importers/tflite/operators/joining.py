@@ -1,0 +1,100 @@
+"""Several tensors into one, and one into several: CONCATENATION, PACK; SPLIT, SPLIT_V, UNPACK."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+from tvm import relax
+
+from service.compiler.importers.tflite.node import Node
+from service.compiler.importers.tflite.operators.common import same_dtype
+from service.compiler.qnn import ops
+
+
+def concatenation(node: Node) -> relax.Expr:
+    """uint8 inputs are rescaled to the output's quantization; int8 inputs have to have it already, and there is no
+    fused activation (`Prepare` in tflite/kernels/concatenation.cc)."""
+    if node.activation() != "NONE":
+        node.unsupported("has a fused activation, which its kernel refuses")
+    places = range(node.input_count)
+    shapes = [node.input(place).shape for place in places]
+    axis = node.axis(node.int_option("axis"), len(shapes[0]))
+    rests = [(*shape[:axis], None, *shape[axis + 1 :]) for shape in shapes]
+    node.require(all(a == b for a, b in pairwise(rests)), f"joins shapes {shapes} along axis {axis}")
+    if not node.is_quantized:
+        return _joined(node, node.exprs(), axis)
+    in_types, out_type = [node.in_type(place) for place in places], node.out_type()
+    node.require({in_type.storage for in_type in in_types} == {out_type.storage}, "mixes storage types")
+    if out_type.storage == "int8" and any(in_type != out_type for in_type in in_types):
+        node.unsupported("joins int8 inputs of other scales than its output, which its kernel refuses")
+    return node.emit(ops.concatenate(node.exprs(), in_types, out_type, axis))
+
+
+def pack(node: Node) -> relax.Expr:
+    """Along a new axis; all of one quantization (`Prepare` in tflite/kernels/pack.cc)."""
+    shapes = {node.input(place).shape for place in range(node.input_count)}
+    node.require(len(shapes) == 1, f"packs tensors of {sorted(map(list, shapes))}")
+    (shape,) = shapes
+    if node.is_quantized:
+        types = {node.in_type(place) for place in range(node.input_count)}
+        node.require(types == {node.out_type()}, "packs tensors of different quantizations")
+    axis = node.axis(node.int_option("axis"), len(shape) + 1)
+    cells = (*shape[:axis], 1, *shape[axis:])
+    parts = [node.emit(relax.op.reshape(part, cells), f"part_{place}") for place, part in enumerate(node.exprs())]
+    return _joined(node, parts, axis)
+
+
+def _joined(node: Node, parts: list[relax.Expr], axis: int) -> relax.Expr:
+    dtypes = {node.input(place).dtype for place in range(node.input_count)}
+    node.require(dtypes == {node.output.dtype}, f"joins {', '.join(sorted(dtypes))} into {node.output.dtype}")
+    return node.emit(relax.op.concat(parts, axis))
+
+
+def split(node: Node) -> list[relax.Expr]:
+    """The axis first, then the data; equal parts (`Prepare` in tflite/kernels/split.cc)."""
+    shape, count = node.input(1).shape, len(node.outputs)
+    axis = node.axis(node.scalar(0), len(shape))
+    node.require(shape[axis] % count == 0, f"splits axis {axis} of {list(shape)} into {count}", node.input(1))
+    return _parts(node, 1, [shape[axis] // count] * count, axis)
+
+
+def split_v(node: Node) -> list[relax.Expr]:
+    """The data, the sizes of the parts, of which one may be -1, and the axis (tflite/kernels/split_v.cc)."""
+    shape, sizes = node.input(0).shape, node.integers(1).reshape(-1).tolist()
+    axis = node.axis(node.scalar(2), len(shape))
+    rest = shape[axis] - sum(size for size in sizes if size != -1)
+    sizes = [rest if size == -1 else size for size in sizes]
+    fits = len(sizes) == len(node.outputs) and sum(sizes) == shape[axis] and min(sizes) > 0
+    node.require(fits, f"splits axis {axis} of {list(shape)} into {sizes}", node.input(1))
+    return _parts(node, 0, sizes, axis)
+
+
+def unpack(node: Node) -> list[relax.Expr]:
+    """One output for each index of an axis, which vanishes (tflite/kernels/unpack.cc)."""
+    same_dtype(node)
+    shape = node.input(0).shape
+    axis = node.axis(node.int_option("axis"), len(shape))
+    node.require(shape[axis] == len(node.outputs), f"unpacks axis {axis} of {list(shape)} into {len(node.outputs)}")
+    parts = _parts(node, 0, [1] * shape[axis], axis)
+    rest = (*shape[:axis], *shape[axis + 1 :])
+    return [
+        node.emit(relax.op.reshape(part, rest), tensor=tensor) for part, tensor in zip(parts, node.outputs, strict=True)
+    ]
+
+
+def _parts(node: Node, place: int, sizes: Sequence[int], axis: int) -> list[relax.Expr]:
+    """Input `place` cut along `axis`. The kernels copy bytes, and want one quantization for all."""
+    source = node.input(place)
+    parts = []
+    for tensor, size, end in zip(node.outputs, sizes, accumulate(sizes), strict=True):
+        node.require(tensor.dtype == source.dtype, f"reads {source.dtype}, but writes {tensor.dtype}", tensor)
+        begin = [0] * axis + [end - size] + [0] * (len(source.shape) - axis - 1)
+        ends = [*source.shape[:axis], end, *source.shape[axis + 1 :]]
+        parts.append(
+            node.emit(
+                relax.op.strided_slice(node.expr(place), axes=list(range(len(ends))), begin=begin, end=ends),
+                tensor=tensor,
+            )
+        )
+    return parts

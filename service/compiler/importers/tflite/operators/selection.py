@@ -1,0 +1,200 @@
+"""Operators that pick elements: SLICE, STRIDED_SLICE, GATHER, GATHER_ND, REVERSE_V2; and that repeat them: TILE,
+BROADCAST_TO, RESIZE_NEAREST_NEIGHBOR."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.tflite.model import Array
+from service.compiler.importers.tflite.node import Node
+from service.compiler.importers.tflite.operators.common import same_dtype, taken
+
+
+def slice_(node: Node) -> relax.Expr:
+    """A size of -1 is all the rest (`CalculateOutputShapeVector` in tflite/kernels/slice.cc)."""
+    same_dtype(node)
+    shape = node.input(0).shape
+    begin, size = (node.integers(place).reshape(-1).tolist() for place in (1, 2))
+    node.require(len(begin) == len(size) == len(shape), f"slices {list(shape)} at {begin} by {size}")
+    end = [total if count == -1 else first + count for first, count, total in zip(begin, size, shape, strict=True)]
+    node.require(
+        all(0 <= first < last <= total for first, last, total in zip(begin, end, shape, strict=True)),
+        f"slices {list(shape)} at {begin} by {size}",
+    )
+    return sliced(node, node.expr(0), begin, end)
+
+
+def sliced(node: Node, x: relax.Expr, begin: list[int], end: list[int], part: str = "") -> relax.Expr:
+    """`x[begin:end]` along every axis."""
+    return node.emit(relax.op.strided_slice(x, axes=list(range(len(begin))), begin=begin, end=end), part)
+
+
+def strided_slice(node: Node) -> relax.Expr:
+    """`StridedSliceContext` in tflite/kernels/strided_slice.cc: masks for open ends, an ellipsis, new axes and axes
+    that vanish."""
+    same_dtype(node)
+    if node.option("offset"):
+        node.unsupported("takes its ends as offsets")
+    x, shape = node.expr(0), node.input(0).shape
+    axis = 0
+    final: list[int] = []
+    for dim, keep in _dimensions(node, len(shape)):
+        if dim is None:
+            final.append(1)
+            continue
+        places = range(shape[axis])[dim]
+        node.require(len(places) > 0, f"takes nothing of axis {axis} of {list(shape)}")
+        if places != range(shape[axis]):
+            x = _range(node, x, places, axis)
+        if keep:
+            final.append(len(places))
+        axis += 1
+    return node.emit(relax.op.reshape(x, final))
+
+
+def _dimensions(node: Node, rank: int) -> list[tuple[slice | None, bool]]:
+    """What is taken of each axis, and whether the axis stays; None for a new one."""
+    begin, end, strides = (node.integers(place).reshape(-1).tolist() for place in (1, 2, 3))
+    node.require(len(begin) == len(end) == len(strides), f"slices from {begin} to {end} by {strides}")
+    node.require(0 not in strides, "has a stride of 0", node.input(3))
+    masks = {name: node.int_option(f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
+    bits = {name: [bool(mask >> place & 1) for place in range(len(begin))] for name, mask in masks.items()}
+    node.require(sum(bits["ellipsis"]) <= 1, "has several ellipses")
+    named = sum(not (a or b) for a, b in zip(bits["ellipsis"], bits["new_axis"], strict=True))
+    node.require(named <= rank, f"slices {named} of {rank} axes")
+    everything = (slice(None), True)
+    result: list[tuple[slice | None, bool]] = []
+    for place, (first, last, step) in enumerate(zip(begin, end, strides, strict=True)):
+        if bits["ellipsis"][place]:
+            result += [everything] * (rank - named)
+        elif bits["new_axis"][place]:
+            result.append((None, True))
+        elif bits["shrink_axis"][place]:
+            place_taken = 0 if bits["begin"][place] else first
+            result.append((slice(place_taken, place_taken + 1 or None), False))
+        else:
+            ends = (None if bits["begin"][place] else first, None if bits["end"][place] else last)
+            result.append((slice(*ends, step), True))
+    if not any(bits["ellipsis"]):
+        result += [everything] * (rank - named)
+    return result
+
+
+def _range(node: Node, x: relax.Expr, places: range, axis: int) -> relax.Expr:
+    part = f"axis_{axis}"
+    if places.step < 0:
+        return taken(node, x, axis, len(places), lambda: np.array(places), part)
+    bounds = {"begin": [places.start], "end": [places[-1] + 1], "strides": [places.step]}
+    return node.emit(relax.op.strided_slice(x, axes=[axis], **bounds), part)
+
+
+def gather(node: Node) -> relax.Expr:
+    """Indices beyond the ends, at which LiteRT stops, are the ends here (`Gather` in reference/gather.h)."""
+    _same_type_of_data(node)
+    if node.option("batch_dims"):
+        node.unsupported("gathers for each element of a batch")
+    shape = node.input(0).shape
+    axis = node.axis(node.int_option("axis"), len(shape))
+    return node.emit(relax.op.take(node.expr(0), _indices(node), axis=axis, mode="clip"))
+
+
+def gather_nd(node: Node) -> relax.Expr:
+    """Each row of the indices names an element, or a part, of the data (reference/reference_ops.h, GatherNd)."""
+    _same_type_of_data(node)
+    shape, indices = node.input(0).shape, node.input(1).shape
+    node.require(bool(indices) and 1 <= indices[-1] <= len(shape), f"gathers {list(indices)} of {list(shape)}")
+    depth = indices[-1]
+    leading, rest = shape[:depth], shape[depth:]
+    rows = node.emit(relax.op.reshape(node.expr(0), [math.prod(leading), *rest]), "rows")
+    place: relax.Expr | None = None
+    for axis in range(depth):
+        column = _column(node, axis)
+        if place is None:
+            place = column
+            continue
+        scaled = node.emit(relax.op.multiply(place, relax.const(np.array(leading[axis], np.int32))), f"scaled_{axis}")
+        place = node.emit(relax.op.add(scaled, column), f"place_{axis}")
+    return node.emit(relax.op.take(rows, place, axis=0, mode="clip"))
+
+
+def _column(node: Node, axis: int) -> relax.Expr:
+    """Element `axis` of each row of the indices, within its bounds."""
+    shape, last = node.input(1).shape, node.input(0).shape[axis] - 1
+    rank = len(shape)
+    begin, end = [0] * (rank - 1) + [axis], [*shape[:-1], axis + 1]
+    cut = sliced(node, _indices(node), begin, end, f"cut_{axis}")
+    column = node.emit(relax.op.reshape(cut, shape[:-1]), f"column_{axis}")
+    above = node.emit(relax.op.maximum(column, relax.const(np.array(0, np.int32))), f"above_{axis}")
+    return node.emit(relax.op.minimum(above, relax.const(np.array(last, np.int32))), f"within_{axis}")
+
+
+def _indices(node: Node) -> relax.Expr:
+    tensor = node.input(1)
+    node.require(tensor.dtype in ("int32", "int64"), f"has indices of {tensor.dtype}", tensor)
+    return node.expr(1) if tensor.dtype == "int32" else node.emit(relax.op.astype(node.expr(1), "int32"), "indices")
+
+
+def _same_type_of_data(node: Node) -> None:
+    same_dtype(node)
+    if node.is_quantized and node.in_type(0) != node.out_type():
+        node.unsupported(f"reads {node.in_type(0)}, but writes {node.out_type()}")
+
+
+def reverse(node: Node) -> relax.Expr:
+    same_dtype(node)
+    shape, x = node.input(0).shape, node.expr(0)
+    for named in node.integers(1).reshape(-1).tolist():
+        axis = node.axis(named, len(shape))
+        x = taken(node, x, axis, shape[axis], partial(_reversed, shape[axis]), f"axis_{axis}")
+    return x
+
+
+def _reversed(size: int) -> Array:
+    return np.arange(size)[::-1]
+
+
+def tile(node: Node) -> relax.Expr:
+    same_dtype(node)
+    shape, times = node.input(0).shape, node.integers(1).reshape(-1).tolist()
+    node.require(len(times) == len(shape) and min(times, default=1) >= 1, f"repeats {list(shape)} {times} times")
+    node.expect_shape(tuple(size * count for size, count in zip(shape, times, strict=True)))
+    return node.emit(relax.op.tile(node.expr(0), times))
+
+
+def broadcast_to(node: Node) -> relax.Expr:
+    same_dtype(node)
+    shape, target = node.input(0).shape, tuple(node.integers(1).reshape(-1).tolist())
+    padded = (1,) * (len(target) - len(shape)) + shape
+    fits = len(padded) == len(target) and all(a in (1, b) and b >= 1 for a, b in zip(padded, target, strict=True))
+    node.require(fits, f"broadcasts {list(shape)} to {list(target)}")
+    node.expect_shape(target)
+    return node.emit(relax.op.broadcast_to(node.expr(0), target))
+
+
+def resize_nearest(node: Node) -> relax.Expr:
+    """`[N, H, W, C]` (`GetNearestNeighbor` in reference/resize_nearest_neighbor.h)."""
+    same_dtype(node)
+    shape, size = node.input(0).shape, node.integers(1).reshape(-1).tolist()
+    node.require(len(shape) == 4 and len(size) == 2 and min(size) >= 1, f"resizes {list(shape)} to {size}")
+    node.expect_shape((shape[0], *size, shape[3]))
+    corners, centers = bool(node.option("align_corners")), bool(node.option("half_pixel_centers"))
+    x = node.expr(0)
+    for axis, (old, new) in enumerate(zip(shape[1:3], size, strict=True), start=1):
+        places = partial(nearest_places, old, new, align_corners=corners, half_pixel_centers=centers)
+        x = taken(node, x, axis, new, places, f"axis_{axis}")
+    return x
+
+
+def nearest_places(old: int, new: int, *, align_corners: bool, half_pixel_centers: bool) -> Array:
+    """The place of `old` that each of `new` shows, in float32 arithmetic."""
+    span = (old - 1, new - 1) if align_corners and new > 1 else (old, new)
+    scale = np.float32(span[0]) / np.float32(span[1])
+    place = (np.arange(new, dtype=np.float32) + np.float32(0.5 if half_pixel_centers else 0)) * scale
+    whole = np.floor(place)
+    if align_corners:
+        whole += place - whole >= 0.5
+    return np.asarray(np.clip(whole.astype(np.int64), 0, old - 1))

@@ -1,0 +1,105 @@
+"""What plain Relax operators mean, in NumPy: those that importers emit beside the QNN dialect.
+
+Most only move elements, so that they mean the same in every mode. The others compute on integers and booleans that are
+not quantized: shapes, indices and comparisons.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from tvm import relax
+from tvm.ir import Op
+
+from service.compiler.qnn import graph
+from service.compiler.qnn.numerics.formula import Array
+from service.compiler.qnn.operation import value_of
+
+Meaning = Callable[..., Array]
+
+
+def _pad(call: relax.Call, x: Array) -> Array:
+    widths = [int(width) for width in call.attrs.pad_width]
+    value = np.array(float(call.attrs.pad_value)).astype(x.dtype)
+    return np.pad(x, list(zip(widths[::2], widths[1::2], strict=True)), constant_values=value)
+
+
+def _strided_slice(call: relax.Call, x: Array, *_bounds: Any) -> Array:
+    axes, begin, end, *named = ([int(field.value) for field in arg.fields] for arg in call.args[1:])
+    strides = named[0] if named else [1] * len(axes)
+    index = [slice(None)] * x.ndim
+    for axis, first, stop, step in zip(axes, begin, end, strides, strict=True):
+        index[axis] = slice(first, stop, step)
+    return x[tuple(index)]
+
+
+def _take(call: relax.Call, x: Array, indices: Array) -> Array:
+    """Indices beyond the ends are the ends (`mode` is clip)."""
+    axis = int(call.attrs.axis)
+    return np.take(x, np.clip(indices.astype(np.int64), 0, x.shape[axis] - 1), axis=axis)
+
+
+def _reduced(function: Callable[..., Array]) -> Meaning:
+    def reduce(call: relax.Call, x: Array) -> Array:
+        axes = tuple(int(axis) for axis in call.attrs.axis)
+        return np.asarray(function(x, axis=axes, keepdims=bool(call.attrs.keepdims))).astype(x.dtype)
+
+    return reduce
+
+
+def _extreme_place(function: Callable[..., Array]) -> Meaning:
+    def place(call: relax.Call, x: Array) -> Array:
+        """The first of equals."""
+        return np.asarray(function(x, axis=int(call.attrs.axis), keepdims=bool(call.attrs.keepdims))).astype(np.int64)
+
+    return place
+
+
+def _elementwise(function: Callable[..., Array]) -> Meaning:
+    return lambda call, *operands: np.asarray(function(*operands))
+
+
+PLAIN: dict[str, Meaning] = {
+    "relax.add": _elementwise(np.add),
+    "relax.argmax": _extreme_place(np.argmax),
+    "relax.argmin": _extreme_place(np.argmin),
+    "relax.astype": lambda call, x: x.astype(str(call.attrs.dtype)),
+    "relax.broadcast_to": lambda call, x, _shape: np.broadcast_to(x, graph.shape_of(call)),
+    "relax.concat": lambda call, parts: np.concatenate(parts, int(call.attrs.axis)),
+    "relax.max": _reduced(np.max),
+    "relax.maximum": _elementwise(np.maximum),
+    "relax.min": _reduced(np.min),
+    "relax.minimum": _elementwise(np.minimum),
+    "relax.multiply": _elementwise(np.multiply),
+    "relax.nn.pad": _pad,
+    "relax.permute_dims": lambda call, x: x.transpose([int(axis) for axis in call.attrs.axes]),
+    "relax.reshape": lambda call, x, _shape: x.reshape(graph.shape_of(call)),
+    "relax.strided_slice": _strided_slice,
+    "relax.take": _take,
+    "relax.tile": lambda call, x: np.tile(x, [int(times) for times in call.attrs.repeats]),
+}
+
+
+def fold(builder: relax.BlockBuilder, expr: relax.Expr, affords: Callable[[int], bool]) -> relax.Expr | None:
+    """The value of a plain operator on constants; None if `expr` is none, or `affords` says no to its bytes."""
+    if not (isinstance(expr, relax.Call) and isinstance(expr.op, Op) and expr.op.name in PLAIN):
+        return None
+    operands = [_known(arg) for arg in expr.args]
+    if any(operand is None for operand in operands):
+        return None
+    call = builder.normalize(expr)
+    if not affords(math.prod(graph.shape_of(call)) * np.dtype(str(call.ty.dtype)).itemsize):
+        return None
+    value = PLAIN[expr.op.name](call, *operands)
+    return relax.const(np.asarray(value, str(call.ty.dtype), order="C"), str(call.ty.dtype))
+
+
+def _known(arg: relax.Expr) -> Any:
+    """A constant's value, or those of a tuple of constants; what is no tensor stands for itself."""
+    if isinstance(arg, relax.Tuple):
+        parts = [_known(field) for field in arg.fields]
+        return None if any(part is None for part in parts) else parts
+    return value_of(arg) if isinstance(arg.ty, relax.TensorType) else arg
