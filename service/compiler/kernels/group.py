@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from numpy.typing import NDArray
 from tvm import relax
 
 from service.compiler.kernels.kernel import Kernel
@@ -25,7 +26,7 @@ class Group:
         core: `qnn.conv2d`, `qnn.dense`, `qnn.add` …
         requantize: after a `core` that gives accumulators.
         addition: a `qnn.add` of the result and something else of the same shape.
-        inputs: the data operands: those of `core`, then the residual.
+        inputs: the data operands: those of `core` that are not `uniform` constants, then the residual.
         output: what the group computes.
     """
 
@@ -116,6 +117,11 @@ def image_shape(shape: Shape) -> tuple[int, int, int, int] | None:
     if len(shape) == 4:
         return shape[0], shape[1], shape[2], shape[3]
     return (shape[0], 1, 1, shape[1]) if len(shape) == 2 else None
+
+
+def uniform(value: NDArray[Any]) -> bool:
+    """Whether all elements are the same."""
+    return value.size > 0 and bool((value == value.flat[0]).all())
 
 
 def stored_zero_point(quantized: QuantizedType) -> int:

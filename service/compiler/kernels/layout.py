@@ -11,6 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 SLACK_BYTES = 64
 BIAS = {"int8": 128, "uint8": 0}
 
@@ -133,6 +136,16 @@ class Image:
     def contiguous_rows(self) -> bool:
         """Whether each plane is one run of pixels."""
         return not (self.halo.left or self.halo.right)
+
+
+def laid_out(image: Image, values: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """`[N, H, W, C]`, as stored, in the memory of an image in blocks, without a halo; fillers and slack are 0."""
+    assert values.shape == image.shape
+    assert image.size_bytes == image.batch * image.blocks * image.height * image.width * image.block + SLACK_BYTES
+    filled = np.zeros((*image.shape[:3], image.blocks * image.block), np.uint8)
+    filled[..., : image.channels] = values
+    blocked = filled.reshape(*image.shape[:3], image.blocks, image.block).transpose(0, 3, 1, 2, 4)
+    return np.concatenate([blocked.reshape(-1), np.zeros(SLACK_BYTES, np.uint8)])
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from tvm import relax
 
-from service.compiler.kernels.group import Group, image_shape, shape_of
+from service.compiler.kernels.group import Group, image_shape, shape_of, uniform
 from service.compiler.kernels.layout import BIAS, NO_HALO, Halo
 from service.compiler.qnn import graph
-from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import STORAGE_RANGES
 
 _ACCUMULATING = ("qnn.conv2d", "qnn.dense")
@@ -38,6 +42,8 @@ class Model:
         bindings: variable and value, in order.
         groups: by output.
         views: by variable.
+        constants: what an operator takes besides tensors that are computed, as a variable of its own for each operand:
+            `[N, H, W, C]`, or `[N, K]`, as far as it is not the same for all.
     """
 
     def __init__(self, function: relax.Function) -> None:
@@ -47,6 +53,7 @@ class Model:
         self._operations = {var: operation for var, _, operation in found if operation is not None}
         self._uses = _uses(function)
         self.views = {var: view for var, value in self.bindings if (view := _view(value)) is not None}
+        self.constants: dict[relax.Var, NDArray[Any]] = {}
         self.groups = self._groups()
 
     def _groups(self) -> dict[relax.Var, Group]:
@@ -57,7 +64,7 @@ class Model:
             if producer is not None and producer.name in _ACCUMULATING:
                 if operation.name == "qnn.requantize" and self._uses[first] == 1:
                     groups[var] = Group(str(var.name), producer, operation, None, (producer.call.args[0],), var)
-            elif operation.name not in _ACCUMULATING and var not in self.views and (operands := _data(operation)):
+            elif operation.name not in _ACCUMULATING and var not in self.views and (operands := self._data(operation)):
                 groups[var] = Group(str(var.name), operation, None, None, operands, var)
         for group in list(groups.values()):
             if group.core.name == "qnn.add":
@@ -67,6 +74,8 @@ class Model:
     def _fuse_addition(self, addition: Group, groups: dict[relax.Var, Group]) -> None:
         """Joins an addition to the convolution that makes one of its operands: the later one, so that the other is
         there when it runs."""
+        if len(addition.inputs) == 1 or not self.constants.keys().isdisjoint(addition.inputs):
+            return
         lhs, rhs = addition.inputs
         if lhs.same_as(rhs) or shape_of(lhs) != shape_of(rhs):
             return
@@ -82,17 +91,42 @@ class Model:
             )
             return
 
+    def _data(self, operation: Operation) -> tuple[relax.Var, ...]:
+        """The operands of an operator; () where none is computed.
+
+        A constant that is the same for all elements is no operand: with it, the operator is a function of the others.
+        """
+        args = list(operation.call.args)
+        joined = bool(args) and isinstance(args[0], relax.Tuple)
+        fields = list(args[0].fields) if joined else args
+        if not any(isinstance(field, relax.Var) for field in fields):
+            return ()
+        data = []
+        for field in fields:
+            value = value_of(field)
+            if value is None:
+                data.append(field)
+            elif joined:
+                data.append(self._constant(value))
+            elif not uniform(value):
+                data.append(self._constant(_repeated(value, shape_of(operation.call))))
+        return tuple(data)
+
+    def _constant(self, value: NDArray[Any]) -> relax.Var:
+        var = relax.Var(f"constant_{len(self.constants)}", relax.TensorType(list(value.shape), str(value.dtype)))
+        self.constants[var] = value
+        return var
+
     def parts(self, group: Group) -> set[relax.Var]:
         """The variables inside `group`."""
         arguments = {arg for part in (group.requantize, group.addition) if part is not None for arg in part.call.args}
         return {arg for arg in arguments if isinstance(arg, relax.Var)} - set(group.inputs)
 
 
-def _data(operation: Operation) -> tuple[relax.Var, ...]:
-    """The operands of an operator without constants; () where one is a constant, or there is none."""
-    args = list(operation.call.args)
-    fields = list(args[0].fields) if args and isinstance(args[0], relax.Tuple) else args
-    return tuple(fields) if all(isinstance(field, relax.Var) for field in fields) else ()
+def _repeated(value: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
+    """An operand of what has `shape`: of the same rank, and with a value for each channel."""
+    extents = (1,) * (len(shape) - value.ndim) + value.shape
+    return np.broadcast_to(value.reshape(extents), (*extents[:-1], shape[-1]))
 
 
 def _uses(function: relax.Function) -> Counter[relax.Var]:

@@ -72,7 +72,7 @@ class Plan:
         whole = group.output, False
         for var, block in zip(group.inputs, self.library.places(group), strict=True):
             root, padding, _ = self.root(var)
-            free = root not in self.places and not padding
+            free = root not in self.places and not padding and root not in self.model.constants
             if block is None or not free or self._fills.get((root, False), self._fills[whole]) != self._fills[whole]:
                 continue
             self.places[root] = group.output, block

@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 
 from service.compiler import coverage
 from service.compiler.kernels.group import Group, KernelLibrary, shape_of
 from service.compiler.kernels.kernel import Kernel
-from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.layout import BIAS, Halo, Image, laid_out
 from service.compiler.qnn import graph
 from service.compiler.select.groups import Model
 from service.compiler.select.plan import Plan
@@ -110,7 +111,8 @@ class _Emission:
 
     def _call(self, group: Group) -> None:
         demands = self.plan.demands[group.output]
-        sources, operands = [], []
+        sources: list[Image] = []
+        operands: list[relax.Expr] = []
         for var, demand in zip(group.inputs, demands, strict=True):
             root, padding, _ = self.plan.root(var)
             sources.append(_padded(self.plan.image(root, packed=demand.packed), padding))
@@ -136,15 +138,19 @@ class _Emission:
         return placed
 
     def _write(
-        self, root: relax.Var, kernel: Kernel, operands: list[relax.Var], name: str, kind: str, macs: int = 0
+        self, root: relax.Var, kernel: Kernel, operands: Sequence[relax.Expr], name: str, kind: str, macs: int = 0
     ) -> None:
         """`root` as an image in blocks, in its own memory or that of the tensor that it lies in."""
         memory = self.plan.memory(root)
         written = self._emit(kernel, operands, name, kind, macs=macs, into=self._shared.get(memory))
         self._images[root, False] = self._shared[memory] = written
 
-    def _image(self, root: relax.Var, *, packed: bool) -> relax.Var:
+    def _image(self, root: relax.Var, *, packed: bool) -> relax.Expr:
         """`root` as an image, made of the plain tensor if no kernel made it."""
+        if root in self.model.constants:
+            image, value = self.plan.image(root, packed=packed), self.model.constants[root]
+            stored = (value.astype(np.int16) + BIAS[str(value.dtype)]).astype(np.uint8)
+            return relax.const(laid_out(image, stored.reshape(image.shape)))
         if (root, packed) not in self._images:
             image, dtype = self.plan.image(root, packed=packed), str(root.ty.dtype)
             kernel = self.library.enter(image, dtype, self.plan.fill(root, packed=packed))
@@ -201,7 +207,7 @@ class _Emission:
     def _emit(
         self,
         kernel: Kernel,
-        operands: list[relax.Var],
+        operands: Sequence[relax.Expr],
         name: str,
         kind: str,
         out_type: Any = None,

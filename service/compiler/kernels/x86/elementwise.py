@@ -31,7 +31,7 @@ from service.compiler.kernels.x86.numerics import addition, bounds
 from service.compiler.kernels.x86.table import ENTRIES, require_blocks, table
 from service.compiler.qnn.numerics import Mode, fixed_point
 from service.compiler.qnn.numerics.elementwise import FixedPointMul, FloatMul, product_scale
-from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.operation import Operation, value_of
 
 _LARGEST_PRODUCT = 255 * 255
 
@@ -60,8 +60,10 @@ def mul(
 
 
 def look_up(isa: Isa, source: Image, destination: Image, operation: Operation, mode: Mode, *, parallel: bool) -> Kernel:
-    """`qnn.requantize` of one 8-bit type to another, or any function of one 8-bit value (`qnn.ops.unary`), in any mode:
-    a look-up is quicker than any of their roundings.
+    """A function of one 8-bit value, in any mode: a look-up is quicker than any of their roundings.
+
+    That is `qnn.requantize` of one 8-bit type to another, what `qnn.ops.unary` lists, and an addition or multiplication
+    of a constant that is the same for all elements.
 
     Raises:
         Declined: a type is not 8 bits with one scale, or an image is packed.
@@ -76,10 +78,14 @@ def table_of(mode: Mode, operation: Operation) -> Array:
     Raises:
         Declined: a type is not 8 bits with one scale.
     """
-    in_type, out_type = operation.quantized("in_type"), operation.quantized("out_type")
+    constants = [value_of(operand) for operand in operation.call.args]
+    place = next(place for place, constant in enumerate(constants) if constant is None)
+    name = "in_type" if len(constants) == 1 else ("lhs_type", "rhs_type")[place]
+    in_type, out_type = operation.quantized(name), operation.quantized("out_type")
     bounds(in_type), bounds(out_type)
     stored = (np.arange(ENTRIES) - BIAS[in_type.storage]).astype(in_type.storage)
-    result = mode.formula(operation).evaluate(operation, stored)
+    operands = [stored if constant is None else constant.reshape(-1)[:1] for constant in constants]
+    result = mode.formula(operation).evaluate(operation, *operands)
     return (result.astype(np.int16) + BIAS[out_type.storage]).astype(np.uint8)
 
 

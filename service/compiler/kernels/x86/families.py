@@ -160,14 +160,16 @@ class Elementwise(Family):
         if not any(produced):
             raise Declined("none of its operands comes from a kernel, so it would cost two reorders")
         match core.name:
+            case "qnn.concatenate":
+                concat.part_tables(self.mode, core)
+            case _ if len(group.inputs) == 1:
+                elementwise.table_of(self.mode, core)
+                if shape_of(group.inputs[0]) != shape_of(group.output):
+                    raise Declined("its only operand is repeated")
             case "qnn.add":
                 addition(self.mode, core, residual_is_lhs=False)
             case "qnn.mul":
                 elementwise.product_requantization(self.mode, core)
-            case "qnn.concatenate":
-                concat.part_tables(self.mode, core)
-            case _:
-                elementwise.table_of(self.mode, core)
         if core.name in ("qnn.add", "qnn.mul") and len({shape_of(var)[-1] for var in group.inputs}) > 1:
             raise Declined("one channel is repeated for all")
         if len({len(shape_of(var)) for var in group.inputs}) > 1:
@@ -184,15 +186,12 @@ class Elementwise(Family):
     ) -> Kernel:
         core, isa, mode = group.core, self.isa, self.mode
         parallel = worth_sharing(_ELEMENTWISE_CYCLES * destination.own_bytes / isa.bytes)
-        match core.name:
-            case "qnn.add":
-                return elementwise.add(isa, sources[0], sources[1], destination, core, mode, parallel=parallel)
-            case "qnn.mul":
-                return elementwise.mul(isa, sources[0], sources[1], destination, core, mode, parallel=parallel)
-            case "qnn.concatenate":
-                return concat.concat(isa, sources, destination, core, mode, placed=placed, parallel=parallel)
-            case _:
-                return elementwise.look_up(isa, sources[0], destination, core, mode, parallel=parallel)
+        if core.name == "qnn.concatenate":
+            return concat.concat(isa, sources, destination, core, mode, placed=placed, parallel=parallel)
+        if len(sources) == 1:
+            return elementwise.look_up(isa, sources[0], destination, core, mode, parallel=parallel)
+        arithmetic = elementwise.add if core.name == "qnn.add" else elementwise.mul
+        return arithmetic(isa, sources[0], sources[1], destination, core, mode, parallel=parallel)
 
 
 class Pooling(Family):

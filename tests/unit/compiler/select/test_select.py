@@ -14,7 +14,7 @@ from tvm import relax
 
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
-from service.compiler.qnn.types import QuantizedType, accumulator_type
+from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type
 from service.core.numerics import MODES
 from service.core.target import TARGETS, detect_host
 from tests.support.qnn_models import Emit, float32, module_of
@@ -160,6 +160,22 @@ def grouped_network(net: Network, x: Tensor) -> Tensor:
     return net.conv(net.average(y), 19, (1, 1))
 
 
+def constant_network(net: Network, x: Tensor) -> Tensor:
+    """Sums and products with constants: of one value, one for each channel or pixel, on either side; joined to one."""
+    rng, (low, high) = net.rng, STORAGE_RANGES[net.storage]
+    y = net.conv(x, 20, (3, 3))
+    for shape in [(), (20,), (1, 1, 1, 20), (1, *y.shape[1:3], 1), y.shape]:
+        constant = rng.integers(low, high, shape if rng.integers(3) else (), endpoint=True).astype(net.storage)
+        constant = np.broadcast_to(constant, shape)
+        other, out_type = net.type(), net.type()
+        operands = [(y.var, y.type), (relax.const(constant), other)]
+        (lhs, lhs_type), (rhs, rhs_type) = operands if rng.integers(2) else operands[::-1]
+        operator = ops.add if rng.integers(2) else ops.mul
+        y = Tensor(net.emit(operator(lhs, rhs, lhs_type, rhs_type, out_type)), y.shape, out_type)
+    beside = rng.integers(low, high, (*y.shape[:3], 16), endpoint=True).astype(net.storage)
+    return net.conv(net.concatenate([Tensor(relax.const(beside), beside.shape, net.type()), y]), 8, (3, 3))
+
+
 def joined_network(net: Network, x: Tensor) -> Tensor:
     """A dense block: every layer reads all that came before it, so that joins are parts of joins.
 
@@ -184,6 +200,7 @@ NETS = {
     "branching": branching_network,
     "grouped": grouped_network,
     "joined": joined_network,
+    "constant": constant_network,
 }
 
 
@@ -252,6 +269,20 @@ def test_functions_of_one_value_are_tables_between_kernels(target: Any) -> None:
 
     report = selected(module_of([((1, 8, 8, 3), "int8")], body), target, "xnnpack").report()
     assert [layer["kernel"] for layer in report["layers"]] == ["enter", "conv", "table", "conv", "leave"]
+
+
+@pytest.mark.parametrize("target", HERE[:1], ids=str)
+def test_a_constant_for_each_channel_is_an_operand_and_one_for_all_makes_a_table(target: Any) -> None:
+    kind = QuantizedType("int8", (0.1,), (0,))
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        y = Network(emit, np.random.default_rng(1), "int8").conv(Tensor(inputs[0], (1, 8, 8, 3), kind), 16, (3, 3))
+        y = emit(ops.mul(y.var, relax.const(np.arange(16, dtype=np.int8)), y.type, kind, kind))
+        return emit(ops.add(relax.const(np.full((1, 16), 3, np.int8)), y, kind, kind, kind))
+
+    report = selected(module_of([((1, 8, 8, 3), "int8")], body), target, "xnnpack").report()
+    assert [layer["kernel"] for layer in report["layers"]] == ["enter", "conv", "mul", "table", "leave"]
+    assert report["plain"] == []
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
