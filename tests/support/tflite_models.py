@@ -36,7 +36,7 @@ def _window_shape(shape: Sequence[int], window: Pair, strides: Pair, dilation: P
 def conv2d_model(
     input_shape: Sequence[int],
     weights: Array,
-    bias: npt.NDArray[np.int32],
+    bias: Array,
     x_quant: Quant,
     weight_quant: Quant,
     y_quant: Quant,
@@ -45,6 +45,7 @@ def conv2d_model(
     padding: str = "SAME",
     dilation: Pair = (1, 1),
     activation: str = "NONE",
+    dtype: npt.DTypeLike | None = None,
 ) -> bytes:
     """CONV_2D: input `[N, H, W, C]`, weights `[O, KH, KW, C]` of the input's dtype, per axis over 0.
 
@@ -52,7 +53,9 @@ def conv2d_model(
     """
     builder = ModelBuilder()
     spatial = _window_shape(input_shape, weights.shape[1:3], strides, dilation, padding)
-    x, y = _ends(builder, input_shape, (input_shape[0], *spatial, weights.shape[0]), weights.dtype, x_quant, y_quant)
+    x, y = _ends(
+        builder, input_shape, (input_shape[0], *spatial, weights.shape[0]), dtype or weights.dtype, x_quant, y_quant
+    )
     options = schema.Conv2DOptionsT(
         padding=_padding(padding),
         strideH=strides[0],
@@ -69,7 +72,7 @@ def conv2d_model(
 def depthwise_conv2d_model(
     input_shape: Sequence[int],
     weights: Array,
-    bias: npt.NDArray[np.int32],
+    bias: Array,
     x_quant: Quant,
     weight_quant: Quant,
     y_quant: Quant,
@@ -78,6 +81,7 @@ def depthwise_conv2d_model(
     padding: str = "SAME",
     dilation: Pair = (1, 1),
     activation: str = "NONE",
+    dtype: npt.DTypeLike | None = None,
 ) -> bytes:
     """DEPTHWISE_CONV_2D: weights `[1, KH, KW, C * M]`, per axis over 3; M is the depth multiplier.
 
@@ -85,7 +89,9 @@ def depthwise_conv2d_model(
     """
     builder = ModelBuilder()
     spatial = _window_shape(input_shape, weights.shape[1:3], strides, dilation, padding)
-    x, y = _ends(builder, input_shape, (input_shape[0], *spatial, weights.shape[3]), weights.dtype, x_quant, y_quant)
+    x, y = _ends(
+        builder, input_shape, (input_shape[0], *spatial, weights.shape[3]), dtype or weights.dtype, x_quant, y_quant
+    )
     options = schema.DepthwiseConv2DOptionsT(
         padding=_padding(padding),
         strideH=strides[0],
@@ -112,6 +118,7 @@ def transpose_conv_model(
     strides: Pair = (1, 1),
     padding: str = "SAME",
     activation: str = "NONE",
+    dtype: npt.DTypeLike | None = None,
 ) -> bytes:
     """TRANSPOSE_CONV: input `[N, H, W, C]`, weights `[O, KH, KW, C]`, per axis over 0.
 
@@ -119,7 +126,7 @@ def transpose_conv_model(
     """
     builder = ModelBuilder()
     output_shape = (input_shape[0], *output_size, weights.shape[0])
-    x, y = _ends(builder, input_shape, output_shape, weights.dtype, x_quant, y_quant)
+    x, y = _ends(builder, input_shape, output_shape, dtype or weights.dtype, x_quant, y_quant)
     options = schema.TransposeConvOptionsT(
         padding=_padding(padding),
         strideH=strides[0],
@@ -135,20 +142,21 @@ def transpose_conv_model(
 def fully_connected_model(
     input_shape: Sequence[int],
     weights: Array,
-    bias: npt.NDArray[np.int32] | None,
+    bias: Array | None,
     x_quant: Quant,
     weight_quant: Quant,
     y_quant: Quant,
     *,
     activation: str = "NONE",
     keep_num_dims: bool = False,
+    dtype: npt.DTypeLike | None = None,
 ) -> bytes:
     """FULLY_CONNECTED: input `[..., K]` (flattened to `[-1, K]` unless `keep_num_dims`), weights `[O, K]`."""
     builder = ModelBuilder()
     units, depth = weights.shape
     rows = int(np.prod(input_shape)) // depth
     output_shape = (*input_shape[:-1], units) if keep_num_dims else (rows, units)
-    x, y = _ends(builder, input_shape, output_shape, weights.dtype, x_quant, y_quant)
+    x, y = _ends(builder, input_shape, output_shape, dtype or weights.dtype, x_quant, y_quant)
     options = schema.FullyConnectedOptionsT(fusedActivationFunction=_activation(activation), keepNumDims=keep_num_dims)
     parameters = _parameters(builder, weights, bias, x_quant, weight_quant)
     builder.operator("FULLY_CONNECTED", [x, *parameters], [y], options)
@@ -331,7 +339,7 @@ def _ends(
 
 
 def _parameters(
-    builder: ModelBuilder, weights: Array, bias: npt.NDArray[np.int32] | None, x_quant: Quant, weight_quant: Quant
+    builder: ModelBuilder, weights: Array, bias: Array | None, x_quant: Quant, weight_quant: Quant
 ) -> list[int]:
     """The weights and, if there is one, the bias, at the scale that LiteRT wants: input scale times weight scale."""
     parameters = [builder.constant("weights", weights, weight_quant)]

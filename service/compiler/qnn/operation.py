@@ -64,6 +64,12 @@ class Operation:
         self.require(quantized.is_per_tensor, f"{name} is per-axis or in blocks, but has to be per-tensor")
         return quantized
 
+    @property
+    def storages(self) -> set[str]:
+        """Of what it reads and writes, as far as its attributes say."""
+        present = set(() if self.call.attrs is None else self.call.attrs.keys())
+        return {self.quantized(name).storage for name in present & {"in_type", "lhs_type", "rhs_type", "out_type"}}
+
     def ints(self, name: str, length: int, least: int) -> tuple[int, ...]:
         values = tuple(int(value) for value in self.attr(name))
         self.require(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.support import litert
-from tests.support.tflite_catalog import MODELS
+from tests.support import litert, tflite_catalog, tflite_catalog_16x8
+
+MODELS = tflite_catalog.MODELS | tflite_catalog_16x8.MODELS
 
 
 @pytest.mark.parametrize("reference", [True, False], ids=["reference", "default"])

@@ -163,6 +163,8 @@ class Node:
             self.malformed(f"works on the {tensor.dtype} tensor {tensor.label}, which has no quantization", tensor)
         if quantization.per_axis:
             self.unsupported(f"works on the tensor {tensor.label}, an activation that is quantized per axis", tensor)
+        if tensor.dtype == "int16" and any(quantization.zero_points):
+            self.unsupported(f"works on the 16-bit tensor {tensor.label}, whose zero point is not 0", tensor)
         return QuantizedType(tensor.dtype, quantization.scales, quantization.zero_points)
 
     def in_type(self, place: int) -> QuantizedType:

@@ -173,7 +173,7 @@ TABLES: Mapping[str, Table] = {
     },
     "SoftmaxOptions": {"beta": (0, FLOAT)},
     "ConcatenationOptions": {"axis": (0, INT), "fused_activation_function": (1, BYTE)},
-    "AddOptions": {"fused_activation_function": (0, BYTE)},
+    "AddOptions": {"fused_activation_function": (0, BYTE), "pot_scale_int16": (1, BOOL)},
     "MulOptions": {"fused_activation_function": (0, BYTE)},
     "LeakyReluOptions": {"alpha": (0, FLOAT)},
     "GeluOptions": {"approximate": (0, BOOL)},

@@ -69,7 +69,7 @@ def _hint(model: Model, obstacles: list[tuple[Operator, str]]) -> str:
             return "the model is not quantized: convert it with full-integer (int8) quantization"
         return "convert with full-integer quantization, so that no operator is left in float"
     if "int16" in kinds:
-        return "16x8 quantization is not compiled yet: convert with 8-bit activations"
+        return "these operators are compiled with 8-bit activations only"
     return f"Octet compiles: {', '.join(sorted(RULES))}; convert the model without the others"
 
 

@@ -97,7 +97,7 @@ def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Additio
         value, residual = reversed(operands) if residual_is_lhs else operands
         value_type, out_type = (operation.per_tensor(name) for name in (value_name, "out_type"))
         zero_points = bounds(value_type).zero_point, residual_zero_point
-        quicker = shared_shift_sum((value, residual, out), zero_points, bounds(out_type), formula.LEFT_SHIFT)
+        quicker = shared_shift_sum((value, residual, out), zero_points, bounds(out_type), formula.left_shift)
         return quicker or FixedPointSum(value, residual, residual_zero_point, out)
     if isinstance(formula, SharedShiftAdd):
         lhs, rhs, _, shift = formula.parameters(operation)

@@ -182,6 +182,12 @@ def _terms_3_and_4(operation: Operation, stored: Array, bias: relax.Expr | None)
     return np.asarray(offset.astype(str(operation.attr("accum_dtype"))))
 
 
+def _product(element: Scalar, weight: Scalar, dtype: str) -> Scalar:
+    """A term of a sum of `dtype`. Products of stored values fit 32 bits, which processors multiply faster than 64."""
+    narrow = "int32" if dtype == "int64" else dtype
+    return (element.astype(narrow) * weight.astype(narrow)).astype(dtype)
+
+
 def _convolution(operation: Operation, weight_shape: tuple[int, ...]) -> tuple[Compute, Compute]:
     out_channels, kernel_h, kernel_w, per_group = weight_shape
     filters_per_group = out_channels // operation.integer("groups")
@@ -200,7 +206,7 @@ def _convolution(operation: Operation, weight_shape: tuple[int, ...]) -> tuple[C
         def term(n: Any, h: Any, w: Any, o: Any, i: Any, j: Any, c: Any) -> Scalar:
             channel = o // filters_per_group * per_group + c
             element = x[n, h * stride_h + i * step_h, w * stride_w + j * step_w, channel]
-            return element.astype(dtype) * kernel[i, j, c, o].astype(dtype)
+            return _product(element, kernel[i, j, c, o], dtype)
 
         return reduce_over(term, shape, "products")
 
@@ -223,7 +229,7 @@ def _matrix_product(operation: Operation, weight_shape: tuple[int, ...]) -> tupl
         k = te.reduce_axis((0, depth), "k")
         return te.compute(
             (rows, out_channels),
-            lambda n, o: te.sum(x[n, k].astype(dtype) * kernel[k, o].astype(dtype), axis=k),
+            lambda n, o: te.sum(_product(x[n, k], kernel[k, o], dtype), axis=k),
             name="products",
         )
 

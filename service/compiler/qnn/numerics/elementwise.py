@@ -13,21 +13,23 @@ from service.compiler.qnn.operation import Operation
 
 
 class FixedPointAdd:
-    """TFLite's reference kernels: both operands in 2**-20 of twice the larger scale.
+    """TFLite's reference kernels: both operands in 2**-20 of twice the larger scale, 16-bit ones in 2**-15.
 
     PrepareGeneralAddOp (kernels/add.cc) and reference_integer_ops::Add: each operand is scaled with two roundings,
     the sum once more.
     """
 
-    summary = "z + mul(mul((a - za) << 20, ma) + mul((b - zb) << 20, mb), m), each mul rounded twice"
-    LEFT_SHIFT = 20
+    def __init__(self, left_shift: int = 20) -> None:
+        self.left_shift = left_shift
+        scaled = [f"mul(({x} - z{x}) << {left_shift}, m{x})" for x in "ab"]
+        self.summary = f"z + mul({' + '.join(scaled)}, m), each mul rounded twice"
 
     def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
         lhs_type, rhs_type, out_type = binary_types(operation)
         (lhs, rhs, out) = self.multipliers(operation)
         total = sum(
             fixed_point.multiply_by_quantized_multiplier(
-                (values.astype(np.int64) - quantized.zero_point) << self.LEFT_SHIFT, *multiplier
+                (values.astype(np.int64) - quantized.zero_point) << self.left_shift, *multiplier
             )
             for values, quantized, multiplier in ((a, lhs_type, lhs), (b, rhs_type, rhs))
         )
@@ -40,7 +42,7 @@ class FixedPointAdd:
 
         def compute(a: Scalar, b: Scalar) -> Scalar:
             scaled = [
-                _scale_by((value.astype("int32") - quantized.zero_point) << self.LEFT_SHIFT, multiplier)
+                _scale_by((value.astype("int32") - quantized.zero_point) << self.left_shift, multiplier)
                 for value, quantized, multiplier in ((a, lhs_type, lhs), (b, rhs_type, rhs))
             ]
             return clamped(_scale_by(scaled[0] + scaled[1], out) + out_type.zero_point, out_type)
@@ -51,7 +53,7 @@ class FixedPointAdd:
         """Of both operands and of their sum: (significand, shift) each."""
         lhs, rhs, out = (quantized.scale for quantized in binary_types(operation))
         twice_largest = 2 * max(lhs, rhs)
-        reals = (lhs / twice_largest, rhs / twice_largest, twice_largest / ((1 << self.LEFT_SHIFT) * out))
+        reals = (lhs / twice_largest, rhs / twice_largest, twice_largest / ((1 << self.left_shift) * out))
         return [fixed_point.quantize_multiplier(real) for real in reals]
 
 

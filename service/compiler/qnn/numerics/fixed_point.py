@@ -43,6 +43,13 @@ def quantize_multipliers(reals: Iterable[float]) -> tuple[Array, Array]:
     return np.array([m for m, _ in pairs], np.int32), np.array([s for _, s in pairs], np.int32)
 
 
+def power_of_two(real: float) -> int | None:
+    """TFLite's CheckedLog2 (kernels/internal/quantization_util.cc): log2 of what is nearly a power of two."""
+    log2 = np.log(np.float32(real)) * (np.float32(1) / np.log(np.float32(2)))
+    nearest = math.floor(log2 + 0.5)
+    return nearest if abs(log2 - nearest) < 1e-3 else None
+
+
 # --- the oracle: int64 arrays that hold int32 values -----------------------------------------------------------------
 
 

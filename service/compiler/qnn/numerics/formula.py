@@ -58,10 +58,10 @@ def rounded_sum(product: Scalar, addend: float) -> Scalar:
     return (product.astype("float64") + tirx.const(addend, "float64")).astype("float32")
 
 
-def rounded_away(value: Scalar) -> Scalar:
-    """The nearest integer of a float32, halves away from zero, as C's roundf (`tirx.round` rounds halves to even)."""
+def rounded_away(value: Scalar, dtype: str = "float32") -> Scalar:
+    """The nearest integer of a float, halves away from zero, as C's round (`tirx.round` rounds halves to even)."""
     whole = tirx.trunc(value)
-    one, half = tirx.const(1.0, "float32"), tirx.const(0.5, "float32")
+    one, half = tirx.const(1.0, dtype), tirx.const(0.5, dtype)
     rest = value - whole  # exact
     return tirx.Select(rest >= half, whole + one, tirx.Select(rest <= -half, whole - one, whole))
 

@@ -20,7 +20,8 @@ class Mode:
     Attributes:
         name: as in `core.numerics`.
         reference: the runtime and kernels whose answers it gives.
-        formulas: QNN operator name -> its arithmetic; `conv2d+requantize` is what takes accumulators to storage.
+        formulas: QNN operator name -> its arithmetic; `conv2d+requantize` is what takes accumulators to storage, and
+            `…:int16` what reads or writes 16-bit values, where that differs.
     """
 
     name: str
@@ -29,12 +30,12 @@ class Mode:
 
     def key(self, operation: Operation) -> str:
         """The row of `formulas` that `operation` falls under; it may depend on what made its operand."""
-        name = operation.name.removeprefix("qnn.")
+        rows = [operation.name.removeprefix("qnn.")]
         if operation.producer is not None:
-            after = f"{operation.producer.name.removeprefix('qnn.')}+{name}"
-            if after in self.formulas:
-                return after
-        return name
+            rows.insert(0, f"{operation.producer.name.removeprefix('qnn.')}+{rows[0]}")
+        if "int16" in operation.storages:
+            rows = [f"{row}:int16" for row in rows] + rows
+        return next((row for row in rows if row in self.formulas), rows[-1])
 
     def formula(self, operation: Operation) -> Formula:
         """The arithmetic of `operation`."""

@@ -41,11 +41,11 @@ class FixedPointSoftmax:
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         out_type = operation.per_tensor("out_type")
-        exponentials = _look_up(builder, x, self._table(operation).astype(np.int32))
+        exponentials = look_up(builder, x, self._table(operation).astype(np.int32))
         rounded = pointwise(
             builder, "to_sum", lambda e: fixed_point.divide_by_pot(e, tirx.const(_SUM_BITS, "int32")), [exponentials]
         )
-        total = _row_reduce(builder, builder.emit(rounded), te.sum, "sum")
+        total = row_reduce(builder, builder.emit(rounded), te.sum, "sum")
         scale = builder.emit(builder.call_te(_reciprocals, total, primfunc_attrs={"op_pattern": OPAQUE}))
 
         def normalize(exponential: Scalar, total: Scalar, scale: Scalar) -> Scalar:
@@ -89,8 +89,8 @@ class TableSoftmax:
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         out_type = operation.per_tensor("out_type")
-        exponentials = _look_up(builder, x, self._table(operation))
-        total = _row_reduce(builder, exponentials, te.sum, "sum")
+        exponentials = look_up(builder, x, self._table(operation))
+        total = row_reduce(builder, exponentials, te.sum, "sum")
         scale, one = tirx.const(out_type.scale, "float32"), tirx.const(1.0, "float32")
         inverse = builder.emit(pointwise(builder, "reciprocal", lambda total: one / (total * scale), [total]))
 
@@ -106,9 +106,9 @@ class TableSoftmax:
         return np.exp((scale * np.arange(256, dtype=np.float32)).astype(np.float64)).astype(np.float32)
 
 
-def _look_up(builder: relax.BlockBuilder, x: relax.Expr, table: Array) -> relax.Expr:
-    """table[max(row) - x]."""
-    largest = _row_reduce(builder, x, te.max, "max")
+def look_up(builder: relax.BlockBuilder, x: relax.Expr, table: Array) -> relax.Expr:
+    """table[max(row) - x] for each element of each row."""
+    largest = row_reduce(builder, x, te.max, "max")
 
     def look_up(x: te.Tensor, largest: te.Tensor, table: te.Tensor) -> te.Tensor:
         def element(*index: Any) -> Scalar:
@@ -119,7 +119,7 @@ def _look_up(builder: relax.BlockBuilder, x: relax.Expr, table: Array) -> relax.
     return builder.emit_te(look_up, x, largest, relax.const(table), primfunc_name_hint="exp")
 
 
-def _row_reduce(builder: relax.BlockBuilder, x: relax.Expr, combine: Any, name: str) -> relax.Expr:
+def row_reduce(builder: relax.BlockBuilder, x: relax.Expr, combine: Any, name: str) -> relax.Expr:
     """[…, K] -> […, 1], in order of increasing index."""
 
     def compute(x: te.Tensor) -> te.Tensor:

@@ -1,4 +1,5 @@
-"""Functions of one 8-bit value. What they compute is needed 256 times at most, so all of them are lowered to a table.
+"""Functions of one 8-bit value. What they compute is needed 256 times at most, so all of them are lowered to a table;
+those of a 16-bit value to one of 65536.
 
 Where LiteRT tabulates a float32 function of its C library, the table here goes through float64: a correctly rounded
 result, which glibc's differs from by one unit in the last place, now and then, and the 8-bit result hardly ever does.

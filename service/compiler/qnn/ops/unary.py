@@ -1,4 +1,4 @@
-"""Functions of one 8-bit value: each is a table of 256, whatever its formula."""
+"""Functions of one stored value: each is a table of 256, or of 65536, whatever its formula."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "sqrt": (),
     "tanh": (),
 }
-_STORAGES = ("int8", "uint8")
+_STORAGES = ("int8", "uint8", "int16")
 
 
 def unary(
@@ -36,7 +36,7 @@ def unary(
 def _unary(o: Operation) -> relax.TensorType:
     o.count(1)
     shape, storage = o.stored(0, o.per_tensor("in_type")), same_storage(o)
-    o.require(storage in _STORAGES, f"is a table of 8-bit values, not of {storage}")
+    o.require(storage in _STORAGES, f"is a table of 8- or 16-bit values, not of {storage}")
     for name in FUNCTIONS[o.name.removeprefix("qnn.")]:
         o.attr(name)
     return tensor_type(shape, storage)

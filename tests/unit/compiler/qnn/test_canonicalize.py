@@ -12,19 +12,15 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from service.compiler.codegen import FUSE
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.canonicalize import canonicalize
-from service.compiler.qnn.legalize import legalize
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.ops.unary import FUNCTIONS
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type
-from service.compiler.schedule import schedule
-from service.compiler.targets import CodegenTarget, OperandTypes
+from service.compiler.targets import OperandTypes
 from service.core.numerics import MODES
-from tests.support.qnn_models import compile_and_run, float32, module_of
-
-import tvm  # isort: skip
+from tests.support.canonical import holds
+from tests.support.qnn_models import float32, module_of
 
 OPERANDS = [OperandTypes("uint8", "int8"), OperandTypes("int8", "int8"), OperandTypes("int16", "int16")]
 # An example compiles a module twice, so there are few, and a failing one is not shrunk.
@@ -44,19 +40,6 @@ def per_tensor(draw: st.DrawFn, storage: str) -> QuantizedType:
     zero_point = draw(st.sampled_from([low, high, 0 if low < 0 else 128]) | st.integers(low, high))
     clamp = draw(st.booleans())
     return QuantizedType(storage, (draw(SCALES),), (zero_point,), None, low, low + 200 if clamp else high)
-
-
-def holds(module: tvm.IRModule, mode: str, operands: OperandTypes, inputs: list[np.ndarray]) -> None:
-    """Oracle == oracle after Legalize == canonical form compiled plainly == compiled with the default schedule."""
-    expected = oracle.run(module, get_mode(mode), inputs)[0]
-    legal = legalize(module, operands)
-    np.testing.assert_array_equal(oracle.run(legal, get_mode(mode), inputs)[0], expected)
-    canonical = canonicalize(legal, get_mode(mode))
-    assert "R.qnn." not in canonical.script()
-    np.testing.assert_array_equal(compile_and_run(canonical, inputs), expected)
-    target = CodegenTarget({"kind": "llvm"}, operands, vector_bytes=16, vector_registers=16)
-    scheduled = schedule(tvm.transform.Sequential(list(FUSE))(canonical), target)
-    np.testing.assert_array_equal(compile_and_run(scheduled, inputs), expected)
 
 
 def values(draw: Draw, shape: tuple[int, ...], storage: str) -> np.ndarray:

@@ -24,6 +24,7 @@ from service.compiler.importers.tflite.operators import (
 )
 
 STORAGES = frozenset({"int8", "uint8"})
+WIDE = STORAGES | {"int16"}  # 16x8 quantization: 16-bit activations, 8-bit weights
 _INT8 = frozenset({"int8"})  # what LiteRT has no uint8 kernel for
 # What operators take that only move elements, or that compute no real values.
 ANY = STORAGES | {"int16", "int32", "int64", "float32", "bool"}
@@ -66,38 +67,48 @@ def _moving(
     return Rule(convert, arity, activations, first, ANY, ANY, outputs)
 
 
+def _wide(
+    convert: Callable[[Node], relax.Expr | list[relax.Expr]],
+    arity: tuple[int, int],
+    activations: int | None = 1,
+    first: int = 0,
+) -> Rule:
+    """An operator that has a kernel for 16-bit activations too."""
+    return Rule(convert, arity, activations, first, WIDE, WIDE)
+
+
 RULES: Mapping[str, Rule] = {
     "ABS": Rule(unary.function("abs"), (1, 1), reads=_INT8, writes=_INT8),
-    "ADD": Rule(elementwise.add, (2, 2), activations=2),
-    "AVERAGE_POOL_2D": Rule(pooling.average_pool2d, (1, 1)),
+    "ADD": _wide(elementwise.add, (2, 2), activations=2),
+    "AVERAGE_POOL_2D": _wide(pooling.average_pool2d, (1, 1)),
     "BATCH_TO_SPACE_ND": _moving(padding.batch_to_space, (3, 3)),
     "BROADCAST_TO": _moving(selection.broadcast_to, (2, 2)),
     "CONCATENATION": _moving(joining.concatenation, (1, _ANY_NUMBER), activations=None),
-    "CONV_2D": Rule(convolution.conv2d, (2, 3)),
-    "DEPTHWISE_CONV_2D": Rule(convolution.depthwise_conv2d, (2, 3)),
+    "CONV_2D": _wide(convolution.conv2d, (2, 3)),
+    "DEPTHWISE_CONV_2D": _wide(convolution.depthwise_conv2d, (2, 3)),
     "DEPTH_TO_SPACE": _moving(shape.depth_to_space, (1, 1)),
-    "DEQUANTIZE": Rule(conversion.dequantize, (1, 1), writes=frozenset({"float32"})),
+    "DEQUANTIZE": Rule(conversion.dequantize, (1, 1), reads=WIDE, writes=frozenset({"float32"})),
     "ELU": Rule(unary.function("elu"), (1, 1), reads=_INT8, writes=_INT8),
     "EXP": Rule(unary.function("exp"), (1, 1), reads=_INT8, writes=_INT8),
     "EXPAND_DIMS": _moving(shape.expand_dims, (2, 2)),
-    "FULLY_CONNECTED": Rule(fully_connected.fully_connected, (2, 3)),
+    "FULLY_CONNECTED": _wide(fully_connected.fully_connected, (2, 3)),
     "GATHER": _moving(selection.gather, (2, 2)),
     "GATHER_ND": _moving(selection.gather_nd, (2, 2)),
     "GELU": Rule(unary.gelu, (1, 1)),
     "HARD_SWISH": Rule(unary.function("hard_swish"), (1, 1)),
-    "LEAKY_RELU": Rule(unary.leaky_relu, (1, 1)),
+    "LEAKY_RELU": _wide(unary.leaky_relu, (1, 1)),
     "LOG": Rule(unary.function("log"), (1, 1), reads=_INT8, writes=_INT8),
-    "LOGISTIC": Rule(unary.function("logistic"), (1, 1)),
-    "MAX_POOL_2D": Rule(pooling.max_pool2d, (1, 1)),
-    "MEAN": Rule(pooling.mean, (2, 2)),
+    "LOGISTIC": _wide(unary.squashing("logistic"), (1, 1)),
+    "MAX_POOL_2D": _wide(pooling.max_pool2d, (1, 1)),
+    "MEAN": _wide(pooling.mean, (2, 2)),
     "MIRROR_PAD": _moving(padding.mirror_pad, (2, 2)),
-    "MUL": Rule(elementwise.mul, (2, 2), activations=2),
+    "MUL": _wide(elementwise.mul, (2, 2), activations=2),
     "PACK": _moving(joining.pack, (1, _ANY_NUMBER), activations=None),
     "PAD": _moving(padding.pad, (2, 2)),
     "PADV2": _moving(padding.pad_v2, (3, 3)),
-    "QUANTIZE": Rule(conversion.quantize, (1, 1), reads=STORAGES | {"float32"}),
-    "RELU": Rule(unary.clamp, (1, 1)),
-    "RELU6": Rule(unary.clamp, (1, 1)),
+    "QUANTIZE": Rule(conversion.quantize, (1, 1), reads=WIDE | {"float32"}, writes=WIDE),
+    "RELU": _wide(unary.clamp, (1, 1)),
+    "RELU6": _wide(unary.clamp, (1, 1)),
     "RELU_0_TO_1": Rule(unary.clamp, (1, 1)),
     "RELU_N1_TO_1": Rule(unary.clamp, (1, 1)),
     "RESHAPE": _moving(shape.reshape, (1, 2)),
@@ -106,7 +117,7 @@ RULES: Mapping[str, Rule] = {
     "RSQRT": Rule(unary.function("rsqrt"), (1, 1), reads=_INT8, writes=_INT8),
     "SHAPE": _moving(shape.shape, (1, 1)),
     "SLICE": _moving(selection.slice_, (3, 3)),
-    "SOFTMAX": Rule(softmax.softmax, (1, 1)),
+    "SOFTMAX": _wide(softmax.softmax, (1, 1)),
     "SPACE_TO_BATCH_ND": _moving(padding.space_to_batch, (3, 3)),
     "SPACE_TO_DEPTH": _moving(shape.space_to_depth, (1, 1)),
     "SPLIT": _moving(joining.split, (2, 2), first=1, outputs=_ANY_NUMBER),
@@ -114,9 +125,9 @@ RULES: Mapping[str, Rule] = {
     "SQRT": Rule(unary.function("sqrt"), (1, 1), reads=_INT8, writes=_INT8),
     "SQUEEZE": _moving(shape.squeeze, (1, 1)),
     "STRIDED_SLICE": _moving(selection.strided_slice, (4, 4)),
-    "TANH": Rule(unary.function("tanh"), (1, 1)),
+    "TANH": _wide(unary.squashing("tanh"), (1, 1)),
     "TILE": _moving(selection.tile, (2, 2)),
     "TRANSPOSE": _moving(shape.transpose, (2, 2)),
-    "TRANSPOSE_CONV": Rule(transposed.transpose_conv, (3, 4), first=2),
+    "TRANSPOSE_CONV": _wide(transposed.transpose_conv, (3, 4), first=2),
     "UNPACK": _moving(joining.unpack, (1, 1), outputs=_ANY_NUMBER),
 }

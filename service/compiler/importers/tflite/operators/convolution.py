@@ -15,6 +15,7 @@ from service.compiler.qnn.types import QuantizedType, accumulator_type
 
 _MAX_PADDED_ELEMENTS = (1 << 31) - 1
 _BIAS_TOLERANCE = 0.02
+_MAX_BIAS = 1 << 46  # LiteRT's 64-bit sums have to stay within 48 bits, the sign among them
 
 
 def conv2d(node: Node) -> relax.Var:
@@ -50,11 +51,11 @@ def weights_type(node: Node, channel_axis: int, *, source: int = 0) -> Quantized
     place of the activations that they multiply.
 
     int8 weights are symmetric and uint8 weights per-tensor (`Prepare` in tflite/kernels/conv.cc and the TFLite 8-bit
-    quantization specification).
+    quantization specification); 16-bit activations have int8 weights.
     """
-    tensor, storage = node.input(1), node.input(source).dtype
-    quantization = tensor.quantization
-    node.require(tensor.dtype == storage, f"has {tensor.dtype} weights for an input of {storage}", tensor)
+    tensor, activations = node.input(1), node.input(source).dtype
+    quantization, storage = tensor.quantization, "int8" if activations == "int16" else activations
+    node.require(tensor.dtype == storage, f"has {tensor.dtype} weights for an input of {activations}", tensor)
     if quantization is None:
         node.malformed("has weights without quantization", tensor)
     if quantization.per_axis:
@@ -71,7 +72,7 @@ def weights_type(node: Node, channel_axis: int, *, source: int = 0) -> Quantized
 
 
 def bias_of(node: Node, filters: int, *, source: int = 0, place: int = 2) -> relax.Constant | None:
-    """The bias, one int32 for each filter, at the accumulators' scale: input `place`, for activations `source`.
+    """The bias, an accumulator for each filter, at their scale: input `place`, for activations `source`.
 
     Where LiteRT multiplies by one scale for the whole tensor it refuses a bias whose own scale is off by more than
     2 % of an output step (`GetQuantizedConvolutionMultipler` in tflite/kernels/kernel_util.cc); where it has scales
@@ -80,10 +81,19 @@ def bias_of(node: Node, filters: int, *, source: int = 0, place: int = 2) -> rel
     if not node.has_input(place):
         return None
     bias = node.input(place)
-    node.require(bias.dtype == "int32", f"has a bias of {bias.dtype}, not int32", bias)
+    dtype = accumulators_of(node, source)
+    if bias.dtype != dtype:
+        node.unsupported(f"has a bias of {bias.dtype}, not {dtype}", bias)
     node.require(math.prod(bias.shape) == filters, f"has a bias of {list(bias.shape)} for {filters} filters", bias)
     _check_bias_scale(node, bias, source)
+    largest = int(np.abs(node.data(place).astype(np.float64)).max())
+    node.require(largest <= _MAX_BIAS, f"has a bias of {largest}, more than its kernel can add", bias)
     return node.constant(place, flat)
+
+
+def accumulators_of(node: Node, source: int = 0) -> str:
+    """The accumulators' dtype for activations `source`: 64 bits for 16-bit ones."""
+    return "int64" if node.input(source).dtype == "int16" else "int32"
 
 
 def flat(values: Array) -> Array:
@@ -128,10 +138,17 @@ def _convolve(node: Node, weight: relax.Constant, weight_type: QuantizedType, fi
         padding=window_padding(node, node.input(1).shape[1:3], strides, dilation),
         dilation=dilation,
         groups=groups,
+        accum_dtype=accumulators_of(node),
     )
-    accumulated = node.emit(call, "accumulate")
-    out_type = node.out_type(node.activation())
-    return node.emit(ops.requantize(accumulated, accumulator_type(in_type, weight_type, axis=3), out_type))
+    return requantized(node, call, in_type, weight_type)
+
+
+def requantized(node: Node, call: relax.Call, in_type: QuantizedType, weight_type: QuantizedType) -> relax.Var:
+    """The accumulators of `call` in the output's type, which has to be stored as the activations are."""
+    accumulated, out_type = node.emit(call, "accumulate"), node.out_type(node.activation())
+    node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
+    dtype, axis = str(accumulated.ty.dtype), len(accumulated.ty.shape) - 1
+    return node.emit(ops.requantize(accumulated, accumulator_type(in_type, weight_type, axis, dtype), out_type))
 
 
 def window_padding(

@@ -7,9 +7,8 @@ import math
 from tvm import relax
 
 from service.compiler.importers.tflite.node import Node
-from service.compiler.importers.tflite.operators.convolution import bias_of, weights_type
+from service.compiler.importers.tflite.operators.convolution import accumulators_of, bias_of, requantized, weights_type
 from service.compiler.qnn import ops
-from service.compiler.qnn.types import accumulator_type
 
 _DEFAULT_WEIGHTS_FORMAT = 0  # FullyConnectedOptionsWeightsFormat in schema.fbs
 
@@ -33,9 +32,8 @@ def fully_connected(node: Node) -> relax.Var:
     x = node.expr(0) if source.shape == rows else node.emit(relax.op.reshape(node.expr(0), rows), "rows")
     in_type, weight_type = node.in_type(0), weights_type(node, channel_axis=0)
     bias = bias_of(node, units)
-    accumulated = node.emit(ops.dense(x, node.constant(1), bias, in_type, weight_type), "accumulate")
-    out_type = node.out_type(node.activation())
-    result = node.emit(ops.requantize(accumulated, accumulator_type(in_type, weight_type, axis=1), out_type))
+    call = ops.dense(x, node.constant(1), bias, in_type, weight_type, accum_dtype=accumulators_of(node))
+    result = requantized(node, call, in_type, weight_type)
     if keep_dims and len(source.shape) != 2:
         result = node.emit(relax.op.reshape(result, (*source.shape[:-1], units)), "keep_num_dims")
     return result

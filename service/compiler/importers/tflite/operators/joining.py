@@ -13,8 +13,8 @@ from service.compiler.qnn import ops
 
 
 def concatenation(node: Node) -> relax.Expr:
-    """uint8 inputs are rescaled to the output's quantization; int8 inputs have to have it already, and there is no
-    fused activation (`Prepare` in tflite/kernels/concatenation.cc)."""
+    """uint8 inputs are rescaled to the output's quantization; others are copied, so that they have to have it already;
+    and there is no fused activation (`Prepare` in tflite/kernels/concatenation.cc)."""
     if node.activation() != "NONE":
         node.unsupported("has a fused activation, which its kernel refuses")
     places = range(node.input_count)
@@ -26,8 +26,8 @@ def concatenation(node: Node) -> relax.Expr:
         return _joined(node, node.exprs(), axis)
     in_types, out_type = [node.in_type(place) for place in places], node.out_type()
     node.require({in_type.storage for in_type in in_types} == {out_type.storage}, "mixes storage types")
-    if out_type.storage == "int8" and any(in_type != out_type for in_type in in_types):
-        node.unsupported("joins int8 inputs of other scales than its output, which its kernel refuses")
+    if out_type.storage != "uint8" and any(in_type != out_type for in_type in in_types):
+        node.unsupported(f"joins {out_type.storage} inputs of other scales than its output, which no kernel rescales")
     return node.emit(ops.concatenate(node.exprs(), in_types, out_type, axis))
 
 

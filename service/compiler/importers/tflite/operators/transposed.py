@@ -8,9 +8,8 @@ from tvm import relax
 
 from service.compiler.importers.tflite.geometry import SAME, VALID, output_size, padding_2d
 from service.compiler.importers.tflite.node import Node
-from service.compiler.importers.tflite.operators.convolution import bias_of, weights_type
+from service.compiler.importers.tflite.operators.convolution import accumulators_of, bias_of, requantized, weights_type
 from service.compiler.qnn import ops
-from service.compiler.qnn.types import accumulator_type
 
 _SHAPE, _SOURCE, _BIAS = 0, 2, 3  # places of the inputs; weights are at 1
 _MAX_ELEMENTS = (1 << 31) - 1
@@ -46,10 +45,9 @@ def transpose_conv(node: Node) -> relax.Var:
         strides=strides,
         padding=padding,
         output_padding=output_padding,
+        accum_dtype=accumulators_of(node, _SOURCE),
     )
-    accumulated = node.emit(call, "accumulate")
-    out_type = node.out_type(node.activation())
-    return node.emit(ops.requantize(accumulated, accumulator_type(in_type, weight_type, axis=3), out_type))
+    return requantized(node, call, in_type, weight_type)
 
 
 def _padding(

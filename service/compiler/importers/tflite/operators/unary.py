@@ -11,6 +11,19 @@ from service.compiler.importers.tflite.node import Node
 from service.compiler.qnn import ops
 
 
+def squashing(name: str) -> Callable[[Node], relax.Var]:
+    """LOGISTIC and TANH: of 16-bit values the kernels write 1/32768 (`SigmoidPrepare` and `TanhPrepare` in
+    tflite/kernels/activations.cc)."""
+
+    def convert(node: Node) -> relax.Var:
+        out_type = node.out_type()
+        if out_type.storage == "int16" and out_type.scale != 1 / 32768:
+            node.unsupported(f"writes {out_type}; its kernel writes scale 1/32768")
+        return _unary(node, name)
+
+    return convert
+
+
 def function(name: str) -> Callable[[Node], relax.Var]:
     """What converts a builtin into the function `name` of `qnn.ops.unary`."""
     return lambda node: _unary(node, name)

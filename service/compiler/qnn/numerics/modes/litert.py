@@ -7,6 +7,13 @@ from collections.abc import Mapping
 from service.compiler.qnn.numerics.affine import Quantize
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, FixedPointMul, FloatMul, SharedShiftAdd
 from service.compiler.qnn.numerics.formula import Formula
+from service.compiler.qnn.numerics.int16 import (
+    DoubleScale,
+    InterpolatedLogistic,
+    InterpolatedSoftmax,
+    InterpolatedTanh,
+    ReducedMultiplier,
+)
 from service.compiler.qnn.numerics.mode import EXACT, Mode
 from service.compiler.qnn.numerics.pooling import FixedPointMean, FloatMean
 from service.compiler.qnn.numerics.requantize import FloatRequantize, OneRounding, SharedMultiplier, TwoRoundings
@@ -42,6 +49,14 @@ _SHARED: Mapping[str, Formula] = {
     "rsqrt": ReciprocalSquareRoot(),
     "sqrt": SquareRoot(),
     "tanh": TANH,
+    "add:int16": FixedPointAdd(left_shift=15),
+    "conv2d+requantize:int16": ReducedMultiplier(),
+    "conv2d_transpose+requantize:int16": ReducedMultiplier(),
+    "leaky_relu:int16": LeakyRelu(),
+    "mean:int16": FixedPointMean(),
+    "mul:int16": FixedPointMul(),
+    "requantize:int16": TwoRoundings(),
+    "softmax:int16": InterpolatedSoftmax(),
 }
 
 REFERENCE = Mode(
@@ -59,6 +74,9 @@ REFERENCE = Mode(
         "leaky_relu": LeakyRelu(),
         "mean": FixedPointMean(),
         "softmax": FixedPointSoftmax(),
+        "dense+requantize:int16": DoubleScale(optimized=False),
+        "logistic:int16": InterpolatedLogistic(optimized=False),
+        "tanh:int16": InterpolatedTanh(optimized=False),
     },
 )
 
@@ -77,5 +95,8 @@ DELEGATE = Mode(
         "leaky_relu": SharedMultiplierLeakyRelu(),
         "mean": FloatMean(),
         "softmax": TableSoftmax(),
+        "dense+requantize:int16": DoubleScale(optimized=True),
+        "logistic:int16": InterpolatedLogistic(optimized=True),
+        "tanh:int16": InterpolatedTanh(optimized=True),
     },
 )

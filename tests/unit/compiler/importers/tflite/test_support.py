@@ -97,11 +97,11 @@ def test_operator_left_in_float_is_named() -> None:
     assert "no operator is left in float" in error.hint
 
 
-def test_16x8_model_is_refused_by_name() -> None:
-    error = refused(chain(["RELU"], np.int16))
-    assert "RELU on int16" in error.message
+def test_16_bit_operator_without_a_kernel_is_refused_by_name() -> None:
+    error = refused(chain(["RELU", "HARD_SWISH"], np.int16))
+    assert "HARD_SWISH on int16" in error.message
     assert error.hint is not None
-    assert "16x8" in error.hint
+    assert "8-bit activations only" in error.hint
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [([0, 0], [1]), ([], [1])])

@@ -1,0 +1,139 @@
+"""16x8 quantization: what the oracle computes is what LiteRT computes, bit for bit, in both modes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from service.compiler.importers.tflite import import_model
+from service.compiler.qnn import oracle
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.operation import IllTyped
+from service.core.errors import Unsupported
+from service.core.numerics import LITERT_REFERENCE, MODES, XNNPACK
+from tests.support import litert
+from tests.support import tflite_models as models
+from tests.support.conformance import assert_oracle_equals_litert
+from tests.support.tflite_builder import Array, Quant
+from tests.support.tflite_catalog_16x8 import FRACTION16, MODELS, X16, Y16
+
+EXAMPLES = settings(max_examples=60, deadline=None)
+SMALL = st.tuples(st.integers(1, 3), st.integers(1, 3))
+INT16 = np.iinfo(np.int16)
+# LiteRT's optimized kernels take these, and round otherwise.
+REFERENCE_ONLY = {"fully connected 16x8 no bias"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", MODELS)
+def test_operator_equals_litert(name: str, mode: str) -> None:
+    if mode == LITERT_REFERENCE or name not in REFERENCE_ONLY:
+        assert_oracle_equals_litert(MODELS[name](), samples=3, numerics=mode)
+
+
+@EXAMPLES
+@given(
+    st.sampled_from(["conv", "depthwise", "transposed", "dense"]), st.tuples(st.integers(1, 8), st.integers(1, 8)),
+    SMALL, SMALL, SMALL, st.sampled_from(["SAME", "VALID"]), st.sampled_from(["NONE", "RELU", "RELU6"]),
+    st.floats(1e-6, 1e-2), st.integers(0, 1 << 32),
+)  # fmt: skip
+def test_layer_equals_litert(
+    kind: str,
+    size: tuple[int, int],
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    dilation: tuple[int, int],
+    padding: str,
+    activation: str,
+    scale: float,
+    seed: int,
+) -> None:
+    """Of random numbers and of extremes, whose sums leave 32 bits."""
+    reach = [(extent - 1) * step + 1 for extent, step in zip(window, dilation, strict=True)]
+    assume(padding == "SAME" or (size[0] >= reach[0] and size[1] >= reach[1]))
+    rng = np.random.default_rng(seed)
+    channels, filters = int(rng.integers(1, 80)), int(rng.integers(1, 6))
+    outputs = channels * filters if kind == "depthwise" else filters
+    shape = {"depthwise": (1, *window, outputs), "dense": (filters, channels)}.get(kind, (filters, *window, channels))
+    weights = rng.integers(-127, 127, shape, endpoint=True).astype(np.int8)
+    if rng.integers(3) == 0:
+        weights[:] = rng.choice(np.array([-127, 127]))
+    bias = rng.integers(-(10 ** int(rng.integers(1, 13))), 10 ** int(rng.integers(1, 13)), outputs)
+    scales = rng.uniform(0.001, 0.03, outputs).astype(np.float32)
+    axis = 3 if kind == "depthwise" else 0
+    weight_quant = Quant(scales.tolist(), axis=axis) if outputs > 1 else Quant(float(scales[0]))
+    x_shape = (2, *size, channels)
+    options: dict[str, Any] = {"activation": activation, "dtype": np.int16}
+    # Within the 7 bits that the convolutions' kernel can shift to the left.
+    y_quant = Quant(float(np.float32(max(scale, 2e-4 * scales.max() / 64))))
+    if kind == "dense":
+        data = models.fully_connected_model((size[0], channels), weights, bias, X16, weight_quant, y_quant, **options)
+    elif kind == "transposed":
+        least = [n * s if padding == "SAME" else (n - 1) * s + k for n, s, k in zip(size, strides, window, strict=True)]
+        data = models.transpose_conv_model(
+            x_shape, weights, bias, X16, weight_quant, y_quant,
+            output_size=(least[0], least[1]), strides=strides, padding=padding, **options,
+        )  # fmt: skip
+    else:
+        make = models.depthwise_conv2d_model if kind == "depthwise" else models.conv2d_model
+        data = make(
+            x_shape, weights, bias, X16, weight_quant, y_quant,
+            strides=strides, padding=padding, dilation=dilation, **options,
+        )  # fmt: skip
+    assert_equal_on_extremes(data)
+
+
+def assert_equal_on_extremes(data: bytes) -> None:
+    module = import_model(data).module
+    reference, default = (litert.interpreter(data, reference=reference) for reference in (True, False))
+    rng = np.random.default_rng(0)
+    for x in (None, INT16.min, INT16.max):
+        inputs: list[Array] = litert.random_inputs(reference, rng)
+        inputs = inputs if x is None else [np.full_like(inputs[0], x)]
+        for mode, runtime in ((LITERT_REFERENCE, reference), (XNNPACK, default)):
+            (expected,) = litert.run(runtime, inputs)
+            (actual,) = oracle.run(module, get_mode(mode), inputs)
+            np.testing.assert_array_equal(actual, expected, f"{mode}, {x}")
+
+
+def test_dense_layer_beyond_32_bits() -> None:
+    weights = np.full((3, 2000), -127, np.int8)
+    data = models.fully_connected_model(
+        (1, 2000), weights, np.array([0, 10**11, -(10**11)]), X16, Quant(0.01), Quant(1.0), dtype=np.int16
+    )
+    assert_equal_on_extremes(data)
+
+
+@pytest.mark.parametrize(("name", "scale"), [("LOGISTIC", 2**-12), ("TANH", 2**-12), ("TANH", 2**-11)])
+def test_exact_scales_have_another_kernel_by_default(name: str, scale: float) -> None:
+    data = models.activation_model(name, (256, 256), np.int16, Quant(scale), FRACTION16)
+    assert_oracle_equals_litert(data, samples=1)
+    with pytest.raises(IllTyped, match="LiteRT has another kernel"):
+        assert_oracle_equals_litert(data, samples=1, numerics=XNNPACK)
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (lambda: models.binary_model("ADD", (4,), (4,), np.int16, Quant(0.25), Quant(0.5), Quant(0.25)), "by shifts"),
+        (lambda: models.activation_model("TANH", (1, 4), np.int16, X16, Y16), "its kernel writes scale 1/32768"),
+        (lambda: models.activation_model("RELU", (1, 4), np.int16, Quant(1e-3, 5), Y16), "whose zero point is not 0"),
+        (
+            lambda: models.fully_connected_model(
+                (1, 4), np.ones((2, 4), np.int8), np.ones(2, np.int32), X16, Quant(0.1), Y16, dtype=np.int16
+            ),
+            "has a bias of int32, not int64",
+        ),
+        (
+            lambda: models.concatenation_model([(1, 2), (1, 2)], np.int16, [X16, Y16], Y16),
+            "joins int16 inputs of other scales",
+        ),
+    ],
+)  # fmt: skip
+def test_refused(data, what: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(Unsupported, match=what):
+        import_model(data())

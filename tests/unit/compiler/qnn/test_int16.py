@@ -1,0 +1,136 @@
+"""16x8 quantization: the canonical form of every operator gives what the oracle gives, whatever the operands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from service.compiler.qnn import graph, ops, oracle
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.types import QuantizedType, accumulator_type
+from service.compiler.targets import OperandTypes
+from service.core.numerics import MODES
+from tests.support.canonical import holds
+from tests.support.qnn_models import Emit, float32, module_of
+
+OPERANDS = [OperandTypes("uint8", "int8"), OperandTypes("int16", "int16")]
+LOW, HIGH = -(1 << 15), (1 << 15) - 1
+
+
+def i16(scale: float, low: int = LOW, high: int = HIGH) -> QuantizedType:
+    return QuantizedType("int16", (float32(scale),), storage_min=low, storage_max=high)
+
+
+X, Y = i16(3e-4), i16(5e-4, -20000, 30000)
+FRACTION = QuantizedType("int16", (1 / 32768,))
+
+
+def values(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    """Random ones, and rows of extremes: their sums of products leave 32 bits."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(LOW, HIGH, shape, endpoint=True).astype(np.int16)
+    x.reshape(-1, shape[-1])[0] = LOW
+    x.reshape(-1, shape[-1])[-1] = HIGH
+    return x
+
+
+@pytest.mark.parametrize("operands", OPERANDS, ids=lambda operands: operands.weight)
+@pytest.mark.parametrize("kind", ["conv2d", "grouped", "depthwise", "conv2d_transpose", "dense"])
+def test_layer(kind: str, operands: OperandTypes) -> None:
+    rng = np.random.default_rng(1)
+    channels, filters, groups = 600 if kind == "dense" else 12, 12, {"grouped": 3, "depthwise": 12}.get(kind, 1)
+    weight_type = QuantizedType("int8", tuple(map(float32, rng.uniform(1e-3, 2e-2, filters))), axis=0)
+    kernel = () if kind == "dense" else (3, 3)
+    weight = rng.integers(-127, 127, (filters, *kernel, channels // groups), endpoint=True).astype(np.int8)
+    weight[0] = -127
+    weights, bias = relax.const(weight), relax.const(rng.integers(-(10**10), 10**10, filters), "int64")
+    x = values((3, channels) if kind == "dense" else (2, 6, 5, channels))
+    out_type = i16(0.3)
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        common = (inputs[0], weights, bias, X, weight_type)
+        if kind == "dense":
+            call = ops.dense(*common, accum_dtype="int64")
+        elif kind == "conv2d_transpose":
+            call = ops.conv2d_transpose(*common, strides=(2, 2), padding=(1, 1, 0, 1), accum_dtype="int64")
+        else:
+            call = ops.conv2d(*common, padding=(1, 1, 1, 1), groups=groups, accum_dtype="int64")
+        sums = emit(call)
+        in_type = accumulator_type(X, weight_type, len(sums.ty.shape) - 1, "int64")
+        return emit(ops.requantize(sums, in_type, out_type))
+
+    holds(module_of([(x.shape, "int16")], body), MODES[0], operands, [x])
+
+
+CALLS = {
+    "add": lambda x: ops.add(x, x, X, Y, Y),
+    "mul": lambda x: ops.mul(x, x, X, Y, Y),
+    "avg_pool2d": lambda x: ops.avg_pool2d(x, X, X, pool_size=(3, 2), strides=(2, 2), padding=(1, 0, 0, 1)),
+    "max_pool2d": lambda x: ops.max_pool2d(x, X, X, pool_size=(3, 2), strides=(2, 2), padding=(1, 0, 0, 1)),
+    "mean": lambda x: ops.mean(x, X, Y, axes=(1, 2), keepdims=False),
+    "softmax": lambda x: ops.softmax(x, X, FRACTION, beta=0.7),
+    "logistic": lambda x: ops.unary("logistic", x, X, FRACTION),
+    "tanh": lambda x: ops.unary("tanh", x, X, FRACTION),
+    "relu": lambda x: ops.unary("relu", x, X, i16(5e-4, 0)),
+    "leaky_relu": lambda x: ops.unary("leaky_relu", x, X, Y, alpha=0.3),
+    "requantize": lambda x: ops.requantize(x, X, i16(2e-4)),
+    "requantize to 8 bits": lambda x: ops.requantize(x, X, QuantizedType("int8", (0.0625,), (5,))),
+    "concatenate": lambda x: ops.concatenate([x, x], [X, X], X, axis=3),
+    "dequantize": lambda x: ops.dequantize(x, X),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["logistic", "tanh"])
+def test_operator_of_two_kernels(name: str, mode: str) -> None:
+    assert_operator(name, mode)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_operator(name: str) -> None:
+    """LiteRT has one kernel for the others: see `test_modes_share_formulas`."""
+    assert_operator(name, MODES[0])
+
+
+def test_modes_share_formulas() -> None:
+    first, second = (get_mode(mode).formulas for mode in MODES)
+    differ = {row for row in first if row.endswith(":int16") and first[row] is not second[row]}
+    assert differ == {"dense+requantize:int16", "logistic:int16", "tanh:int16"}
+
+
+def assert_operator(name: str, mode: str) -> None:
+    x = values((2, 6, 5, 7))
+    holds(module_of([(x.shape, "int16")], lambda emit, inputs: emit(CALLS[name](inputs[0]))), mode, OPERANDS[0], [x])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_quantize(mode: str) -> None:
+    x = np.append(np.random.default_rng(0).normal(0, 5, 40), [np.inf, -np.inf, 0.5 * X.scale]).astype(np.float32)
+    holds(module_of([(x.shape, "float32")], lambda emit, v: emit(ops.quantize(v[0], X))), mode, OPERANDS[0], [x])
+
+
+def test_sums_leave_32_bits() -> None:
+    """517 products of extremes do; the types say 64, so nothing wraps."""
+    x, weight = np.full((1, 517), LOW, np.int16), relax.const(np.full((1, 517), -127, np.int8))
+    weight_type = QuantizedType("int8", (1.0,))
+    module = module_of(
+        [(x.shape, "int16")], lambda emit, v: emit(ops.dense(v[0], weight, None, X, weight_type, accum_dtype="int64"))
+    )
+    (total,) = oracle.run(module, get_mode(MODES[0]), [x])
+    assert int(total[0, 0]) == 517 * 127 * 32768 > 2**31
+    holds(module, MODES[0], OPERANDS[0], [x])
+
+
+def test_what_differs_for_16_bits_has_a_row_of_its_own() -> None:
+    mode, x = get_mode("litert-reference"), (1, 4)
+    wide = module_of([(x, "int16")], lambda emit, v: emit(ops.unary("tanh", v[0], X, FRACTION)))
+    narrow_type = QuantizedType("int8", (0.5,))
+    narrow = module_of([(x, "int8")], lambda emit, v: emit(ops.unary("tanh", v[0], narrow_type, narrow_type)))
+    keys = [
+        mode.key(operation)
+        for module in (wide, narrow)
+        for _, _, operation in graph.operations(graph.main_of(module))
+        if operation is not None
+    ]
+    assert keys == ["tanh:int16", "tanh"]
