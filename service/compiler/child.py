@@ -1,8 +1,8 @@
-"""The process that an upload is read in: `python -m service.compiler.child ROLE DESCRIPTOR`.
+"""The process that an upload is read in: `python -m service.compiler.child ROLE DESCRIPTOR LIFELINE`.
 
-Started by `sandbox.run_child`, with its orders on stdin and the pipe to report on as DESCRIPTOR. It closes off all
-files but those it was given, imports the role's modules (ours, trusted), closes off system calls, and only then looks
-at the request.
+Started by `sandbox.run_child`, or forked from a `sandbox.zygote`, with its orders on stdin and the pipe to report on as
+DESCRIPTOR. It closes off all files but those it was given, imports the role's modules (ours, trusted; a zygote has
+done so before), closes off system calls, and only then looks at the request.
 """
 
 from __future__ import annotations
@@ -38,13 +38,19 @@ ROLES: Mapping[str, str] = {
 }
 
 
-def main(role: str, descriptor: int) -> None:
-    """Does what it was told and exits; never returns."""
+def main(role: str, descriptor: int, lifeline_end: int) -> None:
+    """Does what it was told on stdin and exits; never returns.
+
+    Args:
+        role: one of `ROLES`, or `EXECUTE`.
+        descriptor: to report on.
+        lifeline_end: see `lifeline.die_with`.
+    """
     faulthandler.enable()  # a native crash leaves the Python frames in the log
     os.set_inheritable(descriptor, False)
     report = Report(descriptor)
     orders = json.load(sys.stdin.buffer)
-    lifeline.die_with(orders["parent"], orders["lifeline"])
+    lifeline.die_with(orders["parent"], lifeline_end)
     lifeline.die_after(orders["alone_s"])
     _close_stdin()
     limits = Limits(**orders["limits"])
@@ -111,4 +117,4 @@ def _first_line(text: str) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -21,6 +21,7 @@ from pathlib import Path
 from service.cache import OciLayout
 from service.compiler import toolchain
 from service.compiler.pipeline import CompileRequest, compile_model
+from service.compiler.sandbox import warm
 from service.core.build import Build, BuildCanceled, LeaseLost, Progress, Stage
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, CorruptBlob, NotFound, OctetError
@@ -167,6 +168,7 @@ def run(settings: Settings, stop: threading.Event, on_started: Callable[[str], N
     layout = OciLayout(settings.store_dir)
     sweep(settings.scratch_dir)
     toolchain.fingerprint()  # takes a moment the first time: now, not while the first build waits
+    warm()
     builds = BuildStore(database, max_attempts=settings.max_build_attempts)
     garbage = Collector(layout, builds, ModelStore(database))
     with Presence(WorkerStore(database), WorkerKind.COMPILE, settings.heartbeat_s) as presence:

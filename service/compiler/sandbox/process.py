@@ -12,12 +12,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from service.compiler.sandbox.check import require
 from service.compiler.sandbox.ending import Ending, oom_kills
 from service.compiler.sandbox.messages import Conversation
+from service.compiler.sandbox.nursery import ENVIRONMENT, FORKED, NURSERY, Ends
 from service.compiler.sandbox.policy import Access, Limits
 from service.compiler.sandbox.report import EXECUTE
 from service.compiler.sandbox.watch import REPORT_IT, Watch
@@ -30,17 +32,6 @@ _ALONE_S = 5.0  # how long after its time a child ends by itself, if nobody ends
 _READ_BYTES = 1 << 16
 _LOG_TAIL_BYTES = 16 << 10
 _LOG_TOTAL_BYTES = 64 << 20
-
-_ENVIRONMENT = {
-    "LANG": "C.UTF-8",
-    "LC_ALL": "C.UTF-8",
-    "PYTHONHASHSEED": "0",  # sets iterate in the same order in every build, so equal inputs give equal bytes
-    # Libraries that start a pool at import would do so before the sandbox closes.
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "MALLOC_ARENA_MAX": "2",  # each arena reserves 64 MB of the address space limit
-}
 
 
 class Child:
@@ -65,6 +56,8 @@ class Child:
         self._deadline = time.monotonic() + limits.wall_s
         scratch = access.scratch
         home = {} if scratch is None else {"HOME": str(scratch.absolute()), "TMPDIR": str(scratch.absolute())}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._returncode: int | None = None
         self._messages, messages_end = os.pipe()
         self._log, log_end = os.pipe()
         lifeline_end, self._lifeline = os.pipe()
@@ -73,24 +66,29 @@ class Child:
             "access": access.to_json(),
             "limits": asdict(limits),
             "parent": os.getpid(),
-            "lifeline": lifeline_end,
             "alone_s": limits.wall_s + _ALONE_S,
             "allow_unsandboxed": allow_unsandboxed,
         }
         try:
             with _memory_file(json.dumps(whole).encode()) as stdin:
-                self._process = subprocess.Popen(
-                    # As -I (isolated), but with the PYTHON* variables of the environment made here.
-                    [sys.executable, "-s", "-P", "-B", "-m", "service.compiler.child", role, str(messages_end)],
-                    stdin=stdin,
-                    stdout=log_end,
-                    stderr=log_end,
-                    pass_fds=[messages_end, lifeline_end],
-                    cwd=scratch or "/",
-                    env={**_ENVIRONMENT, **home, **env},
-                    start_new_session=True,
-                    umask=0o077,
-                )
+                if role in FORKED:
+                    ends = Ends(stdin, log_end, messages_end, lifeline_end)
+                    self._pid = NURSERY.fork(role, ends, scratch or Path("/"), {**home, **env})
+                else:
+                    numbers = [str(messages_end), str(lifeline_end)]
+                    self._process = subprocess.Popen(
+                        # As -I (isolated), but with the PYTHON* variables of the environment made here.
+                        [sys.executable, "-s", "-P", "-B", "-m", "service.compiler.child", role, *numbers],
+                        stdin=stdin,
+                        stdout=log_end,
+                        stderr=log_end,
+                        pass_fds=[messages_end, lifeline_end],
+                        cwd=scratch or "/",
+                        env={**ENVIRONMENT, **home, **env},
+                        start_new_session=True,
+                        umask=0o077,
+                    )
+                    self._pid = self._process.pid
         except BaseException:  # the child may run already, and nobody else will end it: the lifeline does
             self._close()
             raise
@@ -141,8 +139,8 @@ class Child:
                 if now >= next_tick:
                     next_tick = now + _TICK_S
                     poll()
-                    self._watch.check(self._process.pid)
-        self._watch.check_files(self._process.pid)
+                    self._watch.check(self._pid)
+        self._watch.check_files(self._pid)
         # Only what it wrote last is still in the pipes: nobody can write to them any more.
         self._signal_group()
         for descriptor, take in hear.items():
@@ -178,25 +176,27 @@ class Child:
 
     def _has_ended(self) -> bool:
         # WNOWAIT leaves it unburied, so that its process group id cannot be given to somebody else meanwhile.
-        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _signal_group(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self._pid, signal.SIGKILL)
 
     def _bury(self) -> Ending:
         """Kills what is left of the group and reaps the child; the same answer when asked again."""
-        if self._process.returncode is None:
+        if self._returncode is None:
             self._signal_group()
             give_up_at = time.monotonic() + _REAP_S
-            pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
+            pid, status, usage = os.wait4(self._pid, os.WNOHANG)
             while pid == 0 and time.monotonic() < give_up_at:  # later only if the kernel holds it, as a dead disk does
                 time.sleep(0.001)
-                pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
+                pid, status, usage = os.wait4(self._pid, os.WNOHANG)
             if pid != 0:
-                self._process.returncode = os.waitstatus_to_exitcode(status)
+                self._returncode = os.waitstatus_to_exitcode(status)
+                if self._process is not None:
+                    self._process.returncode = self._returncode
                 self._cpu_s = usage.ru_utime + usage.ru_stime
-        code = self._process.returncode
+        code = self._returncode
         log = self._tail.decode(errors="replace")
         killed = oom_kills() - self._oom_kills_before
         if code is None:

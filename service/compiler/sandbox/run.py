@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from service.compiler.sandbox.nursery import NURSERY
 from service.compiler.sandbox.policy import Access, Limits
 from service.compiler.sandbox.process import Child
 from service.compiler.sandbox.report import EXECUTE
@@ -57,6 +58,8 @@ def run_child(
         raise conversation.error
     if ending.status == 0 and conversation.result is not None:
         return conversation.result
+    if ending.status < 0:
+        NURSERY.close()  # what crashed may have been trying where things lie, and its successors lie there too
     raise conversation.place(ending.explain(f"the {role} process", limits))
 
 

@@ -1,0 +1,159 @@
+"""Our end of a zygote (`service.compiler.zygote`): a process that has imported the compiler; children are forked of it.
+
+Loading TVM takes longer than most steps take to run, and is the same for each of them. A zygote does it once. It never
+sees an upload, nor orders: those are on the stdin of the child, which locks itself in as one that was started anew
+does, in the same order, before it looks at them. What it hands its children is memory that only our own code and its
+libraries have written.
+
+A child must be ours to wait for, not the zygote's: the zygote forks twice, and the kernel gives the orphan to the
+nearest ancestor that collects orphans (PR_SET_CHILD_SUBREAPER), which is us.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from service.compiler.sandbox.kernel import prctl
+from service.core.errors import BuildFailed
+
+_PR_SET_CHILD_SUBREAPER = 36
+READY = b"ready"
+
+# What every child's environment is made of, forked or started: nothing is inherited from us.
+ENVIRONMENT = {
+    "LANG": "C.UTF-8",
+    "LC_ALL": "C.UTF-8",
+    "PYTHONHASHSEED": "0",  # sets iterate in the same order in every build, so equal inputs give equal bytes
+    # Libraries that start a pool at import would do so before the sandbox closes.
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "2",  # each arena reserves 64 MB of the address space limit
+}
+# The roles that load the compiler, and where they are.
+FORKED = frozenset({"import", "inspect", "build", "oracle"})
+_MODULES = ("service.compiler.roles",)
+
+
+class Ends(NamedTuple):
+    """The child's ends of what connects it to its parent, as descriptors of ours."""
+
+    stdin: int
+    log: int
+    messages: int
+    lifeline: int
+
+
+class ZygoteGone(Exception):
+    """It has ended, whatever the reason was; another may be started."""
+
+
+class Zygote:
+    """Our end of one.
+
+    Args:
+        modules: what it imports.
+        environment: its own and that of its children, who add to it.
+    """
+
+    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
+        prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        self._lock = threading.Lock()
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-s", "-P", "-B", "-m", "service.compiler.zygote", str(theirs.fileno()), *modules],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                cwd="/",
+                env=dict(environment),
+                start_new_session=True,
+                umask=0o077,
+            )
+        self._ready = False
+
+    def fork(self, role: str, ends: Ends, directory: Path, env: Mapping[str, str]) -> int:
+        """The process id of a new child of ours in `directory`, which does `role`.
+
+        Raises:
+            ZygoteGone: it could not.
+        """
+        request = json.dumps({"role": role, "env": dict(env), "directory": str(directory)}).encode()
+        with self._lock:
+            try:
+                if not self._ready and self._socket.recv(len(READY)) != READY:
+                    raise ZygoteGone
+                self._ready = True
+                socket.send_fds(self._socket, [request], ends)
+                return int(self._socket.recv(32))
+            except (OSError, ValueError) as error:
+                raise ZygoteGone from error
+
+    def close(self) -> None:
+        """Ends it; its children live on."""
+        self._socket.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        self._process.kill()
+        self._process.wait()
+
+
+class Nursery:
+    """One zygote for this process, started when it is first needed and again when it is gone."""
+
+    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._modules, self._environment = modules, environment
+        self._lock = threading.Lock()
+        self._zygote: Zygote | None = None
+        self._owner = 0
+
+    def warm(self) -> Zygote:
+        """The zygote; it may still be importing."""
+        with self._lock:
+            if self._zygote is None or self._owner != os.getpid():  # a fork of us may not share our end
+                if self._owner != os.getpid():
+                    atexit.register(self.close)
+                self._zygote, self._owner = Zygote(self._modules, self._environment), os.getpid()
+            return self._zygote
+
+    def fork(self, role: str, ends: Ends, directory: Path, env: Mapping[str, str]) -> int:
+        """As `Zygote.fork`; one that is gone is replaced.
+
+        Raises:
+            BuildFailed: so is the next.
+        """
+        for _ in range(2):
+            zygote = self.warm()
+            try:
+                return zygote.fork(role, ends, directory, env)
+            except ZygoteGone:
+                self._drop(zygote)
+        raise BuildFailed(f"the {role} process could not be started", hint="see the log of the compile worker")
+
+    def close(self) -> None:
+        if self._zygote is not None and self._owner == os.getpid():
+            self._drop(self._zygote)
+
+    def _drop(self, zygote: Zygote) -> None:
+        with self._lock:
+            if self._zygote is zygote:
+                self._zygote = None
+        zygote.close()
+
+
+NURSERY = Nursery(_MODULES, ENVIRONMENT)
+
+
+def warm() -> None:
+    """Starts the zygote, so that it has imported the compiler when the first child is wanted."""
+    NURSERY.warm()

@@ -1,0 +1,84 @@
+"""A process that has imported the compiler and reads no upload: `python -m service.compiler.zygote SOCKET MODULE…`.
+
+Started and asked by `sandbox.nursery`. For each request it forks a child, which goes the way of every other
+(`service.compiler.child`).
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from service.compiler import child
+from service.compiler.sandbox.nursery import READY, Ends
+
+_REQUEST_BYTES = 1 << 16
+
+
+def serve(channel: socket.socket) -> None:
+    """Forks on request until the other end is closed. Returns in no child."""
+    gc.collect()
+    gc.freeze()  # a collection in a child would otherwise touch, and so copy, every page
+    with suppress(BrokenPipeError):  # who started us is gone
+        channel.send(READY)
+    while True:
+        request, descriptors, _, _ = socket.recv_fds(channel, _REQUEST_BYTES, len(Ends._fields))
+        if not request:
+            return
+        channel.send(str(_fork(json.loads(request), descriptors, channel)).encode())
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _fork(request: Mapping[str, Any], descriptors: Sequence[int], channel: socket.socket) -> int:
+    """The child's process id. It waits until it is its grandparent's."""
+    number, number_end = os.pipe()
+    go, go_end = os.pipe()
+    middle = os.fork()
+    if middle == 0:
+        if os.fork() == 0:
+            channel.close()
+            os.setsid()
+            os.write(number_end, str(os.getpid()).encode())
+            for end in (number, number_end, go_end):
+                os.close(end)
+            os.read(go, 1)  # ends when the zygote closes its end, and it does when `middle` is gone
+            os.close(go)
+            _become(request, descriptors)
+        os._exit(0)
+    os.waitpid(middle, 0)
+    pid = int(os.read(number, 32))
+    for end in (number, number_end, go, go_end):
+        os.close(end)
+    return pid
+
+
+def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+    """What `subprocess` would have done between fork and exec."""
+    stdin, log, messages, lifeline = descriptors
+    os.chdir(request["directory"])
+    for source, place in ((stdin, 0), (log, 1), (log, 2)):
+        os.dup2(source, place)
+    os.close(stdin)
+    os.close(log)
+    os.environ.update(request["env"])
+    tempfile.tempdir = None  # it is asked for anew
+    child.main(request["role"], messages, lifeline)
+
+
+def main(descriptor: int, modules: Sequence[str]) -> None:
+    for module in modules:
+        importlib.import_module(module)
+    serve(socket.socket(fileno=descriptor))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,86 @@
+"""Children that are forked from a zygote are locked in as those that are started anew."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.compiler.sandbox import check, nursery, process, run
+from service.core.build import BuildCanceled
+from service.core.errors import BuildCrashed
+from tests.integration.sandbox import test_escape
+from tests.support.sandbox import attempt
+
+pytestmark = pytest.mark.skipif(
+    not all(finding.available for finding in check()), reason="this kernel cannot sandbox anything"
+)
+ROLES = frozenset({"echo", "descriptors", "hang", "harm_processes", "read_files", "use_threads", "die"})
+
+
+@pytest.fixture(scope="module")
+def own_nursery() -> Iterator[nursery.Nursery]:
+    """One that imports next to nothing, so that starting it again takes no time."""
+    made = nursery.Nursery(["service.compiler.checking_roles"], nursery.ENVIRONMENT)
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def forked(monkeypatch: pytest.MonkeyPatch, own_nursery: nursery.Nursery) -> nursery.Nursery:
+    """Has the roles of the tests forked."""
+    monkeypatch.setattr(process, "FORKED", ROLES)
+    monkeypatch.setattr(process, "NURSERY", own_nursery)
+    monkeypatch.setattr(run, "NURSERY", own_nursery)
+    return own_nursery
+
+
+def test_it_inherits_nothing(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    test_escape.test_a_child_inherits_nothing(scratch, monkeypatch)
+
+
+def test_it_has_no_files_of_its_parent_nor_of_the_zygote(scratch: Path, tmp_path: Path) -> None:
+    test_escape.test_a_child_has_no_files_of_its_parent(scratch, tmp_path)
+
+
+def test_it_harms_no_other_process(scratch: Path) -> None:
+    test_escape.test_no_other_process_is_harmed(scratch)
+
+
+def test_it_may_start_threads(scratch: Path) -> None:
+    test_escape.test_a_child_may_start_threads(scratch)
+
+
+def test_it_is_a_child_of_ours_and_ends_when_it_is_told_to(scratch: Path) -> None:
+    children: list[str] = []
+
+    def poll() -> None:
+        children.extend(Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text().split())
+        raise BuildCanceled
+
+    with pytest.raises(BuildCanceled):
+        attempt(scratch, "hang", poll=poll)
+    assert children
+    with pytest.raises(ChildProcessError):
+        os.waitpid(int(children[-1]), os.WNOHANG)  # buried
+
+
+def test_a_zygote_that_is_gone_is_replaced(scratch: Path, forked: nursery.Nursery) -> None:
+    first = forked.warm()
+    os.kill(first._process.pid, signal.SIGKILL)
+    first._process.wait()
+    assert attempt(scratch, "echo")["request"] == {}
+    assert forked.warm() is not first
+
+
+def test_a_zygote_ends_with_a_child_that_crashed(scratch: Path, forked: nursery.Nursery) -> None:
+    """The next one has its memory elsewhere."""
+    first = forked.warm()
+    with pytest.raises(BuildCrashed):
+        attempt(scratch, "die", {"how": "segfault"})
+    assert first._process.returncode is not None
+    assert forked.warm() is not first
