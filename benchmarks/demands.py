@@ -81,3 +81,19 @@ REFERENCE_PERCENT: dict[str, float] = {
 
 def demand(model: str, threads: int) -> Demand:
     return DEMANDS.get(model, {}).get(threads, Demand())
+
+
+# Seconds from upload to verified artifact on two cores, by model and what earlier builds left, where vpdpbusd gives
+# `BUILD_GMACS` on one core.
+BUILD_S: dict[tuple[str, str], float] = {
+    ("resnet50.int8", "cold"): 6,
+    ("resnet50.int8", "all"): 1,
+    ("mobilenet_v2.int8", "cold"): 5,
+}
+BUILD_GMACS = 500
+
+
+def build_bound_s(model: str, kept: str, gmacs: float) -> float | None:
+    """The demand on a machine of `gmacs`; None where there is none."""
+    demanded = BUILD_S.get((model, kept))
+    return None if demanded is None else demanded * max(1.0, BUILD_GMACS / gmacs)

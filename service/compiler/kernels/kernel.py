@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ class Kernel:
     output_bytes: int
     facts: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def content(self) -> Digest:
         """The digest of the program's text: equal programs are compiled once."""
         return digest_of(str(self.function).encode())

@@ -98,7 +98,8 @@ class Operation:
     def stored(self, index: int, quantized: QuantizedType, rank: int | None = None) -> tuple[int, ...]:
         """Shape of an operand, which has to fit `quantized` and be stored as it says."""
         shape, dtype = self.tensor(index, rank)
-        self.require(dtype == quantized.dtype, f"operand {index} is {dtype}, but its type is {quantized}")
+        if dtype != quantized.dtype:  # spelling a type of a thousand scales takes a while
+            self.fail(f"operand {index} is {dtype}, but its type is {quantized}")
         self.fits(shape, quantized)
         return shape
 
