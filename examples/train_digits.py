@@ -1,4 +1,4 @@
-"""Makes the sample models: trains a small network on handwritten digits and quantizes it in two ways.
+"""Makes the sample models: trains a small network on handwritten digits and quantizes it in three ways.
 
     python -m venv digits && digits/bin/pip install -r examples/requirements.txt
     digits/bin/python examples/train_digits.py
@@ -7,6 +7,7 @@ It writes, beside itself:
 
     digits_int8.tflite    int8, weights per channel and symmetric: post-training quantization as converters do it today
     digits_uint8.tflite   uint8, weights per tensor and asymmetric: as the hosted models of 2018 to 2020 have it
+    digits_16x8.tflite    int16 activations, int8 weights per channel: the converter's 16x8 post-training quantization
     digits/0.png … 9.png  one digit of the test split for each class, 16 x 16 gray
     expected.json         what LiteRT answers for those ten, with its reference kernels and with its default delegate
     labels.txt
@@ -145,8 +146,8 @@ def train(images: Array, labels: Array) -> dict[str, Array]:
     return {name: variable.numpy() for name, variable in weights.items()}
 
 
-def int8_per_channel(weights: Mapping[str, Array], images: Array) -> bytes:
-    """Full-integer int8, ends included, by the converter's own post-training quantization."""
+def post_training(weights: Mapping[str, Array], images: Array, operators: tf.lite.OpsSet, storage: tf.DType) -> bytes:
+    """Integers throughout, ends included, by the converter's own post-training quantization."""
 
     class Digits(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec([1, SIZE, SIZE, 1], tf.float32, name="image")])
@@ -157,9 +158,9 @@ def int8_per_channel(weights: Mapping[str, Array], images: Array) -> bytes:
     converter = tf.lite.TFLiteConverter.from_concrete_functions([module.__call__.get_concrete_function()], module)
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
     converter.representative_dataset = lambda: ([image[np.newaxis]] for image in images)
-    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
-    converter.inference_input_type = tf.int8
-    converter.inference_output_type = tf.int8
+    converter.target_spec.supported_ops = [operators]
+    converter.inference_input_type = storage
+    converter.inference_output_type = storage
     return bytes(converter.convert())
 
 
@@ -194,11 +195,13 @@ def uint8_per_tensor(weights: Mapping[str, Array], images: Array) -> bytes:
 
 
 def answers(model: bytes, pixels: Array, resolver: OpResolverType) -> Array:
-    """`[N, 10]` in the model's own type, one call for each picture. An int8 model takes pixel - 128."""
+    """`[N, 10]` in the model's own type, one call for each picture. An int8 model takes pixel - 128, an int16 model
+    that in its own scale."""
     interpreter = Interpreter(model_content=model, experimental_op_resolver_type=resolver, num_threads=1)
     interpreter.allocate_tensors()
     source, result = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
-    inputs = (pixels.astype(np.int16) - 128).astype(np.int8) if source["dtype"] == np.int8 else pixels
+    scale, _ = source["quantization"]
+    inputs = pixels if source["dtype"] == np.uint8 else np.rint(normalized(pixels) / scale).astype(source["dtype"])
     outputs = []
     for image in inputs:
         interpreter.set_tensor(source["index"], image[np.newaxis])
@@ -207,6 +210,7 @@ def answers(model: bytes, pixels: Array, resolver: OpResolverType) -> Array:
     return np.stack(outputs)
 
 
+_OPERATORS_16X8 = tf.lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8
 KERNELS = {"reference": OpResolverType.BUILTIN_REF, "xnnpack": OpResolverType.AUTO}
 
 
@@ -230,7 +234,8 @@ def main() -> None:
 
     expected: dict[str, Any] = {"litert": version("ai-edge-litert"), "pictures": [f"digits/{n}.png" for n in range(10)]}
     models = {
-        "digits_int8.tflite": int8_per_channel(weights, images),
+        "digits_int8.tflite": post_training(weights, images, tf.lite.OpsSet.TFLITE_BUILTINS_INT8, tf.int8),
+        "digits_16x8.tflite": post_training(weights, images, _OPERATORS_16X8, tf.int16),
         "digits_uint8.tflite": uint8_per_tensor(weights, images),
     }
     for name, model in models.items():

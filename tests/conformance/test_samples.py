@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,15 @@ from PIL import Image
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EXPECTED = json.loads((EXAMPLES / "expected.json").read_text())
 RESOLVERS = {"reference": OpResolverType.BUILTIN_REF, "xnnpack": OpResolverType.AUTO}
-MODELS = ("digits_int8.tflite", "digits_uint8.tflite")
+MODELS = ("digits_int8.tflite", "digits_16x8.tflite", "digits_uint8.tflite")
+
+
+def stored(pixels: np.ndarray, source: dict[str, Any]) -> np.ndarray:
+    """Pixels as the model's input has them."""
+    if source["dtype"] == np.int16:
+        scale, _ = source["quantization"]
+        return np.asarray(np.rint((pixels.astype(np.float32) - 128) / 128 / scale).astype(np.int16))
+    return (pixels.astype(np.int16) + np.iinfo(source["dtype"]).min).astype(source["dtype"])
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -22,8 +31,7 @@ def test_litert_answers_as_expected_and_reads_every_digit(name: str, kernels: st
     source, result = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
     for digit, picture in enumerate(EXPECTED["pictures"]):
         pixels = np.asarray(Image.open(EXAMPLES / picture)).reshape(source["shape"])
-        low = np.iinfo(source["dtype"]).min
-        interpreter.set_tensor(source["index"], (pixels.astype(np.int16) + low).astype(source["dtype"]))
+        interpreter.set_tensor(source["index"], stored(pixels, source))
         interpreter.invoke()
         (outputs,) = interpreter.get_tensor(result["index"]).tolist()
         assert outputs == EXPECTED[name][kernels][digit]
@@ -40,6 +48,15 @@ def test_the_uint8_sample_has_asymmetric_weights() -> None:
         if "FakeQuant" in detail["name"]
     ]
     assert weights == [[111], [139], [130], [153], [170], [142], [128]]
+
+
+def test_the_16x8_sample_has_activations_of_16_bits_and_biases_of_64() -> None:
+    interpreter = Interpreter(
+        str(EXAMPLES / "digits_16x8.tflite"), experimental_op_resolver_type=OpResolverType.BUILTIN_REF
+    )
+    dtypes = [detail["dtype"] for detail in interpreter.get_tensor_details()]
+    assert (dtypes.count(np.int64), dtypes.count(np.int8), dtypes.count(np.uint8)) == (7, 7, 0)
+    assert dtypes.count(np.int16) == 11
 
 
 def test_the_int8_sample_has_a_scale_for_each_channel() -> None:
