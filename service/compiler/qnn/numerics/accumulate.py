@@ -24,6 +24,8 @@ from service.core.errors import UnsupportedOperator
 
 Compute = Callable[..., te.Tensor]
 
+_SHORTEST_PART = 32  # input channels: sums of shorter runs would cost more than 64-bit ones
+
 
 class Conv2d:
     """qnn.conv2d."""
@@ -65,7 +67,7 @@ class Conv2d:
             x = builder.emit(relax.op.nn.pad(x, pad_width, pad_value=operation.per_tensor("in_type").zero_point))
         stored = constant(operation, weight)
         kernel = relax.const(np.ascontiguousarray(stored.transpose(1, 2, 3, 0)))  # HWIO: neighbours are filters
-        products, windows = _convolution(operation, stored.shape)
+        products, windows = _convolution(operation, stored)
         return _expanded(operation, builder, x, stored, bias, kernel, products, windows)
 
 
@@ -89,7 +91,7 @@ class Dense:
     ) -> relax.Expr:
         stored = constant(operation, weight)
         kernel = relax.const(np.ascontiguousarray(stored.T))
-        products, windows = _matrix_product(operation, stored.shape)
+        products, windows = _matrix_product(operation, stored)
         return _expanded(operation, builder, x, stored, bias, kernel, products, windows)
 
 
@@ -153,13 +155,16 @@ def _expanded(
     products: Compute,
     windows: Compute,
 ) -> relax.Expr:
-    """The four terms: `products(x, kernel)` is the first, `windows(x)` the sums in the second, one for each group."""
+    """The four terms: `products(x, kernel)` is the first, maybe in parts along an axis of its own in front (`_parts`),
+    `windows(x)` the sums in the second, one for each group."""
     accum_dtype = str(operation.attr("accum_dtype"))
     sums = builder.emit_te(products, x, kernel, primfunc_name_hint=operation.name.replace(".", "_"))
+    if len(sums.ty.shape) > len(operation.call.ty.shape):
+        sums = builder.emit_te(_added_up, sums, accum_dtype, primfunc_name_hint="parts")
     offset = ChannelConstant(_terms_3_and_4(operation, stored, bias), axis=len(sums.ty.shape) - 1)
     points = np.array(operation.quantized("weight_type").zero_points, accum_dtype)
     if not points.any():
-        return pointwise(builder, "bias", lambda total, offset: total + offset, [sums], [offset])
+        return pointwise(builder, "bias", lambda total, offset: total.astype(accum_dtype) + offset, [sums], [offset])
     # One window sum serves a whole group of filters: repeat it so that the subtraction is elementwise.
     repeated = builder.emit_te(windows, x, primfunc_name_hint="window_sum")
     zero_point = ChannelConstant(points, None if len(points) == 1 else len(sums.ty.shape) - 1)
@@ -182,33 +187,59 @@ def _terms_3_and_4(operation: Operation, stored: Array, bias: relax.Expr | None)
     return np.asarray(offset.astype(str(operation.attr("accum_dtype"))))
 
 
+def _parts(operation: Operation, stored: Array) -> tuple[int, str]:
+    """Into how many runs of input channels a sum is cut, and the dtype of their sums.
+
+    Processors add and multiply 32 bits faster than 64. So a sum of 64 bits is one of 32 bits where the weights are such
+    that it fits whatever the input, or else a sum of such parts.
+    """
+    accum_dtype, (low, high) = (
+        str(operation.attr("accum_dtype")),
+        STORAGE_RANGES[operation.per_tensor("in_type").storage],
+    )
+    if accum_dtype != "int64" or any(operation.quantized("weight_type").zero_points):
+        return 1, accum_dtype
+    channels = stored.shape[-1]
+    magnitudes = np.abs(stored.astype(np.int64)).reshape(len(stored), -1, channels).sum(axis=1) * max(-low, high)
+    for parts in range(1, channels // _SHORTEST_PART + 1 if channels > _SHORTEST_PART else 2):
+        if channels % parts == 0 and magnitudes.reshape(len(stored), parts, -1).sum(axis=2).max() < 1 << 31:
+            return parts, "int32"
+    return 1, "int64"
+
+
+def _added_up(parts: te.Tensor, dtype: str) -> te.Tensor:
+    part = te.reduce_axis((0, parts.shape[0]), "part")
+    return te.compute(
+        parts.shape[1:], lambda *index: te.sum(parts(part, *index).astype(dtype), axis=part), name="total"
+    )
+
+
 def _product(element: Scalar, weight: Scalar, dtype: str) -> Scalar:
-    """A term of a sum of `dtype`. Products of stored values fit 32 bits, which processors multiply faster than 64."""
+    """A term of a sum of `dtype`; a product of stored values fits 32 bits."""
     narrow = "int32" if dtype == "int64" else dtype
     return (element.astype(narrow) * weight.astype(narrow)).astype(dtype)
 
 
-def _convolution(operation: Operation, weight_shape: tuple[int, ...]) -> tuple[Compute, Compute]:
-    out_channels, kernel_h, kernel_w, per_group = weight_shape
+def _convolution(operation: Operation, stored: Array) -> tuple[Compute, Compute]:
+    out_channels, kernel_h, kernel_w, per_group = stored.shape
     filters_per_group = out_channels // operation.integer("groups")
     (stride_h, stride_w), (step_h, step_w) = operation.ints("strides", 2, 1), operation.ints("dilation", 2, 1)
-    dtype = str(operation.attr("accum_dtype"))
-    shape = [int(dim) for dim in operation.call.ty.shape]
+    parts, dtype = _parts(operation, stored)
+    run, shape = per_group // parts, [int(dim) for dim in operation.call.ty.shape]
 
     def reduce_over(term: Callable[..., Scalar], out_shape: Sequence[int], name: str) -> te.Tensor:
-        axes = [
-            te.reduce_axis((0, extent), axis)
-            for extent, axis in ((kernel_h, "kh"), (kernel_w, "kw"), (per_group, "ic"))
-        ]
+        axes = [te.reduce_axis((0, extent), axis) for extent, axis in ((kernel_h, "kh"), (kernel_w, "kw"), (run, "ic"))]
         return te.compute(out_shape, lambda *index: te.sum(term(*index, *axes), axis=axes), name=name)
 
     def products(x: te.Tensor, kernel: te.Tensor) -> te.Tensor:
-        def term(n: Any, h: Any, w: Any, o: Any, i: Any, j: Any, c: Any) -> Scalar:
-            channel = o // filters_per_group * per_group + c
+        def term(*index: Any) -> Scalar:
+            *part, n, h, w, o, i, j, c = index
+            within = part[0] * run + c if part else c
+            channel = o // filters_per_group * per_group + within
             element = x[n, h * stride_h + i * step_h, w * stride_w + j * step_w, channel]
-            return _product(element, kernel[i, j, c, o], dtype)
+            return _product(element, kernel[i, j, within, o], dtype)
 
-        return reduce_over(term, shape, "products")
+        return reduce_over(term, [parts, *shape] if parts > 1 else shape, "products")
 
     def windows(x: te.Tensor) -> te.Tensor:
         def term(n: Any, h: Any, w: Any, group: Any, i: Any, j: Any, c: Any) -> Scalar:
@@ -220,18 +251,21 @@ def _convolution(operation: Operation, weight_shape: tuple[int, ...]) -> tuple[C
     return products, windows
 
 
-def _matrix_product(operation: Operation, weight_shape: tuple[int, ...]) -> tuple[Compute, Compute]:
-    out_channels, depth = weight_shape
-    dtype = str(operation.attr("accum_dtype"))
-    rows = int(operation.call.ty.shape[0])
+def _matrix_product(operation: Operation, stored: Array) -> tuple[Compute, Compute]:
+    out_channels, depth = stored.shape
+    parts, dtype = _parts(operation, stored)
+    run, rows = depth // parts, int(operation.call.ty.shape[0])
 
     def products(x: te.Tensor, kernel: te.Tensor) -> te.Tensor:
-        k = te.reduce_axis((0, depth), "k")
-        return te.compute(
-            (rows, out_channels),
-            lambda n, o: te.sum(_product(x[n, k], kernel[k, o], dtype), axis=k),
-            name="products",
-        )
+        k = te.reduce_axis((0, run), "k")
+
+        def total(*index: Any) -> Scalar:
+            *part, n, o = index
+            within = part[0] * run + k if part else k
+            return te.sum(_product(x[n, within], kernel[within, o], dtype), axis=k)
+
+        shape = (rows, out_channels)
+        return te.compute((parts, *shape) if parts > 1 else shape, total, name="products")
 
     def windows(x: te.Tensor) -> te.Tensor:
         k = te.reduce_axis((0, depth), "k")

@@ -36,10 +36,11 @@ def values(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("operands", OPERANDS, ids=lambda operands: operands.weight)
-@pytest.mark.parametrize("kind", ["conv2d", "grouped", "depthwise", "conv2d_transpose", "dense"])
+@pytest.mark.parametrize("kind", ["conv2d", "deep", "grouped", "depthwise", "conv2d_transpose", "dense"])
 def test_layer(kind: str, operands: OperandTypes) -> None:
     rng = np.random.default_rng(1)
-    channels, filters, groups = 600 if kind == "dense" else 12, 12, {"grouped": 3, "depthwise": 12}.get(kind, 1)
+    channels, groups = {"dense": 600, "deep": 64}.get(kind, 12), {"grouped": 3, "depthwise": 12}.get(kind, 1)
+    filters = 12
     weight_type = QuantizedType("int8", tuple(map(float32, rng.uniform(1e-3, 2e-2, filters))), axis=0)
     kernel = () if kind == "dense" else (3, 3)
     weight = rng.integers(-127, 127, (filters, *kernel, channels // groups), endpoint=True).astype(np.int8)
@@ -110,15 +111,17 @@ def test_quantize(mode: str) -> None:
     holds(module_of([(x.shape, "float32")], lambda emit, v: emit(ops.quantize(v[0], X))), mode, OPERANDS[0], [x])
 
 
-def test_sums_leave_32_bits() -> None:
-    """517 products of extremes do; the types say 64, so nothing wraps."""
-    x, weight = np.full((1, 517), LOW, np.int16), relax.const(np.full((1, 517), -127, np.int8))
+@pytest.mark.parametrize("depth", [517, 541])
+def test_sums_leave_32_bits(depth: int) -> None:
+    """Of more than 516 products of extremes; the types say 64, so nothing wraps. 517 can be cut into parts that do not
+    leave them, 541 is prime."""
+    x, weight = np.full((1, depth), LOW, np.int16), relax.const(np.full((1, depth), -127, np.int8))
     weight_type = QuantizedType("int8", (1.0,))
     module = module_of(
         [(x.shape, "int16")], lambda emit, v: emit(ops.dense(v[0], weight, None, X, weight_type, accum_dtype="int64"))
     )
     (total,) = oracle.run(module, get_mode(MODES[0]), [x])
-    assert int(total[0, 0]) == 517 * 127 * 32768 > 2**31
+    assert int(total[0, 0]) == depth * 127 * 32768 > 2**31
     holds(module, MODES[0], OPERANDS[0], [x])
 
 
