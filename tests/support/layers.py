@@ -211,7 +211,7 @@ def _case(
 def _epilogue(mode: Mode, operations: list[Operation], channels: int, residual_is_lhs: bool) -> Epilogue:
     _, requantize, *add = operations
     own = bounds(requantize.per_tensor("out_type"))
-    plain = Epilogue(requantization(mode, requantize, channels), own)
+    plain = Epilogue(requantization(mode, requantize, channels, stored=not add), own)
     if not add:
         return plain
     added = addition(mode, add[0], residual_is_lhs)

@@ -42,7 +42,7 @@ class _Conv:
         self.blocks = layer.destination.blocks
         self.block_tiles = -(-self.blocks // tile.blocks)
         self.excess = Excess(weights, isa)
-        self.constants: list[Array] = [self._packed(self.excess.weights), bias.astype(np.int32)]
+        self.constants: list[Array] = [self._packed(self.excess.weights), epilogue.requantization.started(bias)]
         self.constants += [*epilogue.requantization.arrays, epilogue.parameters]
         if self.excess:
             first, offsets, rest = Excess.groups(self.reduction, [self._tiled(part) for part in self.excess.parts])

@@ -102,7 +102,10 @@ class _Depthwise:
         self.kernel_rows = layer.window.kernel[0]
         self.looped = _products(layer, tile) > _MOST_PRODUCTS
         self.excess = Excess(weights, isa)
-        self.constants: list[Array] = [self._packed(self._arranged(self.excess.weights)), bias.astype(np.int32)]
+        self.constants: list[Array] = [
+            self._packed(self._arranged(self.excess.weights)),
+            epilogue.requantization.started(bias),
+        ]
         self.constants += [*epilogue.requantization.arrays, epilogue.parameters, isa.word_order]
         if self.excess:
             self.constants += self._rests()

@@ -178,7 +178,7 @@ class _Product:
         return self.requantization.apply(lanes, lanes.keep(lhs * rhs), tuple(arrays))
 
 
-class _Scaled:
+class _Scaled(Requantization):
     """The `Requantization` of values that are scaled already."""
 
     arrays: tuple[Array, ...] = ()

@@ -7,8 +7,8 @@ there a left shift, can a product leave the int32 range) is in the code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol
 
 import numpy as np
 from tvm import tirx
@@ -17,6 +17,7 @@ from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, load, splat
 from service.compiler.kernels.x86.isa import Isa
 
+CENTRE = 128  # of bytes
 _LARGEST = float(1 << 30)  # of a float that is rounded to int32
 
 
@@ -92,18 +93,28 @@ class Lanes:
 
 
 class Requantization(Protocol):
-    """Accumulators -> values less the zero point, not yet clamped."""
+    """Accumulators -> values less the zero point, not yet clamped.
+
+    Attributes:
+        centred: whether values are less `CENTRE`, as they are stored, instead of the zero point.
+    """
+
+    centred: ClassVar[bool] = False
 
     @property
     def arrays(self) -> tuple[Array, ...]:
         """One value for each channel, filled up to whole blocks."""
+
+    def started(self, bias: Array) -> Array:
+        """What accumulators start from, int32, so that `apply` gets what it wants of those with this bias."""
+        return bias.astype(np.int32)
 
     def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
         """`channels`: the arrays' values for the block at hand."""
 
 
 @dataclass(frozen=True)
-class FloatScale:
+class FloatScale(Requantization):
     """`FloatRequantize`: one float32 multiplication, rounded to even.
 
     Attributes:
@@ -125,7 +136,7 @@ class FloatScale:
 
 
 @dataclass(frozen=True)
-class DoubleRounding:
+class DoubleRounding(Requantization):
     """`TwoRoundings`: a 31-bit significand and a shift; rounded after each.
 
     Attributes:
@@ -168,7 +179,7 @@ class DoubleRounding:
 
 
 @dataclass(frozen=True)
-class SingleRounding:
+class SingleRounding(Requantization):
     """`OneRounding`: a 31-bit significand, applied in 64 bits; no shift is to the left."""
 
     significands: Array
@@ -180,6 +191,58 @@ class SingleRounding:
 
     def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
         return lanes.scale_once(lanes.keep(total), *channels)
+
+
+@dataclass(frozen=True)
+class FusedScale(Requantization):
+    """`TwoRoundings` or `OneRounding` by one fused multiplication and addition in float32 (`fused.fused_scale`).
+
+    Attributes:
+        scales, offsets: float32.
+        starts: what accumulators start from besides the bias.
+        exceptions: accumulators, and those that are taken instead.
+        mirrored: whether offsets have the sign of the accumulator.
+    """
+
+    scales: Array
+    offsets: Array
+    starts: Array
+    exceptions: tuple[tuple[Array, Array], ...]
+    mirrored: bool
+    centred: bool  # type: ignore[misc]
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return (self.scales, self.offsets, *(array for pair in self.exceptions for array in pair))
+
+    def filled(self, channels: int) -> FusedScale:
+        """For so many channels, the further ones like the last."""
+
+        def fill(values: Array) -> Array:
+            return np.pad(values, (0, channels - len(values)), mode="edge")
+
+        exceptions = tuple((fill(wrong), fill(right)) for wrong, right in self.exceptions)
+        return replace(
+            self,
+            scales=fill(self.scales),
+            offsets=fill(self.offsets),
+            starts=fill(self.starts),
+            exceptions=exceptions,
+        )
+
+    def started(self, bias: Array) -> Array:
+        return (bias.astype(np.int64) + self.starts).astype(np.int32)
+
+    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
+        scale, offset, *exceptions = channels
+        accumulator = total
+        for wrong, right in zip(exceptions[::2], exceptions[1::2], strict=True):
+            total = lanes.keep(tirx.Select(tirx.EQ(accumulator, wrong), right, total))
+        x = lanes.keep(tirx.Cast(f"float32x{lanes.isa.lanes}", total), "float32")
+        if self.mirrored:
+            dtype, sign = f"int32x{lanes.isa.lanes}", lanes.const(-(1 << 31))
+            offset = bits(f"float32x{lanes.isa.lanes}", bits(dtype, offset) ^ (bits(dtype, x) & sign))
+        return lanes.keep(lanes.isa.round_even(lanes.isa.fused(x, scale, offset)))
 
 
 class Addition(Protocol):
@@ -313,12 +376,16 @@ class Epilogue:
 
     def pack(self, lanes: Lanes, pixels: tuple[Expr, Expr, Expr, Expr], parameters: Buffer) -> Expr:
         """Values of four pixels -> their bytes, clamped."""
+        if self.requantization.centred:
+            return self._clamped(lanes.isa.pack_centred(pixels), lanes.isa.bytes, parameters)
         zero_point = tirx.Cast("int16", load(parameters, 0, 1)) if self.out.zero_point else None
         return self._clamped(lanes.isa.pack(pixels, zero_point), lanes.isa.bytes, parameters)
 
     def narrow(self, lanes: Lanes, value: Expr, parameters: Buffer) -> Expr:
         """Values of one pixel -> its bytes, clamped."""
         zero_point, low, high = (splat(load(parameters, place, 1), lanes.isa.lanes) for place in range(3))
+        if self.requantization.centred:
+            zero_point = lanes.const(CENTRE)
         # Between packing's 16-bit limits first, so that the sum cannot overflow.
         bounded = tirx.max(tirx.min(value, lanes.const((1 << 15) - 1)), lanes.const(-(1 << 15))) + zero_point
         return tirx.Cast(f"uint8x{lanes.isa.lanes}", tirx.max(tirx.min(bounded, high), low))

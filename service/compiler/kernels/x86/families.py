@@ -10,7 +10,7 @@ from service.compiler.kernels.layer import Layer, Window, folded_bias
 from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.x86 import concat, depthwise, elementwise, pool
 from service.compiler.kernels.x86.conv import conv
-from service.compiler.kernels.x86.epilogue import Epilogue, FloatScale
+from service.compiler.kernels.x86.epilogue import Epilogue, FloatScale, FusedScale
 from service.compiler.kernels.x86.grouped import Grouping, grouped
 from service.compiler.kernels.x86.grouped import choose as choose_scheme
 from service.compiler.kernels.x86.isa import GROUP, Isa
@@ -23,7 +23,7 @@ from service.compiler.qnn.ops.unary import FUNCTIONS
 
 # Cycles to requantize one vector of accumulators, roughly: float scale or fixed point, and a residual.
 _FLOAT_CYCLES, _FIXED_CYCLES, _RESIDUAL_CYCLES = 2.0, 6.0, 6.0
-_ELEMENTWISE_CYCLES = 8.0
+_EXCEPTION_CYCLES, _ELEMENTWISE_CYCLES = 1.0, 8.0
 
 
 class Family:
@@ -102,7 +102,7 @@ class Accumulating(Family):
         assert group.requantize is not None
         filters = shape_of(group.output)[-1]
         channels = -(-filters // self.isa.lanes) * self.isa.lanes
-        scaled = requantization(self.mode, group.requantize, channels)
+        scaled = requantization(self.mode, group.requantize, channels, stored=group.addition is None)
         own = bounds(group.requantize.per_tensor("out_type"))
         if group.addition is None:
             return Epilogue(scaled, own)
@@ -111,7 +111,13 @@ class Accumulating(Family):
 
 
 def _epilogue_cycles(epilogue: Epilogue) -> float:
-    own = _FLOAT_CYCLES if isinstance(epilogue.requantization, FloatScale) else _FIXED_CYCLES
+    match epilogue.requantization:
+        case FloatScale():
+            own = _FLOAT_CYCLES
+        case FusedScale(exceptions=exceptions):
+            own = _FLOAT_CYCLES + _EXCEPTION_CYCLES * len(exceptions)
+        case _:
+            own = _FIXED_CYCLES
     return own + (_RESIDUAL_CYCLES if epilogue.addition else 0)
 
 

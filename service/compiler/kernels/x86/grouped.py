@@ -189,7 +189,7 @@ class _Grouped:
         self.isa, self.layer, self.grouping, self.epilogue = isa, layer, grouping, epilogue
         self.scheme, self.tile, self.parallel = scheme, scheme.tile, parallel
         self.starts = scheme.starts(layer)
-        self.constants: list[Array] = [*self._listed(weights), bias.astype(np.int32)]
+        self.constants: list[Array] = [*self._listed(weights), epilogue.requantization.started(bias)]
         self.constants += [*epilogue.requantization.arrays, epilogue.parameters]
         self.constants = [array for array in self.constants if array.size]
 

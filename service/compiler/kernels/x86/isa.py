@@ -141,6 +141,10 @@ class Isa:
             return intrinsic(dtype, "llvm.x86.avx512.mask.cvtps2dq.512", value, zero, all_lanes, current_mode)
         return intrinsic(dtype, "llvm.x86.avx.cvt.ps2dq.256", value)
 
+    def fused(self, x: Expr, y: Expr, z: Expr) -> Expr:
+        """x * y + z of float32, rounded once."""
+        return intrinsic(f"float32x{self.lanes}", "llvm.fma", x, y, z)
+
     def widen(self, buffer: Buffer, offset: Expr) -> Expr:
         """One block of channels of one pixel, as int32."""
         return tirx.Cast(f"int32x{self.lanes}", load(buffer, offset, self.lanes))
@@ -151,11 +155,19 @@ class Isa:
         Args:
             zero_point: int16; None for zero.
         """
+        name = "llvm.x86.avx512.packuswb.512" if self.lanes == 16 else "llvm.x86.avx2.packuswb"
+        return self._pack_bytes(name, pixels, zero_point)
+
+    def pack_centred(self, pixels: tuple[Expr, Expr, Expr, Expr]) -> Expr:
+        """`pack` with a zero point of 128, which takes one instruction."""
+        name = "llvm.x86.avx512.packsswb.512" if self.lanes == 16 else "llvm.x86.avx2.packsswb"
+        return self._pack_bytes(name, pixels, None) ^ splat(tirx.const(0x80, "uint8"), self.bytes)
+
+    def _pack_bytes(self, name: str, pixels: tuple[Expr, Expr, Expr, Expr], zero_point: Expr | None) -> Expr:
         halves = [
             self._pack_words(pixels[0], pixels[1], zero_point),
             self._pack_words(pixels[2], pixels[3], zero_point),
         ]
-        name = "llvm.x86.avx512.packuswb.512" if self.lanes == 16 else "llvm.x86.avx2.packuswb"
         packed = intrinsic(f"int8x{self.bytes}", name, *halves)
         return bits(f"uint8x{self.bytes}", shuffle(bits(f"int32x{self.lanes}", packed), self._pixel_order))
 

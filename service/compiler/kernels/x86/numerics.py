@@ -20,6 +20,7 @@ from service.compiler.kernels.x86.epilogue import (
     SharedShiftSum,
     SingleRounding,
 )
+from service.compiler.kernels.x86.fused import FixedPoint, fused_scale
 from service.compiler.kernels.x86.sums import shared_shift_sum
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.accumulate import centered
@@ -48,12 +49,13 @@ def bounds(quantized: QuantizedType) -> Bounds:
     return Bounds(*(value + BIAS[quantized.storage] for value in (quantized.zero_point, quantized.min, quantized.max)))
 
 
-def requantization(mode: Mode, operation: Operation, channels: int) -> Requantization:
+def requantization(mode: Mode, operation: Operation, channels: int, *, stored: bool) -> Requantization:
     """What takes the accumulators of a convolution or dense layer to `operation`'s output, in `mode`.
 
     Args:
         operation: a `qnn.requantize` whose producer is the layer.
         channels: of the output, filled up to whole blocks.
+        stored: whether its output is what is stored: nothing is added to it.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it.
@@ -71,8 +73,18 @@ def requantization(mode: Mode, operation: Operation, channels: int) -> Requantiz
     if not isinstance(formula, TwoRoundings | OneRounding):
         raise Declined(f"no kernel computes {formula.summary}")
     significands, shifts = (_per_channel(values, filters) for values in multipliers(operation))
+    largest_magnitudes = np.maximum(largest, -smallest)
     if isinstance(formula, TwoRoundings):
-        bounded = bool((np.maximum(largest, -smallest) < 1 << 30).all())
+        fixed = FixedPoint.rounded_twice(significands, shifts)
+        wraps = bool((largest_magnitudes << np.maximum(shifts, 0) > _ACCUMULATORS[1]).any() and (shifts > 0).any())
+    else:
+        fixed, wraps = FixedPoint.rounded_once(significands, shifts), False
+    out = bounds(operation.per_tensor("out_type"))
+    fused = None if wraps else fused_scale(fixed, smallest, largest, out, stored=stored)
+    if fused is not None:
+        return fused.filled(channels)
+    if isinstance(formula, TwoRoundings):
+        bounded = bool((largest_magnitudes < 1 << 30).all())
         return DoubleRounding(_filled(significands, channels), _filled(shifts, channels), bounded)
     if (shifts > 0).any():
         raise Declined("a scale of 1 or more, rounded once, may leave the 32 bits that the kernels round to")

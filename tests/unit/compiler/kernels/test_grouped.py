@@ -67,7 +67,10 @@ def kernel_of(isa: Isa, mode: Mode, group: Group, shape: Shape, images: list[Ima
     filled = destination.blocks * isa.lanes
     zero_point = stored_zero_point(group.core.per_tensor("in_type"))
     assert group.requantize is not None
-    scaled, own = requantization(mode, group.requantize, filled), bounds(group.requantize.per_tensor("out_type"))
+    scaled, own = (
+        requantization(mode, group.requantize, filled, stored=group.addition is None),
+        bounds(group.requantize.per_tensor("out_type")),
+    )
     epilogue = Epilogue(scaled, own)
     if group.addition is not None:
         added = addition(mode, group.addition, group.residual_is_lhs)
@@ -137,7 +140,7 @@ def test_layers_of_one_shape_share_a_program() -> None:
     scheme, _ = choose(isa, layer, grouping := Grouping(8, 8, 32), 2.0)
     mode, group = get_mode("xnnpack"), resnext(32, 32, 4)
     assert group.requantize is not None
-    epilogue = Epilogue(requantization(mode, group.requantize, 32), bounds(group.out_type))
+    epilogue = Epilogue(requantization(mode, group.requantize, 32, stored=True), bounds(group.out_type))
 
     def content(weights: Array) -> str:
         bias = np.zeros(32, np.int32)

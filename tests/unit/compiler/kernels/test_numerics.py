@@ -13,13 +13,14 @@ from service.compiler.kernels.x86.epilogue import (
     Bounds,
     DoubleRounding,
     FloatScale,
+    FusedScale,
     Requantization,
     SharedShiftSum,
     SingleRounding,
 )
 from service.compiler.kernels.x86.numerics import addition, bounds, requantization
 from service.compiler.qnn import graph, ops
-from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.numerics.softmax import TableSoftmax
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType, accumulator_type
@@ -46,23 +47,24 @@ def requantized(out_scale: float, *, dense: bool = False, weight: int = 100, bia
 
 
 def test_each_mode_has_its_own_rounding() -> None:
-    def of(mode: object, **kind: bool) -> type[Requantization]:
-        return type(requantization(mode, requantized(8.0, **kind), 16))  # type: ignore[arg-type]
+    def of(mode: Mode, scale: float = 8.0, *, dense: bool = False, bias: int = 0) -> type[Requantization]:
+        return type(requantization(mode, requantized(scale, dense=dense, bias=bias), 16, stored=True))
 
-    assert of(REFERENCE) is DoubleRounding
-    assert of(REFERENCE, dense=True) is SingleRounding
+    assert of(REFERENCE) is DoubleRounding  # whose scales are powers of two
+    assert of(REFERENCE, dense=True) is FusedScale
+    assert of(REFERENCE, 3e6, dense=True, bias=2**31 - 1) is SingleRounding  # whose sums have more bits than float32
     assert of(FLOAT) is of(FLOAT, dense=True) is FloatScale
 
 
 def test_blocks_are_filled_up_with_shifts_that_occur() -> None:
-    scaled = requantization(REFERENCE, requantized(8.0), 16)
+    scaled = requantization(REFERENCE, requantized(8.0), 16, stored=True)
     assert isinstance(scaled, DoubleRounding)
     assert scaled.shifts.tolist() == [-3, -4, *[-5] * 14]
 
 
 def test_a_product_is_bounded_only_where_no_accumulator_takes_it_out_of_int32() -> None:
     def bounded(operation: Operation) -> bool:
-        scaled = requantization(FLOAT, operation, 16)
+        scaled = requantization(FLOAT, operation, 16, stored=True)
         assert isinstance(scaled, FloatScale)
         return scaled.bounded
 
@@ -74,19 +76,19 @@ def test_a_product_is_bounded_only_where_no_accumulator_takes_it_out_of_int32() 
 
 def test_a_dense_layer_that_scales_up_is_declined() -> None:
     with pytest.raises(Declined, match="scale of 1 or more"):
-        requantization(REFERENCE, requantized(0.1, dense=True), 16)
+        requantization(REFERENCE, requantized(1e-7, dense=True), 16, stored=True)
 
 
 def test_what_no_layer_accumulated_is_declined() -> None:
     x = relax.Var("x", relax.TensorType([1, 2, 2, 4], "int8"))
     with pytest.raises(Declined, match="not the result of a convolution"):
-        requantization(FLOAT, Operation(ops.requantize(x, IN_TYPE, i8(0.1))), 16)
+        requantization(FLOAT, Operation(ops.requantize(x, IN_TYPE, i8(0.1))), 16, stored=True)
 
 
 def test_a_formula_without_a_kernel_is_declined() -> None:
     unknown = replace(FLOAT, formulas={**FLOAT.formulas, "conv2d+requantize": TableSoftmax(), "add": TableSoftmax()})
     with pytest.raises(Declined, match="exp from a table"):
-        requantization(unknown, requantized(8.0), 16)
+        requantization(unknown, requantized(8.0), 16, stored=True)
     with pytest.raises(Declined, match="exp from a table"):
         addition(unknown, added(), residual_is_lhs=False)
 
