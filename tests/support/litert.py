@@ -35,5 +35,7 @@ def random_inputs(loaded: Interpreter, rng: np.random.Generator) -> list[Array]:
 def _random(shape: Sequence[int], dtype: np.dtype[Any], rng: np.random.Generator) -> Array:
     if dtype.kind == "f":
         return rng.normal(0, 4, shape).astype(dtype)
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(dtype)
     limits = np.iinfo(dtype)
     return rng.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 
 from tests.support import tflite_models as models
+from tests.support.tflite_arithmetic import ARITHMETIC, INT8_ONLY
 from tests.support.tflite_builder import Quant
 from tests.support.tflite_movement import MOVEMENTS
 from tests.support.tflite_operator import unary_model
@@ -35,6 +36,10 @@ WIDE8, WIDE_U8 = Quant(0.8, -5), Quant(0.8, 131)  # hold the sums of a convoluti
 
 def _movement(name: str, dtype: type) -> bytes:
     return MOVEMENTS[name](np.random.default_rng(3), dtype)
+
+
+def _arithmetic(name: str) -> bytes:
+    return ARITHMETIC[name](np.random.default_rng(3), np.int8 if name in INT8_ONLY else np.uint8)
 
 
 MODELS: dict[str, Callable[[], bytes]] = {
@@ -128,4 +133,5 @@ MODELS: dict[str, Callable[[], bytes]] = {
         f"{name} {dtype.__name__}": partial(_movement, name, dtype)
         for name, dtype in zip(MOVEMENTS, cycle([np.int8, np.uint8]), strict=False)
     },
+    **{name: partial(_arithmetic, name) for name in ARITHMETIC},
 }

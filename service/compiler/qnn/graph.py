@@ -7,6 +7,7 @@ bindings, with an environment from old variables to new expressions; nothing nee
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import tvm
@@ -110,11 +111,28 @@ def emit(builder: relax.BlockBuilder, expr: relax.Expr, name: str = "") -> relax
     """Binds `expr`.
 
     Raises:
-        IllTyped: its type inference refuses it (TVM hands any Python error on as a RuntimeError).
+        IllTyped: its type inference refuses it.
     """
-    try:
+    with _typing(name):
         return builder.emit(expr, name)
-    except RuntimeError as exc:
+
+
+def typed(builder: relax.BlockBuilder, expr: relax.Expr) -> relax.Expr:
+    """`expr` with its type.
+
+    Raises:
+        IllTyped: as `emit`.
+    """
+    with _typing(""):
+        return builder.normalize(expr)
+
+
+@contextmanager
+def _typing(name: str) -> Iterator[None]:
+    """TVM's own operators raise a ValueError where their operands do not fit, ours any error, as a RuntimeError."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as exc:
         raise IllTyped(str(exc).strip().splitlines()[-1], op=name or None) from exc
 
 

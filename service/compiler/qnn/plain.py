@@ -69,17 +69,28 @@ PLAIN: dict[str, Meaning] = {
     "relax.astype": lambda call, x: x.astype(str(call.attrs.dtype)),
     "relax.broadcast_to": lambda call, x, _shape: np.broadcast_to(x, graph.shape_of(call)),
     "relax.concat": lambda call, parts: np.concatenate(parts, int(call.attrs.axis)),
+    "relax.equal": _elementwise(np.equal),
+    "relax.greater": _elementwise(np.greater),
+    "relax.greater_equal": _elementwise(np.greater_equal),
+    "relax.less": _elementwise(np.less),
+    "relax.less_equal": _elementwise(np.less_equal),
+    "relax.logical_and": _elementwise(np.logical_and),
+    "relax.logical_not": _elementwise(np.logical_not),
+    "relax.logical_or": _elementwise(np.logical_or),
     "relax.max": _reduced(np.max),
     "relax.maximum": _elementwise(np.maximum),
     "relax.min": _reduced(np.min),
     "relax.minimum": _elementwise(np.minimum),
     "relax.multiply": _elementwise(np.multiply),
     "relax.nn.pad": _pad,
+    "relax.not_equal": _elementwise(np.not_equal),
     "relax.permute_dims": lambda call, x: x.transpose([int(axis) for axis in call.attrs.axes]),
     "relax.reshape": lambda call, x, _shape: x.reshape(graph.shape_of(call)),
     "relax.strided_slice": _strided_slice,
+    "relax.subtract": _elementwise(np.subtract),
     "relax.take": _take,
     "relax.tile": lambda call, x: np.tile(x, [int(times) for times in call.attrs.repeats]),
+    "relax.where": _elementwise(np.where),
 }
 
 
@@ -90,7 +101,7 @@ def fold(builder: relax.BlockBuilder, expr: relax.Expr, affords: Callable[[int],
     operands = [_known(arg) for arg in expr.args]
     if any(operand is None for operand in operands):
         return None
-    call = builder.normalize(expr)
+    call = graph.typed(builder, expr)
     if not affords(math.prod(graph.shape_of(call)) * np.dtype(str(call.ty.dtype)).itemsize):
         return None
     value = PLAIN[expr.op.name](call, *operands)

@@ -178,6 +178,14 @@ class Node:
             self.unsupported(f"leaves its output only the value {low}, after its activation {activation}", self.output)
         return QuantizedType(plain.storage, plain.scales, plain.zero_points, storage_min=low, storage_max=high)
 
+    def require_one_type(self, first: int = 0, count: int | None = None) -> None:
+        """Requires inputs from `first` on to be quantized as the output is: the kernel moves stored values."""
+        places = range(first, self.input_count if count is None else first + count)
+        for tensor in (self.input(place) for place in places):
+            if self.per_tensor(tensor) != self.per_tensor(self.output):
+                what = f"{self.per_tensor(tensor)}, but writes {self.per_tensor(self.output)}"
+                self.unsupported(f"reads {what}; its kernel takes them for the same", tensor)
+
     # -- what it makes
 
     def reserve(self, size_bytes: int) -> None:

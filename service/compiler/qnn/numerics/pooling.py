@@ -105,6 +105,43 @@ class FixedPointMean:
         return (significand << extra) // count, shift - extra
 
 
+class FixedPointSum:
+    """TFLite's reference kernel of uint8 (reference/reduce.h, QuantizedMeanOrSum).
+
+    LiteRT 2.3.0 hands int8 to that same kernel, bytes as they are, which adds 256 to every negative value. Its default
+    kernels do not, and neither is it done here.
+    """
+
+    summary = "z + mul(sum - count * z_in, m), m ~= s_in / s, rounded twice; not LiteRT's mistake with negative int8"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        axes, keepdims = mean_axes(operation)
+        count = math.prod(x.shape[axis] for axis in axes)
+        total = x.astype(np.int64).sum(axis=axes, keepdims=keepdims) - count * in_type.zero_point
+        scaled = fixed_point.multiply_by_quantized_multiplier(np.asarray(total), *self._multiplier(operation))
+        return store(scaled + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        total, count = sum_over_axes(operation, builder, x)
+        significand, shift = self._multiplier(operation)
+
+        def rescale(total: Scalar) -> Scalar:
+            centered = total - tirx.const(count * in_type.zero_point, "int32")
+            scaled = fixed_point.scale_by(
+                centered, tirx.const(significand, "int32"), tirx.const(shift, "int32"), np.array(shift)
+            )
+            return clamped(scaled + out_type.zero_point, out_type)
+
+        return pointwise(builder, "sum", rescale, [total])
+
+    def _multiplier(self, operation: Operation) -> tuple[int, int]:
+        return fixed_point.quantize_multiplier(
+            operation.per_tensor("in_type").scale / operation.per_tensor("out_type").scale
+        )
+
+
 class FloatMean:
     """XNNPACK: the sum of the stored values times a float32 factor, plus a float32 bias, rounded to the nearest even.
 
@@ -137,6 +174,18 @@ class FloatMean:
         ratio = np.float32(in_type.scale) / np.float32(out_type.scale)
         bias = np.float32(out_type.zero_point) - np.float32(in_type.zero_point) * ratio
         return np.float32(ratio * (np.float32(1) / np.float32(count))), np.float32(bias)
+
+
+class FloatSum(FloatMean):
+    """XNNPACK: as its mean, of a count of one (xnn_define_static_reduce)."""
+
+    summary = "round_even(float(sum) * float(s_in / s) + (z - float(count * z_in) * float(s_in / s)))"
+
+    def parameters(self, operation: Operation, count: int) -> tuple[np.float32, np.float32]:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        ratio = np.float32(in_type.scale) / np.float32(out_type.scale)
+        bias = np.float32(out_type.zero_point) - np.float32(count * in_type.zero_point) * ratio
+        return np.float32(ratio), np.float32(bias)
 
 
 def mean_axes(operation: Operation) -> tuple[tuple[int, ...], bool]:

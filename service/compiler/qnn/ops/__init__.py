@@ -22,39 +22,47 @@ from tvm import relax
 from tvm.ir import Op, register_op_attr
 
 from service.compiler.qnn.operation import Operation
-from service.compiler.qnn.ops import accumulating, casts, elementwise, joining, normalizing, pooling
+from service.compiler.qnn.ops import accumulating, casts, elementwise, joining, normalizing, pooling, resizing
 from service.compiler.qnn.ops import unary as functions
 from service.compiler.qnn.ops.accumulating import conv2d, conv2d_transpose, dense
 from service.compiler.qnn.ops.call import PREFIX, Rule, call_of, name_of, with_operands
 from service.compiler.qnn.ops.casts import dequantize, quantize, requantize, storage_cast
-from service.compiler.qnn.ops.elementwise import add, mul
+from service.compiler.qnn.ops.elementwise import add, compare, mul, prelu, squared_difference, sub
 from service.compiler.qnn.ops.joining import concatenate
-from service.compiler.qnn.ops.normalizing import softmax
-from service.compiler.qnn.ops.pooling import avg_pool2d, max_pool2d, mean
+from service.compiler.qnn.ops.normalizing import l2_normalize, softmax
+from service.compiler.qnn.ops.pooling import avg_pool2d, max_pool2d, mean, sum_
+from service.compiler.qnn.ops.resizing import resize_bilinear
 from service.compiler.qnn.ops.unary import unary
 
 __all__ = [
     "PREFIX",
     "add",
     "avg_pool2d",
+    "compare",
     "concatenate",
     "conv2d",
     "conv2d_transpose",
     "dense",
     "dequantize",
+    "l2_normalize",
     "max_pool2d",
     "mean",
     "mul",
     "name_of",
+    "prelu",
     "quantize",
     "requantize",
+    "resize_bilinear",
     "softmax",
+    "squared_difference",
     "storage_cast",
+    "sub",
+    "sum_",
     "unary",
     "with_operands",
 ]
 
-_FAMILIES = (casts, accumulating, elementwise, joining, pooling, normalizing, functions)
+_FAMILIES = (casts, accumulating, elementwise, joining, pooling, normalizing, resizing, functions)
 
 
 def _typing(rule: Rule) -> Callable[[relax.Call, relax.BlockBuilder], relax.TensorType]:

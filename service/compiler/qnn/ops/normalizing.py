@@ -5,13 +5,29 @@ from __future__ import annotations
 from tvm import relax
 
 from service.compiler.qnn.operation import Operation
-from service.compiler.qnn.ops.call import Rule, call_of, tensor_type
+from service.compiler.qnn.ops.call import Rule, call_of, same_storage, tensor_type
 from service.compiler.qnn.types import QuantizedType
 
 
 def softmax(x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType, *, beta: float = 1.0) -> relax.Call:
     """exp(beta * x) / sum(exp(beta * x)) over the last axis, in real values."""
     return call_of("softmax", [x], in_type=in_type, out_type=out_type, beta=beta)
+
+
+def l2_normalize(x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType) -> relax.Call:
+    """x / sqrt(sum(x ** 2)) over the last axis, in real values; the output's scale is 1/128, its zero point the middle
+    of its storage."""
+    return call_of("l2_normalize", [x], in_type=in_type, out_type=out_type)
+
+
+def _l2_normalize(o: Operation) -> relax.TensorType:
+    o.count(1)
+    shape, out_type = o.stored(0, o.per_tensor("in_type")), o.per_tensor("out_type")
+    o.require(len(shape) > 0, "a scalar has no last axis")
+    middle = {"int8": 0, "uint8": 128}.get(same_storage(o))
+    fixed = out_type.scale == 1 / 128 and out_type.zero_point == middle
+    o.require(fixed, f"writes 8 bits of scale 1/128 around the middle, not {out_type}")
+    return tensor_type(shape, out_type.dtype)
 
 
 def _softmax(o: Operation) -> relax.TensorType:
@@ -23,5 +39,6 @@ def _softmax(o: Operation) -> relax.TensorType:
 
 
 RULES: dict[str, Rule] = {
+    "l2_normalize": _l2_normalize,
     "softmax": _softmax,
 }

@@ -44,6 +44,13 @@ def mean(
     return call_of("mean", [x], in_type=in_type, out_type=out_type, axes=sorted(axes), keepdims=keepdims)
 
 
+def sum_(
+    x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType, *, axes: Sequence[int], keepdims: bool
+) -> relax.Call:
+    """Sum over `axes` (not negative), in real values."""
+    return call_of("sum", [x], in_type=in_type, out_type=out_type, axes=sorted(axes), keepdims=keepdims)
+
+
 def _pool(
     name: str,
     x: relax.Expr,
@@ -83,4 +90,5 @@ RULES: dict[str, Rule] = {
     "avg_pool2d": _window_type,
     "max_pool2d": _window_type,
     "mean": _mean,
+    "sum": _mean,
 }

@@ -9,6 +9,7 @@ from tvm import relax
 
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators import (
+    comparison,
     conversion,
     convolution,
     elementwise,
@@ -16,6 +17,8 @@ from service.compiler.importers.tflite.operators import (
     joining,
     padding,
     pooling,
+    reduction,
+    resizing,
     selection,
     shape,
     softmax,
@@ -28,6 +31,10 @@ WIDE = STORAGES | {"int16"}  # 16x8 quantization: 16-bit activations, 8-bit weig
 _INT8 = frozenset({"int8"})  # what LiteRT has no uint8 kernel for
 # What operators take that only move elements, or that compute no real values.
 ANY = STORAGES | {"int16", "int32", "int64", "float32", "bool"}
+_INTEGERS = frozenset({"int32", "int64"})
+_UNSCALED = STORAGES | _INTEGERS
+_NUMBERS = WIDE | _INTEGERS
+_BOOL = frozenset({"bool"})
 _ANY_NUMBER = 1 << 16
 
 
@@ -77,44 +84,69 @@ def _wide(
     return Rule(convert, arity, activations, first, WIDE, WIDE)
 
 
+def _relation(name: str) -> Rule:
+    return Rule(comparison.comparison(name), (2, 2), activations=2, reads=_UNSCALED, writes=_BOOL)
+
+
 RULES: Mapping[str, Rule] = {
     "ABS": Rule(unary.function("abs"), (1, 1), reads=_INT8, writes=_INT8),
-    "ADD": _wide(elementwise.add, (2, 2), activations=2),
+    "ADD": Rule(elementwise.add, (2, 2), activations=2, reads=_NUMBERS, writes=_NUMBERS),
+    "ARG_MAX": Rule(reduction.arg_max, (2, 2), writes=_INTEGERS),
+    "ARG_MIN": Rule(reduction.arg_min, (2, 2), writes=_INTEGERS),
     "AVERAGE_POOL_2D": _wide(pooling.average_pool2d, (1, 1)),
     "BATCH_TO_SPACE_ND": _moving(padding.batch_to_space, (3, 3)),
     "BROADCAST_TO": _moving(selection.broadcast_to, (2, 2)),
+    "CAST": Rule(comparison.cast, (1, 1), reads=ANY, writes=ANY),
     "CONCATENATION": _moving(joining.concatenation, (1, _ANY_NUMBER), activations=None),
     "CONV_2D": _wide(convolution.conv2d, (2, 3)),
     "DEPTHWISE_CONV_2D": _wide(convolution.depthwise_conv2d, (2, 3)),
     "DEPTH_TO_SPACE": _moving(shape.depth_to_space, (1, 1)),
     "DEQUANTIZE": Rule(conversion.dequantize, (1, 1), reads=WIDE, writes=frozenset({"float32"})),
     "ELU": Rule(unary.function("elu"), (1, 1), reads=_INT8, writes=_INT8),
+    "EQUAL": _relation("equal"),
     "EXP": Rule(unary.function("exp"), (1, 1), reads=_INT8, writes=_INT8),
     "EXPAND_DIMS": _moving(shape.expand_dims, (2, 2)),
     "FULLY_CONNECTED": _wide(fully_connected.fully_connected, (2, 3)),
     "GATHER": _moving(selection.gather, (2, 2)),
     "GATHER_ND": _moving(selection.gather_nd, (2, 2)),
     "GELU": Rule(unary.gelu, (1, 1)),
+    "GREATER": _relation("greater"),
+    "GREATER_EQUAL": _relation("greater_equal"),
     "HARD_SWISH": Rule(unary.function("hard_swish"), (1, 1)),
+    "L2_NORMALIZATION": Rule(reduction.l2_normalization, (1, 1)),
     "LEAKY_RELU": _wide(unary.leaky_relu, (1, 1)),
+    "LESS": _relation("less"),
+    "LESS_EQUAL": _relation("less_equal"),
     "LOG": Rule(unary.function("log"), (1, 1), reads=_INT8, writes=_INT8),
+    "LOGICAL_AND": Rule(comparison.logical_and, (2, 2), activations=2, reads=_BOOL, writes=_BOOL),
+    "LOGICAL_NOT": Rule(comparison.logical_not, (1, 1), reads=_BOOL, writes=_BOOL),
+    "LOGICAL_OR": Rule(comparison.logical_or, (2, 2), activations=2, reads=_BOOL, writes=_BOOL),
     "LOGISTIC": _wide(unary.squashing("logistic"), (1, 1)),
+    "MAXIMUM": Rule(elementwise.maximum, (2, 2), activations=2, reads=_UNSCALED, writes=_UNSCALED),
     "MAX_POOL_2D": _wide(pooling.max_pool2d, (1, 1)),
-    "MEAN": _wide(pooling.mean, (2, 2)),
+    "MEAN": _wide(reduction.mean, (2, 2)),
+    "MINIMUM": Rule(elementwise.minimum, (2, 2), activations=2, reads=_UNSCALED, writes=_UNSCALED),
     "MIRROR_PAD": _moving(padding.mirror_pad, (2, 2)),
-    "MUL": _wide(elementwise.mul, (2, 2), activations=2),
+    "MUL": Rule(elementwise.mul, (2, 2), activations=2, reads=_NUMBERS, writes=_NUMBERS),
+    "NOT_EQUAL": _relation("not_equal"),
     "PACK": _moving(joining.pack, (1, _ANY_NUMBER), activations=None),
     "PAD": _moving(padding.pad, (2, 2)),
     "PADV2": _moving(padding.pad_v2, (3, 3)),
+    "PRELU": Rule(elementwise.prelu, (2, 2), activations=2),
     "QUANTIZE": Rule(conversion.quantize, (1, 1), reads=WIDE | {"float32"}, writes=WIDE),
+    "REDUCE_MAX": Rule(reduction.reduce_max, (2, 2), reads=_UNSCALED, writes=_UNSCALED),
+    "REDUCE_MIN": Rule(reduction.reduce_min, (2, 2), reads=_UNSCALED, writes=_UNSCALED),
     "RELU": _wide(unary.clamp, (1, 1)),
     "RELU6": _wide(unary.clamp, (1, 1)),
     "RELU_0_TO_1": Rule(unary.clamp, (1, 1)),
     "RELU_N1_TO_1": Rule(unary.clamp, (1, 1)),
     "RESHAPE": _moving(shape.reshape, (1, 2)),
+    "RESIZE_BILINEAR": Rule(resizing.resize_bilinear, (2, 2)),
     "RESIZE_NEAREST_NEIGHBOR": _moving(selection.resize_nearest, (2, 2)),
     "REVERSE_V2": _moving(selection.reverse, (2, 2)),
     "RSQRT": Rule(unary.function("rsqrt"), (1, 1), reads=_INT8, writes=_INT8),
+    "SELECT": _moving(comparison.select, (3, 3), activations=2, first=1),
+    "SELECT_V2": _moving(comparison.select_v2, (3, 3), activations=2, first=1),
     "SHAPE": _moving(shape.shape, (1, 1)),
     "SLICE": _moving(selection.slice_, (3, 3)),
     "SOFTMAX": _wide(softmax.softmax, (1, 1)),
@@ -123,8 +155,11 @@ RULES: Mapping[str, Rule] = {
     "SPLIT": _moving(joining.split, (2, 2), first=1, outputs=_ANY_NUMBER),
     "SPLIT_V": _moving(joining.split_v, (3, 3), outputs=_ANY_NUMBER),
     "SQRT": Rule(unary.function("sqrt"), (1, 1), reads=_INT8, writes=_INT8),
+    "SQUARED_DIFFERENCE": Rule(elementwise.squared_difference, (2, 2), activations=2, reads=_INT8, writes=_INT8),
     "SQUEEZE": _moving(shape.squeeze, (1, 1)),
     "STRIDED_SLICE": _moving(selection.strided_slice, (4, 4)),
+    "SUB": Rule(elementwise.sub, (2, 2), activations=2, reads=_UNSCALED, writes=_UNSCALED),
+    "SUM": Rule(reduction.sum_, (2, 2)),
     "TANH": _wide(unary.squashing("tanh"), (1, 1)),
     "TILE": _moving(selection.tile, (2, 2)),
     "TRANSPOSE": _moving(shape.transpose, (2, 2)),

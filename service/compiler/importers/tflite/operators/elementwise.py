@@ -1,35 +1,92 @@
-"""ADD and MUL."""
+"""Arithmetic of two operands: ADD, SUB, MUL, DIV, SQUARED_DIFFERENCE, PRELU, MAXIMUM, MINIMUM.
+
+Quantized tensors are those of the QNN dialect; what is not quantized (shapes, indices) is plain Relax.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 from tvm import relax
 
+from service.compiler.importers.tflite import activations
 from service.compiler.importers.tflite.node import Node
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics.fixed_point import power_of_two
 from service.compiler.qnn.types import QuantizedType
 
 Binary = Callable[[relax.Expr, relax.Expr, QuantizedType, QuantizedType, QuantizedType], relax.Call]
+Plain = Callable[[relax.Expr, relax.Expr], relax.Expr]
 
 
-def add(node: Node) -> relax.Var:
+def add(node: Node) -> relax.Expr:
     """16-bit values whose scales are all powers of two have a kernel of their own, unless the file says that they are
     not to be taken as such (`Prepare` in tflite/kernels/add.cc)."""
-    scales = (node.in_type(0).scale, node.in_type(1).scale, node.out_type().scale)
-    by_shifts = node.output.dtype == "int16" and bool(node.option("pot_scale_int16"))
-    if by_shifts and all(power_of_two(scale) is not None for scale in scales):
-        node.unsupported("adds 16-bit values by shifts alone (pot_scale_int16), as old converters wrote it")
-    return _binary(node, ops.add)
+    if node.is_quantized and node.output.dtype == "int16" and node.option("pot_scale_int16"):
+        scales = (node.in_type(0).scale, node.in_type(1).scale, node.out_type().scale)
+        if all(power_of_two(scale) is not None for scale in scales):
+            node.unsupported("adds 16-bit values by shifts alone (pot_scale_int16), as old converters wrote it")
+    return _binary(node, ops.add, relax.op.add)
 
 
-def mul(node: Node) -> relax.Var:
-    return _binary(node, ops.mul)
+def sub(node: Node) -> relax.Expr:
+    return _binary(node, ops.sub, relax.op.subtract)
 
 
-def _binary(node: Node, make: Binary) -> relax.Var:
+def mul(node: Node) -> relax.Expr:
+    return _binary(node, ops.mul, relax.op.multiply)
+
+
+def squared_difference(node: Node) -> relax.Expr:
+    lhs, rhs, out = node.in_type(0), node.in_type(1), node.out_type()
+    node.require(lhs.storage == rhs.storage == out.storage, f"mixes {lhs.storage}, {rhs.storage} and {out.storage}")
+    return node.emit(ops.squared_difference(node.expr(0), node.expr(1), lhs, rhs, out))
+
+
+def prelu(node: Node) -> relax.Expr:
+    """The second operand is the slope (`PreluPrepare` in tflite/kernels/activations.cc)."""
+    lhs, rhs, out = node.in_type(0), node.in_type(1), node.out_type()
+    node.require(lhs.storage == rhs.storage == out.storage, f"mixes {lhs.storage}, {rhs.storage} and {out.storage}")
+    return node.emit(ops.prelu(node.expr(0), node.expr(1), lhs, rhs, out))
+
+
+def _binary(node: Node, make: Binary, plain: Plain) -> relax.Expr:
     """All of one storage type, and broadcast as NumPy does (`Prepare` in tflite/kernels/add.cc and mul.cc)."""
+    if not node.is_quantized:
+        return _plain(node, plain)
     lhs, rhs, out = node.in_type(0), node.in_type(1), node.out_type(node.activation())
     node.require(lhs.storage == rhs.storage == out.storage, f"mixes {lhs.storage}, {rhs.storage} and {out.storage}")
     return node.emit(make(node.expr(0), node.expr(1), lhs, rhs, out))
+
+
+def _plain(node: Node, make: Plain) -> relax.Expr:
+    require_one_dtype(node)
+    low, high = activations.BOUNDS[node.activation()]
+    bounded = node.emit(make(node.expr(0), node.expr(1)), "" if (low, high) == (None, None) else "unbounded")
+    for bound, limit in ((low, relax.op.maximum), (high, relax.op.minimum)):
+        if bound is not None:
+            bounded = node.emit(limit(bounded, relax.const(np.array(bound, node.output.dtype))))
+    return bounded
+
+
+def require_one_dtype(node: Node) -> None:
+    dtypes = {node.input(place).dtype for place in range(node.input_count)} | {node.output.dtype}
+    node.require(len(dtypes) == 1, f"mixes {' and '.join(sorted(dtypes))}")
+
+
+def maximum(node: Node) -> relax.Expr:
+    return _extreme(node, relax.op.maximum)
+
+
+def minimum(node: Node) -> relax.Expr:
+    return _extreme(node, relax.op.minimum)
+
+
+def _extreme(node: Node, make: Plain) -> relax.Expr:
+    """Of stored values: the kernel never looks at scales, so there has to be one quantization
+    (tflite/kernels/maximum_minimum.cc)."""
+    require_one_dtype(node)
+    if node.is_quantized:
+        node.require_one_type()
+    return node.emit(make(node.expr(0), node.expr(1)))

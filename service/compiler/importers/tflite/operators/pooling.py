@@ -1,4 +1,4 @@
-"""AVERAGE_POOL_2D, MAX_POOL_2D and MEAN."""
+"""AVERAGE_POOL_2D and MAX_POOL_2D."""
 
 from __future__ import annotations
 
@@ -45,17 +45,3 @@ def _pool(node: Node, make: Callable[..., relax.Call]) -> relax.Var:
         padding=window_padding(node, window, strides, (1, 1)),
     )
     return node.emit(call)
-
-
-def mean(node: Node) -> relax.Var:
-    """Axes are a constant and may be negative (`ResolveAxis` in tflite/kernels/internal/reference/reduce.h)."""
-    rank = len(node.input(0).shape)
-    axes = {int(axis) for axis in node.integers(1).reshape(-1)}
-    node.require(all(-rank <= axis < rank for axis in axes), f"has the axes {sorted(axes)} of {rank}", node.input(1))
-    if not axes:
-        node.unsupported("reduces over no axis", node.input(1))
-    in_type, out_type = node.in_type(0), node.out_type()
-    node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
-    keepdims = bool(node.option("keep_dims"))
-    resolved = {axis % rank for axis in axes}
-    return node.emit(ops.mean(node.expr(0), in_type, out_type, axes=sorted(resolved), keepdims=keepdims))

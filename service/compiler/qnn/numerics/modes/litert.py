@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from service.compiler.qnn.numerics.affine import Quantize
+from service.compiler.qnn.numerics.arithmetic import (
+    COMPARISONS,
+    FixedPointSub,
+    PRelu,
+    SharedShiftSub,
+    SquaredDifference,
+)
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, FixedPointMul, FloatMul, SharedShiftAdd
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.int16 import (
@@ -14,9 +21,11 @@ from service.compiler.qnn.numerics.int16 import (
     InterpolatedTanh,
     ReducedMultiplier,
 )
+from service.compiler.qnn.numerics.l2 import L2Normalize
 from service.compiler.qnn.numerics.mode import EXACT, Mode
-from service.compiler.qnn.numerics.pooling import FixedPointMean, FloatMean
+from service.compiler.qnn.numerics.pooling import FixedPointMean, FixedPointSum, FloatMean, FloatSum
 from service.compiler.qnn.numerics.requantize import FloatRequantize, OneRounding, SharedMultiplier, TwoRoundings
+from service.compiler.qnn.numerics.resize import ByStorage, ElevenBits
 from service.compiler.qnn.numerics.softmax import FixedPointSoftmax, TableSoftmax
 from service.compiler.qnn.numerics.unary import (
     ELU,
@@ -38,16 +47,20 @@ from service.core.numerics import LITERT_REFERENCE, XNNPACK
 # The delegate leaves these to LiteRT's own kernels, of which there is one each, or computes the same itself.
 _SHARED: Mapping[str, Formula] = {
     **EXACT,
+    **COMPARISONS,
     "abs": Absolute(),
     "elu": ELU,
     "exp": EXP,
     "gelu": GELU,
     "hard_swish": HardSwish(),
+    "l2_normalize": L2Normalize(),
     "log": LOG,
     "logistic": LOGISTIC,
+    "prelu": PRelu(),
     "relu": Relu(),
     "rsqrt": ReciprocalSquareRoot(),
     "sqrt": SquareRoot(),
+    "squared_difference": SquaredDifference(),
     "tanh": TANH,
     "add:int16": FixedPointAdd(left_shift=15),
     "conv2d+requantize:int16": ReducedMultiplier(),
@@ -70,6 +83,9 @@ REFERENCE = Mode(
         "conv2d_transpose+requantize": TwoRoundings(),
         "dense+requantize": OneRounding(),
         "add": FixedPointAdd(),
+        "resize_bilinear": ByStorage(),
+        "sub": FixedPointSub(),
+        "sum": FixedPointSum(),
         "mul": FixedPointMul(),
         "leaky_relu": LeakyRelu(),
         "mean": FixedPointMean(),
@@ -91,6 +107,9 @@ DELEGATE = Mode(
         "conv2d_transpose+requantize": FloatRequantize(),
         "dense+requantize": FloatRequantize(),
         "add": SharedShiftAdd(),
+        "resize_bilinear": ElevenBits(),
+        "sub": SharedShiftSub(),
+        "sum": FloatSum(),
         "mul": FloatMul(),
         "leaky_relu": SharedMultiplierLeakyRelu(),
         "mean": FloatMean(),

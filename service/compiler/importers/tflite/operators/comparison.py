@@ -1,0 +1,79 @@
+"""Comparisons, what is made of their results (LOGICAL_AND, LOGICAL_OR, LOGICAL_NOT, SELECT, SELECT_V2), and CAST."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tvm import relax
+
+from service.compiler.importers.tflite.node import Node
+from service.compiler.qnn import ops
+
+_CASTS = {
+    "bool": {"int8", "uint8", "int32", "int64", "float32"},
+    "int8": {"int16", "int32", "int64", "float32"},
+    "uint8": {"int16", "int32", "int64", "float32"},
+    "int32": {"int64", "float32"},
+    "int64": {"int32", "float32"},
+}
+
+
+def comparison(relation: str) -> Callable[[Node], relax.Expr]:
+    """What converts a builtin into a relation of `ops.elementwise.RELATIONS`, or the plain one of its name."""
+    plain = getattr(relax.op, relation)
+
+    def convert(node: Node) -> relax.Expr:
+        lhs, rhs = node.input(0), node.input(1)
+        node.require(lhs.dtype == rhs.dtype, f"compares {lhs.dtype} with {rhs.dtype}")
+        if lhs.dtype in ("int8", "uint8"):
+            return node.emit(ops.compare(relation, node.expr(0), node.expr(1), node.in_type(0), node.in_type(1)))
+        return node.emit(plain(node.expr(0), node.expr(1)))
+
+    return convert
+
+
+def logical_and(node: Node) -> relax.Expr:
+    return node.emit(relax.op.logical_and(node.expr(0), node.expr(1)))
+
+
+def logical_or(node: Node) -> relax.Expr:
+    return node.emit(relax.op.logical_or(node.expr(0), node.expr(1)))
+
+
+def logical_not(node: Node) -> relax.Expr:
+    return node.emit(relax.op.logical_not(node.expr(0)))
+
+
+def select(node: Node) -> relax.Expr:
+    """A condition of one dimension chooses whole rows (`RankOneSelect` in tflite/kernels/internal/reference/select.h);
+    any other has the operands' shape."""
+    condition, first = node.input(0).shape, node.input(1).shape
+    node.require(first == node.input(2).shape, f"selects from {list(first)} and {list(node.input(2).shape)}")
+    if condition == first:
+        return _where(node, node.expr(0))
+    rows = len(condition) <= 1 and (condition or (1,)) == first[:1]
+    node.require(rows, f"selects from {list(first)} by {list(condition)}")
+    column = [*first[:1], *(1 for _ in first[1:])]
+    return _where(node, node.emit(relax.op.reshape(node.expr(0), column), "condition"))
+
+
+def select_v2(node: Node) -> relax.Expr:
+    """All three broadcast (`Eval` in tflite/kernels/select.cc)."""
+    return _where(node, node.expr(0))
+
+
+def _where(node: Node, condition: relax.Expr) -> relax.Expr:
+    node.require(node.input(0).dtype == "bool", f"selects by {node.input(0).dtype}", node.input(0))
+    node.require(node.input(1).dtype == node.input(2).dtype, "selects from different types")
+    if node.is_quantized:
+        node.require_one_type(first=1)
+    return node.emit(relax.op.where(condition, node.expr(1), node.expr(2)))
+
+
+def cast(node: Node) -> relax.Expr:
+    """Of stored values, whatever their scales (`copyToTensor` in tflite/kernels/cast.cc); not into what may not hold
+    them, for that is left open."""
+    source, target = node.input(0).dtype, node.output.dtype
+    if source != target and target not in _CASTS.get(source, ()):
+        node.unsupported(f"casts {source} to {target}")
+    return node.emit(relax.op.astype(node.expr(0), target))

@@ -1,0 +1,73 @@
+"""Whole axes into one value: MEAN, SUM, REDUCE_MAX, REDUCE_MIN, ARG_MAX, ARG_MIN, L2_NORMALIZATION."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tvm import relax
+
+from service.compiler.importers.tflite.node import Node
+from service.compiler.qnn import ops
+
+
+def mean(node: Node) -> relax.Expr:
+    """Axes are a constant and may be negative (`ResolveAxis` in tflite/kernels/internal/reference/reduce.h)."""
+    return _rescaled(node, ops.mean)
+
+
+def sum_(node: Node) -> relax.Expr:
+    return _rescaled(node, ops.sum_)
+
+
+def _rescaled(node: Node, make: Callable[..., relax.Call]) -> relax.Expr:
+    axes, keepdims = _axes(node)
+    in_type, out_type = node.in_type(0), node.out_type()
+    node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
+    return node.emit(make(node.expr(0), in_type, out_type, axes=axes, keepdims=keepdims))
+
+
+def reduce_max(node: Node) -> relax.Expr:
+    return _extreme(node, relax.op.max)
+
+
+def reduce_min(node: Node) -> relax.Expr:
+    return _extreme(node, relax.op.min)
+
+
+def _extreme(node: Node, make: Callable[..., relax.Call]) -> relax.Expr:
+    """Of stored values, in one quantization (`EvalType` in tflite/kernels/reduce.cc)."""
+    axes, keepdims = _axes(node)
+    if node.is_quantized:
+        node.require_one_type(count=1)
+    return node.emit(make(node.expr(0), axis=axes, keepdims=keepdims))
+
+
+def _axes(node: Node) -> tuple[list[int], bool]:
+    rank = len(node.input(0).shape)
+    axes = {int(axis) for axis in node.integers(1).reshape(-1)}
+    node.require(all(-rank <= axis < rank for axis in axes), f"has the axes {sorted(axes)} of {rank}", node.input(1))
+    if not axes:
+        node.unsupported("reduces over no axis", node.input(1))
+    return sorted({axis % rank for axis in axes}), bool(node.option("keep_dims"))
+
+
+def arg_max(node: Node) -> relax.Expr:
+    return _place(node, relax.op.argmax)
+
+
+def arg_min(node: Node) -> relax.Expr:
+    return _place(node, relax.op.argmin)
+
+
+def _place(node: Node, make: Callable[..., relax.Call]) -> relax.Expr:
+    """The first of equals (`ArgMinMax` in reference/arg_min_max.h)."""
+    axis = node.axis(node.scalar(1), len(node.input(0).shape))
+    place = node.emit(make(node.expr(0), axis=axis, keepdims=False), "place")
+    return place if node.output.dtype == "int64" else node.emit(relax.op.astype(place, node.output.dtype))
+
+
+def l2_normalization(node: Node) -> relax.Expr:
+    """Over the last axis; the output has scale 1/128 and a zero point in the middle (tflite/kernels/l2norm.cc)."""
+    if node.activation() != "NONE":
+        node.unsupported("has a fused activation, which its kernel refuses")
+    return node.emit(ops.l2_normalize(node.expr(0), node.in_type(0), node.out_type()))

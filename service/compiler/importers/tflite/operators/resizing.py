@@ -1,0 +1,30 @@
+"""RESIZE_BILINEAR."""
+
+from __future__ import annotations
+
+from tvm import relax
+
+from service.compiler.importers.tflite.node import Node
+from service.compiler.importers.tflite.operators.common import same_dtype
+from service.compiler.qnn import ops
+
+
+def resize_bilinear(node: Node) -> relax.Expr:
+    """`[N, H, W, C]`; the kernels interpolate stored values and never look at scales
+    (`Eval` in tflite/kernels/resize_bilinear.cc)."""
+    same_dtype(node)
+    shape, size = node.input(0).shape, node.integers(1).reshape(-1).tolist()
+    node.require(len(shape) == 4 and len(size) == 2 and min(size) >= 1, f"resizes {list(shape)} to {size}")
+    node.expect_shape((shape[0], *size, shape[3]))
+    in_type = node.in_type(0)
+    node.reserve(24 * sum(size))
+    return node.emit(
+        ops.resize_bilinear(
+            node.expr(0),
+            in_type,
+            in_type,
+            size=size,
+            align_corners=bool(node.option("align_corners")),
+            half_pixel_centers=bool(node.option("half_pixel_centers")),
+        )
+    )

@@ -1,0 +1,209 @@
+"""Two operands, element by element, beside addition and multiplication: differences, PReLU, comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from tvm import relax, tirx
+
+from service.compiler.qnn.numerics import fixed_point
+from service.compiler.qnn.numerics.elementwise import FixedPointAdd, SharedShiftAdd, binary_types
+from service.compiler.qnn.numerics.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
+from service.compiler.qnn.numerics.formula import Array, Scalar, clamped, pointwise, store
+from service.compiler.qnn.operation import Operation
+
+Multiplier = tuple[int, int]
+
+
+_SUM = FixedPointAdd()
+
+
+class FixedPointSub:
+    """TFLite's reference kernels (kernels/sub.cc, reference/sub.h): as their addition, with a difference in it."""
+
+    summary = "z + mul(mul((a - za) << 20, ma) - mul((b - zb) << 20, mb), m), each mul rounded twice"
+
+    def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
+        lhs_type, rhs_type, out_type = binary_types(operation)
+        lhs, rhs, out = _SUM.multipliers(operation)
+        first, second = (
+            multiply_by_quantized_multiplier((x.astype(np.int64) - zero_point) << _SUM.left_shift, *multiplier)
+            for x, zero_point, multiplier in ((a, lhs_type.zero_point, lhs), (b, rhs_type.zero_point, rhs))
+        )
+        return store(multiply_by_quantized_multiplier(first - second, *out) + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+        lhs_type, rhs_type, out_type = binary_types(operation)
+        lhs, rhs, out = _SUM.multipliers(operation)
+
+        def compute(a: Scalar, b: Scalar) -> Scalar:
+            first = _scaled((a.astype("int32") - lhs_type.zero_point) << _SUM.left_shift, lhs)
+            second = _scaled((b.astype("int32") - rhs_type.zero_point) << _SUM.left_shift, rhs)
+            return clamped(_scaled(first - second, out) + out_type.zero_point, out_type)
+
+        return pointwise(builder, "sub", compute, [a, b])
+
+
+class SharedShiftSub:
+    """XNNPACK: its addition, with the second multiplier negated (subgraph/binary.c)."""
+
+    summary = "z + ((a * ma - b * mb + bias) >> shift), bias holding the zero points and one half"
+
+    def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
+        out_type = operation.per_tensor("out_type")
+        lhs, rhs, bias, shift = self.parameters(operation)
+        total = a.astype(np.int64) * lhs + b.astype(np.int64) * rhs + bias
+        return store((total >> shift) + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+        out_type = operation.per_tensor("out_type")
+        lhs, rhs, bias, shift = self.parameters(operation)
+
+        def compute(a: Scalar, b: Scalar) -> Scalar:
+            total = a.astype("int32") * lhs + b.astype("int32") * rhs + bias
+            return clamped((total >> shift) + out_type.zero_point, out_type)
+
+        return pointwise(builder, "sub", compute, [a, b])
+
+    def parameters(self, operation: Operation) -> tuple[int, int, int, int]:
+        """Both multipliers, the bias and the shift."""
+        lhs, rhs, _, shift = SharedShiftAdd().parameters(operation)
+        lhs_type, rhs_type, _ = binary_types(operation)
+        bias = (1 << (shift - 1)) - lhs * lhs_type.zero_point + rhs * rhs_type.zero_point
+        return lhs, -rhs, bias, shift
+
+
+class SquaredDifference:
+    """TFLite (kernels/squared_difference.cc): both operands in 2**-7 of twice the larger scale."""
+
+    summary = "z + mul((mul((a - za) << 7, ma) - mul((b - zb) << 7, mb)) ** 2, m), each mul rounded twice"
+    _LEFT_SHIFT = 7
+
+    def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
+        lhs_type, rhs_type, out_type = binary_types(operation)
+        lhs, rhs, out = self._multipliers(operation)
+        first, second = (
+            multiply_by_quantized_multiplier((x.astype(np.int64) - zero_point) << self._LEFT_SHIFT, *multiplier)
+            for x, zero_point, multiplier in ((a, lhs_type.zero_point, lhs), (b, rhs_type.zero_point, rhs))
+        )
+        squared = (first - second) ** 2
+        return store(multiply_by_quantized_multiplier(squared, *out) + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+        lhs_type, rhs_type, out_type = binary_types(operation)
+        lhs, rhs, out = self._multipliers(operation)
+
+        def difference(a: Scalar, b: Scalar) -> Scalar:
+            first = _scaled((a.astype("int32") - lhs_type.zero_point) << self._LEFT_SHIFT, lhs)
+            return first - _scaled((b.astype("int32") - rhs_type.zero_point) << self._LEFT_SHIFT, rhs)
+
+        def square(value: Scalar) -> Scalar:
+            return clamped(_scaled(value * value, out) + out_type.zero_point, out_type)
+
+        raw = builder.emit(pointwise(builder, "difference", difference, [a, b]))
+        return pointwise(builder, "square", square, [raw])
+
+    def _multipliers(self, operation: Operation) -> list[Multiplier]:
+        """Of both operands and of the square, in double; scales are float32, and so is twice the larger one."""
+        lhs, rhs, out = (quantized.scale for quantized in binary_types(operation))
+        twice_largest = 2 * max(lhs, rhs)
+        real = twice_largest * twice_largest / ((1 << 2 * self._LEFT_SHIFT) * out)
+        operation.require(real < 1, "the output's scale is so small that LiteRT stops")
+        return [
+            quantize_multiplier(lhs / twice_largest),
+            quantize_multiplier(rhs / twice_largest),
+            quantize_multiplier(real),
+        ]
+
+
+class PRelu:
+    """TFLite (reference/prelu.h): what is negative is multiplied by the second operand."""
+
+    summary = "z + mul(x - zx, m) from zero on, else z + mul((x - zx) * (a - za), m_a), rounded twice"
+
+    def evaluate(self, operation: Operation, x: Array, alpha: Array) -> Array:
+        in_type, alpha_type, out_type = binary_types(operation)
+        identity, slope = self._multipliers(operation)
+        centered = x.astype(np.int64) - in_type.zero_point
+        above = multiply_by_quantized_multiplier(centered, *identity)
+        below = multiply_by_quantized_multiplier(centered * (alpha.astype(np.int64) - alpha_type.zero_point), *slope)
+        return store(np.where(centered >= 0, above, below) + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, alpha: relax.Expr) -> relax.Expr:
+        in_type, alpha_type, out_type = binary_types(operation)
+        identity, slope = self._multipliers(operation)
+
+        def compute(x: Scalar, alpha: Scalar) -> Scalar:
+            centered = x.astype("int32") - in_type.zero_point
+            below = _scaled(centered * (alpha.astype("int32") - alpha_type.zero_point), slope)
+            chosen = tirx.Select(centered >= tirx.const(0, "int32"), _scaled(centered, identity), below)
+            return clamped(chosen + out_type.zero_point, out_type)
+
+        return pointwise(builder, "prelu", compute, [x, alpha])
+
+    def _multipliers(self, operation: Operation) -> tuple[Multiplier, Multiplier]:
+        """From zero on and below (PreluPrepare in kernels/activations.cc), each step rounded to float32."""
+        x, alpha, out = (np.float32(quantized.scale) for quantized in binary_types(operation))
+        return quantize_multiplier(float(x / out)), quantize_multiplier(float(x * alpha / out))
+
+
+class Compare:
+    """TFLite (reference/comparisons.h): both operands in 2**-8 of one, rounded twice, then compared."""
+
+    _LEFT_SHIFT = 8
+
+    def __init__(self, relation: str, holds: Callable[..., Array]) -> None:
+        self._holds = holds
+        self.summary = f"mul((a - za) << 8, s_a) {relation} mul((b - zb) << 8, s_b), each mul rounded twice"
+        self._relation = relation
+
+    def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
+        first, second = (
+            multiply_by_quantized_multiplier(
+                (values.astype(np.int64) - quantized.zero_point) << self._LEFT_SHIFT, *self._multiplier(operation, name)
+            )
+            for values, name in ((a, "lhs_type"), (b, "rhs_type"))
+            for quantized in [operation.per_tensor(name)]
+        )
+        return np.asarray(self._holds(first, second))
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+        lhs_type, rhs_type = operation.per_tensor("lhs_type"), operation.per_tensor("rhs_type")
+        lhs, rhs = self._multiplier(operation, "lhs_type"), self._multiplier(operation, "rhs_type")
+        relation = _RELATIONS[self._relation]
+
+        def compute(a: Scalar, b: Scalar) -> Scalar:
+            first = _scaled((a.astype("int32") - lhs_type.zero_point) << self._LEFT_SHIFT, lhs)
+            return relation(first, _scaled((b.astype("int32") - rhs_type.zero_point) << self._LEFT_SHIFT, rhs))
+
+        return pointwise(builder, "compare", compute, [a, b])
+
+    def _multiplier(self, operation: Operation, name: str) -> Multiplier:
+        scale = operation.per_tensor(name).scale
+        operation.require(scale < 1, f"{name} has a scale of {scale}; LiteRT compares scales below 1")
+        return quantize_multiplier(scale)
+
+
+_RELATIONS: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
+    "==": tirx.EQ,
+    "!=": tirx.NE,
+    "<": tirx.LT,
+    "<=": tirx.LE,
+    ">": tirx.GT,
+    ">=": tirx.GE,
+}
+# By the name of the operator.
+COMPARISONS: dict[str, Compare] = {
+    "equal": Compare("==", np.equal),
+    "not_equal": Compare("!=", np.not_equal),
+    "less": Compare("<", np.less),
+    "less_equal": Compare("<=", np.less_equal),
+    "greater": Compare(">", np.greater),
+    "greater_equal": Compare(">=", np.greater_equal),
+}
+
+
+def _scaled(x: Scalar, multiplier: Multiplier) -> Scalar:
+    significand, shift = (tirx.const(value, "int32") for value in multiplier)
+    return fixed_point.scale_by(x, significand, shift, np.array(multiplier[1]))

@@ -1,0 +1,173 @@
+"""Bilinear interpolation over rows and columns. Where each output lies between its neighbours is known beforehand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from service.compiler.qnn.numerics.formula import Array, Scalar
+from service.compiler.qnn.operation import Operation
+
+# Of each output along an axis: the neighbour before it, the one behind it, and how far it is from the former.
+Places = tuple[Array, Array, Array]
+
+
+class Bilinear:
+    """A formula of which subclasses say the places along an axis, and what four neighbours become, in NumPy and in
+    tensor IR."""
+
+    def places(self, old: int, new: int, *, align_corners: bool, half_pixel_centers: bool) -> Places:
+        raise NotImplementedError
+
+    def blend(self, corners: tuple[Any, Any, Any, Any], down: Any, right: Any) -> Any:
+        """Top left, top right, bottom left, bottom right -> the stored value, of any dtype."""
+        raise NotImplementedError
+
+    def lowered(self, corners: tuple[Scalar, Scalar, Scalar, Scalar], down: Scalar, right: Scalar) -> Scalar:
+        """`blend` in tensor IR."""
+        raise NotImplementedError
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        (top, bottom, down), (left, right, along) = self._axes(operation, x.shape)
+        rows = x[:, top], x[:, bottom]
+        corners = tuple(row[:, :, columns] for row in rows for columns in (left, right))
+        a, b, c, d = corners
+        return np.asarray(self.blend((a, b, c, d), down[:, None, None], along[:, None])).astype(x.dtype)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        shape, dtype = [int(dim) for dim in operation.call.ty.shape], str(operation.call.ty.dtype)
+        tables = [part for axis in self._axes(operation, [int(dim) for dim in x.ty.shape]) for part in axis]
+        constants = [
+            relax.const(table if table.dtype.kind == "f" else table.astype(np.int32), _dtype(table)) for table in tables
+        ]
+
+        def resize(x: te.Tensor, *at: te.Tensor) -> te.Tensor:
+            top, bottom, down, left, right, along = at
+
+            def element(n: Any, h: Any, w: Any, c: Any) -> Scalar:
+                a, b, e, f = (x[n, row[h], column[w], c] for row in (top, bottom) for column in (left, right))
+                return self.lowered((a, b, e, f), down[h], along[w]).astype(dtype)
+
+            return te.compute(shape, element, name="resize")
+
+        return builder.call_te(resize, x, *constants, primfunc_name_hint="resize_bilinear")
+
+    def _axes(self, operation: Operation, shape: Any) -> tuple[Places, Places]:
+        size = operation.ints("size", 2, 1)
+        corners, centers = operation.flag("align_corners"), operation.flag("half_pixel_centers")
+        rows, columns = (
+            self.places(old, new, align_corners=corners, half_pixel_centers=centers)
+            for old, new in zip(shape[1:3], size, strict=True)
+        )
+        return rows, columns
+
+
+def _dtype(table: Array) -> str:
+    return "float32" if table.dtype.kind == "f" else "int32"
+
+
+class TenBits(Bilinear):
+    """TFLite's reference kernel of int8 (reference/resize_bilinear.h, ResizeBilinearInteger): ten bits of fraction."""
+
+    summary = "places in 2**-10; sum of four neighbours by their weights in 2**-20, rounded once, halves away"
+
+    def places(self, old: int, new: int, *, align_corners: bool, half_pixel_centers: bool) -> Places:
+        spans = (old - 1, new - 1) if align_corners and new > 1 else (old, new)
+        scale = ((spans[0] << 10) + spans[1] // 2) // spans[1]
+        place = np.arange(new, dtype=np.int64) * scale
+        if half_pixel_centers:
+            place += scale // 2 - (1 << 9)
+        lower = np.maximum(np.trunc(place / 1024).astype(np.int64), 0)
+        upper = np.minimum(np.trunc((place + 1023) / 1024).astype(np.int64), old - 1)
+        return lower, upper, place - (lower << 10)
+
+    def blend(self, corners: tuple[Any, Any, Any, Any], down: Any, right: Any) -> Any:
+        a, b, c, d = (corner.astype(np.int64) for corner in corners)
+        total = (a * (1024 - down) + c * down) * (1024 - right) + (b * (1024 - down) + d * down) * right
+        return np.trunc((total + np.where(total > 0, 1 << 19, -(1 << 19))) / (1 << 20))
+
+    def lowered(self, corners: tuple[Scalar, Scalar, Scalar, Scalar], down: Scalar, right: Scalar) -> Scalar:
+        a, b, c, d = (corner.astype("int32") for corner in corners)
+        whole, half = tirx.const(1024, "int32"), tirx.const(1 << 19, "int32")
+        total = (a * (whole - down) + c * down) * (whole - right) + (b * (whole - down) + d * down) * right
+        nudged = total + tirx.Select(total > tirx.const(0, "int32"), half, -half)
+        return tirx.truncdiv(nudged, tirx.const(1 << 20, "int32"))
+
+
+class Float(Bilinear):
+    """TFLite's reference kernel of uint8 (reference/resize_bilinear.h, ResizeBilinear): float32, each step rounded."""
+
+    summary = "float32: trunc(a * (1 - dy) * (1 - dx) + c * dy * (1 - dx) + b * (1 - dy) * dx + d * dy * dx + 0.5)"
+
+    def places(self, old: int, new: int, *, align_corners: bool, half_pixel_centers: bool) -> Places:
+        spans = (old - 1, new - 1) if align_corners and new > 1 else (old, new)
+        scale, half = np.float32(spans[0]) / np.float32(spans[1]), np.float32(0.5)
+        place = np.arange(new, dtype=np.float32)
+        place = (place + half) * scale - half if half_pixel_centers else place * scale
+        lower = np.maximum(np.floor(place).astype(np.int64), 0)
+        upper = np.minimum(np.ceil(place).astype(np.int64), old - 1)
+        return lower, upper, place - lower.astype(np.float32)
+
+    def blend(self, corners: tuple[Any, Any, Any, Any], down: Any, right: Any) -> Any:
+        a, b, c, d = (corner.astype(np.float32) for corner in corners)
+        up, left = np.float32(1) - down, np.float32(1) - right
+        total = a * up * left + c * down * left + b * up * right + d * down * right
+        return np.trunc(total + np.float32(0.5))
+
+    def lowered(self, corners: tuple[Scalar, Scalar, Scalar, Scalar], down: Scalar, right: Scalar) -> Scalar:
+        a, b, c, d = (corner.astype("float32") for corner in corners)
+        one = tirx.const(1.0, "float32")
+        up, left = one - down, one - right
+        total = a * up * left
+        for product in (c * down * left, b * up * right, d * down * right):
+            total = _plus(total, product)
+        return _plus(total, tirx.const(0.5, "float32")).astype("int32")
+
+
+def _plus(a: Scalar, b: Scalar) -> Scalar:
+    """A sum in float32 of values that are rounded first: see `formula.rounded_sum`."""
+    return (a.astype("float64") + b.astype("float64")).astype("float32")
+
+
+class ElevenBits(Bilinear):
+    """XNNPACK: eleven bits of fraction (xnn_indirection_init_resize_bilinear2d_hwc_q11; s8/u8 ibilinear)."""
+
+    summary = "weights in 2**-11: ((top << 11) + (bottom - top) * dy + (1 << 21)) >> 22, top = (a << 11) + (b - a) * dx"
+
+    def places(self, old: int, new: int, *, align_corners: bool, half_pixel_centers: bool) -> Places:
+        less = int(align_corners and new != 1)
+        scale, half = np.float32(old - less) / np.float32(new - less), np.float32(0.5)
+        place = np.arange(new, dtype=np.float32) * scale
+        if half_pixel_centers:
+            place = np.clip(place + (half * scale - half), np.float32(0), np.float32(old - 1))
+        lower = place.astype(np.int64)
+        weight = np.rint((place - lower.astype(np.float32)) * np.float32(2048)).astype(np.int64)
+        return lower, np.minimum(lower + 1, old - 1), weight
+
+    def blend(self, corners: tuple[Any, Any, Any, Any], down: Any, right: Any) -> Any:
+        a, b, c, d = (corner.astype(np.int64) for corner in corners)
+        top, bottom = (a << 11) + (b - a) * right, (c << 11) + (d - c) * right
+        return ((top << 11) + (bottom - top) * down + (1 << 21)) >> 22
+
+    def lowered(self, corners: tuple[Scalar, Scalar, Scalar, Scalar], down: Scalar, right: Scalar) -> Scalar:
+        a, b, c, d = (corner.astype("int32") for corner in corners)
+        bits = tirx.const(11, "int32")
+        top, bottom = (a << bits) + (b - a) * right, (c << bits) + (d - c) * right
+        return ((top << bits) + (bottom - top) * down + tirx.const(1 << 21, "int32")) >> tirx.const(22, "int32")
+
+
+class ByStorage:
+    """TFLite's reference kernels: one for int8, another for uint8."""
+
+    summary = f"int8: {TenBits.summary}; uint8: {Float.summary}"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        return self._formula(operation).evaluate(operation, x)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        return self._formula(operation).lower(operation, builder, x)
+
+    def _formula(self, operation: Operation) -> Bilinear:
+        return TenBits() if operation.per_tensor("in_type").storage == "int8" else Float()
