@@ -18,6 +18,7 @@ from service.core.digest import Digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
 from service.core.model import ModelVersion
 from service.core.numerics import parse_mode
+from service.core.options import check_batches, parse_batches
 from service.core.target import TARGETS
 
 router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"])
@@ -52,6 +53,9 @@ async def push(
     name: wire.QueryName,
     target: Annotated[str, Query(description='A target, or "host" for the best one that runs on the server.')] = "host",
     numerics: wire.QueryNumerics = None,
+    batch: Annotated[
+        str, Query(description="Batch sizes, like `1,8,16`; 1 is built and served first, and the answer is its build.")
+    ] = "1",
     source: Annotated[
         str | None, Query(pattern=wire.DIGEST_PATTERN, description="A stored blob, in place of a body.")
     ] = None,
@@ -61,6 +65,7 @@ async def push(
     Another file under the same name is a new version; the same file is the version that it was.
     """
     await run_in_threadpool(submission.require_compiler)  # it reads files the first time
+    batches = parse_batches(batch)
     resolved = submission.resolve_target(services, target)
     if numerics is not None:
         parse_mode(numerics)
@@ -78,7 +83,7 @@ async def push(
 
     def record() -> Build:
         version = submission.add_version(services, name, digest, format, size_bytes)
-        return submission.request_builds(services, version, [resolved], numerics)[0]
+        return submission.request_builds(services, version, [resolved], numerics, batches)[0]
 
     return views.answer_with_build(response, await run_in_threadpool(record))
 
@@ -131,7 +136,9 @@ def request_builds(
     """The same question has the same build: one that is queued, running or has succeeded is not begun again."""
     targets = list(dict.fromkeys(submission.resolve_target(services, target) for target in asked.targets))
     version = _version(services, name, asked.version)
-    builds = submission.request_builds(services, version, targets, asked.options.numerics)
+    builds = submission.request_builds(
+        services, version, targets, asked.options.numerics, check_batches(asked.options.batch)
+    )
     return views.answer_with_builds(response, name, builds)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError
+from typing import Any
 
 from service.api.services import Services
 from service.cache import OciLayout
@@ -14,6 +15,7 @@ from service.core.digest import Digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound, Unsupported
 from service.core.model import ModelVersion
 from service.core.numerics import DEFAULT_MODE, parse_mode
+from service.core.options import with_batch
 from service.core.target import Target, parse_target
 from service.workers.catalog import record_build, record_version
 
@@ -31,21 +33,27 @@ def resolve_target(services: Services, name: str) -> Target:
 
 
 def request_builds(
-    services: Services, version: ModelVersion, targets: Sequence[Target], numerics: str | None
+    services: Services,
+    version: ModelVersion,
+    targets: Sequence[Target],
+    numerics: str | None,
+    batches: Sequence[int] = (1,),
 ) -> list[Build]:
-    """The builds of a version, one for each target: new ones, those under way, or those that succeeded before.
+    """The builds of a version: new ones, those under way, or those that succeeded before.
+
+    One for each target and batch size, those of one sample first: they are served while the others are built.
 
     Raises:
         Unsupported: there is no such numerics mode, or this server has no compiler.
     """
     mode = DEFAULT_MODE[version.format] if numerics is None else parse_mode(numerics)
-    questions = [_inputs(version.source, target, mode) for target in targets]
+    questions = [_inputs(version.source, target, mode, with_batch(batch)) for batch in batches for target in targets]
     return [_submit(services, inputs, version.name, version.number) for inputs in questions]
 
 
 def request_again(services: Services, build: Build) -> Build:
     """The build that takes the place of one whose artifact is lost."""
-    inputs = _inputs(build.source, parse_target(build.target), build.numerics)
+    inputs = _inputs(build.source, parse_target(build.target), build.numerics, build.options)
     return _submit(services, inputs, build.model, build.version)
 
 
@@ -64,9 +72,9 @@ def require_compiler() -> None:
         ) from error
 
 
-def _inputs(source: Digest, target: Target, mode: str) -> BuildInputs:
+def _inputs(source: Digest, target: Target, mode: str, options: Mapping[str, Any]) -> BuildInputs:
     require_compiler()
-    return toolchain.build_inputs(source, target, mode)
+    return toolchain.build_inputs(source, target, mode, options)
 
 
 def _submit(services: Services, inputs: BuildInputs, model: str, version: int) -> Build:

@@ -38,6 +38,7 @@ def build(of: Build) -> wire.Build:
         source=of.source,
         target=of.target,
         numerics=of.numerics,
+        options=dict(of.options),
         state=of.state,
         stage=of.stage,
         progress=of.progress,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
@@ -143,6 +143,7 @@ class Build(Wire):
     source: str = Field(description="The digest of the model file.")
     target: str
     numerics: str
+    options: dict[str, Any] = Field(description="What else decides the result, such as the `batch`; mostly nothing.")
     state: BuildState
     stage: Stage | None = Field(description="The last stage that was begun.")
     progress: float = Field(ge=0, le=1, description="How much of the stage is done.")
@@ -163,12 +164,18 @@ class Builds(Wire):
 
 class BuildOptions(Wire):
     numerics: str | None = Field(None, description="The numerics mode; by default that of the file's format.")
+    batch: list[int] = Field(
+        [1],
+        max_length=16,
+        description="Batch sizes to be built, besides 1, which is built first.",
+        examples=[[1, 8, 16]],
+    )
 
 
 class BuildRequest(Wire):
     targets: list[str] = Field(min_length=1, max_length=32, examples=[["host", "x86-64-v3"]])
     version: int | None = Field(None, ge=1, le=10**9, description="By default the newest.")
-    options: BuildOptions = BuildOptions(numerics=None)
+    options: BuildOptions = BuildOptions(numerics=None, batch=[1])
 
 
 class TargetInfo(Wire):

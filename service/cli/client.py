@@ -55,10 +55,16 @@ class Client:
         self._http.close()
 
     def push(
-        self, path: Path, name: str, target: str, numerics: str | None, on_sent: Callable[[int], None]
+        self,
+        path: Path,
+        name: str,
+        target: str,
+        numerics: str | None,
+        on_sent: Callable[[int], None],
+        options: Mapping[str, str] | None = None,
     ) -> Document:
         """Asks for a build of the file, uploading it if the server has not got it; `on_sent` is told of bytes sent."""
-        query = {"name": name, "target": target} | ({"numerics": numerics} if numerics else {})
+        query = {"name": name, "target": target} | ({"numerics": numerics} if numerics else {}) | dict(options or {})
         digest = digest_of_file(path)
         if self._http_request("HEAD", f"/api/v1/blobs/{digest}").is_success:
             return self._document("PUT", "/api/v1/models", params=query | {"source": digest})

@@ -30,6 +30,7 @@ from service.cli.tensors import read_input
 from service.core.build import Progress
 from service.core.digest import Digest, digest_of_file, parse_digest
 from service.core.errors import InvalidInput
+from service.core.options import MAX_BATCH, with_batch
 
 OutputDir = Annotated[
     Path,
@@ -42,6 +43,7 @@ def compile(
     output_dir: OutputDir,
     target: TargetOption = "host",
     numerics: NumericsOption = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, max=MAX_BATCH, help="How many samples at a time.")] = 1,
     allow_unsandboxed: Annotated[
         bool, typer.Option("--allow-unsandboxed", help="Even where this kernel cannot lock the compiler in.")
     ] = False,
@@ -51,7 +53,7 @@ def compile(
     with reporting(as_json) as output:
         started_s = time.monotonic()
         with StageView(output.progress) as view:
-            digest, reports = compile_to(file, output_dir, target, numerics, allow_unsandboxed, view)
+            digest, reports = compile_to(file, output_dir, target, numerics, batch, allow_unsandboxed, view)
             view.finish(time.monotonic())
         took_s = time.monotonic() - started_s
         if as_json:
@@ -62,7 +64,13 @@ def compile(
 
 
 def compile_to(
-    file: Path, directory: Path, target: str, numerics: str | None, allow_unsandboxed: bool, progress: Progress
+    file: Path,
+    directory: Path,
+    target: str,
+    numerics: str | None,
+    batch: int,
+    allow_unsandboxed: bool,
+    progress: Progress,
 ) -> tuple[Digest, dict[str, Any]]:
     """Compiles `file` into the layout at `directory`; the artifact's digest and its reports by name."""
     from service.cache import OciLayout
@@ -76,7 +84,7 @@ def compile_to(
     with file.open("rb") as source:
         model_format = detect_format(source.read(HEAD_BYTES))
     mode = parse_mode(numerics) if numerics else DEFAULT_MODE[model_format]
-    request = CompileRequest(file.resolve(), digest_of_file(file), parse_target(target), mode, {})
+    request = CompileRequest(file.resolve(), digest_of_file(file), parse_target(target), mode, with_batch(batch))
     directory.mkdir(parents=True, exist_ok=True)
     layout = OciLayout(directory)
     settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})

@@ -58,6 +58,12 @@ NumericsOption = Annotated[
     str | None,
     typer.Option("--numerics", help="Whose arithmetic to follow, bit for bit.", show_default="by the file's format"),
 ]
+BatchOption = Annotated[
+    str,
+    typer.Option(
+        "--batch", metavar="SIZES", help="Batch sizes, like 1,8,16: 1 is served first, the others as they are built."
+    ),
+]
 LabelsOption = Annotated[
     Path | None,
     typer.Option("--labels", help="A file of one label a line, class 0 first.", exists=True, dir_okay=False),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from service.cli.client import Client
 from service.cli.options import (
+    BatchOption,
     JsonOption,
     ModelFile,
     NumericsOption,
@@ -33,13 +35,14 @@ def push(
     name: Annotated[str | None, typer.Option("--name", help="What to call it.", show_default="the file's name")] = None,
     target: TargetOption = "host",
     numerics: NumericsOption = None,
+    batch: BatchOption = "1",
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the build.")] = False,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Upload a model, compile it, and say what was proved about the result."""
     with reporting(as_json) as output, Client(server_url(server)) as client:
-        pushed = push_model(client, file, name or name_of(file), target, numerics, output, detach=detach)
+        pushed = push_model(client, file, name or name_of(file), target, numerics, output, {"batch": batch}, detach)
         if as_json:
             output.document(pushed)
         else:
@@ -47,7 +50,14 @@ def push(
 
 
 def push_model(
-    client: Client, file: Path, name: str, target: str, numerics: str | None, output: Output, detach: bool = False
+    client: Client,
+    file: Path,
+    name: str,
+    target: str,
+    numerics: str | None,
+    output: Output,
+    options: Mapping[str, str] | None = None,
+    detach: bool = False,
 ) -> dict[str, Any]:
     """Pushes, follows the build to its end, and returns `{build, reports, cached, seconds}`.
 
@@ -55,7 +65,7 @@ def push_model(
         OctetError: the server refused the file, or the build failed: then as the build says.
     """
     started_s = time.monotonic()
-    build = _upload(client, file, name, target, numerics, output)
+    build = _upload(client, file, name, target, numerics, output, options)
     cached = build["state"] == "succeeded"
     if not (cached or detach):
         build = follow(client, build, output)
@@ -93,13 +103,21 @@ def name_of(file: Path) -> str:
     return re.sub(r"[^a-z0-9._-]+", "-", file.stem.lower()).strip("-._")[:63] or "model"
 
 
-def _upload(client: Client, file: Path, name: str, target: str, numerics: str | None, output: Output) -> dict[str, Any]:
+def _upload(
+    client: Client,
+    file: Path,
+    name: str,
+    target: str,
+    numerics: str | None,
+    output: Output,
+    options: Mapping[str, str] | None,
+) -> dict[str, Any]:
     columns = TextColumn("  upload       "), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(
         *columns, console=output.progress, transient=True, disable=not output.progress.is_terminal
     ) as progress:
         task = progress.add_task("upload", total=file.stat().st_size)
-        return client.push(file, name, target, numerics, lambda sent_bytes: progress.advance(task, sent_bytes))
+        return client.push(file, name, target, numerics, lambda sent: progress.advance(task, sent), options)
 
 
 def _why(build: dict[str, Any]) -> OctetError:

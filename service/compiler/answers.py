@@ -15,10 +15,12 @@ from service.compiler.steps import MODULE_FILE, Steps
 from service.core.artifact import Report
 from service.core.build import BuildCanceled
 from service.core.errors import BuildFailed
+from service.core.options import batch_of
 from service.core.signature import ModelSignature
 from service.core.target import detect_host
 
 SAMPLES = 8
+_SAMPLES_OF_BATCH = 4  # each holds as many inputs as the batch: two extremes, two random ones
 
 Witness = tuple[str, Path]  # who says so, and the file of its answers
 ORACLE = "the oracle: NumPy, int64"
@@ -49,10 +51,11 @@ def answering(steps: Steps, signature: ModelSignature, source_format: str) -> It
 class _Asked:
     def __init__(self, steps: Steps, signature: ModelSignature, source_format: str, poll: Callable[[], None]) -> None:
         self._steps, self._poll, self._format = steps, poll, source_format
+        self._batch = batch_of(steps.request.options)
         self._request: dict[str, Any] = {
             "numerics": steps.request.numerics,
             "signature": signature.to_json(),
-            "samples": SAMPLES,
+            "samples": SAMPLES if self._batch == 1 else _SAMPLES_OF_BATCH,
         }
         self._reference = reference_for(source_format, steps.request.numerics)
 
@@ -60,7 +63,7 @@ class _Asked:
         module = self._steps.output("import", MODULE_FILE)
         self._steps.ask(
             "oracle",
-            {"module": str(module), **self._request},
+            {"module": str(module), "batch": self._batch, **self._request},
             readable=[module],
             question=self._question(),
             files=[EXPECTED_FILE],
@@ -70,7 +73,9 @@ class _Asked:
 
     def reference(self) -> list[Witness]:
         steps, reference = self._steps, self._reference
-        if reference is None or reference.version is None or steps.request.target.missing_on(detect_host()):
+        if self._batch > 1 or reference is None or reference.version is None:
+            return []
+        if steps.request.target.missing_on(detect_host()):
             return []
         kernels = reference.kernels[steps.request.numerics]
         steps.ask(
@@ -87,6 +92,9 @@ class _Asked:
         """The reference's answers, if it could give any; the log says why not."""
         reference: Reference | None = self._reference
         log, numerics = self._steps.progress.log, self._steps.request.numerics
+        if self._batch > 1:
+            log("verified against the oracle, sample by sample; other runtimes are asked where the batch is 1")
+            return []
         if reference is None:
             log(f"no runtime defines {numerics} here: verified against the oracle only")
             return []
@@ -100,4 +108,5 @@ class _Asked:
 
     def _question(self) -> dict[str, Any]:
         # The media type of the answers changes with the inputs that they answer to.
-        return {"numerics": self._request["numerics"], "samples": SAMPLES, "vectors": Report.VECTORS}
+        asked = {name: self._request[name] for name in ("numerics", "samples")}
+        return {**asked, "batch": self._batch, "vectors": Report.VECTORS}

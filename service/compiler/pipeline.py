@@ -21,6 +21,7 @@ from service.core.artifact import (
     FORMAT_ANNOTATION,
     LIBRARY_MEDIA_TYPE,
     NUMERICS_ANNOTATION,
+    OPTIONS_ANNOTATION,
     SOURCE_ANNOTATION,
     TARGET_ANNOTATION,
     ArtifactConfig,
@@ -30,6 +31,7 @@ from service.core.artifact import (
 from service.core.build import Progress, Stage
 from service.core.digest import Digest, canonical_json
 from service.core.facts import Facts
+from service.core.options import batch_of
 from service.core.settings import Settings
 from service.core.signature import ModelSignature
 
@@ -56,7 +58,7 @@ def compile_model(
     request = replace(request, source=request.source.absolute())
     steps = Steps(request, scratch.absolute(), progress, settings)
     imported = steps.imported()
-    signature = ModelSignature.from_json(imported["signature"])
+    signature = ModelSignature.from_json(imported["signature"]).batched(batch_of(request.options))
     with answering(steps, signature, imported["format"]) as answers:
         built = steps.build()
         library = steps.link([steps.output("build", name) for name in built["objects"]])
@@ -101,6 +103,7 @@ def _publish(
             TARGET_ANNOTATION: config.target,
             NUMERICS_ANNOTATION: config.numerics,
             FORMAT_ANNOTATION: format_,
+            **({OPTIONS_ANNOTATION: canonical_json(request.options).decode()} if request.options else {}),
         },
         subject=None,
     )

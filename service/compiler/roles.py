@@ -7,10 +7,11 @@ what they should compute. Files pass between them in scratch directories; the pa
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm_ffi.serialization import from_json_graph_str
 
@@ -21,6 +22,7 @@ from service.compiler.importers.auto import import_model
 from service.compiler.kernels.libraries import library_for, peak_for
 from service.compiler.kernels.objects import ObjectCache
 from service.compiler.qnn import graph, oracle, printer
+from service.compiler.qnn.batch import batched
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.decompose import decompose
 from service.compiler.qnn.legalize import legalize
@@ -33,7 +35,7 @@ from service.core.build import Stage
 from service.core.digest import digest_of
 from service.core.signature import ModelSignature
 from service.core.target import parse_target
-from service.core.vectors import sample_inputs
+from service.core.vectors import Array, sample_inputs
 
 Request = Mapping[str, Any]
 Result = Mapping[str, Any]
@@ -68,11 +70,16 @@ def inspect_role(request: Request, report: Report) -> Result:
 def oracle_role(request: Request, report: Report) -> Result:
     """`module.json` -> the oracle's answers to the generated inputs, in the working directory.
 
-    It answers for the module as it was imported, so that every pass of ours is held to account.
+    It answers for the module as it was imported, one sample of a batch at a time, so that every pass of ours is held
+    to account.
     """
     report.at(stage=Stage.VERIFY)
+    batch = request["batch"]
     samples = sample_inputs(ModelSignature.from_json(request["signature"]), request["samples"])
-    write_answers(oracle.run_all(_loaded(request), get_mode(request["numerics"]), samples), EXPECTED_FILE)
+    ones = [_part(sample, place, batch) for sample in samples for place in range(batch)]
+    answers = oracle.run_all(_loaded(request), get_mode(request["numerics"]), ones)
+    whole = [_joined(answers[first : first + batch]) for first in range(0, len(answers), batch)]
+    write_answers(whole, EXPECTED_FILE)
     return {}
 
 
@@ -81,7 +88,7 @@ def build_role(request: Request, report: Report) -> Result:
     name, mode = parse_target(request["target"]), get_mode(request["numerics"])
     target, cache = codegen_target(name), ObjectCache(Path(request["kernels"]))
     report.stage(Stage.SELECT)
-    module = _loaded(request)
+    module = batched(_loaded(request), request["batch"])
     selection = select(decompose(move_transposes(module)), library_for(name, mode))
     peak = peak_for(name)
     if peak is not None:
@@ -122,6 +129,15 @@ def _loaded(request: Request) -> tvm.IRModule:
     # Not `tvm.ir.load_json`, which first looks for what older versions wrote, for longer than reading takes.
     module = from_json_graph_str(Path(request["module"]).read_text())
     return graph.rewrite(module, lambda builder, call, args, operation: graph.with_args(call, args))
+
+
+def _part(sample: Sequence[Array], place: int, batch: int) -> list[Array]:
+    """One sample of a batch; inputs of a model that is built as it came may have no such dimension."""
+    return [value[place : place + 1] for value in sample] if batch > 1 else list(sample)
+
+
+def _joined(parts: Sequence[Sequence[Array]]) -> list[Array]:
+    return [np.concatenate(outputs) if len(outputs) > 1 else outputs[0] for outputs in zip(*parts, strict=True)]
 
 
 def _formulas(module: tvm.IRModule, numerics: str) -> dict[str, str]:

@@ -17,7 +17,8 @@ from service.compiler.sandbox import Access, Limits, run_child
 from service.core.artifact import ArtifactConfig
 from service.core.build import Progress, Stage
 from service.core.digest import Digest
-from service.core.errors import BuildFailed, VerificationFailed
+from service.core.errors import BuildFailed, BuildTimedOut, VerificationFailed
+from service.core.options import batch_of
 from service.core.settings import Settings
 from service.core.target import Target, detect_host
 
@@ -140,6 +141,7 @@ class Steps:
             "kernels": str(kernels),
             "target": self.request.target.name,
             "numerics": self.request.numerics,
+            "batch": batch_of(self.request.options),
         }
         return self.run("build", request, readable=[module], writable=[kernels])
 
@@ -207,7 +209,10 @@ class Steps:
         return answer.result()
 
     def _limits(self) -> Limits:
-        left_s = max(1.0, self._deadline_s - time.monotonic())
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            limit_s = self.settings.build_time_limit_s
+            raise BuildTimedOut(f"the build took longer than {limit_s:g} s", hint="raise OCTET_BUILD_TIME_LIMIT_S")
         memory = self.settings.build_memory_limit_bytes
         return Limits(wall_s=left_s, cpu_s=2 * left_s, memory_bytes=memory, file_bytes=memory)
 

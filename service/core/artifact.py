@@ -29,6 +29,7 @@ SOURCE_MEDIA_TYPE = "application/vnd.octet.model.source.v1"
 SOURCE_ANNOTATION = "dev.octet.source"  # digest of the model file
 TARGET_ANNOTATION = "dev.octet.target"
 NUMERICS_ANNOTATION = "dev.octet.numerics"
+OPTIONS_ANNOTATION = "dev.octet.options"  # canonical JSON; missing where there are none
 FORMAT_ANNOTATION = "dev.octet.format"  # of the model file; on a source's manifest too
 # Annotations of entries in the store's index: what a lost database is rebuilt from. They may change at any time.
 BUILD_KEY_ANNOTATION = "dev.octet.build-key"

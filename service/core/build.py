@@ -65,6 +65,11 @@ class BuildInputs:
         }
 
     @property
+    def background(self) -> bool:
+        """Whether it makes better what is served without it too: it is built when nothing else waits."""
+        return bool(self.options)
+
+    @property
     def key(self) -> Digest:
         return digest_of_json(self.to_json())
 
@@ -91,6 +96,7 @@ class Build:
     attempt: int = 0
     cancel_requested: bool = False
     invalidated: bool = False  # its artifact was lost or damaged: it answers no question any more
+    options: Mapping[str, Any] = field(default_factory=dict)  # see `core.options`
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+
+from service.core.errors import Unsupported
 
 # Open Inference Protocol datatype -> numpy dtype, little-endian as on the wire.
 DATATYPES: Mapping[str, np.dtype[Any]] = {
@@ -52,6 +54,21 @@ class TensorSpec:
         """Whether a picture can be fed here: `[N, H, W, 1 or 3]` of 8-bit or float elements."""
         return len(self.shape) == 4 and self.shape[3] in (1, 3) and self.datatype in ("UINT8", "INT8", "FP32")
 
+    def batched(self, batch: int) -> TensorSpec:
+        """The same for `batch` samples.
+
+        Raises:
+            Unsupported: it is not of one sample.
+        """
+        if batch == 1:
+            return self
+        if not self.shape or self.shape[0] != 1:
+            raise Unsupported(
+                f"{self.name!r} has shape {list(self.shape)}: only a model of one sample has other batch sizes",
+                hint="push it without them",
+            )
+        return replace(self, shape=(batch, *self.shape[1:]))
+
     def to_json(self) -> dict[str, Any]:
         spec: dict[str, Any] = {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
         if self.quantization:
@@ -75,6 +92,15 @@ class ModelSignature:
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
+
+    def batched(self, batch: int) -> ModelSignature:
+        """The same for `batch` samples at a time, of a model that takes one.
+
+        Raises:
+            Unsupported: an input or output is not of one sample.
+        """
+        inputs, outputs = (tuple(spec.batched(batch) for spec in specs) for specs in (self.inputs, self.outputs))
+        return ModelSignature(inputs, outputs)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -270,6 +270,7 @@ def _new(inputs: BuildInputs, model: str, version: int, now: datetime) -> dict[s
         "numerics": inputs.numerics,
         "toolchain": dict(inputs.toolchain),
         "options": dict(inputs.options),
+        "background": inputs.background,
         "state": BuildState.QUEUED,
         "progress": 0.0,
         "attempt": 0,

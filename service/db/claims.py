@@ -53,12 +53,15 @@ def any_to_claim(connection: sa.Connection, now: datetime) -> bool:
 
 
 def claim(connection: sa.Connection, owner: str, now: datetime, lease_s: float, max_attempts: int) -> Claim | None:
-    """The oldest build that nobody works on. Ends those on the way that are not to be tried again."""
+    """The oldest build that nobody works on, one in the background only where there is no other.
+
+    Ends those on the way that are not to be tried again.
+    """
     unfinished = builds.c.state.in_([BuildState.QUEUED, BuildState.RUNNING])
     oldest = (
         sa.select(builds)
         .where(unfinished, _may_be_claimed(now))
-        .order_by(builds.c.sequence)
+        .order_by(builds.c.background, builds.c.sequence)
         .limit(1)
         .with_for_update(skip_locked=True)
     )

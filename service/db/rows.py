@@ -35,6 +35,7 @@ def build_from(row: Row) -> Build:
         attempt=row.attempt,
         cancel_requested=row.cancel_requested,
         invalidated=row.invalidated,
+        options=row.options,
     )
 
 

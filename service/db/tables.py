@@ -64,6 +64,7 @@ builds = sa.Table(
     sa.Column("numerics", sa.Text, nullable=False),
     sa.Column("toolchain", sa.JSON, nullable=False),
     sa.Column("options", sa.JSON, nullable=False),
+    sa.Column("background", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("stage", sa.Text),
     sa.Column("progress", sa.Float, nullable=False),

@@ -6,6 +6,7 @@ database knows is lost with it: builds that failed, that wait or that run, and t
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from service.core.artifact import (
     BUILD_KEY_ANNOTATION,
     FORMAT_ANNOTATION,
     NUMERICS_ANNOTATION,
+    OPTIONS_ANNOTATION,
     SOURCE_ANNOTATION,
     SOURCE_MEDIA_TYPE,
     TARGET_ANNOTATION,
@@ -131,7 +133,8 @@ def _listed_builds(layout: OciLayout) -> list[_ListedBuild]:
             continue
         about = manifest.annotations
         source = parse_digest(about[SOURCE_ANNOTATION])
-        inputs = BuildInputs(source, about[TARGET_ANNOTATION], about[NUMERICS_ANNOTATION], toolchain={})
+        options = json.loads(about.get(OPTIONS_ANNOTATION, "{}"))
+        inputs = BuildInputs(source, about[TARGET_ANNOTATION], about[NUMERICS_ANNOTATION], {}, options)
         found.append((inputs, parse_digest(key), entry.digest, requests))
     return sorted(found, key=lambda listed: listed[3][-1][2])
 

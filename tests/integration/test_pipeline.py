@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +28,7 @@ from service.core.errors import (
     VerificationFailed,
 )
 from service.core.numerics import LITERT_REFERENCE, MODES, XNNPACK
+from service.core.options import with_batch
 from service.core.settings import Settings
 from service.core.target import TARGETS, detect_host, parse_target
 from tests.support import litert
@@ -60,11 +63,12 @@ def build(
     target: str = "host",
     progress: Recorder | None = None,
     settings: Settings | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> tuple[OciLayout, Digest]:
     scratch = folder / "scratch"
     scratch.mkdir(parents=True)
     layout = OciLayout(folder / "store")
-    request = CompileRequest(source, digest_of_file(source), parse_target(target), numerics)
+    request = CompileRequest(source, digest_of_file(source), parse_target(target), numerics, options or {})
     return layout, compile_model(request, layout, scratch, progress or Recorder(), settings or Settings())
 
 
@@ -91,6 +95,18 @@ def test_one_build_twice_gives_one_digest(tmp_path: Path) -> None:
     _, first = build(INT8, tmp_path / "a", settings=Settings(data_dir=tmp_path / "first"))
     _, second = build(INT8, tmp_path / "b", settings=Settings(data_dir=tmp_path / "second"))
     assert first == second
+
+
+@pytest.mark.parametrize("source", [INT8, UINT8], ids=["int8", "uint8"])
+def test_a_batch_gives_what_its_samples_give(source: Path, tmp_path: Path) -> None:
+    one = runtime.load(*build(source, tmp_path / "one"))
+    layout, digest = build(source, tmp_path / "three", options=with_batch(3))
+    three = runtime.load(layout, digest)
+    assert json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")["verified"] is True
+    spec = three.signature.inputs[0]
+    assert spec.shape == (3, *one.signature.inputs[0].shape[1:])
+    x = np.random.default_rng(3).integers(0, 127, spec.shape).astype(spec.dtype)
+    np.testing.assert_array_equal(three(x), np.concatenate([one(x[place : place + 1]) for place in range(3)]))
 
 
 def test_what_was_answered_before_is_not_asked_again(tmp_path: Path) -> None:
@@ -196,7 +212,7 @@ def test_canceled_build_stops(tmp_path: Path) -> None:
 
 def test_build_out_of_time(tmp_path: Path) -> None:
     with pytest.raises(BuildTimedOut):
-        build(INT8, tmp_path, settings=Settings(build_time_limit_s=0.2))
+        build(INT8, tmp_path, settings=Settings(build_time_limit_s=0.05))
 
 
 def test_verification_refuses_a_wrong_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

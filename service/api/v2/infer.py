@@ -62,7 +62,7 @@ class Infer:
             body = await read_body(receive, head, self._max_bytes)
             arrived_s = perf_counter()
             with served.permit() as permit:
-                request = parse_request(head, body, served.signature)
+                request = parse_request(head, body, served.signature, served.batches)
                 inputs = await self._decode(request.inputs)
                 requests.prepared(perf_counter() - arrived_s)
                 outputs = await _run(permit, inputs, receive)

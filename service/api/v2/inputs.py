@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from reprlib import repr as brief
 from typing import Any
@@ -35,8 +35,13 @@ class _Entry:
     binary_bytes: int | None
 
 
-def parse_inputs(entries: Any, body: Body, signature: ModelSignature) -> list[Array | Picture]:
+def parse_inputs(
+    entries: Any, body: Body, signature: ModelSignature, batches: Sequence[int] = ()
+) -> list[Array | Picture]:
     """The inputs in the signature's order, from the JSON's `inputs` and what is left of the body.
+
+    Args:
+        batches: the sizes that all of them may have besides that of the signature.
 
     Raises:
         InvalidInput: the entries are not well formed; `InvalidTensor` names the one that does not fit.
@@ -51,20 +56,21 @@ def parse_inputs(entries: Any, body: Body, signature: ModelSignature) -> list[Ar
             f"the inputs declare {declared} bytes of binary data, but {body.remaining_bytes} follow the JSON",
             hint=HEADER_HINT,
         )
+    batch = _batch_of(claims, batches)
     found: dict[int, Array | Picture] = {}
     for claim in claims:
-        spec = signature.inputs[claim.index]
+        spec = signature.inputs[claim.index].batched(batch)
         if claim.index in found:
             raise InvalidTensor(f"input {spec.name!r} is there twice", tensor=spec.name)
-        found[claim.index] = _input(claim, spec, body)
+        found[claim.index] = _input(claim, spec, body, batches)
     for index, spec in enumerate(signature.inputs):
         if index not in found:
             raise InvalidTensor(f"input {spec.name!r} is missing", tensor=spec.name, hint=takes(spec))
     return [found[index] for index in range(len(signature.inputs))]
 
 
-def parse_raw_input(head: Head, body: Body, signature: ModelSignature) -> Array | Picture:
-    """The body as the model's one input: a tensor if it has the size of one, or else a picture.
+def parse_raw_input(head: Head, body: Body, signature: ModelSignature, batches: Sequence[int] = ()) -> Array | Picture:
+    """The body as the model's one input: a tensor if it has the size of one, or of a batch, or else a picture.
 
     A body that could be both is refused unless its Content-Type says which: a wrong guess would be a wrong answer.
 
@@ -80,8 +86,10 @@ def parse_raw_input(head: Head, body: Body, signature: ModelSignature) -> Array 
     (spec,) = signature.inputs
     if head.media_type.startswith("image/") and head.media_type not in ("image/jpeg", "image/png"):
         raise UnsupportedFormat(f"pictures of type {head.media_type!r} are not read", hint="send a JPEG or PNG")
-    length, wanted = body.remaining_bytes, tensors.size_bytes(spec)
-    may_be_tensor = length == wanted and not head.media_type.startswith("image/")
+    length, one = body.remaining_bytes, tensors.size_bytes(spec)
+    sizes = {one * batch: spec.batched(batch) for batch in (1, *batches)}
+    wanted = " or ".join(map(str, sizes))
+    may_be_tensor = length in sizes and not head.media_type.startswith("image/")
     may_be_picture = spec.is_image and is_picture(body.peek(MAGIC_BYTES))
     if may_be_tensor and may_be_picture and head.media_type != "application/octet-stream":
         raise InvalidTensor(
@@ -90,7 +98,7 @@ def parse_raw_input(head: Head, body: Body, signature: ModelSignature) -> Array 
             hint="say which: Content-Type image/jpeg, image/png or application/octet-stream",
         )
     if may_be_tensor:
-        return tensors.from_binary(body, spec)
+        return tensors.from_binary(body, sizes[length])
     if may_be_picture or head.media_type.startswith("image/"):
         return Picture(bytes(body.take(length)), spec)
     picture = " or a JPEG or PNG" if spec.is_image else ""
@@ -117,7 +125,14 @@ def _claim(entry: Any, signature: ModelSignature, index_of: Mapping[str, int]) -
     return _Entry(index_of[name], entry, size)
 
 
-def _input(entry: _Entry, spec: TensorSpec, body: Body) -> Array | Picture:
+def _batch_of(claims: Sequence[_Entry], batches: Sequence[int]) -> int:
+    """The batch that the first input says it has, if the model is built for it; what does not fit is refused later."""
+    shape = claims[0].members.get("shape") if claims else None
+    first = shape[0] if isinstance(shape, list) and shape else None
+    return first if type(first) is int and first in batches else 1
+
+
+def _input(entry: _Entry, spec: TensorSpec, body: Body, batches: Sequence[int]) -> Array | Picture:
     datatype, shape = entry.members.get("datatype"), entry.members.get("shape")
     if not isinstance(shape, list) or any(type(dimension) is not int for dimension in shape):
         raise InvalidTensor(f"input {spec.name!r} lacks a 'shape', an array of whole numbers", tensor=spec.name)
@@ -133,7 +148,7 @@ def _input(entry: _Entry, spec: TensorSpec, body: Body) -> Array | Picture:
         raise InvalidTensor(
             f"input {spec.name!r} has shape {brief(shape)}, but the model takes {list(spec.shape)}",
             tensor=spec.name,
-            hint="send one sample in each request" if shape[1:] == list(spec.shape[1:]) else takes(spec),
+            hint=_sizes(batches) if shape[1:] == list(spec.shape[1:]) else takes(spec),
         )
     if entry.binary_bytes is None:
         return tensors.from_json(entry.members["data"], spec)
@@ -144,6 +159,12 @@ def _input(entry: _Entry, spec: TensorSpec, body: Body) -> Array | Picture:
             tensor=spec.name,
         )
     return tensors.from_binary(body, spec)
+
+
+def _sizes(batches: Sequence[int]) -> str:
+    if not batches:
+        return "send one sample in each request, or push the model with --batch"
+    return f"it is built for batches of {', '.join(map(str, (1, *batches)))}"
 
 
 def _picture(entry: _Entry, spec: TensorSpec, shape: list[int], body: Body) -> Picture:

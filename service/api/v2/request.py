@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from reprlib import repr as brief
@@ -44,8 +45,11 @@ class InferRequest:
     outputs: list[RequestedOutput]
 
 
-def parse_request(head: Head, body: Body, signature: ModelSignature) -> InferRequest:
+def parse_request(head: Head, body: Body, signature: ModelSignature, batches: Sequence[int] = ()) -> InferRequest:
     """The request in `body`.
+
+    Args:
+        batches: the sizes in which it may come besides that of the signature.
 
     Raises:
         InvalidInput: it is not well formed; `InvalidTensor` names the input.
@@ -54,17 +58,17 @@ def parse_request(head: Head, body: Body, signature: ModelSignature) -> InferReq
     """
     if head.is_raw:
         outputs = [RequestedOutput(index, head.wants_binary) for index in range(len(signature.outputs))]
-        return InferRequest(None, [parse_raw_input(head, body, signature)], outputs)
-    envelope = _envelope(head, body, signature)
+        return InferRequest(None, [parse_raw_input(head, body, signature, batches)], outputs)
+    envelope = _envelope(head, body, signature, max(batches, default=1))
     identity = envelope.get("id")
     if identity is not None and not isinstance(identity, str):
         raise InvalidInput(f"'id' is {brief(identity)}, not a string")
     binary = flag(parameters_of(envelope, "the request"), "binary_data_output", False)
     outputs = _outputs(envelope.get("outputs"), signature, binary)
-    return InferRequest(identity, parse_inputs(envelope.get("inputs"), body, signature), outputs)
+    return InferRequest(identity, parse_inputs(envelope.get("inputs"), body, signature, batches), outputs)
 
 
-def _envelope(head: Head, body: Body, signature: ModelSignature) -> dict[str, Any]:
+def _envelope(head: Head, body: Body, signature: ModelSignature, batch: int) -> dict[str, Any]:
     """The request's JSON, taken off the front of `body`."""
     length = body.remaining_bytes if head.json_bytes is None else head.json_bytes
     if length > body.remaining_bytes:
@@ -72,7 +76,7 @@ def _envelope(head: Head, body: Body, signature: ModelSignature) -> dict[str, An
             f"Inference-Header-Content-Length is {length}, but the body has {body.remaining_bytes} bytes",
             hint="it is the length of the JSON, before any compression",
         )
-    limit = _JSON_BASE_BYTES + _JSON_ELEMENT_BYTES * sum(prod(spec.shape) for spec in signature.inputs)
+    limit = _JSON_BASE_BYTES + _JSON_ELEMENT_BYTES * batch * sum(prod(spec.shape) for spec in signature.inputs)
     if length > limit:
         raise TooLarge(
             f"the request has {length} bytes of JSON; one to this model needs at most {limit}",

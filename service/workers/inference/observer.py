@@ -10,13 +10,19 @@ from service.core.digest import Digest
 
 @dataclass(frozen=True)
 class Identity:
-    """Which model is loaded, and as what."""
+    """Which model is loaded, and as what.
+
+    Attributes:
+        artifact: of one sample, or of as many as the model file says.
+        variants: other batch sizes and their artifacts, ascending.
+    """
 
     model: str
     version: int
     target: str
     numerics: str
     artifact: Digest
+    variants: tuple[tuple[int, Digest], ...] = ()
 
 
 class ModelObserver(Protocol):

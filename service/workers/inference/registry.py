@@ -9,21 +9,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import monotonic
 
 from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, NotFound, NotReady, OctetError
+from service.core.options import batch_of
 from service.workers.inference.explain import why_not_ready
 from service.workers.inference.flights import Flights
 from service.workers.inference.observer import Identity, Observer, Unobserved
 from service.workers.inference.ports import Artifacts, Builds, Models
 from service.workers.inference.runner import Array, Runner
 from service.workers.inference.served import Served
+from service.workers.inference.variants import Variants
 
 _logger = logging.getLogger(__name__)
 _RETRY_LOAD_S = 10.0  # an artifact that could not be loaded is not tried again for this long
 
+_Kind = tuple[int, str, str]
 Name = tuple[str, int | None]  # a model and one of its versions, or None for the newest that is ready
 
 
@@ -146,12 +150,32 @@ class Registry:
 
     def _candidates(self, model: str, version: int | None) -> list[tuple[Build, Identity]]:
         """Builds that may answer: the newest version first, of it the best target, of that the newest build."""
-        found = [
-            (build, Identity(model, build.version, build.target, build.numerics, build.artifact))
+        serving = [
+            build
             for build in self._builds.serving(model, version, self._targets)
             if build.artifact and build.target in self._targets
         ]
+        variants = self._variants(serving)
+        found = [
+            (
+                build,
+                Identity(
+                    model, build.version, build.target, build.numerics, build.artifact, variants.get(_kind(build), ())
+                ),
+            )
+            for build in serving
+            if build.artifact and batch_of(build.options) == 1
+        ]
         return sorted(found, key=lambda each: (-each[1].version, self._targets.index(each[1].target)))
+
+    def _variants(self, serving: Sequence[Build]) -> dict[_Kind, tuple[tuple[int, Digest], ...]]:
+        """The batch variants of each kind: of each size the newest that can be loaded."""
+        found: dict[_Kind, dict[int, Digest]] = {}
+        for build in serving:
+            batch = batch_of(build.options)
+            if batch > 1 and build.artifact and build.artifact not in self._failed:
+                found.setdefault(_kind(build), {}).setdefault(batch, build.artifact)
+        return {kind: tuple(sorted(sizes.items())) for kind, sizes in found.items()}
 
     async def _load(self, build: Build, identity: Identity) -> Served:
         retry_at, failure = self._failed.get(identity.artifact, (0.0, None))
@@ -163,6 +187,8 @@ class Registry:
         _logger.info("loading %s version %d: %s", identity.model, identity.version, identity.artifact)
         try:
             runner = await asyncio.to_thread(self._artifacts.load, identity.artifact)
+            if identity.variants:
+                runner, identity = await asyncio.to_thread(self._with_variants, runner, identity)
             served = await self._start(identity, runner)
         except (CorruptBlob, NotFound) as error:
             raise await self._lost(build, identity) from error
@@ -176,6 +202,22 @@ class Registry:
         self._failed.pop(identity.artifact, None)
         self._loaded[identity] = served
         return served
+
+    def _with_variants(self, one: Runner, identity: Identity) -> tuple[Runner, Identity]:
+        """`one` and its batch variants; those that cannot be loaded are left out from now on."""
+        runners: dict[int, Runner] = {}
+        for batch, artifact in identity.variants:
+            try:
+                runners[batch] = self._artifacts.load(artifact)
+            except (CorruptBlob, NotFound):
+                _logger.exception("artifact %s, of batch %d, is damaged or gone", artifact, batch)
+                self._builds.invalidate(artifact)
+            except Exception as error:  # as for the model itself: the other sizes can run
+                _logger.exception("artifact %s, of batch %d, cannot be served", artifact, batch)
+                failure = error if isinstance(error, OctetError) else NotReady(f"{type(error).__name__}: {error}")
+                self._failed[artifact] = monotonic() + _RETRY_LOAD_S, failure
+        loaded = tuple((batch, artifact) for batch, artifact in identity.variants if batch in runners)
+        return Variants(one, runners), replace(identity, variants=loaded)
 
     async def _start(self, identity: Identity, runner: Runner) -> Served:
         served = Served(identity, runner, queue_size=self._queue_size, observer=self._observer)
@@ -228,3 +270,8 @@ class Registry:
     def _versions(self, model: str) -> list[int]:
         self._models.get(model)
         return sorted({build.version for build in self._builds.serving(model, None, self._targets)})
+
+
+def _kind(build: Build) -> _Kind:
+    """What the batch variants of a model have in common."""
+    return build.version, build.target, build.numerics

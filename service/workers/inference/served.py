@@ -16,11 +16,13 @@ class Served:
     Attributes:
         identity: what is loaded.
         signature: its inputs and outputs.
+        batches: the batch sizes besides that of the signature.
     """
 
     def __init__(self, identity: Identity, runner: Runner, *, queue_size: int, observer: Observer) -> None:
         self.identity = identity
         self.signature: ModelSignature = runner.signature
+        self.batches = tuple(batch for batch, _ in identity.variants)
         self._observer = observer.loaded(identity)
         name = f"{identity.model}-{identity.version}"
         self._executor = Executor(runner, queue_size=queue_size, observer=self._observer, name=name)

@@ -9,7 +9,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.support.building import eventually
 from tests.support.compiled import expected
@@ -38,6 +40,26 @@ def test_the_second_push_is_answered_without_compiling(served: Served) -> None:
     started_s = time.monotonic()
     assert served.push()["state"] == "succeeded"
     assert time.monotonic() - started_s < 1
+
+
+def test_a_batch_variant_answers_while_one_sample_is_served(served: Served) -> None:
+    assert served.push(batch="1,3")["options"] == {}
+    variant = next(
+        build
+        for build in served.client.get("/api/v1/builds", params={"model": "digits"}).json()["builds"]
+        if build["options"] == {"batch": 3}
+    )
+    assert served.ended(variant["id"])["state"] == "succeeded"
+    spec = served.client.get("/v2/models/digits").json()["inputs"][0]
+    pictures = np.random.default_rng(0).integers(-128, 128, (3, *spec["shape"][1:]), np.int8)
+
+    def scores(x: NDArray[np.int8]) -> list[int]:
+        entry = {"name": spec["name"], "datatype": "INT8", "shape": list(x.shape), "data": x.reshape(-1).tolist()}
+        response = served.client.post("/v2/models/digits/infer", json={"inputs": [entry]})
+        return list(response.json()["outputs"][0]["data"]) if response.status_code == 200 else []
+
+    eventually(lambda: bool(scores(pictures)))
+    assert scores(pictures) == [score for place in range(3) for score in scores(pictures[place : place + 1])]
 
 
 def test_both_workers_are_listed(served: Served) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from service.core.build import BuildCanceled, BuildState, Stage
@@ -271,3 +273,10 @@ def test_what_was_lost_for_good_is_not_restored(builds: BuildStore, clock: Manua
     succeed(builds)
     builds.invalidate(ARTIFACT)
     assert not builds.restore(inputs(), inputs().key, ARTIFACT, [("a", 1, clock.now())])
+
+
+def test_what_is_built_in_the_background_waits_for_all_others(builds: BuildStore) -> None:
+    behind, _ = builds.submit(inputs("a"), "a", 1)
+    first, _ = builds.submit(replace(inputs("b"), options={}), "b", 1)
+    second, _ = builds.submit(replace(inputs("c"), options={}), "c", 1)
+    assert [claimed(builds).build.id for _ in range(3)] == [first.id, second.id, behind.id]

@@ -1,0 +1,41 @@
+"""What a build may be asked for besides target and numerics mode. Options are part of the build's key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from service.core.errors import InvalidInput
+
+MAX_BATCH = 64
+BATCH = "batch"
+
+
+def batch_of(options: Mapping[str, Any]) -> int:
+    """How many samples the artifact takes at a time."""
+    return int(options.get(BATCH, 1))
+
+
+def with_batch(batch: int) -> dict[str, Any]:
+    """The options of a build for `batch` samples; of one sample they are none, as before there were others."""
+    return {} if batch == 1 else {BATCH: batch}
+
+
+def parse_batches(text: str) -> tuple[int, ...]:
+    """`1,8,16` -> the sizes, ascending, each once; 1 is always among them.
+
+    Raises:
+        InvalidInput: it is no list of sizes.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and len(part) < 6 for part in parts):
+        raise InvalidInput(f"{text!r} is no list of batch sizes", hint="like 1,8,16")
+    return check_batches(map(int, parts))
+
+
+def check_batches(sizes: Iterable[int]) -> tuple[int, ...]:
+    """As `parse_batches`, of numbers."""
+    batches = sorted({1, *sizes})
+    if not 1 <= batches[0] <= batches[-1] <= MAX_BATCH:
+        raise InvalidInput(f"batch sizes are 1 to {MAX_BATCH}, not {', '.join(map(str, batches))}")
+    return tuple(batches)
