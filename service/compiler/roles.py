@@ -27,6 +27,7 @@ from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.decompose import decompose
 from service.compiler.qnn.legalize import legalize
 from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.passes import simplify
 from service.compiler.qnn.transposes import move_transposes
 from service.compiler.sandbox import Report
 from service.compiler.select.select import select
@@ -89,7 +90,8 @@ def build_role(request: Request, report: Report) -> Result:
     target, cache = codegen_target(name), ObjectCache(Path(request["kernels"]))
     report.stage(Stage.SELECT)
     module = batched(_loaded(request), request["batch"])
-    selection = select(decompose(move_transposes(module)), library_for(name, mode))
+    simplified = simplify(decompose(move_transposes(module)), mode)
+    selection = select(simplified.module, library_for(name, mode))
     peak = peak_for(name)
     if peak is not None:
         selection.kernels[peak.facts["symbol"]] = peak
@@ -112,6 +114,7 @@ def build_role(request: Request, report: Report) -> Result:
         "activations": [slot.to_json() for slot in activations],
         "coverage": {
             **coverage.report(module),
+            "simplified": simplified.done,
             "kernels": {**selection.report(), "peak": None if peak is None else dict(peak.facts)},
         },
         "formulas": _formulas(module, request["numerics"]),

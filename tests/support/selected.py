@@ -17,6 +17,7 @@ from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.decompose import decompose
 from service.compiler.qnn.legalize import legalize
 from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.passes import simplify
 from service.compiler.select.select import Selection, select
 from service.compiler.targets import codegen_target
 from service.core.buffers import aligned_empty
@@ -30,7 +31,8 @@ Array = NDArray[Any]
 
 
 def selected(module: tvm.IRModule, target: Target, numerics: str) -> Selection:
-    return select(decompose(module), library_for(target, get_mode(numerics)))
+    mode = get_mode(numerics)
+    return select(simplify(decompose(module), mode).module, library_for(target, mode))
 
 
 def run_selected(

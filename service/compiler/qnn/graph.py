@@ -6,6 +6,7 @@ bindings, with an environment from old variables to new expressions; nothing nee
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -14,7 +15,7 @@ import tvm
 from tvm import relax
 
 from service.compiler.qnn import ops
-from service.compiler.qnn.operation import IllTyped, Operation
+from service.compiler.qnn.operation import IllTyped, Operation, value_of
 
 Found = Operation | None
 Rewrite = Callable[[relax.BlockBuilder, relax.Call, list[relax.Expr], Found], relax.Expr]
@@ -60,6 +61,27 @@ def results_of(function: relax.Function) -> list[relax.Expr]:
     return list(body.fields) if isinstance(body, relax.Tuple) else [body]
 
 
+def uses_of(function: relax.Function) -> Counter[relax.Var]:
+    """How often each variable is read; by the function's results too."""
+    uses: Counter[relax.Var] = Counter()
+
+    def count(expr: relax.Expr) -> None:
+        if isinstance(expr, relax.Var):
+            uses[expr] += 1
+        elif isinstance(expr, relax.Tuple):
+            for field in expr.fields:
+                count(field)
+        elif isinstance(expr, relax.Call):
+            for arg in expr.args:
+                count(arg)
+
+    for _, value in bindings(function):
+        count(value)
+    for result in results_of(function):
+        count(result)
+    return uses
+
+
 def rewrite(module: tvm.IRModule, rewrite_call: Rewrite) -> tvm.IRModule:
     """`module` with every call of `main` replaced by what `rewrite_call(builder, call, new_args, operation)` emits.
 
@@ -90,7 +112,8 @@ def _rewritten(
         return substitute(value, environment)
     args = [substitute(arg, environment) for arg in value.args]
     result = rewrite_call(builder, value, args, operation)
-    return result if isinstance(result, relax.Var) else emit(builder, result, var.name)
+    named = isinstance(result, relax.Var) or value_of(result) is not None
+    return result if named else emit(builder, result, var.name)
 
 
 def substitute(expr: relax.Expr, environment: Values) -> relax.Expr:

@@ -13,6 +13,7 @@ from service.compiler.qnn import graph
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.formula import Array
 from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.ops import name_of
 from service.compiler.qnn.plain import PLAIN
 from service.core.errors import UnsupportedOperator
 
@@ -36,7 +37,7 @@ def run_all(module: tvm.IRModule, mode: Mode, samples: Sequence[Sequence[Array]]
     ends = _last_uses(function, [expr for _, expr, _ in found])
     for place, (var, expr, operation) in enumerate(found):
         for values in states:
-            values[var] = _evaluate(expr, operation, mode, values)
+            values[var] = evaluate(expr, operation, mode, values)
             for dead in ends.get(place, ()):
                 del values[dead]
     return [[_value(result, values) for result in graph.results_of(function)] for values in states]
@@ -63,7 +64,18 @@ def _variables(expr: relax.Expr) -> Iterator[relax.Var]:
         yield from _variables(part)
 
 
-def _evaluate(expr: relax.Expr, operation: Operation | None, mode: Mode, values: Values) -> Any:
+def knows(call: relax.Call) -> bool:
+    """Whether `call` is of an operator that can be evaluated."""
+    name = call.op.name if isinstance(call.op, Op) else str(call.op)
+    return name in PLAIN or name_of(call) is not None
+
+
+def evaluate(expr: relax.Expr, operation: Operation | None, mode: Mode, values: Values) -> Any:
+    """The value of one binding, of those of the variables that it reads.
+
+    Raises:
+        UnsupportedOperator: as `run`.
+    """
     if not isinstance(expr, relax.Call):
         return _value(expr, values)
     operands = [_value(arg, values) for arg in expr.args]

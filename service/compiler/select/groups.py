@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -51,7 +50,7 @@ class Model:
         found = list(graph.operations(function))
         self.bindings = [(var, value) for var, value, _ in found]
         self._operations = {var: operation for var, _, operation in found if operation is not None}
-        self._uses = _uses(function)
+        self._uses = graph.uses_of(function)
         self.views = {var: view for var, value in self.bindings if (view := _view(value)) is not None}
         self.constants: dict[relax.Var, NDArray[Any]] = {}
         self.groups = self._groups()
@@ -127,26 +126,6 @@ def _repeated(value: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
     """An operand of what has `shape`: of the same rank, and with a value for each channel."""
     extents = (1,) * (len(shape) - value.ndim) + value.shape
     return np.broadcast_to(value.reshape(extents), (*extents[:-1], shape[-1]))
-
-
-def _uses(function: relax.Function) -> Counter[relax.Var]:
-    uses: Counter[relax.Var] = Counter()
-
-    def count(expr: relax.Expr) -> None:
-        if isinstance(expr, relax.Var):
-            uses[expr] += 1
-        elif isinstance(expr, relax.Tuple):
-            for field in expr.fields:
-                count(field)
-        elif isinstance(expr, relax.Call):
-            for arg in expr.args:
-                count(arg)
-
-    for _, value in graph.bindings(function):
-        count(value)
-    for result in graph.results_of(function):
-        count(result)
-    return uses
 
 
 def _view(value: relax.Expr) -> View | None:

@@ -1,0 +1,183 @@
+"""Drop casts: functions of one stored value that change nothing, or that whoever makes the value can do as well.
+
+- Dequantize and quantize to the same type, with nothing but moves of elements between them, are those moves.
+- A function that leaves every value that its operand can have is its operand.
+- A clamp becomes the storage bounds of what it clamps, if nobody reads that besides; so does a move of the zero point,
+  where the mode adds it after the last rounding.
+
+Which of these holds is not derived: the mode's own formula is evaluated for every value that the operand can have.
+
+Requires: a model of `qnn.*` and plain operators.
+Ensures: the same outputs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from service.compiler.qnn import graph, ops
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics.elementwise import FixedPointAdd, FixedPointMul, FloatMul, SharedShiftAdd
+from service.compiler.qnn.numerics.formula import Array
+from service.compiler.qnn.numerics.requantize import FloatRequantize, OneRounding, TwoRoundings
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.ops.unary import FUNCTIONS
+from service.compiler.qnn.types import QuantizedType
+
+_MOVES = ("relax.reshape", "relax.permute_dims")
+_FUNCTIONS = ("qnn.requantize", *(f"qnn.{name}" for name in FUNCTIONS))
+# What adds the zero point of its output after the last rounding, and then clamps.
+_ROUND_FIRST = (FixedPointAdd, FixedPointMul, FloatMul, FloatRequantize, OneRounding, SharedShiftAdd, TwoRoundings)
+_CLAMPING = ("qnn.add", "qnn.mul", "qnn.requantize")
+
+
+def drop_casts(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
+    """`module` with fewer functions of one value; and the names of those that are gone."""
+    casts = _Casts(graph.main_of(module), mode)
+    return (graph.rewrite(module, casts.rewrite) if casts.found else module), casts.dropped
+
+
+class _Casts:
+    """
+    Attributes:
+        dropped: the names of what is gone, as it goes.
+    """
+
+    def __init__(self, function: relax.Function, mode: Mode) -> None:
+        self.mode, self._uses = mode, graph.uses_of(function)
+        self.dropped: list[str] = []
+        self._names: dict[relax.Call, str] = {}
+        self._makers: dict[relax.Var, Operation] = {}  # what a variable comes from, past what is dropped
+        self._idle: set[relax.Call] = set()  # what its operand can stand for
+        self._clamped: dict[relax.Call, QuantizedType] = {}  # call -> what it writes from now on
+        self._restoring = False  # whether something may quantize what was dequantized
+        self._reals: dict[relax.Expr, tuple[relax.Expr, QuantizedType]] = {}  # new variable -> what it was made of
+        known: set[relax.Var] = set()  # what was dequantized, before it is rewritten
+        for var, value, operation in graph.operations(function):
+            if not isinstance(value, relax.Call):
+                continue
+            self._names[value] = str(var.name)
+            operand = value.args[0] if value.args else None
+            if operation is None:
+                known |= {var} if operand in known and _moves(value) else set()
+                continue
+            known |= {var} if operation.name == "qnn.dequantize" else set()
+            self._restoring |= operation.name == "qnn.quantize" and operand in known
+            self._judge(var, operation)
+
+    @property
+    def found(self) -> bool:
+        return bool(self._idle) or self._restoring
+
+    def _judge(self, var: relax.Var, operation: Operation) -> None:
+        """Finds out whether a function of one value is needed, beside what makes that value."""
+        self._makers[var] = operation
+        table = self._table(operation)
+        if table is None:
+            return
+        operand = operation.call.args[0]
+        maker, alone = self._makers.get(operand), self._uses[operand] == 1
+        if (table[0] == table[1]).all() and _storage(operation, "in_type") == _storage(operation, "out_type"):
+            self._idle.add(operation.call)
+        elif maker is not None and maker.name in _CLAMPING:
+            kind, made = self._with(operation, maker, table), self._made(maker)
+            if kind == made or (kind is not None and alone):
+                self._idle.add(operation.call)
+                self._clamped[maker.call] = kind
+        if operation.call in self._idle:
+            del self._makers[var]
+            self._makers.update({var: maker} if alone and maker is not None else {})
+
+    def _made(self, maker: Operation) -> QuantizedType:
+        return self._clamped.get(maker.call) or maker.per_tensor("out_type")
+
+    def _table(self, operation: Operation) -> Array | None:
+        """`[2, 256] int64`: every value of an 8-bit operand, and what becomes of it; None for other operators."""
+        if operation.name not in _FUNCTIONS:
+            return None
+        kind = operation.quantized("in_type")
+        if kind.storage not in ("int8", "uint8") or kind.axis is not None:
+            return None
+        values = _all_values(kind)
+        return np.stack([values.astype(np.int64), self.mode.formula(operation).evaluate(operation, values)])
+
+    def _with(self, operation: Operation, maker: Operation, table: Array) -> QuantizedType | None:
+        """What `maker` writes if it does `operation` too; None if it cannot."""
+        made = self._made(maker)
+        values, results = table[:, (made.min <= table[0]) & (table[0] <= made.max)]
+        low, high = int(results.min()), int(results.max())
+        rounds_first = isinstance(self.mode.formula(maker), _ROUND_FIRST)
+        moves = np.unique(results - values).tolist() if rounds_first else [0]
+        for move in sorted(moves, key=abs):
+            if low < high and (np.clip(values + move, low, high) == results).all():
+                storage = _storage(operation, "out_type")
+                return _type_or_none(storage, made.scale, made.zero_point + move, low, high)
+        return None
+
+    def rewrite(
+        self, builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
+    ) -> relax.Expr:
+        if operation is None:
+            return self._moved(builder, call, args)
+        if operation.name == "qnn.dequantize":
+            real = graph.emit(builder, graph.with_args(call, args), self._names[call])
+            self._reals[real] = args[0], operation.quantized("in_type")
+            return real
+        if call in self._idle:
+            self.dropped.append(self._names[call])
+            return args[0]
+        if operation.name == "qnn.quantize" and args[0] in self._reals:
+            stored, kind = self._reals[args[0]]
+            if self._gives_back(operation, kind):
+                self.dropped.append(self._names[call])
+                return stored
+        if call in self._clamped:
+            return ops.with_operands(call, *args, out_type=self._clamped[call])
+        return graph.with_args(call, args)
+
+    def _moved(self, builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr]) -> relax.Expr:
+        """What moves elements of real values moves the integers that those were made of."""
+        moved = graph.with_args(call, args)
+        stored, kind = self._reals.get(args[0], (None, None)) if args else (None, None)
+        if not _moves(call) or stored is None or kind is None or kind.axis is not None:
+            return moved
+        stored = graph.emit(builder, graph.with_args(call, [stored, *args[1:]]), f"{self._names[call]}_stored")
+        result = graph.emit(builder, ops.dequantize(stored, kind), self._names[call])
+        self._reals[result] = stored, kind
+        return result
+
+    def _gives_back(self, quantize: Operation, kind: QuantizedType) -> bool:
+        """Whether `quantize` gives back every value of `kind`, dequantized."""
+        exact = kind.storage in ("int8", "uint8", "int16") and kind.axis is None
+        if (
+            not exact
+            or kind.storage != _storage(quantize, "out_type")
+            or quantize.quantized("out_type").axis is not None
+        ):
+            return False
+        values = _all_values(kind)
+        dequantize = Operation(ops.dequantize(relax.const(values), kind))
+        real = self.mode.formula(dequantize).evaluate(dequantize, values)
+        return bool((self.mode.formula(quantize).evaluate(quantize, real) == values).all())
+
+
+def _moves(call: relax.Call) -> bool:
+    return isinstance(call.op, tvm.ir.Op) and call.op.name in _MOVES
+
+
+def _storage(operation: Operation, name: str) -> str:
+    return operation.quantized(name).storage
+
+
+def _all_values(kind: QuantizedType) -> Array:
+    limits = np.iinfo(kind.storage)
+    return np.arange(limits.min, limits.max + 1).astype(kind.storage)
+
+
+def _type_or_none(storage: str, scale: float, zero_point: int, low: int, high: int) -> QuantizedType | None:
+    limits = np.iinfo(storage)
+    if not limits.min <= zero_point <= limits.max:
+        return None
+    return QuantizedType(storage, (scale,), (zero_point,), storage_min=low, storage_max=high)

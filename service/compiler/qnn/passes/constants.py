@@ -1,0 +1,43 @@
+"""Fold constants: what no input decides is computed now, by the mode's own oracle.
+
+Requires: a model of `qnn.*` and plain operators.
+Ensures: the same outputs; no operator that the oracle knows has nothing but constants for operands.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from service.compiler.qnn import graph, oracle
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.operation import value_of
+
+
+def fold_constants(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
+    """`module` with the values of what is computed of constants; and the names of those."""
+    function = graph.main_of(module)
+    known: dict[relax.Var, Any] = {}
+    folded: dict[relax.Expr, relax.Var] = {}
+    for var, value, operation in graph.operations(function):
+        tensor = isinstance(value, relax.Call) and isinstance(var.ty, relax.TensorType)
+        if tensor and oracle.knows(value) and _constant(value.args, known):
+            known[var] = oracle.evaluate(value, operation, mode, known)
+            folded[value] = var
+
+    def fold(
+        builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
+    ) -> relax.Expr:
+        return relax.const(known[folded[call]]) if call in folded else graph.with_args(call, args)
+
+    names = [str(var.name) for var in folded.values()]
+    return (graph.rewrite(module, fold) if names else module), names
+
+
+def _constant(operands: Any, known: dict[relax.Var, Any]) -> bool:
+    """Whether all operands are known, and one of them is a tensor."""
+    tensors = [part for operand in operands for part in getattr(operand, "fields", [operand])]
+    tensors = [tensor for tensor in tensors if not isinstance(tensor, relax.ShapeExpr)]
+    return bool(tensors) and all(tensor in known or value_of(tensor) is not None for tensor in tensors)

@@ -1,0 +1,50 @@
+"""The pipeline of passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.passes.casts import drop_casts
+from service.compiler.qnn.passes.constants import fold_constants
+from service.compiler.qnn.passes.strides import move_strides
+
+# A model, and the names of what was done to it.
+Pass = Callable[[tvm.IRModule, Mode], tuple[tvm.IRModule, list[str]]]
+
+PASSES: dict[str, Pass] = {
+    "constants folded": fold_constants,
+    "casts dropped": drop_casts,
+    "strides moved": move_strides,
+}
+
+
+@dataclass(frozen=True)
+class Simplified:
+    """A model after the passes.
+
+    Attributes:
+        done: pass -> the names of the tensors that it changed.
+    """
+
+    module: tvm.IRModule
+    done: dict[str, list[str]]
+
+
+def simplify(module: tvm.IRModule, mode: Mode) -> Simplified:
+    """All passes, in order.
+
+    Requires: a model of `qnn.*` and plain operators, without transposed convolutions.
+    Ensures: the same outputs in `mode`, bit for bit; no operator whose result nobody reads.
+    """
+    done = {}
+    module = relax.transform.DeadCodeElimination()(module)
+    for name, run in PASSES.items():
+        module, done[name] = run(module, mode)
+        if done[name]:
+            module = relax.transform.DeadCodeElimination()(module)
+    return Simplified(module, done)

@@ -1,0 +1,137 @@
+"""Functions of one value that change nothing are dropped, and clamps become bounds; what does change stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm import relax
+
+from service.compiler.qnn import graph, ops, oracle
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.passes import simplify
+from service.compiler.qnn.passes.casts import drop_casts
+from service.compiler.qnn.types import QuantizedType, accumulator_type
+from service.core.numerics import MODES
+from tests.support.qnn_models import Emit, float32, i8, module_of, u8
+
+ALL = np.arange(-128, 128, dtype=np.int8).reshape(1, 256)
+
+
+def names(module: Any) -> list[str]:
+    operations = [found for _, _, found in graph.operations(graph.main_of(module)) if found is not None]
+    return [found.name.removeprefix("qnn.") for found in operations]
+
+
+def simplified(module: Any, mode: str, x: np.ndarray) -> Any:
+    """The module after the passes, which gives the same answers."""
+    result = simplify(module, get_mode(mode)).module
+    expected, got = (oracle.run(each, get_mode(mode), [x])[0] for each in (module, result))
+    np.testing.assert_array_equal(got, expected)
+    return result
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("scale", [1e-3, 0.1, 1 / 3, 1e-30, 1e30])
+def test_what_is_quantized_as_it_was_is_what_it_was(mode: str, scale: float) -> None:
+    kind = i8(scale, 7)
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        real = emit(relax.op.reshape(emit(ops.dequantize(inputs[0], kind)), [16, 16]))
+        return emit(ops.quantize(emit(relax.op.permute_dims(real, [1, 0])), kind))
+
+    assert names(simplified(module_of([((1, 256), "int8")], body), mode, ALL)) == []
+
+
+def test_another_type_is_a_rescaling_and_stays() -> None:
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        return emit(ops.quantize(emit(ops.dequantize(inputs[0], i8(0.1))), i8(0.11)))
+
+    assert names(simplified(module_of([((1, 256), "int8")], body), "xnnpack", ALL)) == ["dequantize", "quantize"]
+
+
+def test_a_clamp_becomes_the_bounds_of_what_it_clamps() -> None:
+    relu6 = QuantizedType("int8", (float32(0.1),), (-10,), storage_min=-10, storage_max=50)
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        total = emit(ops.add(inputs[0], inputs[0], i8(0.1), i8(0.1), i8(0.1, -10)))
+        return emit(ops.unary("relu", emit(ops.unary("relu", total, i8(0.1, -10), relu6)), relu6, relu6))
+
+    module = simplified(module_of([((1, 256), "int8")], body), "xnnpack", ALL)
+    (operation,) = (found for _, _, found in graph.operations(graph.main_of(module)) if found is not None)
+    assert (operation.name, operation.per_tensor("out_type")) == ("qnn.add", relu6)
+
+
+def test_what_is_read_besides_is_not_clamped() -> None:
+    relu = QuantizedType("int8", (float32(0.1),), (0,), storage_min=0)
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        total = emit(ops.add(inputs[0], inputs[0], i8(0.1), i8(0.1), i8(0.1)))
+        return emit(ops.mul(total, emit(ops.unary("relu", total, i8(0.1), relu)), i8(0.1), relu, i8(0.1)))
+
+    module = simplified(module_of([((1, 256), "int8")], body), "xnnpack", ALL)
+    assert names(module) == ["add", "relu", "mul"]
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data(), st.sampled_from(MODES))
+def test_any_chain_keeps_its_values(data: st.DataObject, mode: str) -> None:
+    draw = data.draw
+    scale = float32(draw(st.floats(0.05, 0.5)))
+
+    def kind() -> QuantizedType:
+        low, high = sorted(draw(st.lists(st.integers(-128, 127), min_size=2, max_size=2, unique=True)))
+        bounds = draw(st.sampled_from([(-128, 127), (low, high)]))
+        zero_point = draw(st.sampled_from([0, 0, -128, draw(st.integers(-128, 127))]))
+        own = draw(st.sampled_from([scale, scale, 2 * scale]))
+        return QuantizedType("int8", (own,), (zero_point,), storage_min=bounds[0], storage_max=bounds[1])
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        weights = np.random.default_rng(draw(st.integers(0, 99))).integers(-50, 50, (256, 256)).astype(np.int8)
+        y, of_y = inputs[0], i8(scale)
+        for _ in range(draw(st.integers(1, 4))):
+            out = kind()
+            match draw(st.sampled_from(["dense", "add", "mul", "relu", "requantize", "cast"])):
+                case "dense":
+                    sums = emit(ops.dense(y, relax.const(weights), None, of_y, i8(0.02)))
+                    y = emit(ops.requantize(sums, accumulator_type(of_y, i8(0.02), axis=1), out))
+                case "add":
+                    y = emit(ops.add(y, inputs[0], of_y, i8(scale), out))
+                case "mul":
+                    y = emit(ops.mul(y, inputs[0], of_y, i8(scale), out))
+                case "relu":
+                    out = QuantizedType("int8", of_y.scales, of_y.zero_points, None, out.min, out.max)
+                    y = emit(ops.unary("relu", y, of_y, out))
+                case "requantize":
+                    y = emit(ops.requantize(y, of_y, out))
+                case _:
+                    y = emit(ops.quantize(emit(ops.dequantize(y, of_y)), out))
+            of_y = out
+        return y
+
+    simplified(module_of([((1, 256), "int8")], body), mode, ALL)
+
+
+def test_a_change_of_storage_is_done_by_the_layer_before_it() -> None:
+    """As at the end of a model whose input and output are uint8."""
+    weights = np.random.default_rng(0).integers(-50, 50, (10, 256)).astype(np.int8)
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        sums = emit(ops.dense(inputs[0], relax.const(weights), None, i8(0.1), i8(0.1)))
+        signed = emit(ops.requantize(sums, accumulator_type(i8(0.1), i8(0.1), axis=1), i8(0.5, 3)))
+        return emit(ops.requantize(signed, i8(0.5, 3), u8(0.5, 131)))
+
+    for mode in MODES:
+        module = simplified(module_of([((1, 256), "int8")], body), mode, ALL)
+        assert names(module) == ["dense", "requantize"]
+
+
+def test_the_names_of_what_is_gone_are_reported() -> None:
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        return emit(ops.requantize(inputs[0], i8(0.1), i8(0.1)))
+
+    _, dropped = drop_casts(module_of([((1, 256), "int8")], body), get_mode("xnnpack"))
+    assert dropped == ["lv"]
