@@ -38,6 +38,8 @@ def macs_by_operator(function: relax.Function) -> dict[relax.Var, int]:
 
 
 def _macs(operation: Operation) -> int:
+    if operation.name == "qnn.matmul":
+        return math.prod(graph.shape_of(operation.call)) * graph.shape_of(operation.call.args[0])[-1]
     if operation.name not in ("qnn.conv2d", "qnn.conv2d_transpose", "qnn.dense"):
         return 0
     filters = graph.shape_of(operation.call.args[1])

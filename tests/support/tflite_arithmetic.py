@@ -136,11 +136,29 @@ def _cast(rng: Random, dtype: type) -> bytes:
     return operator_model("CAST", [End(shape, dtype, quant(rng, dtype))], [End(shape, target)], options)
 
 
-INT8_ONLY = ("SQUARED_DIFFERENCE",)
+def _batch_matmul(rng: Random, dtype: type) -> bytes:
+    m, k, n = (int(size) for size in rng.integers(1, 12, 3))
+    batches = (2, 3), [(2, 3), (3,), (1, 3), ()][int(rng.integers(4))]
+    adjoint = bool(rng.integers(2)), bool(rng.integers(2))
+    shapes = (k, m) if adjoint[0] else (m, k), (n, k) if adjoint[1] else (k, n)
+    inputs: list[End | Constant] = [
+        End((*batch, *shape), dtype, quant(rng, dtype)) for batch, shape in zip(batches, shapes, strict=True)
+    ]
+    if rng.integers(2):
+        inputs[1] = Constant(_stored(rng, (*batches[1], *shapes[1]), dtype), quant(rng, dtype))
+    options = schema.BatchMatMulOptionsT(adjX=adjoint[0], adjY=adjoint[1])
+    return operator_model("BATCH_MATMUL", inputs, [End((2, 3, m, n), dtype, quant(rng, dtype, 3.0))], options)
+
+
+INT8_ONLY = (
+    "BATCH_MATMUL",
+    "SQUARED_DIFFERENCE",
+)
 ARITHMETIC: dict[str, Make] = {
     "ADD": binary("ADD", schema.AddOptionsT, activated=True),
     "ARG_MAX": _place("ARG_MAX", schema.ArgMaxOptionsT),
     "ARG_MIN": _place("ARG_MIN", schema.ArgMinOptionsT),
+    "BATCH_MATMUL": _batch_matmul,
     "CAST": _cast,
     "EQUAL": comparison("EQUAL", schema.EqualOptionsT),
     "GREATER": comparison("GREATER", schema.GreaterOptionsT),

@@ -83,6 +83,7 @@ OPTIONS: Mapping[int, str] = {
     75: "LeakyReluOptions",
     77: "MirrorPadOptions",
     94: "DepthToSpaceOptions",
+    101: "BatchMatMulOptions",
     116: "GeluOptions",
 }
 
@@ -182,6 +183,7 @@ TABLES: Mapping[str, Table] = {
     "GeluOptions": {"approximate": (0, BOOL)},
     "ReducerOptions": {"keep_dims": (0, BOOL)},
     "ReshapeOptions": {"new_shape": (0, Vector(4))},
+    "BatchMatMulOptions": {"adj_x": (0, BOOL), "adj_y": (1, BOOL)},
     "L2NormOptions": {"fused_activation_function": (0, BYTE)},
     "ResizeBilinearOptions": {"align_corners": (2, BOOL), "half_pixel_centers": (3, BOOL)},
     "SubOptions": {"fused_activation_function": (0, BYTE)},

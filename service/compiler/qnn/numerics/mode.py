@@ -9,6 +9,7 @@ from service.compiler.qnn.numerics.accumulate import Conv2d, Dense
 from service.compiler.qnn.numerics.affine import Concatenate, Dequantize, StorageCast
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.pooling import AveragePool, MaxPool
+from service.compiler.qnn.numerics.products import MatMul
 from service.compiler.qnn.numerics.transposed import Conv2dTranspose
 from service.compiler.qnn.operation import Operation
 
@@ -47,6 +48,7 @@ EXACT: Mapping[str, Formula] = {
     "conv2d": Conv2d(),
     "conv2d_transpose": Conv2dTranspose(),
     "dense": Dense(),
+    "matmul": MatMul(),
     "avg_pool2d": AveragePool(),
     "max_pool2d": MaxPool(),
     "concatenate": Concatenate(),

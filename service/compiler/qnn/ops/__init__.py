@@ -22,7 +22,7 @@ from tvm import relax
 from tvm.ir import Op, register_op_attr
 
 from service.compiler.qnn.operation import Operation
-from service.compiler.qnn.ops import accumulating, casts, elementwise, joining, normalizing, pooling, resizing
+from service.compiler.qnn.ops import accumulating, casts, elementwise, joining, normalizing, pooling, products, resizing
 from service.compiler.qnn.ops import unary as functions
 from service.compiler.qnn.ops.accumulating import conv2d, conv2d_transpose, dense
 from service.compiler.qnn.ops.call import PREFIX, Rule, call_of, name_of, with_operands
@@ -31,6 +31,7 @@ from service.compiler.qnn.ops.elementwise import add, compare, mul, prelu, squar
 from service.compiler.qnn.ops.joining import concatenate
 from service.compiler.qnn.ops.normalizing import l2_normalize, softmax
 from service.compiler.qnn.ops.pooling import avg_pool2d, max_pool2d, mean, sum_
+from service.compiler.qnn.ops.products import matmul
 from service.compiler.qnn.ops.resizing import resize_bilinear
 from service.compiler.qnn.ops.unary import unary
 
@@ -45,6 +46,7 @@ __all__ = [
     "dense",
     "dequantize",
     "l2_normalize",
+    "matmul",
     "max_pool2d",
     "mean",
     "mul",
@@ -62,7 +64,7 @@ __all__ = [
     "with_operands",
 ]
 
-_FAMILIES = (casts, accumulating, elementwise, joining, pooling, normalizing, resizing, functions)
+_FAMILIES = (casts, accumulating, elementwise, joining, pooling, normalizing, products, resizing, functions)
 
 
 def _typing(rule: Rule) -> Callable[[relax.Call, relax.BlockBuilder], relax.TensorType]:

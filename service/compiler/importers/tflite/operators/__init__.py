@@ -9,6 +9,7 @@ from tvm import relax
 
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators import (
+    batch_matmul,
     comparison,
     conversion,
     convolution,
@@ -94,6 +95,7 @@ RULES: Mapping[str, Rule] = {
     "ARG_MAX": Rule(reduction.arg_max, (2, 2), writes=_INTEGERS),
     "ARG_MIN": Rule(reduction.arg_min, (2, 2), writes=_INTEGERS),
     "AVERAGE_POOL_2D": _wide(pooling.average_pool2d, (1, 1)),
+    "BATCH_MATMUL": Rule(batch_matmul.batch_matmul, (2, 2), activations=2, reads=_INT8, writes=_INT8),
     "BATCH_TO_SPACE_ND": _moving(padding.batch_to_space, (3, 3)),
     "BROADCAST_TO": _moving(selection.broadcast_to, (2, 2)),
     "CAST": Rule(comparison.cast, (1, 1), reads=ANY, writes=ANY),

@@ -56,6 +56,7 @@ _SHARED: Mapping[str, Formula] = {
     "l2_normalize": L2Normalize(),
     "log": LOG,
     "logistic": LOGISTIC,
+    "matmul+requantize": TwoRoundings(),
     "prelu": PRelu(),
     "relu": Relu(),
     "rsqrt": ReciprocalSquareRoot(),

@@ -1,0 +1,29 @@
+"""BATCH_MATMUL."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.tflite.node import Node
+from service.compiler.qnn import ops
+from service.compiler.qnn.types import QuantizedType
+
+
+def batch_matmul(node: Node) -> relax.Expr:
+    """Either operand may be transposed (`Prepare` in tflite/kernels/batch_matmul.cc)."""
+    lhs_type, rhs_type, out_type = node.in_type(0), node.in_type(1), node.out_type()
+    node.require(lhs_type.storage == rhs_type.storage == out_type.storage, "mixes storage types")
+    lhs, rhs = (_operand(node, place, f"adj_{name}") for place, name in enumerate("xy"))
+    accumulated = node.emit(ops.matmul(lhs, rhs, lhs_type, rhs_type), "accumulate")
+    # LiteRT rounds the product of the scales to float32 (`GetQuantizedConvolutionMultipler`).
+    scale = float(np.float32(lhs_type.scale) * np.float32(rhs_type.scale))
+    return node.emit(ops.requantize(accumulated, QuantizedType("int32", (scale,)), out_type))
+
+
+def _operand(node: Node, place: int, option: str) -> relax.Expr:
+    x, rank = node.expr(place), len(node.input(place).shape)
+    node.require(rank >= 2, f"multiplies a tensor of {rank} dimensions", node.input(place))
+    if not node.option(option):
+        return x
+    return node.emit(relax.op.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2]), f"transposed_{place}")
