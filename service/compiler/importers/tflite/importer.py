@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import tvm
 from tvm import relax
@@ -15,6 +16,7 @@ from service.compiler.importers.tflite.operators import RULES
 from service.compiler.importers.tflite.reader import read_model
 from service.compiler.importers.tflite.signature import signature_of
 from service.compiler.importers.tflite.support import check_support
+from service.compiler.qnn.graph import main_of, results_of, shape_of
 from service.compiler.qnn.operation import value_of
 from service.core.build import Stage
 from service.core.errors import OctetError, Unsupported
@@ -37,7 +39,8 @@ def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel
     try:
         model = read_model(data)
         check_support(model)
-        return ImportedModel(_module(model, at), signature_of(model), TFLITE)
+        module = _module(model, at)
+        return ImportedModel(module, signature_of(_with_outputs(model, module)), TFLITE)
     except OctetError as exc:
         exc.stage = exc.stage or Stage.IMPORT
         raise
@@ -60,6 +63,15 @@ def _module(model: Model, at: At) -> tvm.IRModule:
             outputs = [builder.emit_output(_computed(model, index, values)) for index in model.outputs]
         builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
     return builder.get()
+
+
+def _with_outputs(model: Model, module: tvm.IRModule) -> Model:
+    """`model`, its outputs of the shapes that they were found to have."""
+    found = dict(zip(model.outputs, map(shape_of, results_of(main_of(module))), strict=True))
+    tensors = [
+        replace(tensor, shape=found[tensor.index]) if tensor.index in found else tensor for tensor in model.tensors
+    ]
+    return replace(model, tensors=tuple(tensors))
 
 
 def _computed(model: Model, index: int, values: dict[int, relax.Expr]) -> relax.Expr:

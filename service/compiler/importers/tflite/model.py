@@ -35,6 +35,8 @@ class Tensor:
     Attributes:
         name: as in the file; may be empty, and need not be unique.
         dtype: numpy's name of the element type, or the schema's name in lower case if numpy has none (`int4`).
+        signature: the shape with -1 for each size that the inputs decide (LiteRT computes it anew, `shape` holds
+            1 in its place); empty where the file says nothing of it.
         storage: constants with equal numbers share their bytes; None for what is computed or given.
         data: the elements of a constant without oddity, read-only.
         oddity: why no operator can use the tensor, as in "is sparse"; None if one may.
@@ -45,6 +47,7 @@ class Tensor:
     dtype: str
     shape: tuple[int, ...]
     quantization: Quantization | None = None
+    signature: tuple[int, ...] = ()
     storage: int | None = None
     data: Array | None = None
     oddity: str | None = None

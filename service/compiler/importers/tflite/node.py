@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NoReturn
 
 import numpy as np
@@ -10,6 +12,7 @@ from tvm import relax
 
 from service.compiler.importers.tflite import activations
 from service.compiler.importers.tflite.model import Array, Model, Operator, OptionValue, Tensor
+from service.compiler.importers.tflite.tensors import MAX_BYTES
 from service.compiler.qnn.graph import emit, shape_of
 from service.compiler.qnn.operation import IllTyped, value_of
 from service.compiler.qnn.plain import fold
@@ -81,10 +84,12 @@ class Node:
         return len(self.operator.inputs)
 
     def input(self, place: int) -> Tensor:
+        """The tensor, of the shape that it has been found to have."""
         index = self.operator.inputs[place]
         if index < 0:
             self.malformed(f"leaves out its input {place}")
-        return self.model.tensors[index]
+        tensor = self.model.tensors[index]
+        return replace(tensor, shape=shape_of(self._values[index])) if index in self._values else tensor
 
     def has_input(self, place: int) -> bool:
         return place < self.input_count and self.operator.inputs[place] >= 0
@@ -208,10 +213,13 @@ class Node:
             ) from exc
 
     def expect_shape(self, shape: tuple[int, ...], tensor: Tensor | None = None) -> None:
-        """The operator makes `shape`: what the file says of its output has to agree."""
+        """The operator makes `shape`: what the file says for certain of its output has to agree."""
         tensor = tensor or self.output
-        if shape != tensor.shape:
-            self.malformed(f"makes a tensor of {list(shape)}, but its output is {list(tensor.shape)}", tensor)
+        said = tensor.signature or tensor.shape
+        if len(said) != len(shape) or any(size not in (-1, made) for size, made in zip(said, shape, strict=True)):
+            self.malformed(f"makes a tensor of {list(shape)}, but its output is {list(said)}", tensor)
+        if math.prod(shape) * np.dtype(tensor.dtype).itemsize > MAX_BYTES:
+            self.unsupported(f"makes a tensor of {list(shape)}, which is more than 2 GiB", tensor)
 
     def expect(self, tensor: Tensor, value: relax.Expr) -> None:
         """`value` is what the operator makes of its output `tensor`."""

@@ -25,14 +25,13 @@ def read_model(data: bytes) -> Model:
 
     Raises:
         MalformedModel: the file is not well formed.
-        Unsupported: it has several subgraphs, or computes nothing.
+        Unsupported: it has several entry points, or computes nothing.
     """
     verify(data)
     model = tflite.Model.GetRootAs(data, 0)
     if model.Version() != schema.VERSION:
         raise MalformedModel(f"the file is of TFLite schema version {model.Version()}, not {schema.VERSION}")
-    if model.SubgraphsLength() != 1:
-        _refuse_subgraphs(model.SubgraphsLength())
+    _check_subgraphs(model)
     subgraph = model.Subgraphs(0)
     tensors = tuple(read_tensor(model, data, index) for index in range(subgraph.TensorsLength()))
     codes = [_operator_name(model.OperatorCodes(index)) for index in range(model.OperatorCodesLength())]
@@ -50,13 +49,18 @@ def read_model(data: bytes) -> Model:
     return result
 
 
-def _refuse_subgraphs(count: int) -> None:
-    if count == 0:
+def _check_subgraphs(model: Any) -> None:
+    """The first subgraph is the model. Others belong to its operators (IF, WHILE, CALL_ONCE), which are refused by
+    name, or are entry points of their own."""
+    if not model.SubgraphsLength():
         raise MalformedModel("the file has no subgraph")
-    raise Unsupported(
-        f"the model has {count} subgraphs, so it uses control flow or has several entry points",
-        hint="convert one inference function, without while loops and conditionals",
-    )
+    signatures = [model.SignatureDefs(index) for index in range(model.SignatureDefsLength())]
+    others = [shortened(text(each.SignatureKey())) for each in signatures if each.SubgraphIndex() != 0]
+    if others:
+        raise Unsupported(
+            f"the model has several entry points; {', '.join(others)} would be left out",
+            hint="convert one signature",
+        )
 
 
 def _operator_name(code: Any) -> str:

@@ -115,6 +115,7 @@ TABLES: Mapping[str, Table] = {
         "quantization": (4, Ref("QuantizationParameters")),
         "is_variable": (5, BOOL),
         "sparsity": (6, Ref("SparsityParameters")),
+        "shape_signature": (7, Vector(4)),
     },
     "QuantizationParameters": {
         "scale": (2, Vector(4)),

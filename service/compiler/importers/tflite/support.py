@@ -70,7 +70,16 @@ def _hint(model: Model, obstacles: list[tuple[Operator, str]]) -> str:
         return "convert with full-integer quantization, so that no operator is left in float"
     if "int16" in kinds:
         return "these operators are compiled with 8-bit activations only"
-    return f"Octet compiles: {', '.join(sorted(RULES))}; convert the model without the others"
+    return f"convert the model without them, or cut it at: {_listed(_cuts(model, [each for each, _ in obstacles]))}"
+
+
+def _cuts(model: Model, obstacles: list[Operator]) -> list[str]:
+    """The tensors that a model without `obstacles` would end with: what they read of what can be compiled."""
+    beyond = {index for operator in obstacles for index in operator.outputs}
+    read = dict.fromkeys(index for operator in obstacles for index in operator.inputs if index >= 0)
+    return [
+        model.tensors[index].label for index in read if index not in beyond and not model.tensors[index].is_constant
+    ]
 
 
 def _check_arity(operator: Operator, rule: Rule) -> None:

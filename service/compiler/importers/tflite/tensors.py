@@ -14,7 +14,7 @@ from service.compiler.importers.tflite.model import Array, Quantization, Tensor
 from service.core.errors import MalformedModel
 
 # Bounds on a tensor. LiteRT's kernels index with 32-bit integers and take at most eight dimensions.
-_MAX_BYTES = (1 << 31) - 1
+MAX_BYTES = (1 << 31) - 1
 _MAX_RANK = 8
 
 _NUMPY_TYPES: dict[int, np.dtype[Any]] = {
@@ -57,6 +57,7 @@ class _Reader:
             name=self._name,
             dtype=dtype.name if dtype else _TYPE_NAMES.get(self._table.Type(), f"type {self._table.Type()}"),
             shape=shape,
+            signature=ints(self._table, "ShapeSignature"),
             storage=None if raw is None else self._table.Buffer(),
             oddity=oddity,
         )
@@ -84,7 +85,7 @@ class _Reader:
             return f"has {len(shape)} dimensions; the limit is {_MAX_RANK}"
         if any(size < 0 for size in shape):
             return f"has the dynamic shape {list(shape)}; convert the model with fixed input shapes"
-        if math.prod(shape) * dtype.itemsize > _MAX_BYTES:
+        if math.prod(shape) * dtype.itemsize > MAX_BYTES:
             return f"has shape {list(shape)}, which is more than 2 GiB"
         return None
 

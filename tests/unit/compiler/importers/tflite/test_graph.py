@@ -95,7 +95,6 @@ def test_output_that_nothing_computes_is_malformed() -> None:
         (set_graph("operators", []), "no operators"),
         (set_graph("outputs", [0]), "not computed, but an input or a constant"),
         (set_graph("outputs", [3]), "not computed, but an input or a constant"),
-        (lambda model: model.subgraphs.append(model.subgraphs[0]), "2 subgraphs"),
     ],
 )
 def test_unsupported(bend: Callable[[Any], None], message: str) -> None:

@@ -65,3 +65,31 @@ def test_an_output_of_another_shape_or_dtype_is_malformed() -> None:
         data = operator_model("TRANSPOSE", [End((3, 2), np.int32), ints(1, 0)], [wrong], schema.TransposeOptionsT())
         with pytest.raises(MalformedModel):
             import_model(data)
+
+
+def batches_of_blocks(signature: list[int] | None) -> bytes:
+    """SPACE_TO_BATCH_ND and a ReLU behind it, as converters write them for a batch of any size: they do not know how
+    many images the first makes, and write 1."""
+    builder = ModelBuilder()
+    x = builder.tensor("x", (1, 4, 4, 2), np.int8, X)
+    between, y = (builder.tensor(name, (1, 2, 2, 2), np.int8, X) for name in ("between", "y"))
+    block = builder.constant("block", np.array([2, 2], np.int32))
+    none = builder.constant("none", np.zeros((2, 2), np.int32))
+    builder.operator("SPACE_TO_BATCH_ND", [x, block, none], [between])
+    builder.operator("RELU", [between], [y])
+    for index in (between, y):
+        builder.graph.tensors[index].shapeSignature = signature
+    return builder.build([x], [y])
+
+
+def test_a_size_that_the_inputs_decide_is_computed() -> None:
+    data = batches_of_blocks([-1, 2, 2, 2])
+    imported = import_model(data)
+    assert imported.signature.outputs[0].shape == (4, 2, 2, 2)
+    assert_oracle_equals_litert(data, samples=1)
+
+
+@pytest.mark.parametrize("signature", [None, [1, 2, 2, 2], [-1, 2, 2, 3], [-1, 2, 2]])
+def test_a_size_that_is_certain_has_to_agree(signature: list[int] | None) -> None:
+    with pytest.raises(MalformedModel, match=r"makes a tensor of \[4, 2, 2, 2\]"):
+        import_model(batches_of_blocks(signature))
