@@ -62,7 +62,7 @@ class Lanes:
         even, odd = self._products(x + x, significand)
         counts = (bits(half, exponent) & self._wide(0xFFFFFFFF), bits(half, exponent) >> self._wide(32))
         first, second = (self._wide(1 << 31) + (self._wide(1 << 31) << count) for count in counts)
-        upper = self._interleave((even + first) >> self._wide(32), odd + second)
+        upper = self._uppers(even + first, odd + second)
         return self.keep((upper + (x >> self.const(31))) >> exponent)
 
     def scale_once(self, x: Expr, significand: Expr, right: Expr) -> Expr:
@@ -86,6 +86,12 @@ class Lanes:
     def _interleave(self, even: Expr, odd: Expr) -> Expr:
         lanes, dtype = self.isa.lanes, f"int32x{self.isa.lanes}"
         order = [tirx.const(lane + (lane % 2) * lanes, "int32") for lane in range(lanes)]
+        return self.keep(tirx.Shuffle([bits(dtype, even), bits(dtype, odd)], order))
+
+    def _uppers(self, even: Expr, odd: Expr) -> Expr:
+        """The upper halves of both, in turn."""
+        lanes, dtype = self.isa.lanes, f"int32x{self.isa.lanes}"
+        order = [tirx.const(lane + lanes if lane % 2 else lane + 1, "int32") for lane in range(lanes)]
         return self.keep(tirx.Shuffle([bits(dtype, even), bits(dtype, odd)], order))
 
     def _wide(self, value: int) -> Expr:

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.x86.conv import conv
-from service.compiler.kernels.x86.epilogue import CENTRE, Bounds, Epilogue, FusedScale
+from service.compiler.kernels.x86.epilogue import (
+    CENTRE,
+    Bounds,
+    DoubleRounding,
+    Epilogue,
+    FusedScale,
+    SingleRounding,
+)
 from service.compiler.kernels.x86.fused import MOST_EXCEPTIONS, FixedPoint, fused_scale
 from service.compiler.kernels.x86.isa import Isa
 from service.compiler.kernels.x86.totals import Tile
@@ -126,10 +133,8 @@ def test_each_kind_occurs() -> None:
 @pytest.mark.parametrize("isa", RUNNABLE, ids=[isa.name for isa in RUNNABLE])
 @pytest.mark.parametrize("pixels", [1, 4])
 def test_the_instructions_do_the_same(isa: Isa, pixels: int) -> None:
-    """Accumulators are made of biases; each pixel has the same."""
     for channels, fused in KINDS.values():
-        told = [(channel, each) for channel in (0, 5, 11) for each in channels.telling(channel)]
-        of, accumulators = np.array(told).T
+        of, _ = told(channels)
         one_each = FusedScale(
             fused.scales[of],
             fused.offsets[of],
@@ -138,16 +143,41 @@ def test_the_instructions_do_the_same(isa: Isa, pixels: int) -> None:
             fused.mirrored,
             fused.centred,
         )
-        destination = Image(1, 1, pixels, len(of), isa.lanes)
-        layer = Layer(Image(1, 1, pixels, 4, isa.lanes), destination, Window((1, 1)))
-        filled = destination.blocks * isa.lanes
-        bias = np.pad(accumulators, (0, filled - len(of)))
-        epilogue = Epilogue(one_each.filled(filled), channels.out)
-        weights = np.zeros((len(of), 1, 1, 4), np.int32)
-        kernel = conv(isa, layer, weights, bias, epilogue, Tile(1, pixels, 1), parallel=False)
-        image = read_back(destination, run(isa, kernel, np.zeros(layer.source.size_bytes, np.uint8)))
-        expected = np.concatenate([channels.expected(channel, channels.telling(channel)) for channel in (0, 5, 11)])
-        np.testing.assert_array_equal(image[0, 0, :, : len(of)], np.broadcast_to(expected, (pixels, len(of))))
+        epilogue = Epilogue(one_each.filled(-(-len(of) // isa.lanes) * isa.lanes), channels.out)
+        holds(isa, epilogue, channels, pixels)
+
+
+@pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
+@pytest.mark.parametrize("isa", RUNNABLE, ids=[isa.name for isa in RUNNABLE])
+@pytest.mark.parametrize("kind", ["twice", "twice, of large accumulators", "once"])
+def test_so_do_those_for_layers_without_one(isa: Isa, kind: str) -> None:
+    channels = Channels.drawn(0, (-9, -3), SIGNED, twice=kind != "once")
+    of, _ = told(channels)
+    filled = np.pad(of, (0, -len(of) % isa.lanes))
+    significands, shifts = channels.significands[filled], channels.shifts[filled]
+    bounded = kind == "twice"
+    rounding = SingleRounding(significands, shifts) if kind == "once" else DoubleRounding(significands, shifts, bounded)
+    holds(isa, Epilogue(rounding, SIGNED), channels, 4)
+
+
+def told(channels: Channels) -> tuple[Array, Array]:
+    """Channels and accumulators of them."""
+    pairs = [(channel, each) for channel in (0, 5, 11) for each in channels.telling(channel)]
+    of, accumulators = np.array(pairs).T
+    return of, accumulators
+
+
+def holds(isa: Isa, epilogue: Epilogue, channels: Channels, pixels: int) -> None:
+    """A kernel whose accumulators are biases, of channels as `told` says, gives what the oracle does in each pixel."""
+    of, accumulators = told(channels)
+    destination = Image(1, 1, pixels, len(of), isa.lanes)
+    layer = Layer(Image(1, 1, pixels, 4, isa.lanes), destination, Window((1, 1)))
+    bias = np.pad(accumulators, (0, destination.blocks * isa.lanes - len(of)))
+    weights = np.zeros((len(of), 1, 1, 4), np.int32)
+    kernel = conv(isa, layer, weights, bias, epilogue, Tile(1, pixels, 1), parallel=False)
+    image = read_back(destination, run(isa, kernel, np.zeros(layer.source.size_bytes, np.uint8)))
+    expected = np.concatenate([channels.expected(channel, channels.telling(channel)) for channel in (0, 5, 11)])
+    np.testing.assert_array_equal(image[0, 0, :, : len(of)], np.broadcast_to(expected, (pixels, len(of))))
 
 
 @pytest.mark.parametrize(("shift", "least"), [(-5, 30), (-8, 28), (-9, 25)])
