@@ -62,8 +62,8 @@ def mul(
 def look_up(isa: Isa, source: Image, destination: Image, operation: Operation, mode: Mode, *, parallel: bool) -> Kernel:
     """A function of one 8-bit value, in any mode: a look-up is quicker than any of their roundings.
 
-    That is `qnn.requantize` of one 8-bit type to another, what `qnn.ops.unary` lists, and an addition or multiplication
-    of a constant that is the same for all elements.
+    That is `qnn.requantize` of one 8-bit type to another, what `qnn.ops.unary` lists, and arithmetic with a constant
+    that is the same for all elements.
 
     Raises:
         Declined: a type is not 8 bits with one scale, or an image is packed.

@@ -176,6 +176,8 @@ class Elementwise(Family):
                 addition(self.mode, core, residual_is_lhs=False)
             case "qnn.mul":
                 elementwise.product_requantization(self.mode, core)
+            case _:
+                raise Declined("no kernel computes this operator of two tensors")
         if core.name in ("qnn.add", "qnn.mul") and len({shape_of(var)[-1] for var in group.inputs}) > 1:
             raise Declined("one channel is repeated for all")
         if len({len(shape_of(var)) for var in group.inputs}) > 1:
@@ -237,5 +239,6 @@ FAMILIES: dict[str, Callable[[Isa, Mode], Family]] = {
     "qnn.max_pool2d": Pooling,
     "qnn.avg_pool2d": Pooling,
     "qnn.mean": Pooling,
+    **dict.fromkeys(("qnn.prelu", "qnn.squared_difference", "qnn.sub"), Elementwise),
     **{f"qnn.{function}": Elementwise for function in FUNCTIONS},
 }

@@ -317,6 +317,31 @@ def test_a_constant_for_each_channel_is_an_operand_and_one_for_all_makes_a_table
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
+@pytest.mark.parametrize("operator", [ops.sub, ops.prelu, ops.squared_difference])
+def test_arithmetic_that_has_no_kernel_has_a_table_for_one_constant(
+    target: Any, operator: Callable[..., relax.Call], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Of two tensors it is plain, and the report says so."""
+    kind, rng = QuantizedType("int8", (0.1,), (3,)), np.random.default_rng(1)
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        net = Network(emit, rng, "int8")
+        net.shared = kind
+        x = net.conv(Tensor(inputs[0], (1, 8, 8, 3), kind), 16, (3, 3))
+        y = emit(operator(x.var, relax.const(np.full((1, 1, 16), -70, np.int8)), kind, kind, kind))
+        y = emit(operator(y, relax.const(np.arange(16, dtype=np.int8)), kind, kind, kind))
+        return net.conv(Tensor(y, x.shape, kind), 16, (1, 1)).var
+
+    module = module_of([((1, 8, 8, 3), "int8")], body)
+    x = rng.integers(-128, 128, (1, 8, 8, 3)).astype(np.int8)
+    selection, outputs = run_selected(module, target, "litert-reference", [x], tmp_path_factory.mktemp("build"))
+    np.testing.assert_array_equal(outputs[0], oracle.run(module, get_mode("litert-reference"), [x])[0])
+    assert [layer["kernel"] for layer in selection.layers].count("table") == 1
+    (plain,) = selection.plain
+    assert plain["reason"] == "no kernel computes this operator of two tensors"
+
+
+@pytest.mark.parametrize("target", HERE[:1], ids=str)
 def test_parts_of_one_type_are_written_in_their_places(target: Any) -> None:
     """Three of four begin a block; the last is copied beside the third. No copy is left where all do."""
     rng = np.random.default_rng(1)
