@@ -91,8 +91,8 @@ def built(isa: Isa, kernel: Kernel) -> Any:
 
 
 def run(isa: Isa, kernel: Kernel, *inputs: Array, dtype: str = "uint8") -> Array:
-    """What the kernel writes, `[output_bytes]` of `dtype`."""
-    output = tvm.runtime.tensor(np.full(kernel.output_bytes, _UNWRITTEN, dtype))
+    """What the kernel writes, `[output_bytes]` as `dtype`."""
+    output = tvm.runtime.tensor(np.full(kernel.output_bytes // np.dtype(dtype).itemsize, _UNWRITTEN, dtype))
     built(isa, kernel)(*(tvm.runtime.tensor(array) for array in (*inputs, *kernel.constants)), output)
     return np.asarray(output.numpy())
 

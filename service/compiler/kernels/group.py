@@ -70,6 +70,20 @@ class Demand:
     fill: int = 0
 
 
+@dataclass(frozen=True)
+class PlainKernel:
+    """A kernel on contiguous tensors of the model's own dtypes.
+
+    Attributes:
+        padding: rows and columns that its input has to get first.
+        fill: what they hold.
+    """
+
+    kernel: Kernel
+    padding: Halo
+    fill: int
+
+
 class KernelLibrary(Protocol):
     """The kernels of one architecture for one target and numerics mode."""
 
@@ -100,6 +114,13 @@ class KernelLibrary(Protocol):
 
         Args:
             placed: the inputs that lie in their `places` already: the kernel does not take them.
+        """
+
+    def plain(self, group: Group) -> PlainKernel:
+        """The kernel for a group of which not every tensor is stored in 8 bits.
+
+        Raises:
+            Declined: there is none.
         """
 
     def enter(self, destination: Image, dtype: str, fill: int) -> Kernel:

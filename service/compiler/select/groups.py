@@ -83,6 +83,8 @@ class Model:
             producer = groups.get(operand)
             if producer is None or producer.kind != "conv2d+requantize" or self._uses[operand] != 1:
                 continue
+            if str(operand.ty.dtype) not in BIAS:
+                continue  # only the kernels of 8 bits have residuals
             inputs = (*producer.inputs, other)
             del groups[operand]
             groups[addition.output] = replace(

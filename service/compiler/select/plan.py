@@ -8,6 +8,7 @@ from service.compiler.kernels.group import (
     Demand,
     Group,
     KernelLibrary,
+    PlainKernel,
     image_shape,
     shape_of,
     stored_zero_point,
@@ -22,6 +23,7 @@ class Plan:
 
     Attributes:
         demands: group's output -> how its kernel wants its inputs.
+        plain: the output of a group that is not of 8 bits -> its kernel.
         places: tensor -> the one in whose memory it lies, and at which block.
         declined: as in `Selection`.
         reasons: the same for each variable of such a group.
@@ -30,6 +32,7 @@ class Plan:
     def __init__(self, model: Model, library: KernelLibrary) -> None:
         self.model, self.library = model, library
         self.demands: dict[relax.Var, list[Demand]] = {}
+        self.plain: dict[relax.Var, PlainKernel] = {}
         self.places: dict[relax.Var, tuple[relax.Var, int]] = {}
         self.declined: dict[str, str] = {}
         self.reasons: dict[relax.Var, str] = {}
@@ -49,9 +52,13 @@ class Plan:
         return {group: places[group.output] for group in self.model.groups.values()}
 
     def _accept(self, group: Group) -> None:
-        for var in (*group.inputs, group.output):
-            if image_shape(shape_of(var)) is None or str(var.ty.dtype) not in BIAS:
-                raise Declined(f"{var.name} is {var.ty.dtype} of rank {len(shape_of(var))}, not an 8-bit image")
+        tensors = (*group.inputs, group.output)
+        for var in tensors:
+            if image_shape(shape_of(var)) is None:
+                raise Declined(f"{var.name} is {var.ty.dtype} of rank {len(shape_of(var))}, not an image")
+        if any(str(var.ty.dtype) not in BIAS for var in tensors):
+            self.plain[group.output] = self.library.plain(group)
+            return
         demands = self.library.demands(group, [self.root(var)[0] in self.demands for var in group.inputs])
         wanted = [self._rooted(var, demand) for var, demand in zip(group.inputs, demands, strict=True)]
         for key, halo, fill in wanted:

@@ -9,6 +9,7 @@ whole, where that needs no rescaling and begins a block.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ import tvm
 from tvm import relax
 
 from service.compiler import coverage
-from service.compiler.kernels.group import Group, KernelLibrary, shape_of
+from service.compiler.kernels.group import Group, KernelLibrary, PlainKernel, shape_of
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import BIAS, Halo, Image, laid_out
 from service.compiler.qnn import graph
@@ -94,13 +95,15 @@ class _Emission:
         function = self.model.function
         params = [relax.Var(param.name, param.ty) for param in function.params]
         self._plain.update(zip(function.params, params, strict=True))
-        accepted = [self.model.groups[var] for var in self.plan.demands]
+        accepted = [self.model.groups[var] for var in (*self.plan.demands, *self.plan.plain)]
         inside = set().union(*(self.model.parts(group) for group in accepted)) if accepted else set()
         with self.builder.function("main", params):
             with self.builder.dataflow():
                 for var, value in self.model.bindings:
                     if var in self.plan.demands:
                         self._call(self.model.groups[var])
+                    elif var in self.plan.plain:
+                        self._call_plain(self.model.groups[var], self.plan.plain[var])
                     elif var not in inside and var not in self.model.views:
                         self._emit_plain(var, value)
                 results = [self._with_plain(result) for result in graph.results_of(function)]
@@ -126,6 +129,20 @@ class _Emission:
         operands = [operand for place, operand in enumerate(operands) if place not in placed]
         macs = sum(self._macs.get(var, 0) for var in (*self.model.parts(group), group.output))
         self._write(group.output, kernel, operands, group.name, group.kind, macs=macs)
+
+    def _call_plain(self, group: Group, made: PlainKernel) -> None:
+        (var,) = group.inputs
+        source = self.plain(var)
+        if made.padding:
+            top, left, bottom, right = made.padding.sides
+            widths = [0, 0, top, bottom, left, right, 0, 0]
+            source = self.builder.emit(relax.op.nn.pad(source, widths, pad_value=made.fill), f"{var.name}_padded")
+            self._report_plain(f"{group.name}_padded", "nn.pad", "the kernel takes tensors that are padded")
+        flat = self._reshaped(source, [math.prod(shape_of(source))])
+        macs = sum(self._macs.get(part, 0) for part in (*self.model.parts(group), group.output))
+        out_type = relax.TensorType([_elements(group.output)], str(group.output.ty.dtype))
+        result = self._emit(made.kernel, [flat], group.name, group.kind, out_type, macs=macs)
+        self._plain[group.output] = self._reshaped(result, shape_of(group.output))
 
     def _placed(self, group: Group) -> list[int]:
         """Which inputs lie in their places in the output; one that is there twice does so once."""
@@ -180,14 +197,13 @@ class _Emission:
         called = value.op.name if isinstance(value, relax.Call) and hasattr(value.op, "name") else ""
         if called in ("", "relax.reshape"):
             return  # another name for what is there
+        reason = self.plan.reasons.get(var, "no kernel computes this operator")
+        operators = called.removeprefix("relax.").removeprefix("qnn.")
+        self._report_plain(str(var.name), operators, reason, self._macs.get(var, 0))
+
+    def _report_plain(self, name: str, operators: str, reason: str, macs: int = 0) -> None:
         self.plain_operators.append(
-            {
-                "layer": str(var.name),
-                "operators": called.removeprefix("relax.").removeprefix("qnn."),
-                "reason": self.plan.reasons.get(var, "no kernel computes this operator"),
-                "macs": self._macs.get(var, 0),
-                "place": len(self.layers),
-            }
+            {"layer": name, "operators": operators, "reason": reason, "macs": macs, "place": len(self.layers)}
         )
 
     def _with_plain(self, expr: relax.Expr) -> relax.Expr:

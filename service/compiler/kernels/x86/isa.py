@@ -126,9 +126,13 @@ class Isa:
                 name = f"llvm.x86.avx512.vpdpbusd.{32 * self.lanes}"
                 total = intrinsic(dtype, name, total, activation, weight)
             else:
-                name = "llvm.x86.avx512.pmaddw.d.512" if self.lanes == 16 else "llvm.x86.avx2.pmadd.wd"
-                total = total + intrinsic(dtype, name, activation, weight)
+                total = self.dot_words(total, activation, weight)
         return total
+
+    def dot_words(self, total: Expr, activation: Expr, weight: Expr) -> Expr:
+        """`total` plus, in each lane, two products of 16-bit values."""
+        name = "llvm.x86.avx512.pmaddw.d.512" if self.lanes == 16 else "llvm.x86.avx2.pmadd.wd"
+        return total + intrinsic(f"int32x{self.lanes}", name, activation, weight)
 
     # --- conversion ---
 

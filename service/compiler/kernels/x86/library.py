@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from service.compiler.kernels.group import Demand, Group
+from service.compiler.kernels.group import Demand, Group, PlainKernel
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.x86 import reorder
 from service.compiler.kernels.x86.families import FAMILIES, Family
 from service.compiler.kernels.x86.isa import Isa
+from service.compiler.kernels.x86.plain import plain_kernel
 from service.compiler.kernels.x86.tiles import worth_sharing
 from service.compiler.qnn.numerics import Mode
 
@@ -31,6 +32,9 @@ class X86Library:
         self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
     ) -> Kernel:
         return self._family(group).kernel(group, sources, destination, placed)
+
+    def plain(self, group: Group) -> PlainKernel:
+        return plain_kernel(self.isa, self.mode, group)
 
     def enter(self, destination: Image, dtype: str, fill: int) -> Kernel:
         parallel = worth_sharing(destination.own_bytes / self.isa.bytes)

@@ -18,9 +18,9 @@ from service.compiler.kernels.x86.totals import Tile
 _MOST_COLUMNS, _MOST_ROWS, _MOST_BLOCKS = 28, 4, 8
 # What stays in the first level of cache of the weights that every tile of pixels reads again; others come from the
 # second level, at half the rate.
-_NEAR_BYTES, _FAR_LOADS = 24 * 1024, 2.0
+NEAR_BYTES, _FAR_LOADS = 24 * 1024, 2.0
 # A tile's addresses, loops and first loads.
-_TILE_CYCLES = 12.0
+TILE_CYCLES = 12.0
 # Waking another thread and waiting for it, several times over.
 _SHARING_CYCLES = 10_000.0
 
@@ -74,12 +74,12 @@ def tile_cycles(
     """
     rate, pixels, blocks = rates(isa), tile.rows * tile.columns, tile.blocks
     vectors = blocks * isa.weight_vectors
-    far = steps * vectors * isa.bytes > _NEAR_BYTES
+    far = steps * vectors * isa.bytes > NEAR_BYTES
     loads = (pixels + vectors * (_FAR_LOADS if far else 1)) * rate.load
     work = pixels * (blocks * rate.dot + operand_cycles)
     # Loads and products overlap, but not wholly.
     step = max(work, loads, rate.latency) + 0.08 * min(work, loads)
-    return _tiles(layer, tile) * (steps * step + _stored(tile) * blocks * epilogue_cycles + _TILE_CYCLES)
+    return _tiles(layer, tile) * (steps * step + _stored(tile) * blocks * epilogue_cycles + TILE_CYCLES)
 
 
 def _stored(tile: Tile) -> int:
