@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from service.api import paths, submission, views, wire
 from service.api.body import has_body, receive_blob
 from service.api.services import Services, ServicesOf
-from service.compiler.importers.detect import HEAD_BYTES, detect_format
+from service.compiler.importers.detect import HEAD_BYTES, detect_format, format_of
 from service.core.artifact import Report
 from service.core.build import Build
 from service.core.digest import Digest
@@ -74,7 +74,8 @@ async def push(
         received = await receive_blob(
             request, services.layout.blobs, limit_bytes, check_head=detect_format, head_bytes=HEAD_BYTES
         )
-        digest, size_bytes, format = received.digest, received.size_bytes, detect_format(received.head)
+        digest = received.digest
+        size_bytes, format = await run_in_threadpool(_describe, services, digest)
     elif has_body(request):
         raise InvalidInput("there is both a source and a body", hint="send one of them")
     else:
@@ -163,6 +164,6 @@ def _describe(services: Services, source: Digest) -> tuple[int, str]:
     try:
         size_bytes = blobs.renew(source)  # or it could be garbage until it is a version's
         with blobs.path(source).open("rb") as file:
-            return size_bytes, detect_format(file.read(HEAD_BYTES))
+            return size_bytes, format_of(file)
     except CorruptBlob as error:
         raise NotFound(error.message, hint="send the file itself") from error

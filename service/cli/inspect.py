@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from service.cli.options import JsonOption, ModelFile, load_checked
+from service.cli.options import InputShapes, JsonOption, ModelFile, load_checked, parse_shapes
 from service.cli.output import Output, reporting
 from service.cli.quantities import count
 from service.core.facts import Facts
@@ -27,31 +28,38 @@ AllowUnsandboxedOption = Annotated[
 def inspect(
     file: ModelFile,
     graph: GraphOption = False,
+    input_shapes: InputShapes = None,
     allow_unsandboxed: AllowUnsandboxedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Say what a model file holds: signature, operators, and how it is quantized."""
     with reporting(as_json) as output:
         if graph:
-            show_graph(output, file, as_json, allow_unsandboxed)
+            show_graph(output, file, as_json, allow_unsandboxed, input_shapes)
             return
-        facts, _ = look_into(file, allow_unsandboxed)
+        facts, _ = look_into(file, allow_unsandboxed, input_shapes)
         output.document(facts.to_json()) if as_json else output.show(table_of(facts))
 
 
-def show_graph(output: Output, file: Path, as_json: bool, allow_unsandboxed: bool = False) -> None:
+def show_graph(
+    output: Output,
+    file: Path,
+    as_json: bool,
+    allow_unsandboxed: bool = False,
+    input_shapes: Sequence[str] | None = None,
+) -> None:
     """A model file's operators, one a line."""
-    _, text = look_into(file, allow_unsandboxed)
+    _, text = look_into(file, allow_unsandboxed, input_shapes)
     output.document({"graph": text}) if as_json else print(text, end="")
 
 
-def look_into(file: Path, allow_unsandboxed: bool) -> tuple[Facts, str]:
+def look_into(file: Path, allow_unsandboxed: bool, input_shapes: Sequence[str] | None = None) -> tuple[Facts, str]:
     """A model file's facts and its graph."""
     from service.compiler.inspection import inspect_file
 
     settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})
     with tempfile.TemporaryDirectory() as within:
-        return inspect_file(file, Path(within), settings)
+        return inspect_file(file, Path(within), settings, parse_shapes(input_shapes))
 
 
 def table_of(facts: Facts) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from service.cli.options import (
     ArtifactDir,
     ArtifactOption,
     InputFiles,
+    InputShapes,
     JsonOption,
     LabelsOption,
     ModelFile,
@@ -22,6 +24,7 @@ from service.cli.options import (
     SaveOption,
     TargetOption,
     load_checked,
+    parse_shapes,
 )
 from service.cli.output import FAILURE, reporting
 from service.cli.reports import REPORTS, summary
@@ -30,7 +33,7 @@ from service.cli.tensors import read_input
 from service.core.build import Progress
 from service.core.digest import Digest, digest_of_file, parse_digest
 from service.core.errors import InvalidInput
-from service.core.options import MAX_BATCH, with_batch
+from service.core.options import MAX_BATCH, with_batch, with_shapes
 
 OutputDir = Annotated[
     Path,
@@ -44,6 +47,7 @@ def compile(
     target: TargetOption = "host",
     numerics: NumericsOption = None,
     batch: Annotated[int, typer.Option("--batch", min=1, max=MAX_BATCH, help="How many samples at a time.")] = 1,
+    input_shapes: InputShapes = None,
     allow_unsandboxed: Annotated[
         bool, typer.Option("--allow-unsandboxed", help="Even where this kernel cannot lock the compiler in.")
     ] = False,
@@ -53,7 +57,15 @@ def compile(
     with reporting(as_json) as output:
         started_s = time.monotonic()
         with StageView(output.progress) as view:
-            digest, reports = compile_to(file, output_dir, target, numerics, batch, allow_unsandboxed, view)
+            digest, reports = compile_to(
+                file,
+                output_dir,
+                target,
+                numerics,
+                {**with_batch(batch), **with_shapes(parse_shapes(input_shapes))},
+                allow_unsandboxed,
+                view,
+            )
             view.finish(time.monotonic())
         took_s = time.monotonic() - started_s
         if as_json:
@@ -68,13 +80,13 @@ def compile_to(
     directory: Path,
     target: str,
     numerics: str | None,
-    batch: int,
+    options: Mapping[str, Any],
     allow_unsandboxed: bool,
     progress: Progress,
 ) -> tuple[Digest, dict[str, Any]]:
     """Compiles `file` into the layout at `directory`; the artifact's digest and its reports by name."""
     from service.cache import OciLayout
-    from service.compiler.importers.detect import HEAD_BYTES, detect_format
+    from service.compiler.importers.detect import format_of
     from service.compiler.pipeline import CompileRequest, compile_model
     from service.compiler.sandbox.scratch import scratch_directory
     from service.core.artifact import Report
@@ -82,9 +94,9 @@ def compile_to(
     from service.core.target import parse_target
 
     with file.open("rb") as source:
-        model_format = detect_format(source.read(HEAD_BYTES))
+        model_format = format_of(source)
     mode = parse_mode(numerics) if numerics else DEFAULT_MODE[model_format]
-    request = CompileRequest(file.resolve(), digest_of_file(file), parse_target(target), mode, with_batch(batch))
+    request = CompileRequest(file.resolve(), digest_of_file(file), parse_target(target), mode, options)
     directory.mkdir(parents=True, exist_ok=True)
     layout = OciLayout(directory)
     settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})

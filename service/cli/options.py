@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +25,8 @@ DataDirOption = Annotated[
     typer.Option("--data-dir", envvar="OCTET_DATA_DIR", help="Where everything is kept.", file_okay=False),
 ]
 ModelFile = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A quantized model (.tflite).", exists=True, dir_okay=False)
+    Path,
+    typer.Argument(metavar="FILE", help="A quantized model: TFLite, TorchScript.", exists=True, dir_okay=False),
 ]
 ArtifactDir = Annotated[
     Path, typer.Argument(metavar="DIR", help="A folder that octet compile wrote.", exists=True, file_okay=False)
@@ -64,6 +65,15 @@ BatchOption = Annotated[
         "--batch", metavar="SIZES", help="Batch sizes, like 1,8,16: 1 is served first, the others as they are built."
     ),
 ]
+InputShapes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input-shape",
+        metavar="[NAME=]N,C,H,W",
+        help="Shape of an input that the file does not say; once for each.",
+        show_default=False,
+    ),
+]
 LabelsOption = Annotated[
     Path | None,
     typer.Option("--labels", help="A file of one label a line, class 0 first.", exists=True, dir_okay=False),
@@ -71,6 +81,17 @@ LabelsOption = Annotated[
 SaveOption = Annotated[
     Path | None, typer.Option("--save", help="Also write the first output to this .npy file.", dir_okay=False)
 ]
+
+
+def parse_shapes(given: Sequence[str] | None) -> dict[str, list[int]]:
+    """`x=1,3,224,224` -> the shape by the input's name, which is empty where it is left out."""
+    shapes: dict[str, list[int]] = {}
+    for text in given or ():
+        name, _, sizes = text.rpartition("=")
+        if not all(size.strip().isdecimal() for size in sizes.split(",")):
+            raise typer.BadParameter(f"{text!r} is no shape: write --input-shape x=1,3,224,224")
+        shapes[name] = [int(size) for size in sizes.split(",")]
+    return shapes
 
 
 def load_checked(flags: Mapping[str, Any] | None = None) -> Settings:

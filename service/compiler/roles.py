@@ -19,6 +19,7 @@ from service.compiler import codegen, constants, coverage
 from service.compiler.checking_roles import EXPECTED_FILE, write_answers
 from service.compiler.facts import facts_of
 from service.compiler.importers.auto import import_model
+from service.compiler.importers.imported import ImportedModel
 from service.compiler.kernels.libraries import library_for, peak_for
 from service.compiler.kernels.objects import ObjectCache
 from service.compiler.qnn import graph, oracle, printer
@@ -50,7 +51,7 @@ def import_role(request: Request, report: Report) -> Result:
     """A model file -> `module.json` in the working directory, and the signature."""
     report.stage(Stage.IMPORT)
     data = Path(request["source"]).read_bytes()
-    imported = import_model(data, at=lambda op, tensor: report.at(stage=Stage.IMPORT, op=op, tensor=tensor))
+    imported = _imported(data, request, report)
     Path(MODULE_FILE).write_text(tvm.ir.save_json(imported.module))
     return {
         "source": digest_of(data),
@@ -63,9 +64,16 @@ def import_role(request: Request, report: Report) -> Result:
 def inspect_role(request: Request, report: Report) -> Result:
     """A model file -> its facts; and its graph, as text in `graph.txt`."""
     data = Path(request["source"]).read_bytes()
-    imported = import_model(data, at=lambda op, tensor: report.at(stage=Stage.IMPORT, op=op, tensor=tensor))
+    imported = _imported(data, request, report)
     Path(GRAPH_FILE).write_text(printer.text_of(imported.module))
     return {"facts": facts_of(imported).to_json()}
+
+
+def _imported(data: bytes, request: Request, report: Report) -> ImportedModel:
+    def at(op: str, tensor: str) -> None:
+        report.at(stage=Stage.IMPORT, op=op, tensor=tensor)
+
+    return import_model(data, at, request.get("shapes"))
 
 
 def oracle_role(request: Request, report: Report) -> Result:

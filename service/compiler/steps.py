@@ -18,7 +18,7 @@ from service.core.artifact import ArtifactConfig
 from service.core.build import Progress, Stage
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, BuildTimedOut, VerificationFailed
-from service.core.options import batch_of
+from service.core.options import batch_of, shapes_of
 from service.core.settings import Settings
 from service.core.target import Target, detect_host
 
@@ -128,8 +128,9 @@ class Steps:
     def imported(self) -> Any:
         """The source -> `module.json`, signature, format and facts."""
         self._enter(Stage.IMPORT)
-        source = self.request.source
-        return self.ask("import", {"source": str(source)}, [source], question={}, files=[MODULE_FILE])
+        source, question = self.request.source, {"shapes": shapes_of(self.request.options)}
+        request = {"source": str(source), **question}
+        return self.ask("import", request, [source], question=question, files=[MODULE_FILE])
 
     def build(self) -> Any:
         """The imported module -> objects and constants."""

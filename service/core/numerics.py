@@ -11,8 +11,17 @@ from service.core.errors import Unsupported
 
 LITERT_REFERENCE = "litert-reference"
 XNNPACK = "xnnpack"
-MODES: tuple[str, ...] = (LITERT_REFERENCE, XNNPACK)
-DEFAULT_MODE: Mapping[str, str] = {"tflite": LITERT_REFERENCE}
+FBGEMM = "fbgemm"
+ONEDNN = "onednn"
+TORCH_X86 = "torch-x86"
+_TORCH = (FBGEMM, ONEDNN, TORCH_X86)
+# Format of the source -> the modes that runtimes of its framework define; the first is the default.
+MODES_OF: Mapping[str, tuple[str, ...]] = {
+    "tflite": (LITERT_REFERENCE, XNNPACK),
+    "torchscript": _TORCH,
+}
+MODES: tuple[str, ...] = tuple(dict.fromkeys(mode for modes in MODES_OF.values() for mode in modes))
+DEFAULT_MODE: Mapping[str, str] = {source_format: modes[0] for source_format, modes in MODES_OF.items()}
 
 
 def parse_mode(name: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from service.core.errors import InvalidInput
 
 MAX_BATCH = 64
 BATCH = "batch"
+INPUT_SHAPES = "input_shapes"
 
 
 def batch_of(options: Mapping[str, Any]) -> int:
@@ -19,6 +20,16 @@ def batch_of(options: Mapping[str, Any]) -> int:
 def with_batch(batch: int) -> dict[str, Any]:
     """The options of a build for `batch` samples; of one sample they are none, as before there were others."""
     return {} if batch == 1 else {BATCH: batch}
+
+
+def shapes_of(options: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Shapes of inputs by name, for files that do not say them; "" stands for the only input."""
+    return {str(name): [int(size) for size in shape] for name, shape in options.get(INPUT_SHAPES, {}).items()}
+
+
+def with_shapes(shapes: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """The options of a build whose inputs have `shapes`."""
+    return {INPUT_SHAPES: {name: list(shape) for name, shape in shapes.items()}} if shapes else {}
 
 
 def parse_batches(text: str) -> tuple[int, ...]:

@@ -9,13 +9,14 @@ import pytest
 
 from service.compiler.facts import facts_of
 from service.compiler.importers.tflite import import_model
-from service.core.numerics import LITERT_REFERENCE, MODES, XNNPACK
+from service.core.numerics import LITERT_REFERENCE, XNNPACK
 from service.core.target import TARGETS, detect_host
 from service.core.vectors import EXTREMES, sample_inputs
 from tests.support import evidence, litert
 from tests.support.compiled import EXAMPLES
 from tests.support.compiling import compiled
 from tests.support.conformance import assert_oracle_equals_litert
+from tests.support.litert import MODES
 from tests.support.shared_data import TFLITE_MODELS, require_shared_data
 from tests.support.tflite_catalog import MODELS
 

@@ -14,10 +14,11 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import IllTyped
 from service.core.errors import Unsupported
-from service.core.numerics import LITERT_REFERENCE, MODES, XNNPACK
+from service.core.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support import litert
 from tests.support import tflite_models as models
 from tests.support.conformance import assert_oracle_equals_litert
+from tests.support.litert import MODES
 from tests.support.tflite_builder import Array, Quant
 from tests.support.tflite_catalog_16x8 import FRACTION16, MODELS, X16, Y16
 

@@ -9,9 +9,10 @@ from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import LITERT_REFERENCE, MODES
+from service.core.numerics import LITERT_REFERENCE
 from tests.support import litert
 from tests.support.conformance import assert_oracle_equals_litert
+from tests.support.litert import MODES
 from tests.support.qnn_models import compile_and_run_all
 from tests.support.tflite_movement import MOVEMENTS
 

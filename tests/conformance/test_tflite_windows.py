@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from service.core.numerics import MODES
 from tests.support import tflite_models as models
 from tests.support.conformance import assert_oracle_equals_litert
+from tests.support.litert import MODES
 from tests.support.tflite_builder import Quant
 from tests.support.tflite_models import output_size
 

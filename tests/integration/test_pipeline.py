@@ -27,11 +27,12 @@ from service.core.errors import (
     UnsupportedOperator,
     VerificationFailed,
 )
-from service.core.numerics import LITERT_REFERENCE, MODES, XNNPACK
+from service.core.numerics import LITERT_REFERENCE, XNNPACK
 from service.core.options import with_batch
 from service.core.settings import Settings
 from service.core.target import TARGETS, detect_host, parse_target
 from tests.support import litert
+from tests.support.litert import MODES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 INT8, UINT8 = EXAMPLES / "digits_int8.tflite", EXAMPLES / "digits_uint8.tflite"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from service import runtime
 from service.cache import OciLayout
@@ -23,10 +25,12 @@ class Quiet:
         pass
 
 
-def compiled(source: Path, numerics: str, folder: Path, target: str = "host") -> runtime.Model:
+def compiled(
+    source: Path, numerics: str, folder: Path, target: str = "host", options: Mapping[str, Any] | None = None
+) -> runtime.Model:
     """`source`, compiled for a target that runs here in a store inside `folder`, and loaded."""
     scratch = folder / "scratch"
     scratch.mkdir()
     layout = OciLayout(folder / "store")
-    request = CompileRequest(source, digest_of_file(source), parse_target(target), numerics)
+    request = CompileRequest(source, digest_of_file(source), parse_target(target), numerics, options or {})
     return runtime.load(layout, compile_model(request, layout, scratch, Quiet(), Settings()))

@@ -9,7 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+from service.core.numerics import MODES_OF
+
 Array = npt.NDArray[Any]
+MODES = MODES_OF["tflite"]  # that it defines
 
 
 def interpreter(model: bytes, *, reference: bool = True) -> Interpreter:

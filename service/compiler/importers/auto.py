@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Mapping, Sequence
 
-from service.compiler.importers.detect import HEAD_BYTES, TFLITE, detect_format
+from service.compiler.importers.detect import TFLITE, TORCHSCRIPT, format_of
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.tflite import importer as tflite
+from service.compiler.importers.torch import importer as torch
+from service.core.errors import Unsupported
 
-IMPORTERS = {TFLITE: tflite.import_model}
+At = Callable[[str, str], None]
+Shapes = Mapping[str, Sequence[int]]
 
 
-def import_model(data: bytes, at: Callable[[str, str], None] = lambda op, tensor: None) -> ImportedModel:
-    """The model in a file; `at(operator, tensor)` is told of every operator before it is converted.
+def _said_by_the_file(importer: Callable[[bytes, At], ImportedModel]) -> Callable[[bytes, At, Shapes], ImportedModel]:
+    """An importer of files that say what shapes their inputs have."""
+
+    def import_model(data: bytes, at: At, shapes: Shapes) -> ImportedModel:
+        if shapes:
+            raise Unsupported("the file says itself what shapes its inputs have", hint="leave --input-shape out")
+        return importer(data, at)
+
+    return import_model
+
+
+IMPORTERS: Mapping[str, Callable[[bytes, At, Shapes], ImportedModel]] = {
+    TFLITE: _said_by_the_file(tflite.import_model),
+    TORCHSCRIPT: torch.import_torchscript,
+}
+
+
+def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
+    """The model in a file.
+
+    Args:
+        at: told of every operator before it is converted, and of its output.
+        shapes: of the inputs by name, for formats whose files do not say them; "" stands for the only input.
 
     Raises:
         UnsupportedFormat: the file is of no format that Octet reads.
         MalformedModel: it is damaged.
         Unsupported: it holds what Octet does not compile.
     """
-    return IMPORTERS[detect_format(data[:HEAD_BYTES])](data, at)
+    return IMPORTERS[format_of(io.BytesIO(data))](data, at, shapes or {})

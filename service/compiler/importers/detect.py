@@ -1,23 +1,38 @@
-"""Which model format a file has, by its first bytes. Cheap, and loads no TVM: the API asks on every upload."""
+"""Which model format a file has, by its content. Cheap, and loads no TVM: the API asks on every upload.
+
+A zip archive shows what it holds at its end only, so there are two questions: `detect_format`, of the first bytes, can
+refuse an upload before it has arrived; `format_of`, of the whole file, knows.
+"""
 
 from __future__ import annotations
 
+from typing import BinaryIO
+
+from service.compiler.importers.zip_names import names_of
 from service.core.errors import UnsupportedFormat
 
 TFLITE = "tflite"
-FORMATS: tuple[str, ...] = (TFLITE,)
+TORCHSCRIPT = "torchscript"
+FORMATS: tuple[str, ...] = (TFLITE, TORCHSCRIPT)
+ZIP = "zip"  # some format that is kept in a zip archive
 HEAD_BYTES = 64  # as much of a file as `detect_format` looks at
 
 # A FlatBuffer has its file identifier after the offset of its root table (flatbuffers.dev/internals).
 _IDENTIFIER = slice(4, 8)
 _TFLITE_IDENTIFIER = b"TFL3"
+_ZIP_MAGIC = b"PK\x03\x04"
+
+_SAVE_PROGRAM = "save the program: torch.jit.save(torch.jit.trace(model, example), file)"
 
 # What people upload by mistake -> what to do instead.
 _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file (Keras weights?)", "convert the model to a quantized .tflite file"),
-    (b"PK\x03\x04", "a zip archive (a PyTorch or .keras file?)", "upload the .tflite file itself"),
     (b"\x1f\x8b", "a gzip archive", "unpack it and upload the .tflite file inside"),
-    (b"\x80\x02", "a Python pickle (PyTorch weights?)", "convert the model to a quantized .tflite file"),
+    (
+        b"\x80\x02",
+        "a Python pickle (PyTorch weights?)",
+        "save the program: torch.jit.save(torch.jit.trace(model, example), file)",
+    ),
     (b"\x80\x04", "a Python pickle", "convert the model to a quantized .tflite file"),
     (b"\x93NUMPY", "a NumPy array", "an array is an input of predict, not a model"),
     (b"\x89PNG", "a PNG image", "an image is an input of predict, not a model"),
@@ -29,16 +44,47 @@ _HINT = f"Octet reads: {', '.join(FORMATS)}"
 
 
 def detect_format(head: bytes) -> str:
-    """The format of a file that begins with `head` (its first `HEAD_BYTES`, or all of it if it is shorter).
+    """The format of a file that begins with `head` (its first `HEAD_BYTES`, or all of it if it is shorter), or `ZIP`.
 
     Raises:
         UnsupportedFormat: it is of no format that Octet reads.
     """
     if head[_IDENTIFIER] == _TFLITE_IDENTIFIER:
         return TFLITE
+    if head.startswith(_ZIP_MAGIC):
+        return ZIP
     if not head:
         raise UnsupportedFormat("the file is empty", hint=_HINT)
     for magic, what, hint in _FOREIGN:
         if head.startswith(magic):
             raise UnsupportedFormat(f"the file is {what}, not a model that Octet reads", hint=hint)
     raise UnsupportedFormat("the file is not a model that Octet reads", hint=_HINT)
+
+
+def format_of(file: BinaryIO) -> str:
+    """The format of `file`, which may be read anywhere.
+
+    Raises:
+        UnsupportedFormat: it is of no format that Octet reads.
+    """
+    found = detect_format(file.read(HEAD_BYTES))
+    return _format_of_archive(names_of(file)) if found == ZIP else found
+
+
+def _format_of_archive(names: frozenset[str] | None) -> str:
+    """By the records of a zip archive, their folder left out (caffe2/serialize/inline_container.cc)."""
+    if names is None:
+        raise UnsupportedFormat("the file is a zip archive whose end is damaged", hint="fetch the file again")
+    inside = {name.partition("/")[2] for name in names}
+    if "data.pkl" in inside and any(name.startswith("code/") for name in inside):
+        return TORCHSCRIPT
+    what, hint = "a zip archive", "unpack it and upload the model inside"
+    if "data.pkl" in inside:
+        what = "a state_dict or another object that torch.save wrote, not a program"
+        hint = _SAVE_PROGRAM
+    elif {"archive_format", "models/model.json"} & inside or "serialized_exported_program.json" in names | inside:
+        what = "an exported program of PyTorch (.pt2), which Octet does not read yet"
+        hint = _SAVE_PROGRAM
+    elif "config.json" in names:
+        what, hint = "a .keras archive", "convert the model to a quantized .tflite file"
+    raise UnsupportedFormat(f"the file is {what}", hint=hint)

@@ -48,8 +48,7 @@ class _Printer:
             return self._operand(value)
         name = str(getattr(value.op, "name", value.op)).removeprefix("relax.")
         # In the order in which they were given.
-        keys = [] if value.attrs is None else list(value.attrs.keys())
-        attributes = ", ".join(f"{key} = {self._attribute(value.attrs[key])}" for key in keys)
+        attributes = ", ".join(f"{key} = {self._attribute(given)}" for key, given in _attributes(value.attrs))
         return f"{name}({', '.join(map(self._operand, value.args))})" + (f" {{{attributes}}}" if attributes else "")
 
     def _attribute(self, value: Any) -> str:
@@ -67,6 +66,16 @@ class _Printer:
         if isinstance(expr, tvm.ir.GenericConst):
             return f"const<{_tensor(expr.ty).removeprefix('tensor<')}"
         return str(expr)
+
+
+def _attributes(attrs: Any) -> list[tuple[str, Any]]:
+    """Of a QNN operator a dictionary; of a plain one (`relax.permute_dims`) an object with fields."""
+    if attrs is None:
+        return []
+    if hasattr(attrs, "keys"):
+        return [(key, attrs[key]) for key in attrs.keys()]  # noqa: SIM118 (DictAttrs has no `in`)
+    fields = type(attrs).__tvm_ffi_type_info__.fields
+    return [(field.name, getattr(attrs, field.name)) for field in fields]
 
 
 def _tensor(type_: Any) -> str:

@@ -18,6 +18,7 @@ from service.compiler.kernels.program import Expr, splat
 from service.compiler.kernels.x86.epilogue import Lanes
 from service.compiler.kernels.x86.numerics import bounds
 from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics.aten import VECTOR_CHANNELS, EvenAverage
 from service.compiler.qnn.numerics.pooling import AveragePool, FixedPointMean, FloatMean
 from service.compiler.qnn.operation import Operation
 
@@ -127,6 +128,23 @@ class RoundedMean:
         return rounded + bias
 
 
+@dataclass(frozen=True)
+class EvenMean:
+    """`EvenAverage`: the sum of the real values times float(1 / count), rounded to even."""
+
+    zero_point: int
+
+    @property
+    def parameters(self) -> Array:
+        return np.array([self.zero_point], np.int32)
+
+    def finish(self, lanes: Lanes, total: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
+        size, zero_point = lanes.isa.lanes, parameters(0)
+        reciprocal = splat(tirx.const(1.0, "float32") / tirx.Cast("float32", count), size)
+        real = tirx.Cast(f"float32x{size}", total - splat(count, size) * zero_point)
+        return lanes.isa.round_even(lanes.keep(real * reciprocal, "float32")) + zero_point
+
+
 def average_of(mode: Mode, operation: Operation) -> Average:
     """What averages in `mode`.
 
@@ -135,11 +153,16 @@ def average_of(mode: Mode, operation: Operation) -> Average:
     """
     formula = mode.formula(operation)
     rows, columns = operation.ints("pool_size", 2, 1)
-    if not isinstance(formula, AveragePool):
-        raise Declined(f"no kernel computes {formula.summary}")
     if 256 * rows * columns >= _LARGEST_DIVIDEND:
         raise Declined(f"a window of {rows * columns} elements is too large")
-    return IntegerMean(BIAS[operation.per_tensor("in_type").storage])
+    in_type = operation.per_tensor("in_type")
+    if isinstance(formula, EvenAverage):
+        if in_type.zero_point % 2 and operation.tensor(0)[0][-1] % VECTOR_CHANNELS:
+            raise Declined("its last channels are rounded another way")
+        return EvenMean(bounds(in_type).zero_point)
+    if not isinstance(formula, AveragePool):
+        raise Declined(f"no kernel computes {formula.summary}")
+    return IntegerMean(BIAS[in_type.storage])
 
 
 def mean_of(mode: Mode, operation: Operation) -> Average:

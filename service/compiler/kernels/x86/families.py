@@ -10,7 +10,7 @@ from service.compiler.kernels.layer import Layer, Window, folded_bias
 from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.x86 import concat, depthwise, elementwise, pool
 from service.compiler.kernels.x86.conv import conv
-from service.compiler.kernels.x86.epilogue import Epilogue, FloatScale, FusedScale
+from service.compiler.kernels.x86.epilogue import BiasedScale, Epilogue, FloatScale, FusedScale, RealScale
 from service.compiler.kernels.x86.grouped import Grouping, grouped
 from service.compiler.kernels.x86.grouped import choose as choose_scheme
 from service.compiler.kernels.x86.isa import GROUP, Isa
@@ -112,7 +112,7 @@ class Accumulating(Family):
 
 def _epilogue_cycles(epilogue: Epilogue) -> float:
     match epilogue.requantization:
-        case FloatScale():
+        case FloatScale() | BiasedScale() | RealScale():
             own = _FLOAT_CYCLES
         case FusedScale(exceptions=exceptions):
             own = _FLOAT_CYCLES + _EXCEPTION_CYCLES * len(exceptions)

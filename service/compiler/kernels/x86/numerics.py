@@ -12,10 +12,13 @@ from service.compiler.kernels.kernel import Array, Declined
 from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.x86.epilogue import (
     Addition,
+    BiasedScale,
     Bounds,
     DoubleRounding,
     FixedPointSum,
     FloatScale,
+    FloatSum,
+    RealScale,
     Requantization,
     SharedShiftSum,
     SingleRounding,
@@ -24,6 +27,7 @@ from service.compiler.kernels.x86.fused import FixedPoint, fused_scale
 from service.compiler.kernels.x86.sums import shared_shift_sum
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.accumulate import centered
+from service.compiler.qnn.numerics.aten import ByGroups, FbgemmRequantize, FloatAdd, OneDnnRequantize, reciprocal
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, SharedShiftAdd
 from service.compiler.qnn.numerics.requantize import (
     FloatRequantize,
@@ -63,6 +67,12 @@ def requantization(mode: Mode, operation: Operation, channels: int, *, stored: b
     filters = _filters(operation)
     smallest, largest = _accumulator_bounds(operation, filters)
     formula = mode.formula(operation)
+    if isinstance(formula, ByGroups):
+        formula = formula.chosen(operation)
+    if isinstance(formula, FbgemmRequantize):
+        return _biased_scale(formula, operation, filters, channels, largest)
+    if isinstance(formula, OneDnnRequantize):
+        return _real_scale(formula, operation, filters, channels)
     if isinstance(formula, FloatRequantize):
         scales = _per_channel(float_scales(operation), filters)
         if not np.isfinite(scales).all():
@@ -116,7 +126,52 @@ def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Additio
         factor, of_residual = (rhs, lhs) if residual_is_lhs else (lhs, rhs)
         # The formula's bias takes out both zero points; kernels take the layer's out themselves.
         return SharedShiftSum(factor, of_residual, (1 << (shift - 1)) - of_residual * residual_zero_point, shift)
+    if isinstance(formula, FloatAdd):
+        value_type, residual_type, out_type = (
+            operation.per_tensor(name) for name in (value_name, residual_name, "out_type")
+        )
+        terms = (*formula.parameters(value_type), *formula.parameters(residual_type))
+        inverse = float(reciprocal(out_type))
+        if 256 * (value_type.scale + residual_type.scale) * inverse >= 1 << 30:
+            raise Declined("a sum leaves the 32 bits that the kernels round to")
+        return FloatSum(value_type.zero_point, BIAS[residual_type.storage], terms, inverse)
     raise Declined(f"no kernel computes {formula.summary}")
+
+
+def _biased_scale(
+    formula: FbgemmRequantize, operation: Operation, filters: int, channels: int, largest: Array
+) -> Requantization:
+    scales, addends, factors = (
+        _per_channel(values, filters) for values in formula.parameters(operation, _bias(operation))
+    )
+    products = (largest.astype(np.float32) + addends * factors) * scales
+    if not (np.isfinite(scales).all() and np.isfinite(products).all()):
+        raise Declined("a scale exceeds float32")
+    bounded = bool((products < float(1 << 31)).all())
+    if not addends.any():
+        return FloatScale(_filled(scales, channels), bounded)
+    fused = None if (factors == 1).all() else _filled(factors, channels)
+    return BiasedScale(_filled(scales, channels), _filled(addends, channels), fused, bounded)
+
+
+def _real_scale(formula: OneDnnRequantize, operation: Operation, filters: int, channels: int) -> Requantization:
+    in_scale, weight_scales, factor = formula.parameters(operation)
+    bias, zero_point = _bias(operation), operation.per_tensor("out_type").zero_point
+    addends = np.zeros(1, np.float32) if bias is None else bias
+    values = (np.array([in_scale]), weight_scales, addends, np.array([factor]), np.array([zero_point]), np.ones(1))
+    if not all(np.isfinite(value).all() for value in values):
+        raise Declined("a scale exceeds float32")
+    return RealScale(tuple(_filled(_per_channel(value, filters), channels) for value in values))
+
+
+def _bias(operation: Operation) -> Array | None:
+    """The real values that a requantization adds."""
+    if len(operation.call.args) == 1:
+        return None
+    value = value_of(operation.call.args[1])
+    if value is None:
+        raise Declined("its bias is not constant")
+    return value
 
 
 def _filters(operation: Operation) -> int:

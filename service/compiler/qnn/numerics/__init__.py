@@ -7,12 +7,21 @@ round twice in fixed point, XNNPACK rounds once in float. So every build, report
 from __future__ import annotations
 
 from service.compiler.qnn.numerics.mode import Mode
-from service.compiler.qnn.numerics.modes import litert
+from service.compiler.qnn.numerics.modes import litert, torch
 from service.core.numerics import parse_mode
 
 __all__ = ["Mode", "get_mode"]
 
-_MODES = {mode.name: mode for mode in (litert.REFERENCE, litert.DELEGATE)}
+_MODES = {
+    mode.name: mode
+    for mode in (
+        litert.REFERENCE,
+        litert.DELEGATE,
+        torch.ENGINE_FBGEMM,
+        torch.ENGINE_ONEDNN,
+        torch.ENGINE_X86,
+    )
+}
 
 
 def get_mode(name: str) -> Mode:

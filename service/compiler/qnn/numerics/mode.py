@@ -12,6 +12,7 @@ from service.compiler.qnn.numerics.pooling import AveragePool, MaxPool
 from service.compiler.qnn.numerics.products import MatMul
 from service.compiler.qnn.numerics.transposed import Conv2dTranspose
 from service.compiler.qnn.operation import Operation
+from service.core.errors import UnsupportedOperator
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,21 @@ class Mode:
         return next((row for row in rows if row in self.formulas), rows[-1])
 
     def formula(self, operation: Operation) -> Formula:
-        """The arithmetic of `operation`."""
-        return self.formulas[self.key(operation)]
+        """The arithmetic of `operation`.
+
+        Raises:
+            UnsupportedOperator: the mode does not say what it computes.
+        """
+        key = self.key(operation)
+        biased = operation.name == "qnn.requantize" and len(operation.call.args) > 1
+        if key not in self.formulas or (biased and not getattr(self.formulas[key], "adds_bias", False)):
+            what = f"{key} with a bias of real values" if biased else key
+            raise UnsupportedOperator(
+                f"the numerics mode {self.name} does not define {what}",
+                op=operation.name,
+                hint="leave the numerics to the file's own framework",
+            )
+        return self.formulas[key]
 
 
 # What has one meaning, because nothing is rounded, or because all runtimes round alike.

@@ -24,12 +24,18 @@ def storage_cast(x: relax.Expr, type_: QuantizedType) -> relax.Call:
     return call_of("storage_cast", [x], type=type_)
 
 
-def requantize(x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType) -> relax.Call:
+def requantize(
+    x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType, bias: relax.Expr | None = None
+) -> relax.Call:
     """Accumulators or storage of `in_type` -> storage of `out_type`, same shape, clamped to its storage bounds.
 
-    `in_type` may be per-axis; `out_type` is per-tensor.
+    Args:
+        in_type: may be per-axis.
+        out_type: per-tensor.
+        bias: `[C]` of float32, real values that are added along the last axis. (Engines whose bias is quantized add
+            it to the accumulators: `conv2d`, `dense`.)
     """
-    return call_of("requantize", [x], in_type=in_type, out_type=out_type)
+    return call_of("requantize", [x] if bias is None else [x, bias], in_type=in_type, out_type=out_type)
 
 
 def _quantize(o: Operation) -> relax.TensorType:
@@ -60,8 +66,12 @@ def _storage_cast(o: Operation) -> relax.TensorType:
 
 
 def _requantize(o: Operation) -> relax.TensorType:
-    o.count(1)
-    return tensor_type(o.stored(0, o.quantized("in_type")), o.per_tensor("out_type").dtype)
+    shape = o.stored(0, o.quantized("in_type"))
+    if o.count(1, 2) == 2:
+        bias, dtype = o.tensor(1, rank=1)
+        o.require(bool(shape) and bias == shape[-1:], f"a bias of {list(bias)} for the shape {list(shape)}")
+        o.require(dtype == "float32", f"a bias of {dtype}, not float32")
+    return tensor_type(shape, o.per_tensor("out_type").dtype)
 
 
 RULES: dict[str, Rule] = {

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
+import zipfile
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.compiler.importers.detect import HEAD_BYTES, TFLITE, detect_format
+from service.compiler.importers.detect import HEAD_BYTES, TFLITE, TORCHSCRIPT, ZIP, detect_format, format_of
 from service.core.errors import UnsupportedFormat
 from tests.support.tflite_catalog import MODELS
 
@@ -26,7 +28,6 @@ def test_empty_file_is_called_empty() -> None:
 @pytest.mark.parametrize(
     ("head", "what"),
     [
-        (b"PK\x03\x04\x14\x00", "zip archive"),
         (b"\x89HDF\r\n\x1a\n", "HDF5"),
         (b"\x1f\x8b\x08\x00", "gzip"),
         (b"\x80\x02}q\x00", "pickle"),
@@ -41,9 +42,54 @@ def test_common_mistakes_are_named_with_a_hint(head: bytes, what: str) -> None:
     assert caught.value.hint
 
 
+def archive(*names: str) -> io.BytesIO:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as written:
+        for name in names:
+            written.writestr(name, b"")
+    file.seek(0)
+    return file
+
+
+def test_an_archive_may_be_a_model_until_its_end_has_arrived() -> None:
+    assert detect_format(b"PK\x03\x04\x14\x00") == ZIP
+
+
+def test_torchscript_is_known_by_the_names_in_its_archive() -> None:
+    assert format_of(archive("net/data.pkl", "net/code/__torch__.py", "net/version")) == TORCHSCRIPT
+
+
+@pytest.mark.parametrize(
+    ("names", "what"),
+    [
+        (["archive/data.pkl", "archive/data/0"], "a state_dict or another object that torch.save wrote, not a program"),
+        (["net/archive_format", "net/models/model.json"], "an exported program of PyTorch"),
+        (["config.json", "model.weights.h5"], "a .keras archive"),
+        (["readme.txt"], "the file is a zip archive$"),
+    ],
+)
+def test_other_archives_are_named_with_a_hint(names: list[str], what: str) -> None:
+    with pytest.raises(UnsupportedFormat, match=what) as caught:
+        format_of(archive(*names))
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("cut", [1, 20, 60])
+def test_an_archive_without_its_end_is_called_damaged(cut: int) -> None:
+    whole = archive("net/data.pkl", "net/code/__torch__.py").getvalue()
+    with pytest.raises(UnsupportedFormat, match="damaged"):
+        format_of(io.BytesIO(whole[:-cut]))
+
+
+@given(st.binary(max_size=300))
+def test_a_damaged_directory_is_refused(rest: bytes) -> None:
+    with pytest.raises(UnsupportedFormat):
+        format_of(io.BytesIO(b"PK\x03\x04" + rest + b"PK\x05\x06" + rest))
+
+
 @given(st.binary(max_size=HEAD_BYTES))
 def test_anything_else_is_unsupported(head: bytes) -> None:
-    if head[4:8] != b"TFL3":
+    if head[4:8] != b"TFL3" and not head.startswith(b"PK\x03\x04"):
         with pytest.raises(UnsupportedFormat):
             detect_format(head)
 

@@ -10,8 +10,8 @@ from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.compiler.targets import OperandTypes
-from service.core.numerics import MODES
 from tests.support.canonical import holds
+from tests.support.litert import MODES
 from tests.support.qnn_models import Emit, float32, module_of
 
 OPERANDS = [OperandTypes("uint8", "int8"), OperandTypes("int16", "int16")]

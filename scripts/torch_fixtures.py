@@ -1,0 +1,157 @@
+"""Makes tests/fixtures/torch: small quantized models of PyTorch, inputs, and what PyTorch answers with each engine.
+
+    python -m scripts.torch_fixtures
+
+Wants PyTorch, which is in no environment of the project: the answers are kept, so that the tests run without it. The
+weights are random. The x86 and onednn engines answer as they do on AVX512-VNNI, and the machine has to have it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch  # type: ignore[import-not-found]
+from torch import nn
+from torch.ao.quantization import (  # type: ignore[import-not-found]
+    DeQuantStub,
+    QuantStub,
+    convert,
+    get_default_qconfig,
+    get_default_qconfig_mapping,
+)
+from torch.ao.quantization import prepare as prepare_eager
+from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx  # type: ignore[import-not-found]
+
+FOLDER = Path(__file__).parents[1] / "tests" / "fixtures" / "torch"
+ENGINES = ("fbgemm", "onednn", "x86")
+# FBGEMM's depthwise kernels saturate sums of two products at 16 bits, which 7-bit activations never reach.
+WITHIN_7_BITS = (0.2, 0.4, 0.6, 0.8)
+
+
+class Residual(nn.Module):
+    """Additions, with and without ReLU, and a mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 24, 3, stride=2, padding=1), nn.BatchNorm2d(24), nn.ReLU())
+        self.left, self.right = nn.Conv2d(24, 24, 3, padding=1, bias=False), nn.Conv2d(24, 24, 1)
+        self.head = nn.Linear(24, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x)
+        x = torch.relu(self.left(x) + x)
+        x = self.right(x) + x
+        return self.head(torch.flatten(nn.functional.adaptive_avg_pool2d(x, 1), 1))
+
+
+class Depthwise(nn.Module):
+    """Groups on both sides of the x86 engine's choice, ReLU6 and hardtanh."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.act = nn.Conv2d(3, 120, 1), nn.ReLU6()
+        self.apart = nn.Conv2d(120, 120, 3, padding=1, groups=120)
+        self.down, self.few = nn.Conv2d(120, 32, 1), nn.Conv2d(32, 32, 3, padding=2, dilation=2, groups=32)
+        self.grouped, self.clamp = nn.Conv2d(32, 24, 3, groups=4), nn.Hardtanh(-0.5, 0.75)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.act(self.apart(self.act(self.up(x))))
+        return self.clamp(self.grouped(self.few(self.down(x))))
+
+
+class Branches(nn.Module):
+    """Concatenation, pools of both kinds in all their manners, multiplication, dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU())
+        self.b, self.c = nn.Conv2d(3, 16, 1), nn.Conv2d(48, 48, 1)
+        self.most, self.average = nn.MaxPool2d(3, 2, 1, ceil_mode=True), nn.AvgPool2d(3, 1, 1)
+        self.ragged = nn.AvgPool2d(2, 2, 1, ceil_mode=True, count_include_pad=False)
+        self.drop, self.head = nn.Dropout(0.2), nn.Linear(48 * 16, 7)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.cat([self.a(x), self.b(x)], 1)
+        x = self.most(x)
+        x = self.c(x) + self.average(x)
+        x = self.ragged(x)
+        return self.head(self.drop(x).reshape(-1, 48 * 16))
+
+
+class Eager(nn.Module):
+    """Modules that were not fused, so that every activation stands alone; per-tensor weights; several outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quant, self.back = QuantStub(), DeQuantStub()
+        self.conv, self.relu, self.pool = nn.Conv2d(3, 17, 3), nn.ReLU(), nn.MaxPool2d(2)
+        self.first, self.second = nn.Linear(17, 33), nn.Linear(33, 5)
+        self.sum, self.product = nn.quantized.FloatFunctional(), nn.quantized.FloatFunctional()
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = self.pool(self.relu(self.conv(self.quant(x))))
+        rows = self.first(x.mean([2, 3]))
+        return self.back(self.second(rows)), self.back(self.product.mul(rows, self.sum.add(rows, rows)))
+
+
+def by_fx(model: nn.Module, shape: tuple[int, ...]) -> nn.Module:
+    example = (torch.randn(shape),)
+    prepared = prepare_fx(model.eval(), get_default_qconfig_mapping("x86"), example)
+    for _ in range(3):
+        prepared(torch.randn(shape))
+    return convert_fx(prepared)
+
+
+def by_hand(model: nn.Module, shape: tuple[int, ...], engine: str) -> nn.Module:
+    model.eval()
+    model.qconfig = get_default_qconfig(engine)
+    prepared = prepare_eager(model)
+    for _ in range(3):
+        prepared(torch.randn(shape))
+    return convert(prepared)
+
+
+def save(name: str, model: Any, shape: tuple[int, ...], spreads: tuple[float, ...] = (0.3, 1.0, 3.0, 30.0)) -> None:
+    """The model, inputs of several spreads, and every engine's answers."""
+    path = FOLDER / f"{name}.pt"
+    torch.jit.save(model, str(path))
+    arrays = {f"input.{place}": np.random.default_rng(place).normal(0, s, shape) for place, s in enumerate(spreads)}
+    arrays = {key: value.astype(np.float32) for key, value in arrays.items()}
+    for engine in ENGINES:
+        torch.backends.quantized.engine = engine
+        loaded = torch.jit.load(str(path))
+        for place in range(len(spreads)):
+            answer = loaded(torch.from_numpy(arrays[f"input.{place}"]))
+            for index, output in enumerate(answer if isinstance(answer, tuple) else (answer,)):
+                arrays[f"{engine}.{place}.{index}"] = output.numpy()
+    kept: dict[str, Any] = arrays
+    np.savez_compressed(FOLDER / f"{name}.npz", **kept)
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore")
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    image = (2, 3, 12, 12)
+    torch.backends.quantized.engine = "x86"
+    kinds: dict[str, Callable[[], nn.Module]] = {"residual": Residual, "depthwise": Depthwise, "branches": Branches}
+    with torch.no_grad():
+        for name, kind in kinds.items():
+            model = by_fx(kind(), image)
+            traced = torch.jit.trace(model, torch.randn(image))
+            if name == "depthwise":
+                save(name, torch.jit.freeze(traced.eval()), image, WITHIN_7_BITS)
+            else:
+                save(name, traced, image)
+        for name, engine in (("eager", "x86"), ("eager_per_tensor", "qnnpack")):
+            torch.backends.quantized.engine = "x86"
+            save(name, torch.jit.script(by_hand(Eager(), image, engine)), image)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""The module that an import makes: operators are converted one by one as the interpreter comes to them."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm import relax
+
+from service.compiler.importers.torch.node import Node
+from service.compiler.importers.torch.operators import RULES
+from service.compiler.importers.torch.values import UNKNOWN, Unknown
+from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
+
+At = Callable[[str, str], None]
+
+_LISTED = 20
+
+
+class Graph:
+    """Operators of the model on their way into `builder`.
+
+    What cannot be compiled is remembered, and gives an unknown value, so that `check` names every obstacle.
+    """
+
+    def __init__(self, builder: relax.BlockBuilder, at: At) -> None:
+        self._builder, self._at = builder, at
+        self._obstacles: list[tuple[str, str]] = []  # what, and the variable that it computes
+        self._hint: str | None = None
+        self._count = 0
+
+    def call(self, name: str, output: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """As `interpreter.Operators`."""
+        rule, label = RULES.get(name), f"{name} #{self._count}"
+        self._count += 1
+        self._at(label, output)
+        if rule is None:
+            return self._obstacle(name, output)
+        if any(_is_unknown(value) for value in (*arguments, *named.values())):
+            return UNKNOWN
+        try:
+            taken = inspect.signature(rule).bind(Node(self._builder, label, output), *arguments, **named)
+        except TypeError as exc:
+            raise MalformedModel(f"{label} has other arguments than it takes", op=label, tensor=output) from exc
+        try:
+            return rule(*taken.args, **taken.kwargs)
+        except Unsupported as obstacle:
+            self._hint = self._hint or obstacle.hint
+            return self._obstacle(f"{name} {obstacle.message.removeprefix(label).strip()}", output)
+
+    def _obstacle(self, what: str, output: str) -> Any:
+        self._obstacles.append((what, output))
+        return UNKNOWN
+
+    def check(self) -> None:
+        """Passes if every operator so far could be converted.
+
+        Raises:
+            UnsupportedOperator: some could not; the message names them, up to `_LISTED` by kind and one by one.
+        """
+        if not self._obstacles:
+            return
+        counted = Counter(what for what, _ in self._obstacles)
+        kinds = [f"{what} ({number} times)" if number > 1 else what for what, number in counted.items()]
+        each = [f"{what.split(' ')[0]} → {output or 'nothing'}" for what, output in self._obstacles]
+        raise UnsupportedOperator(
+            f"{len(self._obstacles)} of {self._count} operators cannot be compiled: {_listed(kinds)}. "
+            f"They are: {_listed(each)}",
+            op=self._obstacles[0][0].split(" ")[0],
+            tensor=self._obstacles[0][1],
+            hint=self._hint or f"Octet compiles: {', '.join(sorted(RULES))}",
+        )
+
+
+def _is_unknown(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(isinstance(each, Unknown) for each in value)
+    return isinstance(value, Unknown)
+
+
+def _listed(items: list[str]) -> str:
+    more = f" and {len(items) - _LISTED} more" if len(items) > _LISTED else ""
+    return ", ".join(items[:_LISTED]) + more

@@ -1,0 +1,121 @@
+"""TorchScript archive -> QNN module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm import relax
+
+from service.compiler.importers.detect import TORCHSCRIPT
+from service.compiler.importers.imported import ImportedModel
+from service.compiler.importers.torch.archive import Archive
+from service.compiler.importers.torch.code import Code
+from service.compiler.importers.torch.graph import Graph
+from service.compiler.importers.torch.interpreter import Interpreter
+from service.compiler.importers.torch.signature import Shapes, input_specs, output_specs
+from service.compiler.importers.torch.tensors import TensorReader
+from service.compiler.importers.torch.values import Instance, Value
+from service.compiler.qnn.graph import emit
+from service.core.build import Stage
+from service.core.errors import MalformedModel, OctetError, Unsupported
+from service.core.signature import ModelSignature
+
+At = Callable[[str, str], None]
+
+
+def import_torchscript(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
+    """The model in a file that `torch.jit.save` wrote.
+
+    Args:
+        at: told of every operator before it is converted, and of the variable that it computes.
+        shapes: of the inputs, by name; a traced model carries its own.
+
+    Raises:
+        MalformedModel: the file is not well formed.
+        Unsupported, UnsupportedOperator: it is, but holds what we do not compile, or the shape of an input is unknown.
+    """
+    try:
+        return _Import(Archive(data), at, shapes or {}).run()
+    except OctetError as exc:
+        exc.stage = exc.stage or Stage.IMPORT
+        raise
+
+
+class _Import:
+    def __init__(self, archive: Archive, at: At, shapes: Shapes) -> None:
+        self.archive, self.shapes = archive, shapes
+        self.reader, self.code = TensorReader(archive), Code(archive)
+        self.builder = relax.BlockBuilder()
+        self.graph = Graph(self.builder, at)
+        constants = self.reader.read("constants.pkl") if "constants.pkl" in archive else ()
+        if not isinstance(constants, tuple | list):
+            raise MalformedModel("the constants of the archive are no list")
+        self.interpreter = Interpreter(self.code, list(constants), self.graph)
+
+    def run(self) -> ImportedModel:
+        # The function has to be open before anything is emitted: __setstate__ may call operators.
+        root = self.reader.read("data.pkl")
+        kind = str(getattr(root, "kind", ""))
+        methods = self.code.methods(kind) if kind else None
+        if methods is None or "forward" not in methods:
+            raise Unsupported(
+                "the archive holds no module with a forward method",
+                hint="save the whole model: torch.jit.save(torch.jit.trace(model, example), file)",
+            )
+        names = [parameter.arg for parameter in methods["forward"].args.args[1:]]
+        optional = len(methods["forward"].args.defaults)
+        specs = input_specs(names, optional, self.shapes, self._traced())
+        params = [
+            relax.Var(f"input_{place}", relax.TensorType(list(spec.shape), spec.dtype.name))
+            for place, spec in enumerate(specs)
+        ]
+        with self.builder.function("main", params):
+            with self.builder.dataflow():
+                instance = self.interpreter.instance(root)
+                assert isinstance(instance, Instance)
+                result = self.interpreter.call_method(instance, "forward", [Value(param) for param in params])
+                self.graph.check()
+                results = outputs_of(result)
+                outputs = [self.builder.emit_output(computed(self.builder, value, params)) for _, value in results]
+            self.builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
+        signature = ModelSignature(tuple(specs), output_specs(results))
+        return ImportedModel(self.builder.get(), signature, TORCHSCRIPT)
+
+    def _traced(self) -> Sequence[Any]:
+        """What `forward` was traced with, if it was."""
+        if "traced_inputs.pkl" not in self.archive:
+            return ()
+        traced = self.reader.read_specs("traced_inputs.pkl")
+        inputs = traced.get("forward") if isinstance(traced, dict) else None
+        return inputs if isinstance(inputs, list) else ()
+
+
+def computed(builder: relax.BlockBuilder, value: Value, params: Sequence[relax.Var]) -> relax.Expr:
+    """An output's expression.
+
+    Raises:
+        Unsupported: it is an input as it was given.
+    """
+    if any(value.expr.same_as(param) for param in params):
+        raise Unsupported("an output of the model is not computed, but an input")
+    return emit(builder, value.expr, "output")
+
+
+def outputs_of(result: Any) -> list[tuple[str | None, Value]]:
+    """The tensors that a model returns, those of a dictionary by name.
+
+    Raises:
+        Unsupported: it returns something else.
+    """
+    if isinstance(result, Value):
+        return [(None, result)]
+    named: list[tuple[Any, Any]] = []
+    if isinstance(result, Mapping):
+        named = list(result.items())
+    elif isinstance(result, tuple | list):
+        named = [(None, part) for part in result]
+    if not named or not all(isinstance(part, Value) for _, part in named):
+        what = "nothing" if result is None else "something else than tensors"
+        raise Unsupported(f"the model returns {what}", hint="return a tensor, or a tuple or dictionary of tensors")
+    return [(None if name is None else str(name), part) for name, part in named]

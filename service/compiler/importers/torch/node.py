@@ -1,0 +1,148 @@
+"""An operator that is being converted: checked access to its operands, and the errors that name it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.channels_first import in_channels_last
+from service.compiler.importers.torch.tensors import Quantization, Tensor
+from service.compiler.importers.torch.values import Value
+from service.compiler.qnn.graph import emit
+from service.compiler.qnn.operation import IllTyped
+from service.compiler.qnn.types import QuantizedType
+from service.core.errors import InvalidInput, MalformedModel, Unsupported
+
+# c10/core/ScalarType.h.
+STORAGES: dict[int, str] = {12: "int8", 13: "uint8"}
+
+_NAME_LENGTH = 120  # of a name hint
+_MOST_ELEMENTS = 1 << 31
+_LARGEST_SIZE = 1 << 31
+
+
+class Node:
+    """An operator in the middle of its conversion.
+
+    Attributes:
+        label: as errors name it.
+        output: the variable that it computes.
+    """
+
+    def __init__(self, builder: relax.BlockBuilder, label: str, output: str) -> None:
+        self.label, self.output = label, output[:_NAME_LENGTH]
+        self._builder = builder
+
+    # -- what it is given
+
+    def tensor(self, value: Any) -> Value:
+        """An operand that the model computes."""
+        if isinstance(value, Tensor):
+            self.unsupported("works on a constant")
+        if not isinstance(value, Value):
+            self.malformed("works on what is no tensor")
+        return value
+
+    def activation(self, value: Any, rank: int | None = None) -> tuple[Value, QuantizedType]:
+        """An operand of quantized values, and its type."""
+        tensor = self.tensor(value)
+        if tensor.quantized is None:
+            self.unsupported(
+                f"on {tensor.dtype}",
+                hint="quantize the model first (torch.ao.quantization), so that no operator is left in float",
+            )
+        if rank is not None and len(tensor.shape) != rank:
+            self.unsupported(f"on a tensor of {len(tensor.shape)} dimensions, not {rank}")
+        return tensor, tensor.quantized
+
+    def integer(self, value: Any, least: int = -_LARGEST_SIZE) -> int:
+        if type(value) is not int or not least <= value < _LARGEST_SIZE:
+            self.malformed(f"has something else than an integer of at least {least} where it needs one")
+        return value
+
+    def pair(self, value: Any, least: int) -> tuple[int, int]:
+        """One number for rows and one for columns, or one for both."""
+        items = value if isinstance(value, list | tuple) else [value]
+        if len(items) not in (1, 2):
+            self.malformed("has neither one nor two numbers for rows and columns")
+        numbers = [self.integer(item, least) for item in items]
+        return numbers[0], numbers[-1]
+
+    def sizes(self, value: Any) -> list[int]:
+        """A list of integers."""
+        items = value if isinstance(value, list | tuple) else [value]
+        return [self.integer(item) for item in items]
+
+    def axis(self, value: Any, rank: int) -> int:
+        """A dimension, counted from the front."""
+        axis = self.integer(value)
+        if not -rank <= axis < rank:
+            self.malformed(f"works along dimension {axis} of {rank}")
+        return axis % rank
+
+    def real(self, value: Any) -> float:
+        """A number, or a constant of one element."""
+        if isinstance(value, Tensor) and value.data.size == 1:
+            value = value.data.reshape(-1)[0].item()
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            self.malformed("has something else than a number where it needs one")
+        return float(value)
+
+    def flag(self, value: Any) -> bool:
+        if not isinstance(value, bool):
+            self.malformed("has something else than a truth value where it needs one")
+        return value
+
+    # -- types
+
+    def per_tensor(self, storage: str, scale: Any, zero_point: Any) -> QuantizedType:
+        """A type as ATen's kernels see it, whose scales are float32 wherever they compute."""
+        if isinstance(zero_point, Tensor) and zero_point.data.size == 1:
+            zero_point = zero_point.data.reshape(-1)[0].item()
+        return self.typed(storage, Quantization((self.real(scale),), (self.integer(zero_point),)))
+
+    def typed(self, storage: str, quantization: Quantization) -> QuantizedType:
+        """The type of a tensor with `quantization`."""
+        with np.errstate(over="ignore", under="ignore"):
+            scales = tuple(float(np.float32(scale)) for scale in quantization.scales)
+        try:
+            return QuantizedType(storage, scales, quantization.zero_points, axis=quantization.axis)
+        except InvalidInput as exc:
+            raise MalformedModel(f"{self.label}: {exc.message}", op=self.label, tensor=self.output) from exc
+
+    # -- what it makes
+
+    def emit(self, expr: relax.Expr, part: str = "") -> relax.Var:
+        """Binds a value, under a name by which later errors can tell operator and tensor."""
+        name = "_".join(filter(None, (self.output or self.label.split(" ")[0].split("::")[-1], part)))
+        try:
+            var = emit(self._builder, expr, name)
+        except IllTyped as exc:
+            raise MalformedModel(f"{self.label}: {exc.message}", op=self.label, tensor=self.output) from exc
+        if math.prod(int(dim) for dim in var.ty.shape) >= _MOST_ELEMENTS:
+            self.malformed("makes a tensor of 2**31 elements or more")
+        return var
+
+    def value(self, expr: relax.Expr, quantized: QuantizedType | None) -> Value:
+        """What the operator gives."""
+        return Value(self.emit(expr), quantized)
+
+    def image(self, x: Value, body: Callable[[relax.Var], relax.Expr], quantized: QuantizedType) -> Value:
+        """What `body` makes of the image `x` in channels-last layout, with channels first again."""
+        return Value(in_channels_last(self.emit, x.expr, body), quantized)
+
+    # -- errors
+
+    def require(self, condition: bool, what: str) -> None:
+        if not condition:
+            self.malformed(what)
+
+    def malformed(self, what: str) -> NoReturn:
+        raise MalformedModel(f"{self.label} {what}", op=self.label, tensor=self.output)
+
+    def unsupported(self, what: str, hint: str | None = None) -> NoReturn:
+        raise Unsupported(f"{self.label} {what}", op=self.label, tensor=self.output, hint=hint)

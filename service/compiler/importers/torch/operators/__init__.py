@@ -1,0 +1,17 @@
+"""From PyTorch's operators to the QNN dialect: one file per family, each with the rules of its operators.
+
+A rule is a function of the node and of the operator's arguments as its schema names them, in order and with their
+defaults (aten/src/ATen/native/native_functions.yaml, and `TORCH_LIBRARY(quantized, m)`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from service.compiler.importers.torch.operators import accumulating, casts, elementwise, joining, movement, pooling
+
+Rule = Callable[..., Any]
+
+_FAMILIES = (accumulating, casts, elementwise, joining, movement, pooling)
+RULES: Mapping[str, Rule] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}

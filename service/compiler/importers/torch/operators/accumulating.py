@@ -1,0 +1,111 @@
+"""Convolutions and linear layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.channels_first import CHANNELS, filters_channels_last
+from service.compiler.importers.torch import packed
+from service.compiler.importers.torch.node import Node
+from service.compiler.importers.torch.packed import Packed
+from service.compiler.importers.torch.values import Value
+from service.compiler.qnn import ops
+from service.compiler.qnn.types import QuantizedType, accumulator_type
+
+
+def _conv2d(node: Node, x: Any, parameters: Any, scale: Any, zero_point: Any, *, relu: bool) -> Value:
+    layer = _layer(node, parameters, rank=4)
+    x, in_type = node.activation(x, rank=4)
+    weight_type = _weight_type(node, layer)
+    out_type = _out_type(node, in_type, scale, zero_point, relu)
+
+    def body(image: relax.Var) -> relax.Expr:
+        (down, right), filters = layer.padding, filters_channels_last(layer.weight.data)
+        accumulators = ops.conv2d(
+            image,
+            relax.const(filters),
+            None,
+            in_type,
+            weight_type,
+            strides=layer.stride,
+            padding=(down, right, down, right),
+            dilation=layer.dilation,
+            groups=layer.groups,
+        )
+        return _requantized(node, accumulators, layer, accumulator_type(in_type, weight_type, CHANNELS), out_type)
+
+    return node.image(x, body, out_type)
+
+
+def _linear(node: Node, x: Any, parameters: Any, scale: Any, zero_point: Any, *, relu: bool) -> Value:
+    layer = _layer(node, parameters, rank=2)
+    x, in_type = node.activation(x)
+    weight_type = _weight_type(node, layer)
+    out_type = _out_type(node, in_type, scale, zero_point, relu)
+    node.require(len(x.shape) > 0, "works on a scalar")
+    *rows, depth = x.shape
+    matrix = x.expr if len(rows) == 1 else node.emit(relax.op.reshape(x.expr, [int(np.prod(rows)), depth]), "rows")
+    weights = relax.const(np.ascontiguousarray(layer.weight.data))
+    accumulators = ops.dense(matrix, weights, None, in_type, weight_type)
+    result = _requantized(node, accumulators, layer, accumulator_type(in_type, weight_type, 1), out_type)
+    if len(rows) == 1:
+        return node.value(result, out_type)
+    return node.value(relax.op.reshape(node.emit(result, "rows"), [*rows, len(layer.weight.data)]), out_type)
+
+
+def _requantized(
+    node: Node, accumulators: relax.Expr, layer: Packed, in_type: QuantizedType, out_type: QuantizedType
+) -> relax.Expr:
+    """The bias is added in real values on the way, as PyTorch's engines do."""
+    bias = None if layer.bias is None else relax.const(np.ascontiguousarray(layer.bias))
+    return ops.requantize(node.emit(accumulators, "accumulators"), in_type, out_type, bias)
+
+
+def _layer(node: Node, parameters: Any, rank: int) -> Packed:
+    if not isinstance(parameters, Packed) or parameters.weight.data.ndim != rank:
+        node.malformed("has no packed weights of its own kind")
+    return parameters
+
+
+def _weight_type(node: Node, layer: Packed) -> QuantizedType:
+    assert layer.weight.quantization is not None  # packed.py
+    return node.typed("int8", layer.weight.quantization)
+
+
+def _out_type(node: Node, in_type: QuantizedType, scale: Any, zero_point: Any, relu: bool) -> QuantizedType:
+    out_type = node.per_tensor(in_type.storage, scale, zero_point)
+    if not relu:
+        return out_type
+    if out_type.zero_point >= out_type.max:
+        node.unsupported("leaves its output only one value")
+    return replace(out_type, storage_min=out_type.zero_point)
+
+
+def _fused(rule: Callable[..., Value], *, relu: bool) -> Callable[..., Value]:
+    def convert(node: Node, qx: Any, packed_weight: Any, output_scale: Any, output_zero_point: Any) -> Value:
+        return rule(node, qx, packed_weight, output_scale, output_zero_point, relu=relu)
+
+    return convert
+
+
+def _linear_prepack(_: Node, weight: Any, bias: Any = None) -> Packed:
+    return packed.linear(weight, bias)
+
+
+def _conv2d_prepack(_: Node, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Packed:
+    return packed.conv2d(weight, bias, stride, padding, dilation, groups)
+
+
+RULES = {
+    "quantized::conv2d": _fused(_conv2d, relu=False),
+    "quantized::conv2d_relu": _fused(_conv2d, relu=True),
+    "quantized::linear": _fused(_linear, relu=False),
+    "quantized::linear_relu": _fused(_linear, relu=True),
+    "quantized::linear_prepack": _linear_prepack,
+    "quantized::conv2d_prepack": _conv2d_prepack,
+}

@@ -1,0 +1,31 @@
+"""Several tensors into one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from service.compiler.importers.torch.node import Node
+from service.compiler.importers.torch.values import Value
+from service.compiler.qnn import ops
+
+
+def _cat(node: Node, qx: Any, dim: Any = 0, scale: Any = None, zero_point: Any = None) -> Value:
+    """`quantized::cat`; `aten::cat` leaves out the output's scale and zero point, which are then the first part's
+    (`cat_quantized_cpu` in qconcat.cpp)."""
+    if not isinstance(qx, list | tuple) or not qx:
+        node.malformed("joins something else than a list of tensors")
+    parts = [node.activation(part) for part in qx]
+    types = [quantized for _, quantized in parts]
+    if len({quantized.storage for quantized in types}) > 1:
+        node.malformed("joins tensors of different storage")
+    first = types[0]
+    given = (first.scale, first.zero_point) if scale is None else (scale, zero_point)
+    out_type = node.per_tensor(first.storage, *given)
+    axis = node.axis(dim, len(parts[0][0].shape))
+    return node.value(ops.concatenate([part.expr for part, _ in parts], types, out_type, axis), out_type)
+
+
+RULES = {
+    "quantized::cat": _cat,
+    "aten::cat": _cat,
+}

@@ -1,0 +1,101 @@
+"""Operators that only move elements, or nothing at all."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tvm import relax
+
+from service.compiler.importers.torch.node import Node
+from service.compiler.importers.torch.values import Value
+
+
+def _reshaped(node: Node, x: Value, shape: list[int]) -> Value:
+    return node.value(relax.op.reshape(x.expr, shape), x.quantized)
+
+
+def _reshape(node: Node, input: Any, shape: Any) -> Value:
+    x, sizes = node.tensor(input), node.sizes(shape)
+    count, known = math.prod(x.shape), math.prod(size for size in sizes if size >= 0)
+    if sizes.count(-1) == 1 and known and count % known == 0:
+        sizes = [count // known if size == -1 else size for size in sizes]
+    node.require(math.prod(sizes) == count and min(sizes, default=0) >= 0, f"makes {sizes} of {list(x.shape)}")
+    return _reshaped(node, x, sizes)
+
+
+def _flatten(node: Node, input: Any, start_dim: Any = 0, end_dim: Any = -1) -> Value:
+    x = node.tensor(input)
+    rank = len(x.shape)
+    if rank == 0:
+        return _reshaped(node, x, [1])
+    start, end = node.axis(start_dim, rank), node.axis(end_dim, rank)
+    node.require(start <= end, "flattens dimensions in reverse order")
+    return _reshaped(node, x, [*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]])
+
+
+def _permute(node: Node, input: Any, dims: Any) -> Value:
+    x = node.tensor(input)
+    axes = [node.axis(dim, len(x.shape)) for dim in node.sizes(dims)]
+    node.require(sorted(axes) == list(range(len(x.shape))), f"permutes {len(x.shape)} dimensions as {axes}")
+    return node.value(relax.op.permute_dims(x.expr, axes), x.quantized)
+
+
+def _transpose(node: Node, input: Any, dim0: Any, dim1: Any) -> Value:
+    x = node.tensor(input)
+    axes = list(range(len(x.shape)))
+    first, second = node.axis(dim0, len(axes)), node.axis(dim1, len(axes))
+    axes[first], axes[second] = second, first
+    return node.value(relax.op.permute_dims(x.expr, axes), x.quantized)
+
+
+def _squeeze(node: Node, input: Any, dim: Any = None) -> Value:
+    x = node.tensor(input)
+    dims = range(len(x.shape)) if dim is None else [node.axis(each, len(x.shape)) for each in node.sizes(dim)]
+    return _reshaped(node, x, [size for axis, size in enumerate(x.shape) if axis not in dims or size != 1])
+
+
+def _unsqueeze(node: Node, input: Any, dim: Any) -> Value:
+    x = node.tensor(input)
+    axis = node.axis(dim, len(x.shape) + 1)
+    return _reshaped(node, x, [*x.shape[:axis], 1, *x.shape[axis:]])
+
+
+def _same(node: Node, input: Any, *_: Any, **__: Any) -> Value:
+    """What only says how elements lie in memory, which is the compiler's to decide."""
+    return node.tensor(input)
+
+
+def _dropout(node: Node, input: Any, p: Any = 0.5, train: Any = False) -> Value:
+    if node.flag(train):
+        node.unsupported("drops elements at random", hint="call model.eval() before the model is saved")
+    return node.tensor(input)
+
+
+def _size(node: Node, input: Any, dim: Any = None) -> Any:
+    shape = node.tensor(input).shape
+    return list(shape) if dim is None else shape[node.axis(dim, len(shape))]
+
+
+def _rank(node: Node, input: Any) -> int:
+    return len(node.tensor(input).shape)
+
+
+RULES = {
+    "aten::reshape": _reshape,
+    "aten::view": _reshape,
+    "aten::flatten": _flatten,
+    "aten::permute": _permute,
+    "aten::transpose": _transpose,
+    "aten::squeeze": _squeeze,
+    "aten::unsqueeze": _unsqueeze,
+    "aten::contiguous": _same,
+    "aten::clone": _same,
+    "aten::detach": _same,
+    "aten::dropout": _dropout,
+    "aten::dropout_": _dropout,
+    "aten::feature_dropout": _dropout,
+    "aten::size": _size,
+    "aten::dim": _rank,
+    "quantized::dropout": _dropout,
+}

@@ -1,0 +1,106 @@
+"""Packed parameters: the weights and bias of a quantized convolution or linear layer, as TorchScript carries them.
+
+Layouts: `serialize_conv` in aten/src/ATen/native/quantized/cpu/fbgemm_utils.cpp (versions 2 and 3), and
+`LinearPackedParamsBase` in the same file. How an engine lays the weights out is not in the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from service.compiler.importers.torch.tensors import Array, Tensor
+from service.core.errors import MalformedModel, Unsupported
+
+CONV2D, LINEAR = "Conv2dPackedParamsBase", "LinearPackedParamsBase"
+CLASSES = "__torch__.torch.classes.quantized"
+_TRANSPOSED = 1  # the one flag
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """Weights `[O, I / groups, KH, KW]` or `[O, I]` with their quantization, and a bias of float32.
+
+    Attributes:
+        stride, padding, dilation: of rows and columns; not for a linear layer.
+    """
+
+    weight: Tensor
+    bias: Array | None = field(default=None, repr=False)
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+
+
+def unpacked(kind: str, state: Any) -> Packed:
+    """The parameters that a pickle has as an object of class `kind`.
+
+    Raises:
+        MalformedModel: the state is not that of such an object.
+        Unsupported: it is of another kind of layer.
+    """
+    match kind, state:
+        case "LinearPackedParamsBase", (weight, bias):
+            return linear(weight, bias)
+        case "Conv2dPackedParamsBase", (("2" | "3"), [Tensor(data=config), weight, *bias], [*optional]):
+            return _convolution(config.tolist(), weight, [*bias, *optional])
+        case "Conv2dPackedParamsBase", (int(), [int(), *_] as config, [None | Tensor(), weight, *bias]):
+            return _convolution(config, weight, bias)
+        case (("LinearPackedParamsBase" | "Conv2dPackedParamsBase"), _):
+            raise _misfit(kind)
+        case _:
+            raise Unsupported(f"parameters of the kind {kind[:100]!a} are not compiled")
+
+
+def linear(weight: Any, bias: Any) -> Packed:
+    """`quantized::linear_prepack`."""
+    _check(LINEAR, weight, bias, rank=2)
+    return Packed(weight, None if bias is None else bias.data)
+
+
+def conv2d(weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Packed:
+    """`quantized::conv2d_prepack`."""
+    _check(CONV2D, weight, bias, rank=4)
+    if type(groups) is not int or groups < 1:
+        raise _misfit(CONV2D)
+    steps, around, apart = _pair(stride, 1), _pair(padding, 0), _pair(dilation, 1)
+    return Packed(weight, None if bias is None else bias.data, steps, around, apart, groups)
+
+
+def _convolution(config: list[Any], weight: Any, bias: list[Any]) -> Packed:
+    """`config`: dimensions, then stride, padding, dilation and output padding of each, groups, flags."""
+    if len(config) != 11 or config[0] != 2:
+        raise Unsupported(f"convolutions of {config[0] if config else 'no'} dimensions are not compiled")
+    if config[10] & _TRANSPOSED or any(config[7:9]):
+        raise Unsupported("transposed convolutions of PyTorch are not compiled")
+    given = [tensor for tensor in bias if tensor is not None]
+    return conv2d(weight, given[0] if given else None, config[1:3], config[3:5], config[5:7], config[9])
+
+
+def _check(kind: str, weight: Any, bias: Any, rank: int) -> None:
+    if not isinstance(weight, Tensor) or weight.quantization is None or weight.data.ndim != rank:
+        raise _misfit(kind)
+    if weight.data.dtype != np.int8:
+        raise Unsupported(f"weights of {weight.data.dtype.name} are not compiled")
+    if weight.quantization.axis not in (None, 0):
+        raise Unsupported("weights that are quantized along another axis than their filters are not compiled")
+    if 0 in weight.data.shape:
+        raise _misfit(kind)
+    if bias is not None:
+        fits = isinstance(bias, Tensor) and bias.data.dtype == np.float32 and bias.data.shape == weight.data.shape[:1]
+        if not fits or not np.isfinite(bias.data).all():
+            raise _misfit(kind)
+
+
+def _pair(value: Any, least: int) -> tuple[int, int]:
+    items = tuple(value) if isinstance(value, list | tuple) else ()
+    if len(items) != 2 or not all(type(item) is int and least <= item < 1 << 16 for item in items):
+        raise _misfit(CONV2D)
+    return items
+
+
+def _misfit(kind: str) -> MalformedModel:
+    return MalformedModel(f"the archive has a {kind} whose parts do not fit together")

@@ -1,0 +1,173 @@
+"""Numbers, text and lists in TorchScript: sizes, strides, flags. All of them are known when a model is imported."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from service.compiler.importers.torch.tensors import Tensor
+from service.compiler.importers.torch.values import Unknown, Value
+from service.core.errors import MalformedModel, Unsupported
+
+_LONGEST = 1 << 16  # list
+_LARGEST = 1 << 63  # integer
+LITERALS: Mapping[str, Any] = {"inf": math.inf, "nan": math.nan}
+_SIMPLE = (bool, int, float, str, type(None))
+
+
+def are_scalars(arguments: Sequence[Any]) -> bool:
+    """Whether no tensor that the model computes is among them, nor in their lists."""
+    return not any(isinstance(argument, Value | Unknown | Tensor) or _holds_tensors(argument) for argument in arguments)
+
+
+def _holds_tensors(argument: Any) -> bool:
+    return isinstance(argument, list | tuple) and any(isinstance(item, Value | Unknown | Tensor) for item in argument)
+
+
+def item(whole: Any, index: Any) -> Any:
+    """`whole[index]`."""
+    if isinstance(whole, Unknown) or isinstance(index, Unknown):
+        return whole if isinstance(whole, Unknown) else index
+    try:
+        if isinstance(whole, list | tuple) and type(index) is int:
+            return whole[index]
+        if isinstance(whole, dict) and isinstance(index, str | int):
+            return whole[index]
+    except (IndexError, KeyError) as exc:
+        raise MalformedModel("the archive's code reads an element that is not there") from exc
+    raise Unsupported("the model's code takes elements out of a tensor one by one")
+
+
+def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        if any(isinstance(argument, Unknown) for argument in arguments):
+            return next(argument for argument in arguments if isinstance(argument, Unknown))
+        try:
+            result = function(*arguments)
+        except (TypeError, ValueError, ArithmeticError, IndexError, KeyError, AttributeError) as exc:
+            raise MalformedModel(f"the archive's code computes with what is no number: {type(exc).__name__}") from exc
+        if isinstance(result, int) and not -_LARGEST <= result < _LARGEST:
+            raise MalformedModel("the archive's code computes an integer of more than 64 bits")
+        return result
+
+    return call
+
+
+def _number(value: Any) -> int | float:
+    if not isinstance(value, int | float):
+        raise TypeError
+    return value
+
+
+def _arithmetic(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda a, b: function(_number(a), _number(b))
+
+
+def _comparison(function: Callable[[Any, Any], bool]) -> Callable[..., Any]:
+    def compare(a: Any, b: Any) -> bool:
+        # Lists of numbers at most: what is nested may be as large as 2**depth.
+        if not (_is_flat(a) and _is_flat(b)):
+            raise TypeError
+        return bool(function(a, b))
+
+    return compare
+
+
+def _is_flat(value: Any) -> bool:
+    return isinstance(value, _SIMPLE) or (isinstance(value, list) and all(isinstance(each, _SIMPLE) for each in value))
+
+
+def _add(a: Any, b: Any) -> Any:
+    if isinstance(a, list) and isinstance(b, list):
+        return _extend(list(a), b)
+    return _number(a) + _number(b)
+
+
+def _append(items: Any, value: Any) -> Any:
+    return _extend(items, [value])
+
+
+def _extend(items: Any, more: Any) -> Any:
+    if not (isinstance(items, list) and isinstance(more, list)):
+        raise TypeError
+    if len(items) + len(more) > _LONGEST:
+        raise MalformedModel("the archive's code makes a list too long to be one of sizes")
+    items.extend(list(more))
+    return items
+
+
+def _slice(items: Any, start: Any = None, end: Any = None, step: Any = 1) -> Any:
+    if not isinstance(items, list):
+        raise TypeError
+    return items[start:end:step]
+
+
+def _scalar(value: Any) -> Any:
+    """The one element of a constant."""
+    if isinstance(value, Tensor):
+        if value.data.size != 1:
+            raise TypeError
+        return value.data.reshape(-1)[0].item()
+    if not isinstance(value, bool | int | float):
+        raise TypeError
+    return value
+
+
+def _integer(value: Any) -> int:
+    return int(_scalar(value))
+
+
+def _raise(message: Any = "", *_: Any) -> Any:
+    said = ascii(str(message)[:200]) if isinstance(message, str) else ""
+    raise MalformedModel(f"the model itself refuses its input: {said}", hint="check the shape of the input")
+
+
+def _length(value: Any) -> int:
+    if not isinstance(value, list | tuple | dict | str):
+        raise TypeError
+    return len(value)
+
+
+_PURE: dict[str, Callable[..., Any]] = {
+    "aten::len": _length,
+    "aten::add": _add,
+    "aten::sub": _arithmetic(operator.sub),
+    "aten::mul": _arithmetic(operator.mul),
+    "aten::div": _arithmetic(operator.truediv),
+    "aten::floordiv": _arithmetic(operator.floordiv),
+    "aten::remainder": _arithmetic(operator.mod),
+    "aten::neg": lambda a: -_number(a),
+    "aten::ceil": lambda a: math.ceil(_number(a)),
+    "aten::floor": lambda a: math.floor(_number(a)),
+    "aten::eq": _comparison(operator.eq),
+    "aten::ne": _comparison(operator.ne),
+    "aten::lt": _arithmetic(operator.lt),
+    "aten::le": _arithmetic(operator.le),
+    "aten::gt": _arithmetic(operator.gt),
+    "aten::ge": _arithmetic(operator.ge),
+    "aten::__is__": lambda a, b: a is b,
+    "aten::__isnot__": lambda a, b: a is not b,
+    "aten::__not__": lambda a: not _scalar(a),
+    "aten::__and__": lambda a, b: bool(_scalar(a) and _scalar(b)),
+    "aten::__or__": lambda a, b: bool(_scalar(a) or _scalar(b)),
+    "aten::append": _append,
+    "aten::extend": _extend,
+    "aten::list": lambda items: list(items) if isinstance(items, list | tuple) else _raise(),
+    "aten::slice": _slice,
+    "aten::__getitem__": item,
+    "aten::format": lambda *_: "",
+    "aten::warn": lambda *_: None,
+    "aten::IntImplicit": _integer,
+    "aten::FloatImplicit": lambda value: float(_scalar(value)),
+    "aten::Int": _integer,
+    "prim::NumToTensor": _scalar,
+    "prim::RaiseException": _raise,
+    "prim::int": _integer,
+    "prim::float": lambda value: float(_scalar(value)),
+    "prim::bool": lambda value: bool(_scalar(value)),
+    "prim::min": lambda *values: min(map(_number, values)),
+    "prim::max": lambda *values: max(map(_number, values)),
+}
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {name: _checked(function) for name, function in _PURE.items()}

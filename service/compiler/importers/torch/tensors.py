@@ -1,0 +1,213 @@
+"""Tensors in an archive: what pickles say of them, made into NumPy arrays over the archive's own bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.compiler.importers.torch.archive import Archive
+from service.compiler.importers.torch.unpickler import Unpickler
+from service.core.errors import MalformedModel
+
+Array = npt.NDArray[Any]
+
+_MOST_RANK = 8
+
+# Storage classes -> element type; those of quantized tensors hold the stored integers.
+_STORAGES: dict[str, str] = {
+    "FloatStorage": "float32",
+    "DoubleStorage": "float64",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+    "QInt8Storage": "int8",
+    "QUInt8Storage": "uint8",
+    "QInt32Storage": "int32",
+}
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """real = scale * (stored - zero_point): one of each, or one for each index of `axis`."""
+
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+    axis: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A constant: its elements, stored integers where it is quantized."""
+
+    data: Array = field(repr=False)
+    quantization: Quantization | None = None
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What kind of tensor an input is."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Storage:
+    data: bytes = field(repr=False)
+    dtype: np.dtype[Any]
+
+
+class TensorReader:
+    """Reads the pickles of an archive.
+
+    A pickle's tensors lie in records of their own beside it: those of `data.pkl` in `data/`.
+    """
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        if "byteorder" in archive and archive.read("byteorder") != b"little":
+            raise MalformedModel("the archive was written by a big-endian machine")
+        self._storages: dict[str, _Storage] = {}
+
+    def read(self, pickle: str) -> Any:
+        """The value in the record `pickle`, such as `data.pkl`."""
+        folder = pickle.removesuffix(".pkl")
+        machine = Unpickler(_MAKERS, _CONSTANTS, _is_own_class, lambda reference: self._storage(folder, reference))
+        return machine.run(self._archive.read(pickle))
+
+    def read_specs(self, pickle: str) -> Any:
+        """The same, with a `Spec` for each tensor: of traced inputs the archive keeps the shapes, but no elements."""
+        machine = Unpickler(_MAKERS | _SPEC_MAKERS, _CONSTANTS, _is_own_class, _element_type)
+        return machine.run(self._archive.read(pickle))
+
+    def _storage(self, folder: str, reference: Any) -> _Storage:
+        """`("storage", type, record, device, elements)`, as serialization.py's `persistent_id` writes it."""
+        match reference:
+            case ("storage", str(kind), str(key), str(), int(count)) if kind in _STORAGES:
+                name = f"{folder}/{key}"
+            case _:
+                raise _misfit("refers to something else than the elements of a tensor")
+        dtype = np.dtype(_STORAGES[kind])
+        if name not in self._storages:
+            self._storages[name] = _Storage(self._archive.read(name), dtype)
+        storage = self._storages[name]
+        if storage.dtype != dtype or len(storage.data) != count * dtype.itemsize:
+            raise _misfit(f"says that {name[:200]!a} holds {count} elements of {dtype.name}")
+        return storage
+
+
+def strided(data: bytes, dtype: np.dtype[Any], offset: int, size: Any, stride: Any) -> Array:
+    """The tensor of `size` and `stride`, in elements from `offset`, over `data`; read-only.
+
+    Raises:
+        MalformedModel: it does not lie within `data`.
+    """
+    if not (_are_sizes(size) and _are_sizes(stride) and len(size) == len(stride) and isinstance(offset, int)):
+        raise _misfit("has a tensor whose shape is not a list of sizes")
+    flat = np.frombuffer(data, dtype)
+    reach = offset + sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
+    # What a stride of 0 repeats would make a large tensor of a small file.
+    if offset < 0 or math.prod(size) > max(len(flat), 1) or (math.prod(size) and reach >= len(flat)):
+        raise _misfit("has a tensor that reaches beyond its elements")
+    array = np.lib.stride_tricks.as_strided(
+        flat[offset:], size, [step * flat.itemsize for step in stride], writeable=False
+    )
+    return array if array.size else np.empty(size, dtype)
+
+
+def _are_sizes(value: Any) -> bool:
+    return (
+        isinstance(value, tuple | list)
+        and len(value) <= _MOST_RANK
+        and all(type(item) is int and 0 <= item < 1 << 40 for item in value)
+    )
+
+
+def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tensor:
+    if not isinstance(storage, _Storage):
+        raise _misfit("has a tensor without elements")
+    return Tensor(strided(storage.data, storage.dtype, offset, size, stride))
+
+
+def _quantized_tensor(storage: Any, offset: Any, size: Any, stride: Any, quantizer: Any, *_: Any) -> Tensor:
+    """`torch._utils._rebuild_qtensor`."""
+    plain = _tensor(storage, offset, size, stride)
+    match quantizer:
+        case ("per_tensor_affine", float(scale), int(zero_point)):
+            quantization = Quantization((scale,), (zero_point,))
+        case ("per_channel_affine", Tensor(data=scales), Tensor(data=zero_points), int(axis)):
+            quantization = per_channel(plain.data.shape, scales, zero_points, axis)
+        case _:
+            raise MalformedModel("a tensor of the archive is quantized in a way that Octet does not read")
+    return Tensor(plain.data, quantization)
+
+
+def per_channel(shape: tuple[int, ...], scales: Array, zero_points: Array, axis: int) -> Quantization:
+    """The quantization of a tensor along `axis`.
+
+    Raises:
+        MalformedModel: the parameters do not fit the tensor.
+    """
+    if not 0 <= axis < len(shape) or scales.shape != (shape[axis],) or zero_points.shape != scales.shape:
+        raise _misfit("has a tensor whose scales do not fit its shape")
+    if scales.dtype.kind != "f" or zero_points.dtype.kind != "i":
+        raise _misfit("has a tensor whose scales or zero points are of another kind")
+    return Quantization(tuple(scales.tolist()), tuple(zero_points.tolist()), axis)
+
+
+def _element_type(reference: Any) -> str:
+    match reference:
+        case ("storage", str(kind), *_) if kind in _STORAGES:
+            return _STORAGES[kind]
+        case _:
+            raise _misfit("refers to something else than the elements of a tensor")
+
+
+def _spec(dtype: Any, _offset: Any, size: Any, *_: Any) -> Spec:
+    if not (isinstance(dtype, str) and _are_sizes(size)):
+        raise _misfit("has a tensor whose shape is not a list of sizes")
+    return Spec(dtype, tuple(size))
+
+
+def _parameter(data: Any, *_: Any) -> Any:
+    return data
+
+
+def _untyped(value: Any, _type: Any = None) -> Any:
+    """`torch.jit._pickle`: lists that carry their element type."""
+    return value
+
+
+_MAKERS: dict[str, Callable[..., Any]] = {
+    "torch._utils._rebuild_tensor_v2": _tensor,
+    "torch._utils._rebuild_qtensor": _quantized_tensor,
+    "torch._utils._rebuild_parameter": _parameter,
+    "collections.OrderedDict": dict,
+    "torch.jit._pickle.build_tensorlist": _untyped,
+    "torch.jit._pickle.build_intlist": _untyped,
+    "torch.jit._pickle.build_doublelist": _untyped,
+    "torch.jit._pickle.build_boollist": _untyped,
+    "torch.jit._pickle.restore_type_tag": _untyped,
+}
+_SPEC_MAKERS: dict[str, Callable[..., Any]] = {"torch._utils._rebuild_tensor_v2": _spec}
+_CONSTANTS: dict[str, Any] = {
+    **{f"torch.{storage}": storage for storage in _STORAGES},
+    "torch.per_tensor_affine": "per_tensor_affine",
+    "torch.per_channel_affine": "per_channel_affine",
+}
+
+
+def _is_own_class(module: str) -> bool:
+    return module == "__torch__" or module.startswith("__torch__.")
+
+
+def _misfit(what: str) -> MalformedModel:
+    return MalformedModel(f"a pickle of the archive {what}")

@@ -1,0 +1,47 @@
+"""What TorchScript's variables hold while a model is imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import relax
+
+from service.compiler.qnn.graph import shape_of
+from service.compiler.qnn.types import QuantizedType
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A tensor that the model computes.
+
+    Attributes:
+        expr: its stored values, axes as in the file.
+        quantized: what they stand for; None for real values.
+    """
+
+    expr: relax.Var
+    quantized: QuantizedType | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return shape_of(self.expr)
+
+    @property
+    def dtype(self) -> str:
+        return str(self.expr.ty.dtype)
+
+
+@dataclass(eq=False)
+class Instance:
+    """A module, or any other object of a class in the archive's code."""
+
+    kind: str
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+class Unknown:
+    """What an operator that is not compiled would give; whatever is made of it is unknown too."""
+
+
+UNKNOWN = Unknown()

@@ -1,0 +1,340 @@
+"""PyTorch's quantized kernels: float32 throughout, the nearest integer, halves to even.
+
+Sources are ATen's native/quantized/cpu (kernels/QuantizedOpKernels.cpp, fbgemm_utils.cpp) and FBGEMM's QuantUtils. The
+order of the roundings was measured on PyTorch 2.13.0, with AVX-512. A fused multiply-add rounds once; here it is taken
+in float64, where the product of two float32 values is exact.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from service.compiler.qnn.numerics.affine import broadcast
+from service.compiler.qnn.numerics.elementwise import binary_types
+from service.compiler.qnn.numerics.formula import (
+    Array,
+    ChannelConstant,
+    Scalar,
+    clamped,
+    parameter,
+    pointwise,
+    rounded_sum,
+    store,
+)
+from service.compiler.qnn.numerics.pooling import padded, reduction, windows
+from service.compiler.qnn.numerics.requantize import shifted
+from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.type_parser import parse
+from service.compiler.qnn.types import QuantizedType
+from service.core.errors import UnsupportedOperator
+
+_FAR = float(1 << 30)  # beyond every 8-bit storage type
+VECTOR_CHANNELS = 16  # that average pooling takes at once
+
+
+class FbgemmRequantize:
+    """FBGEMM (requantizeOutputProcessingAvx2, and its AVX-512 and depthwise variants): the bias is added in float32.
+
+    Per channel it is divided by s_x * s_w; per tensor it is multiplied by the reciprocal, and fused with the addition.
+    """
+
+    adds_bias = True
+    summary = "z + round_even((float(acc) + bias / float(s_x * s_w)) * float(s_x * s_w / s))"
+
+    def evaluate(self, operation: Operation, x: Array, bias: Array | None = None) -> Array:
+        out_type = operation.per_tensor("out_type")
+        scales, addends, factors = self.parameters(operation, bias)
+        total = fused_multiply_add(addends, factors, x.astype(np.float32))
+        return stored(total * scales, out_type)
+
+    def lower(
+        self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, bias: relax.Expr | None = None
+    ) -> relax.Expr:
+        out_type, axis = operation.per_tensor("out_type"), len(x.ty.shape) - 1
+        scales, addends, factors = self.parameters(operation, None if bias is None else bias_of(operation, bias))
+
+        def scale(acc: Scalar, scale: Scalar, addend: Scalar, factor: Scalar) -> Scalar:
+            return rounded(fused(addend, factor, acc.astype("float32")) * scale, out_type)
+
+        return pointwise(
+            builder, "requantize", scale, [x], [ChannelConstant(each, axis) for each in (scales, addends, factors)]
+        )
+
+    def parameters(self, operation: Operation, bias: Array | None) -> tuple[Array, Array, Array]:
+        """Scale, addend and its factor, each float32 `[C]` or `[1]`."""
+        in_type = operation.quantized("in_type")
+        products = np.array(in_type.scales).astype(np.float32)
+        scales = products / np.float32(operation.per_tensor("out_type").scale)
+        if bias is None:
+            return scales, np.zeros(1, np.float32), np.ones(1, np.float32)
+        if in_type.axis is None:
+            return scales, bias, np.float32(1) / products
+        return scales, bias / products, np.ones(1, np.float32)
+
+
+class OneDnnRequantize:
+    """oneDNN's int8 convolutions and inner products as ATen calls them: real values, and the zero point before the
+    rounding (the order was measured: `_mm512` code is generated at run time)."""
+
+    adds_bias = True
+    summary = "round_even((float(acc) * s_x * s_w + bias) * float(1 / s) + z)"
+
+    def evaluate(self, operation: Operation, x: Array, bias: Array | None = None) -> Array:
+        out_type = operation.per_tensor("out_type")
+        in_scale, weight_scales, factor = self.parameters(operation)
+        real = x.astype(np.float32) * in_scale * weight_scales + (np.float32(0) if bias is None else bias)
+        scaled = np.clip(real * factor, -_FAR, _FAR) + np.float32(out_type.zero_point)
+        return store(np.rint(scaled).astype(np.int64), out_type)
+
+    def lower(
+        self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, bias: relax.Expr | None = None
+    ) -> relax.Expr:
+        out_type, axis = operation.per_tensor("out_type"), len(x.ty.shape) - 1
+        in_scale, weight_scales, factor = self.parameters(operation)
+        addends = np.zeros(1, np.float32) if bias is None else bias_of(operation, bias)
+
+        def scale(acc: Scalar, weight_scale: Scalar, addend: Scalar) -> Scalar:
+            product = acc.astype("float32") * tirx.const(float(in_scale), "float32") * weight_scale
+            real = (product.astype("float64") + addend.astype("float64")).astype("float32")
+            scaled = rounded_sum(bounded(real * tirx.const(float(factor), "float32")), float(out_type.zero_point))
+            return clamped(tirx.nearbyint(scaled).astype("int32"), out_type)
+
+        return pointwise(
+            builder, "requantize", scale, [x], [ChannelConstant(each, axis) for each in (weight_scales, addends)]
+        )
+
+    def parameters(self, operation: Operation) -> tuple[np.float32, Array, np.float32]:
+        """s_x, s_w and 1 / s in float32. ATen hands scales on as reciprocals, which oneDNN's wrapper inverts again."""
+        layer = operation.producer
+        operation.require(layer is not None, "follows no layer")
+        assert layer is not None
+        scales = np.array(layer.quantized("weight_type").scales)
+        weight_scales = _inverted_twice(scales) if layer.name == "qnn.dense" else scales.astype(np.float32)
+        in_scale = _inverted_twice(np.array(layer.per_tensor("in_type").scale))
+        return np.float32(in_scale), weight_scales, np.float32(1 / operation.per_tensor("out_type").scale)
+
+
+def _inverted_twice(scales: Array) -> Array:
+    return np.asarray(np.float32(1) / (1 / scales).astype(np.float32))
+
+
+class ByGroups:
+    """PyTorch's engine `x86` on a CPU with AVX512-VNNI: oneDNN, but FBGEMM for more than 100 groups
+    (`should_use_onednn_quant` in OnednnUtils.h)."""
+
+    adds_bias = True
+    MOST_GROUPS = 100
+    summary = "up to 100 groups as oneDNN, beyond as FBGEMM"
+
+    def chosen(self, operation: Operation) -> FbgemmRequantize | OneDnnRequantize:
+        """The engine's formula for the convolution before `operation`."""
+        layer = operation.producer
+        assert layer is not None
+        symmetric = not any(layer.quantized("weight_type").zero_points)
+        return OneDnnRequantize() if layer.integer("groups") <= self.MOST_GROUPS and symmetric else FbgemmRequantize()
+
+    def evaluate(self, operation: Operation, x: Array, bias: Array | None = None) -> Array:
+        return self.chosen(operation).evaluate(operation, x, bias)
+
+    def lower(
+        self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, bias: relax.Expr | None = None
+    ) -> relax.Expr:
+        return self.chosen(operation).lower(operation, builder, x, bias)
+
+
+class FusedQuantize:
+    """`quantize_per_tensor`: FBGEMM's Quantize, whose product, zero point and rounding are one fused step."""
+
+    summary = "round_even(fma(x, float(1 / s), z))"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        out_type = operation.quantized("out_type")
+        scales, zero_points = broadcast(out_type, x.ndim)
+        near = np.clip(x, -_FAR * scales, _FAR * scales)
+        scaled = fused_multiply_add(near, np.float32(1) / scales, zero_points.astype(np.float32))
+        return store(np.rint(scaled).astype(np.int64), out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        out_type = operation.quantized("out_type")
+        factors = np.float32(1) / np.array(out_type.scales, np.float32)
+
+        def quantize(value: Scalar, factor: Scalar, zero_point: Scalar) -> Scalar:
+            return clamped(tirx.nearbyint(bounded(fused(value, factor, zero_point))).astype("int32"), out_type)
+
+        constants = [
+            parameter(list(factors), "float32", out_type),
+            parameter([float(point) for point in out_type.zero_points], "float32", out_type),
+        ]
+        return pointwise(builder, "quantize", quantize, [x], constants)
+
+
+class Rescale:
+    """One quantized type to another (`dequantize_val`, then `quantize_val`)."""
+
+    summary = "z + round_even(s_in * (q - z_in) * float(1 / s))"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        return rescaled(x, operation.per_tensor("in_type"), operation.per_tensor("out_type"))
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        return lowered_rescale(builder, x, operation.per_tensor("in_type"), operation.per_tensor("out_type"))
+
+
+class FloatAdd:
+    """`qadd_kernel`: both operands are dequantized by a fused multiply-add, s * q + (-z * s)."""
+
+    summary = "z + round_even((fma(s_a, a, -za * s_a) + fma(s_b, b, -zb * s_b)) * float(1 / s))"
+
+    def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
+        lhs_type, rhs_type, out_type = binary_types(operation)
+
+        def real(values: Array, quantized: QuantizedType) -> Array:
+            scale, offset = (np.array(each, np.float32) for each in self.parameters(quantized))
+            return fused_multiply_add(values, scale, offset)
+
+        return stored((real(a, lhs_type) + real(b, rhs_type)) * reciprocal(out_type), out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+        lhs_type, rhs_type, out_type = binary_types(operation)
+
+        def real(value: Scalar, quantized: QuantizedType) -> Scalar:
+            scale, offset = (tirx.const(each, "float32") for each in self.parameters(quantized))
+            return fused(value.astype("float32"), scale, offset)
+
+        def compute(a: Scalar, b: Scalar) -> Scalar:
+            total = (real(a, lhs_type).astype("float64") + real(b, rhs_type).astype("float64")).astype("float32")
+            return rounded(total * tirx.const(float(reciprocal(out_type)), "float32"), out_type)
+
+        return pointwise(builder, "add", compute, [a, b])
+
+    @staticmethod
+    def parameters(quantized: QuantizedType) -> tuple[float, float]:
+        """What a stored value is multiplied by, and what is added."""
+        scale = np.float32(quantized.scale)
+        return float(scale), float(scale * np.float32(-quantized.zero_point))
+
+
+class FloatConcatenate:
+    """`quantized::cat`: parts of another type are rescaled."""
+
+    summary = f"copies; a part of another type becomes {Rescale.summary}"
+
+    def evaluate(self, operation: Operation, *parts: Array) -> Array:
+        out_type = operation.per_tensor("out_type")
+        moved = [rescaled(part, in_type, out_type) for part, in_type in zip(parts, _types(operation), strict=True)]
+        return np.concatenate(moved, operation.integer("axis"))
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, *parts: relax.Expr) -> relax.Expr:
+        out_type = operation.per_tensor("out_type")
+        moved = [
+            builder.emit(lowered_rescale(builder, part, in_type, out_type))
+            for part, in_type in zip(parts, _types(operation), strict=True)
+        ]
+        return relax.op.concat(moved, operation.integer("axis"))
+
+
+class EvenAverage:
+    """`qavg_pool2d_nhwc_kernel`: the sum times float(1 / count).
+
+    Whole vectors of channels are averaged less the zero point; the channels left over are averaged as they are stored,
+    which rounds a half the other way where the zero point is odd.
+    """
+
+    summary = "z + round_even((sum - count * z) * float(1 / count)); z is 0 for the last channels % 16"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        out_type = operation.per_tensor("out_type")
+        centres = self.centres(operation, x.shape[-1])
+        total = sum(windows(operation, x.astype(np.int64) - centres, 0))
+        counts = sum(windows(operation, np.ones((1, *x.shape[1:3], 1), np.int64), 0))
+        mean = np.asarray(total).astype(np.float32) * (np.float32(1) / np.asarray(counts).astype(np.float32))
+        return store(np.rint(mean).astype(np.int64) + centres, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        out_type = operation.per_tensor("out_type")
+        shape = [int(dim) for dim in x.ty.shape]
+        total = builder.emit_te(reduction(operation, te.sum, "int32"), padded(operation, builder, x, 0))
+        counts = np.asarray(sum(windows(operation, np.ones((1, *shape[1:3], 1), np.int32), 0)))
+        factors = np.float32(1) / counts.astype(np.float32)
+
+        def mean(total: Scalar, count: Scalar, factor: Scalar, centre: Scalar) -> Scalar:
+            centred = (total - count * centre).astype("float32")
+            return clamped(tirx.nearbyint(centred * factor).astype("int32") + centre, out_type)
+
+        operands = [total, relax.const(counts, "int32"), relax.const(factors, "float32")]
+        return pointwise(builder, "average", mean, operands, [ChannelConstant(self.centres(operation, shape[-1]), 3)])
+
+    @staticmethod
+    def centres(operation: Operation, channels: int) -> Array:
+        """What is taken out of each channel: int32 `[C]`."""
+        whole = channels - channels % VECTOR_CHANNELS
+        return np.where(np.arange(channels) < whole, operation.per_tensor("in_type").zero_point, 0).astype(np.int32)
+
+
+def bias_of(operation: Operation, bias: relax.Expr) -> Array:
+    """The value of a bias.
+
+    Raises:
+        UnsupportedOperator: it is computed while the model runs.
+    """
+    value = value_of(bias)
+    if value is None:
+        raise UnsupportedOperator(f"{operation.name} with a bias that is not constant", op=operation.name)
+    return value
+
+
+def reciprocal(quantized: QuantizedType) -> np.float32:
+    return np.float32(np.float32(1) / np.float32(quantized.scale))
+
+
+def rescaled(x: Array, in_type: QuantizedType, out_type: QuantizedType) -> Array:
+    """Stored values of one type as another."""
+    if in_type.scale == out_type.scale:
+        return store(x.astype(np.int64) + (out_type.zero_point - in_type.zero_point), out_type)
+    real = (x.astype(np.int64) - in_type.zero_point).astype(np.float32) * np.float32(in_type.scale)
+    return stored(real * reciprocal(out_type), out_type)
+
+
+def lowered_rescale(
+    builder: relax.BlockBuilder, x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType
+) -> relax.Expr:
+    """`rescaled`."""
+    if in_type.scale == out_type.scale:
+        return shifted(builder, x, in_type, out_type)
+    scale, factor = (tirx.const(float(each), "float32") for each in (in_type.scale, reciprocal(out_type)))
+
+    def rescale(value: Scalar) -> Scalar:
+        real = (value.astype("int32") - in_type.zero_point).astype("float32") * scale
+        return rounded(real * factor, out_type)
+
+    return pointwise(builder, "rescale", rescale, [x])
+
+
+def stored(scaled: Array, out_type: QuantizedType) -> Array:
+    """float32 values in steps of `out_type`, rounded to even, as its storage."""
+    return store(np.rint(np.clip(scaled, -_FAR, _FAR)).astype(np.int64) + out_type.zero_point, out_type)
+
+
+def rounded(scaled: Scalar, out_type: QuantizedType) -> Scalar:
+    """`stored` in tensor IR."""
+    return clamped(tirx.nearbyint(bounded(scaled)).astype("int32") + out_type.zero_point, out_type)
+
+
+def bounded(value: Scalar) -> Scalar:
+    far = tirx.const(_FAR, "float32")
+    return tirx.max(tirx.min(value, far), -far)
+
+
+def fused_multiply_add(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c of float32 values, rounded to float32 once."""
+    return np.asarray((a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)).astype(np.float32))
+
+
+def fused(a: Scalar, b: Scalar, c: Scalar) -> Scalar:
+    """`fused_multiply_add` in tensor IR."""
+    return (a.astype("float64") * b.astype("float64") + c.astype("float64")).astype("float32")
+
+
+def _types(operation: Operation) -> list[QuantizedType]:
+    return [parse(str(text)) for text in operation.attr("in_types")]

@@ -1,0 +1,59 @@
+"""PyTorch: its quantized operators with each of its engines for x86.
+
+What an engine computes is its convolutions and linear layers; everything else is ATen's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from service.compiler.qnn.numerics import aten
+from service.compiler.qnn.numerics.elementwise import FloatMul
+from service.compiler.qnn.numerics.formula import Formula
+from service.compiler.qnn.numerics.mode import EXACT, Mode
+from service.compiler.qnn.numerics.pooling import FloatMean
+from service.core.numerics import FBGEMM, ONEDNN, TORCH_X86
+
+_ATEN: Mapping[str, Formula] = {
+    **EXACT,
+    "quantize": aten.FusedQuantize(),
+    "requantize": aten.Rescale(),
+    "add": aten.FloatAdd(),
+    "mul": FloatMul(),
+    "avg_pool2d": aten.EvenAverage(),
+    "concatenate": aten.FloatConcatenate(),
+    "mean": FloatMean(),
+}
+
+ENGINE_FBGEMM = Mode(
+    FBGEMM,
+    "PyTorch 2.13.0, engine fbgemm",
+    {
+        **_ATEN,
+        "conv2d+requantize": aten.FbgemmRequantize(),
+        "conv2d_transpose+requantize": aten.FbgemmRequantize(),
+        "dense+requantize": aten.FbgemmRequantize(),
+    },
+)
+
+ENGINE_ONEDNN = Mode(
+    ONEDNN,
+    "PyTorch 2.13.0, engine onednn, on AVX512-VNNI",
+    {
+        **_ATEN,
+        "conv2d+requantize": aten.OneDnnRequantize(),
+        "conv2d_transpose+requantize": aten.OneDnnRequantize(),
+        "dense+requantize": aten.OneDnnRequantize(),
+    },
+)
+
+ENGINE_X86 = Mode(
+    TORCH_X86,
+    "PyTorch 2.13.0, engine x86, on AVX512-VNNI",
+    {
+        **_ATEN,
+        "conv2d+requantize": aten.ByGroups(),
+        "conv2d_transpose+requantize": aten.FbgemmRequantize(),
+        "dense+requantize": aten.FbgemmRequantize(),
+    },
+)

@@ -1,0 +1,63 @@
+"""PyTorch's models for tests that run without PyTorch: the fixtures, and archives written by hand."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.compiler.importers.imported import ImportedModel
+from service.compiler.importers.torch import import_torchscript
+from service.core.numerics import FBGEMM, ONEDNN, TORCH_X86
+
+Array = npt.NDArray[Any]
+
+FIXTURES = sorted((Path(__file__).parents[1] / "fixtures" / "torch").glob("*.pt"))
+ENGINES = {FBGEMM: "fbgemm", ONEDNN: "onednn", TORCH_X86: "x86"}  # of each mode, as the fixtures call it
+
+
+def imported(path: Path) -> ImportedModel:
+    inputs, _ = answers(path, "fbgemm")
+    return import_torchscript(path.read_bytes(), shapes={"": inputs[0].shape})
+
+
+def answers(path: Path, engine: str) -> tuple[list[Array], list[list[Array]]]:
+    """The inputs that PyTorch was given, and its outputs to each of them."""
+    with np.load(path.with_suffix(".npz")) as arrays:
+        count = sum(name.startswith("input.") for name in arrays.files)
+        outputs = sum(name.startswith(f"{engine}.0.") for name in arrays.files)
+        inputs = [arrays[f"input.{place}"] for place in range(count)]
+        return inputs, [[arrays[f"{engine}.{place}.{i}"] for i in range(outputs)] for place in range(count)]
+
+
+def archive(records: Mapping[str, bytes | str], folder: str = "net", method: int = zipfile.ZIP_STORED) -> bytes:
+    """A zip file with `records` in `folder`."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as written:
+        for name, content in records.items():
+            written.writestr(f"{folder}/{name}" if folder else name, content)
+    return file.getvalue()
+
+
+# A pickle of an instance of `__torch__.Net` without attributes, as PyTorch writes it.
+EMPTY_MODULE = b"\x80\x02c__torch__\nNet\nq\x00)\x81}(ub."
+NO_CONSTANTS = b"\x80\x02)."
+
+
+def script(lines: Sequence[str], **records: bytes | str) -> bytes:
+    """An archive whose `Net.forward(self, x)` has the body `lines`."""
+    body = "\n".join(f"    {line}" for line in lines)
+    code = f"class Net(Module):\n  def forward(self: __torch__.Net,\n    x: Tensor) -> Tensor:\n{body}\n"
+    given = {name.replace("__", "."): content for name, content in records.items()}
+    return archive({"data.pkl": EMPTY_MODULE, "code/__torch__.py": code, "constants.pkl": NO_CONSTANTS, **given})
+
+
+def quantized(*lines: str, result: str = "y") -> bytes:
+    """`script` of `lines` between a quantization `q` of the input and a dequantization of `result`."""
+    start = "q = torch.quantize_per_tensor(x, 0.05, 100, 13)"
+    return script([start, *lines, f"return torch.dequantize({result})"])

@@ -1,0 +1,211 @@
+"""Archives that want to do harm: nothing is executed, unpacked or resolved, and each is refused in words."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import random
+import warnings
+import zipfile
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.compiler.importers.torch import import_torchscript
+from service.compiler.importers.torch.unpickler import Unpickler
+from service.core.errors import MalformedModel, OctetError, Unsupported
+from tests.support.torchscript import EMPTY_MODULE, FIXTURES, NO_CONSTANTS, archive, imported, script
+
+SHAPES = {"": (2, 3, 12, 12)}
+
+
+class Calls:
+    """What `pickle` writes as a call of anything."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+MARKER = "OCTET_TEST_WAS_EXECUTED"
+CALLS = {
+    "os.system": Calls(os.system, f"touch {MARKER}"),
+    "builtins.eval": Calls(eval, f"open('{MARKER}', 'w')"),
+    "nested": Calls(list, [Calls(exec, f"open('{MARKER}', 'w')")]),
+    "attribute": Calls(getattr, "text", "join"),
+    "numpy": np.arange(3),
+}
+
+
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("record", ["data.pkl", "constants.pkl", "traced_inputs.pkl"])
+def test_a_pickle_that_calls_something_is_refused(
+    record: str, name: str, protocol: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    good = {"data.pkl": EMPTY_MODULE, "constants.pkl": NO_CONSTANTS}
+    code = "class Net(Module):\n  def forward(self: __torch__.Net,\n    x: Tensor) -> Tensor:\n    return x\n"
+    data = archive({**good, "code/__torch__.py": code, record: pickle.dumps(CALLS[name], protocol)})
+    with pytest.raises(MalformedModel, match="pickle"):
+        import_torchscript(data, shapes=SHAPES)
+    assert not list(tmp_path.iterdir())
+
+
+def machine() -> Unpickler:
+    return Unpickler(
+        {"collections.OrderedDict": dict}, {}, lambda module: module == "__torch__", lambda reference: None
+    )
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        b"",
+        b".",
+        b"(.",
+        b"\x80\x02",
+        b"cposix\nsystem\n.",
+        b"\x80\x04\x8c\x05posix\x8c\x06system\x93.",  # the name is on the stack
+        b"cos\nsystem\n(X\x02\x00\x00\x00lstR.",
+        b"ccollections\nOrderedDict\n)\x81.",  # an instance of what is no class of the archive
+        b"c__torch__\nNet\n)R.",  # a call of what is
+        b"(i__main__\nNet\n.",
+        b"]h\x00.",
+        b"e.",
+        b"}(X\x01\x00\x00\x00au.",
+        b"}(})u.",
+        b"\x8a\xff" + b"\x01" * 255 + b".",  # an integer of 2040 bits
+        b"cos\x2e\x2e/etc\npasswd\n.",
+        b"\x97.",
+    ],
+)
+def test_programs_of_the_stack_machine_that_no_pickler_writes(program: bytes) -> None:
+    with pytest.raises(MalformedModel):
+        machine().run(program)
+
+
+def test_what_the_machine_holds_is_bounded() -> None:
+    with pytest.raises(MalformedModel, match="too long"):
+        machine().run(b"\x80\x02" + b"(" * (1 << 21) + b".")
+
+
+def test_a_value_of_exponential_size_is_never_walked() -> None:
+    """Each tuple holds the one before twice: 2**60 leaves, if anybody compared, printed or copied it."""
+    bomb = b")q\x00" + b"".join(b"h%ch%c\x86q%c" % (i, i, i + 1) for i in range(60))
+    bodies = [
+        ["return CONSTANTS.c0"],
+        ["a = CONSTANTS.c0", "return torch.relu(a)"],
+        ["a = torch.eq(CONSTANTS.c0, CONSTANTS.c0)", "return x"],
+        ["return torch.quantize_per_tensor(x, CONSTANTS.c0, CONSTANTS.c0, 13)"],
+    ]
+    for body in bodies:
+        with pytest.raises((MalformedModel, Unsupported)):
+            import_torchscript(script(body, constants__pkl=b"\x80\x02" + bomb + b"\x85."), shapes=SHAPES)
+
+
+@pytest.mark.parametrize("name", ["../evil.py", "net/../../evil", "/etc/passwd", "other/x", "net/a\\b", "net//a"])
+def test_a_name_that_leads_out_of_the_folder_is_refused(name: str) -> None:
+    file = io.BytesIO(script(["return x"]))
+    with zipfile.ZipFile(file, "a") as written:
+        written.writestr(zipfile.ZipInfo(name), b"")
+    with pytest.raises(MalformedModel, match="zip archive has"):
+        import_torchscript(file.getvalue(), shapes=SHAPES)
+
+
+def test_a_record_twice_is_refused() -> None:
+    file = io.BytesIO(script(["return x"]))
+    with zipfile.ZipFile(file, "a") as written, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        written.writestr("net/data.pkl", EMPTY_MODULE)
+    with pytest.raises(MalformedModel, match="twice"):
+        import_torchscript(file.getvalue(), shapes=SHAPES)
+
+
+@pytest.mark.parametrize("record", ["code/__torch__.py", "data/0"])
+def test_a_zip_bomb_is_refused_before_it_is_unpacked(record: str) -> None:
+    data = archive({"data.pkl": EMPTY_MODULE, record: b"\0" * (1 << 26)}, method=zipfile.ZIP_DEFLATED)
+    assert len(data) < 1 << 17
+    with pytest.raises(MalformedModel, match="deflates"):
+        import_torchscript(data, shapes=SHAPES)
+
+
+def test_a_size_that_is_a_lie_is_refused() -> None:
+    data = archive({"data.pkl": EMPTY_MODULE, "code/__torch__.py": b"x = 1\n" * 99}, method=zipfile.ZIP_DEFLATED)
+    place = data.rindex(b"PK\x01\x02", 0, data.index(b"code/__torch__.py", data.index(b"PK\x01\x02")))
+    lied = data[: place + 24] + (7).to_bytes(4, "little") + data[place + 28 :]
+    with pytest.raises(MalformedModel):
+        import_torchscript(lied, shapes=SHAPES)
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (["return " + "(" * 150 + "x" + ")" * 150], None),
+        (["return " + "-" * 3000 + "1"], "nested|parsed"),
+        (["return (self).forward(x, )"], "without end"),
+        (["while True:", "  pass", "return x"], "too long"),
+        (["for i in range(9223372036854775807):", "  pass", "return x"], "too long"),
+        (["a = 3", "for i in range(64):", "  a = torch.mul(a, a)", "return x"], "64 bits"),
+        (["a = [1]", "for i in range(64):", "  a = torch.add(a, a)", "return x"], "too long"),
+        (["a = [1]", "for i in range(64):", "  _ = torch.extend(a, a)", "return x"], "too long"),
+        (["import os", "return x"], "Import"),
+        (["return __import__('os').system('true')"], "Call|method"),
+        (["return x.__class__.__mro__"], "attribute"),
+        (["return (lambda: x)()"], "Call"),
+        (["return [y for y in (1,)]"], "ListComp"),
+        (["return getattr(self, '__class__')"], "attribute"),
+        (["return open('/etc/passwd')"], "Call"),
+        (["return CONSTANTS.c0"], "no constant"),
+        (["return __torch__.missing(x)"], "does not define"),
+        (["with open('x'):", "  pass"], "With"),
+        (["global x", "return x"], "Global"),
+    ],
+)
+def test_code_that_is_no_model_is_refused(body: list[str], what: str | None) -> None:
+    with pytest.raises((MalformedModel, Unsupported), match=what):
+        import_torchscript(script(body), shapes=SHAPES)
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+def test_mutations_of_good_files_are_refused_in_words(path: Any) -> None:
+    """Bytes changed in the file, and inside its records with the archive whole again: a model, or an OctetError."""
+    rng, data = random.Random(path.stem), path.read_bytes()
+    with zipfile.ZipFile(io.BytesIO(data)) as whole:
+        records = {info.filename.partition("/")[2]: whole.read(info) for info in whole.infolist()}
+    programs = [name for name in records if name.endswith((".pkl", ".py")) and records[name]]
+    for number in range(40):
+        if number % 4 == 0:
+            changed = _mutated(data, rng)
+        else:
+            name = rng.choice(programs)
+            changed = archive({**records, name: _mutated(records[name], rng)})
+        with suppress(OctetError):
+            import_torchscript(changed, shapes=SHAPES)
+
+
+def _mutated(data: bytes, rng: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 2, 8))):
+        place = rng.randrange(len(changed))
+        match rng.randrange(4):
+            case 0:
+                changed[place] = rng.randrange(256)
+            case 1:
+                changed[place] ^= 1 << rng.randrange(8)
+            case 2:
+                del changed[place : place + rng.randrange(1, 9)]
+                changed = changed or bytearray(b"x")
+            case _:
+                start = rng.randrange(len(changed))
+                changed[place:place] = changed[start : start + rng.randrange(1, 33)]
+    return bytes(changed)
+
+
+def test_the_good_files_are_read() -> None:
+    assert [imported(path).format for path in FIXTURES] == ["torchscript"] * len(FIXTURES)
