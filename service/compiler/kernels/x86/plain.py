@@ -12,7 +12,7 @@ from service.compiler.kernels.x86 import int16
 from service.compiler.kernels.x86.isa import Isa
 from service.compiler.kernels.x86.tiles import worth_sharing
 from service.compiler.qnn.numerics import Mode
-from service.compiler.qnn.numerics.int16 import DoubleScale, ReducedMultiplier
+from service.compiler.qnn.numerics.int16 import DoubleScale, OptimizedDense, ReducedMultiplier
 from service.compiler.qnn.operation import Operation, value_of
 
 
@@ -69,6 +69,8 @@ def _geometry(group: Group, kernel: tuple[int, int]) -> tuple[Halo, int16.Words]
 
 def _rescaling(mode: Mode, requantize: Operation, filters: int) -> int16.Rescaling:
     formula = mode.formula(requantize)
+    if isinstance(formula, OptimizedDense):
+        formula = formula.formula(requantize)
     if isinstance(formula, ReducedMultiplier):
         return int16.Reduced(*(np.broadcast_to(values, filters) for values in formula.parameters(requantize)))
     if isinstance(formula, DoubleScale):

@@ -1,7 +1,7 @@
 """Formulas of LiteRT's kernels on 16-bit activations (16x8: int8 weights, sums of 64 bits, zero points of 0).
 
-No delegate takes these operators, so that LiteRT runs the same kernels in both modes, apart from `Quantize` and from a
-few special cases of its optimized kernels. Those are refused in that mode: converters of today do not write them.
+No delegate takes these operators, so that LiteRT runs the same kernels in both modes, apart from `Quantize`, from dense
+layers without a bias, and from the logistic function and tanh of certain powers of two, which that mode refuses.
 """
 
 from __future__ import annotations
@@ -74,15 +74,10 @@ class DoubleScale:
     """Dense layers: one multiplication in float64, rounded halves away from zero.
 
     FullyConnectedPerChannel and FullyConnected with scales (reference/integer_ops/fully_connected.h). A product beyond
-    32 bits becomes the smallest, as the conversion of x86 has it. LiteRT's optimized kernel, which rounds otherwise and
-    sums in 32 bits, takes layers without a bias.
+    32 bits becomes the smallest, as the conversion of x86 has it.
     """
 
     summary = "round_away(double(acc) * (s_x * s_w / s))"
-
-    def __init__(self, *, optimized: bool) -> None:
-        """`optimized` refuses what LiteRT's optimized kernel takes."""
-        self.optimized = optimized
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         product = x.astype(np.float64) * self.scales(operation)
@@ -103,9 +98,64 @@ class DoubleScale:
 
     def scales(self, operation: Operation) -> Array:
         """s_x * s_w / s in float64, one or one for each channel."""
-        biased = operation.producer is not None and len(operation.producer.call.args) == 3
-        operation.require(biased or not self.optimized, "a 16-bit layer without a bias has another kernel in LiteRT")
         return np.array(operation.quantized("in_type").scales) / operation.per_tensor("out_type").scale
+
+
+class HalvesUp:
+    """Dense layers without a bias, by LiteRT's optimized kernel: sums of 32 bits, which wrap, and a 31-bit multiplier,
+    rounded twice. Measured on LiteRT 2.3.0, x86-64 (FullyConnectedPerChannel and FullyConnected of
+    optimized/integer_ops/fully_connected.h, on ruy). One scale for all channels is a product in float32
+    (GetQuantizedConvolutionMultipler).
+    """
+
+    summary = "(high_mul(int32(acc), m) + (1 << (-e - 1))) >> -e, m * 2**(e - 31) ~= s_x * s_w / s: halves up"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        significands, shifts = (values.astype(np.int64) for values in self.multipliers(operation))
+        left, right = np.maximum(shifts, 0), np.maximum(-shifts, 0)
+        scaled = (x.astype(np.int64) << left).astype(np.int32).astype(np.int64) * significands
+        high = (scaled + (1 << 30)) >> 31
+        return store((high + ((np.int64(1) << right) >> 1)) >> right, operation.per_tensor("out_type"))
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
+        significands, shifts = self.multipliers(operation)
+        right = np.maximum(-shifts, 0)
+
+        def scale(value: Scalar, significand: Scalar, left: Scalar, right: Scalar, half: Scalar) -> Scalar:
+            shifted = value.astype("int32") << fixed_point.shift_count(left, "int32", 0, 30)
+            high = fixed_point.high_mul(shifted, significand).astype("int64")
+            rounded = (high + half) >> fixed_point.shift_count(right, "int64", 0, 31)
+            return clamped(rounded.astype("int32"), out_type)
+
+        halves = (np.int64(1) << right.astype(np.int64)) >> 1
+        arrays = (significands, np.maximum(shifts, 0), right.astype(np.int64), halves)
+        constants = [ChannelConstant(values, in_type.axis) for values in arrays]
+        return pointwise(builder, "requantize", scale, [x], constants)
+
+    def multipliers(self, operation: Operation) -> tuple[Array, Array]:
+        """Significands and shifts, one or one for each channel."""
+        in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
+        scales = in_type.scales if in_type.axis is not None else (float(np.float32(in_type.scale)),)
+        return fixed_point.quantize_multipliers(scale / out_type.scale for scale in scales)
+
+
+class OptimizedDense:
+    """Dense layers in LiteRT's default configuration: with a bias of 64 bits the reference kernel, else its own."""
+
+    summary = f"{DoubleScale.summary}; without a bias {HalvesUp.summary}"
+
+    @staticmethod
+    def formula(operation: Operation) -> DoubleScale | HalvesUp:
+        """The one for `operation`, by what made its operand."""
+        biased = operation.producer is not None and len(operation.producer.call.args) == 3
+        return DoubleScale() if biased else HalvesUp()
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        return self.formula(operation).evaluate(operation, x)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        return self.formula(operation).lower(operation, builder, x)
 
 
 class InterpolatedSoftmax:

@@ -64,6 +64,23 @@ def test_layer(kind: str, operands: OperandTypes) -> None:
     holds(module_of([(x.shape, "int16")], body), MODES[0], operands, [x])
 
 
+@pytest.mark.parametrize("axis", [None, 0])
+def test_dense_layer_without_a_bias(axis: int | None) -> None:
+    """LiteRT has two kernels for it; sums that leave 32 bits wrap in one of them."""
+    rng = np.random.default_rng(1)
+    scales = tuple(map(float32, np.geomspace(1e-5, 1.0, 6) if axis == 0 else [0.01]))
+    weight_type = QuantizedType("int8", scales, axis=axis)
+    weight = relax.const(rng.integers(-127, 127, (6, 900), endpoint=True).astype(np.int8))
+    x = values((4, 900))
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        sums = emit(ops.dense(inputs[0], weight, None, X, weight_type, accum_dtype="int64"))
+        return emit(ops.requantize(sums, accumulator_type(X, weight_type, 1, "int64"), i16(3e-3)))
+
+    for mode in MODES:
+        holds(module_of([(x.shape, "int16")], body), mode, OPERANDS[0], [x])
+
+
 CALLS = {
     "add": lambda x: ops.add(x, x, X, Y, Y),
     "mul": lambda x: ops.mul(x, x, X, Y, Y),

@@ -19,6 +19,7 @@ from service.compiler.qnn.numerics.int16 import (
     InterpolatedLogistic,
     InterpolatedSoftmax,
     InterpolatedTanh,
+    OptimizedDense,
     ReducedMultiplier,
 )
 from service.compiler.qnn.numerics.l2 import L2Normalize
@@ -91,7 +92,7 @@ REFERENCE = Mode(
         "leaky_relu": LeakyRelu(),
         "mean": FixedPointMean(),
         "softmax": FixedPointSoftmax(),
-        "dense+requantize:int16": DoubleScale(optimized=False),
+        "dense+requantize:int16": DoubleScale(),
         "logistic:int16": InterpolatedLogistic(optimized=False),
         "tanh:int16": InterpolatedTanh(optimized=False),
     },
@@ -115,7 +116,7 @@ DELEGATE = Mode(
         "leaky_relu": SharedMultiplierLeakyRelu(),
         "mean": FloatMean(),
         "softmax": TableSoftmax(),
-        "dense+requantize:int16": DoubleScale(optimized=True),
+        "dense+requantize:int16": OptimizedDense(),
         "logistic:int16": InterpolatedLogistic(optimized=True),
         "tanh:int16": InterpolatedTanh(optimized=True),
     },
