@@ -25,6 +25,9 @@ def report(module: tvm.IRModule) -> dict[str, Any]:
             floating.append({"op": var.name, "macs": macs, "reason": "its accumulators are float32"})
         else:
             integer += macs
+        if operation.name == "qnn.detect":
+            reason = "boxes are decoded, and overlaps compared, as real values"
+            floating.append({"op": var.name, "macs": 0, "reason": reason})
         if operation.name in ("qnn.quantize", "qnn.dequantize"):
             reason = "the model's own boundary between real and quantized values"
             floating.append({"op": var.name, "macs": 0, "reason": reason})

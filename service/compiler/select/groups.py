@@ -110,6 +110,8 @@ class Model:
             elif joined:
                 data.append(self._constant(value))
             elif not uniform(value):
+                if value.shape[-1] not in (1, shape_of(operation.call)[-1]):
+                    return ()  # no operand of something elementwise
                 data.append(self._constant(_repeated(value, shape_of(operation.call))))
         return tuple(data)
 

@@ -71,6 +71,7 @@ class Operator:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: Mapping[str, OptionValue] | None
+    custom_options: bytes = b""
 
     @property
     def label(self) -> str:

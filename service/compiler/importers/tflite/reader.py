@@ -82,6 +82,7 @@ def _operator(operator: Any, index: int, codes: list[str]) -> Operator:
         inputs=ints(operator, "Inputs"),
         outputs=ints(operator, "Outputs"),
         options=_options(operator),
+        custom_options=bytes(operator.CustomOptionsAsNumpy()) if operator.CustomOptionsLength() else b"",
     )
 
 

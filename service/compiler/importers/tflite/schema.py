@@ -135,6 +135,7 @@ TABLES: Mapping[str, Table] = {
         "outputs": (2, Vector(4)),
         "builtin_options_type": (3, BYTE),
         "builtin_options": (4, Union("builtin_options_type", OPTIONS)),
+        "custom_options": (5, Vector(1)),
     },
     "SignatureDef": {
         "inputs": (0, Refs("TensorMap")),

@@ -22,11 +22,22 @@ from tvm import relax
 from tvm.ir import Op, register_op_attr
 
 from service.compiler.qnn.operation import Operation
-from service.compiler.qnn.ops import accumulating, casts, elementwise, joining, normalizing, pooling, products, resizing
+from service.compiler.qnn.ops import (
+    accumulating,
+    casts,
+    detecting,
+    elementwise,
+    joining,
+    normalizing,
+    pooling,
+    products,
+    resizing,
+)
 from service.compiler.qnn.ops import unary as functions
 from service.compiler.qnn.ops.accumulating import conv2d, conv2d_transpose, dense
 from service.compiler.qnn.ops.call import PREFIX, Rule, call_of, name_of, with_operands
 from service.compiler.qnn.ops.casts import dequantize, quantize, requantize, storage_cast
+from service.compiler.qnn.ops.detecting import detect
 from service.compiler.qnn.ops.elementwise import add, compare, mul, prelu, squared_difference, sub
 from service.compiler.qnn.ops.joining import concatenate
 from service.compiler.qnn.ops.normalizing import l2_normalize, softmax
@@ -45,6 +56,7 @@ __all__ = [
     "conv2d_transpose",
     "dense",
     "dequantize",
+    "detect",
     "l2_normalize",
     "matmul",
     "max_pool2d",
@@ -64,7 +76,7 @@ __all__ = [
     "with_operands",
 ]
 
-_FAMILIES = (casts, accumulating, elementwise, joining, pooling, normalizing, products, resizing, functions)
+_FAMILIES = (casts, accumulating, elementwise, joining, pooling, normalizing, products, resizing, detecting, functions)
 
 
 def _typing(rule: Rule) -> Callable[[relax.Call, relax.BlockBuilder], relax.TensorType]:

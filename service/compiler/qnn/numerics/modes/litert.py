@@ -12,6 +12,7 @@ from service.compiler.qnn.numerics.arithmetic import (
     SharedShiftSub,
     SquaredDifference,
 )
+from service.compiler.qnn.numerics.detecting import Detect
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, FixedPointMul, FloatMul, SharedShiftAdd
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.int16 import (
@@ -50,6 +51,7 @@ _SHARED: Mapping[str, Formula] = {
     **EXACT,
     **COMPARISONS,
     "abs": Absolute(),
+    "detect": Detect(),
     "elu": ELU,
     "exp": EXP,
     "gelu": GELU,

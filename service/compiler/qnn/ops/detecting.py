@@ -1,0 +1,64 @@
+"""What makes detections of a detector's outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm import relax
+
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.ops.call import Rule, call_of, tensor_type
+
+COLUMNS = 7  # of a detection: top, left, bottom, right; class; score; how many detections there are in all
+
+
+def detect(
+    boxes: relax.Expr,
+    scores: relax.Expr,
+    anchors: relax.Expr,
+    *,
+    scales: Sequence[float],
+    score_threshold: float,
+    iou_threshold: float,
+    max_detections: int,
+    first_class: int,
+) -> relax.Call:
+    """Boxes decoded about their anchors, the best class of each, and of those that overlap only the best.
+
+    All in float32: `[N, 4…]` encodings (centre y and x, height, width), `[N, C]` scores, `[N, 4]` anchors (likewise)
+    -> `[max_detections, COLUMNS]`, the best first; rows without a detection are zero.
+
+    Args:
+        scales: of the four encodings.
+        score_threshold: what scores less is no detection.
+        iou_threshold: how much of their union two detections may share.
+        first_class: scores before it are of the background.
+    """
+    attrs = {
+        "scales": [float(scale) for scale in scales],
+        "score_threshold": score_threshold,
+        "iou_threshold": iou_threshold,
+        "max_detections": max_detections,
+        "first_class": first_class,
+    }
+    return call_of("detect", [boxes, scores, anchors], **attrs)
+
+
+def _detect(o: Operation) -> relax.TensorType:
+    o.count(3)
+    boxes, scores, anchors = (o.tensor(place, 2) for place in range(3))
+    o.require({dtype for _, dtype in (boxes, scores, anchors)} == {"float32"}, "works on float32")
+    count = boxes[0][0]
+    o.require(boxes[0][1] >= 4 and anchors[0] == (count, 4), f"has boxes of {boxes[0]} and anchors of {anchors[0]}")
+    first = o.integer("first_class")
+    o.require(scores[0][0] == count and 0 <= first < scores[0][1], f"has scores of {scores[0]} for {count} boxes")
+    scales = [float(scale) for scale in o.attr("scales")]
+    o.require(len(scales) == 4 and all(scale > 0 for scale in scales), f"has the scales {scales}")
+    o.require(0 < o.floating("iou_threshold") <= 1, f"has the overlap {o.attr('iou_threshold')}")
+    o.require(0 < o.integer("max_detections") <= 1 << 16, f"makes {o.attr('max_detections')} detections")
+    return tensor_type((o.integer("max_detections"), COLUMNS), "float32")
+
+
+RULES: dict[str, Rule] = {
+    "detect": _detect,
+}
