@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnxruntime.quantization import (  # type: ignore[import-not-found]
+from onnxruntime.quantization import (
     CalibrationDataReader,
     CalibrationMethod,
     QuantFormat,
     QuantType,
     quantize_static,
 )
-from onnxruntime.quantization.shape_inference import quant_pre_process  # type: ignore[import-not-found]
+from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from benchmarks.models.photographs import photographs
 

@@ -11,6 +11,7 @@ from service.core.errors import Unsupported
 
 LITERT_REFERENCE = "litert-reference"
 XNNPACK = "xnnpack"
+ONNXRUNTIME = "onnxruntime"
 FBGEMM = "fbgemm"
 ONEDNN = "onednn"
 TORCH_X86 = "torch-x86"
@@ -18,6 +19,7 @@ _TORCH = (FBGEMM, ONEDNN, TORCH_X86)
 # Format of the source -> the modes that runtimes of its framework define; the first is the default.
 MODES_OF: Mapping[str, tuple[str, ...]] = {
     "tflite": (LITERT_REFERENCE, XNNPACK),
+    "onnx": (ONNXRUNTIME,),
     "torchscript": _TORCH,
 }
 MODES: tuple[str, ...] = tuple(dict.fromkeys(mode for modes in MODES_OF.values() for mode in modes))

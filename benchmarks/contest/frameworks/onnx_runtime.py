@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import onnxruntime  # type: ignore[import-not-found]
+import onnxruntime
 
 from benchmarks.contest.frameworks import Job, Loaded, random_input
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 
-from service.compiler.importers.detect import TFLITE, TORCHSCRIPT, format_of
+from service.compiler.importers.detect import ONNX, TFLITE, TORCHSCRIPT, format_of
 from service.compiler.importers.imported import ImportedModel
+from service.compiler.importers.onnx import importer as onnx
 from service.compiler.importers.tflite import importer as tflite
 from service.compiler.importers.torch import importer as torch
 from service.core.errors import Unsupported
@@ -28,6 +29,7 @@ def _said_by_the_file(importer: Callable[[bytes, At], ImportedModel]) -> Callabl
 
 IMPORTERS: Mapping[str, Callable[[bytes, At, Shapes], ImportedModel]] = {
     TFLITE: _said_by_the_file(tflite.import_model),
+    ONNX: _said_by_the_file(onnx.import_model),
     TORCHSCRIPT: torch.import_torchscript,
 }
 

@@ -12,8 +12,9 @@ from service.compiler.importers.zip_names import names_of
 from service.core.errors import UnsupportedFormat
 
 TFLITE = "tflite"
+ONNX = "onnx"
 TORCHSCRIPT = "torchscript"
-FORMATS: tuple[str, ...] = (TFLITE, TORCHSCRIPT)
+FORMATS: tuple[str, ...] = (TFLITE, ONNX, TORCHSCRIPT)
 ZIP = "zip"  # some format that is kept in a zip archive
 HEAD_BYTES = 64  # as much of a file as `detect_format` looks at
 
@@ -23,6 +24,13 @@ _TFLITE_IDENTIFIER = b"TFL3"
 _ZIP_MAGIC = b"PK\x03\x04"
 
 _SAVE_PROGRAM = "save the program: torch.jit.save(torch.jit.trace(model, example), file)"
+
+# A protobuf has no identifier. Every writer puts a message's fields in the order of their numbers, so an ONNX file
+# begins with the first of ModelProto's (onnx.proto), `ir_version`, a small number, and goes on with others of them.
+_ONNX_VERSION_TAG = 0x08
+_ONNX_VERSIONS = range(3, 64)
+_ONNX_TEXTS = {0x12, 0x1A, 0x22, 0x32}  # producer_name, producer_version, domain, doc_string
+_ONNX_MODEL_VERSION, _ONNX_GRAPH, _ONNX_OPSET = 0x28, 0x3A, 0x42
 
 # What people upload by mistake -> what to do instead.
 _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
@@ -53,6 +61,8 @@ def detect_format(head: bytes) -> str:
         return TFLITE
     if head.startswith(_ZIP_MAGIC):
         return ZIP
+    if _is_onnx(head):
+        return ONNX
     if not head:
         raise UnsupportedFormat("the file is empty", hint=_HINT)
     for magic, what, hint in _FOREIGN:
@@ -88,3 +98,34 @@ def _format_of_archive(names: frozenset[str] | None) -> str:
     elif "config.json" in names:
         what, hint = "a .keras archive", "convert the model to a quantized .tflite file"
     raise UnsupportedFormat(f"the file is {what}", hint=hint)
+
+
+def _is_onnx(head: bytes) -> bool:
+    """Whether all that there is of `head` can begin an ONNX file, down to the field that holds the graph."""
+    if len(head) < 4 or head[0] != _ONNX_VERSION_TAG or head[1] not in _ONNX_VERSIONS:
+        return False
+    position, last = 2, _ONNX_VERSION_TAG
+    while position < len(head):
+        tag = head[position]
+        if tag in (_ONNX_GRAPH, _ONNX_OPSET):
+            return True
+        if tag <= last or (tag not in _ONNX_TEXTS and tag != _ONNX_MODEL_VERSION):
+            return False
+        last = tag
+        value, position = _number(head, position + 1)
+        if tag in _ONNX_TEXTS:
+            text, position = head[position : position + value], position + value
+            if any(byte < 0x20 and byte not in b"\t\n\r" for byte in text):
+                return False
+    return True
+
+
+def _number(head: bytes, position: int) -> tuple[int, int]:
+    """A protobuf number, as far as it is there, and where it ends."""
+    value = 0
+    for place, byte in enumerate(head[position : position + 10]):
+        value |= (byte & 0x7F) << (7 * place)
+        position += 1
+        if byte < 0x80:
+            break
+    return value, position

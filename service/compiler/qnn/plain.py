@@ -1,7 +1,8 @@
 """What plain Relax operators mean, in NumPy: those that importers emit beside the QNN dialect.
 
 Most only move elements, so that they mean the same in every mode. The others compute on integers and booleans that are
-not quantized: shapes, indices and comparisons.
+not quantized: shapes, indices and comparisons; or on real values between quantized parts, where each rounds once, as
+IEEE 754 defines it.
 """
 
 from __future__ import annotations
@@ -59,7 +60,11 @@ def _extreme_place(function: Callable[..., Array]) -> Meaning:
 
 
 def _elementwise(function: Callable[..., Array]) -> Meaning:
-    return lambda call, *operands: np.asarray(function(*operands))
+    def compute(call: relax.Call, *operands: Array) -> Array:
+        with np.errstate(all="ignore"):  # real values may be infinite
+            return np.asarray(function(*operands))
+
+    return compute
 
 
 PLAIN: dict[str, Meaning] = {
@@ -77,6 +82,7 @@ PLAIN: dict[str, Meaning] = {
     "relax.logical_and": _elementwise(np.logical_and),
     "relax.logical_not": _elementwise(np.logical_not),
     "relax.logical_or": _elementwise(np.logical_or),
+    "relax.divide": _elementwise(np.divide),
     "relax.max": _reduced(np.max),
     "relax.maximum": _elementwise(np.maximum),
     "relax.min": _reduced(np.min),
@@ -84,6 +90,7 @@ PLAIN: dict[str, Meaning] = {
     "relax.multiply": _elementwise(np.multiply),
     "relax.nn.pad": _pad,
     "relax.not_equal": _elementwise(np.not_equal),
+    "relax.nn.relu": _elementwise(lambda x: np.maximum(x, x.dtype.type(0))),
     "relax.permute_dims": lambda call, x: x.transpose([int(axis) for axis in call.attrs.axes]),
     "relax.reshape": lambda call, x, _shape: x.reshape(graph.shape_of(call)),
     "relax.strided_slice": _strided_slice,

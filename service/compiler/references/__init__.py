@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from service.core.numerics import LITERT_REFERENCE, XNNPACK
+from service.core.numerics import LITERT_REFERENCE, ONNXRUNTIME, XNNPACK
 
 Array = NDArray[Any]
 # (path of the source, numerics mode, inputs of each sample) -> outputs of each sample, in the file's order.
@@ -55,6 +55,7 @@ REFERENCES: Mapping[str, Reference] = {
     "tflite": Reference(
         "LiteRT", "ai-edge-litert", "litert", {LITERT_REFERENCE: "BUILTIN_REF", XNNPACK: "default delegate"}
     ),
+    "onnx": Reference("ONNX Runtime", "onnxruntime", "onnxruntime", {ONNXRUNTIME: "CPU execution provider"}),
 }
 
 

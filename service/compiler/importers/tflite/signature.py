@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from service.compiler.importers.names import printable, unique
 from service.compiler.importers.tflite.model import Model, Signature, Tensor
 from service.core.signature import ModelSignature, Quantization, TensorSpec, datatype_of
 
 _DEFAULT_KEY = "serving_default"  # TensorFlow's DEFAULT_SERVING_SIGNATURE_DEF_KEY
-_NAME_LENGTH = 256
 
 
 def signature_of(model: Model) -> ModelSignature:
@@ -44,21 +44,9 @@ def _chosen(model: Model) -> Signature | None:
 def _specs(tensors: Sequence[Tensor], names: dict[int, str], what: str) -> tuple[TensorSpec, ...]:
     specs: dict[str, TensorSpec] = {}
     for place, tensor in enumerate(tensors):
-        name = _unique(_clean(names.get(tensor.index) or tensor.name) or f"{what}_{place}", specs)
+        name = unique(printable(names.get(tensor.index) or tensor.name) or f"{what}_{place}", specs)
         specs[name] = TensorSpec(name, datatype_of(tensor.dtype), tensor.shape, _quantization(tensor))
     return tuple(specs.values())
-
-
-def _clean(name: str) -> str:
-    """A name that can stand in a JSON document, a log line and a terminal."""
-    return "".join(char if char.isprintable() else "_" for char in name)[:_NAME_LENGTH]
-
-
-def _unique(name: str, taken: dict[str, TensorSpec]) -> str:
-    candidate, number = name, 1
-    while candidate in taken:
-        candidate, number = f"{name}_{number}", number + 1
-    return candidate
 
 
 def _quantization(tensor: Tensor) -> Quantization | None:

@@ -17,7 +17,7 @@ from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.program import Expr, splat
 from service.compiler.kernels.x86.epilogue import Lanes
 from service.compiler.kernels.x86.numerics import bounds
-from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics import Mode, mlas
 from service.compiler.qnn.numerics.aten import VECTOR_CHANNELS, EvenAverage
 from service.compiler.qnn.numerics.pooling import AveragePool, FixedPointMean, FloatMean
 from service.compiler.qnn.operation import Operation
@@ -30,8 +30,11 @@ class Average(Protocol):
     """What the sum of a window becomes.
 
     Attributes:
-        parameters: int32 or float64 values that the code reads.
+        parameters: int32, float32 or float64 values that the code reads.
+        dtype: of the sum.
     """
+
+    dtype: str
 
     @property
     def parameters(self) -> Array: ...
@@ -42,6 +45,62 @@ class Average(Protocol):
         Args:
             parameters: a number -> that parameter in every lane.
         """
+
+
+@dataclass(frozen=True)
+class RealWindow:
+    """`mlas.WindowAverage`: real values are added up in float32, one after the other.
+
+    Attributes:
+        window: how many elements count where padding counts too; None where only what is inside does.
+    """
+
+    scale: float
+    zero_point: int
+    out_scale: float
+    out_zero_point: int
+    bias: int
+    window: int | None
+
+    dtype = "float32"
+
+    @property
+    def parameters(self) -> Array:
+        stored = self.zero_point + self.bias, self.out_zero_point, self.bias
+        return np.array([self.scale, self.out_scale, self.window or 0, *stored], np.float32)
+
+    def add(self, lanes: Lanes, total: Expr, stored: Expr, parameters: Callable[[int], Expr]) -> Expr:
+        real = (tirx.Cast(f"float32x{lanes.isa.lanes}", stored) - parameters(3)) * parameters(0)
+        return lanes.keep(lanes.isa.rounded(real), "float32") + total
+
+    def finish(self, lanes: Lanes, total: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
+        size = lanes.isa.lanes
+        divisor = parameters(2) if self.window else splat(tirx.Cast("float32", count), size)
+        ratio = lanes.keep(lanes.keep(total / divisor, "float32") / parameters(1), "float32")
+        moved = lanes.keep(ratio + parameters(4), "float32")
+        return lanes.keep(lanes.isa.round_even(moved)) + tirx.Cast(f"int32x{size}", parameters(5))
+
+
+@dataclass(frozen=True)
+class ScaledMean:
+    """`mlas.GlobalAverage`: the sum, less the zero points, times a float32 factor, rounded to even."""
+
+    factor: float
+    zero_points: int
+    out_zero_point: int
+
+    dtype = "int32"
+
+    @property
+    def parameters(self) -> Array:
+        return np.array([self.factor, self.zero_points, self.out_zero_point], np.float64)
+
+    def finish(self, lanes: Lanes, total: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
+        size = lanes.isa.lanes
+        centered = lanes.keep(total - tirx.Cast(f"int32x{size}", parameters(1)))
+        product = tirx.Cast(f"float32x{size}", centered) * tirx.Cast(f"float32x{size}", parameters(0))
+        rounded = lanes.isa.round_even(lanes.keep(product, "float32"))
+        return lanes.keep(rounded) + tirx.Cast(f"int32x{size}", parameters(2))
 
 
 @dataclass(frozen=True)
@@ -56,6 +115,8 @@ class IntegerMean:
     """
 
     bias: int
+
+    dtype = "int32"
 
     @property
     def parameters(self) -> Array:
@@ -92,6 +153,8 @@ class FixedMean:
     zero_point: int
     count: int
 
+    dtype = "int32"
+
     @property
     def parameters(self) -> Array:
         return np.array([self.significand, self.right, self.count * self.input_zero_point, self.zero_point], np.int32)
@@ -111,6 +174,8 @@ class RoundedMean:
     factor: float
     addend: float
     bias: int
+
+    dtype = "int32"
 
     @property
     def parameters(self) -> Array:
@@ -134,6 +199,8 @@ class EvenMean:
 
     zero_point: int
 
+    dtype = "int32"
+
     @property
     def parameters(self) -> Array:
         return np.array([self.zero_point], np.int32)
@@ -153,9 +220,15 @@ def average_of(mode: Mode, operation: Operation) -> Average:
     """
     formula = mode.formula(operation)
     rows, columns = operation.ints("pool_size", 2, 1)
+    in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+    if isinstance(formula, mlas.WindowAverage):
+        if 256 * in_type.scale / out_type.scale >= _LARGEST:
+            raise Declined("its scale leaves the 32 bits that the kernels round to")
+        window = rows * columns if operation.flag("count_include_pad") else None
+        types = in_type.scale, in_type.zero_point, out_type.scale, out_type.zero_point
+        return RealWindow(*types, BIAS[in_type.storage], window)
     if 256 * rows * columns >= _LARGEST_DIVIDEND:
         raise Declined(f"a window of {rows * columns} elements is too large")
-    in_type = operation.per_tensor("in_type")
     if isinstance(formula, EvenAverage):
         if in_type.zero_point % 2 and operation.tensor(0)[0][-1] % VECTOR_CHANNELS:
             raise Declined("its last channels are rounded another way")
@@ -183,6 +256,11 @@ def mean_of(mode: Mode, operation: Operation) -> Average:
         if 256 * count * abs(factor) + abs(addend) >= _LARGEST:
             raise Declined("its scale leaves the 32 bits that the kernels round to")
         return RoundedMean(float(factor), float(addend), BIAS[in_type.storage])
+    if isinstance(formula, mlas.GlobalAverage):
+        factor, zero_point = formula.factor(operation, count), bounds(operation.per_tensor("out_type")).zero_point
+        if 256 * count * factor >= _LARGEST:
+            raise Declined("its scale leaves the 32 bits that the kernels round to")
+        return ScaledMean(float(factor), count * bounds(in_type).zero_point, zero_point)
     if isinstance(formula, FixedPointMean):
         significand, shift = formula.multiplier(operation, count)
         if shift >= 0:

@@ -26,10 +26,11 @@ from service.compiler.kernels.x86.epilogue import (
     Requantization,
     SharedShiftSum,
 )
+from service.compiler.kernels.x86.floats import ShiftedProduct
 from service.compiler.kernels.x86.isa import PIXELS, Isa
 from service.compiler.kernels.x86.numerics import addition, bounds
 from service.compiler.kernels.x86.table import ENTRIES, require_blocks, table
-from service.compiler.qnn.numerics import Mode, fixed_point
+from service.compiler.qnn.numerics import Mode, fixed_point, mlas
 from service.compiler.qnn.numerics.elementwise import FixedPointMul, FloatMul, product_scale
 from service.compiler.qnn.operation import Operation, value_of
 
@@ -104,6 +105,8 @@ def product_requantization(mode: Mode, operation: Operation) -> Requantization:
     if isinstance(formula, FixedPointMul):
         significands, shifts = fixed_point.quantize_multipliers([scale])
         return DoubleRounding(significands, shifts, bounded=True)
+    if isinstance(formula, mlas.Mul):
+        return ShiftedProduct(formula.scale(operation), operation.per_tensor("out_type").zero_point)
     raise Declined(f"no kernel computes {formula.summary}")
 
 

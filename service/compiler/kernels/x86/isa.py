@@ -149,6 +149,11 @@ class Isa:
         """x * y + z of float32, rounded once."""
         return intrinsic(f"float32x{self.lanes}", "llvm.fma", x, y, z)
 
+    def rounded(self, product: Expr) -> Expr:
+        """A float32 product that is rounded before it is added to: LLVM would join the two, and round once. (It sees
+        through a detour by float64.)"""
+        return intrinsic(f"float32x{self.lanes}", "llvm.arithmetic.fence", product)
+
     def widen(self, buffer: Buffer, offset: Expr) -> Expr:
         """One block of channels of one pixel, as int32."""
         return tirx.Cast(f"int32x{self.lanes}", load(buffer, offset, self.lanes))

@@ -23,9 +23,10 @@ from service.compiler.kernels.x86.epilogue import (
     SharedShiftSum,
     SingleRounding,
 )
+from service.compiler.kernels.x86.floats import FusedSum
 from service.compiler.kernels.x86.fused import FixedPoint, fused_scale
 from service.compiler.kernels.x86.sums import shared_shift_sum
-from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics import Mode, mlas
 from service.compiler.qnn.numerics.accumulate import centered
 from service.compiler.qnn.numerics.aten import ByGroups, FbgemmRequantize, FloatAdd, OneDnnRequantize, reciprocal
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, SharedShiftAdd
@@ -135,6 +136,12 @@ def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Additio
         if 256 * (value_type.scale + residual_type.scale) * inverse >= 1 << 30:
             raise Declined("a sum leaves the 32 bits that the kernels round to")
         return FloatSum(value_type.zero_point, BIAS[residual_type.storage], terms, inverse)
+    if isinstance(formula, mlas.Add):
+        lhs_ratio, rhs_ratio, fixed = formula.parameters(operation)
+        ratios = (rhs_ratio, lhs_ratio) if residual_is_lhs else (lhs_ratio, rhs_ratio)
+        value_type, out_type = (operation.per_tensor(name) for name in (value_name, "out_type"))
+        points = value_type.zero_point, out_type.zero_point
+        return FusedSum(ratios, fixed, points, BIAS[out_type.storage], residual_last=residual_is_lhs)
     raise Declined(f"no kernel computes {formula.summary}")
 
 

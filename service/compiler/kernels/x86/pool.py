@@ -17,7 +17,7 @@ from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Expr, Program, at_most, index, load, shuffle, splat
-from service.compiler.kernels.x86.average import Average, average_of, mean_of
+from service.compiler.kernels.x86.average import Average, RealWindow, average_of, mean_of
 from service.compiler.kernels.x86.epilogue import Bounds, Lanes
 from service.compiler.kernels.x86.isa import PIXELS, Isa
 from service.compiler.kernels.x86.numerics import bounds
@@ -101,7 +101,8 @@ class _Pool:
         self.isa, self.source, self.destination, self.window = isa, source, destination, window
         self.average, self.out, self.parallel = average, out, parallel
         whole = window.kernel == (source.height, source.width) and window.padding == (0, 0)
-        self.whole = average is not None and whole and (destination.height, destination.width) == (1, 1)
+        summed = average is not None and average.dtype == "int32"
+        self.whole = summed and whole and (destination.height, destination.width) == (1, 1)
         self.constants = [np.array([out.zero_point, out.low, out.high], np.int32), isa.word_order]
         self.constants += [] if average is None else [average.parameters]
 
@@ -134,7 +135,7 @@ class _Pool:
         begin, count = self._rows_inside(row * down - self.window.padding[0], rows)
         line = program.bind(start + begin * self.source.row)
         for run in self._runs():
-            four = right == 1 and run.count >= PIXELS and (self.average is None or rows * run.extent < _MOST_IN_WORDS)
+            four = right == 1 and run.count >= PIXELS and self._fits_words(rows * run.extent)
             width = PIXELS if four else 1
             with program.loop(-(-run.count // width), "column") as step:
                 column = program.bind(at_most(step * width, run.count - width))
@@ -144,6 +145,12 @@ class _Pool:
                     program.store(self.written, to, self._four(corner, count, run.extent), self.isa.bytes)
                 else:
                     program.store(self.written, to, self._one(corner, count, run.extent), self.isa.lanes)
+
+    def _fits_words(self, elements: int) -> bool:
+        """Whether four windows of so many elements may go at a time."""
+        if self.average is None:
+            return True
+        return self.average.dtype == "int32" and elements < _MOST_IN_WORDS
 
     def _rows_inside(self, first: Expr, extent: int) -> tuple[Expr, Expr]:
         """The first row of a window inside the image, and how many there are."""
@@ -173,10 +180,14 @@ class _Pool:
         isa, pixel = self.isa, self.source.pixel
         if self.average is None:
             return self._largest(corner, rows, columns, isa.lanes)
-        total = self.program.register("int32", isa.lanes)
-        total.value = self.lanes.const(0)
+        total = self.program.register(self.average.dtype, isa.lanes)
+        total.value = self.lanes.const(0, self.average.dtype)
         with self.program.loop(rows, "kh") as row, self.program.loop(columns, "kw") as column:
-            total.value = total.value + isa.widen(self.read, corner + row * self.source.row + column * pixel)
+            stored = isa.widen(self.read, corner + row * self.source.row + column * pixel)
+            if isinstance(self.average, RealWindow):
+                total.value = self.average.add(self.lanes, total.value, stored, self._number)
+            else:
+                total.value = total.value + stored
         return tirx.Cast(f"uint8x{isa.lanes}", self._bounded(self._finished(total.value, rows * columns)))
 
     def _four(self, corner: Expr, rows: Expr, columns: int) -> Expr:
@@ -224,9 +235,12 @@ class _Pool:
 
     def _finished(self, total: Expr, count: Expr) -> Expr:
         assert self.average is not None
+        return self.average.finish(self.lanes, total, index(count), self._number)
+
+    def _number(self, place: int) -> Expr:
+        """One of the average's parameters, in every lane."""
         (numbers,) = self.numbers
-        lanes = self.isa.lanes
-        return self.average.finish(self.lanes, total, index(count), lambda place: splat(load(numbers, place, 1), lanes))
+        return splat(load(numbers, place, 1), self.isa.lanes)
 
     def _bounded(self, value: Expr) -> Expr:
         """int32 values, clamped."""

@@ -23,6 +23,7 @@ class AveragePool:
     summary = "(sum + sign * count / 2) / count on stored values, padding not counted"
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
+        self._check(operation)
         ones = np.ones((1, *x.shape[1:3], 1), np.int64)
         total = sum(window for window in windows(operation, x.astype(np.int64), 0))
         count = sum(window for window in windows(operation, ones, 0))
@@ -31,6 +32,7 @@ class AveragePool:
         return store(mean, operation.per_tensor("out_type"))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        self._check(operation)
         out_type = operation.per_tensor("out_type")
         total = builder.emit_te(reduction(operation, te.sum, "int32"), padded(operation, builder, x, 0))
         shape = [1, *(int(dim) for dim in list(x.ty.shape)[1:3]), 1]
@@ -46,6 +48,10 @@ class AveragePool:
             count = tirx.const(int(counts.flat[0]), "int32")
             return pointwise(builder, "average", lambda total: mean(total, count), [total])
         return pointwise(builder, "average", mean, [total, relax.const(counts)])
+
+    @staticmethod
+    def _check(operation: Operation) -> None:
+        operation.require(not operation.flag("count_include_pad"), "counts its padding, which TFLite does not")
 
 
 class MaxPool:

@@ -19,9 +19,14 @@ def avg_pool2d(
     pool_size: Sequence[int],
     strides: Sequence[int],
     padding: Sequence[int] = (0, 0, 0, 0),
+    count_include_pad: bool = False,
 ) -> relax.Call:
-    """Mean over each window of `[N, H, W, C]`; padded elements are not counted. Padding: top, left, bottom, right."""
-    return _pool("avg_pool2d", x, in_type, out_type, pool_size, strides, padding)
+    """Mean over each window of `[N, H, W, C]`. Padding: top, left, bottom, right.
+
+    Padded elements are not counted; with `count_include_pad` they are, as real zeros.
+    """
+    window = {"pool_size": pool_size, "strides": strides, "padding": padding}
+    return call_of("avg_pool2d", [x], in_type=in_type, out_type=out_type, **window, count_include_pad=count_include_pad)
 
 
 def max_pool2d(
@@ -34,7 +39,8 @@ def max_pool2d(
     padding: Sequence[int] = (0, 0, 0, 0),
 ) -> relax.Call:
     """Largest of each window of `[N, H, W, C]`; padded elements never win. Padding: top, left, bottom, right."""
-    return _pool("max_pool2d", x, in_type, out_type, pool_size, strides, padding)
+    window = {"pool_size": pool_size, "strides": strides, "padding": padding}
+    return call_of("max_pool2d", [x], in_type=in_type, out_type=out_type, **window)
 
 
 def mean(
@@ -49,18 +55,6 @@ def sum_(
 ) -> relax.Call:
     """Sum over `axes` (not negative), in real values."""
     return call_of("sum", [x], in_type=in_type, out_type=out_type, axes=sorted(axes), keepdims=keepdims)
-
-
-def _pool(
-    name: str,
-    x: relax.Expr,
-    in_type: QuantizedType,
-    out_type: QuantizedType,
-    pool_size: Sequence[int],
-    strides: Sequence[int],
-    padding: Sequence[int],
-) -> relax.Call:
-    return call_of(name, [x], in_type=in_type, out_type=out_type, pool_size=pool_size, strides=strides, padding=padding)
 
 
 def _window_type(o: Operation) -> relax.TensorType:

@@ -11,13 +11,47 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.compiler.importers.detect import HEAD_BYTES, TFLITE, TORCHSCRIPT, ZIP, detect_format, format_of
+from service.compiler.importers.detect import HEAD_BYTES, ONNX, TFLITE, TORCHSCRIPT, ZIP, detect_format, format_of
 from service.core.errors import UnsupportedFormat
+from tests.support.onnx_catalog import CATALOG, case
 from tests.support.tflite_catalog import MODELS
 
 
 def test_tflite_is_known_by_its_file_identifier() -> None:
     assert detect_format(MODELS["conv int8"]()[:HEAD_BYTES]) == TFLITE
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_onnx_is_known_by_its_first_fields(name: str) -> None:
+    assert detect_format(case(name, 0)[:HEAD_BYTES]) == ONNX
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"\x08\x08\x12\x07pytorch\x1a\x062.13.0:\xab\xc2\xda0\n\xae\x01",
+        b"\x08\x03\x12" + b"\x7f" + b"a producer of many words" * 3,  # whose name goes on beyond what is looked at
+        b"\x08\x07:\x0a\n\x08\n\x01x\x12\x01y",
+    ],
+)
+def test_onnx_of_other_writers(head: bytes) -> None:
+    assert detect_format(head[:HEAD_BYTES]) == ONNX
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"\x08\x00:\x04",  # no such version
+        b"\x08\x08\x12\x03\x00\x01\x02",  # a name that is no text
+        b"\x08\x08\x1a\x01a\x12\x01b",  # fields in another order
+        b"\x08\x08\x2a\x01a",  # a number that is written as text
+        b"\x0a\x08:\x04",
+        b"\x08\x08",
+    ],
+)
+def test_what_cannot_begin_an_onnx_file(head: bytes) -> None:
+    with pytest.raises(UnsupportedFormat):
+        detect_format(head)
 
 
 def test_empty_file_is_called_empty() -> None:

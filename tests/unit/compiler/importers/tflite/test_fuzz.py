@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,17 +10,8 @@ from hypothesis import strategies as st
 
 from service.compiler.importers.auto import import_model
 from service.core.errors import OctetError
+from tests.support.fuzz import fuzz
 from tests.support.tflite_catalog import MODELS
-
-ROOT = Path(__file__).parents[5]
-
-
-def fuzz(stride: int, *names: str) -> dict[str, int]:
-    command = [sys.executable, "-m", "tests.support.fuzz_tflite", str(stride), *names]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr[-2000:]
-    counts: dict[str, int] = json.loads(result.stdout)
-    return counts
 
 
 def test_damaged_models_are_refused_or_imported() -> None:

@@ -1,4 +1,4 @@
-"""Imports damaged models until something goes wrong: `python -m tests.support.fuzz_tflite STRIDE NAME…`.
+"""Imports damaged models until something goes wrong: `python -m tests.support.fuzz STRIDE NAME…`.
 
 Runs as a process of its own, under limits, because what may go wrong is a crash or an allocation of terabytes. Takes
 every STRIDE-th mutation of each catalog model, and prints how many were refused and how many imported, as JSON. An
@@ -10,16 +10,28 @@ from __future__ import annotations
 import json
 import resource
 import struct
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from service.compiler.importers.auto import import_model
 from service.core.errors import OctetError
-from tests.support.tflite_catalog import MODELS
+from tests.support import onnx_catalog, tflite_catalog
 
+MODELS: Mapping[str, Callable[[], bytes]] = {
+    **tflite_catalog.MODELS,
+    **{
+        f"onnx {name}": partial(onnx_catalog.case, name, 1, catalog)
+        for catalog in (onnx_catalog.CATALOG, onnx_catalog.QDQ)
+        for name in catalog
+    },
+}
+
+_ROOT = Path(__file__).parents[2]
 _HEADROOM_BYTES = 1 << 30  # address space beyond what the process has once everything is loaded
 _SLOWEST_S = 5.0  # thousands of times what a model of this size takes
 _HOSTILE = (0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x40000000, 0x00010000)
@@ -35,6 +47,15 @@ def mutations(data: bytes) -> Iterator[tuple[str, bytes]]:
     for position in range(0, len(data) - 3, 4):
         for value in _HOSTILE:
             yield f"{value:#x} at {position}", _replaced(data, position, struct.pack("<I", value))
+
+
+def fuzz(stride: int, *names: str) -> dict[str, int]:
+    """How many of the mutations were refused and how many imported, in a process of its own."""
+    command = [sys.executable, "-m", "tests.support.fuzz", str(stride), *names]
+    result = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-2000:]
+    counts: dict[str, int] = json.loads(result.stdout)
+    return counts
 
 
 def _replaced(data: bytes, position: int, part: bytes) -> bytes:

@@ -1,0 +1,177 @@
+"""Which quantized operator does the work of a float one between conversions.
+
+The inputs of every operator made here are named ones of the graph: stored values, scales and zero points, in the order
+that ONNX and com.microsoft give them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from service.compiler.importers.onnx.model import REQUANTIZE, Array, Operator, Tensor
+from service.compiler.importers.onnx.rewriting import (
+    DEQUANTIZE,
+    Graph,
+    bounds_of,
+    dequantized,
+    parameters,
+    weights_of,
+)
+
+_SCALE_TOLERANCE = 1e-3  # of a stored bias, relative
+
+# From an operator and the conversion of its output (None if that stays real) to what computes the same in its place;
+# the last of them makes the output. None of them where nothing does.
+Fuse = Callable[[Graph, Operator, Operator | None], list[Operator]]
+
+
+def _bias(graph: Graph, name: str, activations: tuple[str, str, str], weights: tuple[str, str, str]) -> str | None:
+    """An int32 constant of steps of s_x * s_w for a bias; "" where there is none, None where it is no constant.
+
+    A stored one is mostly of that scale already. One that is not, or is real, is rounded to it, as ONNX Runtime does
+    (qdq_transformer/weight_bias_quantization.cc).
+    """
+    if name == "":
+        return ""
+    scale, step = graph.constants.get(weights[1]), graph.scalar(activations[1])
+    if scale is None or scale.data is None or scale.dtype != "float32" or step is None:
+        return None
+    product = np.float32(step) * scale.data.reshape(-1)
+    conversion = graph.made_by(name, DEQUANTIZE)
+    if conversion is None:
+        return _rounded_bias(graph, name, graph.constants.get(name), np.float32(1), product)
+    stored, own = (graph.constants.get(part) for part in conversion.inputs[:2])
+    if stored is None or stored.dtype != "int32" or own is None or own.data is None:
+        return None
+    scales = own.data.reshape(-1)
+    if scales.size in (1, product.size) and np.allclose(scales, product, rtol=_SCALE_TOLERANCE, atol=0):
+        return stored.name
+    return _rounded_bias(graph, name, stored, scales, product)
+
+
+def _rounded_bias(
+    graph: Graph, name: str, bias: Tensor | None, scale: Array | np.float32, product: Array
+) -> str | None:
+    if bias is None or bias.data is None or bias.dtype not in ("float32", "int32"):
+        return None
+    values = bias.data.reshape(-1)
+    if any(row.size not in (1, values.size) for row in (np.asarray(scale), product)):
+        return None
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        steps = np.rint(values.astype(np.float32) * scale / product)
+    if not (np.abs(steps) < 2.0**31).all():
+        return None
+    quantized = Tensor(graph.new_name(name), "int32", steps.shape, steps.astype(np.int32))
+    graph.constants[quantized.name] = quantized
+    return quantized.name
+
+
+def _conv(graph: Graph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+    x, w = dequantized(graph, operator.inputs[0]), weights_of(graph, operator.inputs[1], axis=0)
+    if conversion is None or x is None or w is None:
+        return []
+    bias = _bias(graph, operator.inputs[2] if len(operator.inputs) > 2 else "", x, w)
+    if bias is None:
+        return []
+    inputs = (*x, *w, *parameters(conversion), *([bias] if bias else []))
+    return [replace(operator, op_type="QLinearConv", inputs=inputs)]
+
+
+def _gemm(graph: Graph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+    attributes = operator.attributes
+    if attributes.get("alpha", 1.0) != 1.0 or attributes.get("beta", 1.0) != 1.0 or attributes.get("transA", 0):
+        return []
+    axis = 0 if attributes.get("transB", 0) else 1
+    x, w = dequantized(graph, operator.inputs[0]), weights_of(graph, operator.inputs[1], axis)
+    if x is None or w is None:
+        return []
+    name = operator.inputs[2] if len(operator.inputs) > 2 else ""
+    kept = {key: value for key, value in attributes.items() if key == "transB"}
+    product = replace(operator, op_type="com.microsoft.QGemm", inputs=(*x, *w, ""), attributes=kept)
+    if conversion is None and name and graph.made_by(name, DEQUANTIZE) is None:
+        # Real values out: a real bias is added to them as it is.
+        between = graph.new_name(operator.outputs[0])
+        behind = replace(operator, op_type="Add", inputs=(between, name), attributes={})
+        return [replace(product, outputs=(between,)), behind]
+    bias = _bias(graph, name, x, w)
+    if bias is None:
+        return []
+    pair = parameters(conversion) if conversion is not None else ()
+    return [replace(product, inputs=(*x, *w, bias, *pair))]
+
+
+def _matmul(graph: Graph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+    x, w = dequantized(graph, operator.inputs[0]), weights_of(graph, operator.inputs[1], axis=1)
+    if x is None or w is None:
+        return []
+    if conversion is None:
+        return [replace(operator, op_type="com.microsoft.QGemm", inputs=(*x, *w, ""))]
+    return [replace(operator, op_type="QLinearMatMul", inputs=(*x, *w, *parameters(conversion)))]
+
+
+def _several(name: str, count: int) -> Fuse:
+    """An operator of `count` operands, which becomes com.microsoft's `name`."""
+
+    def fuse(graph: Graph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+        operands = [dequantized(graph, operand) for operand in operator.inputs]
+        if conversion is None or len(operands) != count or None in operands:
+            return []
+        inputs = [part for operand in operands if operand is not None for part in operand]
+        return [replace(operator, op_type=f"com.microsoft.{name}", inputs=(*inputs, *parameters(conversion)))]
+
+    return fuse
+
+
+def _concat(graph: Graph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+    parts = [dequantized(graph, part) for part in operator.inputs]
+    if conversion is None or None in parts:
+        return []
+    inputs = [name for part in parts if part is not None for name in part]
+    return [replace(operator, op_type="com.microsoft.QLinearConcat", inputs=(*parameters(conversion), *inputs))]
+
+
+def _softmax(graph: Graph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+    """The quantized operator has to be told which of ONNX's two softmaxes it is."""
+    made = _several("QLinearSoftmax", 1)(graph, operator, conversion)
+    return [replace(each, attributes={**each.attributes, "opset": graph.model.opset}) for each in made]
+
+
+def _activation(graph: Graph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+    """Clip alone between conversions; its bounds are among those that `_behind` finds."""
+    x, bounds = dequantized(graph, operator.inputs[0]), bounds_of(graph, operator, operator.inputs[0])
+    if conversion is None or x is None or bounds is None:
+        return []
+    return [replace(operator, op_type=REQUANTIZE, inputs=(*x, *parameters(conversion)), attributes={})]
+
+
+def _conversion(graph: Graph, operator: Operator, _behind: Operator | None) -> list[Operator]:
+    """QuantizeLinear of what DequantizeLinear made."""
+    x = dequantized(graph, operator.inputs[0])
+    if x is None or not graph.per_tensor(operator):
+        return []
+    return [replace(operator, op_type=REQUANTIZE, inputs=(*x, *parameters(operator)), attributes={})]
+
+
+FUSED: Mapping[str, Fuse] = {
+    "Add": _several("QLinearAdd", 2),
+    "AveragePool": _several("QLinearAveragePool", 1),
+    "Clip": _activation,
+    "Concat": _concat,
+    "Conv": _conv,
+    "Gemm": _gemm,
+    "GlobalAveragePool": _several("QLinearGlobalAveragePool", 1),
+    "LeakyRelu": _several("QLinearLeakyRelu", 1),
+    "MatMul": _matmul,
+    "Mul": _several("QLinearMul", 2),
+    "QuantizeLinear": _conversion,
+    "Sigmoid": _several("QLinearSigmoid", 1),
+    "Softmax": _softmax,
+}
+# How many of their inputs the functions here and in `qdq` look at.
+LEAST_INPUTS: Mapping[str, int] = {
+    **dict.fromkeys(FUSED, 1),
+    **dict.fromkeys(("Conv", "DequantizeLinear", "Gemm", "MatMul", "QuantizeLinear"), 2),
+}

@@ -1,0 +1,85 @@
+"""ONNX file -> QNN module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.detect import ONNX
+from service.compiler.importers.imported import ImportedModel
+from service.compiler.importers.onnx.model import End, Model, shortened
+from service.compiler.importers.onnx.node import Node, State, Value
+from service.compiler.importers.onnx.operators import RULES
+from service.compiler.importers.onnx.qdq import fuse
+from service.compiler.importers.onnx.reader import read_model
+from service.compiler.importers.onnx.signature import input_shape, signature_of
+from service.compiler.importers.onnx.support import check_support
+from service.compiler.qnn.graph import shape_of
+from service.core.build import Stage
+from service.core.errors import MalformedModel, OctetError, Unsupported
+
+At = Callable[[str, str], None]
+
+
+def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel:
+    """The model in an ONNX file. Where the file leaves the batch open, it is 1.
+
+    Args:
+        data: the file. Constants are copied into the module.
+        at: told of every operator before it is converted, and of its output's name, so that whoever watches can
+            name it if this process dies.
+
+    Raises:
+        MalformedModel: the file is not well formed, or an operator's definition is broken.
+        Unsupported, UnsupportedOperator: it is, but holds what we do not compile.
+    """
+    try:
+        model = fuse(read_model(data))
+        check_support(model)
+        return _imported(model, at)
+    except OctetError as exc:
+        exc.stage = exc.stage or Stage.IMPORT
+        raise
+
+
+def _imported(model: Model, at: At) -> ImportedModel:
+    builder = relax.BlockBuilder()
+    params = [_param(end, place) for place, end in enumerate(model.inputs)]
+    values: dict[str, Value] = {end.name: param for end, param in zip(model.inputs, params, strict=True)}
+    values |= {name: tensor.data for name, tensor in model.constants.items() if tensor.data is not None}
+    state = State(model, builder, values)
+    with builder.function("main", params):
+        with builder.dataflow():
+            for operator in model.operators:
+                node = Node(state, operator)
+                at(operator.label, node.label)
+                values[node.output] = RULES[operator.op_type].convert(node)
+            results = [_result(end, values[end.name]) for end in model.outputs]
+            outputs = [builder.emit_output(result) for result in results]
+        builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
+    signature = signature_of(model, map(_described, params), map(_described, outputs), state.types.get)
+    return ImportedModel(builder.get(), signature, ONNX)
+
+
+def _param(end: End, place: int) -> relax.Var:
+    return relax.Var(f"input_{place}", relax.TensorType(list(input_shape(end)), end.dtype))
+
+
+def _described(value: relax.Expr) -> tuple[tuple[int, ...], str]:
+    return shape_of(value), str(value.ty.dtype)
+
+
+def _result(end: End, value: Value) -> relax.Expr:
+    """An output, which has to be what the file says of it."""
+    label = shortened(end.name)
+    if isinstance(value, np.ndarray):
+        raise Unsupported(f"the output {label} does not depend on any input", tensor=label)
+    shape, dtype = _described(value)
+    if dtype != end.dtype:
+        raise MalformedModel(f"the output {label} is {dtype}, but the file says {end.dtype}", tensor=label)
+    said = end.shape if end.shape is not None else (None,) * len(shape)
+    if len(said) != len(shape) or any(isinstance(a, int) and a != b for a, b in zip(said, shape, strict=True)):
+        raise MalformedModel(f"the output {label} is {list(shape)}, but the file says {list(said)}", tensor=label)
+    return value

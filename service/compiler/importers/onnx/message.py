@@ -1,0 +1,79 @@
+"""From a file's bytes to its messages, by the schema."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from service.compiler.importers.onnx import schema
+from service.compiler.importers.onnx.schema import Kind, Many, Number, Numbers, One, Seen, Text, Texts
+from service.compiler.importers.onnx.wire import Budget, Field, Wire, fields, malformed, numbers, signed
+
+# A message: the fields that are there. Numbers and bytes as such, several in a list, numbers in an array.
+Values = Mapping[str, Any]
+
+_FIXED = {"float32": Wire.FIXED32, "float64": Wire.FIXED64}
+
+
+def read_message(data: memoryview, name: str = "Model", where: str = "", budget: Budget | None = None) -> Values:
+    """The message `name` of the schema in `data`.
+
+    Takes time in proportion to the file: no part of it is read twice.
+
+    Raises:
+        MalformedModel: the bytes are no such message.
+    """
+    budget = budget or Budget()
+    where = where or name
+    known, found = schema.MESSAGES[name], defaultdict(list)
+    for field in fields(data, where, budget):
+        if field.number in known:
+            found[field.number].append(field)
+    return {known[number][0]: _value(parts, *known[number], where, budget) for number, parts in found.items()}
+
+
+def _value(parts: list[Field], name: str, kind: Kind, where: str, budget: Budget) -> Any:
+    place = f"{where}.{name}"
+    match kind:
+        case Seen():
+            return True
+        case Number(dtype):
+            last = _of(parts[-1], _FIXED.get(dtype, Wire.VARINT), place)  # protobuf's rule: the last one counts
+            assert isinstance(last, int)
+            return float(np.uint32(last).view(np.float32)) if dtype == "float32" else signed(last)
+        case Numbers(dtype):
+            wires = (Wire.BYTES, _FIXED.get(dtype, Wire.VARINT))
+            rows = [numbers(_allowed(part, wires, place), dtype, place) for part in parts]
+            return rows[0] if len(rows) == 1 else np.concatenate(rows)
+        case Text():
+            return _of(parts[-1], Wire.BYTES, place)
+        case Texts():
+            return [_of(part, Wire.BYTES, place) for part in parts]
+        case One(message):
+            if len(parts) > 1:
+                malformed(place, "it is there twice")
+            return read_message(_bytes(parts[0], place), message, place, budget)
+        case Many(message):
+            return [
+                read_message(_bytes(part, place), message, f"{place}[{index}]", budget)
+                for index, part in enumerate(parts)
+            ]
+
+
+def _bytes(field: Field, place: str) -> memoryview:
+    value = _of(field, Wire.BYTES, place)
+    assert isinstance(value, memoryview)
+    return value
+
+
+def _of(field: Field, wire: Wire, place: str) -> int | memoryview:
+    return _allowed(field, (wire,), place).value
+
+
+def _allowed(field: Field, wires: tuple[Wire, ...], place: str) -> Field:
+    if field.wire not in wires:
+        malformed(place, f"it is written as {field.wire.name.lower()}")
+    return field

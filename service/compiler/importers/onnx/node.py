@@ -1,0 +1,256 @@
+"""An operator that is being converted: checked access to its operands, and the errors that name it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.onnx.model import UNBOUNDED, Array, Model, Operator, Tensor, shortened
+from service.compiler.qnn.graph import emit, shape_of
+from service.compiler.qnn.operation import IllTyped
+from service.compiler.qnn.types import QuantizedType
+from service.core.errors import MalformedModel, Unsupported
+
+Layout = Callable[[Array], Array]
+# Of a tensor: an expression of the module, or the elements of what is known already.
+Value = Any
+
+_NAME_LENGTH = 120  # of a name hint: enough to recognise a tensor, and bounded
+_MAX_ELEMENTS = (1 << 31) - 1
+_FOLDED_ELEMENTS = 1 << 16  # of a value that is computed while importing: shapes and axes, not activations
+
+
+@dataclass
+class State:
+    """What is known of a model in the middle of its conversion.
+
+    Attributes:
+        values: by name; what is known already is an array.
+        types: of the tensors that hold stored values.
+    """
+
+    model: Model
+    builder: relax.BlockBuilder
+    values: dict[str, Value]
+    types: dict[str, QuantizedType] = field(default_factory=dict)
+    constants: Constants = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.constants = Constants(self.model)
+
+
+class Constants:
+    """The model's constants as expressions, one for each distinct use.
+
+    The module holds what it is given as often as it is given it. So that a small file cannot become a large module,
+    equal uses share one expression and all of them together may take `_GROWTH` times the file.
+    """
+
+    _GROWTH, _FLOOR_BYTES = 4, 1 << 20
+
+    def __init__(self, model: Model) -> None:
+        self._known: dict[tuple[str, str], relax.Constant] = {}
+        self._budget_bytes = self._GROWTH * model.size_bytes + self._FLOOR_BYTES
+
+    def expr(self, name: str, data: Array, layout: Layout | None = None) -> relax.Constant:
+        """`layout(data)`, where `layout` is a function of a module (its name is part of the identity)."""
+        key = (name, layout.__name__ if layout else "")
+        if not name or key not in self._known:
+            self._budget_bytes -= data.nbytes
+            if self._budget_bytes < 0:
+                raise MalformedModel(
+                    "the model's constants add up to far more than the file holds", tensor=shortened(name)
+                )
+            array = np.ascontiguousarray(layout(data) if layout else data)
+            self._known[key] = relax.const(array, array.dtype.name)  # without the dtype, int64 would become int32
+        return self._known[key]
+
+
+class Node:
+    """An operator with one output that counts, in the middle of its conversion."""
+
+    def __init__(self, state: State, operator: Operator) -> None:
+        self.state, self.operator = state, operator
+        self.output = next(name for name in operator.outputs if name)
+
+    @property
+    def label(self) -> str:
+        return shortened(self.output)
+
+    # -- what it is given
+
+    @property
+    def input_count(self) -> int:
+        return len(self.operator.inputs)
+
+    def has(self, place: int) -> bool:
+        return place < self.input_count and self.operator.inputs[place] != ""
+
+    def name(self, place: int) -> str:
+        if not self.has(place):
+            self.malformed(f"leaves out its input {place}")
+        return self.operator.inputs[place]
+
+    def value(self, place: int) -> Value:
+        return self.state.values[self.name(place)]
+
+    def known(self, place: int) -> Array | None:
+        """The elements of an input that is constant; None for what is computed."""
+        value = self.value(place)
+        return value if isinstance(value, np.ndarray) else None
+
+    def data(self, place: int) -> Array:
+        """The elements of an input that has to be constant."""
+        known = self.known(place)
+        if known is None:
+            self.unsupported(f"computes its input {place} at run time, which has to be constant", self.name(place))
+        return known
+
+    def integers(self, place: int) -> tuple[int, ...]:
+        """A constant of integers, such as a shape or a list of axes."""
+        data = self.data(place)
+        self.require(data.dtype.kind in "iu" and data.ndim <= 1, f"has an input {place} that is no list of integers")
+        return tuple(int(value) for value in data.reshape(-1))
+
+    def number(self, place: int) -> float:
+        data = self.data(place)
+        self.require(data.size == 1, f"has an input {place} of {data.size} elements, not one")
+        return float(data.reshape(-1)[0])
+
+    def expr(self, place: int) -> relax.Expr:
+        """The input as an expression, whether it is computed or constant."""
+        value = self.value(place)
+        return self.state.constants.expr(self.name(place), value) if isinstance(value, np.ndarray) else value
+
+    def constant(self, place: int, layout: Layout | None = None) -> relax.Constant:
+        return self.state.constants.expr(self.name(place), self.data(place), layout)
+
+    def shape(self, place: int) -> tuple[int, ...]:
+        value = self.value(place)
+        return tuple(value.shape) if isinstance(value, np.ndarray) else shape_of(value)
+
+    def dtype(self, place: int) -> str:
+        value = self.value(place)
+        return str(value.dtype.name if isinstance(value, np.ndarray) else value.ty.dtype)
+
+    def attribute(self, name: str, default: Any) -> Any:
+        """An attribute of the default's type."""
+        value = self.operator.attributes.get(name, default)
+        wanted = Tensor if default is None else type(default)
+        if value is not default and not isinstance(value, wanted):
+            if not (wanted is float and isinstance(value, int)):
+                self.malformed(f"has an attribute {shortened(name)} that is not {wanted.__name__}")
+            return float(value)
+        return value
+
+    def integers_attribute(self, name: str, default: tuple[int, ...], least: int) -> tuple[int, ...]:
+        values = self.attribute(name, default)
+        self.require(
+            len(values) == len(default) and all(isinstance(value, int) and value >= least for value in values),
+            f"has {name} {list(values)[:8]}, not {len(default)} integers of at least {least}",
+        )
+        return tuple(values)
+
+    # -- types
+
+    def quantized(self, tensor: int, scale: int, zero_point: int, axis: int | None = None) -> QuantizedType:
+        """The type of the stored values in input `tensor`, by its inputs `scale` and `zero_point`.
+
+        Args:
+            axis: along which there may be several scales; None where there may not.
+        """
+        scales, points = self.data(scale), self.data(zero_point) if self.has(zero_point) else None
+        storage = self.dtype(tensor)
+        self.require(points is None or points.dtype.name == storage, f"has a zero point that is not {storage}")
+        quantized = self.type_of(scale, points, storage, axis)
+        if axis is not None and scales.size > 1:
+            self.require(self.shape(tensor)[axis] == scales.size, f"has {scales.size} scales for {self.shape(tensor)}")
+        self.state.types.setdefault(self.name(tensor), quantized)
+        return quantized
+
+    def output_type(self, scale: int, zero_point: int, storage: str) -> QuantizedType:
+        """The type of the output, by two inputs; `storage` where there is no zero point. Clamped by the activation
+        that was put into the operator (`qdq`)."""
+        points = self.data(zero_point) if self.has(zero_point) else None
+        plain = self.type_of(scale, points, storage if points is None else points.dtype.name, None)
+        if self.operator.clamp == UNBOUNDED:
+            return plain
+        bounds = [_stored(bound, plain) for bound in self.operator.clamp]
+        if bounds[0] >= bounds[1]:  # a type has at least two values (as in MLIR)
+            self.unsupported(f"leaves its output only the value {bounds[0]}, after its activation")
+        return QuantizedType(
+            plain.storage, plain.scales, plain.zero_points, storage_min=bounds[0], storage_max=bounds[1]
+        )
+
+    def type_of(self, scale: int, points: Array | None, storage: str, axis: int | None) -> QuantizedType:
+        scales = self.data(scale)
+        self.require(scales.dtype == np.float32, f"has a scale of {scales.dtype}, not float32", self.name(scale))
+        self.require(bool(np.isfinite(scales).all() and (scales > 0).all()), "has a scale that is not positive")
+        self.require(points is None or points.size in (1, scales.size), "has scales and zero points of other numbers")
+        if storage not in ("int8", "uint8"):
+            self.unsupported(f"works on stored values of {storage}; those of 8 bits can be compiled")
+        if scales.size != 1 and axis is None:
+            self.unsupported(f"has {scales.size} scales for one tensor")
+        zero_points = (0,) if points is None else tuple(int(point) for point in points.reshape(-1))
+        if scales.size == 1:
+            return QuantizedType(storage, (float(scales.reshape(-1)[0]),), zero_points)
+        return QuantizedType(storage, tuple(float(value) for value in scales.reshape(-1)), zero_points, axis=axis)
+
+    # -- what it makes
+
+    def emit(self, expr: relax.Expr, part: str = "") -> relax.Var:
+        """Binds a value, under a name by which later errors can tell operator and tensor."""
+        kind = self.operator.op_type.rpartition(".")[2]
+        name = "_".join(filter(None, (kind, str(self.operator.index), part, self.output)))
+        try:
+            value = emit(self.state.builder, expr, name[:_NAME_LENGTH])
+        except IllTyped as exc:
+            raise MalformedModel(
+                f"{self.operator.label}: {exc.message}", op=self.operator.label, tensor=self.label
+            ) from exc
+        if not 0 < math.prod(shape_of(value)) <= _MAX_ELEMENTS:
+            self.unsupported(f"makes a tensor of {list(shape_of(value))}")
+        return value
+
+    def typed(self, value: relax.Var, quantized: QuantizedType) -> relax.Var:
+        """The output, whose stored values are of that type."""
+        self.state.types[self.output] = quantized
+        return value
+
+    def folded(self, value: Any) -> Array:
+        """An output that is known already.
+
+        Raises:
+            Unsupported: it is too large to be a shape.
+        """
+        array = np.asarray(value)
+        if array.size > _FOLDED_ELEMENTS:
+            self.unsupported(f"computes {array.size} constants; fold them when exporting (onnxsim, or onnxruntime)")
+        return array
+
+    # -- errors
+
+    def require(self, condition: bool, what: str, tensor: str | None = None) -> None:
+        if not condition:
+            self.malformed(what, tensor)
+
+    def malformed(self, what: str, tensor: str | None = None) -> NoReturn:
+        label = shortened(tensor or self.output)
+        raise MalformedModel(f"{self.operator.label} {what}", op=self.operator.label, tensor=label)
+
+    def unsupported(self, what: str, tensor: str | None = None, hint: str | None = None) -> NoReturn:
+        label = shortened(tensor or self.output)
+        raise Unsupported(f"{self.operator.label} {what}", op=self.operator.label, tensor=label, hint=hint)
+
+
+def _stored(real: float, quantized: QuantizedType) -> int:
+    """A bound of real values as it is stored: rounding keeps the order, so clamping before it or behind is the same."""
+    low, high = quantized.min - quantized.zero_point, quantized.max - quantized.zero_point
+    with np.errstate(over="ignore"):
+        ratio = np.clip(np.float32(real) / np.float32(quantized.scale), low, high)
+    return int(np.rint(ratio)) + quantized.zero_point

@@ -1,0 +1,72 @@
+"""The operators that are converted: type -> how many inputs it takes, and the function that converts it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from service.compiler.importers.onnx.model import REQUANTIZE
+from service.compiler.importers.onnx.node import Node, Value
+from service.compiler.importers.onnx.operators import (
+    conversion,
+    convolution,
+    elementwise,
+    functions,
+    joining,
+    matrix,
+    movement,
+    pooling,
+    shapes,
+)
+
+_ANY_NUMBER = 1 << 16
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one operator is converted.
+
+    Attributes:
+        convert: emits its calls, or computes it; the result is the operator's output.
+        arity: least and largest number of inputs.
+    """
+
+    convert: Callable[[Node], Value]
+    arity: tuple[int, int]
+
+
+RULES: Mapping[str, Rule] = {
+    "Add": Rule(elementwise.arithmetic, (2, 2)),
+    "Cast": Rule(shapes.cast, (1, 1)),
+    "Concat": Rule(joining.concat, (1, _ANY_NUMBER)),
+    "ConstantOfShape": Rule(shapes.constant_of_shape, (1, 1)),
+    "DequantizeLinear": Rule(conversion.dequantize_linear, (2, 3)),
+    "Div": Rule(elementwise.arithmetic, (2, 2)),
+    "Dropout": Rule(movement.identity, (1, 3)),
+    "Flatten": Rule(movement.flatten, (1, 1)),
+    "Gather": Rule(shapes.gather, (2, 2)),
+    "Identity": Rule(movement.identity, (1, 1)),
+    "MaxPool": Rule(pooling.max_pool, (1, 1)),
+    "Mul": Rule(elementwise.arithmetic, (2, 2)),
+    "QLinearConv": Rule(convolution.qlinear_conv, (8, 9)),
+    "QLinearMatMul": Rule(matrix.qlinear_matmul, (8, 8)),
+    "QuantizeLinear": Rule(conversion.quantize_linear, (2, 3)),
+    "Relu": Rule(elementwise.relu, (1, 1)),
+    "Reshape": Rule(movement.reshape, (2, 2)),
+    "Shape": Rule(shapes.shape, (1, 1)),
+    "Slice": Rule(shapes.slice_, (3, 5)),
+    "Squeeze": Rule(movement.squeeze, (1, 2)),
+    "Sub": Rule(elementwise.arithmetic, (2, 2)),
+    "Transpose": Rule(movement.transpose, (1, 1)),
+    "Unsqueeze": Rule(movement.unsqueeze, (1, 2)),
+    "com.microsoft.QGemm": Rule(matrix.qgemm, (6, 9)),
+    "com.microsoft.QLinearAdd": Rule(elementwise.qlinear_add, (7, 8)),
+    "com.microsoft.QLinearAveragePool": Rule(pooling.qlinear_average_pool, (4, 5)),
+    "com.microsoft.QLinearConcat": Rule(joining.qlinear_concat, (5, _ANY_NUMBER)),
+    "com.microsoft.QLinearGlobalAveragePool": Rule(pooling.qlinear_global_average_pool, (5, 5)),
+    "com.microsoft.QLinearLeakyRelu": Rule(functions.qlinear_leaky_relu, (4, 5)),
+    "com.microsoft.QLinearMul": Rule(elementwise.qlinear_mul, (7, 8)),
+    "com.microsoft.QLinearSigmoid": Rule(functions.qlinear_sigmoid, (4, 5)),
+    "com.microsoft.QLinearSoftmax": Rule(functions.qlinear_softmax, (4, 5)),
+    REQUANTIZE: Rule(conversion.requantize, (4, 5)),
+}

@@ -1,0 +1,78 @@
+"""Arithmetic of two tensors: QLinearAdd and QLinearMul; in float32, what stands outside of quantized parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.onnx.node import Node, Value
+from service.compiler.qnn import ops
+
+_RELAX: dict[str, Callable[..., relax.Expr]] = {
+    "Add": relax.op.add,
+    "Div": relax.op.divide,
+    "Mul": relax.op.multiply,
+    "Sub": relax.op.subtract,
+}
+_NUMPY: dict[str, Callable[..., Any]] = {"Add": np.add, "Mul": np.multiply, "Sub": np.subtract}
+
+
+def qlinear_add(node: Node) -> relax.Var:
+    """A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scale, C_zero_point (com.microsoft).
+
+    A sum of three terms depends on their order. MLAS adds the second operand first, except where the first one is
+    repeated along the last axis that is longer than 1 (`QLinearBroadcast` in
+    contrib_ops/cpu/quantization/qlinear_binary_op.cc); so they change places here.
+    """
+    return _binary(node, ops.add, swapped=_repeats(node.shape(0), node.shape(3)))
+
+
+def qlinear_mul(node: Node) -> relax.Var:
+    """As `qlinear_add`."""
+    return _binary(node, ops.mul, swapped=False)
+
+
+def _binary(node: Node, make: Callable[..., relax.Call], *, swapped: bool) -> relax.Var:
+    lhs, rhs = node.quantized(0, 1, 2), node.quantized(3, 4, 5)
+    out = node.output_type(6, 7, lhs.storage)
+    node.require(lhs.storage == rhs.storage == out.storage, f"mixes {lhs.storage}, {rhs.storage} and {out.storage}")
+    operands, types = [node.expr(0), node.expr(3)], [lhs, rhs]
+    if swapped:
+        operands, types = operands[::-1], types[::-1]
+    return node.typed(node.emit(make(*operands, *types, out)), out)
+
+
+def _repeats(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> bool:
+    """Whether `lhs` is the one that is repeated along the last axis where the operands are not both 1."""
+    rank = max(len(lhs), len(rhs))
+    pairs = list(zip((1,) * (rank - len(lhs)) + lhs, (1,) * (rank - len(rhs)) + rhs, strict=True))
+    last = next((pair for pair in reversed(pairs) if pair != (1, 1)), (1, 1))
+    return last[0] == 1 and last[1] != 1
+
+
+def arithmetic(node: Node) -> Value:
+    """Add, Sub, Mul, Div: of shapes while importing, of float32 when the model runs."""
+    kind, known = node.operator.op_type, [node.known(0), node.known(1)]
+    if all(data is not None and data.dtype.kind in "iu" for data in known):
+        if kind == "Div":
+            return node.folded(_truncated(node, known[0], known[1]))
+        return node.folded(_NUMPY[kind](*known))
+    for place in (0, 1):
+        if node.dtype(place) != "float32":
+            node.unsupported(f"computes in {node.dtype(place)}; float32 can be compiled", node.name(place))
+    return node.emit(_RELAX[kind](node.expr(0), node.expr(1)))
+
+
+def _truncated(node: Node, lhs: Any, rhs: Any) -> Any:
+    node.require(bool((rhs != 0).all()), "divides by zero")
+    return (np.sign(lhs) * np.sign(rhs)) * (np.abs(lhs) // np.abs(rhs))
+
+
+def relu(node: Node) -> relax.Var:
+    """Relu of float32."""
+    if node.dtype(0) != "float32":
+        node.unsupported(f"works on {node.dtype(0)}; float32 can be compiled", node.name(0))
+    return node.emit(relax.op.nn.relu(node.expr(0)))

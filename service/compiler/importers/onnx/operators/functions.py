@@ -1,0 +1,50 @@
+"""Functions of one value, and softmax: QLinearSigmoid, QLinearLeakyRelu, QLinearSoftmax (com.microsoft)."""
+
+from __future__ import annotations
+
+import math
+
+from tvm import relax
+
+from service.compiler.importers.onnx.node import Node
+from service.compiler.qnn import ops
+
+_LAST_AXIS_SINCE = 13  # of ONNX's operator sets: before, softmax took all axes from the named one on as one
+
+
+def qlinear_sigmoid(node: Node) -> relax.Var:
+    """X, X_scale, X_zero_point, Y_scale, Y_zero_point."""
+    return _unary(node, "logistic")
+
+
+def qlinear_leaky_relu(node: Node) -> relax.Var:
+    """As `qlinear_sigmoid`."""
+    return _unary(node, "leaky_relu", alpha=node.attribute("alpha", 0.01))
+
+
+def _unary(node: Node, function: str, **attributes: float) -> relax.Var:
+    in_type = node.quantized(0, 1, 2)
+    out_type = node.output_type(3, 4, in_type.storage)
+    return node.typed(node.emit(ops.unary(function, node.expr(0), in_type, out_type, **attributes)), out_type)
+
+
+def qlinear_softmax(node: Node) -> relax.Var:
+    """As `qlinear_sigmoid`; its attribute `opset` says which of the two meanings of `axis` counts."""
+    shape = node.shape(0)
+    node.require(bool(shape), "has a scalar input")
+    recent = node.attribute("opset", 0) >= _LAST_AXIS_SINCE
+    named = node.attribute("axis", -1 if recent else 1)
+    node.require(-len(shape) <= named < len(shape), f"has axis {named} of {len(shape)}")
+    axis = named % len(shape)
+    in_type = node.quantized(0, 1, 2)
+    out_type = node.output_type(3, 4, in_type.storage)
+    x = node.expr(0)
+    if not recent:
+        rows = (math.prod(shape[:axis]), math.prod(shape[axis:]))
+        soft = node.emit(ops.softmax(node.emit(relax.op.reshape(x, rows), "rows"), in_type, out_type), "softmax")
+        return node.typed(node.emit(relax.op.reshape(soft, shape)), out_type)
+    order = list(range(len(shape)))
+    order[axis], order[-1] = order[-1], order[axis]
+    moved = node.emit(relax.op.permute_dims(x, order), "rows")
+    soft = node.emit(ops.softmax(moved, in_type, out_type), "softmax")
+    return node.typed(node.emit(relax.op.permute_dims(soft, order)), out_type)

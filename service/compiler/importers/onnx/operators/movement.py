@@ -1,0 +1,103 @@
+"""Operators that move elements and change none. They work on stored values as on any others, and on what is known
+already while importing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tvm import relax
+
+from service.compiler.importers.onnx.node import Node, Value
+
+
+def reshape(node: Node) -> Value:
+    """data, shape: one size may be -1; 0 keeps the input's unless `allowzero`."""
+    shape, target = node.shape(0), list(node.integers(1))
+    if not node.attribute("allowzero", 0):
+        node.require(all(size != 0 or axis < len(shape) for axis, size in enumerate(target)), f"makes {target}")
+        target = [shape[axis] if size == 0 else size for axis, size in enumerate(target)]
+    return _reshaped(node, target)
+
+
+def flatten(node: Node) -> Value:
+    shape, axis = node.shape(0), node.attribute("axis", 1)
+    node.require(-len(shape) <= axis <= len(shape), f"has axis {axis} of {len(shape)}")
+    first = axis % len(shape) if axis < 0 else axis
+    return _reshaped(node, [math.prod(shape[:first]), math.prod(shape[first:])])
+
+
+def squeeze(node: Node) -> Value:
+    """Axes are an attribute up to operator set 12, then an input; without them, every axis of length 1."""
+    shape = node.shape(0)
+    named = _axes(node, len(shape))
+    dropped = {axis for axis, size in enumerate(shape) if size == 1} if named is None else set(named)
+    node.require(all(shape[axis] == 1 for axis in dropped), f"drops the axes {sorted(dropped)} of {list(shape)}")
+    return _reshaped(node, [size for axis, size in enumerate(shape) if axis not in dropped])
+
+
+def unsqueeze(node: Node) -> Value:
+    """As `squeeze`; axes are those of the output."""
+    shape = list(node.shape(0))
+    count = node.data(1).size if node.has(1) else len(node.attribute("axes", ()))
+    named = _axes(node, len(shape) + count)
+    if named is None:
+        node.malformed("lacks its axes")
+    for axis in sorted(named):
+        shape.insert(axis, 1)
+    return _reshaped(node, shape)
+
+
+def transpose(node: Node) -> Value:
+    rank = len(node.shape(0))
+    order = node.attribute("perm", tuple(range(rank))[::-1])
+    node.require(sorted(order) == list(range(rank)), f"permutes {rank} axes by {list(order)[:8]}")
+    known = node.known(0)
+    if known is not None:
+        return node.folded(known.transpose(order))
+    return _kept(node, node.emit(relax.op.permute_dims(node.expr(0), list(order))))
+
+
+def identity(node: Node) -> Value:
+    """Identity, and Dropout as it is when a model is not being trained."""
+    if any(node.operator.outputs[1:]):
+        node.unsupported("gives its mask too")
+    known = node.known(0)
+    return known if known is not None else _kept(node, node.emit(node.expr(0)))
+
+
+def _axes(node: Node, rank: int) -> list[int] | None:
+    if node.has(1):
+        named = node.integers(1)
+    elif "axes" in node.operator.attributes:
+        named = node.attribute("axes", ())
+    else:
+        return None
+    node.require(all(-rank <= axis < rank for axis in named), f"names the axes {list(named)[:8]} of {rank}")
+    resolved = [axis % rank for axis in named]
+    node.require(len(set(resolved)) == len(resolved), "names an axis twice")
+    return resolved
+
+
+def _reshaped(node: Node, target: Sequence[int]) -> Value:
+    total = math.prod(node.shape(0))
+    known = math.prod(size for size in target if size != -1)
+    node.require(
+        list(target).count(-1) <= 1
+        and all(size >= -1 for size in target)
+        and (known == total if -1 not in target else known > 0 and total % known == 0),
+        f"makes {list(target)} of {list(node.shape(0))}",
+    )
+    shape = [total // known if size == -1 else size for size in target]
+    data = node.known(0)
+    if data is not None:
+        return data.reshape(shape)
+    return _kept(node, node.emit(relax.op.reshape(node.expr(0), shape)))
+
+
+def _kept(node: Node, value: relax.Var) -> relax.Var:
+    """The output, of its input's type."""
+    quantized = node.state.types.get(node.name(0))
+    if quantized is None or not quantized.is_per_tensor:
+        return value
+    return node.typed(value, quantized)

@@ -1,0 +1,77 @@
+"""Whether a model can be compiled, asked of the whole file: a user learns of every obstacle, not only of the first."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from service.compiler.importers.onnx.fusions import FUSED
+from service.compiler.importers.onnx.model import OWN_DOMAIN, Model, Operator, shortened
+from service.compiler.importers.onnx.operators import RULES
+from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
+
+_LISTED = 20
+_CONVERSIONS = ("QuantizeLinear", "DequantizeLinear")
+
+
+def check_support(model: Model) -> None:
+    """Passes if every operator is one that we convert.
+
+    Requires: quantized operators stand where they can (`qdq.fuse`).
+
+    Raises:
+        UnsupportedOperator: some are not; the message names them, up to `_LISTED` by kind and one by one.
+        Unsupported: an operator uses a constant that none can use.
+        MalformedModel: an operator has a number of inputs that its definition forbids.
+    """
+    obstacles = [operator for operator in model.operators if operator.op_type not in RULES]
+    if obstacles:
+        _refuse(model, obstacles)
+    for operator in model.operators:
+        least, most = RULES[operator.op_type].arity
+        if not least <= len(operator.inputs) <= most:
+            raise MalformedModel(f"{operator.label} has {len(operator.inputs)} inputs", op=operator.label)
+        for name in operator.inputs:
+            tensor = model.constants.get(name)
+            if tensor is not None and tensor.oddity:
+                raise Unsupported(
+                    f"{operator.label} uses the constant {shortened(name)}, which {tensor.oddity}",
+                    op=operator.label,
+                    tensor=shortened(name),
+                )
+
+
+def _refuse(model: Model, obstacles: list[Operator]) -> None:
+    counted = Counter(_what(operator) for operator in obstacles)
+    kinds = [f"{what} ({number} times)" if number > 1 else what for what, number in counted.items()]
+    each = [f"{operator.label} → {_output(operator)}" for operator in obstacles]
+    raise UnsupportedOperator(
+        f"{len(obstacles)} of {len(model.operators)} operators cannot be compiled: {_listed(kinds)}. "
+        f"They are: {_listed(each)}",
+        op=obstacles[0].label,
+        tensor=_output(obstacles[0]),
+        hint=_hint(model, obstacles),
+    )
+
+
+def _what(operator: Operator) -> str:
+    """`Conv on float32`, or an operator that is not known at all."""
+    return f"{operator.op_type} on float32" if operator.op_type in FUSED else operator.op_type
+
+
+def _listed(items: list[str]) -> str:
+    more = f" and {len(items) - _LISTED} more" if len(items) > _LISTED else ""
+    return ", ".join(items[:_LISTED]) + more
+
+
+def _hint(model: Model, obstacles: list[Operator]) -> str:
+    quantized = any(operator.op_type in _CONVERSIONS or ".Q" in f".{operator.op_type}" for operator in model.operators)
+    if not quantized:
+        return "the model is not quantized: use onnxruntime.quantization.quantize_static"
+    if all(operator.op_type in FUSED for operator in obstacles):
+        return "quantize these too: each needs DequantizeLinear of one scale before it, and QuantizeLinear behind it"
+    known = sorted({*RULES, *FUSED} - {name for name in RULES if name.startswith(f"{OWN_DOMAIN}.")})
+    return f"Octet compiles: {', '.join(known)}; export the model without the others"
+
+
+def _output(operator: Operator) -> str:
+    return shortened(next((name for name in operator.outputs if name), "nothing"))

@@ -1,0 +1,83 @@
+"""Reads a constant: its type, shape and elements."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from service.compiler.importers.onnx.message import Values
+from service.compiler.importers.onnx.model import Array, Tensor, shortened
+from service.compiler.importers.onnx.schema import DTYPES, EXTERNAL
+from service.core.errors import MalformedModel
+
+_MAX_BYTES = (1 << 31) - 1
+_MAX_RANK = 8
+
+# The dtypes that are read, and the field that holds their elements where they are not raw.
+_FIELDS = {
+    "float32": "float_data",
+    "float64": "double_data",
+    "int64": "int64_data",
+    "uint32": "uint64_data",
+    "uint64": "uint64_data",
+    **dict.fromkeys(("uint8", "int8", "uint16", "int16", "int32", "bool", "float16"), "int32_data"),
+}
+
+
+def text(raw: memoryview | None) -> str:
+    """A name in the file. Names are for people: bytes that are not UTF-8 are shown, not refused."""
+    return bytes(raw or b"").decode("utf-8", errors="backslashreplace")
+
+
+def read_tensor(values: Values, name: str | None = None) -> Tensor:
+    """A `Tensor` message.
+
+    What is well formed but beyond us is noted in the tensor's `oddity`, so that unsupported operators are told first.
+
+    Raises:
+        MalformedModel: its elements and shape do not fit together.
+    """
+    name = text(values.get("name")) if name is None else name
+    dtype = DTYPES.get(values.get("data_type", 0), f"type {values.get('data_type', 0)}")
+    shape = tuple(int(size) for size in values.get("dims", ()))
+    if any(size < 0 for size in shape):
+        raise MalformedModel(f"the constant {shortened(name)} has the shape {list(shape)}", tensor=shortened(name))
+    oddity = _oddity(values, dtype, shape)
+    if oddity:
+        return Tensor(name, dtype, shape, oddity=oddity)
+    return Tensor(name, dtype, shape, _elements(values, name, dtype, shape))
+
+
+def _oddity(values: Values, dtype: str, shape: tuple[int, ...]) -> str | None:
+    if values.get("data_location") == EXTERNAL or "external_data" in values:
+        return "is kept in another file (external data); save the model with its weights inside"
+    if "segment" in values:
+        return "is cut into segments"
+    if dtype not in _FIELDS:
+        return f"has elements of {dtype}, which no operator here takes"
+    if len(shape) > _MAX_RANK:
+        return f"has {len(shape)} dimensions; the limit is {_MAX_RANK}"
+    if math.prod(shape) * np.dtype(dtype).itemsize > _MAX_BYTES:
+        return f"has shape {list(shape)}, which is more than 2 GiB"
+    return None
+
+
+def _elements(values: Values, name: str, dtype: str, shape: tuple[int, ...]) -> Array:
+    count, kind = math.prod(shape), np.dtype(dtype)
+    if "raw_data" in values:
+        raw = values["raw_data"]
+        if len(raw) != count * kind.itemsize:
+            _malformed(name, f"holds {len(raw)} bytes, but {dtype} {list(shape)} takes {count * kind.itemsize}")
+        elements = np.frombuffer(raw, kind.newbyteorder("<") if dtype != "bool" else np.uint8)
+        return np.asarray(elements != 0 if dtype == "bool" else elements).reshape(shape)
+    elements = values.get(_FIELDS[dtype], np.zeros(0, kind))
+    if len(elements) != count:
+        _malformed(name, f"holds {len(elements)} elements, but its shape is {list(shape)}")
+    if dtype == "float16":
+        return np.asarray(elements.astype(np.uint16).view(np.float16)).reshape(shape)
+    return np.asarray(elements.astype(kind)).reshape(shape)
+
+
+def _malformed(name: str, what: str) -> None:
+    raise MalformedModel(f"the constant {shortened(name)} {what}", tensor=shortened(name))

@@ -1,0 +1,285 @@
+"""What ONNX Runtime's CPU kernels compute on x86-64 with AVX2 or more (MLAS): float32, rounded once, halves to even.
+
+What a compiler may contract to fused multiply-adds was measured on ONNX Runtime 1.31.1, and is written out here.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from service.compiler.qnn.numerics.affine import broadcast
+from service.compiler.qnn.numerics.elementwise import binary_types, product_scale
+from service.compiler.qnn.numerics.formula import (
+    Array,
+    Scalar,
+    clamped,
+    parameter,
+    pointwise,
+    store,
+)
+from service.compiler.qnn.numerics.fused import fma, lowered_fma
+from service.compiler.qnn.numerics.pooling import mean_axes, padded, reduction, sum_over_axes, windows
+from service.compiler.qnn.numerics.requantize import shifted
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.type_parser import parse
+from service.compiler.qnn.types import QuantizedType
+
+_LARGEST_RATIO = 1 << 20  # of two scales: beyond, a sum leaves the int32 that MLAS rounds to
+
+
+class Quantize:
+    """MlasQuantizeLinear (mlas/lib/quantize.cpp): a float32 division; clamped, then rounded."""
+
+    summary = "z + round_even(clamp(x / s))"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        out_type = operation.quantized("out_type")
+        scales, zero_points = broadcast(out_type, x.ndim)
+        with np.errstate(over="ignore"):
+            ratio = x / scales
+        # MINPS and MAXPS take the second operand, the bound, for what is not a number.
+        low, high = out_type.min - zero_points, out_type.max - zero_points
+        bounded = np.minimum(np.where(ratio > low, ratio, low), high)
+        return store(np.rint(bounded).astype(np.int64) + zero_points, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        out_type = operation.quantized("out_type")
+
+        def quantize(value: Scalar, scale: Scalar, zero_point: Scalar) -> Scalar:
+            return _quantized(value / scale, zero_point, out_type)
+
+        constants = [
+            parameter(out_type.scales, "float32", out_type),
+            parameter(out_type.zero_points, "int32", out_type),
+        ]
+        return pointwise(builder, "quantize", quantize, [x], constants)
+
+
+class Rescale:
+    """DequantizeLinear and QuantizeLinear of another type after each other, with nothing between: what is left of
+    them where what stood between only moves elements."""
+
+    summary = "z + round_even(clamp(float(s_in * (q - z_in)) / s))"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        return rescaled(x, operation.per_tensor("in_type"), operation.per_tensor("out_type"))
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        return _lowered_rescale(builder, x, operation.per_tensor("in_type"), operation.per_tensor("out_type"))
+
+
+class Concatenate:
+    """QLinearConcat (contrib_ops/cpu/quantization/qlinear_concat.cc): a table for each part, as `Rescale`."""
+
+    summary = f"copies; a part of another type becomes {Rescale.summary}"
+
+    def evaluate(self, operation: Operation, *parts: Array) -> Array:
+        in_types, out_type = _part_types(operation), operation.per_tensor("out_type")
+        values = [rescaled(part, in_type, out_type) for part, in_type in zip(parts, in_types, strict=True)]
+        return np.concatenate(values, operation.integer("axis"))
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, *parts: relax.Expr) -> relax.Expr:
+        in_types, out_type = _part_types(operation), operation.per_tensor("out_type")
+        values = [
+            builder.emit(_lowered_rescale(builder, part, in_type, out_type))
+            for part, in_type in zip(parts, in_types, strict=True)
+        ]
+        return relax.op.concat(values, operation.integer("axis"))
+
+
+class Add:
+    """QLinearAdd (mlas/lib/intrinsics/avx2/qladd_avx2.cpp), with the contractions of the compiler that built it.
+
+    Where one operand is repeated along the last axis, MLAS takes that one as the second; importers do so.
+    """
+
+    summary = "round_even(fma(a, s_a / s, fma(b, s_b / s, z - fma(s_a / s, z_a, s_b / s * z_b))))"
+
+    def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
+        lhs, rhs, fixed = self.parameters(operation)
+        total = fma(a.astype(np.float32), lhs, fma(b.astype(np.float32), rhs, fixed))
+        return store(np.rint(total).astype(np.int64), operation.per_tensor("out_type"))
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+        out_type = operation.per_tensor("out_type")
+        lhs, rhs, fixed = (tirx.const(value, "float32") for value in self.parameters(operation))
+
+        def compute(a: Scalar, b: Scalar) -> Scalar:
+            total = lowered_fma(a.astype("float32"), lhs, lowered_fma(b.astype("float32"), rhs, fixed))
+            return clamped(tirx.nearbyint(total).astype("int32"), out_type)
+
+        return pointwise(builder, "add", compute, [a, b])
+
+    def parameters(self, operation: Operation) -> tuple[float, float, float]:
+        """Both ratios of scales, and what holds the zero points."""
+        lhs_type, rhs_type, out_type = binary_types(operation)
+        scale = np.float32(out_type.scale)
+        lhs, rhs = np.float32(lhs_type.scale) / scale, np.float32(rhs_type.scale) / scale
+        operation.require(bool(max(lhs, rhs) < _LARGEST_RATIO), "an operand's scale is over 2**20 times the output's")
+        product = np.float32(rhs * np.float32(rhs_type.zero_point))
+        fixed = np.float32(out_type.zero_point) - fma(lhs, np.float32(lhs_type.zero_point), product)
+        return float(lhs), float(rhs), float(fixed)
+
+
+class Mul:
+    """QLinearMul (mlas/lib/qlmul.cpp)."""
+
+    summary = "round_even(float((a - z_a) * (b - z_b)) * float(s_a * s_b / s) + z)"
+
+    def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
+        lhs_type, rhs_type, out_type = binary_types(operation)
+        product = (a.astype(np.int64) - lhs_type.zero_point) * (b.astype(np.int64) - rhs_type.zero_point)
+        scaled = product.astype(np.float32) * np.float32(self.scale(operation)) + np.float32(out_type.zero_point)
+        return store(np.rint(scaled).astype(np.int64), out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+        lhs_type, rhs_type, out_type = binary_types(operation)
+        # 17 bits times 24 are exact in float64: rounded once, and nothing that LLVM could join to the sum.
+        factor = tirx.const(self.scale(operation), "float64")
+        zero_point = tirx.const(float(out_type.zero_point), "float32")
+
+        def compute(a: Scalar, b: Scalar) -> Scalar:
+            product = (a.astype("int32") - lhs_type.zero_point) * (b.astype("int32") - rhs_type.zero_point)
+            scaled = (product.astype("float64") * factor).astype("float32") + zero_point
+            return clamped(tirx.nearbyint(scaled).astype("int32"), out_type)
+
+        return pointwise(builder, "mul", compute, [a, b])
+
+    def scale(self, operation: Operation) -> float:
+        """s_a * s_b / s, each step in float32."""
+        scale = product_scale(operation)
+        operation.require(scale < 1 << 14, "the product of the operands' scales is over 2**14 times the output's")
+        return scale
+
+
+class AccumulatorsToFloat:
+    """QGemm and MatMulIntegerToFloat without an output type (mlas/lib/qpostprocessor.cpp): one product."""
+
+    summary = "float(acc) * float(s_x * s_w)"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        in_type = operation.quantized("in_type")
+        scales, _ = broadcast(in_type, x.ndim)
+        return x.astype(np.float32) * scales
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        in_type = operation.quantized("in_type")
+        constants = [parameter(in_type.scales, "float32", in_type)]
+        return pointwise(builder, "dequantize", lambda value, scale: value.astype("float32") * scale, [x], constants)
+
+
+class GlobalAverage:
+    """QLinearGlobalAveragePool (mlas/lib/qlgavgpool.cpp): an integer sum, scaled once."""
+
+    summary = "z + round_even(clamp(float(sum - n * z_in) * float(s_in / float(s * n))))"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        out_type = operation.per_tensor("out_type")
+        axes, keepdims = mean_axes(operation)
+        count = math.prod(x.shape[axis] for axis in axes)
+        centered = x.astype(np.int64) - operation.per_tensor("in_type").zero_point
+        scaled = centered.sum(axis=axes, keepdims=keepdims).astype(np.float32) * self.factor(operation, count)
+        low, high = out_type.min - out_type.zero_point, out_type.max - out_type.zero_point
+        return store(np.rint(np.clip(scaled, low, high)).astype(np.int64) + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        total, count = sum_over_axes(operation, builder, x)
+        factor = tirx.const(float(self.factor(operation, count)), "float32")
+
+        def mean(total: Scalar) -> Scalar:
+            centered = total - tirx.const(count * in_type.zero_point, "int32")
+            return _quantized(centered.astype("float32") * factor, tirx.const(out_type.zero_point, "int32"), out_type)
+
+        return pointwise(builder, "mean", mean, [total])
+
+    def factor(self, operation: Operation, count: int) -> np.float32:
+        """float32: s_in / (s * count)."""
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        return np.float32(np.float32(in_type.scale) / (np.float32(out_type.scale) * np.float32(count)))
+
+
+class WindowAverage:
+    """QLinearAveragePool (contrib_ops/cpu/quantization/qlinear_pool.cc): real values are added up in float32, row by
+    row from the top left, and divided by their number."""
+
+    summary = "round_even(float(sum(s_in * (q - z_in)) / n) / s + z), the sum in order"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        reals = (x.astype(np.float32) - np.float32(in_type.zero_point)) * np.float32(in_type.scale)
+        total: Array = np.zeros(1, np.float32)
+        for window in windows(operation, reals, 0):
+            total = total + window
+        mean = total / self.counts(operation, x.shape)
+        ratio = mean / np.float32(out_type.scale) + np.float32(out_type.zero_point)
+        return store(np.rint(ratio).astype(np.int64), out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        scale, out_scale = tirx.const(in_type.scale, "float32"), tirx.const(out_type.scale, "float32")
+
+        def real(value: Scalar) -> Scalar:
+            return (value.astype("int32") - in_type.zero_point).astype("float32") * scale
+
+        reals = builder.emit(pointwise(builder, "reals", real, [x], alone=True))
+        total = builder.emit_te(reduction(operation, te.sum, "float32"), padded(operation, builder, reals, 0))
+        counts = self.counts(operation, [int(dim) for dim in x.ty.shape])
+
+        def mean(total: Scalar, count: Scalar) -> Scalar:
+            ratio = total / count / out_scale + tirx.const(float(out_type.zero_point), "float32")
+            return clamped(tirx.nearbyint(ratio).astype("int32"), out_type)
+
+        if (counts == counts.flat[0]).all():
+            count = tirx.const(float(counts.flat[0]), "float32")
+            return pointwise(builder, "average", lambda total: mean(total, count), [total])
+        return pointwise(builder, "average", mean, [total, relax.const(counts)])
+
+    def counts(self, operation: Operation, shape: tuple[int, ...] | list[int]) -> Array:
+        """How many elements each window has: `[1, OH, OW, 1]` float32."""
+        extents = operation.ints("pool_size", 2, 1)
+        height, width = (int(dim) for dim in list(operation.call.ty.shape)[1:3])
+        if operation.flag("count_include_pad"):
+            return np.full((1, height, width, 1), math.prod(extents), np.float32)
+        ones = np.ones((1, *shape[1:3], 1), np.float32)
+        return np.asarray(sum(windows(operation, ones, 0)), np.float32)
+
+
+def rescaled(x: Array, in_type: QuantizedType, out_type: QuantizedType) -> Array:
+    """`Rescale`'s arithmetic."""
+    if (in_type.scale, in_type.zero_point) == (out_type.scale, out_type.zero_point):
+        return store(x.astype(np.int64), out_type)
+    reals = (x.astype(np.float32) - np.float32(in_type.zero_point)) * np.float32(in_type.scale)
+    low, high = out_type.min - out_type.zero_point, out_type.max - out_type.zero_point
+    with np.errstate(over="ignore"):
+        ratio = np.clip(reals / np.float32(out_type.scale), low, high)
+    return store(np.rint(ratio).astype(np.int64) + out_type.zero_point, out_type)
+
+
+def _lowered_rescale(
+    builder: relax.BlockBuilder, x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType
+) -> relax.Expr:
+    if in_type.scale == out_type.scale:  # a product divided by one of its factors is at most an ulp off
+        return shifted(builder, x, in_type, out_type)
+    scale, out_scale = tirx.const(in_type.scale, "float32"), tirx.const(out_type.scale, "float32")
+    zero_point = tirx.const(out_type.zero_point, "int32")
+
+    def rescale(value: Scalar) -> Scalar:
+        real = (value.astype("int32") - in_type.zero_point).astype("float32") * scale
+        return _quantized(real / out_scale, zero_point, out_type)
+
+    return pointwise(builder, "rescale", rescale, [x])
+
+
+def _quantized(ratio: Scalar, zero_point: Scalar, out_type: QuantizedType) -> Scalar:
+    """Clamped, rounded, and moved by the zero point; what is not a number becomes the smallest value."""
+    low, high = ((tirx.const(bound, "int32") - zero_point).astype("float32") for bound in (out_type.min, out_type.max))
+    bounded = tirx.Select(ratio > low, tirx.Select(ratio < high, ratio, high), low)
+    return clamped(tirx.nearbyint(bounded).astype("int32") + zero_point, out_type)
+
+
+def _part_types(operation: Operation) -> list[QuantizedType]:
+    return [parse(str(text)) for text in operation.attr("in_types")]

@@ -1,0 +1,115 @@
+"""ONNX Runtime's functions of one 8-bit value, and its softmax: tables of 256, as it makes them itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from service.compiler.qnn.numerics.formula import Array, Scalar, clamped, pointwise, store
+from service.compiler.qnn.numerics.fused import fma
+from service.compiler.qnn.numerics.softmax import look_up, row_reduce
+from service.compiler.qnn.numerics.unary import Tabulated
+from service.compiler.qnn.operation import Operation
+
+_FLOAT_MAX = np.float32(np.finfo(np.float32).max)
+_RESERVED = 5  # of the exponent of a softmax's largest exponential
+
+
+class Tabled(Tabulated):
+    """QlinearBuildLookupTable (contrib_ops/cpu/quantization/qlinear_lookup_table.cc): dequantized, taken through a
+    float32 function and quantized, each as MLAS does."""
+
+    def __init__(self, name: str, function: Callable[[Operation, Array], Array]) -> None:
+        """`function` takes and gives float32."""
+        self.function = function
+        self.summary = f"z + round_even(clamp({name}(s_in * (q - z_in)) / s)), in float32"
+
+    def values(self, operation: Operation, x: Array) -> Array:
+        in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
+        real = np.float32(in_type.scale) * (x - in_type.zero_point).astype(np.float32)
+        low, high = out_type.min - out_type.zero_point, out_type.max - out_type.zero_point
+        with np.errstate(over="ignore"):
+            ratio = np.clip(self.function(operation, real) / np.float32(out_type.scale), low, high)
+        return np.asarray(np.rint(ratio).astype(np.int64) + out_type.zero_point)
+
+
+def _logistic(_operation: Operation, x: Array) -> Array:
+    """MlasLogisticKernel (mlas/lib/logistic.cpp; its twin in assembly has fused multiply-adds): p(x) / q(x) + 1/2."""
+    value = np.clip(x, np.float32(-18), np.float32(18))
+    squared = value * value
+    p = _polynomial(squared, _ALPHA) * value
+    return np.asarray(p / _polynomial(squared, _BETA) + np.float32(0.5))
+
+
+def _polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
+    first, *rest = (np.float32(value) for value in coefficients)
+    total = np.full_like(x, first)
+    for coefficient in rest:
+        total = fma(total, x, coefficient)
+    return total
+
+
+# The highest power of x**2 first.
+_ALPHA = (4.37031012579801e-11, 1.15627324459942e-07, 6.08574864600143e-05, 8.51377133304701e-03, 2.48287947061529e-01)
+_BETA = (
+    6.10247389755681e-13,
+    5.76102136993427e-09,
+    6.29106785017040e-06,
+    1.70198817374094e-03,
+    1.16817656904453e-01,
+    9.93151921023180e-01,
+)
+
+
+def _leaky_relu(operation: Operation, x: Array) -> Array:
+    return np.where(x >= 0, x, np.float32(operation.floating("alpha")) * x)
+
+
+LOGISTIC = Tabled("logistic", _logistic)
+LEAKY_RELU = Tabled("leaky_relu", _leaky_relu)
+
+
+class ScaledSoftmax:
+    """QLinearSoftmax (contrib_ops/cpu/quantization/qlinear_softmax.cc): exponentials from a table, of differences from
+    the row's maximum, scaled so that their sum nearly fills float32; added up in order.
+    """
+
+    summary = "z + round_even(e * floor(1 / s) / sum(e)), e from a float32 table, summed in order"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        out_type = operation.per_tensor("out_type")
+        exponentials = self._table(operation, x.shape[-1])[x.max(axis=-1, keepdims=True).astype(np.int64) - x]
+        total = np.zeros((*x.shape[:-1], 1), np.float32)
+        for column in range(x.shape[-1]):
+            total = total + exponentials[..., column : column + 1]
+        quotient = exponentials * self._inverse(operation) / total
+        stored = np.rint(quotient).astype(np.int64) + out_type.zero_point
+        return store(stored, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        out_type = operation.per_tensor("out_type")
+        exponentials = look_up(builder, x, self._table(operation, int(x.ty.shape[-1])))
+        total = row_reduce(builder, exponentials, te.sum, "sum")
+        inverse = tirx.const(float(self._inverse(operation)), "float32")
+
+        def normalize(exponential: Scalar, total: Scalar) -> Scalar:
+            rounded = tirx.nearbyint(exponential * inverse / total).astype("int32")
+            return clamped(rounded + out_type.zero_point, out_type)
+
+        return pointwise(builder, "normalize", normalize, [exponentials, total])
+
+    def _inverse(self, operation: Operation) -> np.float32:
+        return np.float32(np.floor(np.float32(1) / np.float32(operation.per_tensor("out_type").scale)))
+
+    def _table(self, operation: Operation, length: int) -> Array:
+        """exp((bit_shift - d) * s) for differences d of 0..255, in float64, to float32."""
+        operation.require(operation.floating("beta") == 1.0, "has a beta, which ONNX Runtime has not")
+        scale = operation.per_tensor("in_type").scale
+        room = float(np.log(_FLOAT_MAX / np.float32(length)))
+        shift = max(0.0, room - _RESERVED) / float(np.float32(scale))
+        table = np.asarray(np.exp((shift - np.arange(256)) * scale).astype(np.float32))
+        fits = float(table[0]) * float(self._inverse(operation)) < float(_FLOAT_MAX)
+        operation.require(fits, "has an output scale so small that ONNX Runtime's products leave float32")
+        return table

@@ -1,0 +1,30 @@
+"""ONNX Runtime on CPUs of x86-64 (MLAS)."""
+
+from __future__ import annotations
+
+from service.compiler.qnn.numerics import mlas, mlas_functions
+from service.compiler.qnn.numerics.mode import EXACT, Mode
+from service.compiler.qnn.numerics.requantize import FloatRequantize
+from service.core.numerics import ONNXRUNTIME
+
+CPU = Mode(
+    ONNXRUNTIME,
+    "ONNX Runtime 1.31.1, CPU",
+    {
+        **EXACT,
+        "quantize": mlas.Quantize(),
+        "requantize": mlas.Rescale(),
+        "conv2d+requantize": FloatRequantize(),
+        "conv2d_transpose+requantize": FloatRequantize(),
+        "dense+requantize": FloatRequantize(),
+        "dense+dequantize": mlas.AccumulatorsToFloat(),
+        "add": mlas.Add(),
+        "mul": mlas.Mul(),
+        "avg_pool2d": mlas.WindowAverage(),
+        "mean": mlas.GlobalAverage(),
+        "concatenate": mlas.Concatenate(),
+        "leaky_relu": mlas_functions.LEAKY_RELU,
+        "logistic": mlas_functions.LOGISTIC,
+        "softmax": mlas_functions.ScaledSoftmax(),
+    },
+)

@@ -1,0 +1,64 @@
+"""Models of one operator each, against ONNX Runtime: bit for bit, over random and extreme inputs.
+
+What is imported is run by the oracle, to which `tests/unit/compiler` holds all that is compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.compiler.importers.onnx import import_model
+from service.compiler.qnn import oracle
+from service.compiler.qnn.numerics import get_mode
+from service.core.numerics import ONNXRUNTIME
+from service.core.vectors import sample_inputs
+from tests.support.onnx_builder import OnnxBuilder
+from tests.support.onnx_catalog import CATALOG, QDQ, case, real_bias
+from tests.support.onnx_reference import Reference
+
+CASES, SAMPLES = 15, 12
+MODE = get_mode(ONNXRUNTIME)
+Arrays = list[np.ndarray[Any, Any]]
+
+
+def answers(model: bytes, seed: int, *, optimized: bool) -> list[tuple[Arrays, Arrays]]:
+    """Octet's and ONNX Runtime's, for each sample."""
+    imported, reference = import_model(model), Reference(model, optimized=optimized)
+    samples = sample_inputs(imported.signature, SAMPLES, seed)
+    # Between optimized operators, infinities and NaN are nobody's contract.
+    samples = [[np.clip(x, -100, 100) if x.dtype.kind == "f" and optimized else x for x in each] for each in samples]
+    return [(oracle.run(imported.module, MODE, sample), reference(sample)) for sample in samples]
+
+
+def equal(model: bytes, seed: int, *, optimized: bool) -> None:
+    for ours, theirs in answers(model, seed, optimized=optimized):
+        for output, expected in zip(ours, theirs, strict=True):
+            assert output.dtype == expected.dtype
+            np.testing.assert_array_equal(output, expected)
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_quantized_operators(name: str) -> None:
+    """The operator itself is the reference: nothing is optimized."""
+    for seed in range(CASES):
+        equal(case(name, seed), seed, optimized=False)
+
+
+@pytest.mark.parametrize("name", QDQ)
+def test_float_operators_between_conversions(name: str) -> None:
+    """What ONNX Runtime makes of them is the reference: it puts the same quantized operators there."""
+    for seed in range(CASES):
+        equal(case(name, seed, QDQ), seed, optimized=True)
+
+
+def test_real_values_out_of_a_dense_layer_with_a_real_bias() -> None:
+    """ONNX Runtime computes this one in float32, in an order of its own; Octet in integers, with the bias added as it
+    is. Both are within the rounding of a float32 sum of the row's terms."""
+    model = OnnxBuilder()
+    depth = real_bias(model, np.random.default_rng(0))
+    for ours, theirs in answers(model.build(), 0, optimized=True):
+        tolerance = depth * np.finfo(np.float32).eps * np.abs(theirs[0]).max()
+        np.testing.assert_allclose(ours[0], theirs[0], rtol=0, atol=tolerance)

@@ -1,0 +1,149 @@
+"""Writes ONNX files, field by field, without the `onnx` package: what tests read was not written by what reads it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+# TensorProto.DataType
+DTYPES = {
+    "float32": 1,
+    "uint8": 2,
+    "int8": 3,
+    "int16": 5,
+    "int32": 6,
+    "int64": 7,
+    "bool": 9,
+    "float16": 10,
+    "float64": 11,
+    "bfloat16": 16,
+    "int4": 22,
+}
+Dims = Sequence[int | str | None]
+
+
+def varint(value: int) -> bytes:
+    value &= (1 << 64) - 1
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def number(field: int, value: int) -> bytes:
+    return varint(field << 3) + varint(value)
+
+
+def message(field: int, data: bytes | str) -> bytes:
+    raw = data.encode() if isinstance(data, str) else data
+    return varint(field << 3 | 2) + varint(len(raw)) + raw
+
+
+def fixed(field: int, value: float) -> bytes:
+    return varint(field << 3 | 5) + struct.pack("<f", value)
+
+
+def tensor(name: str, array: np.ndarray[Any, Any]) -> bytes:
+    """A TensorProto with raw data."""
+    dims = b"".join(number(1, size) for size in array.shape)
+    return dims + number(2, DTYPES[array.dtype.name]) + message(8, name) + message(9, array.tobytes())
+
+
+def attribute(name: str, value: Any) -> bytes:
+    """An AttributeProto."""
+    head = message(1, name)
+    match value:
+        case bool() | int():
+            return head + number(3, int(value)) + number(20, 2)
+        case float():
+            return head + fixed(2, value) + number(20, 1)
+        case str():
+            return head + message(4, value) + number(20, 3)
+        case np.ndarray():
+            return head + message(5, tensor("", value)) + number(20, 4)
+    if value and all(isinstance(item, float) for item in value):
+        return head + b"".join(fixed(7, item) for item in value) + number(20, 6)
+    return head + b"".join(number(8, item) for item in value) + number(20, 7)
+
+
+def value_info(name: str, dtype: str, shape: Dims | None) -> bytes:
+    """A ValueInfoProto of a tensor; None for a dimension that is not said, or all of them."""
+    content = number(1, DTYPES[dtype])
+    if shape is not None:
+        dims = [
+            b"" if size is None else message(2, size) if isinstance(size, str) else number(1, size) for size in shape
+        ]
+        content += message(2, b"".join(message(1, dim) for dim in dims))
+    return message(1, name) + message(2, message(1, content))
+
+
+class OnnxBuilder:
+    """A graph that is being written."""
+
+    def __init__(self) -> None:
+        self.nodes: list[bytes] = []
+        self.constants: list[bytes] = []
+        self.inputs: list[bytes] = []
+        self.outputs: list[bytes] = []
+        self._names = 0
+
+    def name(self, stem: str = "t") -> str:
+        self._names += 1
+        return f"{stem}{self._names}"
+
+    def input(self, name: str, dtype: str, shape: Dims | None) -> str:
+        self.inputs.append(value_info(name, dtype, shape))
+        return name
+
+    def output(self, name: str, dtype: str, shape: Dims | None = None) -> str:
+        self.outputs.append(value_info(name, dtype, shape))
+        return name
+
+    def constant(self, array: Any, dtype: str | None = None) -> str:
+        name = self.name("c")
+        self.constants.append(tensor(name, np.asarray(array, dtype)))
+        return name
+
+    def quantization(self, scale: Any, zero_point: Any, dtype: str) -> tuple[str, str]:
+        """Names of a scale and a zero point."""
+        return self.constant(scale, "float32"), self.constant(zero_point, dtype)
+
+    def node(
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str] | None = None,
+        domain: str = "",
+        **attributes: Any,
+    ) -> str:
+        """An operator; the name of its first output."""
+        outputs = outputs or [self.name()]
+        self.nodes.append(
+            b"".join(message(1, name) for name in inputs)
+            + b"".join(message(2, name) for name in outputs)
+            + message(4, op_type)
+            + b"".join(message(5, attribute(name, value)) for name, value in attributes.items())
+            + message(7, domain)
+        )
+        return outputs[0]
+
+    def microsoft(self, op_type: str, inputs: Sequence[str], **attributes: Any) -> str:
+        return self.node(op_type, inputs, domain="com.microsoft", **attributes)
+
+    def dequantized(self, x: str, scale: Any, zero_point: Any, dtype: str, **attributes: Any) -> str:
+        return self.node("DequantizeLinear", [x, *self.quantization(scale, zero_point, dtype)], **attributes)
+
+    def quantized(self, x: str, scale: Any, zero_point: Any, dtype: str) -> str:
+        return self.node("QuantizeLinear", [x, *self.quantization(scale, zero_point, dtype)])
+
+    def build(self, opset: int = 17) -> bytes:
+        graph = b"".join(message(1, node) for node in self.nodes) + message(2, "graph")
+        graph += b"".join(message(5, constant) for constant in self.constants)
+        graph += b"".join(message(11, end) for end in self.inputs) + b"".join(message(12, end) for end in self.outputs)
+        sets = message(8, message(1, "") + number(2, opset)) + message(8, message(1, "com.microsoft") + number(2, 1))
+        return number(1, 8) + message(2, "octet tests") + message(7, graph) + sets

@@ -1,0 +1,33 @@
+"""ONNX Runtime, as the tests ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
+
+from service.compiler.references import Array
+
+
+class Reference:
+    """One model on ONNX Runtime's CPU kernels, on one thread.
+
+    Args:
+        model: a file, or its bytes.
+        optimized: as ONNX Runtime does by itself, which puts quantized operators where float ones stand between
+            conversions. Otherwise every operator of the file is computed as it stands.
+    """
+
+    def __init__(self, model: bytes | Path, *, optimized: bool) -> None:
+        options = SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        if not optimized:
+            options.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL
+        source = model if isinstance(model, bytes) else str(model)
+        self.session = InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        names = [end.name for end in self.session.get_inputs()]
+        return list(self.session.run(None, dict(zip(names, inputs, strict=True))))

@@ -1,0 +1,91 @@
+"""Which models are imported, how their ends are named, and what is said of those that are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from service.compiler.importers.onnx.importer import import_model
+from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
+from service.core.signature import Quantization
+from tests.support.onnx_builder import Dims, OnnxBuilder
+
+
+def model_of(shape: Dims | None) -> bytes:
+    model = OnnxBuilder()
+    model.input("x", "float32", shape)
+    model.output(model.node("Relu", ["x"], ["y"]), "float32")
+    return model.build()
+
+
+def test_an_open_batch_is_one() -> None:
+    (spec,) = import_model(model_of(["N", 3, 8, 8])).signature.inputs
+    assert spec.shape == (1, 3, 8, 8)
+
+
+@pytest.mark.parametrize("shape", [[1, 3, "H", 8], [1, None], None, [1, 0], [1, -1]])
+def test_other_dimensions_need_numbers(shape: Dims | None) -> None:
+    with pytest.raises(Unsupported, match="input x"):
+        import_model(model_of(shape))
+
+
+def test_stored_ends_say_their_quantization() -> None:
+    model = OnnxBuilder()
+    x, y = model.quantization(0.5, 3, "uint8"), model.quantization(0.25, 9, "uint8")
+    model.input("image", "uint8", [1, 2, 3, 3])
+    model.output(model.microsoft("QLinearGlobalAveragePool", ["image", *x, *y]), "uint8")
+    signature = import_model(model.build()).signature
+    assert signature.inputs[0].quantization == Quantization(0.5, 3)
+    assert signature.outputs[0].quantization == Quantization(0.25, 9)
+
+
+def test_all_that_is_not_compiled_is_named_at_once() -> None:
+    model = OnnxBuilder()
+    model.input("x", "float32", [1, 4])
+    model.output(model.node("Einsum", [model.node("Sigmoid", [model.node("Erf", ["x"])])]), "float32")
+    with pytest.raises(UnsupportedOperator) as caught:
+        import_model(model.build())
+    assert "3 of 3 operators" in caught.value.message
+    assert "Erf, Sigmoid on float32, Einsum" in caught.value.message
+    assert "not quantized" in str(caught.value.hint)
+
+
+def test_an_operator_says_what_is_wrong_with_it_and_where() -> None:
+    model = OnnxBuilder()
+    model.input("x", "uint8", [1, 3, 4, 4])
+    x, w = model.quantization(0.5, 3, "uint8"), model.quantization(0.1, 0, "int8")
+    weights = model.constant(np.ones((2, 4, 1, 1)), "int8")
+    model.output(model.node("QLinearConv", ["x", *x, weights, *w, *x], ["features"]), "uint8")
+    with pytest.raises(MalformedModel, match=r"QLinearConv #0 has 3 channels and weights of \[2, 4, 1, 1\]") as caught:
+        import_model(model.build())
+    assert caught.value.tensor == "features"
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, np.inf, np.nan])
+def test_scales_are_positive(scale: float) -> None:
+    model = OnnxBuilder()
+    model.input("x", "float32", [4])
+    model.output(model.quantized("x", scale, 0, "uint8"), "uint8")
+    with pytest.raises(MalformedModel, match="scale that is not positive"):
+        import_model(model.build())
+
+
+def test_a_small_file_does_not_become_a_large_model() -> None:
+    model = OnnxBuilder()
+    name = model.input("x", "uint8", [1, 1 << 20])
+    for _ in range(40):
+        name = model.node("Concat", [name] * 8, axis=1)
+    model.output(name, "uint8")
+    with pytest.raises(Unsupported, match="makes a tensor of"):
+        import_model(model.build())
+
+
+def test_shapes_are_computed_while_importing() -> None:
+    """`x.view(x.size(0), -1)`, as PyTorch exports it."""
+    model = OnnxBuilder()
+    x = model.input("x", "float32", ["N", 2, 3])
+    batch = model.node("Gather", [model.node("Shape", [x]), model.constant(0, "int64")], axis=0)
+    batch = model.node("Unsqueeze", [batch, model.constant([0], "int64")])
+    shape = model.node("Concat", [batch, model.constant([-1], "int64")], axis=0)
+    model.output(model.node("Reshape", [x, shape]), "float32", ["N", 6])
+    assert import_model(model.build()).signature.outputs[0].shape == (1, 6)

@@ -1,0 +1,100 @@
+"""Quantized operators stand where float ones stood between conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from service.compiler.importers.onnx.model import Model
+from service.compiler.importers.onnx.qdq import fuse
+from service.compiler.importers.onnx.reader import read_model
+from tests.support.onnx_builder import OnnxBuilder
+
+Body = Callable[[OnnxBuilder, str], str]
+
+
+def fused(body: Body) -> Model:
+    """What `body` makes of a dequantized input, and is then quantized."""
+    model = OnnxBuilder()
+    x = model.dequantized(model.input("x", "uint8", (1, 2, 4, 4)), 0.5, 3, "uint8")
+    model.output(model.quantized(body(model, x), 0.25, 7, "uint8"), "uint8")
+    return fuse(read_model(model.build()))
+
+
+def kinds(body: Body) -> list[str]:
+    return [operator.op_type for operator in fused(body).operators]
+
+
+def convolved(model: OnnxBuilder, x: str, *bias: str) -> str:
+    weights = model.dequantized(model.constant(np.ones((2, 2, 1, 1)), "int8"), 0.25, 0, "int8")
+    return model.node("Conv", [x, weights, *bias])
+
+
+def test_a_convolution_between_conversions() -> None:
+    assert kinds(convolved) == ["QLinearConv"]
+
+
+def test_activations_become_bounds_of_the_output() -> None:
+    def clipped(model: OnnxBuilder, x: str) -> str:
+        bounds = [model.constant(bound, "float32") for bound in (-1.0, 6.0)]
+        return model.node("Clip", [model.node("Relu", [convolved(model, x)]), *bounds])
+
+    (operator,) = fused(clipped).operators
+    assert operator.clamp == (0.0, 6.0)
+
+
+def test_a_value_with_two_readers_stays_real() -> None:
+    def read_twice(model: OnnxBuilder, x: str) -> str:
+        y = convolved(model, x)
+        model.output(model.quantized(y, 0.5, 7, "uint8"), "uint8")
+        return y
+
+    assert "Conv" in kinds(read_twice)
+
+
+def test_what_moves_elements_moves_stored_ones() -> None:
+    def moved(model: OnnxBuilder, x: str) -> str:
+        return model.node("Flatten", [model.node("Transpose", [x], perm=[0, 2, 3, 1])])
+
+    assert kinds(moved) == ["Transpose", "Flatten", "octet.Requantize"]
+
+
+def test_quantization_comes_before_what_moves_elements() -> None:
+    def pooled(model: OnnxBuilder, x: str) -> str:
+        return model.node("MaxPool", [convolved(model, x)], kernel_shape=[2, 2])
+
+    assert kinds(pooled) == ["QLinearConv", "MaxPool"]
+
+
+def test_two_operands_and_more() -> None:
+    def joined(model: OnnxBuilder, x: str) -> str:
+        total = model.quantized(model.node("Add", [x, x]), 0.5, 1, "uint8")
+        return model.node("Concat", [x, model.dequantized(total, 0.5, 1, "uint8")], axis=1)
+
+    assert kinds(joined) == ["com.microsoft.QLinearAdd", "com.microsoft.QLinearConcat"]
+
+
+def test_an_operand_that_is_real_keeps_the_operator_real() -> None:
+    def shifted(model: OnnxBuilder, x: str) -> str:
+        return model.node("Add", [x, model.constant(1.5, "float32")])
+
+    assert kinds(shifted) == ["DequantizeLinear", "Add", "QuantizeLinear"]
+
+
+def test_a_real_bias_is_rounded_to_the_accumulators_scale() -> None:
+    model = fused(lambda model, x: convolved(model, x, model.constant([1.0, -0.3], "float32")))
+    (operator,) = model.operators
+    bias = model.constants[operator.inputs[8]].data
+    assert bias is not None
+    assert bias.tolist() == [8, -2]  # in steps of 0.125
+
+
+def test_a_stored_bias_of_another_scale_keeps_its_value() -> None:
+    def biased(model: OnnxBuilder, x: str) -> str:
+        return convolved(model, x, model.dequantized(model.constant([4, -8], "int32"), 0.25, 0, "int32"))
+
+    model = fused(biased)
+    bias = model.constants[model.operators[0].inputs[8]].data
+    assert bias is not None
+    assert bias.tolist() == [8, -16]

@@ -1,0 +1,129 @@
+"""What an ONNX file promises is checked before anything is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.compiler.importers.onnx.importer import import_model
+from service.compiler.importers.onnx.reader import OPSETS, read_model
+from service.core.errors import MalformedModel, OctetError, Unsupported
+from tests.support.onnx_builder import DTYPES, OnnxBuilder, message, number, tensor, varint
+
+
+def relu(build: Callable[[OnnxBuilder], None] = lambda model: None) -> OnnxBuilder:
+    model = OnnxBuilder()
+    model.input("x", "float32", [1, 4])
+    model.node("Relu", ["x"], ["y"])
+    model.output("y", "float32", [1, 4])
+    build(model)
+    return model
+
+
+def refused(data: bytes, kind: type[OctetError], what: str) -> None:
+    with pytest.raises(kind, match=what):
+        read_model(data)
+
+
+def test_a_file_is_read_into_plain_values() -> None:
+    model = read_model(relu().build(opset=15))
+    assert model.opset == 15
+    assert [operator.label for operator in model.operators] == ["Relu #0"]
+    assert [(end.name, end.dtype, end.shape) for end in model.inputs] == [("x", "float32", (1, 4))]
+
+
+@pytest.mark.parametrize("opset", [1, OPSETS.start - 1, OPSETS.stop, 1 << 40])
+def test_other_operator_sets_are_refused(opset: int) -> None:
+    refused(relu().build(opset), Unsupported, "operator set")
+
+
+def test_an_operator_may_not_read_what_comes_later() -> None:
+    model = OnnxBuilder()
+    model.input("x", "float32", [1])
+    model.node("Relu", ["b"], ["a"])
+    model.node("Relu", ["x"], ["b"])
+    model.output("a", "float32")
+    refused(model.build(), MalformedModel, "b is read before any operator computes it")
+
+
+def test_a_cycle_is_what_is_read_too_early() -> None:
+    model = OnnxBuilder()
+    model.input("x", "float32", [1])
+    model.node("Add", ["x", "b"], ["a"])
+    model.node("Relu", ["a"], ["b"])
+    model.output("b", "float32")
+    refused(model.build(), MalformedModel, "b is read before")
+
+
+def test_a_tensor_may_not_be_written_twice() -> None:
+    model = relu()
+    model.node("Relu", ["x"], ["y"])
+    refused(model.build(), MalformedModel, "y is written again")
+
+
+def test_constants_have_one_name_each() -> None:
+    def twice(model: OnnxBuilder) -> None:
+        model.constants += [tensor("c", np.zeros(2, np.float32))] * 2
+
+    refused(relu(twice).build(), MalformedModel, "two constants are called c")
+
+
+def test_a_constant_has_the_bytes_that_its_shape_takes() -> None:
+    def short(model: OnnxBuilder) -> None:
+        model.constants.append(number(1, 3) + number(2, 1) + message(8, "c") + message(9, b"\0" * 8))
+
+    refused(relu(short).build(), MalformedModel, r"c holds 8 bytes, but float32 \[3\] takes 12")
+
+
+def test_a_shape_is_no_promise_of_memory() -> None:
+    def vast(model: OnnxBuilder) -> None:
+        model.constants.append(number(1, 1 << 62) + number(1, 1 << 62) + number(2, 1) + message(8, "c"))
+
+    assert read_model(relu(vast).build()).constants["c"].oddity is not None
+
+
+def test_elements_may_be_numbers_instead_of_bytes() -> None:
+    values = np.array([-128, 0, 127], np.int8)
+
+    def numbers(model: OnnxBuilder) -> None:
+        packed = message(5, b"".join(varint(int(value)) for value in values))
+        model.constants.append(number(1, 3) + number(2, DTYPES["int8"]) + packed + message(8, "c"))
+
+    data = read_model(relu(numbers).build()).constants["c"].data
+    assert data is not None
+    np.testing.assert_array_equal(data, values)
+
+
+def test_weights_in_another_file_are_refused_and_never_looked_for(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "weights"
+    elsewhere.write_bytes(np.full(4, 7, np.float32).tobytes())
+    model = OnnxBuilder()
+    model.input("x", "float32", [4])
+    location = message(1, "location") + message(2, str(elsewhere))
+    model.constants.append(number(1, 4) + number(2, 1) + message(8, "c") + message(13, location) + number(14, 1))
+    model.output(model.node("Add", ["x", "c"]), "float32")
+    with pytest.raises(Unsupported, match=r"Add #0 uses the constant c, which is kept in another file"):
+        import_model(model.build())
+
+
+def test_functions_of_the_models_own_are_refused() -> None:
+    refused(relu().build() + message(25, b""), Unsupported, "functions of its own")
+
+
+def test_a_subgraph_is_not_entered() -> None:
+    model = relu()
+    branch = message(5, message(1, "then_branch") + message(6, b"\xff\xff no graph") + number(20, 5))
+    model.nodes.append(message(1, "y") + message(2, "z") + message(4, "If") + branch)
+    model.output("z", "float32")
+    with pytest.raises(OctetError, match=r"If #1"):
+        import_model(model.build())
+
+
+def test_no_file_may_use_octets_own_operators() -> None:
+    model = OnnxBuilder()
+    model.input("x", "uint8", [4])
+    model.output(model.node("Requantize", ["x"], domain="octet"), "uint8")
+    refused(model.build(), MalformedModel, "domain octet")

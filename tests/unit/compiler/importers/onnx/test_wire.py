@@ -1,0 +1,69 @@
+"""Protobuf's wire format, read without trusting it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.compiler.importers.onnx.message import read_message
+from service.compiler.importers.onnx.wire import Budget, fields, varints
+from service.core.errors import MalformedModel
+from tests.support.onnx_builder import message, number, varint
+
+
+def read(data: bytes) -> list[tuple[int, object]]:
+    found = fields(memoryview(data), "Model", Budget())
+    return [(field.number, field.value if isinstance(field.value, int) else bytes(field.value)) for field in found]
+
+
+def test_fields_are_read_in_order() -> None:
+    assert read(number(1, 300) + message(2, "text") + number(1, 0)) == [(1, 300), (2, b"text"), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"\x08", "cut short"),
+        (b"\x08\xff", "cut short"),
+        (b"\x08" + b"\x80" * 10 + b"\x01", "ten bytes"),
+        (b"\x12\x05abc", "5 bytes, 3 are left"),
+        (b"\x12" + varint(1 << 62), "are left"),
+        (b"\x0d\x00\x00", "cut short"),
+        (b"\x0b", "wire type 3"),
+        (b"\x00\x01", "number 0"),
+    ],
+)
+def test_what_is_not_well_formed_is_refused(data: bytes, what: str) -> None:
+    with pytest.raises(MalformedModel, match=what):
+        read(data)
+
+
+def test_a_file_has_only_so_many_fields() -> None:
+    with pytest.raises(MalformedModel, match="fields"):
+        list(fields(memoryview(number(1, 1) * 11), "Model", Budget(10)))
+
+
+@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1)))
+def test_packed_numbers_are_those_that_were_written(values: list[int]) -> None:
+    packed = b"".join(map(varint, values))
+    assert varints(memoryview(packed), "here").tolist() == values
+
+
+@given(st.lists(st.integers(-(1 << 31), (1 << 31) - 1), min_size=1))
+def test_numbers_are_the_same_packed_and_one_by_one(values: list[int]) -> None:
+    alone = b"".join(number(1, value) for value in values)
+    packed = message(1, b"".join(map(varint, values)))
+    for data in (alone, packed):
+        np.testing.assert_array_equal(read_message(memoryview(data), "Tensor")["dims"], values)
+
+
+def test_a_message_may_not_be_there_twice() -> None:
+    with pytest.raises(MalformedModel, match=r"Model.graph, it is there twice"):
+        read_message(memoryview(message(7, b"") * 2))
+
+
+def test_a_field_of_another_type_is_refused() -> None:
+    with pytest.raises(MalformedModel, match=r"Model.graph, it is written as varint"):
+        read_message(memoryview(number(7, 1)))
