@@ -18,7 +18,7 @@ from service.core.digest import Digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
 from service.core.model import ModelVersion
 from service.core.numerics import parse_mode
-from service.core.options import check_batches, parse_batches
+from service.core.options import check_batches, check_tune, parse_batches, parse_tune
 from service.core.target import TARGETS
 
 router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"])
@@ -56,6 +56,10 @@ async def push(
     batch: Annotated[
         str, Query(description="Batch sizes, like `1,8,16`; 1 is built and served first, and the answer is its build.")
     ] = "1",
+    tune: Annotated[
+        str | None,
+        Query(description="Then look for faster tiles for so long, like `60s`, in a build in the background."),
+    ] = None,
     source: Annotated[
         str | None, Query(pattern=wire.DIGEST_PATTERN, description="A stored blob, in place of a body.")
     ] = None,
@@ -65,7 +69,7 @@ async def push(
     Another file under the same name is a new version; the same file is the version that it was.
     """
     await run_in_threadpool(submission.require_compiler)  # it reads files the first time
-    batches = parse_batches(batch)
+    batches, tune_s = parse_batches(batch), None if tune is None else parse_tune(tune)
     resolved = submission.resolve_target(services, target)
     if numerics is not None:
         parse_mode(numerics)
@@ -84,7 +88,7 @@ async def push(
 
     def record() -> Build:
         version = submission.add_version(services, name, digest, format, size_bytes)
-        return submission.request_builds(services, version, [resolved], numerics, batches)[0]
+        return submission.request_builds(services, version, [resolved], numerics, batches, tune_s)[0]
 
     return views.answer_with_build(response, await run_in_threadpool(record))
 
@@ -137,9 +141,9 @@ def request_builds(
     """The same question has the same build: one that is queued, running or has succeeded is not begun again."""
     targets = list(dict.fromkeys(submission.resolve_target(services, target) for target in asked.targets))
     version = _version(services, name, asked.version)
-    builds = submission.request_builds(
-        services, version, targets, asked.options.numerics, check_batches(asked.options.batch)
-    )
+    batches = check_batches(asked.options.batch)
+    tune_s = None if asked.options.tune_s is None else check_tune(asked.options.tune_s)
+    builds = submission.request_builds(services, version, targets, asked.options.numerics, batches, tune_s)
     return views.answer_with_builds(response, name, builds)
 
 

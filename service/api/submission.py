@@ -15,7 +15,7 @@ from service.core.digest import Digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound, Unsupported
 from service.core.model import ModelVersion
 from service.core.numerics import DEFAULT_MODE, parse_mode
-from service.core.options import with_batch
+from service.core.options import with_batch, with_tuning
 from service.core.target import Target, parse_target
 from service.workers.catalog import record_build, record_version
 
@@ -38,16 +38,21 @@ def request_builds(
     targets: Sequence[Target],
     numerics: str | None,
     batches: Sequence[int] = (1,),
+    tune_s: float | None = None,
 ) -> list[Build]:
     """The builds of a version: new ones, those under way, or those that succeeded before.
 
-    One for each target and batch size, those of one sample first: they are served while the others are built.
+    One for each target and batch size, those of one sample first: they are served while the others are built. Last
+    come those that are tuned for `tune_s` each.
 
     Raises:
         Unsupported: there is no such numerics mode, or this server has no compiler.
     """
     mode = DEFAULT_MODE[version.format] if numerics is None else parse_mode(numerics)
-    questions = [_inputs(version.source, target, mode, with_batch(batch)) for batch in batches for target in targets]
+    wanted = [with_batch(batch) for batch in batches]
+    if tune_s is not None:
+        wanted += [with_tuning(options, tune_s) for options in wanted]
+    questions = [_inputs(version.source, target, mode, options) for options in wanted for target in targets]
     return [_submit(services, inputs, version.name, version.number) for inputs in questions]
 
 

@@ -170,12 +170,15 @@ class BuildOptions(Wire):
         description="Batch sizes to be built, besides 1, which is built first.",
         examples=[[1, 8, 16]],
     )
+    tune_s: float | None = Field(
+        None, description="Then look for faster tiles for so long, in the background: a build that replaces the first."
+    )
 
 
 class BuildRequest(Wire):
     targets: list[str] = Field(min_length=1, max_length=32, examples=[["host", "x86-64-v3"]])
     version: int | None = Field(None, ge=1, le=10**9, description="By default the newest.")
-    options: BuildOptions = BuildOptions(numerics=None, batch=[1])
+    options: BuildOptions = BuildOptions(numerics=None, batch=[1], tune_s=None)
 
 
 class TargetInfo(Wire):

@@ -23,6 +23,7 @@ from service.cli.options import (
     NumericsOption,
     SaveOption,
     TargetOption,
+    TuneOption,
     load_checked,
     parse_shapes,
 )
@@ -33,7 +34,7 @@ from service.cli.tensors import read_input
 from service.core.build import Progress
 from service.core.digest import Digest, digest_of_file, parse_digest
 from service.core.errors import InvalidInput
-from service.core.options import MAX_BATCH, with_batch, with_shapes
+from service.core.options import MAX_BATCH, parse_tune, with_batch, with_shapes, with_tuning
 
 OutputDir = Annotated[
     Path,
@@ -48,6 +49,7 @@ def compile(
     numerics: NumericsOption = None,
     batch: Annotated[int, typer.Option("--batch", min=1, max=MAX_BATCH, help="How many samples at a time.")] = 1,
     input_shapes: InputShapes = None,
+    tune: TuneOption = None,
     allow_unsandboxed: Annotated[
         bool, typer.Option("--allow-unsandboxed", help="Even where this kernel cannot lock the compiler in.")
     ] = False,
@@ -62,7 +64,7 @@ def compile(
                 output_dir,
                 target,
                 numerics,
-                {**with_batch(batch), **with_shapes(parse_shapes(input_shapes))},
+                _options(batch, tune, input_shapes),
                 allow_unsandboxed,
                 view,
             )
@@ -73,6 +75,11 @@ def compile(
             return
         output.show(f"{digest} in {took_s:.2f} s", summary(reports))
         output.next_command(f"octet run {shlex.quote(str(output_dir))} INPUT")
+
+
+def _options(batch: int, tune: str | None, input_shapes: list[str] | None) -> dict[str, Any]:
+    options = {**with_batch(batch), **with_shapes(parse_shapes(input_shapes))}
+    return with_tuning(options, parse_tune(tune)) if tune else options
 
 
 def compile_to(
@@ -87,8 +94,9 @@ def compile_to(
     """Compiles `file` into the layout at `directory`; the artifact's digest and its reports by name."""
     from service.cache import OciLayout
     from service.compiler.importers.detect import format_of
-    from service.compiler.pipeline import CompileRequest, compile_model
+    from service.compiler.pipeline import CompileRequest
     from service.compiler.sandbox.scratch import scratch_directory
+    from service.compiler.tuning import build_artifact
     from service.core.artifact import Report
     from service.core.numerics import DEFAULT_MODE, parse_mode
     from service.core.target import parse_target
@@ -101,7 +109,7 @@ def compile_to(
     layout = OciLayout(directory)
     settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})
     with scratch_directory(directory) as scratch:
-        digest = compile_model(request, layout, scratch, progress, settings)
+        digest = build_artifact(request, layout, scratch, progress, settings)
     attached = {name: layout.attached(digest, Report[name.upper()]) for name in REPORTS}
     return digest, {name: json.loads(report) for name, report in attached.items() if report}
 

@@ -74,6 +74,10 @@ InputShapes = Annotated[
         show_default=False,
     ),
 ]
+TuneOption = Annotated[
+    str | None,
+    typer.Option("--tune", metavar="TIME", help="Look for faster tiles for so long, like 60s.", show_default="not"),
+]
 LabelsOption = Annotated[
     Path | None,
     typer.Option("--labels", help="A file of one label a line, class 0 first.", exists=True, dir_okay=False),

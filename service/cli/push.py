@@ -20,6 +20,7 @@ from service.cli.options import (
     NumericsOption,
     ServerOption,
     TargetOption,
+    TuneOption,
     server_flag,
     server_url,
 )
@@ -36,13 +37,18 @@ def push(
     target: TargetOption = "host",
     numerics: NumericsOption = None,
     batch: BatchOption = "1",
+    tune: TuneOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the build.")] = False,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Upload a model, compile it, and say what was proved about the result."""
+    """Upload a model, compile it, and say what was proved about the result.
+
+    Other batch sizes and tuning are builds of their own, in the background; octet builds lists them.
+    """
+    options = {"batch": batch} | ({"tune": tune} if tune else {})
     with reporting(as_json) as output, Client(server_url(server)) as client:
-        pushed = push_model(client, file, name or name_of(file), target, numerics, output, {"batch": batch}, detach)
+        pushed = push_model(client, file, name or name_of(file), target, numerics, output, options, detach)
         if as_json:
             output.document(pushed)
         else:

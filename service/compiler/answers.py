@@ -108,5 +108,4 @@ class _Asked:
 
     def _question(self) -> dict[str, Any]:
         # The media type of the answers changes with the inputs that they answer to.
-        asked = {name: self._request[name] for name in ("numerics", "samples")}
-        return {**asked, "batch": self._batch, "vectors": Report.VECTORS}
+        return {**self._request, "batch": self._batch, "vectors": Report.VECTORS}

@@ -50,3 +50,30 @@ def verify_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]
     config = ArtifactConfig.from_json(request["config"])
     model = runtime.load_files(config, Path(request["library"]), Path(request["constants"]))
     return runtime.compare(model, [(name, Path(path).read_bytes()) for name, path in request["vectors"]])
+
+
+def time_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    """Artifacts of one model -> how long the kernels of each take (`runtime.racing.time_calls`)."""
+    from service.runtime.racing import time_calls
+
+    return {"seconds": time_calls(_models(request), request["seconds"])}
+
+
+def race_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    """Two artifacts of one model -> which is faster (`runtime.racing.race`)."""
+    from service.runtime.racing import race
+
+    first, second = _models(request)
+    return race(first, second, request["seconds"]).to_json()
+
+
+def _models(request: Mapping[str, Any]) -> list[Any]:
+    """They share their threads, as models of one server do."""
+    from service import runtime
+    from service.runtime.threads import Threads
+
+    threads, models = Threads(0), []
+    for files in request["models"]:
+        config = ArtifactConfig.from_json(files["config"])
+        models.append(runtime.load_files(config, Path(files["library"]), Path(files["constants"]), threads=threads))
+    return models

@@ -34,6 +34,8 @@ ROLES: Mapping[str, str] = {
     "build": "service.compiler.roles:build_role",
     "oracle": "service.compiler.roles:oracle_role",
     "reference": "service.compiler.checking_roles:reference_role",
+    "time": "service.compiler.checking_roles:time_role",
+    "race": "service.compiler.checking_roles:race_role",
     "verify": "service.compiler.checking_roles:verify_role",
 }
 

@@ -6,8 +6,10 @@ process starts them, moves files between them, and writes the result to the stor
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from service.cache import Descriptor, Manifest, OciLayout
 from service.compiler import toolchain
@@ -35,17 +37,24 @@ from service.core.options import batch_of
 from service.core.settings import Settings
 from service.core.signature import ModelSignature
 
-__all__ = ["CompileRequest", "compile_model"]
+__all__ = ["CompileRequest", "Made", "compile_model", "make"]
 
 
 def compile_model(
-    request: CompileRequest, layout: OciLayout, scratch: Path, progress: Progress, settings: Settings
+    request: CompileRequest,
+    layout: OciLayout,
+    scratch: Path,
+    progress: Progress,
+    settings: Settings,
+    *,
+    tiles: Mapping[str, Sequence[int]] | None = None,
 ) -> Digest:
     """Compiles, links, verifies and publishes one model.
 
     Args:
         layout: where the artifact and its reports go.
         scratch: an empty directory on the store's file system; the caller removes it.
+        tiles: for layers that are to be computed otherwise than the cost model says (`kernels.choices`).
 
     Returns:
         The digest of the artifact's manifest.
@@ -60,26 +69,18 @@ def compile_model(
     imported = steps.imported()
     signature = ModelSignature.from_json(imported["signature"]).batched(batch_of(request.options))
     with answering(steps, signature, imported["format"]) as answers:
-        built = steps.build()
-        library = steps.link([steps.output("build", name) for name in built["objects"]])
+        made = make(steps, signature, tiles)
         witnesses = answers()
-    config = ArtifactConfig(
-        signature,
-        request.target.name,
-        request.numerics,
-        "main",
-        tuple(map(Slot.from_json, built["constants"])),
-        tuple(map(Slot.from_json, built["activations"])),
-        toolchain.abi(),
-    )
-    numerics = steps.verify(config, library, built, witnesses)
+    numerics = steps.verify(made.config, made.library, made.built, witnesses)
     progress.stage(Stage.PUBLISH)
-    artifact = _publish(layout, config, library, steps.output("build", CONSTANTS_FILE), request, imported["format"])
+    artifact = _publish(layout, made, request, imported["format"])
     reports = {
         Report.NUMERICS: canonical_json(numerics),
-        Report.COVERAGE: canonical_json(built["coverage"]),
+        Report.COVERAGE: canonical_json(made.built["coverage"]),
         Report.FACTS: canonical_json(Facts.from_json(imported["facts"]).to_json()),
-        Report.PROVENANCE: canonical_json({**steps.inputs(), "stages_s": steps.times_s}),
+        Report.PROVENANCE: canonical_json(
+            {**steps.inputs(), "stages_s": steps.times_s, **({"tiles": dict(tiles)} if tiles else {})}
+        ),
         Report.VECTORS: steps.output("oracle", EXPECTED_FILE).read_bytes(),
     }
     for kind, data in reports.items():
@@ -87,21 +88,51 @@ def compile_model(
     return artifact
 
 
-def _publish(
-    layout: OciLayout, config: ArtifactConfig, library: Path, constants: Path, request: CompileRequest, format_: str
-) -> Digest:
+@dataclass(frozen=True)
+class Made:
+    """A model that was built and linked, and not yet verified.
+
+    Attributes:
+        built: what the build child said.
+    """
+
+    config: ArtifactConfig
+    library: Path
+    constants: Path
+    built: Mapping[str, Any]
+
+
+def make(
+    steps: Steps, signature: ModelSignature, tiles: Mapping[str, Sequence[int]] | None = None, rank: int = 0
+) -> Made:
+    """Builds and links what `steps` has imported; `tiles` and `rank` as in `kernels.choices`."""
+    built = steps.build(tiles, rank)
+    library = steps.link([steps.output("build", name) for name in built["objects"]])
+    config = ArtifactConfig(
+        signature,
+        steps.request.target.name,
+        steps.request.numerics,
+        "main",
+        tuple(map(Slot.from_json, built["constants"])),
+        tuple(map(Slot.from_json, built["activations"])),
+        toolchain.abi(),
+    )
+    return Made(config, library, steps.output("build", CONSTANTS_FILE), built)
+
+
+def _publish(layout: OciLayout, made: Made, request: CompileRequest, format_: str) -> Digest:
     """Writes config, layers and manifest; the digest depends on their bytes and on what they were made of."""
     manifest = Manifest(
         artifact_type=ARTIFACT_TYPE,
-        config=layout.put_blob_descriptor(CONFIG_MEDIA_TYPE, canonical_json(config.to_json())),
+        config=layout.put_blob_descriptor(CONFIG_MEDIA_TYPE, canonical_json(made.config.to_json())),
         layers=(
-            layout.put_blob_descriptor(LIBRARY_MEDIA_TYPE, library),
-            layout.put_blob_descriptor(CONSTANTS_MEDIA_TYPE, constants),
+            layout.put_blob_descriptor(LIBRARY_MEDIA_TYPE, made.library),
+            layout.put_blob_descriptor(CONSTANTS_MEDIA_TYPE, made.constants),
         ),
         annotations={
             SOURCE_ANNOTATION: request.source_digest,
-            TARGET_ANNOTATION: config.target,
-            NUMERICS_ANNOTATION: config.numerics,
+            TARGET_ANNOTATION: made.config.target,
+            NUMERICS_ANNOTATION: made.config.numerics,
             FORMAT_ANNOTATION: format_,
             **({OPTIONS_ANNOTATION: canonical_json(request.options).decode()} if request.options else {}),
         },

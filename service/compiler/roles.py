@@ -20,6 +20,7 @@ from service.compiler.checking_roles import EXPECTED_FILE, write_answers
 from service.compiler.facts import facts_of
 from service.compiler.importers.auto import import_model
 from service.compiler.importers.imported import ImportedModel
+from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.libraries import library_for, peak_for
 from service.compiler.kernels.objects import ObjectCache
 from service.compiler.qnn import graph, oracle, printer
@@ -99,7 +100,8 @@ def build_role(request: Request, report: Report) -> Result:
     report.stage(Stage.SELECT)
     module = batched(_loaded(request), request["batch"])
     simplified = simplify(decompose(move_transposes(module)), mode)
-    selection = select(simplified.module, library_for(name, mode))
+    choices = Choices(request["tiles"], request["rank"])
+    selection = select(simplified.module, library_for(name, mode, choices))
     peak = peak_for(name)
     if peak is not None:
         selection.kernels[peak.facts["symbol"]] = peak
@@ -125,6 +127,7 @@ def build_role(request: Request, report: Report) -> Result:
             "simplified": simplified.done,
             "kernels": {**selection.report(), "peak": None if peak is None else dict(peak.facts)},
         },
+        "tiles": choices.made,
         "formulas": _formulas(module, request["numerics"]),
         "reference": mode.reference,
     }

@@ -42,7 +42,10 @@ class CompileRequest:
 class Steps:
     """The steps of one build: each has a directory of its own under `scratch`, and is timed."""
 
-    def __init__(self, request: CompileRequest, scratch: Path, progress: Progress, settings: Settings) -> None:
+    def __init__(
+        self, request: CompileRequest, scratch: Path, progress: Progress, settings: Settings, *, nice: int = 0
+    ) -> None:
+        self._nice = nice
         self.request, self.scratch, self.progress, self.settings = request, scratch, progress, settings
         self.times_s: dict[str, float] = {}
         self._stage, self._fraction = Stage.IMPORT, 0.0
@@ -132,8 +135,8 @@ class Steps:
         request = {"source": str(source), **question}
         return self.ask("import", request, [source], question=question, files=[MODULE_FILE])
 
-    def build(self) -> Any:
-        """The imported module -> objects and constants."""
+    def build(self, tiles: Mapping[str, Sequence[int]] | None = None, rank: int = 0) -> Any:
+        """The imported module -> objects and constants; `tiles` and `rank` as in `kernels.choices`."""
         kernels = self.settings.kernels_dir.absolute()
         kernels.mkdir(parents=True, exist_ok=True)
         module = self.output("import", MODULE_FILE)
@@ -143,6 +146,8 @@ class Steps:
             "target": self.request.target.name,
             "numerics": self.request.numerics,
             "batch": batch_of(self.request.options),
+            "tiles": {key: list(tile) for key, tile in (tiles or {}).items()},
+            "rank": rank,
         }
         return self.run("build", request, readable=[module], writable=[kernels])
 
@@ -215,7 +220,7 @@ class Steps:
             limit_s = self.settings.build_time_limit_s
             raise BuildTimedOut(f"the build took longer than {limit_s:g} s", hint="raise OCTET_BUILD_TIME_LIMIT_S")
         memory = self.settings.build_memory_limit_bytes
-        return Limits(wall_s=left_s, cpu_s=2 * left_s, memory_bytes=memory, file_bytes=memory)
+        return Limits(wall_s=left_s, cpu_s=2 * left_s, memory_bytes=memory, file_bytes=memory, nice=self._nice)
 
     def _enter(self, stage: Stage, fraction: float = 0.0) -> None:
         self._stage, self._fraction = stage, fraction

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from service.core.digest import Digest, digest_of_json
+from service.core.options import batch_of, tune_s_of
 
 
 class BuildState(StrEnum):
@@ -35,6 +36,7 @@ class Stage(StrEnum):
     LINK = "link"
     VERIFY = "verify"
     PUBLISH = "publish"
+    TUNE = "tune"  # the one stage of builds in the background that try what is faster
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class BuildInputs:
     @property
     def background(self) -> bool:
         """Whether it makes better what is served without it too: it is built when nothing else waits."""
-        return bool(self.options)
+        return batch_of(self.options) > 1 or tune_s_of(self.options) is not None
 
     @property
     def key(self) -> Digest:

@@ -8,8 +8,9 @@ from typing import Any
 from service.core.errors import InvalidInput
 
 MAX_BATCH = 64
-BATCH = "batch"
-INPUT_SHAPES = "input_shapes"
+LEAST_TUNE_S, MOST_TUNE_S = 1.0, 3600.0
+BATCH, INPUT_SHAPES, TUNE = "batch", "input_shapes", "tune_s"
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def batch_of(options: Mapping[str, Any]) -> int:
@@ -50,3 +51,37 @@ def check_batches(sizes: Iterable[int]) -> tuple[int, ...]:
     if not 1 <= batches[0] <= batches[-1] <= MAX_BATCH:
         raise InvalidInput(f"batch sizes are 1 to {MAX_BATCH}, not {', '.join(map(str, batches))}")
     return tuple(batches)
+
+
+def tune_s_of(options: Mapping[str, Any]) -> float | None:
+    """How long to look for better tiles, in seconds; None for not at all."""
+    seconds = options.get(TUNE)
+    return None if seconds is None else float(seconds)
+
+
+def with_tuning(options: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    return {**options, TUNE: seconds}
+
+
+def without_tuning(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the build that is tuned."""
+    return {name: value for name, value in options.items() if name != TUNE}
+
+
+def parse_tune(text: str) -> float:
+    """`60s`, `2m` or `60` -> seconds.
+
+    Raises:
+        InvalidInput: it is no time, or too short or too long.
+    """
+    number, unit = (text[:-1], _UNITS_S[text[-1]]) if text[-1:] in _UNITS_S else (text, 1.0)
+    if not number.isascii() or not number.isdecimal() or len(number) > 6:
+        raise InvalidInput(f"{text!r} is no time to tune for", hint="like 60s or 2m")
+    return check_tune(int(number) * unit)
+
+
+def check_tune(seconds: float) -> float:
+    """As `parse_tune`, of a number."""
+    if not LEAST_TUNE_S <= seconds <= MOST_TUNE_S:
+        raise InvalidInput(f"a build is tuned for {LEAST_TUNE_S:g} to {MOST_TUNE_S:g} s, not {seconds:g}")
+    return seconds

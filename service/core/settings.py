@@ -59,6 +59,11 @@ class Settings(BaseSettings):
         return self.data_dir / "kernels"
 
     @property
+    def tiles_dir(self) -> Path:
+        """Tiles that tuning found (`service.compiler.tile_store`)."""
+        return self.data_dir / "tiles"
+
+    @property
     def results_dir(self) -> Path:
         """What the compiler's children answered before (`service.compiler.results`)."""
         return self.data_dir / "results"

@@ -20,8 +20,9 @@ from pathlib import Path
 
 from service.cache import OciLayout
 from service.compiler import toolchain
-from service.compiler.pipeline import CompileRequest, compile_model
+from service.compiler.pipeline import CompileRequest
 from service.compiler.sandbox import warm
+from service.compiler.tuning import build_artifact
 from service.core.build import Build, BuildCanceled, LeaseLost, Progress, Stage
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, CorruptBlob, NotFound, OctetError
@@ -59,7 +60,7 @@ class CompileWorker:
         settings: Settings,
         owner: str,
         *,
-        compile: Compile = compile_model,
+        compile: Compile = build_artifact,
         on_build: Callable[[str | None], None] = lambda build: None,
         between_builds: Callable[[], None] = lambda: None,
     ) -> None:

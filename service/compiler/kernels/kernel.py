@@ -37,6 +37,11 @@ class Kernel:
     output_bytes: int
     facts: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def symbol(self) -> str:
+        """What the model calls it by."""
+        return f"octet_{self.family}_{self.content[7:23]}"
+
     @cached_property
     def content(self) -> Digest:
         """The digest of the program's text: equal programs are compiled once."""

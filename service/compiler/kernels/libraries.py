@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.x86.isa import ISAS
@@ -11,10 +12,14 @@ from service.compiler.qnn.numerics import Mode
 from service.core.target import Target
 
 
-def library_for(target: Target, mode: Mode) -> KernelLibrary | None:
-    """The kernels for `target` in `mode`; None where everything is canonicalized."""
+def library_for(target: Target, mode: Mode, choices: Choices | None = None) -> KernelLibrary | None:
+    """The kernels for `target` in `mode`; None where everything is canonicalized.
+
+    Args:
+        choices: of tiles; by default the cost model's.
+    """
     isa = ISAS.get(target.name)
-    return None if isa is None else X86Library(isa, mode)
+    return None if isa is None else X86Library(isa, mode, choices)
 
 
 def peak_for(target: Target) -> Kernel | None:

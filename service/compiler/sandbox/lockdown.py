@@ -53,6 +53,7 @@ def close_calls(limits: Limits, *, execute: bool = False) -> None:
 
 
 def _limit(limits: Limits) -> None:
+    os.nice(limits.nice)
     cpu_s = max(1, round(limits.cpu_s))
     for what, soft, hard in (
         (resource.RLIMIT_AS, limits.memory_bytes, limits.memory_bytes),

@@ -67,6 +67,7 @@ class Limits:
         file_bytes: the largest file it may write, and the most that it may write altogether.
         open_files: file descriptors.
         threads: threads, the first included; with 1 it cannot start any.
+        nice: how far it steps back behind other processes (nice(2)).
     """
 
     wall_s: float
@@ -75,6 +76,7 @@ class Limits:
     file_bytes: int
     open_files: int = 256
     threads: int = 64
+    nice: int = 0
 
 
 def system_rules() -> Rules:

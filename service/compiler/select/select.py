@@ -232,7 +232,7 @@ class _Emission:
         into: relax.Var | None = None,
     ) -> relax.Var:
         """A call of `kernel`, which writes new memory, or some of what `into` holds."""
-        symbol = f"octet_{kernel.family}_{kernel.content[7:23]}"
+        symbol = kernel.symbol
         self.kernels[symbol] = kernel
         layer = {"layer": name, "operators": kind, "kernel": kernel.family, "symbol": symbol, "macs": macs}
         self.layers.append({**layer, **kernel.facts})

@@ -15,7 +15,7 @@ from time import monotonic
 from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, NotFound, NotReady, OctetError
-from service.core.options import batch_of
+from service.core.options import batch_of, tune_s_of
 from service.workers.inference.explain import why_not_ready
 from service.workers.inference.flights import Flights
 from service.workers.inference.observer import Identity, Observer, Unobserved
@@ -149,7 +149,10 @@ class Registry:
         raise NotReady(f"model {name[0]!r} cannot be loaded here: {failure.message}", hint=failure.hint) from failure
 
     def _candidates(self, model: str, version: int | None) -> list[tuple[Build, Identity]]:
-        """Builds that may answer: the newest version first, of it the best target, of that the newest build."""
+        """Builds that may answer: the newest version first, of it the best target, of that the newest build.
+
+        One that was tuned comes before the build that it was tuned from, whichever was asked for last.
+        """
         serving = [
             build
             for build in self._builds.serving(model, version, self._targets)
@@ -166,7 +169,15 @@ class Registry:
             for build in serving
             if build.artifact and batch_of(build.options) == 1
         ]
-        return sorted(found, key=lambda each: (-each[1].version, self._targets.index(each[1].target)))
+        places = {_kind(build): -place for place, (build, _) in reversed(list(enumerate(found)))}
+        plain_at = {_kind(build): build.created_at for build, _ in reversed(found) if not _is_tuned(build)}
+
+        def order(candidate: tuple[Build, Identity]) -> tuple[int, int, int, bool]:
+            build, kind = candidate[0], _kind(candidate[0])
+            is_better = _is_tuned(build) and build.created_at >= plain_at.get(kind, build.created_at)
+            return -build.version, self._targets.index(build.target), -places[kind], not is_better
+
+        return sorted(found, key=order)
 
     def _variants(self, serving: Sequence[Build]) -> dict[_Kind, tuple[tuple[int, Digest], ...]]:
         """The batch variants of each kind: of each size the newest that can be loaded."""
@@ -275,3 +286,7 @@ class Registry:
 def _kind(build: Build) -> _Kind:
     """What the batch variants of a model have in common."""
     return build.version, build.target, build.numerics
+
+
+def _is_tuned(build: Build) -> bool:
+    return tune_s_of(build.options) is not None

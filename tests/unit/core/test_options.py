@@ -3,7 +3,16 @@ from __future__ import annotations
 import pytest
 
 from service.core.errors import InvalidInput
-from service.core.options import batch_of, check_batches, parse_batches, with_batch
+from service.core.options import (
+    batch_of,
+    check_batches,
+    parse_batches,
+    parse_tune,
+    tune_s_of,
+    with_batch,
+    with_tuning,
+    without_tuning,
+)
 
 
 @pytest.mark.parametrize(
@@ -29,3 +38,20 @@ def test_a_build_of_one_sample_has_the_key_it_always_had() -> None:
     assert with_batch(1) == {}
     assert batch_of({}) == 1
     assert batch_of(with_batch(8)) == 8
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("60s", 60), ("2m", 120), ("1h", 3600), ("5", 5)])
+def test_a_time_to_tune_for_has_a_unit_or_is_in_seconds(text: str, seconds: float) -> None:
+    assert parse_tune(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "0", "2h", "-1s", "1.5s", "60x", "nan"])
+def test_other_times_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        parse_tune(text)
+
+
+def test_a_tuned_build_knows_what_it_was_tuned_from() -> None:
+    options = with_tuning(with_batch(8), 60.0)
+    assert (tune_s_of(options), without_tuning(options)) == (60.0, {"batch": 8})
+    assert tune_s_of({}) is None

@@ -276,7 +276,9 @@ def test_what_was_lost_for_good_is_not_restored(builds: BuildStore, clock: Manua
 
 
 def test_what_is_built_in_the_background_waits_for_all_others(builds: BuildStore) -> None:
-    behind, _ = builds.submit(inputs("a"), "a", 1)
-    first, _ = builds.submit(replace(inputs("b"), options={}), "b", 1)
+    variant, _ = builds.submit(replace(inputs("a"), options={"batch": 8}), "a", 1)
+    tuned, _ = builds.submit(replace(inputs("a"), options={"tune_s": 60.0}), "a", 1)
+    first, _ = builds.submit(inputs("b"), "b", 1)
     second, _ = builds.submit(replace(inputs("c"), options={}), "c", 1)
-    assert [claimed(builds).build.id for _ in range(3)] == [first.id, second.id, behind.id]
+    claims = [claimed(builds).build.id for _ in range(4)]
+    assert claims == [first.id, second.id, variant.id, tuned.id]

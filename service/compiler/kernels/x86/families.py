@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import astuple
 
+from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window, folded_bias
@@ -15,7 +17,8 @@ from service.compiler.kernels.x86.grouped import Grouping, grouped
 from service.compiler.kernels.x86.grouped import choose as choose_scheme
 from service.compiler.kernels.x86.isa import GROUP, Isa
 from service.compiler.kernels.x86.numerics import addition, bounds, requantization
-from service.compiler.kernels.x86.tiles import choose, cycles, worth_sharing
+from service.compiler.kernels.x86.tiles import cycles, key_of, ranked, worth_sharing
+from service.compiler.kernels.x86.totals import Tile
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.accumulate import centered
 from service.compiler.qnn.operation import Operation, value_of
@@ -29,8 +32,8 @@ _EXCEPTION_CYCLES, _ELEMENTWISE_CYCLES = 1.0, 8.0
 class Family:
     """Kernels for one kind of group."""
 
-    def __init__(self, isa: Isa, mode: Mode) -> None:
-        self.isa, self.mode = isa, mode
+    def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
+        self.isa, self.mode, self.choices = isa, mode, choices or Choices()
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         """As `KernelLibrary.demands`."""
@@ -50,8 +53,8 @@ class Family:
 class Accumulating(Family):
     """`qnn.conv2d` and `qnn.dense`, requantized, with a residual or without."""
 
-    def __init__(self, isa: Isa, mode: Mode) -> None:
-        super().__init__(isa, mode)
+    def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
+        super().__init__(isa, mode, choices)
         self._epilogues: dict[Group, Epilogue] = {}
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
@@ -89,9 +92,13 @@ class Accumulating(Family):
             scheme, estimated = choose_scheme(self.isa, layer, grouping, epilogue_cycles)
             parallel = worth_sharing(estimated)
             return grouped(self.isa, layer, grouping, weights, folded, epilogue, scheme, parallel=parallel)
-        tile = choose(self.isa, layer, epilogue_cycles)
-        parallel = worth_sharing(cycles(self.isa, layer, tile, epilogue_cycles))
-        return conv(self.isa, layer, weights, folded, epilogue, tile, parallel=parallel)
+        key, tiles = key_of(self.isa, layer, epilogue_cycles), ranked(self.isa, layer, epilogue_cycles)
+        tile = Tile(*self.choices.choose(key, [astuple(tile) for tile in tiles]))
+        # By the best tile, or tiles whose estimates differ would be compared on different numbers of threads.
+        parallel = worth_sharing(cycles(self.isa, layer, tiles[0], epilogue_cycles))
+        kernel = conv(self.isa, layer, weights, folded, epilogue, tile, parallel=parallel)
+        self.choices.note(key, astuple(tile), kernel.symbol)
+        return kernel
 
     def _epilogue(self, group: Group) -> Epilogue:
         if group not in self._epilogues:
@@ -229,7 +236,7 @@ class Pooling(Family):
                 return pool.mean(isa, source, destination, core, self.mode, parallel=parallel)
 
 
-FAMILIES: dict[str, Callable[[Isa, Mode], Family]] = {
+FAMILIES: dict[str, Callable[[Isa, Mode, Choices], Family]] = {
     "qnn.conv2d": Accumulating,
     "qnn.dense": Accumulating,
     "qnn.add": Elementwise,

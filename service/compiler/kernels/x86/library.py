@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.group import Demand, Group, PlainKernel
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import Image
@@ -18,9 +19,10 @@ from service.compiler.qnn.numerics import Mode
 class X86Library:
     """A `KernelLibrary`, in one numerics mode."""
 
-    def __init__(self, isa: Isa, mode: Mode) -> None:
+    def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
+        choices = choices or Choices()
         self.isa, self.mode, self.block = isa, mode, isa.lanes
-        self._families = {name: family(isa, mode) for name, family in FAMILIES.items()}
+        self._families = {name: family(isa, mode, choices) for name, family in FAMILIES.items()}
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         return self._family(group).demands(group, produced)

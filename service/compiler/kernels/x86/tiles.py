@@ -8,12 +8,13 @@ right: 49 of the 52 picks are within 5 % of the best that was found, the others 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.x86.isa import PIXELS, Isa
 from service.compiler.kernels.x86.reduction import Reduction
 from service.compiler.kernels.x86.totals import Tile
+from service.core.digest import digest_of_json
 
 _MOST_COLUMNS, _MOST_ROWS, _MOST_BLOCKS = 28, 4, 8
 # What stays in the first level of cache of the weights that every tile of pixels reads again; others come from the
@@ -93,6 +94,16 @@ def _stored(tile: Tile) -> int:
 def choose(isa: Isa, layer: Layer, epilogue_cycles: float) -> Tile:
     """The tile with the least estimated cycles."""
     return min(candidates(isa, layer), key=lambda tile: cycles(isa, layer, tile, epilogue_cycles))
+
+
+def ranked(isa: Isa, layer: Layer, epilogue_cycles: float) -> list[Tile]:
+    """The candidates, the one with the least estimated cycles first."""
+    return sorted(candidates(isa, layer), key=lambda tile: cycles(isa, layer, tile, epilogue_cycles))
+
+
+def key_of(isa: Isa, layer: Layer, epilogue_cycles: float) -> str:
+    """Names all that decides which tile is fastest: the instructions, the geometry, and what follows a sum."""
+    return digest_of_json({"isa": isa.name, "layer": asdict(layer), "epilogue_cycles": epilogue_cycles})
 
 
 def candidates(isa: Isa, layer: Layer) -> Iterator[Tile]:

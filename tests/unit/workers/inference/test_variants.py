@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 from service.core.build import Build
 from service.core.errors import CorruptBlob, InvalidTensor
-from service.core.options import with_batch
+from service.core.options import with_batch, with_tuning
 from service.workers.inference import Registry
 from tests.support.data_plane import as_json, connect
 from tests.support.runners import FunctionRunner, identity
@@ -80,6 +81,19 @@ async def test_a_variant_alone_serves_nothing_and_a_broken_one_takes_nothing_dow
     async with serving(tables) as registry:
         await registry.infer("m", None, [batch_of(1)])
         assert broken not in tables.builds  # a push builds it again
+
+
+@pytest.mark.parametrize(("days", "wins"), [(1, "tuned"), (-1, "plain")])
+async def test_a_tuned_build_serves_until_a_newer_one_is_made(days: int, wins: str) -> None:
+    """However often the plain one is asked for again, which puts it first."""
+    tables = Tables()
+    runners = {"tuned": identity("INT8", 1, 3), "plain": identity("INT8", 1, 3)}
+    tuned = replace(tables.model("m", lambda: runners["tuned"]), options=with_tuning({}, 60.0))
+    tables.builds[0] = replace(tuned, created_at=tuned.created_at + timedelta(days=days))
+    tables.built("m", 1, lambda: runners["plain"])
+    async with serving(tables) as registry:
+        await registry.infer("m", None, [batch_of(1)])
+        assert [name for name, runner in runners.items() if runner.calls] == [wins]
 
 
 async def test_a_request_says_its_size_and_others_are_told_which_there_are() -> None:

@@ -1,0 +1,91 @@
+"""Several artifacts of one model, timed in turns: others who use the machine then slow all of them alike."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from service.core.vectors import sample_inputs
+from service.runtime.model import Model
+from service.runtime.profile import captured
+
+_FEWEST_ROUNDS = 5
+
+
+def time_calls(models: Sequence[Model], seconds: float) -> list[dict[str, float]]:
+    """How long each model's kernels take, by symbol, for about `seconds` and at least five rounds.
+
+    Every call is timed at its place in the model; the fastest of the rounds counts, and calls of one symbol add up.
+    """
+    inputs = sample_inputs(models[0].signature, 2)[1]  # the second is random
+    calls = [captured(model, inputs) for model in models]
+    least = [[float("inf")] * len(each) for each in calls]
+    for round_ in _rounds(seconds):
+        for which in _in_turn(len(models), round_):
+            with models[which].threads:
+                for place, (_, function, operands) in enumerate(calls[which]):
+                    started_s = time.perf_counter()
+                    function(*operands)
+                    least[which][place] = min(least[which][place], time.perf_counter() - started_s)
+    return [_by_symbol([symbol for symbol, *_ in each], times) for each, times in zip(calls, least, strict=True)]
+
+
+@dataclass(frozen=True)
+class Race:
+    """Two models, call by call.
+
+    Attributes:
+        rounds: how many calls of each.
+        first_s, second_s: the medians.
+        times_as_fast: how many times as fast the second is, by the median over the rounds or by the fastest calls,
+            whichever says less: chance has to favour it twice.
+    """
+
+    rounds: int
+    first_s: float
+    second_s: float
+    times_as_fast: float
+
+    def to_json(self) -> Mapping[str, float]:
+        return vars(self)
+
+
+def race(first: Model, second: Model, seconds: float) -> Race:
+    """Whole calls of both in turns, for about `seconds`."""
+    models = (first, second)
+    inputs = sample_inputs(first.signature, 2)[1]
+    for model in models:
+        model.run(inputs)
+    taken: list[tuple[float, float]] = []
+    for round_ in _rounds(seconds):
+        times = [0.0, 0.0]
+        for which in _in_turn(2, round_):
+            started_s = time.perf_counter()
+            models[which].run(inputs)
+            times[which] = time.perf_counter() - started_s
+        taken.append((times[0], times[1]))
+    firsts, seconds_ = zip(*taken, strict=True)
+    ratio = statistics.median(one / other for one, other in taken)
+    times_as_fast = min(ratio, min(firsts) / min(seconds_))
+    return Race(len(taken), statistics.median(firsts), statistics.median(seconds_), times_as_fast)
+
+
+def _rounds(seconds: float) -> Iterator[int]:
+    until_s, round_ = time.perf_counter() + seconds, 0
+    while round_ < _FEWEST_ROUNDS or time.perf_counter() < until_s:
+        yield round_
+        round_ += 1
+
+
+def _in_turn(count: int, round_: int) -> range:
+    """The order goes back and forth, so that nobody always comes after the same."""
+    return range(count) if round_ % 2 == 0 else range(count - 1, -1, -1)
+
+
+def _by_symbol(symbols: Sequence[str], times: Sequence[float]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for symbol, taken in zip(symbols, times, strict=True):
+        found[symbol] = found.get(symbol, 0.0) + taken
+    return found

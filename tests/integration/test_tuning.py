@@ -1,0 +1,86 @@
+"""Tuning in its real children: what is promoted is verified and has won, whatever the times were."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service import runtime
+from service.cache import OciLayout
+from service.compiler.pipeline import CompileRequest
+from service.compiler.tile_store import TileStore
+from service.compiler.tuning import _Tuning, build_artifact
+from service.core.artifact import Report
+from service.core.build import Stage
+from service.core.digest import Digest, digest_of_file
+from service.core.numerics import LITERT_REFERENCE
+from service.core.options import with_tuning
+from service.core.settings import Settings
+from service.core.target import detect_host, parse_target
+
+INT8 = Path(__file__).parents[2] / "examples" / "digits_int8.tflite"
+pytestmark = pytest.mark.skipif(detect_host().best is None, reason="no target of ours runs here")
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.stages: set[Stage] = set()
+        self.lines: list[str] = []
+
+    def stage(self, stage: Stage, fraction: float = 0.0) -> None:
+        self.stages.add(stage)
+
+    def log(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def tune(folder: Path, progress: Recorder, options: dict[str, Any]) -> tuple[OciLayout, Digest]:
+    scratch = folder / "scratch"
+    scratch.mkdir(parents=True)
+    layout = OciLayout(folder / "store")
+    request = CompileRequest(INT8, digest_of_file(INT8), parse_target("host"), LITERT_REFERENCE, options)
+    return layout, build_artifact(request, layout, scratch, progress, Settings(data_dir=folder.parent / "data"))
+
+
+@pytest.mark.parametrize(("times_as_fast", "promoted"), [(1.5, True), (1.01, False)])
+def test_the_faster_artifact_answers(
+    times_as_fast: float, promoted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock decides what is fastest, so here the second tile of each layer is, and the race has this outcome."""
+    measure = _Tuning._measure
+
+    def measured(self: _Tuning, role: str, models: Any, files: Any, seconds: float) -> Any:
+        answer = measure(self, role, models, files, 0.01)
+        if role == "race":
+            return {**answer, "times_as_fast": times_as_fast}
+        return {"seconds": [dict.fromkeys(each, 2.0 - place) for place, each in enumerate(answer["seconds"])]}
+
+    monkeypatch.setattr(_Tuning, "_measure", measured)
+    plain_layout, plain = tune(tmp_path / "plain", Recorder(), {})
+    progress = Recorder()
+    layout, digest = tune(tmp_path / "tuned", progress, with_tuning({}, 1.0))
+    assert (digest != plain) is promoted
+    assert progress.stages == {Stage.TUNE}
+    assert progress.lines[-1].startswith("promoted" if promoted else "no gain")
+    assert json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")["verified"] is True
+    tiles = json.loads(layout.attached(digest, Report.PROVENANCE) or b"{}").get("tiles", {})
+    assert bool(tiles) is promoted
+    known = TileStore(tmp_path / "data" / "tiles", detect_host().model_name).known(tiles)
+    assert {key: list(tile) for key, tile in known.items()} == tiles
+    model, reference = runtime.load(layout, digest), runtime.load(plain_layout, plain)
+    x = np.random.default_rng(0).integers(-128, 128, model.signature.inputs[0].shape).astype(np.int8)
+    np.testing.assert_array_equal(model(x), reference(x))
+
+
+def test_layers_that_were_measured_are_not_measured_again(tmp_path: Path) -> None:
+    tune(tmp_path / "first", Recorder(), with_tuning({}, 1.0))
+    progress = Recorder()
+    tune(tmp_path / "second", progress, with_tuning({}, 1.0))
+    counted = next(line for line in progress.lines if "measured before" in line)
+    kinds, known = (int(word) for word in counted.split() if word.isdecimal())
+    assert kinds == known > 0
+    assert not any("tried for each" in line for line in progress.lines)

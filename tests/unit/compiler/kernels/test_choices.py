@@ -1,0 +1,52 @@
+"""Tiles by table, by rank, or by the cost model."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.compiler.kernels.choices import Choices
+from service.compiler.kernels.layer import Layer, Window
+from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.x86.isa import ISAS
+from service.compiler.kernels.x86.tiles import choose, key_of, ranked
+from service.core.errors import InvalidInput
+
+RANKED = [(1, 14, 2), (1, 7, 4), (2, 7, 2)]
+
+
+def layer(width: int = 14) -> Layer:
+    source = Image(1, 14, width, 64, 16, Halo(1, 1, 1, 1))
+    return Layer(source, Image(1, 14, width, 128, 16), Window((3, 3), padding=(1, 1)))
+
+
+def test_without_a_table_the_cost_model_decides() -> None:
+    assert Choices().choose("layer", RANKED) == RANKED[0]
+
+
+def test_a_rank_passes_the_best_over_and_ends_with_the_last() -> None:
+    assert [Choices(rank=rank).choose("layer", RANKED) for rank in range(5)] == [*RANKED, RANKED[2], RANKED[2]]
+
+
+def test_a_table_decides_for_its_layers_alone() -> None:
+    choices = Choices({"layer": [2, 7, 2]}, rank=1)
+    assert choices.choose("layer", RANKED) == (2, 7, 2)
+    assert choices.choose("another", RANKED) == RANKED[1]
+
+
+def test_a_table_cannot_make_a_tile_of_its_own() -> None:
+    with pytest.raises(InvalidInput, match="no tile for layer"):
+        Choices({"layer": [28, 28, 8]}).choose("layer", RANKED)
+
+
+@pytest.mark.parametrize("isa", ISAS.values(), ids=ISAS)
+def test_the_best_of_the_ranked_is_what_the_cost_model_chooses(isa: object) -> None:
+    tiles = ranked(isa, layer(), 2.0)  # type: ignore[arg-type]
+    assert tiles[0] == choose(isa, layer(), 2.0)  # type: ignore[arg-type]
+    assert len(set(tiles)) == len(tiles) > 8
+
+
+def test_a_key_names_geometry_instructions_and_epilogue() -> None:
+    first, second, *_ = ISAS.values()
+    keys = [key_of(first, layer(), 2.0), key_of(second, layer(), 2.0), key_of(first, layer(28), 2.0)]
+    assert len({*keys, key_of(first, layer(), 6.0)}) == 4
+    assert key_of(first, layer(), 2.0) == keys[0]
