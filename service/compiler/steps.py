@@ -114,7 +114,8 @@ class Steps:
         Raises:
             BuildFailed: the child says that it read another source.
         """
-        whole = {"role": role, "source": self.request.source_digest, "code": toolchain.fingerprint(), **question}
+        code = {**toolchain.fingerprint(), "octet_core": toolchain.core_digest()}
+        whole = {"role": role, "source": self.request.source_digest, "code": code, **question}
         directory = self.scratch / role
         directory.mkdir()
         answer = self._results.take(whole, directory)

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from service import core
 from service.core.build import BuildInputs
 from service.core.digest import Digest, digest_of_file, digest_of_json
 from service.core.target import Target
@@ -16,12 +17,23 @@ LLVM_VERSION = "22"  # inside the TVM wheel; a test asks it
 _PACKAGES = {"tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi", "linker": "ziglang", "numpy": "numpy"}
 
 
+def _digest_of_sources(folder: Path) -> Digest:
+    sources = sorted(folder.rglob("*.py"))
+    return digest_of_json({str(path.relative_to(folder)): digest_of_file(path) for path in sources})
+
+
+@cache
+def core_digest() -> Digest:
+    """Of the sources of the domain: what children answer is in its words, and to inputs that it makes."""
+    return _digest_of_sources(Path(core.__file__).parent)
+
+
 @cache
 def _fingerprint() -> tuple[tuple[str, str], ...]:
-    sources = sorted(Path(__file__).parent.rglob("*.py"))
-    ours = {str(path.relative_to(Path(__file__).parent)): digest_of_file(path) for path in sources}
     versions = {name: version(package) for name, package in _PACKAGES.items()}
-    return tuple({**versions, "llvm": LLVM_VERSION, "octet_compiler": digest_of_json(ours)}.items())
+    return tuple(
+        {**versions, "llvm": LLVM_VERSION, "octet_compiler": _digest_of_sources(Path(__file__).parent)}.items()
+    )
 
 
 def fingerprint() -> dict[str, str]:

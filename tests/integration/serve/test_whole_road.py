@@ -62,6 +62,18 @@ def test_a_batch_variant_answers_while_one_sample_is_served(served: Served) -> N
     assert scores(pictures) == [score for place in range(3) for score in scores(pictures[place : place + 1])]
 
 
+def test_tuning_goes_on_behind_what_is_served(served: Served) -> None:
+    plain = served.push(tune="1s")
+    assert plain["state"] == "succeeded"
+    builds = served.client.get("/api/v1/builds", params={"model": "digits"}).json()["builds"]
+    tuned = served.ended(next(build["id"] for build in builds if build["options"] == {"tune_s": 1.0}))
+    assert tuned["state"] == "succeeded"
+    log = served.client.get(f"/api/v1/builds/{tuned['id']}/log").text
+    assert ("no gain" in log) == (tuned["artifact"] == plain["artifact"])
+    assert ("promoted" in log) == (tuned["artifact"] != plain["artifact"])
+    assert served.label(3) == expected(INT8)[3].argmax()
+
+
 def test_both_workers_are_listed(served: Served) -> None:
     workers = served.client.get("/api/v1/workers").json()["workers"]
     assert sorted(worker["kind"] for worker in workers) == ["compile", "inference"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError
+from typing import Any
 
 import pytest
 
@@ -167,6 +168,29 @@ def test_a_lost_artifact_can_be_asked_for_again_by_its_build(plane: ControlPlane
     lost = plane.services.builds.invalidate(artifact)[0]
     again = request_again(plane.services, lost)
     assert (again.state, again.key) == (BuildState.QUEUED, lost.key)
+
+
+def test_other_sizes_and_tuning_are_builds_of_their_own_behind_the_one_that_is_answered(plane: ControlPlane) -> None:
+    answered = plane.push(batch="8,1", tune="2m").json()
+    assert answered["options"] == {}
+    built = [plane.claim().build for _ in range(4)]
+    assert built[0].id == answered["id"]
+    tuned = {"tune_s": 120.0}
+    assert [build.options for build in built[1:]] == [{"batch": 8}, tuned, {"batch": 8, **tuned}]
+    assert plane.push().json()["id"] == answered["id"]
+
+
+def test_the_builds_of_a_model_are_asked_for_with_options(plane: ControlPlane) -> None:
+    plane.push()
+    asked = {"targets": ["host"], "options": {"batch": [4], "tune_s": 60}}
+    builds = plane.client.post("/api/v1/models/digits/builds", json=asked).json()["builds"]
+    assert [build["options"] for build in builds] == [{}, {"batch": 4}, {"tune_s": 60.0}, {"batch": 4, "tune_s": 60.0}]
+
+
+@pytest.mark.parametrize("query", [{"batch": "0"}, {"batch": "many"}, {"tune": "2h"}, {"tune": "soon"}], ids=str)
+def test_options_that_are_none_are_refused_before_anything_is_kept(plane: ControlPlane, query: dict[str, Any]) -> None:
+    problem(plane.push(**query), 400, "invalid_input")
+    assert plane.client.get("/api/v1/models").json() == {"models": []}
 
 
 @pytest.mark.parametrize(
