@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from service.core.numerics import LITERT_REFERENCE, ONNXRUNTIME, XNNPACK
+from service.core.numerics import FBGEMM, LITERT_REFERENCE, ONEDNN, ONNXRUNTIME, TORCH_X86, XNNPACK
 
 Array = NDArray[Any]
 # (path of the source, numerics mode, inputs of each sample) -> outputs of each sample, in the file's order.
@@ -56,6 +56,12 @@ REFERENCES: Mapping[str, Reference] = {
         "LiteRT", "ai-edge-litert", "litert", {LITERT_REFERENCE: "BUILTIN_REF", XNNPACK: "default delegate"}
     ),
     "onnx": Reference("ONNX Runtime", "onnxruntime", "onnxruntime", {ONNXRUNTIME: "CPU execution provider"}),
+    "torchscript": Reference(
+        "PyTorch",
+        "torch",
+        "torch",
+        {FBGEMM: "engine fbgemm", ONEDNN: "engine onednn", TORCH_X86: "engine x86"},
+    ),
 }
 
 
