@@ -18,7 +18,7 @@ from service.core.digest import Digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
 from service.core.model import ModelVersion
 from service.core.numerics import parse_mode
-from service.core.options import check_batches, check_tune, parse_batches, parse_tune
+from service.core.options import check_batches, check_tune, parse_batches, parse_shapes, parse_tune
 from service.core.target import TARGETS
 
 router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"])
@@ -60,6 +60,14 @@ async def push(
         str | None,
         Query(description="Then look for faster tiles for so long, like `60s`, in a build in the background."),
     ] = None,
+    input_shape: Annotated[
+        str,
+        Query(
+            max_length=1000,
+            description="Of formats whose files do not say the shapes of their inputs (TorchScript): `1,3,224,224`, or "
+            "by name, `x=1,3,224,224;y=1,10`.",
+        ),
+    ] = "",
     source: Annotated[
         str | None, Query(pattern=wire.DIGEST_PATTERN, description="A stored blob, in place of a body.")
     ] = None,
@@ -70,6 +78,7 @@ async def push(
     """
     await run_in_threadpool(submission.require_compiler)  # it reads files the first time
     batches, tune_s = parse_batches(batch), None if tune is None else parse_tune(tune)
+    shapes = parse_shapes(input_shape)
     resolved = submission.resolve_target(services, target)
     if numerics is not None:
         parse_mode(numerics)
@@ -88,7 +97,7 @@ async def push(
 
     def record() -> Build:
         version = submission.add_version(services, name, digest, format, size_bytes)
-        return submission.request_builds(services, version, [resolved], numerics, batches, tune_s)[0]
+        return submission.request_builds(services, version, [resolved], numerics, batches, tune_s, shapes)[0]
 
     return views.answer_with_build(response, await run_in_threadpool(record))
 
@@ -143,7 +152,8 @@ def request_builds(
     version = _version(services, name, asked.version)
     batches = check_batches(asked.options.batch)
     tune_s = None if asked.options.tune_s is None else check_tune(asked.options.tune_s)
-    builds = submission.request_builds(services, version, targets, asked.options.numerics, batches, tune_s)
+    shapes, numerics = asked.options.input_shapes, asked.options.numerics
+    builds = submission.request_builds(services, version, targets, numerics, batches, tune_s, shapes)
     return views.answer_with_builds(response, name, builds)
 
 

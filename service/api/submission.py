@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError
+from types import MappingProxyType
 from typing import Any
 
 from service.api.services import Services
@@ -15,7 +16,7 @@ from service.core.digest import Digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound, Unsupported
 from service.core.model import ModelVersion
 from service.core.numerics import DEFAULT_MODE, parse_mode
-from service.core.options import with_batch, with_tuning
+from service.core.options import with_batch, with_shapes, with_tuning
 from service.core.target import Target, parse_target
 from service.workers.catalog import record_build, record_version
 
@@ -39,6 +40,7 @@ def request_builds(
     numerics: str | None,
     batches: Sequence[int] = (1,),
     tune_s: float | None = None,
+    shapes: Mapping[str, Sequence[int]] = MappingProxyType({}),
 ) -> list[Build]:
     """The builds of a version: new ones, those under way, or those that succeeded before.
 
@@ -49,7 +51,7 @@ def request_builds(
         Unsupported: there is no such numerics mode, or this server has no compiler.
     """
     mode = DEFAULT_MODE[version.format] if numerics is None else parse_mode(numerics)
-    wanted = [with_batch(batch) for batch in batches]
+    wanted = [with_batch(batch) | with_shapes(shapes) for batch in batches]
     if tune_s is not None:
         wanted += [with_tuning(options, tune_s) for options in wanted]
     questions = [_inputs(version.source, target, mode, options) for options in wanted for target in targets]

@@ -173,12 +173,18 @@ class BuildOptions(Wire):
     tune_s: float | None = Field(
         None, description="Then look for faster tiles for so long, in the background: a build that replaces the first."
     )
+    input_shapes: dict[str, list[int]] = Field(
+        {},
+        max_length=16,
+        description="Shapes of inputs by name, for files that do not say them (TorchScript).",
+        examples=[{"x": [1, 3, 224, 224]}],
+    )
 
 
 class BuildRequest(Wire):
     targets: list[str] = Field(min_length=1, max_length=32, examples=[["host", "x86-64-v3"]])
     version: int | None = Field(None, ge=1, le=10**9, description="By default the newest.")
-    options: BuildOptions = BuildOptions(numerics=None, batch=[1], tune_s=None)
+    options: BuildOptions = BuildOptions(numerics=None, batch=[1], tune_s=None, input_shapes={})
 
 
 class TargetInfo(Wire):

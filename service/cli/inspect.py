@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +10,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from service.cli.options import InputShapes, JsonOption, ModelFile, load_checked, parse_shapes
+from service.cli.options import InputShapeOption, JsonOption, ModelFile, load_checked
 from service.cli.output import Output, reporting
 from service.cli.quantities import count
 from service.core.facts import Facts
+from service.core.options import parse_shapes
 from service.core.signature import TensorSpec
 
 GraphOption = Annotated[
@@ -28,16 +28,16 @@ AllowUnsandboxedOption = Annotated[
 def inspect(
     file: ModelFile,
     graph: GraphOption = False,
-    input_shapes: InputShapes = None,
+    input_shape: InputShapeOption = "",
     allow_unsandboxed: AllowUnsandboxedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Say what a model file holds: signature, operators, and how it is quantized."""
     with reporting(as_json) as output:
         if graph:
-            show_graph(output, file, as_json, allow_unsandboxed, input_shapes)
+            show_graph(output, file, as_json, allow_unsandboxed, input_shape)
             return
-        facts, _ = look_into(file, allow_unsandboxed, input_shapes)
+        facts, _ = look_into(file, allow_unsandboxed, input_shape)
         output.document(facts.to_json()) if as_json else output.show(table_of(facts))
 
 
@@ -46,20 +46,20 @@ def show_graph(
     file: Path,
     as_json: bool,
     allow_unsandboxed: bool = False,
-    input_shapes: Sequence[str] | None = None,
+    input_shape: str = "",
 ) -> None:
     """A model file's operators, one a line."""
-    _, text = look_into(file, allow_unsandboxed, input_shapes)
+    _, text = look_into(file, allow_unsandboxed, input_shape)
     output.document({"graph": text}) if as_json else print(text, end="")
 
 
-def look_into(file: Path, allow_unsandboxed: bool, input_shapes: Sequence[str] | None = None) -> tuple[Facts, str]:
+def look_into(file: Path, allow_unsandboxed: bool, input_shape: str = "") -> tuple[Facts, str]:
     """A model file's facts and its graph."""
     from service.compiler.inspection import inspect_file
 
     settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})
     with tempfile.TemporaryDirectory() as within:
-        return inspect_file(file, Path(within), settings, parse_shapes(input_shapes))
+        return inspect_file(file, Path(within), settings, parse_shapes(input_shape))
 
 
 def table_of(facts: Facts) -> Table:

@@ -16,7 +16,7 @@ from service.cli.options import (
     ArtifactDir,
     ArtifactOption,
     InputFiles,
-    InputShapes,
+    InputShapeOption,
     JsonOption,
     LabelsOption,
     ModelFile,
@@ -25,7 +25,6 @@ from service.cli.options import (
     TargetOption,
     TuneOption,
     load_checked,
-    parse_shapes,
 )
 from service.cli.output import FAILURE, reporting
 from service.cli.reports import REPORTS, summary
@@ -34,7 +33,7 @@ from service.cli.tensors import read_input
 from service.core.build import Progress
 from service.core.digest import Digest, digest_of_file, parse_digest
 from service.core.errors import InvalidInput
-from service.core.options import MAX_BATCH, parse_tune, with_batch, with_shapes, with_tuning
+from service.core.options import MAX_BATCH, parse_shapes, parse_tune, with_batch, with_shapes, with_tuning
 
 OutputDir = Annotated[
     Path,
@@ -48,7 +47,7 @@ def compile(
     target: TargetOption = "host",
     numerics: NumericsOption = None,
     batch: Annotated[int, typer.Option("--batch", min=1, max=MAX_BATCH, help="How many samples at a time.")] = 1,
-    input_shapes: InputShapes = None,
+    input_shape: InputShapeOption = "",
     tune: TuneOption = None,
     allow_unsandboxed: Annotated[
         bool, typer.Option("--allow-unsandboxed", help="Even where this kernel cannot lock the compiler in.")
@@ -64,7 +63,7 @@ def compile(
                 output_dir,
                 target,
                 numerics,
-                _options(batch, tune, input_shapes),
+                _options(batch, tune, input_shape),
                 allow_unsandboxed,
                 view,
             )
@@ -77,8 +76,8 @@ def compile(
         output.next_command(f"octet run {shlex.quote(str(output_dir))} INPUT")
 
 
-def _options(batch: int, tune: str | None, input_shapes: list[str] | None) -> dict[str, Any]:
-    options = {**with_batch(batch), **with_shapes(parse_shapes(input_shapes))}
+def _options(batch: int, tune: str | None, input_shape: str) -> dict[str, Any]:
+    options = {**with_batch(batch), **with_shapes(parse_shapes(input_shape))}
     return with_tuning(options, parse_tune(tune)) if tune else options
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -65,12 +65,12 @@ BatchOption = Annotated[
         "--batch", metavar="SIZES", help="Batch sizes, like 1,8,16: 1 is served first, the others as they are built."
     ),
 ]
-InputShapes = Annotated[
-    list[str] | None,
+InputShapeOption = Annotated[
+    str,
     typer.Option(
         "--input-shape",
         metavar="[NAME=]N,C,H,W",
-        help="Shape of an input that the file does not say; once for each.",
+        help="The input's shape, where the file does not say it; of several inputs, x=…;y=…",
         show_default=False,
     ),
 ]
@@ -85,17 +85,6 @@ LabelsOption = Annotated[
 SaveOption = Annotated[
     Path | None, typer.Option("--save", help="Also write the first output to this .npy file.", dir_okay=False)
 ]
-
-
-def parse_shapes(given: Sequence[str] | None) -> dict[str, list[int]]:
-    """`x=1,3,224,224` -> the shape by the input's name, which is empty where it is left out."""
-    shapes: dict[str, list[int]] = {}
-    for text in given or ():
-        name, _, sizes = text.rpartition("=")
-        if not all(size.strip().isdecimal() for size in sizes.split(",")):
-            raise typer.BadParameter(f"{text!r} is no shape: write --input-shape x=1,3,224,224")
-        shapes[name] = [int(size) for size in sizes.split(",")]
-    return shapes
 
 
 def load_checked(flags: Mapping[str, Any] | None = None) -> Settings:

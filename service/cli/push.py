@@ -15,6 +15,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from service.cli.client import Client
 from service.cli.options import (
     BatchOption,
+    InputShapeOption,
     JsonOption,
     ModelFile,
     NumericsOption,
@@ -38,6 +39,7 @@ def push(
     numerics: NumericsOption = None,
     batch: BatchOption = "1",
     tune: TuneOption = None,
+    input_shape: InputShapeOption = "",
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the build.")] = False,
     server: ServerOption = None,
     as_json: JsonOption = False,
@@ -47,6 +49,7 @@ def push(
     Other batch sizes and tuning are builds of their own, in the background; octet builds lists them.
     """
     options = {"batch": batch} | ({"tune": tune} if tune else {})
+    options |= {"input_shape": input_shape} if input_shape else {}
     with reporting(as_json) as output, Client(server_url(server)) as client:
         pushed = push_model(client, file, name or name_of(file), target, numerics, output, options, detach)
         if as_json:

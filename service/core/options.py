@@ -11,6 +11,7 @@ MAX_BATCH = 64
 LEAST_TUNE_S, MOST_TUNE_S = 1.0, 3600.0
 BATCH, INPUT_SHAPES, TUNE = "batch", "input_shapes", "tune_s"
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_MOST_RANK = 8
 
 
 def batch_of(options: Mapping[str, Any]) -> int:
@@ -31,6 +32,22 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, list[int]]:
 def with_shapes(shapes: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     """The options of a build whose inputs have `shapes`."""
     return {INPUT_SHAPES: {name: list(shape) for name, shape in shapes.items()}} if shapes else {}
+
+
+def parse_shapes(text: str) -> dict[str, list[int]]:
+    """`x=1,3,224,224;y=1,10` -> shapes by name; the name of the only input may be left out.
+
+    Raises:
+        InvalidInput: it is no list of shapes.
+    """
+    shapes: dict[str, list[int]] = {}
+    for part in filter(None, text.split(";")):
+        name, _, sizes = part.rpartition("=")
+        numbers = [size.strip() for size in sizes.split(",")]
+        if len(numbers) > _MOST_RANK or not all(n.isascii() and n.isdecimal() and len(n) < 10 for n in numbers):
+            raise InvalidInput(f"{part!r} is no shape", hint="like x=1,3,224,224")
+        shapes[name.strip()] = [int(number) for number in numbers]
+    return shapes
 
 
 def parse_batches(text: str) -> tuple[int, ...]:

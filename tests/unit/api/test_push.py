@@ -18,6 +18,7 @@ from service.core.errors import BuildFailed
 from service.core.target import TARGETS
 from tests.support.blobs import blob_file, damage_blob
 from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane, problem
+from tests.support.torchscript import archive, script
 
 OTHER = MODEL + b"!"
 
@@ -56,6 +57,26 @@ def test_another_target_is_another_build_of_the_same_version(plane: ControlPlane
 
 def test_the_numerics_mode_is_chosen_by_name(plane: ControlPlane) -> None:
     assert plane.push(numerics="xnnpack").json()["numerics"] == "xnnpack"
+
+
+def test_shapes_of_inputs_are_options_of_the_build(plane: ControlPlane) -> None:
+    build = plane.push(input_shape="x=1,3,8,8").json()
+    assert build["options"] == {"input_shapes": {"x": [1, 3, 8, 8]}}
+    assert build["id"] != plane.push().json()["id"]
+    problem(plane.push(input_shape="x=big"), 400, "invalid_input")
+
+
+def test_torchscript_is_known_by_the_end_of_its_archive(plane: ControlPlane) -> None:
+    build = plane.client.put("/api/v1/models?name=net", content=script(["return x"])).json()
+    assert build["numerics"] == "fbgemm"
+
+
+def test_an_archive_of_something_else_is_refused_once_it_has_arrived(plane: ControlPlane) -> None:
+    """Its bytes are nobody's then, which is what garbage collection is for."""
+    weights = archive({"data.pkl": b"", "data/0": b""})
+    refused = problem(plane.push(weights), 415, "unsupported_format")
+    assert "not a program" in refused["detail"]
+    assert plane.client.get("/api/v1/models").json() == {"models": []}
 
 
 def test_the_same_file_is_the_same_version_and_the_same_build(plane: ControlPlane) -> None:
@@ -196,7 +217,6 @@ def test_options_that_are_none_are_refused_before_anything_is_kept(plane: Contro
 @pytest.mark.parametrize(
     ("body", "hint"),
     [
-        (b"PK\x03\x04" + bytes(100), "upload the .tflite file"),
         (b"short", "tflite"),
         (b"\x89PNG" + bytes(100), "predict"),
     ],

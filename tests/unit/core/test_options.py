@@ -7,9 +7,12 @@ from service.core.options import (
     batch_of,
     check_batches,
     parse_batches,
+    parse_shapes,
     parse_tune,
+    shapes_of,
     tune_s_of,
     with_batch,
+    with_shapes,
     with_tuning,
     without_tuning,
 )
@@ -55,3 +58,21 @@ def test_a_tuned_build_knows_what_it_was_tuned_from() -> None:
     options = with_tuning(with_batch(8), 60.0)
     assert (tune_s_of(options), without_tuning(options)) == (60.0, {"batch": 8})
     assert tune_s_of({}) is None
+
+
+def test_shapes_are_by_name_or_of_the_only_input() -> None:
+    assert parse_shapes("1,3,224,224") == {"": [1, 3, 224, 224]}
+    assert parse_shapes("x=1, 3;y=7") == {"x": [1, 3], "y": [7]}
+    assert parse_shapes("") == {}
+
+
+@pytest.mark.parametrize("text", ["x", "x=", "1,,2", "-1,2", "1,2;x=a", "1x3", "9999999999", "1,1,1,1,1,1,1,1,1"])
+def test_what_is_no_shape_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        parse_shapes(text)
+
+
+def test_a_build_without_shapes_has_the_key_it_always_had() -> None:
+    assert with_shapes({}) == {}
+    assert shapes_of({}) == {}
+    assert shapes_of(with_shapes({"x": (1, 3)})) == {"x": [1, 3]}
