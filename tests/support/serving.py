@@ -76,7 +76,8 @@ class Served:
         return max((w["started_at"], int(w["pid"])) for w in workers if w["kind"] == "compile")[1]
 
     def compiler_children(self) -> list[int]:
-        return children_of(self.compile_worker())
+        """Those that work for a build; not the zygote that they are forked of, which outlives them."""
+        return [pid for pid in children_of(self.compile_worker()) if not _is_zygote(pid)]
 
     def kill(self) -> None:
         """As `kill -9`, or a power cut."""
@@ -118,6 +119,15 @@ def environment(**settings: Any) -> dict[str, str]:
 
 def model(file: str) -> bytes:
     return (EXAMPLES / file).read_bytes()
+
+
+def _is_zygote(pid: int) -> bool:
+    """Its forks have its command line, but work in a directory of their own."""
+    try:
+        command, place = Path(f"/proc/{pid}/cmdline").read_bytes(), Path(f"/proc/{pid}/cwd").readlink()
+    except FileNotFoundError:
+        return False
+    return b"service.compiler.zygote" in command and place == Path("/")
 
 
 def children_of(pid: int) -> list[int]:

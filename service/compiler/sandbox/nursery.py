@@ -6,27 +6,28 @@ does, in the same order, before it looks at them. What it hands its children is 
 libraries have written.
 
 A child must be ours to wait for, not the zygote's: the zygote forks twice, and the kernel gives the orphan to the
-nearest ancestor that collects orphans (PR_SET_CHILD_SUBREAPER), which is us.
+nearest ancestor that collects orphans (PR_SET_CHILD_SUBREAPER), which is us while we wait for its answer.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import json
 import os
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from service.compiler.sandbox.kernel import prctl
 from service.core.errors import BuildFailed
 
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 READY = b"ready"
 
 # What every child's environment is made of, forked or started: nothing is inherited from us.
@@ -67,7 +68,6 @@ class Zygote:
     """
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
-        prctl(_PR_SET_CHILD_SUBREAPER, 1)
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -94,8 +94,9 @@ class Zygote:
                 if not self._ready and self._socket.recv(len(READY)) != READY:
                     raise ZygoteGone
                 self._ready = True
-                socket.send_fds(self._socket, [request], ends)
-                return int(self._socket.recv(32))
+                with _collecting_orphans():
+                    socket.send_fds(self._socket, [request], ends)
+                    return int(self._socket.recv(32))
             except (OSError, ValueError) as error:
                 raise ZygoteGone from error
 
@@ -106,6 +107,21 @@ class Zygote:
             self._process.wait(5)
         self._process.kill()
         self._process.wait()
+
+
+@contextlib.contextmanager
+def _collecting_orphans() -> Iterator[None]:
+    """Who is orphaned below us meanwhile becomes our child.
+
+    For as long as a fork takes and no longer: nobody would wait for other people's orphans.
+    """
+    before = ctypes.c_int()
+    prctl(_PR_GET_CHILD_SUBREAPER, ctypes.addressof(before))
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        yield
+    finally:
+        prctl(_PR_SET_CHILD_SUBREAPER, before.value)
 
 
 class Nursery:

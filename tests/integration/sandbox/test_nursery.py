@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,3 +86,12 @@ def test_a_zygote_ends_with_a_child_that_crashed(scratch: Path, forked: nursery.
         attempt(scratch, "die", {"how": "segfault"})
     assert first._process.returncode is not None
     assert forked.warm() is not first
+
+
+def test_orphans_of_others_are_not_adopted(scratch: Path) -> None:
+    """Nobody here would wait for them, and they would stay on as zombies."""
+    assert attempt(scratch, "echo")["request"] == {}
+    orphaning = "import os, sys; pid = os.fork(); pid or os.execvp('sleep', ['sleep', '0.2']); print(pid)"
+    orphan = subprocess.run([sys.executable, "-c", orphaning], stdout=subprocess.PIPE, text=True, check=True).stdout
+    children = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text().split()
+    assert orphan.strip() not in children
