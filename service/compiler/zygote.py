@@ -27,8 +27,12 @@ def serve(channel: socket.socket) -> None:
     """Forks on request until the other end is closed. Returns in no child."""
     gc.collect()
     gc.freeze()  # a collection in a child would otherwise touch, and so copy, every page
-    with suppress(BrokenPipeError):  # who started us is gone
+    with suppress(ConnectionError):  # who started us is gone
         channel.send(READY)
+        _answer(channel)
+
+
+def _answer(channel: socket.socket) -> None:
     while True:
         request, descriptors, _, _ = socket.recv_fds(channel, _REQUEST_BYTES, len(Ends._fields))
         if not request:
@@ -52,7 +56,10 @@ def _fork(request: Mapping[str, Any], descriptors: Sequence[int], channel: socke
                 os.close(end)
             os.read(go, 1)  # ends when the zygote closes its end, and it does when `middle` is gone
             os.close(go)
-            _become(request, descriptors)
+            try:
+                _become(request, descriptors)
+            finally:  # whatever happened: it is no zygote
+                os._exit(1)
         os._exit(0)
     os.waitpid(middle, 0)
     pid = int(os.read(number, 32))
