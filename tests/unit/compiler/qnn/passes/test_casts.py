@@ -15,7 +15,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.passes import simplify
 from service.compiler.qnn.passes.casts import drop_casts
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.core.numerics import MODES
+from service.core.numerics import LITERT_REFERENCE, MODES, XNNPACK
 from tests.support.qnn_models import Emit, float32, i8, module_of, u8
 
 ALL = np.arange(-128, 128, dtype=np.int8).reshape(1, 256)
@@ -24,6 +24,11 @@ ALL = np.arange(-128, 128, dtype=np.int8).reshape(1, 256)
 def names(module: Any) -> list[str]:
     operations = [found for _, _, found in graph.operations(graph.main_of(module)) if found is not None]
     return [found.name.removeprefix("qnn.") for found in operations]
+
+
+def defined(mode: str, *operators: str) -> list[str]:
+    """Those that the mode has formulas for."""
+    return [operator for operator in operators if operator in get_mode(mode).formulas]
 
 
 def simplified(module: Any, mode: str, x: np.ndarray) -> Any:
@@ -35,7 +40,7 @@ def simplified(module: Any, mode: str, x: np.ndarray) -> Any:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("scale", [1e-3, 0.1, 1 / 3, 1e-30, 1e30])
+@pytest.mark.parametrize("scale", [1e-3, 0.1, 1 / 3, 1e-30, 1e9])
 def test_what_is_quantized_as_it_was_is_what_it_was(mode: str, scale: float) -> None:
     kind = i8(scale, 7)
 
@@ -94,7 +99,7 @@ def test_any_chain_keeps_its_values(data: st.DataObject, mode: str) -> None:
         y, of_y = inputs[0], i8(scale)
         for _ in range(draw(st.integers(1, 4))):
             out = kind()
-            match draw(st.sampled_from(["dense", "add", "mul", "relu", "requantize", "cast"])):
+            match draw(st.sampled_from([*defined(mode, "add", "mul", "relu", "requantize"), "dense", "cast"])):
                 case "dense":
                     sums = emit(ops.dense(y, relax.const(weights), None, of_y, i8(0.02)))
                     y = emit(ops.requantize(sums, accumulator_type(of_y, i8(0.02), axis=1), out))
@@ -126,7 +131,9 @@ def test_a_change_of_storage_is_done_by_the_layer_before_it() -> None:
 
     for mode in MODES:
         module = simplified(module_of([((1, 256), "int8")], body), mode, ALL)
-        assert names(module) == ["dense", "requantize"]
+        # Elsewhere the zero point is added before the last rounding, or it is not known that it is not.
+        if mode in (LITERT_REFERENCE, XNNPACK):
+            assert names(module) == ["dense", "requantize"]
 
 
 def test_the_names_of_what_is_gone_are_reported() -> None:
