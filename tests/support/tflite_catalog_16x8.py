@@ -29,8 +29,11 @@ MODELS: dict[str, Callable[[], bytes]] = {
     "fully connected 16x8": lambda: models.fully_connected_model(
         (40, 16), DENSE, BIAS64, X16, PER_AXIS, Y16, dtype=np.int16, activation="RELU"
     ),
+    "fully connected 16x8 no bias, which would have 64 bits": lambda: models.fully_connected_model(
+        (400, 16), DENSE, None, X16, PER_AXIS, Quant(1e-4), dtype=np.int16, bias_type=schema.TensorType.INT64
+    ),
     "fully connected 16x8 no bias": lambda: models.fully_connected_model(
-        (40, 16), DENSE, None, X16, Quant(0.02), Quant(1e-4), dtype=np.int16
+        (400, 16), DENSE, None, X16, Quant(0.02), Quant(1e-4), dtype=np.int16
     ),
     "add int16": lambda: models.binary_model("ADD", (1, 4, 4, 3), (3,), np.int16, X16, Y16, X16),
     "mul int16 relu6": lambda: models.binary_model(

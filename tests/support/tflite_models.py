@@ -149,6 +149,7 @@ def fully_connected_model(
     *,
     activation: str = "NONE",
     keep_num_dims: bool = False,
+    bias_type: int = schema.TensorType.FLOAT32,
     dtype: npt.DTypeLike | None = None,
 ) -> bytes:
     """FULLY_CONNECTED: input `[..., K]` (flattened to `[-1, K]` unless `keep_num_dims`), weights `[O, K]`."""
@@ -157,7 +158,9 @@ def fully_connected_model(
     rows = int(np.prod(input_shape)) // depth
     output_shape = (*input_shape[:-1], units) if keep_num_dims else (rows, units)
     x, y = _ends(builder, input_shape, output_shape, dtype or weights.dtype, x_quant, y_quant)
-    options = schema.FullyConnectedOptionsT(fusedActivationFunction=_activation(activation), keepNumDims=keep_num_dims)
+    options = schema.FullyConnectedOptionsT(
+        fusedActivationFunction=_activation(activation), keepNumDims=keep_num_dims, quantizedBiasType=bias_type
+    )
     parameters = _parameters(builder, weights, bias, x_quant, weight_quant)
     builder.operator("FULLY_CONNECTED", [x, *parameters], [y], options)
     return builder.build([x], [y])

@@ -176,6 +176,7 @@ TABLES: Mapping[str, Table] = {
         "fused_activation_function": (0, BYTE),
         "weights_format": (1, BYTE),
         "keep_num_dims": (2, BOOL),
+        "quantized_bias_type": (4, BYTE),
     },
     "SoftmaxOptions": {"beta": (0, FLOAT)},
     "ConcatenationOptions": {"axis": (0, INT), "fused_activation_function": (1, BYTE)},

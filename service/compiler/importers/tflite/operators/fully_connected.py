@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from tvm import relax
 
 from service.compiler.importers.tflite.node import Node
@@ -11,6 +12,20 @@ from service.compiler.importers.tflite.operators.convolution import accumulators
 from service.compiler.qnn import ops
 
 _DEFAULT_WEIGHTS_FORMAT = 0  # FullyConnectedOptionsWeightsFormat in schema.fbs
+
+
+_INT64 = 4  # TensorType in schema.fbs
+
+
+def _wants_64_bits(node: Node) -> bool:
+    """Whether a 16-bit layer without a bias says that it would be one of 64 bits: LiteRT sums in as many, and takes
+    32 if nothing is said (`EvalQuantized` in tflite/kernels/fully_connected.cc)."""
+    return not node.has_input(2) and node.input(0).dtype == "int16" and node.option("quantized_bias_type") == _INT64
+
+
+def _sums_in_64_bits(units: int) -> relax.Constant:
+    """A bias of zeros, which is what tells the two apart in the module."""
+    return relax.const(np.zeros(units, np.int64), "int64")
 
 
 def fully_connected(node: Node) -> relax.Var:
@@ -31,7 +46,7 @@ def fully_connected(node: Node) -> relax.Var:
     rows = (total // depth, depth)
     x = node.expr(0) if source.shape == rows else node.emit(relax.op.reshape(node.expr(0), rows), "rows")
     in_type, weight_type = node.in_type(0), weights_type(node, channel_axis=0)
-    bias = bias_of(node, units)
+    bias = _sums_in_64_bits(units) if _wants_64_bits(node) else bias_of(node, units)
     call = ops.dense(x, node.constant(1), bias, in_type, weight_type, accum_dtype=accumulators_of(node))
     result = requantized(node, call, in_type, weight_type)
     if keep_dims and len(source.shape) != 2:
