@@ -281,7 +281,7 @@ def gemm(model: OnnxBuilder, rng: Rng) -> None:
     drawn = weights(model, rng, (units, depth), 0, dtype)
     w = model.node("DequantizeLinear", drawn.names, axis=0)
     quantized_out = bool(rng.integers(0, 3))
-    bias = bias_of(model, rng, units, x.scale, drawn.scales, stored=not quantized_out)
+    bias = bias_of(model, rng, units, x.scale, drawn.scales, stored=True)
     result = model.node("Gemm", [real(model, "x", (2, depth), x), w, bias], transB=1)
     if quantized_out:
         leave(model, activation(model, rng, result, y), y)
@@ -298,6 +298,16 @@ def real_bias(model: OnnxBuilder, rng: Rng) -> int:
     bias = model.constant(rng.normal(0, 10, units), "float32")
     model.output(model.node("Gemm", [real(model, "x", (2, depth), x), w, bias], transB=1), "float32")
     return depth
+
+
+def clipped_conv(model: OnnxBuilder, rng: Rng) -> float:
+    """A convolution between conversions, and behind it a Clip that its output's type does not imply; its scale."""
+    x, y = Quantized(model, rng, "uint8"), Quantized(model, rng, "uint8")
+    w = model.node("DequantizeLinear", weights(model, rng, (5, 3, 3, 3), 0, "uint8").names, axis=0)
+    result = model.node("Conv", [real(model, "x", (1, 3, 9, 9), x), w])
+    bounds = [model.constant(y.scale * steps, "float32") for steps in (-20, 60)]
+    leave(model, model.node("Clip", [result, *bounds]), y)
+    return y.scale
 
 
 def matmul(model: OnnxBuilder, rng: Rng) -> None:

@@ -29,7 +29,7 @@ def _said_by_the_file(importer: Callable[[bytes, At], ImportedModel]) -> Callabl
 
 IMPORTERS: Mapping[str, Callable[[bytes, At, Shapes], ImportedModel]] = {
     TFLITE: _said_by_the_file(tflite.import_model),
-    ONNX: _said_by_the_file(onnx.import_model),
+    ONNX: onnx.import_model,
     TORCHSCRIPT: torch.import_torchscript,
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from tvm import relax
@@ -18,18 +18,20 @@ from service.compiler.importers.onnx.signature import input_shape, signature_of
 from service.compiler.importers.onnx.support import check_support
 from service.compiler.qnn.graph import shape_of
 from service.core.build import Stage
-from service.core.errors import MalformedModel, OctetError, Unsupported
+from service.core.errors import InvalidInput, MalformedModel, OctetError, Unsupported
 
 At = Callable[[str, str], None]
+Shapes = Mapping[str, Sequence[int]]
 
 
-def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel:
+def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
     """The model in an ONNX file. Where the file leaves the batch open, it is 1.
 
     Args:
         data: the file. Constants are copied into the module.
         at: told of every operator before it is converted, and of its output's name, so that whoever watches can
             name it if this process dies.
+        shapes: of inputs by name, whose dimensions the file leaves open; "" stands for the only input.
 
     Raises:
         MalformedModel: the file is not well formed, or an operator's definition is broken.
@@ -38,15 +40,15 @@ def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel
     try:
         model = fuse(read_model(data))
         check_support(model)
-        return _imported(model, at)
+        return _imported(model, at, shapes or {})
     except OctetError as exc:
         exc.stage = exc.stage or Stage.IMPORT
         raise
 
 
-def _imported(model: Model, at: At) -> ImportedModel:
+def _imported(model: Model, at: At, shapes: Shapes) -> ImportedModel:
     builder = relax.BlockBuilder()
-    params = [_param(end, place) for place, end in enumerate(model.inputs)]
+    params = [_param(end, place, shapes) for place, end in enumerate(_named(model.inputs, shapes))]
     values: dict[str, Value] = {end.name: param for end, param in zip(model.inputs, params, strict=True)}
     values |= {name: tensor.data for name, tensor in model.constants.items() if tensor.data is not None}
     state = State(model, builder, values)
@@ -63,8 +65,17 @@ def _imported(model: Model, at: At) -> ImportedModel:
     return ImportedModel(builder.get(), signature, ONNX)
 
 
-def _param(end: End, place: int) -> relax.Var:
-    return relax.Var(f"input_{place}", relax.TensorType(list(input_shape(end)), end.dtype))
+def _named(inputs: tuple[End, ...], shapes: Shapes) -> tuple[End, ...]:
+    """The inputs, if every shape is that of one of them."""
+    known = {end.name for end in inputs} | ({""} if len(inputs) == 1 else set())
+    for name in shapes.keys() - known:
+        raise InvalidInput(f"the model has no input {name!r}", hint=f"it has: {', '.join(sorted(known - {''}))}")
+    return inputs
+
+
+def _param(end: End, place: int, shapes: Shapes) -> relax.Var:
+    shape = input_shape(end, shapes.get(end.name, shapes.get("")))
+    return relax.Var(f"input_{place}", relax.TensorType(list(shape), end.dtype))
 
 
 def _described(value: relax.Expr) -> tuple[tuple[int, ...], str]:

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from service.compiler.importers.names import printable, unique
 from service.compiler.importers.onnx.model import End, Model, shortened
 from service.compiler.qnn.types import QuantizedType
-from service.core.errors import Unsupported
+from service.core.errors import InvalidInput, Unsupported
 from service.core.signature import DATATYPES, ModelSignature, Quantization, TensorSpec, datatype_of
 
 _DTYPES = {dtype.name for dtype in DATATYPES.values()}
 Shape = tuple[int, ...]
 
 
-def input_shape(end: End) -> Shape:
+def input_shape(end: End, said: Sequence[int] | None = None) -> Shape:
     """The shape that an input is compiled for. A first dimension without a number is a batch, and becomes 1.
+
+    Args:
+        said: by whoever compiles it; numbers that the file has stay.
 
     Raises:
         Unsupported: another dimension has no number, or the type is none that clients can send.
+        InvalidInput: what is said is not what the file has.
     """
     label = shortened(end.name)
     if end.dtype not in _DTYPES:
         raise Unsupported(f"the input {label} is of {end.dtype}, which cannot be sent", tensor=label)
     if end.shape is None:
         raise Unsupported(f"the file does not say which shape the input {label} has", tensor=label)
+    if said is not None:
+        return _agreed(end, end.shape, said)
     open_ended = [axis for axis, size in enumerate(end.shape) if not isinstance(size, int)]
     if any(axis > 0 for axis in open_ended):
         shown = [size if isinstance(size, int) else size or "?" for size in end.shape]
         raise Unsupported(
             f"the input {label} has the shape {shown}: besides the batch, every dimension needs a number",
             tensor=label,
-            hint="fix them when exporting, or with `python -m onnxruntime.tools.make_dynamic_shape_fixed`",
+            hint=f"say them: --input-shape {label}=1,…",
         )
     shape = tuple(size if isinstance(size, int) else 1 for size in end.shape)
     if any(size < 1 for size in shape):
@@ -39,9 +45,13 @@ def input_shape(end: End) -> Shape:
     return shape
 
 
-def batch_is_open(model: Model) -> bool:
-    """Whether the file leaves the batch open, which is then compiled as 1."""
-    return any(end.shape and not isinstance(end.shape[0], int) for end in model.inputs)
+def _agreed(end: End, shape: tuple[int | str | None, ...], said: Sequence[int]) -> Shape:
+    fits = len(said) == len(shape) and all(
+        size == own or not isinstance(own, int) for size, own in zip(said, shape, strict=False)
+    )
+    if not fits or any(size < 1 for size in said):
+        raise InvalidInput(f"the input {shortened(end.name)} has the shape {list(shape)}, not {list(said)}")
+    return tuple(said)
 
 
 def signature_of(

@@ -38,6 +38,7 @@ class Rule:
 RULES: Mapping[str, Rule] = {
     "Add": Rule(elementwise.arithmetic, (2, 2)),
     "Cast": Rule(shapes.cast, (1, 1)),
+    "Clip": Rule(elementwise.clip, (1, 3)),
     "Concat": Rule(joining.concat, (1, _ANY_NUMBER)),
     "ConstantOfShape": Rule(shapes.constant_of_shape, (1, 1)),
     "DequantizeLinear": Rule(conversion.dequantize_linear, (2, 3)),

@@ -71,6 +71,18 @@ def _truncated(node: Node, lhs: Any, rhs: Any) -> Any:
     return (np.sign(lhs) * np.sign(rhs)) * (np.abs(lhs) // np.abs(rhs))
 
 
+def clip(node: Node) -> relax.Var:
+    """Clip of float32; bounds are attributes up to operator set 10, then inputs."""
+    if node.dtype(0) != "float32":
+        node.unsupported(f"works on {node.dtype(0)}; float32 can be compiled", node.name(0))
+    result = node.expr(0)
+    for place, name, bound_by in ((1, "min", relax.op.maximum), (2, "max", relax.op.minimum)):
+        if node.has(place) or name in node.operator.attributes:
+            bound = node.number(place) if node.has(place) else node.attribute(name, 0.0)
+            result = node.emit(bound_by(result, relax.const(bound, "float32")), name)
+    return node.emit(result)
+
+
 def relu(node: Node) -> relax.Var:
     """Relu of float32."""
     if node.dtype(0) != "float32":

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from service.compiler.importers.onnx.importer import import_model
-from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
+from service.core.errors import InvalidInput, MalformedModel, Unsupported, UnsupportedOperator
 from service.core.signature import Quantization
 from tests.support.onnx_builder import Dims, OnnxBuilder
 
@@ -27,6 +27,17 @@ def test_an_open_batch_is_one() -> None:
 def test_other_dimensions_need_numbers(shape: Dims | None) -> None:
     with pytest.raises(Unsupported, match="input x"):
         import_model(model_of(shape))
+
+
+def test_open_dimensions_may_be_said() -> None:
+    (spec,) = import_model(model_of(["N", 3, "H", "W"]), shapes={"x": (2, 3, 8, 9)}).signature.inputs
+    assert spec.shape == (2, 3, 8, 9)
+
+
+@pytest.mark.parametrize("said", [{"x": (1, 4, 8, 8)}, {"x": (1, 3)}, {"y": (1, 3, 8, 8)}, {"x": (0, 3, 8, 8)}])
+def test_what_is_said_has_to_be_what_the_file_has(said: dict[str, tuple[int, ...]]) -> None:
+    with pytest.raises(InvalidInput):
+        import_model(model_of(["N", 3, "H", "W"]), shapes=said)
 
 
 def test_stored_ends_say_their_quantization() -> None:

@@ -1,0 +1,85 @@
+"""Whole ONNX models, compiled by the pipeline, against ONNX Runtime: bit for bit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.core.numerics import ONNXRUNTIME
+from service.core.vectors import sample_inputs
+from tests.support.compiling import compiled
+from tests.support.onnx_builder import OnnxBuilder
+from tests.support.onnx_catalog import Quantized, Weights, bias_of, real, weights
+from tests.support.onnx_reference import Reference
+
+MODELS = Path(os.environ.get("OCTET_BENCH_CACHE") or Path.home() / ".cache" / "octet-bench") / "models" / "onnx"
+WHOLE = ["resnet18", "resnet50", "mobilenet_v2", "inception_v3"]
+SAMPLES = 12
+
+
+def equal(source: Path, folder: Path) -> None:
+    model, reference = compiled(source, ONNXRUNTIME, folder), Reference(source, optimized=True)
+    for sample in sample_inputs(model.signature, SAMPLES, seed=1):
+        for output, expected in zip(model.run(sample), reference(sample), strict=True):
+            np.testing.assert_array_equal(output, expected)
+
+
+class Network:
+    """A small residual network as PyTorch exports it and ONNX Runtime quantizes it."""
+
+    def __init__(self) -> None:
+        self.model, self.rng = OnnxBuilder(), np.random.default_rng(5)
+
+    def quantized(self, x: str) -> tuple[str, Quantized]:
+        """As the reader sees it: quantized and dequantized."""
+        y = Quantized(self.model, self.rng, "uint8")
+        return self.model.node("DequantizeLinear", [self.model.node("QuantizeLinear", [x, *y.names]), *y.names]), y
+
+    def weights(self, *shape: int) -> tuple[str, Weights]:
+        drawn = weights(self.model, self.rng, shape, 0, "uint8")
+        return self.model.node("DequantizeLinear", drawn.names, axis=0), drawn
+
+    def conv(self, x: str, step: Quantized, channels: int, filters: int, size: int, groups: int = 1) -> str:
+        w, drawn = self.weights(filters, channels // groups, size, size)
+        bias = bias_of(self.model, self.rng, filters, step.scale, drawn.scales)
+        return self.model.node("Conv", [x, w, bias], pads=[size // 2] * 4, group=groups, kernel_shape=[size, size])
+
+    def write(self) -> bytes:
+        model = self.model
+        first = Quantized(model, self.rng, "uint8")
+        x = real(model, "image", ["N", 3, 20, 22], first)
+        x, step = self.quantized(self.conv(x, first, 3, 24, 3))
+        pooled = model.node("MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+        y, deep = self.quantized(self.conv(pooled, step, 24, 24, 3, groups=24))
+        y, _ = self.quantized(self.conv(y, deep, 24, 24, 1))
+        x, step = self.quantized(model.node("Add", [y, pooled]))
+        mean, _ = self.quantized(model.node("GlobalAveragePool", [x]))
+        gate, _ = self.quantized(model.node("Sigmoid", [mean]))
+        x, step = self.quantized(model.node("Mul", [x, gate]))
+        average, _ = self.quantized(model.node("AveragePool", [x], kernel_shape=[3, 3], pads=[1, 1, 1, 1]))
+        x, step = self.quantized(model.node("Concat", [x, average, x], axis=1))
+        x, step = self.quantized(model.node("GlobalAveragePool", [x]))
+        w, drawn = self.weights(10, 72)
+        bias = bias_of(model, self.rng, 10, step.scale, drawn.scales, stored=True)
+        x, _ = self.quantized(model.node("Gemm", [model.node("Flatten", [x]), w, bias], transB=1))
+        model.output(x, "float32", ["N", 10])
+        return model.build()
+
+
+def test_a_small_network(tmp_path: Path) -> None:
+    source = tmp_path / "model.onnx"
+    source.write_bytes(Network().write())
+    equal(source, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_trained_architecture(name: str, tmp_path: Path) -> None:
+    """Of those that `benchmarks/models` makes."""
+    source = MODELS / f"{name}.u8s8.onnx"
+    if not source.is_file():
+        pytest.skip(f"no {source}: `make bench` makes it; OCTET_BENCH_CACHE says where")
+    equal(source, tmp_path)
