@@ -230,7 +230,8 @@ def average_of(mode: Mode, operation: Operation) -> Average:
     if 256 * rows * columns >= _LARGEST_DIVIDEND:
         raise Declined(f"a window of {rows * columns} elements is too large")
     if isinstance(formula, EvenAverage):
-        if in_type.zero_point % 2 and operation.tensor(0)[0][-1] % VECTOR_CHANNELS:
+        # A half is off by the error of 1 / count, which depends on the zero point too, odd or even.
+        if in_type.zero_point and operation.tensor(0)[0][-1] % VECTOR_CHANNELS:
             raise Declined("its last channels are rounded another way")
         return EvenMean(bounds(in_type).zero_point)
     if not isinstance(formula, AveragePool):
