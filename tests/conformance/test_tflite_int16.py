@@ -109,6 +109,17 @@ def test_dense_layer_beyond_32_bits(scales: float | list[float], bias: Array | N
         assert_equal_on_extremes(data)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_real_values_beyond_32_bits(mode: str) -> None:
+    """They become the smallest value, large or small."""
+    data = models.quantize_model((1, 8), np.float32, None, np.int16, X16)
+    real = np.array([[1e6, -1e6, np.inf, -np.inf, 6.4e5, 6.5e5, -6.4e5, 20.0]], np.float32)
+    (expected,) = litert.run(litert.interpreter(data, reference=mode == LITERT_REFERENCE), [real])
+    (actual,) = oracle.run(import_model(data).module, get_mode(mode), [real])
+    np.testing.assert_array_equal(actual, expected)
+    assert (actual[0, 0], actual[0, 4]) == (INT16.min, INT16.max)
+
+
 @pytest.mark.parametrize(("name", "scale"), [("LOGISTIC", 2**-12), ("TANH", 2**-12), ("TANH", 2**-11)])
 def test_exact_scales_have_another_kernel_by_default(name: str, scale: float) -> None:
     data = models.activation_model(name, (256, 256), np.int16, Quant(scale), FRACTION16)

@@ -20,6 +20,8 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
 
+_BEYOND_INT32 = 2.0**31
+
 
 class Quantize:
     """float32 -> storage, in float32 arithmetic.
@@ -28,9 +30,12 @@ class Quantize:
     (f32-qs8-vcvt) multiplies by the reciprocal and rounds halves to even.
     """
 
-    def __init__(self, *, reciprocal: bool) -> None:
-        self.reciprocal = reciprocal
-        self.summary = "z + round_even(x * float(1 / s))" if reciprocal else "z + round_away(x / s)"
+    def __init__(self, *, reciprocal: bool, overflows: bool = False) -> None:
+        """`overflows`: what is beyond 32 bits becomes the smallest value, as the conversion of x86 has it; else the
+        nearest."""
+        self.reciprocal, self.overflows = reciprocal, overflows
+        formula = "z + round_even(x * float(1 / s))" if reciprocal else "z + round_away(x / s)"
+        self.summary = f"{formula}; the smallest beyond 32 bits" if overflows else formula
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         out_type = operation.quantized("out_type")
@@ -39,6 +44,8 @@ class Quantize:
         # Beyond 2**40 every storage type saturates; clipping first keeps infinities away from the conversion.
         ratio = np.clip(ratio, -(2.0**40), 2.0**40)
         rounded = np.rint(ratio) if self.reciprocal else _round_away(ratio)
+        if self.overflows:
+            rounded = np.where(np.abs(rounded) < _BEYOND_INT32, rounded, -_BEYOND_INT32)
         return store(rounded.astype(np.int64) + zero_points, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
@@ -51,7 +58,12 @@ class Quantize:
             ratio = value * factor if self.reciprocal else value / factor
             bounded = tirx.max(tirx.min(ratio, limit), -limit)
             rounded = tirx.nearbyint(bounded) if self.reciprocal else rounded_away(bounded)
-            return clamped(rounded.astype("int32") + zero_point, out_type)
+            value = clamped(rounded.astype("int32") + zero_point, out_type)
+            if not self.overflows:
+                return value
+            beyond = tirx.const(_BEYOND_INT32, "float32")
+            fits = tirx.all(ratio < beyond, ratio > -beyond)
+            return tirx.Select(fits, value, tirx.const(out_type.min, out_type.dtype))
 
         constants = [
             parameter(list(factors), "float32", out_type),

@@ -114,7 +114,7 @@ def test_operator(name: str) -> None:
 def test_modes_share_formulas() -> None:
     first, second = (get_mode(mode).formulas for mode in MODES)
     differ = {row for row in first if row.endswith(":int16") and first[row] is not second[row]}
-    assert differ == {"dense+requantize:int16", "logistic:int16", "tanh:int16"}
+    assert differ == {"dense+requantize:int16", "logistic:int16", "quantize:int16", "tanh:int16"}
 
 
 def assert_operator(name: str, mode: str) -> None:
@@ -124,7 +124,9 @@ def assert_operator(name: str, mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_quantize(mode: str) -> None:
-    x = np.append(np.random.default_rng(0).normal(0, 5, 40), [np.inf, -np.inf, 0.5 * X.scale]).astype(np.float32)
+    """Halves, and what is beyond 32 bits, too."""
+    odd = [np.inf, -np.inf, 1e6, -1e6, 6.4e5, 0.5 * X.scale]
+    x = np.append(np.random.default_rng(0).normal(0, 5, 40), odd).astype(np.float32)
     holds(module_of([(x.shape, "float32")], lambda emit, v: emit(ops.quantize(v[0], X))), mode, OPERANDS[0], [x])
 
 

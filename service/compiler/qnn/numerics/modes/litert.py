@@ -82,6 +82,7 @@ REFERENCE = Mode(
     {
         **_SHARED,
         "quantize": Quantize(reciprocal=False),
+        "quantize:int16": Quantize(reciprocal=False, overflows=True),
         "requantize": TwoRoundings(),
         "conv2d+requantize": TwoRoundings(),
         "conv2d_transpose+requantize": TwoRoundings(),
@@ -106,6 +107,7 @@ DELEGATE = Mode(
     {
         **_SHARED,
         "quantize": Quantize(reciprocal=True),
+        "quantize:int16": Quantize(reciprocal=True, overflows=True),
         "requantize": SharedMultiplier(),
         "conv2d+requantize": FloatRequantize(),
         "conv2d_transpose+requantize": FloatRequantize(),
