@@ -35,7 +35,7 @@ from benchmarks.measure import (
 from benchmarks.server import HttpCall, Server, header, serving
 from service.cli.client import Client
 from service.cli.tensors import HEADER_LENGTH, decode_response, encode_request
-from service.core.numerics import MODES
+from service.core.numerics import MODES_OF
 from service.core.settings import load_settings
 from service.core.target import parse_target
 
@@ -63,7 +63,7 @@ class Built:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="a quantized .tflite file")
-    parser.add_argument("--numerics", choices=MODES, action="append", help="default: all")
+    parser.add_argument("--numerics", choices=MODES_OF["tflite"], action="append", help="default: all")
     parser.add_argument("--threads", type=int, action="append", help="default: 1")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each contender in each round")
@@ -75,7 +75,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         data_dir, log = Path(directory) / "data", Path(directory) / "server.log"
         with serving(data_dir, sorted(os.sched_getaffinity(0)), log) as server, Client(server.url) as client:
-            built = [build(client, model, numerics) for numerics in arguments.numerics or MODES]
+            built = [build(client, model, numerics) for numerics in arguments.numerics or MODES_OF["tflite"]]
         show_builds(built)
         store, turns = load_settings({"data_dir": data_dir}).store_dir, Turns(arguments.rounds, arguments.seconds)
         for threads in arguments.threads or [1]:

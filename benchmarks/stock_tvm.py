@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.contenders import Contender, LiteRT, Octet, Running, StockTVM, random_inputs
 from benchmarks.measure import COLUMNS, cores_for, cpu_name, largest_difference, table, take_turns
-from service.core.numerics import MODES
+from service.core.numerics import MODES_OF
 from service.core.target import parse_target
 
 BOUND = 0.27
@@ -29,13 +29,13 @@ STOCK = "stock TVM"
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="a quantized .tflite file")
-    parser.add_argument("--numerics", choices=MODES, action="append", help="Octet's modes (default: all)")
+    parser.add_argument("--numerics", choices=MODES_OF["tflite"], action="append", help="Octet's modes (default: all)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each contender in each round")
     parser.add_argument("--bound", type=float, default=BOUND, help=f"default: {BOUND}")
     parser.add_argument("--stock-only", action="store_true", help="do not compile with Octet")
     arguments = parser.parse_args()
-    modes = [] if arguments.stock_only else arguments.numerics or list(MODES)
+    modes = [] if arguments.stock_only else arguments.numerics or list(MODES_OF["tflite"])
     inputs, cores = random_inputs(arguments.model), cores_for(1)
 
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:

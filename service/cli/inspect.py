@@ -13,6 +13,7 @@ from rich.text import Text
 from service.cli.options import InputShapeOption, JsonOption, ModelFile, load_checked
 from service.cli.output import Output, reporting
 from service.cli.quantities import count
+from service.cli.uploads import upload_of
 from service.core.facts import Facts
 from service.core.options import parse_shapes
 from service.core.signature import TensorSpec
@@ -58,8 +59,8 @@ def look_into(file: Path, allow_unsandboxed: bool, input_shape: str = "") -> tup
     from service.compiler.inspection import inspect_file
 
     settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})
-    with tempfile.TemporaryDirectory() as within:
-        return inspect_file(file, Path(within), settings, parse_shapes(input_shape))
+    with upload_of(file) as upload, tempfile.TemporaryDirectory() as within:
+        return inspect_file(upload, Path(within), settings, parse_shapes(input_shape))
 
 
 def table_of(facts: Facts) -> Table:

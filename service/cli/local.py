@@ -30,6 +30,7 @@ from service.cli.output import FAILURE, reporting
 from service.cli.reports import REPORTS, summary
 from service.cli.stages import StageView
 from service.cli.tensors import read_input
+from service.cli.uploads import upload_of
 from service.core.build import Progress
 from service.core.digest import Digest, digest_of_file, parse_digest
 from service.core.errors import InvalidInput
@@ -57,9 +58,9 @@ def compile(
     """Compile a model into a folder."""
     with reporting(as_json) as output:
         started_s = time.monotonic()
-        with StageView(output.progress) as view:
+        with upload_of(file) as upload, StageView(output.progress) as view:
             digest, reports = compile_to(
-                file,
+                upload,
                 output_dir,
                 target,
                 numerics,

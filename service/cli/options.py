@@ -26,7 +26,12 @@ DataDirOption = Annotated[
 ]
 ModelFile = Annotated[
     Path,
-    typer.Argument(metavar="FILE", help="A quantized model: TFLite, TorchScript.", exists=True, dir_okay=False),
+    typer.Argument(
+        metavar="FILE",
+        help="A quantized model: TFLite, TorchScript, ONNX, MXNet's symbol.",
+        exists=True,
+        dir_okay=False,
+    ),
 ]
 ArtifactDir = Annotated[
     Path, typer.Argument(metavar="DIR", help="A folder that octet compile wrote.", exists=True, file_okay=False)

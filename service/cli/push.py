@@ -28,6 +28,7 @@ from service.cli.options import (
 from service.cli.output import Output, reporting
 from service.cli.reports import attached, is_verified, summary
 from service.cli.stages import StageView
+from service.cli.uploads import upload_of
 from service.core.build import Stage
 from service.core.errors import BuildFailed, OctetError, from_json
 
@@ -51,7 +52,8 @@ def push(
     options = {"batch": batch} | ({"tune": tune} if tune else {})
     options |= {"input_shape": input_shape} if input_shape else {}
     with reporting(as_json) as output, Client(server_url(server)) as client:
-        pushed = push_model(client, file, name or name_of(file), target, numerics, output, options, detach)
+        with upload_of(file) as upload:
+            pushed = push_model(client, upload, name or name_of(file), target, numerics, output, options, detach)
         if as_json:
             output.document(pushed)
         else:
@@ -109,7 +111,8 @@ def follow(client: Client, build: dict[str, Any], output: Output) -> dict[str, A
 
 def name_of(file: Path) -> str:
     """A model name from a file's: lower case, and `-` for what a name cannot hold."""
-    return re.sub(r"[^a-z0-9._-]+", "-", file.stem.lower()).strip("-._")[:63] or "model"
+    stem = file.stem.lower().removesuffix("-symbol")  # as MXNet writes it
+    return re.sub(r"[^a-z0-9._-]+", "-", stem).strip("-._")[:63] or "model"
 
 
 def _upload(

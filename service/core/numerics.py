@@ -15,12 +15,14 @@ ONNXRUNTIME = "onnxruntime"
 FBGEMM = "fbgemm"
 ONEDNN = "onednn"
 TORCH_X86 = "torch-x86"
+MXNET_ONEDNN = "mxnet-onednn"
 _TORCH = (FBGEMM, ONEDNN, TORCH_X86)
 # Format of the source -> the modes that runtimes of its framework define; the first is the default.
 MODES_OF: Mapping[str, tuple[str, ...]] = {
     "tflite": (LITERT_REFERENCE, XNNPACK),
     "onnx": (ONNXRUNTIME,),
     "torchscript": _TORCH,
+    "mxnet": (MXNET_ONEDNN,),
 }
 MODES: tuple[str, ...] = tuple(dict.fromkeys(mode for modes in MODES_OF.values() for mode in modes))
 DEFAULT_MODE: Mapping[str, str] = {source_format: modes[0] for source_format, modes in MODES_OF.items()}

@@ -9,7 +9,7 @@ from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import LITERT_REFERENCE, MODES
+from service.core.numerics import LITERT_REFERENCE, MODES_OF
 from tests.support import litert
 from tests.support.conformance import assert_oracle_equals_litert
 from tests.support.qnn_models import compile_and_run_all
@@ -22,7 +22,7 @@ def dtypes(name: str) -> tuple[type, ...]:
     return (np.int8,) if name in INT8_ONLY else (np.int8, np.uint8)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", MODES_OF["tflite"])
 @pytest.mark.parametrize("name", ARITHMETIC)
 def test_operator_equals_litert(name: str, mode: str) -> None:
     rng = np.random.default_rng(5)
@@ -43,7 +43,7 @@ def test_litert_sums_int8_as_if_it_were_uint8() -> None:
     np.testing.assert_array_equal(oracle.run(import_model(data).module, get_mode(LITERT_REFERENCE), inputs)[0], right)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", MODES_OF["tflite"])
 @pytest.mark.parametrize("name", ARITHMETIC)
 def test_compiled_operator_equals_the_oracle(name: str, mode: str) -> None:
     rng = np.random.default_rng(11)

@@ -174,8 +174,11 @@ def _case(
     own, other, out = (draw(quantized_types(storage, float32(scale * factor))) for factor in (1, 3, 2))
     residual = draw(arrays(sums[0].shape, storage)) if draw(st.booleans()) else None
     residual_is_lhs = draw(st.booleans())
+    fused = residual is not None and "requantize_add" in mode.formulas and draw(st.booleans())
 
     def body(emit: Emit, xs: list[relax.Var]) -> relax.Var:
+        if fused:
+            return emit(ops.requantize_add(emit(accumulate(xs[0])), xs[1], accumulators, other, own))
         result = emit(ops.requantize(emit(accumulate(xs[0])), accumulators, own))
         if residual is None:
             return result
@@ -204,7 +207,7 @@ def _case(
         folded_bias(operands.bias, weights, zero_point, destination.blocks * isa.lanes),
         epilogue,
         images,
-        with_halo(destination, _pixels(expected), stored_zero_point(own if residual is None else out)),
+        with_halo(destination, _pixels(expected), stored_zero_point(own if residual is None or fused else out)),
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 
-from service.compiler.importers.detect import ONNX, TFLITE, TORCHSCRIPT, format_of
+from service.compiler.importers.detect import MXNET, ONNX, TFLITE, TORCHSCRIPT, format_of
 from service.compiler.importers.imported import ImportedModel
+from service.compiler.importers.mxnet import importer as mxnet
 from service.compiler.importers.onnx import importer as onnx
 from service.compiler.importers.tflite import importer as tflite
 from service.compiler.importers.torch import importer as torch
@@ -31,6 +32,7 @@ IMPORTERS: Mapping[str, Callable[[bytes, At, Shapes], ImportedModel]] = {
     TFLITE: _said_by_the_file(tflite.import_model),
     ONNX: onnx.import_model,
     TORCHSCRIPT: torch.import_torchscript,
+    MXNET: mxnet.import_model,
 }
 
 

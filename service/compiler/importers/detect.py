@@ -14,7 +14,8 @@ from service.core.errors import UnsupportedFormat
 TFLITE = "tflite"
 ONNX = "onnx"
 TORCHSCRIPT = "torchscript"
-FORMATS: tuple[str, ...] = (TFLITE, ONNX, TORCHSCRIPT)
+MXNET = "mxnet"
+FORMATS: tuple[str, ...] = (TFLITE, ONNX, TORCHSCRIPT, MXNET)
 ZIP = "zip"  # some format that is kept in a zip archive
 HEAD_BYTES = 64  # as much of a file as `detect_format` looks at
 
@@ -23,6 +24,7 @@ _IDENTIFIER = slice(4, 8)
 _TFLITE_IDENTIFIER = b"TFL3"
 _ZIP_MAGIC = b"PK\x03\x04"
 
+_MXNET_HINT = "push NAME-symbol.json with NAME-0000.params beside it, or a zip archive of the two"
 _SAVE_PROGRAM = "save the program: torch.jit.save(torch.jit.trace(model, example), file)"
 
 # A protobuf has no identifier. Every writer puts a message's fields in the order of their numbers, so an ONNX file
@@ -35,6 +37,7 @@ _ONNX_MODEL_VERSION, _ONNX_GRAPH, _ONNX_OPSET = 0x28, 0x3A, 0x42
 # What people upload by mistake -> what to do instead.
 _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file (Keras weights?)", "convert the model to a quantized .tflite file"),
+    (b"\x12\x01\0\0\0\0\0\0", "MXNet parameters without their symbol", _MXNET_HINT),
     (b"\x1f\x8b", "a gzip archive", "unpack it and upload the .tflite file inside"),
     (
         b"\x80\x02",
@@ -68,6 +71,8 @@ def detect_format(head: bytes) -> str:
     for magic, what, hint in _FOREIGN:
         if head.startswith(magic):
             raise UnsupportedFormat(f"the file is {what}, not a model that Octet reads", hint=hint)
+    if head.lstrip().startswith(b"{") and b'"nodes"' in head:
+        raise UnsupportedFormat("the file is an MXNet symbol without its parameters", hint=_MXNET_HINT)
     raise UnsupportedFormat("the file is not a model that Octet reads", hint=_HINT)
 
 
@@ -88,6 +93,8 @@ def _format_of_archive(names: frozenset[str] | None) -> str:
     inside = {name.partition("/")[2] for name in names}
     if "data.pkl" in inside and any(name.startswith("code/") for name in inside):
         return TORCHSCRIPT
+    if any(name.endswith("-symbol.json") for name in names) and any(name.endswith(".params") for name in names):
+        return MXNET
     what, hint = "a zip archive", "unpack it and upload the model inside"
     if "data.pkl" in inside:
         what = "a state_dict or another object that torch.save wrote, not a program"

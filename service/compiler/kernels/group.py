@@ -24,7 +24,7 @@ class Group:
     Attributes:
         name: of the output, in the words of the model.
         core: `qnn.conv2d`, `qnn.dense`, `qnn.add` …
-        requantize: after a `core` that gives accumulators.
+        requantize: after a `core` that gives accumulators; a `qnn.requantize_add` takes the residual itself.
         addition: a `qnn.add` of the result and something else of the same shape.
         inputs: the data operands: those of `core` that are not `uniform` constants, then the residual.
         output: what the group computes.

@@ -267,6 +267,7 @@ _ELEMENTWISE = (
     "relax.qnn.quantize",
     "relax.qnn.prelu",
     "relax.qnn.requantize",
+    "relax.qnn.requantize_add",
     "relax.qnn.squared_difference",
     "relax.qnn.sub",
     "relax.add",

@@ -17,6 +17,7 @@ from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import STORAGE_RANGES
 
 _ACCUMULATING = ("qnn.conv2d", "qnn.dense")
+_REQUANTIZING = ("qnn.requantize", "qnn.requantize_add")
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,11 @@ class Model:
             first = operation.call.args[0] if operation.call.args else None
             producer = self._operations.get(first) if isinstance(first, relax.Var) else None
             if producer is not None and producer.name in _ACCUMULATING:
-                if operation.name == "qnn.requantize" and self._uses[first] == 1:
-                    groups[var] = Group(str(var.name), producer, operation, None, (producer.call.args[0],), var)
+                operands = tuple(operation.call.args)
+                computed = all(isinstance(operand, relax.Var) for operand in operands)
+                if operation.name in _REQUANTIZING and computed and self._uses[first] == 1:
+                    inputs = (producer.call.args[0], *operands[1:])
+                    groups[var] = Group(str(var.name), producer, operation, None, inputs, var)
             elif operation.name not in _ACCUMULATING and var not in self.views and (operands := self._data(operation)):
                 groups[var] = Group(str(var.name), operation, None, None, operands, var)
         for group in list(groups.values()):

@@ -19,6 +19,7 @@ from service.compiler.kernels.x86.epilogue import Lanes
 from service.compiler.kernels.x86.numerics import bounds
 from service.compiler.qnn.numerics import Mode, mlas
 from service.compiler.qnn.numerics.aten import VECTOR_CHANNELS, EvenAverage
+from service.compiler.qnn.numerics.onednn import FloatAveragePool
 from service.compiler.qnn.numerics.pooling import AveragePool, FixedPointMean, FloatMean
 from service.compiler.qnn.operation import Operation
 
@@ -195,7 +196,7 @@ class RoundedMean:
 
 @dataclass(frozen=True)
 class EvenMean:
-    """`EvenAverage`: the sum of the real values times float(1 / count), rounded to even."""
+    """`EvenAverage` and `FloatAveragePool`: the sum of the real values times float(1 / count), rounded to even."""
 
     zero_point: int
 
@@ -227,6 +228,8 @@ def average_of(mode: Mode, operation: Operation) -> Average:
         window = rows * columns if operation.flag("count_include_pad") else None
         types = in_type.scale, in_type.zero_point, out_type.scale, out_type.zero_point
         return RealWindow(*types, BIAS[in_type.storage], window)
+    if isinstance(formula, FloatAveragePool) and 256 * rows * columns < _LARGEST:
+        return EvenMean(bounds(operation.per_tensor("in_type")).zero_point)
     if 256 * rows * columns >= _LARGEST_DIVIDEND:
         raise Declined(f"a window of {rows * columns} elements is too large")
     if isinstance(formula, EvenAverage):

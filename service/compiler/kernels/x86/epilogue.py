@@ -121,7 +121,8 @@ class Requantization(Protocol):
         return bias.astype(np.int32)
 
     def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
-        """`channels`: the arrays' values for the block at hand."""
+        """`channels`: the arrays' values for the block at hand; then the residual as stored, where there is one that no
+        addition of its own takes."""
 
 
 @dataclass(frozen=True)
@@ -200,6 +201,36 @@ class RealScale(Requantization):
         near = tirx.max(tirx.min(scaled, lanes.const(_LARGEST, "float32")), lanes.const(-_LARGEST, "float32"))
         rounded = lanes.isa.round_even(lanes.fused(near, one, zero_point))
         return lanes.keep(rounded - lanes.isa.round_even(zero_point))
+
+
+@dataclass(frozen=True)
+class FusedFloatSum(Requantization):
+    """`PostSum`: a scaled residual added to the scaled accumulators by one fused multiply-add, then rounded to even.
+
+    Attributes:
+        residual_scales: float32, the same in each channel.
+        bounded: whether the sum surely fits an int32.
+    """
+
+    scales: Array
+    residual_scales: Array
+    residual_zero_point: int
+    bounded: bool
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return self.scales.astype(np.float32), self.residual_scales.astype(np.float32)
+
+    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
+        scale, residual_scale, residual = channels
+        floating = f"float32x{lanes.isa.lanes}"
+        if self.residual_zero_point:
+            residual = residual - lanes.const(self.residual_zero_point)
+        product = lanes.keep(tirx.Cast(floating, total) * scale, "float32")
+        added = lanes.fused(tirx.Cast(floating, residual), residual_scale, product)
+        if not self.bounded:
+            added = tirx.min(added, lanes.const(_LARGEST, "float32"))
+        return lanes.keep(lanes.isa.round_even(lanes.keep(added, "float32")))
 
 
 @dataclass(frozen=True)
@@ -373,6 +404,35 @@ class FloatSum:
 
 
 @dataclass(frozen=True)
+class ScaledAddition:
+    """`ScaledSum`: the first operand times its factor, then a fused multiply-add of the second, rounded to even.
+
+    Factors are float32; together they are small enough that no sum leaves an int32.
+    """
+
+    factor: float
+    residual_factor: float
+    residual_zero_point: int
+    residual_is_first: bool
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        factors = np.array([self.factor, self.residual_factor], np.float32).view(np.int32)
+        return (*factors.tolist(), self.residual_zero_point)
+
+    def apply(self, lanes: Lanes, value: Expr, residual: Expr, parameters: tuple[Expr, ...]) -> Expr:
+        floating, (own, of_residual, zero_point) = f"float32x{lanes.isa.lanes}", parameters
+        first, second = (value, own), (residual - zero_point, of_residual)
+        if self.residual_is_first:
+            first, second = second, first
+        (a, a_factor), (b, b_factor) = (
+            (tirx.Cast(floating, operand), bits(floating, factor)) for operand, factor in (first, second)
+        )
+        total = lanes.fused(b, b_factor, lanes.keep(a * a_factor, "float32"))
+        return lanes.keep(lanes.isa.round_even(total))
+
+
+@dataclass(frozen=True)
 class FixedPointSum:
     """`FixedPointAdd`: both operands in 2**-20 of twice the larger scale; multipliers are (significand, shift).
 
@@ -463,9 +523,11 @@ class Epilogue:
         self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...], parameters: Buffer, residual: Expr | None
     ) -> Expr:
         """Accumulators of one pixel -> its values less the output's zero point, not yet clamped."""
+        if residual is None:
+            return self.requantization.apply(lanes, total, channels)
+        if self.addition is None:
+            return self.requantization.apply(lanes, total, (*channels, residual))
         value = self.requantization.apply(lanes, total, channels)
-        if self.addition is None or residual is None:
-            return value
         low, high, *numbers = (
             splat(load(parameters, 3 + place, 1), lanes.isa.lanes) for place in range(2 + len(self.addition.parameters))
         )

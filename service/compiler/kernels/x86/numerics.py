@@ -18,8 +18,10 @@ from service.compiler.kernels.x86.epilogue import (
     FixedPointSum,
     FloatScale,
     FloatSum,
+    FusedFloatSum,
     RealScale,
     Requantization,
+    ScaledAddition,
     SharedShiftSum,
     SingleRounding,
 )
@@ -30,17 +32,18 @@ from service.compiler.qnn.numerics import Mode, mlas
 from service.compiler.qnn.numerics.accumulate import centered
 from service.compiler.qnn.numerics.aten import ByGroups, FbgemmRequantize, FloatAdd, OneDnnRequantize, reciprocal
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, SharedShiftAdd
+from service.compiler.qnn.numerics.onednn import PostSum, ScaledSum
 from service.compiler.qnn.numerics.requantize import (
     FloatRequantize,
     OneRounding,
     TwoRoundings,
-    float_scales,
     multipliers,
 )
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 
 _ACCUMULATORS = STORAGE_RANGES["int32"]
+_WIDEST = 255  # largest magnitude of a byte less its zero point
 
 
 def bounds(quantized: QuantizedType) -> Bounds:
@@ -74,8 +77,10 @@ def requantization(mode: Mode, operation: Operation, channels: int, *, stored: b
         return _biased_scale(formula, operation, filters, channels, largest)
     if isinstance(formula, OneDnnRequantize):
         return _real_scale(formula, operation, filters, channels)
+    if isinstance(formula, PostSum):
+        return _fused_sum(formula, operation, channels, largest)
     if isinstance(formula, FloatRequantize):
-        scales = _per_channel(float_scales(operation), filters)
+        scales = _per_channel(formula.scales(operation), filters)
         if not np.isfinite(scales).all():
             raise Declined("a scale exceeds float32")
         # A product below the int32 range saturates by itself.
@@ -100,6 +105,17 @@ def requantization(mode: Mode, operation: Operation, channels: int, *, stored: b
     if (shifts > 0).any():
         raise Declined("a scale of 1 or more, rounded once, may leave the 32 bits that the kernels round to")
     return SingleRounding(_filled(significands, channels), _filled(shifts, channels))
+
+
+def _fused_sum(formula: PostSum, operation: Operation, channels: int, largest: Array) -> FusedFloatSum:
+    factors, residual_factor = formula.factors(operation)
+    scales = _per_channel(factors, len(largest))
+    if not (np.isfinite(scales).all() and np.isfinite(residual_factor)):
+        raise Declined("a scale exceeds float32")
+    sums = largest.astype(np.float64) * scales + _WIDEST * float(residual_factor)
+    zero_point = bounds(operation.per_tensor("residual_type")).zero_point
+    of_residual = np.full(channels, residual_factor, np.float32)
+    return FusedFloatSum(_filled(scales, channels), of_residual, zero_point, bool((sums < float(1 << 30)).all()))
 
 
 def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Addition:
@@ -142,6 +158,12 @@ def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Additio
         value_type, out_type = (operation.per_tensor(name) for name in (value_name, "out_type"))
         points = value_type.zero_point, out_type.zero_point
         return FusedSum(ratios, fixed, points, BIAS[out_type.storage], residual_last=residual_is_lhs)
+    if isinstance(formula, ScaledSum):
+        factors = [float(each) for each in formula.factors(operation)]
+        if not sum(factors) * _WIDEST < 1 << 30:
+            raise Declined("a scale leaves the 32 bits that the kernels round to")
+        own, other = reversed(factors) if residual_is_lhs else factors
+        return ScaledAddition(own, other, residual_zero_point, residual_is_lhs)
     raise Declined(f"no kernel computes {formula.summary}")
 
 

@@ -7,7 +7,7 @@ round twice in fixed point, XNNPACK rounds once in float. So every build, report
 from __future__ import annotations
 
 from service.compiler.qnn.numerics.mode import Mode
-from service.compiler.qnn.numerics.modes import litert, onnxruntime, torch
+from service.compiler.qnn.numerics.modes import litert, mxnet, onnxruntime, torch
 from service.core.numerics import parse_mode
 
 __all__ = ["Mode", "get_mode"]
@@ -21,6 +21,7 @@ _MODES = {
         torch.ENGINE_FBGEMM,
         torch.ENGINE_ONEDNN,
         torch.ENGINE_X86,
+        mxnet.ONEDNN,
     )
 }
 

@@ -83,9 +83,9 @@ class FloatRequantize:
     summary = "z + round_even(clamp(float(acc) * float(s_x * s_w / s)))"
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
-        out_type = operation.per_tensor("out_type")
+        in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
         low, high = out_type.min - out_type.zero_point, out_type.max - out_type.zero_point
-        scaled = x.astype(np.float32) * float_scales(operation)
+        scaled = (x.astype(np.int64) - in_type.zero_point).astype(np.float32) * self.scales(operation)
         return store(np.rint(np.clip(scaled, low, high)).astype(np.int64) + out_type.zero_point, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
@@ -93,10 +93,15 @@ class FloatRequantize:
         low, high = (float(bound - out_type.zero_point) for bound in (out_type.min, out_type.max))
 
         def scale(value: Scalar, factor: Scalar) -> Scalar:
-            product = tirx.max(tirx.min(value.astype("float32") * factor, tirx.const(high, "float32")), low)
+            centered = value.astype("int32") - in_type.zero_point
+            product = tirx.max(tirx.min(centered.astype("float32") * factor, tirx.const(high, "float32")), low)
             return clamped(tirx.nearbyint(product).astype("int32") + out_type.zero_point, out_type)
 
-        return pointwise(builder, "requantize", scale, [x], [ChannelConstant(float_scales(operation), in_type.axis)])
+        return pointwise(builder, "requantize", scale, [x], [ChannelConstant(self.scales(operation), in_type.axis)])
+
+    def scales(self, operation: Operation) -> Array:
+        """The factors, float32."""
+        return float_scales(operation)
 
 
 class SharedMultiplier:

@@ -36,7 +36,7 @@ from service.compiler.qnn.ops import (
 from service.compiler.qnn.ops import unary as functions
 from service.compiler.qnn.ops.accumulating import conv2d, conv2d_transpose, dense
 from service.compiler.qnn.ops.call import PREFIX, Rule, call_of, name_of, with_operands
-from service.compiler.qnn.ops.casts import dequantize, quantize, requantize, storage_cast
+from service.compiler.qnn.ops.casts import dequantize, quantize, requantize, requantize_add, storage_cast
 from service.compiler.qnn.ops.detecting import detect
 from service.compiler.qnn.ops.elementwise import add, compare, mul, prelu, squared_difference, sub
 from service.compiler.qnn.ops.joining import concatenate
@@ -66,6 +66,7 @@ __all__ = [
     "prelu",
     "quantize",
     "requantize",
+    "requantize_add",
     "resize_bilinear",
     "softmax",
     "squared_difference",

@@ -38,6 +38,21 @@ def requantize(
     return call_of("requantize", [x] if bias is None else [x, bias], in_type=in_type, out_type=out_type)
 
 
+def requantize_add(
+    x: relax.Expr,
+    residual: relax.Expr,
+    in_type: QuantizedType,
+    residual_type: QuantizedType,
+    out_type: QuantizedType,
+) -> relax.Call:
+    """Accumulators of `in_type` plus a residual of the same shape, in real values -> storage of `out_type`.
+
+    Nothing is rounded in between, unlike in `requantize` and `add` after each other. `in_type` may be per-axis.
+    """
+    types = {"in_type": in_type, "residual_type": residual_type, "out_type": out_type}
+    return call_of("requantize_add", [x, residual], **types)
+
+
 def _quantize(o: Operation) -> relax.TensorType:
     o.count(1)
     shape, dtype = o.tensor(0)
@@ -74,9 +89,18 @@ def _requantize(o: Operation) -> relax.TensorType:
     return tensor_type(shape, o.per_tensor("out_type").dtype)
 
 
+def _requantize_add(o: Operation) -> relax.TensorType:
+    o.count(2)
+    shape = o.stored(0, o.quantized("in_type"))
+    residual = o.stored(1, o.per_tensor("residual_type"))
+    o.require(residual == shape, f"adds {list(residual)} to {list(shape)}")
+    return tensor_type(shape, o.per_tensor("out_type").dtype)
+
+
 RULES: dict[str, Rule] = {
     "quantize": _quantize,
     "dequantize": _dequantize,
     "requantize": _requantize,
+    "requantize_add": _requantize_add,
     "storage_cast": _storage_cast,
 }

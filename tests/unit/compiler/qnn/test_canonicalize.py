@@ -18,7 +18,8 @@ from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.ops.unary import FUNCTIONS
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type
 from service.compiler.targets import OperandTypes
-from service.core.numerics import MODES, ONNXRUNTIME
+from service.core.errors import UnsupportedOperator
+from service.core.numerics import MODES, MXNET_ONEDNN, ONNXRUNTIME
 from tests.support import litert
 from tests.support.canonical import holds
 from tests.support.qnn_models import float32, module_of
@@ -166,6 +167,7 @@ def test_dense(data: st.DataObject, mode: str, operands: OperandTypes, per_axis:
 @EXAMPLES
 @given(st.data(), st.sampled_from(MODES), st.sampled_from(["add", "mul", "concatenate"]))
 def test_two_operands(data: st.DataObject, mode: str, name: str) -> None:
+    assume(name in get_mode(mode).formulas)
     draw = data.draw
     storage = draw(st.sampled_from(["int8", "uint8"]))
     types = [draw(per_tensor(storage)) for _ in range(3)]
@@ -190,6 +192,7 @@ def test_two_operands(data: st.DataObject, mode: str, name: str) -> None:
     st.data(), st.sampled_from(MODES), st.sampled_from(["avg_pool2d", "max_pool2d", "mean", "softmax", "requantize"])
 )
 def test_one_operand(data: st.DataObject, mode: str, name: str) -> None:
+    assume(name in get_mode(mode).formulas)
     draw = data.draw
     assume(name in get_mode(mode).formulas)
     storage = draw(st.sampled_from(["int8", "uint8"]))
@@ -253,3 +256,35 @@ def test_real_values(mode: str) -> None:
         lambda emit, inputs: emit(ops.dequantize(emit(ops.quantize(inputs[0], stored)), stored)),
     )
     holds(module, mode, OPERANDS[0], [real])
+
+
+@EXAMPLES
+@given(st.data(), st.sampled_from(OPERANDS), st.booleans())
+def test_sum_before_rounding(data: st.DataObject, operands: OperandTypes, per_axis: bool) -> None:
+    draw = data.draw
+    in_type, residual_type, out_type = (draw(per_tensor(draw(st.sampled_from(["int8", "uint8"])))) for _ in range(3))
+    filters = draw(st.sampled_from([1, 5, 16]))
+    scales = tuple(draw(SCALES) for _ in range(filters if per_axis else 1))
+    weight_type = QuantizedType("int8", scales, axis=0 if per_axis else None)
+    weight = values(draw, (filters, 1, 1, 3), "int8")
+    x, residual = (
+        values(draw, (1, 4, 5, depth), quantized.storage)
+        for depth, quantized in ((3, in_type), (filters, residual_type))
+    )
+
+    def body(emit: Callable[[relax.Call], relax.Var], inputs: list[relax.Var]) -> relax.Var:
+        sums = emit(ops.conv2d(inputs[0], relax.const(weight), None, in_type, weight_type))
+        totals = accumulator_type(in_type, weight_type, axis=3)
+        return emit(ops.requantize_add(sums, inputs[1], totals, residual_type, out_type))
+
+    module = module_of([(x.shape, in_type.storage), (residual.shape, residual_type.storage)], body)
+    holds(module, MXNET_ONEDNN, operands, [x, residual])
+
+
+def test_what_a_mode_does_not_define_is_refused() -> None:
+    quantized = QuantizedType("int8", (0.5,))
+    module = module_of(
+        [((2, 3), "int8")], lambda emit, inputs: emit(ops.softmax(inputs[0], quantized, quantized, beta=1.0))
+    )
+    with pytest.raises(UnsupportedOperator, match="mxnet-onednn does not define softmax"):
+        oracle.run(module, get_mode(MXNET_ONEDNN), [np.zeros((2, 3), np.int8)])

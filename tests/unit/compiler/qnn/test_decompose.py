@@ -15,7 +15,7 @@ from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.decompose import decompose
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type
-from service.core.numerics import MODES
+from service.core.numerics import MODES_OF
 from service.core.target import TARGETS, detect_host
 from tests.support.qnn_models import Emit, compile_and_run, float32, module_of
 from tests.support.selected import run_selected
@@ -74,7 +74,7 @@ def model(
 @EXAMPLES
 @given(
     st.sampled_from(["int8", "uint8"]), UP_TO_5, UP_TO_5, UP_TO_3, st.booleans(), st.integers(0, 1 << 32),
-    st.sampled_from(MODES),
+    st.sampled_from(MODES_OF["tflite"]),
 )  # fmt: skip
 def test_outputs_stay_the_same(
     storage: str,
@@ -100,7 +100,7 @@ def test_phases_interleave_after_they_are_requantized() -> None:
     assert set(names[2:]) == {None}
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", MODES_OF["tflite"])
 def test_canonical_form_without_decompose(mode: str) -> None:
     module, x = model(np.random.default_rng(1), "uint8", (3, 4), (3, 4), (2, 3))
     (expected,) = oracle.run(module, get_mode(mode), [x])
@@ -108,7 +108,7 @@ def test_canonical_form_without_decompose(mode: str) -> None:
 
 
 @pytest.mark.skipif(not HERE, reason="no x86-64 target runs here")
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", MODES_OF["tflite"])
 @pytest.mark.parametrize("target", HERE, ids=lambda target: target.name)
 def test_kernels_compute_it(target, mode: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     rng = np.random.default_rng(2)

@@ -1,0 +1,180 @@
+"""An archive of a symbol and its parameters -> QNN module."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.detect import MXNET
+from service.compiler.importers.imported import ImportedModel
+from service.compiler.importers.mxnet.node import Node, Tensor, Value
+from service.compiler.importers.mxnet.operators import RULES
+from service.compiler.importers.mxnet.package import SHAPE_ATTRIBUTE, unpack
+from service.compiler.importers.mxnet.params import Array, read_params
+from service.compiler.importers.mxnet.symbol import VARIABLE, Entry, Symbol, SymbolNode, read_symbol
+from service.core.build import Stage
+from service.core.errors import MalformedModel, OctetError, Unsupported, UnsupportedOperator
+from service.core.signature import ModelSignature, TensorSpec, datatype_of
+
+At = Callable[[str, str], None]
+
+_LISTED = 20
+_MOST_ELEMENTS = 1 << 31
+_NAME_LENGTH = 256
+_FLOAT32 = "0"  # mshadow's type flag
+_DTYPE_ATTRIBUTE = "__dtype__"
+
+
+def import_model(
+    data: bytes, at: At = lambda op, tensor: None, shapes: Mapping[str, Sequence[int]] | None = None
+) -> ImportedModel:
+    """The model in an archive of a symbol and its parameters.
+
+    Args:
+        data: the file. Constants are copied into the module.
+        at: told of every operator before it is converted, and of its output's name.
+        shapes: of the inputs by name, where the symbol does not say them; "" stands for the only input.
+
+    Raises:
+        MalformedModel: the file is not well formed, or an operator's definition is broken.
+        Unsupported, UnsupportedOperator: it is, but holds what we do not compile.
+    """
+    try:
+        symbol, params = unpack(data)
+        return _Importer(read_symbol(symbol), read_params(params), at).model(shapes or {})
+    except OctetError as exc:
+        exc.stage = exc.stage or Stage.IMPORT
+        raise
+
+
+class _Importer:
+    def __init__(self, symbol: Symbol, params: dict[str, Array], at: At) -> None:
+        self.symbol, self.params, self.at = symbol, params, at
+        self.inputs = [node for node in symbol.nodes if node.op == VARIABLE and node.name not in params]
+        self.values: dict[Entry, Value] = {}
+
+    def model(self, shapes: Mapping[str, Sequence[int]]) -> ImportedModel:
+        check_support(self.symbol.nodes)
+        if not self.inputs:
+            raise Unsupported("the model has no inputs")
+        specs = [_input_spec(node, shape) for node, shape in zip(self.inputs, self._given(shapes), strict=True)]
+        builder = relax.BlockBuilder()
+        with builder.function("main", self._params(specs)):
+            with builder.dataflow():
+                self._convert(builder)
+                heads = self._heads()
+                outputs = [builder.emit_output(head.expr) for head in heads]
+            builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
+        signature = ModelSignature(_unique(specs), self._output_specs(heads))
+        return ImportedModel(builder.get(), signature, MXNET)
+
+    def _given(self, shapes: Mapping[str, Sequence[int]]) -> list[tuple[int, ...]]:
+        """Of each input; () where none is given."""
+        names = [node.name for node in self.inputs]
+        unknown = sorted(shapes.keys() - set(names) - ({""} if len(names) == 1 else set()))
+        if unknown:
+            raise Unsupported(f"shapes are given for {_listed(unknown)}", hint=f"the inputs are {_listed(names)}")
+        return [tuple(shapes.get(name) or shapes.get("") or ()) for name in names]
+
+    def _params(self, specs: Sequence[TensorSpec]) -> list[relax.Var]:
+        params = []
+        for place, (node, spec) in enumerate(zip(self.inputs, specs, strict=True)):
+            params.append(relax.Var(f"input_{place}", relax.TensorType(list(spec.shape), "float32")))
+            self.values[node.index, 0] = Tensor(params[-1], "float32", spec.shape)
+        return params
+
+    def _convert(self, builder: relax.BlockBuilder) -> None:
+        for node in self.symbol.nodes:
+            if node.op != VARIABLE:
+                self.at(node.label, node.name)
+                for place, value in enumerate(RULES[node.op](Node(node, self.values, builder))):
+                    self.values[node.index, place] = value
+            elif node.name in self.params:
+                self.values[node.index, 0] = self.params[node.name]
+
+    def _heads(self) -> list[Tensor]:
+        heads = []
+        given = [self.values[node.index, 0] for node in self.inputs]
+        for entry in self.symbol.heads:
+            label, value = self.symbol.nodes[entry[0]].label, self.values.get(entry)
+            if value is None:
+                raise MalformedModel(f"the model's output is output {entry[1]} of {label}, which has fewer", op=label)
+            if not isinstance(value, Tensor) or value in given or value.pending is not None:
+                raise Unsupported(
+                    f"the model's output is output {entry[1]} of {label}, which it does not compute", op=label
+                )
+            heads.append(value)
+        return heads
+
+    def _output_specs(self, heads: Sequence[Tensor]) -> tuple[TensorSpec, ...]:
+        """Named as MXNet names outputs (`Symbol.list_outputs`)."""
+        nodes = [self.symbol.nodes[node] for node, _ in self.symbol.heads]
+        return _unique(
+            [
+                TensorSpec(f"{_clean(node.name)}_output", datatype_of(head.dtype), head.shape)
+                for node, head in zip(nodes, heads, strict=True)
+            ]
+        )
+
+
+def check_support(nodes: Sequence[SymbolNode]) -> None:
+    """Passes if every operator is one that is converted.
+
+    Raises:
+        UnsupportedOperator: some are not; the message names them, up to `_LISTED` by kind and one by one.
+    """
+    operators = [node for node in nodes if node.op != VARIABLE]
+    if not operators:
+        raise Unsupported("the model has no operators")
+    obstacles = [node for node in operators if node.op not in RULES]
+    if not obstacles:
+        return
+    counted = Counter(_clean(node.op) for node in obstacles)
+    kinds = [f"{op} ({number} times)" if number > 1 else op for op, number in counted.items()]
+    quantized = any("quantize" in node.op or node.attributes.flag("quantized") for node in operators)
+    raise UnsupportedOperator(
+        f"{len(obstacles)} of {len(operators)} operators cannot be compiled: {_listed(kinds)}. "
+        f"They are: {_listed([node.label for node in obstacles])}",
+        op=obstacles[0].label,
+        tensor=_clean(obstacles[0].name),
+        hint=f"Octet compiles: {', '.join(sorted(RULES))}; quantize or cut off the others"
+        if quantized
+        else "the model is not quantized: mxnet.contrib.quantization.quantize_model_mkldnn does it",
+    )
+
+
+def _listed(items: Sequence[str]) -> str:
+    more = f" and {len(items) - _LISTED} more" if len(items) > _LISTED else ""
+    return ", ".join(items[:_LISTED]) + more
+
+
+def _input_spec(node: SymbolNode, given: tuple[int, ...]) -> TensorSpec:
+    shape = given or node.attributes.integers(SHAPE_ATTRIBUTE, least=-1)
+    name = _clean(node.name)
+    if not shape or any(size < 1 for size in shape):
+        raise Unsupported(
+            f"the input {name} has no fixed shape: MXNet's files leave it out"
+            + (f", and this one says {list(shape)}" if shape else ""),
+            tensor=name,
+            hint=f"say it: --input-shape {name}=1,3,224,224",
+        )
+    if len(shape) > 8 or int(np.prod(shape, dtype=object)) > _MOST_ELEMENTS:
+        raise Unsupported(f"the input {name} has the shape {list(shape)}, which is too large", tensor=name)
+    if node.attributes.text(_DTYPE_ATTRIBUTE, _FLOAT32) not in (_FLOAT32, "-1"):
+        raise Unsupported(f"the input {name} is not float32", tensor=name)
+    return TensorSpec(name, datatype_of("float32"), shape)
+
+
+def _unique(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
+    names = [spec.name for spec in specs]
+    if len(set(names)) != len(names):
+        raise MalformedModel(f"two inputs or two outputs have one name: {_listed(names)}")
+    return tuple(specs)
+
+
+def _clean(name: str) -> str:
+    """A name that can stand in a JSON document, a log line and a terminal."""
+    return "".join(char if char.isprintable() else "_" for char in name)[:_NAME_LENGTH]

@@ -1,0 +1,148 @@
+"""A node that is being converted: checked access to its operands, and the errors that name it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+from tvm import relax
+
+from service.compiler.importers.mxnet.scales import max_abs
+from service.compiler.importers.mxnet.symbol import Entry, SymbolNode
+from service.compiler.qnn.graph import emit, shape_of
+from service.compiler.qnn.operation import IllTyped
+from service.compiler.qnn.types import QuantizedType
+from service.core.errors import MalformedModel, Unsupported
+
+Array = npt.NDArray[Any]
+_NAME_LENGTH = 120
+
+
+@dataclass(frozen=True)
+class PendingSum:
+    """An int32 sum of two 8-bit tensors that nobody has requantized yet, and their types."""
+
+    lhs: relax.Expr
+    rhs: relax.Expr
+    lhs_type: QuantizedType
+    rhs_type: QuantizedType
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A value that the model computes, in MXNet's layout: images are `[N, C, H, W]`."""
+
+    expr: relax.Expr
+    dtype: str
+    shape: tuple[int, ...]
+    pending: PendingSum | None = None
+
+
+# What an output of a node is: a tensor; or a parameter, or the edge of a calibrated range, which are known already.
+Value = Tensor | Array
+
+
+class Node:
+    """An operator in the middle of its conversion."""
+
+    def __init__(self, node: SymbolNode, values: Mapping[Entry, Value], builder: relax.BlockBuilder) -> None:
+        self.node, self.attributes = node, node.attributes
+        self._values, self._builder = values, builder
+
+    # -- what it is given
+
+    def count(self, number: int) -> None:
+        if len(self.node.inputs) != number:
+            self.malformed(f"has {len(self.node.inputs)} inputs, not {number}")
+
+    def tensor(self, place: int, *dtypes: str) -> Tensor:
+        """An input that is computed, of one of `dtypes`."""
+        value = self._value(place)
+        if not isinstance(value, Tensor):
+            self.unsupported(f"has a constant as its input {place}")
+        if value.dtype not in dtypes:
+            self.unsupported(f"reads {value.dtype} as its input {place}, not {' or '.join(dtypes)}")
+        return value
+
+    def array(self, place: int, dtype: str, rank: int) -> Array:
+        """An input that is a parameter."""
+        value = self._value(place)
+        if isinstance(value, Tensor):
+            self.unsupported(f"computes its input {place} at run time, which has to be a parameter")
+        if value.dtype.name != dtype or value.ndim != rank:
+            self.malformed(
+                f"has a parameter of {value.dtype.name} {list(value.shape)}, not {rank} dimensions of {dtype}"
+            )
+        if dtype == "float32" and not np.isfinite(value).all():
+            self.malformed(f"has a parameter, its input {place}, that is not finite")
+        return value
+
+    def real(self, place: int) -> np.float32:
+        """An input that is one float, such as the edge of a range."""
+        value = self._value(place)
+        if isinstance(value, Tensor):
+            self.unsupported("computes the range of a tensor at run time; calibrate the model")
+        if value.dtype != np.float32 or value.size != 1:
+            self.malformed(f"has {value.dtype.name} {list(value.shape)} as the edge of a range, its input {place}")
+        return np.float32(value.reshape(-1)[0])
+
+    def range(self, place: int) -> tuple[np.float32, np.float32]:
+        """Smallest and largest real value, from the inputs `place` and the next."""
+        return self.checked_range(self.real(place), self.real(place + 1))
+
+    def calibrated(self) -> tuple[np.float32, np.float32] | None:
+        """The range that the operator's output was calibrated to, if it was."""
+        low, high = (self.attributes.real(f"{end}_calib_range") for end in ("min", "max"))
+        return None if low is None or high is None else self.checked_range(np.float32(low), np.float32(high))
+
+    def checked_range(self, low: np.float32, high: np.float32) -> tuple[np.float32, np.float32]:
+        if not (np.isfinite(low) and np.isfinite(high) and low <= high):
+            self.malformed(f"has the range {low} to {high}")
+        # A float32 scale and its reciprocal have to be normal numbers, with room for products of two.
+        if not 1e-12 < max_abs(low, high) < 1e12:
+            self.unsupported(f"has the range {low} to {high}, which cannot be quantized")
+        return low, high
+
+    def _value(self, place: int) -> Value:
+        if place >= len(self.node.inputs):
+            self.malformed(f"has {len(self.node.inputs)} inputs, too few")
+        entry = self.node.inputs[place]
+        if entry not in self._values:
+            self.malformed(f"reads output {entry[1]} of node {entry[0]}, which has fewer")
+        return self._values[entry]
+
+    # -- what it makes
+
+    def emit(self, expr: relax.Expr, part: str = "") -> relax.Var:
+        """Binds a value, under a name by which later errors can tell operator and tensor."""
+        name = "_".join(filter(None, (self.node.name, part)))
+        try:
+            return emit(self._builder, expr, name[:_NAME_LENGTH])
+        except IllTyped as exc:
+            raise MalformedModel(
+                f"{self.node.label}: {exc.message}", op=self.node.label, tensor=self.node.name
+            ) from exc
+
+    def result(self, expr: relax.Var) -> Tensor:
+        """What an expression in MXNet's layout computes."""
+        return Tensor(expr, str(expr.ty.dtype), shape_of(expr))
+
+    # -- errors
+
+    def require(self, condition: bool, what: str) -> None:
+        if not condition:
+            self.malformed(what)
+
+    def malformed(self, what: str) -> NoReturn:
+        raise MalformedModel(f"{self.node.label} {what}", op=self.node.label, tensor=self.node.name)
+
+    def unsupported(self, what: str, hint: str | None = None) -> NoReturn:
+        raise Unsupported(f"{self.node.label} {what}", op=self.node.label, tensor=self.node.name, hint=hint)
+
+
+def edges(low: np.float32, high: np.float32) -> tuple[Array, Array]:
+    """A range as two outputs."""
+    return np.array([low], np.float32), np.array([high], np.float32)

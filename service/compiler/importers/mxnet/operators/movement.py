@@ -1,0 +1,33 @@
+"""What moves no element: flatten, and operators that do nothing at inference."""
+
+from __future__ import annotations
+
+import math
+
+from tvm import relax
+
+from service.compiler.importers.mxnet.node import Node, Tensor, Value, edges
+
+
+def quantized_flatten(node: Node) -> list[Value]:
+    """`[N, …]` -> `[N, K]`; the range stays (quantized_flatten-inl.h)."""
+    node.count(3)
+    return [_flat(node, node.tensor(0, "int8", "uint8")), *edges(*node.range(1))]
+
+
+def flatten(node: Node) -> list[Value]:
+    """Of real values, behind a dequantize."""
+    node.count(1)
+    return [_flat(node, node.tensor(0, "float32"))]
+
+
+def identity(node: Node) -> list[Value]:
+    """Dropout and copies."""
+    node.count(1)
+    return [node.tensor(0, "float32", "int8", "uint8")]
+
+
+def _flat(node: Node, x: Tensor) -> Tensor:
+    node.require(len(x.shape) >= 1, "flattens a scalar")
+    shape = (x.shape[0], math.prod(x.shape[1:]))
+    return node.result(node.emit(relax.op.reshape(x.expr, shape)))

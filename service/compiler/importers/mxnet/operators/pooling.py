@@ -1,0 +1,64 @@
+"""Pooling (src/operator/quantization/quantized_pooling.cc, src/operator/nn/mkldnn/mkldnn_pooling-inl.h)."""
+
+from __future__ import annotations
+
+from tvm import relax
+
+from service.compiler.importers.channels_first import in_channels_last
+from service.compiler.importers.mxnet.node import Node, Value, edges
+from service.compiler.importers.mxnet.scales import steps_per_unit, type_of
+from service.compiler.qnn import ops
+
+_Pads = tuple[int, int, int, int]
+_MAX_PADDED_ELEMENTS = 1 << 31
+
+
+def quantized_pooling(node: Node) -> list[Value]:
+    """Of stored values; the range stays. MXNet counts the zeros of the padding in an average, unless it is told not to:
+    then they are zeros of the image here."""
+    node.count(3)
+    x, data = node.tensor(0, "int8", "uint8"), node.range(1)
+    node.require(len(x.shape) == 4, f"has an input of {list(x.shape)}, not [N, C, H, W]")
+    kind, attributes = node.attributes.text("pool_type", "max"), node.attributes
+    if kind not in ("max", "avg"):
+        node.unsupported(f"has the pool_type {kind!a:.20}; max and avg can be compiled")
+    layout = attributes.text("layout", "NCHW")
+    if layout not in ("NCHW", "None"):
+        node.unsupported(f"has the layout {layout!a:.20}, not NCHW")
+    everything = attributes.flag("global_pool")
+    window = (x.shape[2], x.shape[3]) if everything else attributes.pair("kernel", (1, 1))
+    strides = (1, 1) if everything else attributes.pair("stride", (1, 1))
+    pads = (0, 0, 0, 0) if everything else _padding(node, x.shape[2:], window, strides, kind)
+    counted = kind == "avg" and attributes.flag("count_include_pad", True)
+    quantized = type_of(x.dtype, steps_per_unit(x.dtype, *data))
+
+    def body(image: relax.Var) -> relax.Call:
+        own = pads
+        if counted and any(pads):
+            image, own = node.emit(_padded(image, pads), "padded"), (0, 0, 0, 0)
+        make = ops.max_pool2d if kind == "max" else ops.avg_pool2d
+        return make(image, quantized, quantized, pool_size=window, strides=strides, padding=own)
+
+    return [node.result(in_channels_last(node.emit, x.expr, body)), *edges(*data)]
+
+
+def _padded(image: relax.Expr, pads: _Pads) -> relax.Call:
+    top, left, bottom, right = pads
+    return relax.op.nn.pad(image, [0, 0, top, bottom, left, right, 0, 0], pad_value=0)
+
+
+def _padding(node: Node, image: tuple[int, ...], window: tuple[int, int], strides: tuple[int, int], kind: str) -> _Pads:
+    """Top, left, bottom, right. The convention `full` rounds the output's size up (`CalculatePoolingPadding`)."""
+    convention, pads = node.attributes.text("pooling_convention", "valid"), node.attributes.pair("pad", (0, 0), least=0)
+    if convention not in ("valid", "full"):
+        node.unsupported(f"has the pooling_convention {convention!a:.20}; valid and full can be compiled")
+    after = list(pads)
+    for axis, (size, extent, stride, pad) in enumerate(zip(image, window, strides, pads, strict=True)):
+        room = size + 2 * pad - extent
+        node.require(room >= 0, f"has a window of {list(window)} on an image of {list(image)}")
+        node.require(size + 2 * pad <= _MAX_PADDED_ELEMENTS, f"pads its input by {pad}")
+        if convention == "full" and room % stride:
+            after[axis] += stride - room % stride
+    if kind == "avg" and tuple(after) != pads:
+        node.unsupported("averages windows that reach beyond the padding (pooling_convention full)")
+    return pads[0], pads[1], after[0], after[1]

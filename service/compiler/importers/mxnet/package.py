@@ -1,0 +1,75 @@
+"""Two files are one MXNet model: NAME-symbol.json and NAME-0000.params. An upload is a zip archive of exactly these.
+
+This module loads no TVM: the command line packs with it.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from pathlib import Path
+
+from service.compiler.importers.archive import Archive
+from service.core.errors import InvalidInput, MalformedModel
+
+SYMBOL_SUFFIX, PARAMS_SUFFIX = "-symbol.json", ".params"
+SHAPE_ATTRIBUTE = "__shape__"  # of a variable, as `mx.sym.Variable("data", shape=…)` writes it
+_EPOCH = re.compile(r"-\d{4}\.params")
+_MOST_SYMBOL_BYTES = 1 << 24
+_MOST_DEFLATED_BYTES = 1 << 29  # parameters that somebody compressed; those that are stored may be of any size
+
+
+def unpack(data: bytes) -> tuple[bytes, bytes]:
+    """The symbol and the parameters in an archive.
+
+    Raises:
+        MalformedModel: it holds something else than these two, or is no good archive.
+    """
+    archive = Archive(data, most_deflated_bytes=_MOST_DEFLATED_BYTES, largest_deflated_bytes=_MOST_DEFLATED_BYTES)
+    symbols = [name for name in archive if name.endswith(SYMBOL_SUFFIX)]
+    params = [name for name in archive if name.endswith(PARAMS_SUFFIX)]
+    if len(symbols) != 1 or len(params) != 1 or len(list(archive)) != 2:
+        raise MalformedModel(
+            f"the archive holds {len(list(archive))} files, not one NAME{SYMBOL_SUFFIX} and one NAME-0000.params",
+            hint="zip exactly these two; octet push NAME-symbol.json does it",
+        )
+    symbol = archive.read(symbols[0])
+    if len(symbol) > _MOST_SYMBOL_BYTES:
+        raise MalformedModel(f"the symbol has {len(symbol)} bytes; the limit is {_MOST_SYMBOL_BYTES}")
+    return symbol, archive.read(params[0])
+
+
+def pack(symbol: bytes, params: bytes) -> bytes:
+    """An archive of the two that depends on their bytes only, so that one model has one digest."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in ((f"model{SYMBOL_SUFFIX}", symbol), (f"model-0000{PARAMS_SUFFIX}", params)):
+            archive.writestr(zipfile.ZipInfo(name), data)  # a ZipInfo of 1980 and of no owner
+    return packed.getvalue()
+
+
+def is_symbol(path: Path) -> bool:
+    """Whether `path` is named as MXNet names a symbol."""
+    return path.name.endswith(SYMBOL_SUFFIX)
+
+
+def pack_files(symbol: Path) -> bytes:
+    """The symbol at `symbol` and the parameters beside it.
+
+    Raises:
+        InvalidInput: there are no such parameters, or several.
+    """
+    stem = symbol.name.removesuffix(SYMBOL_SUFFIX)
+    beside = sorted(path for path in symbol.parent.iterdir() if _belongs(path, stem))
+    if len(beside) != 1:
+        found = ", ".join(path.name for path in beside) or "none"
+        raise InvalidInput(
+            f"{symbol.name} needs its parameters beside it, one file {stem}-0000.params; found: {found}",
+            hint="or zip the symbol and the parameters you mean, and give the archive",
+        )
+    return pack(symbol.read_bytes(), beside[0].read_bytes())
+
+
+def _belongs(path: Path, stem: str) -> bool:
+    return path.name.startswith(stem) and _EPOCH.fullmatch(path.name.removeprefix(stem)) is not None

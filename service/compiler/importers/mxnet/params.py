@@ -1,0 +1,117 @@
+"""Reads `.params`: a list of named arrays (`NDArray::Save` and `Load` in MXNet's src/ndarray/ndarray.cc).
+
+Little-endian: magic, a reserved word, the arrays, their names. An array: magic of its version, storage type, shape,
+device, element type, elements.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from service.core.errors import MalformedModel, Unsupported
+
+Array = npt.NDArray[Any]
+
+_LIST_MAGIC = 0x112
+_ARRAY_MAGIC_V1, _ARRAY_MAGIC_V2, _ARRAY_MAGIC_V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
+_DENSE = 0  # NDArrayStorageType
+_MOST_RANK = 8
+_LEAST_ARRAY_BYTES = 12
+_NAME_LENGTH = 1 << 10
+_KINDS = ("arg:", "aux:")
+# mshadow's type flags.
+_TYPES: Mapping[int, np.dtype[Any]] = {
+    0: np.dtype("<f4"),
+    1: np.dtype("<f8"),
+    2: np.dtype("<f2"),
+    3: np.dtype("u1"),
+    4: np.dtype("<i4"),
+    5: np.dtype("i1"),
+    6: np.dtype("<i8"),
+    7: np.dtype("?"),
+}
+
+
+def read_params(data: bytes) -> dict[str, Array]:
+    """The arrays of a file by name, read-only views of `data`. Arguments and auxiliary states share one name space.
+
+    Raises:
+        MalformedModel: it is not well formed.
+        Unsupported: an array is sparse, or of a type without NumPy's like.
+    """
+    return _Reader(data).arrays()
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = memoryview(data), 0
+
+    def arrays(self) -> dict[str, Array]:
+        if len(self._data) < 24 or self._word("<Q") != _LIST_MAGIC:
+            _malformed("are not a list of MXNet's arrays")
+        self._word("<Q")
+        arrays = [self._array() for _ in range(self._count(_LEAST_ARRAY_BYTES))]
+        names = [self._name() for _ in range(self._count(8))]
+        if len(names) != len(arrays):
+            _malformed(f"name {len(names)} of {len(arrays)} arrays")
+        if self._at != len(self._data):
+            _malformed(f"have {len(self._data) - self._at} bytes after their end")
+        if len(set(names)) != len(names):
+            _malformed("have a name twice")
+        return dict(zip(names, arrays, strict=True))
+
+    def _array(self) -> Array:
+        magic = self._word("<I")
+        if magic not in (_ARRAY_MAGIC_V1, _ARRAY_MAGIC_V2, _ARRAY_MAGIC_V3):
+            _malformed(f"have an array of the unknown version {magic:#x}")
+        if magic != _ARRAY_MAGIC_V1 and (storage := self._word("<i")) != _DENSE:
+            raise Unsupported(f"the parameters hold an array of storage type {storage}; only dense ones can be read")
+        rank = self._word("<i")
+        if not 0 <= rank <= _MOST_RANK:
+            _malformed(f"have an array of {rank} dimensions")
+        shape = tuple(self._word("<q") for _ in range(rank))
+        if rank == 0 or any(size <= 0 for size in shape):
+            _malformed(f"have an array of the shape {list(shape)}")
+        self._take(8)  # device type and number
+        flag = self._word("<i")
+        if flag not in _TYPES:
+            raise Unsupported(f"the parameters hold an array of the element type {flag}, which cannot be read")
+        return np.frombuffer(self._take(math.prod(shape) * _TYPES[flag].itemsize), _TYPES[flag]).reshape(shape)
+
+    def _name(self) -> str:
+        length = self._word("<Q")
+        if length > _NAME_LENGTH:
+            _malformed(f"have a name of {length} bytes")
+        try:
+            name = bytes(self._take(length)).decode()
+        except UnicodeDecodeError as exc:
+            raise MalformedModel("the parameters have a name that is not UTF-8") from exc
+        return name[4:] if name.startswith(_KINDS) else name
+
+    def _count(self, least_bytes: int) -> int:
+        """A number of items of at least `least_bytes` each, which the rest of the file has to hold."""
+        count = self._word("<Q")
+        if count * least_bytes > len(self._data) - self._at:
+            _malformed(f"say that they hold {count} items, more than the file has room for")
+        return count
+
+    def _word(self, form: str) -> int:
+        (value,) = struct.unpack(form, self._take(struct.calcsize(form)))
+        return int(value)
+
+    def _take(self, size: int) -> memoryview:
+        if size > len(self._data) - self._at:
+            _malformed("end in the middle")
+        taken = self._data[self._at : self._at + size]
+        self._at += size
+        return taken
+
+
+def _malformed(what: str) -> NoReturn:
+    raise MalformedModel(f"the parameters {what}")

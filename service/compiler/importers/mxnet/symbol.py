@@ -1,0 +1,127 @@
+"""Reads `-symbol.json`: nodes in an order in which they can be computed (nnvm's src/pass/saveload_json.cc)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from service.compiler.importers.mxnet.attributes import Attributes
+from service.core.errors import MalformedModel
+
+VARIABLE = "null"
+Entry = tuple[int, int]  # a node's number, and which of its outputs
+
+_MOST_NODES = 1 << 16
+_LABEL_LENGTH = 120
+_MOST_OUTPUTS = 1 << 10
+
+
+@dataclass(frozen=True)
+class SymbolNode:
+    """A variable (an input or a parameter) or an operator.
+
+    Attributes:
+        subgraph: the operators that a `_sg_*` operator was made of.
+    """
+
+    index: int
+    op: str
+    name: str
+    attributes: Attributes
+    inputs: tuple[Entry, ...]
+    subgraph: tuple[SymbolNode, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """As errors name it: `Convolution conv0`."""
+        return _label(self.op, self.name)
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """The graph: its nodes, and which of their outputs are the model's."""
+
+    nodes: tuple[SymbolNode, ...]
+    heads: tuple[Entry, ...]
+
+
+def read_symbol(data: bytes) -> Symbol:
+    """The graph in a file.
+
+    Raises:
+        MalformedModel: it is not well formed, or a node reads what is not computed before it.
+    """
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as exc:
+        raise MalformedModel(f"the symbol is not JSON: {exc}"[:200]) from exc
+    nodes = _nodes(document, nested=False)
+    heads = tuple(_entry(entry, len(nodes), "the symbol's heads") for entry in _list(document, "heads"))
+    if not heads:
+        _malformed("has no heads, so the model has no outputs")
+    return Symbol(nodes, heads)
+
+
+def _nodes(document: Any, *, nested: bool) -> tuple[SymbolNode, ...]:
+    found = _list(document, "nodes")
+    if not 0 < len(found) <= _MOST_NODES:
+        _malformed(f"has {len(found)} nodes")
+    return tuple(_node(node, index, nested) for index, node in enumerate(found))
+
+
+def _node(node: Any, index: int, nested: bool) -> SymbolNode:
+    op, name = _text(node, "op"), _text(node, "name")
+    label = _label(op, name)
+    inputs = tuple(_entry(entry, index, label) for entry in _list(node, "inputs"))
+    subgraphs = [] if nested else node.get("subgraphs", [])
+    if not isinstance(subgraphs, list) or len(subgraphs) > 1:
+        _malformed(f"has a node {label} of several subgraphs")
+    subgraph = _nodes(subgraphs[0], nested=True) if subgraphs else ()
+    return SymbolNode(index, op, name, Attributes(_attributes(node, label), label), inputs, subgraph)
+
+
+def _attributes(node: Mapping[str, Any], label: str) -> dict[str, str]:
+    """`attrs`; older files have `param` or `attr`."""
+    attributes: dict[str, str] = {}
+    for key in ("param", "attr", "attrs"):
+        part = node.get(key, {})
+        if not isinstance(part, dict) or not all(isinstance(value, str) for value in part.values()):
+            _malformed(f"has a node {label} whose {key} are not strings")
+        attributes.update(part)
+    return attributes
+
+
+def _entry(entry: Any, known: int, what: str) -> Entry:
+    """An output of one of the first `known` nodes; a third number is a version, which inference has no use for."""
+    if not isinstance(entry, list) or not 2 <= len(entry) <= 3 or not all(type(part) is int for part in entry):
+        _malformed(f"has something else than a node's output in {what}")
+    node, output = entry[:2]
+    if not 0 <= node < known or not 0 <= output < _MOST_OUTPUTS:
+        _malformed(f"has the output {output} of node {node} in {what}, which nothing computes before it")
+    return node, output
+
+
+def _list(document: Any, key: str) -> list[Any]:
+    value = document.get(key) if isinstance(document, dict) else None
+    if not isinstance(value, list):
+        _malformed(f"lacks its {key}")
+    return value
+
+
+def _text(node: Any, key: str) -> str:
+    value = node.get(key) if isinstance(node, dict) else None
+    if not isinstance(value, str):
+        _malformed(f"has a node without {key}")
+    return value
+
+
+def _label(op: str, name: str) -> str:
+    label = f"{op} {name}"
+    printable = "".join(char if char.isprintable() else "_" for char in label[:_LABEL_LENGTH])
+    return printable + ("…" if len(label) > _LABEL_LENGTH else "")
+
+
+def _malformed(what: str) -> NoReturn:
+    raise MalformedModel(f"the symbol {what}")

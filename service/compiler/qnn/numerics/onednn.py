@@ -1,0 +1,197 @@
+"""oneDNN, as MXNet 1.9.1 calls it: float32 throughout, rounded once to the nearest even integer.
+
+A primitive takes its accumulators to float32, multiplies them by its output scale, adds its sum post-operation, and
+rounds and saturates what comes out (`store_output` in src/cpu/x64/jit_avx512_core_x8s8s32x_conv_kernel.cpp). MXNet's
+scales are reciprocal (steps per unit), each made in float32 in an order of its own; its importer carries the exact
+quotient of two types' scales over, so here it is taken in float64 and then rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from service.compiler.qnn.numerics.affine import broadcast
+from service.compiler.qnn.numerics.formula import (
+    Array,
+    ChannelConstant,
+    Scalar,
+    clamped,
+    parameter,
+    pointwise,
+    store,
+)
+from service.compiler.qnn.numerics.pooling import padded, reduction, windows
+from service.compiler.qnn.numerics.requantize import FloatRequantize
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.types import QuantizedType
+
+
+class RatioRequantize(FloatRequantize):
+    """Output scales of convolutions and inner products, and reorders from one type to another.
+
+    oneDNN adds a convolution's int32 bias after the conversion to float32; up to 2**24 that is the same.
+    """
+
+    summary = "z + round_even(clamp(float(acc) * float(s_in / s)))"
+
+    def scales(self, operation: Operation) -> Array:
+        """s_in / s in float64, rounded to float32."""
+        return ratios(operation.quantized("in_type"), operation.per_tensor("out_type"))
+
+
+class PostSum:
+    """A convolution with a sum post-operation: the residual is added before anything is rounded to an integer."""
+
+    summary = "z + round_even(fma(r - z_r, float(s_r / s), float(acc) * float(s_in / s)))"
+
+    def evaluate(self, operation: Operation, x: Array, residual: Array) -> Array:
+        residual_type, out_type = operation.per_tensor("residual_type"), operation.per_tensor("out_type")
+        factors, residual_factor = self.factors(operation)
+        product = (x.astype(np.float32) * factors).astype(np.float64)
+        centered = residual.astype(np.int64) - residual_type.zero_point
+        return _rounded(product + centered * np.float64(residual_factor), out_type)
+
+    def lower(
+        self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, residual: relax.Expr
+    ) -> relax.Expr:
+        residual_zero_point, out_type = (
+            operation.per_tensor("residual_type").zero_point,
+            operation.per_tensor("out_type"),
+        )
+        factors, residual_factor = self.factors(operation)
+
+        def total(value: Scalar, other: Scalar, factor: Scalar) -> Scalar:
+            product = (value.astype("float32") * factor).astype("float64")
+            centered = other.astype("int32") - residual_zero_point
+            return _lowered(product + centered.astype("float64") * _double(residual_factor), out_type)
+
+        factor = ChannelConstant(factors, operation.quantized("in_type").axis)
+        return pointwise(builder, "requantize_add", total, [x, residual], [factor])
+
+    def factors(self, operation: Operation) -> tuple[Array, np.float32]:
+        """Of the accumulators, and of the residual."""
+        out_type = operation.per_tensor("out_type")
+        of_residual = ratios(operation.per_tensor("residual_type"), out_type)
+        return ratios(operation.quantized("in_type"), out_type), np.float32(of_residual[0])
+
+
+class ScaledSum:
+    """The sum primitive: both operands scaled and added in float32."""
+
+    summary = "z + round_even(fma(b - z_b, float(s_b / s), float(a - z_a) * float(s_a / s)))"
+
+    def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
+        lhs_type, rhs_type, out_type = (operation.per_tensor(name) for name in ("lhs_type", "rhs_type", "out_type"))
+        lhs, rhs = self.factors(operation)
+        product = ((a.astype(np.int64) - lhs_type.zero_point).astype(np.float32) * lhs).astype(np.float64)
+        return _rounded(product + (b.astype(np.int64) - rhs_type.zero_point) * np.float64(rhs), out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+        lhs_type, rhs_type, out_type = (operation.per_tensor(name) for name in ("lhs_type", "rhs_type", "out_type"))
+        lhs, rhs = self.factors(operation)
+
+        def total(a: Scalar, b: Scalar) -> Scalar:
+            left = (a.astype("int32") - lhs_type.zero_point).astype("float32") * tirx.const(float(lhs), "float32")
+            right = (b.astype("int32") - rhs_type.zero_point).astype("float64") * _double(rhs)
+            return _lowered(left.astype("float64") + right, out_type)
+
+        return pointwise(builder, "add", total, [a, b])
+
+    def factors(self, operation: Operation) -> tuple[np.float32, np.float32]:
+        """Of both operands."""
+        out_type = operation.per_tensor("out_type")
+        lhs, rhs = (ratios(operation.per_tensor(name), out_type)[0] for name in ("lhs_type", "rhs_type"))
+        return np.float32(lhs), np.float32(rhs)
+
+
+class Reorder:
+    """A reorder from float32: multiplied by the reciprocal of the scale, which is taken in float64 and rounded."""
+
+    summary = "z + round_even(x * float(1 / s))"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        out_type = operation.quantized("out_type")
+        factors, zero_points = broadcast(replace(out_type, scales=tuple(self.factors(out_type))), x.ndim)
+        # Beyond 2**40 every storage type saturates; clipping first keeps infinities away from the conversion.
+        return store(np.rint(np.clip(x * factors, -(2.0**40), 2.0**40)).astype(np.int64) + zero_points, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        out_type = operation.quantized("out_type")
+        limit = tirx.const(2.0**30, "float32")
+
+        def quantize(value: Scalar, factor: Scalar, zero_point: Scalar) -> Scalar:
+            bounded = tirx.max(tirx.min(value * factor, limit), -limit)
+            return clamped(tirx.nearbyint(bounded).astype("int32") + zero_point, out_type)
+
+        constants = [
+            parameter(self.factors(out_type), "float32", out_type),
+            parameter(out_type.zero_points, "int32", out_type),
+        ]
+        return pointwise(builder, "quantize", quantize, [x], constants)
+
+    def factors(self, quantized: QuantizedType) -> list[float]:
+        """Steps in one unit, each a float32."""
+        return [float(np.float32(1 / scale)) for scale in quantized.scales]
+
+
+class FloatAveragePool:
+    """The int8 pooling primitive (`jit_uni_i8i8_pooling.cpp`): the sum times the float32 reciprocal of the count.
+
+    Elements of the padding are not counted; where a model counts them, they are zeros of the image.
+    """
+
+    summary = "z + round_even(float(sum - count * z) * float(1 / count)), padding not counted"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        out_type = operation.per_tensor("out_type")
+        centered = x.astype(np.int64) - out_type.zero_point
+        total = sum(window for window in windows(operation, centered, 0))
+        reciprocal = np.float32(1) / self.counts(operation, x.shape[1:3]).astype(np.float32)
+        mean = np.rint(np.asarray(total).astype(np.float32) * reciprocal).astype(np.int64)
+        return store(mean + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        out_type = operation.per_tensor("out_type")
+        total = builder.emit_te(reduction(operation, te.sum, "int32"), padded(operation, builder, x, 0))
+        counts = self.counts(operation, [int(dim) for dim in list(x.ty.shape)[1:3]])
+        reciprocals = np.float32(1) / counts.astype(np.float32)
+
+        def mean(total: Scalar, count: Scalar, reciprocal: Scalar) -> Scalar:
+            centered = (total - count * out_type.zero_point).astype("float32")
+            return clamped(tirx.nearbyint(centered * reciprocal).astype("int32") + out_type.zero_point, out_type)
+
+        if (counts == counts.flat[0]).all():
+            same = tirx.const(int(counts.flat[0]), "int32"), tirx.const(float(reciprocals.flat[0]), "float32")
+            return pointwise(builder, "average", lambda total: mean(total, *same), [total])
+        return pointwise(builder, "average", mean, [total, relax.const(counts), relax.const(reciprocals)])
+
+    def counts(self, operation: Operation, image: Sequence[int]) -> Array:
+        """How many elements each window holds: int32 `[1, OH, OW, 1]`."""
+        operation.require(not operation.flag("count_include_pad"), "counts its padding, which is to be in the image")
+        ones = np.ones((1, *image, 1), np.int32)
+        return np.asarray(sum(window for window in windows(operation, ones, 0)))
+
+
+def ratios(in_type: QuantizedType, out_type: QuantizedType) -> Array:
+    """Scales of `in_type` in those of `out_type`, one or one for each channel."""
+    return (np.array(in_type.scales, np.float64) / out_type.scale).astype(np.float32)
+
+
+def _rounded(total: Array, out_type: QuantizedType) -> Array:
+    """A float32 sum, held exactly enough in float64 for the rounding to be the fused one."""
+    low, high = out_type.min - out_type.zero_point, out_type.max - out_type.zero_point
+    return store(np.rint(np.clip(total.astype(np.float32), low, high)).astype(np.int64) + out_type.zero_point, out_type)
+
+
+def _lowered(total: Scalar, out_type: QuantizedType) -> Scalar:
+    low, high = (tirx.const(float(bound - out_type.zero_point), "float32") for bound in (out_type.min, out_type.max))
+    bounded = tirx.max(tirx.min(total.astype("float32"), high), low)
+    return clamped(tirx.nearbyint(bounded).astype("int32") + out_type.zero_point, out_type)
+
+
+def _double(value: float | np.float32) -> Scalar:
+    return tirx.const(float(value), "float64")

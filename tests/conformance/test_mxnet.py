@@ -1,0 +1,79 @@
+"""Models that MXNet 1.9.1 quantized and answered for, by the oracle and by kernels: equal bit for bit."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.compiler.facts import facts_of
+from service.compiler.importers.auto import import_model
+from service.compiler.importers.mxnet.package import pack_files
+from service.compiler.qnn import graph, oracle
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.transposes import move_transposes
+from service.core.numerics import MXNET_ONEDNN
+from service.core.options import with_shapes
+from service.core.target import TARGETS, Target, detect_host
+from tests.support import evidence
+from tests.support.compiling import compiled
+from tests.support.mxnet_models import NAMES, answers_of, packed, symbol_of
+from tests.support.selected import run_selected
+
+HERE = [target for target in TARGETS if target.architecture == "x86_64" and target.runs_on(detect_host())]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_oracle_equals_mxnet(name: str) -> None:
+    inputs, expected = answers_of(name)
+    imported = import_model(packed(name))
+    answers = oracle.run_all(imported.module, get_mode(MXNET_ONEDNN), [[sample] for sample in inputs])
+    evidence.compare(imported, MXNET_ONEDNN, answers, [[each] for each in expected])
+
+
+@pytest.mark.parametrize("target", HERE, ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_kernels_equal_mxnet(name: str, target: Target, tmp_path: Path) -> None:
+    inputs, expected = answers_of(name)
+    imported = import_model(packed(name))
+    selection, outputs = run_selected(move_transposes(imported.module), target, MXNET_ONEDNN, [inputs[-1]], tmp_path)
+    evidence.compare_compiled(facts_of(imported), target.name, [outputs], [[expected[-1]]])
+    kernels = Counter(layer["kernel"] for layer in selection.layers)
+    convolutions = sum(node["op"].endswith(("mkldnn_conv", "quantized_conv")) for node in symbol_of(name)["nodes"])
+    assert kernels["conv"] + kernels["depthwise"] + kernels["grouped"] >= convolutions
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_networks_of_the_zoo(tmp_path: Path) -> None:
+    """Whole networks with random weights, made by `scripts/make_mxnet_fixtures.py --zoo` where this variable says."""
+    folder = os.environ.get("OCTET_MXNET_MODELS")
+    if not folder:
+        pytest.skip("OCTET_MXNET_MODELS names no folder of MXNet's models")
+    for symbol in sorted(Path(folder).glob("*-symbol.json")):
+        name = symbol.name.removesuffix("-symbol.json")
+        if not (saved := symbol.with_name(f"{name}.npz")).exists():
+            continue
+        inputs, expected = np.load(saved)["inputs"], np.load(saved)["outputs"]
+        (folder_of_one := tmp_path / name).mkdir()
+        archive = folder_of_one / "model.zip"
+        archive.write_bytes(pack_files(symbol))
+        model = compiled(archive, MXNET_ONEDNN, folder_of_one, options=with_shapes({"data": inputs.shape[1:]}))
+        ours = np.concatenate([model(sample) for sample in inputs])
+        theirs = np.concatenate(list(expected))
+        evidence.note_accuracy(name, "mxnet", MXNET_ONEDNN, theirs, ours, None)
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_fixtures_have_every_form() -> None:
+    found = {node["op"] for name in NAMES for node in symbol_of(name)["nodes"]}
+    flags = {flag for name in NAMES for node in symbol_of(name)["nodes"] for flag in node.get("attrs", {})}
+    assert {"_sg_mkldnn_conv", "_sg_mkldnn_fully_connected", "_contrib_quantized_conv", "_contrib_requantize"} <= found
+    assert {"with_bn", "with_act", "with_sum", "with_postsum_act", "channel_wise_quantize"} <= flags
+    # Sums over an int8 residual end at 127, though the output is called uint8: the fixture gets there.
+    function = graph.main_of(import_model(packed("sg_residual")).module)
+    bounds = [o.per_tensor("out_type").max for _, _, o in graph.operations(function) if o and o.name.endswith("_add")]
+    assert bounds == [255, 127]

@@ -1,0 +1,47 @@
+"""The MXNet models of `tests/fixtures/mxnet`, made by `scripts/make_mxnet_fixtures.py`, and edited copies of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.compiler.importers.mxnet.package import pack
+
+FOLDER = Path(__file__).parent.parent / "fixtures" / "mxnet"
+NAMES = sorted(path.name.removesuffix("-symbol.json") for path in FOLDER.glob("*-symbol.json"))
+
+Array = npt.NDArray[Any]
+Document = dict[str, Any]
+
+
+def symbol_of(name: str) -> Document:
+    document: Document = json.loads((FOLDER / f"{name}-symbol.json").read_text())
+    return document
+
+
+def params_of(name: str) -> bytes:
+    return (FOLDER / f"{name}-0000.params").read_bytes()
+
+
+def packed(name: str, edit: Callable[[Document], None] = lambda document: None) -> bytes:
+    """The upload of a fixture, its symbol changed by `edit`."""
+    document = symbol_of(name)
+    edit(document)
+    return pack(json.dumps(document).encode(), params_of(name))
+
+
+def node_of(document: Document, op: str) -> Document:
+    """The first node of an operator."""
+    node: Document = next(node for node in document["nodes"] if node["op"] == op)
+    return node
+
+
+def answers_of(name: str) -> tuple[Array, Array]:
+    """Inputs, and MXNet's answers, sample by sample."""
+    saved = np.load(FOLDER / f"{name}.npz")
+    return saved["inputs"], saved["outputs"]

@@ -1,0 +1,197 @@
+"""What is read of a symbol, and what is refused by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.compiler.facts import facts_of
+from service.compiler.importers.auto import import_model
+from service.compiler.importers.mxnet.package import pack
+from service.core.build import Stage
+from service.core.errors import MalformedModel, OctetError, Unsupported, UnsupportedOperator
+from service.core.signature import TensorSpec
+from tests.support.mxnet_models import Document, node_of, packed, params_of, symbol_of
+
+CONV, DENSE = "_sg_mkldnn_conv", "_sg_mkldnn_fully_connected"
+
+
+def test_signature() -> None:
+    signature = import_model(packed("sg_inverted")).signature
+    assert signature.inputs == (TensorSpec("data", "FP32", (2, 3, 20, 20)),)
+    assert signature.outputs == (TensorSpec("flat_output", "FP32", (2, 10)),)
+
+
+def test_shapes_may_be_given() -> None:
+    for name in ("data", ""):
+        signature = import_model(packed("sg_residual", without_shape), shapes={name: [3, 3, 24, 24]}).signature
+        assert signature.inputs[0].shape == (3, 3, 24, 24)
+    with pytest.raises(Unsupported, match="shapes are given for dta") as caught:
+        import_model(packed("sg_residual"), shapes={"dta": [1]})
+    assert caught.value.hint == "the inputs are data"
+
+
+def test_facts() -> None:
+    facts = facts_of(import_model(packed("sg_residual")))
+    assert facts.format == "mxnet"
+    assert facts.macs == 776_072
+    assert facts.weights is not None
+    assert facts.weights.granularity == ("per-axis",)
+    assert facts.weights.symmetric
+
+
+def test_operators_are_told_before_they_are_converted() -> None:
+    told: list[tuple[str, str]] = []
+    import_model(packed("contrib_chain"), at=lambda op, tensor: told.append((op, tensor)))
+    assert told[:2] == [("_contrib_quantize_v2 quantize", "quantize"), ("_contrib_quantized_conv c1", "c1")]
+
+
+def attribute(op: str, name: str, value: str | None) -> Callable[[Document], None]:
+    def edit(document: Document) -> None:
+        attributes = node_of(document, op).setdefault("attrs", {})
+        attributes.pop(name, None)
+        if value is not None:
+            attributes[name] = value
+
+    return edit
+
+
+def inner(op: str, part: str, name: str, value: str) -> Callable[[Document], None]:
+    def edit(document: Document) -> None:
+        node_of(node_of(document, op)["subgraphs"][0], part).setdefault("attrs", {})[name] = value
+
+    return edit
+
+
+def renamed(op: str, other: str) -> Callable[[Document], None]:
+    return lambda document: node_of(document, op).update(op=other)
+
+
+def without_shape(document: Document) -> None:
+    del document["nodes"][0]["attrs"]
+
+
+def head(node: int, output: int) -> Callable[[Document], None]:
+    return lambda document: document.update(heads=[[node, output, 0]])
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "what"),
+    [
+        ("sg_residual", without_shape, "the input data has no fixed shape"),
+        ("sg_residual", attribute("null", "__shape__", "(0, 3, 24, 24)"), r"this one says \[0, 3, 24, 24\]"),
+        ("sg_residual", attribute("null", "__dtype__", "3"), "not float32"),
+        ("sg_residual", attribute(CONV, "quantized", None), "is not quantized"),
+        ("sg_residual", attribute(CONV, "with_sum", "true"), "an activation before its sum"),
+        ("sg_residual", attribute(CONV, "max_calib_range", None), "no calibrated range"),
+        ("sg_residual", attribute("_contrib_quantize_v2", "min_calib_range", None), "no calibrated range"),
+        ("sg_residual", attribute("_contrib_quantized_pooling", "pool_type", "sum"), "pool_type 'sum'"),
+        ("sg_residual", attribute("_contrib_quantized_pooling", "layout", "NHWC"), "not NCHW"),
+        ("sg_residual", inner(CONV, "Activation", "act_type", "tanh"), "fused activation Activation 'tanh'"),
+        ("sg_inverted", inner(CONV, "clip", "a_max", "3"), "clips to 0.0 and 3.0"),
+        ("contrib_chain", attribute("_contrib_quantized_conv", "no_bias", "False"), "has a bias"),
+        ("sg_residual", head(0, 0), "which it does not compute"),
+        ("sg_residual", head(7, 1), "which it does not compute"),
+    ],
+)
+def test_what_is_not_compiled_is_named(name: str, edit: Callable[[Document], None], what: str) -> None:
+    with pytest.raises(Unsupported, match=what) as caught:
+        import_model(packed(name, edit))
+    assert caught.value.stage == Stage.IMPORT
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "what"),
+    [
+        ("sg_residual", attribute(CONV, "max_calib_range", "nan"), "not a finite number"),
+        ("sg_residual", attribute(CONV, "min_calib_range", "99"), "has the range 99"),
+        ("sg_residual", attribute(CONV, "with_bn", "maybe"), "not True or False"),
+        ("sg_residual", attribute("_contrib_quantized_pooling", "kernel", "(3)"), "not two integers"),
+        ("sg_residual", attribute("_contrib_quantized_pooling", "kernel", "(0, 3)"), "not 1 or more"),
+        ("sg_residual", inner(CONV, "Convolution", "kernel", "(5, 5)"), r"for a kernel of \[5, 5\]"),
+        ("sg_residual", inner(CONV, "Convolution", "num_filter", "13"), "for 13 filters"),
+        ("sg_residual", inner(CONV, "Convolution", "num_group", "5"), "12 filters in 5 groups"),
+        ("sg_residual", inner(CONV, "Convolution", "num_group", "2"), "do not make 2 groups"),
+        ("sg_residual", inner(CONV, "Convolution", "no_bias", "False"), "normalizes 1 channels of 12"),
+        ("sg_residual", inner(DENSE, "FullyConnected", "num_hidden", "11"), "for 11 units"),
+        ("sg_residual", lambda document: document.pop("heads"), "lacks its heads"),
+        ("sg_residual", lambda document: document.update(heads=[]), "no outputs"),
+        ("sg_residual", head(500, 0), "nothing computes before it"),
+        ("sg_residual", head(7, 9), "which has fewer"),
+        ("sg_residual", lambda document: document["nodes"][1].update(inputs=[[1, 0, 0]]), "nothing computes before it"),
+        ("sg_residual", lambda document: document["nodes"][1].update(inputs=[[0, True]]), "something else than"),
+        ("sg_residual", lambda document: document["nodes"][1].update(attrs=[]), "are not strings"),
+        ("sg_residual", lambda document: document["nodes"][1].update(op=3), "a node without op"),
+        ("contrib_chain", attribute("_contrib_quantized_concat", "dim", "7"), "along axis 7 of 4"),
+    ],
+)
+def test_what_is_malformed_is_named(name: str, edit: Callable[[Document], None], what: str) -> None:
+    with pytest.raises(MalformedModel, match=what):
+        import_model(packed(name, edit))
+
+
+def test_operators_that_are_not_compiled_are_all_listed() -> None:
+    def edit(document: Document) -> None:
+        renamed(DENSE, "Deconvolution")(document)
+        renamed("_contrib_quantized_pooling", "_contrib_quantized_embedding")(document)
+
+    with pytest.raises(UnsupportedOperator, match="2 of 11 operators cannot be compiled") as caught:
+        import_model(packed("sg_residual", edit))
+    assert "Deconvolution quantized_sg_mkldnn_fully_connected_0" in caught.value.message
+    assert "_contrib_quantized_embedding quantized_pool0" in caught.value.message
+
+
+def test_a_model_in_float_is_told_to_be_quantized() -> None:
+    node = {"op": "Convolution", "name": "conv", "inputs": [[0, 0, 0]]}
+    document = {"nodes": [{"op": "null", "name": "data", "inputs": []}, node], "heads": [[1, 0, 0]]}
+    with pytest.raises(UnsupportedOperator) as caught:
+        import_model(pack(json.dumps(document).encode(), params_of("sg_residual")))
+    assert "quantize_model_mkldnn" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("symbol", [b"", b"[]", b"{}", b"[" * 100_000, b'{"nodes": [], "heads": []}', b"\xff\xfe"])
+def test_a_symbol_that_is_none_is_refused(symbol: bytes) -> None:
+    with pytest.raises(MalformedModel):
+        import_model(pack(symbol, params_of("sg_residual")))
+
+
+def test_mutations_are_refused_or_imported() -> None:
+    """Words of good symbols replaced, and bytes of good parameters: no error is other than ours."""
+    rng = np.random.default_rng(0)
+    outcomes = {"imported": 0, "refused": 0}
+    for _ in range(300):
+        name = str(rng.choice(["sg_channels", "sg_inception", "contrib_chain"]))
+        symbol, params = mutated_symbol(symbol_of(name), rng), bytearray(params_of(name))
+        if rng.random() < 0.3:
+            params[int(rng.integers(len(params)))] = int(rng.integers(256))
+        try:
+            import_model(pack(symbol, bytes(params)))
+            outcomes["imported"] += 1
+        except OctetError:
+            outcomes["refused"] += 1
+    assert min(outcomes.values()) > 10
+
+
+HOSTILE: list[Any] = [None, -1, 0, 3, 1 << 31, 1 << 80, 1e400, "", "None", "(1, 2)", "(999999999, 2)", "-5", "nan", []]
+
+
+def mutated_symbol(document: Document, rng: np.random.Generator) -> bytes:
+    node = document["nodes"][int(rng.integers(len(document["nodes"])))]
+    if node.get("subgraphs") and rng.random() < 0.5:
+        inside = node["subgraphs"][0]["nodes"]
+        node = inside[int(rng.integers(len(inside)))]
+    value = HOSTILE[int(rng.integers(len(HOSTILE)))]
+    if node.get("attrs") and rng.random() < 0.6:
+        key = str(rng.choice(sorted(node["attrs"])))
+        node["attrs"][key] = value
+    elif node["inputs"] and rng.random() < 0.7:
+        place = int(rng.integers(len(node["inputs"])))
+        others = [[int(rng.integers(60)), int(rng.integers(3)), 0], value, [value, 0, 0]]
+        node["inputs"][place] = others[int(rng.integers(3))]
+    else:
+        node[str(rng.choice(["op", "name", "inputs", "attrs", "subgraphs"]))] = value
+    return json.dumps(document).encode()
