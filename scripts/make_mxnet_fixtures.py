@@ -270,8 +270,8 @@ def make_zoo(folder: Path, name: str) -> None:
     net = vision.get_model(name, pretrained=False)
     net.initialize(mx.init.MSRAPrelu())
     data = rng.uniform(-2.0, 2.0, (8, 3, size, size)).astype(np.float32)
-    with mx.autograd.record(train_mode=True):  # so that batch statistics are of this data
-        for _ in range(4):
+    with mx.autograd.record(train_mode=True):  # so that moving statistics are of this data
+        for _ in range(24):
             net(mx.nd.array(data)).wait_to_read()
     net.hybridize()
     net(mx.nd.array(data[:1])).wait_to_read()

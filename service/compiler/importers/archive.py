@@ -119,7 +119,7 @@ def _checked_name(info: zipfile.ZipInfo, folder: str | None) -> str:
     if len(name) > _LONGEST_NAME or not name.isprintable() or "\\" in name or ":" in name:
         _malformed(f"has a record of the name {_shown(name)}")
     if any(part in ("", ".", "..") for part in parts) or (folder is not None and parts[:-1][:1] != [folder]):
-        _malformed(f"has the record {_shown(name)}, which leads elsewhere")
+        _malformed(f"has the record {_shown(name)}, which leads out of its folder")
     if info.flag_bits & _ENCRYPTED or info.compress_type not in _METHODS:
         _malformed(f"encrypts {_shown(name)}, or compresses it in an unknown way")
     if stat.S_ISLNK(info.external_attr >> 16):

@@ -1,7 +1,7 @@
 """PyTorch's archives of quantized models, read without PyTorch.
 
-TorchScript (`torch.jit.save`): `archive` opens the zip within limits, `unpickler` and `tensors` read its pickles
-without executing anything, `code` parses its TorchScript, `interpreter` follows `forward` from the input to the
+TorchScript (`torch.jit.save`): `importers.archive` opens the zip within limits, `unpickler` and `tensors` read its
+pickles without executing anything, `code` parses its TorchScript, `interpreter` follows `forward` from the input to the
 outputs, and `graph` converts the operators that it meets on the way (`operators`).
 
 Paths such as `native/Pool.h` in the docstrings are those of the PyTorch source, below aten/src/ATen.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import NoReturn
 
-from service.compiler.importers.torch.archive import Archive
+from service.compiler.importers.archive import Archive
 from service.core.errors import MalformedModel
 
 _LARGEST_BYTES = 1 << 20  # of one file

@@ -7,9 +7,9 @@ from typing import Any
 
 from tvm import relax
 
+from service.compiler.importers.archive import Archive
 from service.compiler.importers.detect import TORCHSCRIPT
 from service.compiler.importers.imported import ImportedModel
-from service.compiler.importers.torch.archive import Archive
 from service.compiler.importers.torch.code import Code
 from service.compiler.importers.torch.graph import Graph
 from service.compiler.importers.torch.interpreter import Interpreter
@@ -36,7 +36,7 @@ def import_torchscript(data: bytes, at: At = lambda op, tensor: None, shapes: Sh
         Unsupported, UnsupportedOperator: it is, but holds what we do not compile, or the shape of an input is unknown.
     """
     try:
-        return _Import(Archive(data), at, shapes or {}).run()
+        return _Import(Archive(data, in_folder=True), at, shapes or {}).run()
     except OctetError as exc:
         exc.stage = exc.stage or Stage.IMPORT
         raise

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.compiler.importers.torch.archive import Archive
+from service.compiler.importers.archive import Archive
 from service.compiler.importers.torch.unpickler import Unpickler
 from service.core.errors import MalformedModel
 

@@ -34,9 +34,9 @@ def test_records_are_read_by_name(method: int) -> None:
 
 def test_names_may_be_those_inside_one_folder() -> None:
     assert list(Archive(zipped(("model/data.pkl", b""), ("model/x/y", b"")), in_folder=True)) == ["data.pkl", "x/y"]
-    with pytest.raises(MalformedModel, match="leads elsewhere"):
+    with pytest.raises(MalformedModel, match="leads out of its folder"):
         Archive(zipped(("model/data.pkl", b""), ("other/x", b"")), in_folder=True)
-    with pytest.raises(MalformedModel, match="leads elsewhere"):
+    with pytest.raises(MalformedModel, match="leads out of its folder"):
         Archive(zipped(("model", b"")), in_folder=True)
 
 
