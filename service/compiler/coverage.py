@@ -26,7 +26,9 @@ def report(module: tvm.IRModule) -> dict[str, Any]:
             continue
         macs = _macs(operation)
         total += macs
-        if macs and str(operation.attr("accum_dtype")) == "float32":
+        if operation.name == "qnn.real_conv2d":
+            floating.append({"op": var.name, "macs": macs, "reason": "the model has it between real values"})
+        elif macs and str(operation.attr("accum_dtype")) == "float32":
             floating.append({"op": var.name, "macs": macs, "reason": "its accumulators are float32"})
         else:
             integer += macs
@@ -54,7 +56,7 @@ def macs_by_operator(function: relax.Function) -> dict[relax.Var, int]:
 def _macs(operation: Operation) -> int:
     if operation.name == "qnn.matmul":
         return math.prod(graph.shape_of(operation.call)) * graph.shape_of(operation.call.args[0])[-1]
-    if operation.name not in ("qnn.conv2d", "qnn.conv2d_transpose", "qnn.dense"):
+    if operation.name not in ("qnn.conv2d", "qnn.conv2d_transpose", "qnn.dense", "qnn.real_conv2d"):
         return 0
     filters = graph.shape_of(operation.call.args[1])
     if operation.name == "qnn.conv2d_transpose":  # every element of the input meets every tap

@@ -152,10 +152,10 @@ def typed(builder: relax.BlockBuilder, expr: relax.Expr) -> relax.Expr:
 
 @contextmanager
 def _typing(name: str) -> Iterator[None]:
-    """TVM's own operators raise a ValueError where their operands do not fit, ours any error, as a RuntimeError."""
+    """Where operands do not fit, TVM's own operators raise a ValueError or TypeError, ours a RuntimeError."""
     try:
         yield
-    except (RuntimeError, ValueError) as exc:
+    except (RuntimeError, TypeError, ValueError) as exc:
         raise IllTyped(str(exc).strip().splitlines()[-1], op=name or None) from exc
 
 

@@ -15,7 +15,7 @@ from service.compiler.importers.tflite.node import Constants, Node
 from service.compiler.importers.tflite.operators import RULES
 from service.compiler.importers.tflite.reader import read_model
 from service.compiler.importers.tflite.signature import signature_of
-from service.compiler.importers.tflite.support import check_support
+from service.compiler.importers.tflite.support import check_support, dtypes_of
 from service.compiler.qnn.graph import main_of, results_of, shape_of
 from service.compiler.qnn.operation import value_of
 from service.core.build import Stage
@@ -56,7 +56,7 @@ def _module(model: Model, at: At) -> tvm.IRModule:
             for operator in model.operators:
                 node = Node(model, operator, builder, values, constants)
                 at(operator.label, node.output.label)
-                made = RULES[operator.name].convert(node)
+                made = RULES[operator.name].converter(dtypes_of(model, operator))(node)
                 for tensor, value in zip(node.outputs, made if isinstance(made, list) else [made], strict=True):
                     node.expect(tensor, value)
                     values[tensor.index] = value

@@ -32,7 +32,7 @@ class Constants:
     `_GROWTH` times the file.
     """
 
-    _GROWTH, _FLOOR_BYTES = 2, 1 << 20
+    _GROWTH, _FLOOR_BYTES = 5, 1 << 20
 
     def __init__(self, model: Model) -> None:
         self._known: dict[tuple[int | None, tuple[int, ...], str, str], relax.Constant] = {}
@@ -138,6 +138,14 @@ class Node:
         """An axis of `rank`, which may be named from the end."""
         self.require(-rank <= named < rank, f"has axis {named} of {rank}")
         return named % rank
+
+    def axes(self) -> tuple[list[int], bool]:
+        """Of a reduction: its axes (its second input), and whether they stay, of length 1."""
+        rank = len(self.input(0).shape)
+        axes = {self.axis(int(axis), rank) for axis in self.integers(1).reshape(-1)}
+        if not axes:
+            self.unsupported("reduces over no axis", self.input(1))
+        return sorted(axes), bool(self.option("keep_dims"))
 
     def int_option(self, name: str, least: int | None = None) -> int:
         value = self.option(name)

@@ -9,7 +9,9 @@ from service.compiler.importers.tflite.model import Model, Operator, Tensor
 from service.compiler.importers.tflite.operators import RULES, Rule
 from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
 
+_QUANTIZED = ("int8", "uint8", "int16")
 _LISTED = 20
+_NOT_QUANTIZED = "the model is not quantized: convert it with full-integer (int8) quantization"
 
 
 def check_support(model: Model) -> None:
@@ -17,16 +19,36 @@ def check_support(model: Model) -> None:
 
     Raises:
         UnsupportedOperator: some are not; the message names them, up to `_LISTED` by kind and one by one.
-        Unsupported: an operator uses a tensor that none can use.
+        Unsupported: an operator uses a tensor that none can use, or nothing is quantized.
         MalformedModel: an operator has a number of inputs or outputs that its definition forbids.
     """
     obstacles = [(operator, what) for operator in model.operators if (what := _obstacle(model, operator))]
     if obstacles:
         _refuse(model, obstacles)
+    if not any(tensor.quantization and tensor.dtype in _QUANTIZED for tensor in model.tensors):
+        _require_nothing_real(model)
     for operator in model.operators:
         _check_arity(operator, RULES[operator.name])
         for tensor in _tensors(model, operator):
             _check_tensor(operator, tensor)
+
+
+def _require_nothing_real(model: Model) -> None:
+    """Passes if no operator of an unquantized model computes real values: this is no compiler of float models."""
+    for operator in model.operators:
+        rule = RULES[operator.name]
+        if rule.real is not None and rule.converter(dtypes_of(model, operator)) is rule.real:
+            raise UnsupportedOperator(
+                f"{operator.label} computes real values, and no tensor of the model is quantized",
+                op=operator.label,
+                tensor=_output(model, operator),
+                hint=_NOT_QUANTIZED,
+            )
+
+
+def dtypes_of(model: Model, operator: Operator) -> list[str]:
+    """Of an operator's inputs; empty for one that is left out."""
+    return [model.tensors[index].dtype if index >= 0 else "" for index in operator.inputs]
 
 
 def _obstacle(model: Model, operator: Operator) -> str | None:
@@ -35,10 +57,10 @@ def _obstacle(model: Model, operator: Operator) -> str | None:
     if rule is None:
         return operator.name
     for dtype in _dtypes(model, rule.activations_of(operator.inputs)):
-        if dtype not in rule.reads:
+        if not rule.reads_dtype(dtype):
             return f"{operator.name} on {dtype}"
     for dtype in _dtypes(model, operator.outputs):
-        if dtype not in rule.writes:
+        if not rule.writes_dtype(dtype):
             return f"{operator.name} into {dtype}"
     return None
 
@@ -66,7 +88,7 @@ def _hint(model: Model, obstacles: list[tuple[Operator, str]]) -> str:
     kinds = {what.rsplit(" ", 1)[-1] for operator, what in obstacles if operator.name in RULES}
     if "float32" in kinds or "float16" in kinds:
         if not any(tensor.quantization for tensor in model.tensors):
-            return "the model is not quantized: convert it with full-integer (int8) quantization"
+            return _NOT_QUANTIZED
         return "convert with full-integer quantization, so that no operator is left in float"
     if "int16" in kinds:
         return "these operators are compiled with 8-bit activations only"

@@ -31,6 +31,7 @@ from service.compiler.qnn.ops import (
     normalizing,
     pooling,
     products,
+    real,
     resizing,
 )
 from service.compiler.qnn.ops import unary as functions
@@ -43,6 +44,7 @@ from service.compiler.qnn.ops.joining import concatenate
 from service.compiler.qnn.ops.normalizing import l2_normalize, softmax
 from service.compiler.qnn.ops.pooling import avg_pool2d, max_pool2d, mean, sum_
 from service.compiler.qnn.ops.products import matmul
+from service.compiler.qnn.ops.real import real_conv2d
 from service.compiler.qnn.ops.resizing import resize_bilinear
 from service.compiler.qnn.ops.unary import unary
 
@@ -65,6 +67,7 @@ __all__ = [
     "name_of",
     "prelu",
     "quantize",
+    "real_conv2d",
     "requantize",
     "requantize_add",
     "resize_bilinear",
@@ -77,7 +80,19 @@ __all__ = [
     "with_operands",
 ]
 
-_FAMILIES = (casts, accumulating, elementwise, joining, pooling, normalizing, products, resizing, detecting, functions)
+_FAMILIES = (
+    casts,
+    accumulating,
+    elementwise,
+    joining,
+    pooling,
+    normalizing,
+    products,
+    real,
+    resizing,
+    detecting,
+    functions,
+)
 
 
 def _typing(rule: Rule) -> Callable[[relax.Call, relax.BlockBuilder], relax.TensorType]:

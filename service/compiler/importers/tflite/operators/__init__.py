@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tvm import relax
 
@@ -19,6 +19,7 @@ from service.compiler.importers.tflite.operators import (
     joining,
     padding,
     pooling,
+    real,
     reduction,
     resizing,
     selection,
@@ -36,6 +37,7 @@ ANY = STORAGES | {"int16", "int32", "int64", "float32", "bool"}
 _INTEGERS = frozenset({"int32", "int64"})
 _UNSCALED = STORAGES | _INTEGERS
 _NUMBERS = WIDE | _INTEGERS
+_NONE: frozenset[str] = frozenset()
 _BOOL = frozenset({"bool"})
 _ANY_NUMBER = 1 << 16
 
@@ -48,6 +50,7 @@ class Rule:
         convert: emits its calls; the result is the operator's one output, or a list of several.
         arity: least and largest number of inputs.
         outputs: largest number of outputs.
+        real: converts it where its activations are float32; None where it cannot be, or where `convert` does.
         activations: how many inputs from `first` on are activations, whose dtype has to be one of `reads`; all if None.
         reads, writes: dtypes that the activations and the output may have.
     """
@@ -59,6 +62,19 @@ class Rule:
     reads: frozenset[str] = STORAGES
     writes: frozenset[str] = STORAGES
     outputs: int = 1
+    real: Callable[[Node], relax.Expr] | None = None
+
+    def reads_dtype(self, dtype: str) -> bool:
+        return dtype in self.reads or (dtype == "float32" and self.real is not None)
+
+    def converter(self, dtypes: Sequence[str]) -> Callable[[Node], relax.Expr | list[relax.Expr]]:
+        """What converts it where its inputs have `dtypes`: the first activation says whether they are real."""
+        activations = self.activations_of(tuple(range(len(dtypes))))
+        is_real = bool(activations) and dtypes[activations[0]] == "float32"
+        return self.real if is_real and self.real is not None else self.convert
+
+    def writes_dtype(self, dtype: str) -> bool:
+        return dtype in self.writes or (dtype == "float32" and self.real is not None)
 
     def activations_of(self, inputs: tuple[int, ...]) -> tuple[int, ...]:
         """Those of an operator's inputs that are activations."""
@@ -113,6 +129,7 @@ RULES: Mapping[str, Rule] = {
     "DEPTHWISE_CONV_2D": _wide(convolution.depthwise_conv2d, (2, 3)),
     "DEPTH_TO_SPACE": _moving(shape.depth_to_space, (1, 1)),
     "DEQUANTIZE": Rule(conversion.dequantize, (1, 1), reads=WIDE, writes=frozenset({"float32"})),
+    "DIV": Rule(real.binary(relax.op.divide), (2, 2), activations=2, reads=_NONE, writes=_NONE),
     "ELU": Rule(unary.function("elu"), (1, 1), reads=_INT8, writes=_INT8),
     "EQUAL": _relation("equal"),
     "EXP": Rule(unary.function("exp"), (1, 1), reads=_INT8, writes=_INT8),
@@ -139,6 +156,7 @@ RULES: Mapping[str, Rule] = {
     "MINIMUM": Rule(elementwise.minimum, (2, 2), activations=2, reads=_UNSCALED, writes=_UNSCALED),
     "MIRROR_PAD": _moving(padding.mirror_pad, (2, 2)),
     "MUL": Rule(elementwise.mul, (2, 2), activations=2, reads=_NUMBERS, writes=_NUMBERS),
+    "NEG": Rule(real.plain(relax.op.negative), (1, 1), reads=_INTEGERS, writes=_INTEGERS),
     "NOT_EQUAL": _relation("not_equal"),
     "PACK": _moving(joining.pack, (1, _ANY_NUMBER), activations=None),
     "PAD": _moving(padding.pad, (2, 2)),
@@ -147,6 +165,7 @@ RULES: Mapping[str, Rule] = {
     "QUANTIZE": Rule(conversion.quantize, (1, 1), reads=WIDE | {"float32"}, writes=WIDE),
     "REDUCE_MAX": Rule(reduction.reduce_max, (2, 2), reads=_UNSCALED, writes=_UNSCALED),
     "REDUCE_MIN": Rule(reduction.reduce_min, (2, 2), reads=_UNSCALED, writes=_UNSCALED),
+    "REDUCE_PROD": Rule(reduction.reduce_prod, (2, 2), reads=_INTEGERS, writes=_INTEGERS),
     "RELU": _wide(unary.clamp, (1, 1)),
     "RELU6": _wide(unary.clamp, (1, 1)),
     "RELU_0_TO_1": Rule(unary.clamp, (1, 1)),
@@ -177,3 +196,37 @@ RULES: Mapping[str, Rule] = {
     "TRANSPOSE_CONV": _wide(transposed.transpose_conv, (3, 4), first=2),
     "UNPACK": _moving(joining.unpack, (1, 1), outputs=_ANY_NUMBER),
 }
+
+_REAL: Mapping[str, Callable[[Node], relax.Expr]] = {
+    "ABS": real.plain(relax.op.abs),
+    "ADD": real.binary(relax.op.add),
+    "CONV_2D": real.conv2d,
+    "DEPTHWISE_CONV_2D": real.depthwise_conv2d,
+    "DIV": real.binary(relax.op.divide),
+    "ELU": real.function(real.elu),
+    "EXP": real.function(real.of_relax(relax.op.exp)),
+    "FULLY_CONNECTED": real.fully_connected,
+    "HARD_SWISH": real.function(real.hard_swish),
+    "LEAKY_RELU": real.leaky_relu,
+    "LOG": real.function(real.of_relax(relax.op.log)),
+    "LOGISTIC": real.function(real.logistic),
+    "MAXIMUM": real.plain(relax.op.maximum),
+    "MEAN": real.mean,
+    "MINIMUM": real.plain(relax.op.minimum),
+    "MUL": real.binary(relax.op.multiply),
+    "NEG": real.plain(relax.op.negative),
+    "REDUCE_MAX": reduction.reduce_max,
+    "REDUCE_MIN": reduction.reduce_min,
+    "RELU": real.clamp,
+    "RELU6": real.clamp,
+    "RELU_0_TO_1": real.clamp,
+    "RELU_N1_TO_1": real.clamp,
+    "RSQRT": real.function(real.rsqrt),
+    "SOFTMAX": real.softmax,
+    "SQRT": real.plain(relax.op.sqrt),
+    "SQUARED_DIFFERENCE": real.squared_difference,
+    "SUB": real.binary(relax.op.subtract),
+    "SUM": real.sum_,
+    "TANH": real.function(real.of_relax(relax.op.tanh)),
+}
+RULES = {name: replace(rule, real=_REAL.get(name)) for name, rule in RULES.items()}

@@ -20,7 +20,7 @@ def sum_(node: Node) -> relax.Expr:
 
 
 def _rescaled(node: Node, make: Callable[..., relax.Call]) -> relax.Expr:
-    axes, keepdims = _axes(node)
+    axes, keepdims = node.axes()
     in_type, out_type = node.in_type(0), node.out_type()
     node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
     return node.emit(make(node.expr(0), in_type, out_type, axes=axes, keepdims=keepdims))
@@ -34,21 +34,18 @@ def reduce_min(node: Node) -> relax.Expr:
     return _extreme(node, relax.op.min)
 
 
+def reduce_prod(node: Node) -> relax.Expr:
+    """Of integers that are not quantized, such as sizes."""
+    axes, keepdims = node.axes()
+    return node.emit(relax.op.prod(node.expr(0), axis=axes, keepdims=keepdims))
+
+
 def _extreme(node: Node, make: Callable[..., relax.Call]) -> relax.Expr:
     """Of stored values, in one quantization (`EvalType` in tflite/kernels/reduce.cc)."""
-    axes, keepdims = _axes(node)
+    axes, keepdims = node.axes()
     if node.is_quantized:
         node.require_one_type(count=1)
     return node.emit(make(node.expr(0), axis=axes, keepdims=keepdims))
-
-
-def _axes(node: Node) -> tuple[list[int], bool]:
-    rank = len(node.input(0).shape)
-    axes = {int(axis) for axis in node.integers(1).reshape(-1)}
-    node.require(all(-rank <= axis < rank for axis in axes), f"has the axes {sorted(axes)} of {rank}", node.input(1))
-    if not axes:
-        node.unsupported("reduces over no axis", node.input(1))
-    return sorted({axis % rank for axis in axes}), bool(node.option("keep_dims"))
 
 
 def arg_max(node: Node) -> relax.Expr:

@@ -26,6 +26,7 @@ from service.compiler.qnn.numerics.int16 import (
 from service.compiler.qnn.numerics.l2 import L2Normalize
 from service.compiler.qnn.numerics.mode import EXACT, Mode
 from service.compiler.qnn.numerics.pooling import FixedPointMean, FixedPointSum, FloatMean, FloatSum
+from service.compiler.qnn.numerics.real import RealConv2d
 from service.compiler.qnn.numerics.requantize import FloatRequantize, OneRounding, SharedMultiplier, TwoRoundings
 from service.compiler.qnn.numerics.resize import ByStorage, ElevenBits
 from service.compiler.qnn.numerics.softmax import FixedPointSoftmax, TableSoftmax
@@ -61,6 +62,7 @@ _SHARED: Mapping[str, Formula] = {
     "logistic": LOGISTIC,
     "matmul+requantize": TwoRoundings(),
     "prelu": PRelu(),
+    "real_conv2d": RealConv2d(),
     "relu": Relu(),
     "rsqrt": ReciprocalSquareRoot(),
     "sqrt": SquareRoot(),

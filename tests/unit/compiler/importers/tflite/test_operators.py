@@ -287,7 +287,7 @@ CASES: list[tuple[str, Callable[[Any], None], type[OctetError], str]] = [
         "mean int8",
         integers([1, 4]),
         MalformedModel,
-        "axes",
+        "has axis",
     ),
 ]
 

@@ -96,9 +96,10 @@ def test_operator_newer_than_the_schema_is_named_by_its_number() -> None:
     assert refused(serialize(builder.model)).op == "BUILTIN_4711 #0"
 
 
-def test_float_model_is_refused_with_the_way_to_quantize_it() -> None:
-    error = refused(chain(["RELU", "SOFTMAX"], np.float32, None))
-    assert "RELU on float32" in error.message
+@pytest.mark.parametrize("gelu", [False, True])
+def test_float_model_is_refused_with_the_way_to_quantize_it(gelu: bool) -> None:
+    error = refused(chain(["TRANSPOSE", "GELU"] if gelu else ["RELU", "TANH"], np.float32, None))
+    assert ("GELU on float32" if gelu else "RELU #0 computes real values") in error.message
     assert error.hint is not None
     assert "the model is not quantized" in error.hint
 
@@ -108,9 +109,9 @@ def test_operator_left_in_float_is_named() -> None:
     x, y = builder.tensor("x", (1, 4), np.int8, Quant(1.0)), builder.tensor("y", (1, 4), np.float32)
     z = builder.tensor("z", (1, 4), np.float32)
     builder.operator("DEQUANTIZE", [x], [y])
-    builder.operator("SOFTMAX", [y], [z], schema.SoftmaxOptionsT(beta=1.0))
+    builder.operator("GELU", [y], [z], schema.GeluOptionsT())
     error = refused(builder.build([x], [z]))
-    assert error.op == "SOFTMAX #1"
+    assert error.op == "GELU #1"
     assert error.hint is not None
     assert "no operator is left in float" in error.hint
 

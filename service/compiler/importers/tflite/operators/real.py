@@ -1,0 +1,227 @@
+"""Operators on float32 activations: between conversions of a quantized model, or in one whose weights alone are
+quantized (a hybrid model).
+
+Sums, products and their like round once, as IEEE 754 says, and so they do in LiteRT. Sums of many and functions such as
+exp are taken in float64 and rounded once; LiteRT's own come within a few units in the last place of that. (LiteRT also
+quantizes the activations of a hybrid operator as they come, which is not done here: the weights are what they stand
+for, and everything else is real.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.tflite import activations
+from service.compiler.importers.tflite.model import Array, Quantization
+from service.compiler.importers.tflite.node import Node
+from service.compiler.importers.tflite.operators.convolution import flat, output_channels_first, window_padding
+from service.compiler.importers.tflite.operators.elementwise import require_one_dtype
+from service.compiler.qnn import ops
+
+Convert = Callable[[Node], relax.Expr]
+Binary = Callable[[relax.Expr, relax.Expr], relax.Call]
+
+
+def binary(make: Binary) -> Convert:
+    """Arithmetic with a fused activation; a scalar operand is repeated as NumPy does."""
+
+    def convert(node: Node) -> relax.Expr:
+        require_one_dtype(node)
+        return clamped(node, node.emit(make(node.expr(0), node.expr(1)), "sum"), node.activation())
+
+    return convert
+
+
+def plain(make: Callable[..., relax.Call]) -> Convert:
+    """An operator that Relax has, without options."""
+
+    def convert(node: Node) -> relax.Expr:
+        require_one_dtype(node)
+        return node.emit(make(*node.exprs()))
+
+    return convert
+
+
+def clamp(node: Node) -> relax.Expr:
+    return clamped(node, node.expr(0), node.operator.name)
+
+
+def clamped(node: Node, x: relax.Expr, activation: str) -> relax.Expr:
+    low, high = activations.BOUNDS[activation]
+    for bound, limit in ((low, relax.op.maximum), (high, relax.op.minimum)):
+        if bound is not None:
+            x = node.emit(limit(x, relax.const(np.array(bound, np.float32))))
+    return x
+
+
+def squared_difference(node: Node) -> relax.Expr:
+    difference = node.emit(relax.op.subtract(node.expr(0), node.expr(1)), "difference")
+    return node.emit(relax.op.multiply(difference, difference))
+
+
+def leaky_relu(node: Node) -> relax.Expr:
+    alpha = float(cast(float, node.option("alpha")))
+    node.require(math.isfinite(alpha), f"has alpha {alpha}")
+    x = node.expr(0)
+    below = node.emit(relax.op.multiply(x, relax.const(np.array(alpha, np.float32))), "below")
+    above = node.emit(relax.op.greater(x, relax.const(np.array(0, np.float32))), "above")
+    return node.emit(relax.op.where(above, x, below))
+
+
+class _Wide:
+    """Float64 arithmetic inside of one operator."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.x = self(relax.op.astype(node.expr(0), "float64"))
+
+    def __call__(self, expr: relax.Expr) -> relax.Expr:
+        return self._node.emit(expr, "wide")
+
+    def apply(self, make: Callable[..., relax.Call], *operands: relax.Expr | float) -> relax.Expr:
+        return self(make(*(relax.const(x, "float64") if isinstance(x, float) else x for x in operands)))
+
+    def rounded(self, x: relax.Expr) -> relax.Expr:
+        return self._node.emit(relax.op.astype(x, "float32"))
+
+
+def function(of: Callable[[_Wide], relax.Expr]) -> Convert:
+    """A function of each value."""
+
+    def convert(node: Node) -> relax.Expr:
+        wide = _Wide(node)
+        return wide.rounded(of(wide))
+
+    return convert
+
+
+def logistic(wide: _Wide) -> relax.Expr:
+    grown = wide.apply(relax.op.exp, wide.apply(relax.op.negative, wide.x))
+    return wide.apply(relax.op.divide, 1.0, wide.apply(relax.op.add, 1.0, grown))
+
+
+def hard_swish(wide: _Wide) -> relax.Expr:
+    moved = wide.apply(relax.op.add, wide.x, 3.0)
+    gate = wide.apply(relax.op.minimum, wide.apply(relax.op.maximum, moved, 0.0), 6.0)
+    return wide.apply(relax.op.divide, wide.apply(relax.op.multiply, wide.x, gate), 6.0)
+
+
+def elu(wide: _Wide) -> relax.Expr:
+    below = wide.apply(relax.op.subtract, wide.apply(relax.op.exp, wide.apply(relax.op.minimum, wide.x, 0.0)), 1.0)
+    return wide.apply(relax.op.where, wide.apply(relax.op.less, wide.x, 0.0), below, wide.x)
+
+
+def rsqrt(wide: _Wide) -> relax.Expr:
+    return wide.apply(relax.op.divide, 1.0, wide.apply(relax.op.sqrt, wide.x))
+
+
+def of_relax(make: Callable[[relax.Expr], relax.Call]) -> Callable[[_Wide], relax.Expr]:
+    return lambda wide: wide.apply(make, wide.x)
+
+
+def softmax(node: Node) -> relax.Expr:
+    """Over the last axis."""
+    beta = float(cast(float, node.option("beta")))
+    node.require(math.isfinite(beta) and beta > 0, f"has beta {beta}")
+    node.require(bool(node.input(0).shape), "has a scalar input", node.input(0))
+    wide = _Wide(node)
+    largest = wide(relax.op.max(wide.x, axis=[-1 % len(node.input(0).shape)], keepdims=True))
+    scaled = wide.apply(relax.op.multiply, wide.apply(relax.op.subtract, wide.x, largest), beta)
+    grown = wide.apply(relax.op.exp, scaled)
+    total = wide(relax.op.sum(grown, axis=[len(node.input(0).shape) - 1], keepdims=True))
+    return wide.rounded(wide.apply(relax.op.divide, grown, total))
+
+
+def mean(node: Node) -> relax.Expr:
+    shape, (axes, keepdims) = node.input(0).shape, node.axes()
+    wide = _Wide(node)
+    total = wide(relax.op.sum(wide.x, axis=axes, keepdims=keepdims))
+    return wide.rounded(wide.apply(relax.op.divide, total, float(math.prod(shape[axis] for axis in axes))))
+
+
+def sum_(node: Node) -> relax.Expr:
+    axes, keepdims = node.axes()
+    wide = _Wide(node)
+    return wide.rounded(wide(relax.op.sum(wide.x, axis=axes, keepdims=keepdims)))
+
+
+def conv2d(node: Node) -> relax.Expr:
+    weights, channels = _weights(node), node.input(0).shape[-1]
+    per_group = weights.shape[3] if weights.ndim == 4 else 0
+    node.require(per_group > 0 and channels % per_group == 0, f"has weights of {list(weights.shape)}", node.input(1))
+    return _convolve(node, weights, channels // per_group)
+
+
+def depthwise_conv2d(node: Node) -> relax.Expr:
+    weights, channels = _weights(node), node.input(0).shape[-1]
+    fits = weights.ndim == 4 and weights.shape[0] == 1 and weights.shape[3] % channels == 0
+    node.require(fits, f"has weights of {list(weights.shape)}", node.input(1))
+    return _convolve(node, output_channels_first(weights), channels)
+
+
+def fully_connected(node: Node) -> relax.Expr:
+    """A convolution of one pixel."""
+    weights, shape = _weights(node), node.input(0).shape
+    node.require(weights.ndim == 2, f"has weights of {list(weights.shape)}, not two dimensions", node.input(1))
+    units, depth = weights.shape
+    rows = math.prod(shape) // depth
+    node.require(rows * depth == math.prod(shape), f"has an input of {list(shape)} for rows of {depth}")
+    keep_dims = bool(node.option("keep_num_dims"))
+    x = node.emit(relax.op.reshape(node.expr(0), (rows, 1, 1, depth)), "rows")
+    call = ops.real_conv2d(x, relax.const(weights.reshape(units, 1, 1, depth)), _bias(node, units))
+    made = node.emit(
+        relax.op.reshape(node.emit(call, "products"), (*shape[:-1], units) if keep_dims else (rows, units))
+    )
+    return clamped(node, made, node.activation())
+
+
+def _convolve(node: Node, weights: Array, groups: int) -> relax.Expr:
+    node.require(len(node.input(0).shape) == 4, f"has an input of {list(node.input(0).shape)}, not [N, H, W, C]")
+    strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
+    dilation = (node.int_option("dilation_h_factor", least=1), node.int_option("dilation_w_factor", least=1))
+    call = ops.real_conv2d(
+        node.expr(0),
+        relax.const(np.ascontiguousarray(weights)),
+        _bias(node, weights.shape[0]),
+        strides=strides,
+        padding=window_padding(node, weights.shape[1:3], strides, dilation),
+        dilation=dilation,
+        groups=groups,
+    )
+    return clamped(node, node.emit(call, "convolution"), node.activation())
+
+
+def _weights(node: Node) -> Array:
+    """The real values of the weights, float32, as they lie in the file."""
+    tensor, data = node.input(1), node.data(1)
+    if data.dtype == np.float32:
+        node.reserve(data.nbytes)
+        return data
+    if tensor.dtype not in ("int8", "uint8") or tensor.quantization is None:
+        node.unsupported(f"has weights of {tensor.dtype}", tensor)
+    return real_values(node, data, tensor.quantization)
+
+
+def real_values(node: Node, data: Array, quantization: Quantization) -> Array:
+    """What stored values stand for, float32."""
+    node.reserve(4 * data.size)
+    along = quantization.axis if quantization.per_axis else None
+    shape = [-1 if place == along else 1 for place in range(data.ndim)]
+    points = np.array(quantization.zero_points, np.int64).reshape(shape)
+    scales = np.array(quantization.scales, np.float32).reshape(shape)
+    return np.asarray((data.astype(np.int64) - points).astype(np.float32) * scales)
+
+
+def _bias(node: Node, filters: int) -> relax.Expr | None:
+    if not node.has_input(2):
+        return None
+    bias = node.input(2)
+    fits = bias.dtype == "float32" and math.prod(bias.shape) == filters
+    node.require(fits, f"has a bias of {bias.dtype} {list(bias.shape)} for {filters} filters", bias)
+    node.reserve(4 * filters)
+    return relax.const(flat(node.data(2)))

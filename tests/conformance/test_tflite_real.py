@@ -1,0 +1,103 @@
+"""Operators on real values between quantized ones: LiteRT's answers within rounding, the oracle's exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+
+from service.compiler import coverage
+from service.compiler.importers.tflite import import_model
+from service.compiler.qnn import oracle
+from service.compiler.qnn.canonicalize import canonicalize
+from service.compiler.qnn.numerics import get_mode
+from service.core.numerics import LITERT_REFERENCE
+from tests.support import litert
+from tests.support.qnn_models import compile_and_run_all
+from tests.support.tflite_builder import Array, ModelBuilder, Quant
+
+# Float32 sums of some hundred terms, and exp of a C library, against float64.
+RELATIVE, ABSOLUTE = 2e-5, 2e-6
+X = Quant(0.05, -3)
+RNG = np.random.default_rng(4)
+WEIGHTS = RNG.normal(0, 0.3, (5, 3, 3, 4)).astype(np.float32)
+BIAS = RNG.normal(0, 1, 5).astype(np.float32)
+CONV = schema.Conv2DOptionsT(strideH=2, strideW=1, fusedActivationFunction=1, dilationHFactor=1, dilationWFactor=2)
+DEPTHWISE = schema.DepthwiseConv2DOptionsT(
+    strideH=1, strideW=1, depthMultiplier=1, dilationHFactor=1, dilationWFactor=1
+)
+ROW = np.array([0.5, 1, -7, 0.3], np.float32)
+AXES = np.array([1, 2], np.int32)
+KEEP, RELU6 = schema.ReducerOptionsT(keepDims=True), schema.AddOptionsT(fusedActivationFunction=3)
+SHAPE = (1, 8, 8, 4)
+
+# name -> (constant operands, output shape, options)
+OPERATORS: dict[str, tuple[Sequence[Array], Sequence[int], Any]] = {
+    "ABS": ([], SHAPE, None),
+    "ADD": ([ROW], SHAPE, RELU6),
+    "CONV_2D": ([WEIGHTS, BIAS], (1, 4, 8, 5), CONV),
+    "DEPTHWISE_CONV_2D": ([WEIGHTS[:1], BIAS[:4]], SHAPE, DEPTHWISE),
+    "DIV": ([ROW], SHAPE, schema.DivOptionsT()),
+    "EXP": ([], SHAPE, schema.ExpOptionsT()),
+    "FULLY_CONNECTED": ([WEIGHTS.reshape(5, 36)[:, :32], BIAS], (8, 5), schema.FullyConnectedOptionsT()),
+    "HARD_SWISH": ([], SHAPE, None),
+    "LEAKY_RELU": ([], SHAPE, schema.LeakyReluOptionsT(alpha=0.1)),
+    "LOGISTIC": ([], SHAPE, None),
+    "MAXIMUM": ([ROW], SHAPE, schema.MaximumMinimumOptionsT()),
+    "MEAN": ([AXES], (1, 1, 1, 4), KEEP),
+    "MUL": ([ROW], SHAPE, schema.MulOptionsT()),
+    "NEG": ([], SHAPE, None),
+    "REDUCE_MAX": ([AXES], (1, 1, 1, 4), KEEP),
+    "RELU6": ([], SHAPE, None),
+    "SOFTMAX": ([], SHAPE, schema.SoftmaxOptionsT(beta=0.7)),
+    "SQUARED_DIFFERENCE": ([ROW], SHAPE, schema.SquaredDifferenceOptionsT()),
+    "SUB": ([ROW], SHAPE, schema.SubOptionsT()),
+    "SUM": ([AXES], (1, 1, 1, 4), KEEP),
+    "TANH": ([], SHAPE, None),
+}
+
+
+def island(name: str) -> bytes:
+    """The operator, and a DEQUANTIZE before it."""
+    constants, shape, options = OPERATORS[name]
+    builder = ModelBuilder()
+    x, real = builder.tensor("x", SHAPE, np.int8, X), builder.tensor("real", SHAPE, np.float32)
+    y = builder.tensor("y", shape, np.float32)
+    others = [builder.constant(f"c{place}", np.asarray(value)) for place, value in enumerate(constants)]
+    builder.operator("DEQUANTIZE", [x], [real])
+    builder.operator(name, [real, *others], [y], options)
+    return builder.build([x], [y])
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_real_operator_is_litert_within_rounding(name: str) -> None:
+    data = island(name)
+    imported, loaded = import_model(data), litert.interpreter(data)
+    inputs = litert.random_inputs(loaded, np.random.default_rng(1))
+    (expected,) = litert.run(loaded, inputs)
+    (actual,) = oracle.run(imported.module, get_mode(LITERT_REFERENCE), inputs)
+    np.testing.assert_allclose(actual, expected, RELATIVE, ABSOLUTE)
+    (compiled,) = compile_and_run_all(canonicalize(imported.module, get_mode(LITERT_REFERENCE)), inputs)
+    np.testing.assert_array_equal(compiled, actual)
+    assert len(coverage.report(imported.module)["floating"]) > 1, "more than the conversion is reported"
+
+
+def test_weights_alone_may_be_quantized() -> None:
+    """A hybrid model: int8 weights stand for real values."""
+    builder = ModelBuilder()
+    x, y = builder.tensor("x", (2, 32), np.float32), builder.tensor("y", (2, 5), np.float32)
+    stored = RNG.integers(-127, 128, (5, 32)).astype(np.int8)
+    weights = builder.constant("weights", stored, Quant([0.01, 0.02, 0.03, 0.04, 0.05]))
+    builder.operator(
+        "FULLY_CONNECTED", [x, weights, builder.constant("bias", BIAS)], [y], schema.FullyConnectedOptionsT()
+    )
+    module = import_model(builder.build([x], [y])).module
+    values = RNG.normal(0, 1, (2, 32)).astype(np.float32)
+    scales = np.array([[0.01], [0.02], [0.03], [0.04], [0.05]], np.float32)
+    (actual,) = oracle.run(module, get_mode(LITERT_REFERENCE), [values])
+    np.testing.assert_allclose(actual, values @ (stored.astype(np.float32) * scales).T + BIAS, RELATIVE, ABSOLUTE)
+    report = coverage.report(module)
+    assert (report["macs"], report["integer_macs"]) == (2 * 5 * 32, 0)
