@@ -12,6 +12,7 @@ from tvm import relax
 from service.compiler import coverage
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.qnn import graph
+from service.compiler.qnn.transposes import move_transposes
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.core.facts import Facts, Scheme
@@ -20,8 +21,8 @@ _ACCUMULATING = ("int32", "int64")
 
 
 def facts_of(imported: ImportedModel) -> Facts:
-    """What `imported` holds."""
-    function = graph.main_of(imported.module)
+    """What `imported` holds, without the permutations that its importer put around each operator."""
+    function = graph.main_of(move_transposes(imported.module))
     constants = list(_constants(function))
     sizes = [math.prod(graph.shape_of(constant)) for constant in constants]
     weights, activations = _types(function)

@@ -66,7 +66,7 @@ def inspect_role(request: Request, report: Report) -> Result:
     """A model file -> its facts; and its graph, as text in `graph.txt`."""
     data = Path(request["source"]).read_bytes()
     imported = _imported(data, request, report)
-    Path(GRAPH_FILE).write_text(printer.text_of(imported.module))
+    Path(GRAPH_FILE).write_text(printer.text_of(move_transposes(imported.module)))
     return {"facts": facts_of(imported).to_json()}
 
 

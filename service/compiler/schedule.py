@@ -18,6 +18,7 @@ from service.compiler.targets import CodegenTarget
 _ACCUMULATOR_BYTES = 4
 _SPARE_REGISTERS = 4  # for weights, a broadcast element and temporaries
 _STACK_LIMIT_BYTES = 1024  # TVM moves larger buffers to the heap
+_SHARES = 64  # of a parallel loop, at least: enough to divide evenly among threads
 _SERIAL_BELOW = 1 << 14  # elements (or products) for which waking another thread costs more than it saves
 
 
@@ -62,7 +63,8 @@ def _elementwise(sch: Schedule, block: SBlockRV, target: CodegenTarget) -> None:
     if columns % lanes == 0:
         last, inner = sch.split(last, [None, lanes])
         sch.vectorize(inner)
-        outer = [*outer, last]
+        if _product(sch, outer) < _SHARES:  # else each share is of whole rows
+            outer = [*outer, last]
     elif columns <= lanes:
         sch.vectorize(last)
     else:

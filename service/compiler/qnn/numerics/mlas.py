@@ -277,7 +277,7 @@ def _lowered_rescale(
 def _quantized(ratio: Scalar, zero_point: Scalar, out_type: QuantizedType) -> Scalar:
     """Clamped, rounded, and moved by the zero point; what is not a number becomes the smallest value."""
     low, high = ((tirx.const(bound, "int32") - zero_point).astype("float32") for bound in (out_type.min, out_type.max))
-    bounded = tirx.Select(ratio > low, tirx.Select(ratio < high, ratio, high), low)
+    bounded = tirx.min(tirx.max(ratio, low), high)  # compare and select, so that a NaN is the bound
     return clamped(tirx.nearbyint(bounded).astype("int32") + zero_point, out_type)
 
 
