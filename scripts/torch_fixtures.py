@@ -82,6 +82,19 @@ class Branches(nn.Module):
         return self.head(self.drop(x).reshape(-1, 48 * 16))
 
 
+class Functions(nn.Module):
+    """Functions of one value, those whose output type PyTorch fixes and those that it observes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.between = nn.Conv2d(3, 16, 1), nn.Conv2d(16, 16, 1)
+        self.swish, self.leaky, self.elu = nn.Hardswish(), nn.LeakyReLU(0.2), nn.ELU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.between(self.swish(self.conv(x)))
+        return torch.cat([torch.sigmoid(x), torch.tanh(x), self.leaky(x), self.elu(x)], 1)
+
+
 class Eager(nn.Module):
     """Modules that were not fused, so that every activation stands alone; per-tensor weights; several outputs."""
 
@@ -134,14 +147,19 @@ def save(name: str, model: Any, shape: tuple[int, ...], spreads: tuple[float, ..
 
 def main() -> None:
     warnings.filterwarnings("ignore")
-    torch.manual_seed(0)
     torch.set_num_threads(1)
     FOLDER.mkdir(parents=True, exist_ok=True)
     image = (2, 3, 12, 12)
     torch.backends.quantized.engine = "x86"
-    kinds: dict[str, Callable[[], nn.Module]] = {"residual": Residual, "depthwise": Depthwise, "branches": Branches}
+    kinds: dict[str, Callable[[], nn.Module]] = {
+        "residual": Residual,
+        "depthwise": Depthwise,
+        "branches": Branches,
+        "functions": Functions,
+    }
     with torch.no_grad():
         for name, kind in kinds.items():
+            torch.manual_seed(0)
             model = by_fx(kind(), image)
             traced = torch.jit.trace(model, torch.randn(image))
             if name == "depthwise":
@@ -149,6 +167,7 @@ def main() -> None:
             else:
                 save(name, traced, image)
         for name, engine in (("eager", "x86"), ("eager_per_tensor", "qnnpack")):
+            torch.manual_seed(0)
             torch.backends.quantized.engine = "x86"
             save(name, torch.jit.script(by_hand(Eager(), image, engine)), image)
 

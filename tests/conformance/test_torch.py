@@ -30,8 +30,14 @@ def test_oracle_equals_torch(path: Path, mode: str) -> None:
     evidence.compare(model, mode, actual, expected)
 
 
-@pytest.mark.parametrize("mode", [FBGEMM, *(pytest.param(mode, marks=pytest.mark.slow) for mode in list(ENGINES)[1:])])
-@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+COMPILED = [
+    pytest.param(path, mode, marks=[] if mode == FBGEMM or path.stem == "residual" else pytest.mark.slow)
+    for path in FIXTURES
+    for mode in ENGINES
+]
+
+
+@pytest.mark.parametrize(("path", "mode"), COMPILED, ids=lambda value: getattr(value, "stem", value))
 def test_compiled_model_equals_torch(path: Path, mode: str, tmp_path: Path) -> None:
     inputs, expected = answers(path, ENGINES[mode])
     model = compiled(path, mode, tmp_path, options=with_shapes({"": inputs[0].shape}))

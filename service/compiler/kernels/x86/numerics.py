@@ -12,14 +12,11 @@ from service.compiler.kernels.kernel import Array, Declined
 from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.x86.epilogue import (
     Addition,
-    BiasedScale,
     Bounds,
     DoubleRounding,
     FixedPointSum,
     FloatScale,
-    FloatSum,
     FusedFloatSum,
-    RealScale,
     Requantization,
     ScaledAddition,
     SharedShiftSum,
@@ -27,6 +24,7 @@ from service.compiler.kernels.x86.epilogue import (
 )
 from service.compiler.kernels.x86.floats import FusedSum
 from service.compiler.kernels.x86.fused import FixedPoint, fused_scale
+from service.compiler.kernels.x86.reals import BiasedScale, FloatSum, RealScale
 from service.compiler.kernels.x86.sums import shared_shift_sum
 from service.compiler.qnn.numerics import Mode, mlas
 from service.compiler.qnn.numerics.accumulate import centered

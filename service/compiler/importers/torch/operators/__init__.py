@@ -9,9 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from service.compiler.importers.torch.operators import accumulating, casts, elementwise, joining, movement, pooling
+from service.compiler.importers.torch.operators import (
+    accumulating,
+    casts,
+    elementwise,
+    functions,
+    joining,
+    movement,
+    pooling,
+)
 
 Rule = Callable[..., Any]
 
-_FAMILIES = (accumulating, casts, elementwise, joining, movement, pooling)
+_FAMILIES = (accumulating, casts, elementwise, functions, joining, movement, pooling)
 RULES: Mapping[str, Rule] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from service.compiler.qnn.numerics import aten
+from service.compiler.qnn.numerics import aten, aten_unary
 from service.compiler.qnn.numerics.elementwise import FloatMul
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.mode import EXACT, Mode
@@ -23,6 +23,11 @@ _ATEN: Mapping[str, Formula] = {
     "avg_pool2d": aten.EvenAverage(),
     "concatenate": aten.FloatConcatenate(),
     "mean": FloatMean(),
+    "elu": aten_unary.ELU,
+    "hard_swish": aten_unary.HARD_SWISH,
+    "leaky_relu": aten_unary.LEAKY_RELU,
+    "logistic": aten_unary.LOGISTIC,
+    "tanh": aten_unary.TANH,
 }
 
 ENGINE_FBGEMM = Mode(

@@ -1,0 +1,52 @@
+"""torchvision's networks with random weights, quantized by PyTorch, compiled: every output equals PyTorch's."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.places import CHECKOUT, default_home
+from service.compiler.facts import facts_of
+from service.compiler.importers.torch import import_torchscript
+from service.core.numerics import FBGEMM, TORCH_X86
+from service.core.options import with_shapes
+from service.core.target import parse_target
+from tests.support import evidence
+from tests.support.compiling import compiled
+from tests.support.torchscript import ENGINES, Array
+
+SIZES = {"resnet18": 224, "resnet50": 224, "mobilenet_v2": 224, "googlenet": 224, "inception_v3": 299}
+SAMPLES = 6
+
+
+def answered(engine: str, model: Path, inputs: list[Array], folder: Path) -> list[Array]:
+    python = default_home().python("torch")
+    np.savez(folder / "inputs.npz", *inputs)
+    files = [str(model), str(folder / "inputs.npz"), str(folder / "outputs.npz")]
+    command = [str(python), "-m", "tests.support.torch_answers", engine, *files]
+    subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True, env={})
+    with np.load(folder / "outputs.npz") as outputs:
+        return [outputs[f"arr_{place}"] for place in range(len(inputs))]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("mode", [FBGEMM, TORCH_X86])
+@pytest.mark.parametrize("network", SIZES)
+def test_compiled_network_equals_torch(network: str, mode: str, tmp_path: Path) -> None:
+    home = default_home()
+    path = home.models / "torch" / f"{network}.fx_x86.pt"
+    if not path.exists() or not home.python("torch").exists():
+        pytest.skip(f"{path} or PyTorch is not here: python -m benchmarks.setup_peers makes them")
+    shape = (1, 3, SIZES[network], SIZES[network])
+    rng = np.random.default_rng(7)
+    inputs = [rng.normal(0, 1.2, shape).astype(np.float32) for _ in range(SAMPLES)]
+    expected = answered(ENGINES[mode], path, inputs, tmp_path)
+    model = compiled(path, mode, tmp_path, options=with_shapes({"": shape}))
+    actual = [model.run([x])[0] for x in inputs]
+    facts = facts_of(import_torchscript(path.read_bytes(), shapes={"": shape}))
+    evidence.note_accuracy(network, facts.format, mode, np.concatenate(expected), np.concatenate(actual), None)
+    evidence.compare_compiled(facts, parse_target("host").name, [actual], [expected])
