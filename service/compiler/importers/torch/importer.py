@@ -40,6 +40,8 @@ def import_torchscript(data: bytes, at: At = lambda op, tensor: None, shapes: Sh
     except OctetError as exc:
         exc.stage = exc.stage or Stage.IMPORT
         raise
+    except RecursionError as exc:
+        raise MalformedModel("the archive's code is nested too deep to be a model", stage=Stage.IMPORT) from exc
 
 
 class _Import:

@@ -112,6 +112,8 @@ class Interpreter:
             handler(self, statement, scope)
 
     def _assign(self, statement: ast.Assign, scope: dict[str, Any]) -> None:
+        if len(statement.targets) != 1:
+            raise self._refusal(statement)
         (target,) = statement.targets
         name = target.id if isinstance(target, ast.Name) else ""
         self._store(target, self._value(statement.value, scope, name), scope)
@@ -314,6 +316,9 @@ def bound(
         MalformedModel: it takes other ones.
     """
     names = [parameter.arg for parameter in function.args.args]
+    others = (function.args.vararg, function.args.kwarg, *function.args.posonlyargs, *function.args.kwonlyargs)
+    if any(parameter is not None for parameter in others) or len(set(names)) != len(names):
+        raise MalformedModel(f"the function {_shown(function.name)} of the archive's code has unusual parameters")
     defaults = dict(zip(names[len(names) - len(function.args.defaults) :], function.args.defaults, strict=True))
     scope = dict(zip(names, arguments, strict=False)) | {name: value for name, value in named.items() if name in names}
     scope |= {name: literal(default) for name, default in defaults.items() if name not in scope}

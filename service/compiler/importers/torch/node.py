@@ -88,6 +88,8 @@ class Node:
         """A number, or a constant of one element."""
         if isinstance(value, Tensor) and value.data.size == 1:
             value = value.data.reshape(-1)[0].item()
+        if isinstance(value, int) and abs(value) >= 1 << 63:
+            self.malformed("has an integer of more than 64 bits")
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             self.malformed("has something else than a number where it needs one")
         return float(value)
