@@ -23,6 +23,7 @@ class Reference:
         options = SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
+        options.add_session_config_entry("session.qdqisint8allowed", "1")  # as `references/onnxruntime.py`
         if not optimized:
             options.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL
         source = model if isinstance(model, bytes) else str(model)

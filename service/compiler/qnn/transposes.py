@@ -141,10 +141,20 @@ def _elementwise(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> M
     """Operands broadcast: those of fewer dimensions get leading ones."""
     rank = max(len(operand.axes) for operand in operands)
     axes = _of_largest([operand for operand in operands if len(operand.axes) == rank])
-    if axes == tuple(range(rank)):
+    if axes == tuple(range(rank)) or _names_axes(call):
+        axes = tuple(range(rank))
         return graph.with_args(call, [mover.arranged(operand, _order(operand)) for operand in operands]), axes
     arranged = [mover.arranged(_widened(mover, operand, rank), axes) for operand in operands]
     return _with_axes(call, arranged, axes), axes
+
+
+def _names_axes(call: relax.Call) -> bool:
+    """Whether an operator says more of its axes than one of a type: blocks of one, or a bias of one value a channel."""
+    if ops.name_of(call) is None:
+        return False
+    operation = Operation(call)
+    types = [operation.quantized(name) for name in call.attrs.keys() if name.endswith("_type")]  # noqa: SIM118
+    return (operation.name == "qnn.requantize" and len(call.args) > 1) or any(each.blocks for each in types)
 
 
 def _of_largest(operands: Sequence[Permuted]) -> Axes:

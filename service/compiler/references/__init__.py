@@ -55,7 +55,9 @@ REFERENCES: Mapping[str, Reference] = {
     "tflite": Reference(
         "LiteRT", "ai-edge-litert", "litert", {LITERT_REFERENCE: "BUILTIN_REF", XNNPACK: "default delegate"}
     ),
-    "onnx": Reference("ONNX Runtime", "onnxruntime", "onnxruntime", {ONNXRUNTIME: "CPU execution provider"}),
+    "onnx": Reference(
+        "ONNX Runtime", "onnxruntime", "onnxruntime", {ONNXRUNTIME: "CPU execution provider, int8 allowed"}
+    ),
     "torchscript": Reference(
         "PyTorch",
         "torch",

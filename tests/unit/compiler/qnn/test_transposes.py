@@ -118,6 +118,16 @@ def test_scales_of_an_axis_move_with_it() -> None:
     assert check(module_of([((1, 4, 5, 3), "uint8")], network)) == Counter({"qnn.dequantize": 1})
 
 
+def test_blocks_of_scales_stay_where_they_are() -> None:
+    scales = tuple(float32(0.1 * (i + 1)) for i in range(2))
+    quantized = QuantizedType("uint8", scales, blocks=((1, 2),), grid=(1, 2, 1, 1))
+
+    def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        return emit(ops.dequantize(emit(relax.op.permute_dims(inputs[0], [0, 3, 1, 2])), quantized))
+
+    assert check(module_of([((1, 3, 5, 4), "uint8")], network))["permute_dims"] == 1
+
+
 def test_constants_are_permuted_when_compiled() -> None:
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         shift = relax.const(rng.integers(0, 256, (4, 1, 1)).astype(np.uint8))
