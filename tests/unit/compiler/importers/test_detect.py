@@ -8,7 +8,7 @@ import sys
 import zipfile
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from service.compiler.importers.detect import HEAD_BYTES, ONNX, TFLITE, TORCHSCRIPT, ZIP, detect_format, format_of
@@ -117,6 +117,7 @@ def test_an_archive_without_its_end_is_called_damaged(cut: int) -> None:
 
 @given(st.binary(max_size=300))
 def test_a_damaged_directory_is_refused(rest: bytes) -> None:
+    assume(not rest.startswith(b"TFL3"))  # where a TFLite file says that it is one
     with pytest.raises(UnsupportedFormat):
         format_of(io.BytesIO(b"PK\x03\x04" + rest + b"PK\x05\x06" + rest))
 
