@@ -296,7 +296,9 @@ RULES: dict[str, Rule] = {
     "relax.nn.pad": _pad,
     "relax.permute_dims": _permute,
     "relax.qnn.concatenate": _concatenate,
+    "relax.qnn.l2_normalize": _last_axis,
     "relax.qnn.mean": _mean,
     "relax.qnn.softmax": _last_axis,
+    "relax.qnn.sum": _mean,
     "relax.reshape": _reshape,
 }
