@@ -9,7 +9,7 @@ from typing import Any
 
 from tvm import relax
 
-from service.compiler.importers.torch.node import Node
+from service.compiler.importers.torch.node import QUANTIZE, Node
 from service.compiler.importers.torch.operators import RULES
 from service.compiler.importers.torch.values import UNKNOWN, Unknown
 from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
@@ -30,11 +30,13 @@ class Graph:
         self._obstacles: list[tuple[str, str]] = []  # what, and the variable that it computes
         self._hint: str | None = None
         self._count = 0
+        self._quantized = False  # whether anything is
 
     def call(self, name: str, output: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """As `interpreter.Operators`."""
         rule, label = RULES.get(name), f"{name} #{self._count}"
         self._count += 1
+        self._quantized |= name.startswith("quantized::") or name == "aten::quantize_per_tensor"
         self._at(label, output)
         if rule is None:
             return self._obstacle(name, output)
@@ -70,7 +72,7 @@ class Graph:
             f"They are: {_listed(each)}",
             op=self._obstacles[0][0].split(" ")[0],
             tensor=self._obstacles[0][1],
-            hint=self._hint or f"Octet compiles: {', '.join(sorted(RULES))}",
+            hint=self._hint or (f"Octet compiles: {', '.join(sorted(RULES))}" if self._quantized else QUANTIZE),
         )
 
 

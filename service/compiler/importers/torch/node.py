@@ -20,6 +20,7 @@ from service.core.errors import InvalidInput, MalformedModel, Unsupported
 # c10/core/ScalarType.h.
 STORAGES: dict[int, str] = {12: "int8", 13: "uint8"}
 
+QUANTIZE = "quantize the model first (torch.ao.quantization), so that no operator is left in float"
 _NAME_LENGTH = 120  # of a name hint
 _MOST_ELEMENTS = 1 << 31
 _LARGEST_SIZE = 1 << 31
@@ -53,7 +54,7 @@ class Node:
         if tensor.quantized is None:
             self.unsupported(
                 f"on {tensor.dtype}",
-                hint="quantize the model first (torch.ao.quantization), so that no operator is left in float",
+                hint=QUANTIZE,
             )
         if rank is not None and len(tensor.shape) != rank:
             self.unsupported(f"on a tensor of {len(tensor.shape)} dimensions, not {rank}")

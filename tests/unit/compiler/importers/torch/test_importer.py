@@ -41,9 +41,13 @@ def test_every_obstacle_is_named_at_once() -> None:
 
 
 def test_a_model_in_float_is_told_to_be_quantized() -> None:
-    with pytest.raises(UnsupportedOperator, match="aten::relu on float32") as caught:
-        import_torchscript(script(["return torch.relu(x)"]), shapes=IMAGE)
-    assert "quantize the model first" in str(caught.value.hint)
+    for line, what in (
+        ("torch.relu(x)", "aten::relu on float32"),
+        ("torch._convolution(x, None)", "aten::_convolution"),
+    ):
+        with pytest.raises(UnsupportedOperator, match=what) as caught:
+            import_torchscript(script([f"return {line}"]), shapes=IMAGE)
+        assert "quantize the model first" in str(caught.value.hint)
 
 
 def test_a_decision_by_data_is_refused() -> None:
