@@ -95,7 +95,9 @@ def report(models: list[Path], rounds: int) -> str:
     return (
         f"`python -m benchmarks.building`, {cpu_name()}, {cores} cores, the fastest of {rounds}; load average of the "
         f"last quarter of an hour {load:.1f}.\n`{PEAK}` on one core: {peaks[0]:.0f} GMAC/s before and {peaks[1]:.0f} "
-        f"after; bounds are those of 500 GMAC/s, scaled by the larger.\n\n{table(head, rows)}"
+        f"after; bounds are those of 500 GMAC/s, scaled by the larger.\n"
+        f"Where other work shares the cores, as a load average above that of one build says, seconds are too many;\n"
+        f"CPU seconds divided by the cores are too few, since steps wait for each other.\n\n{table(head, rows)}"
     )
 
 
