@@ -10,6 +10,7 @@ from tvm import relax
 
 from service.compiler.importers.detect import TFLITE
 from service.compiler.importers.imported import ImportedModel
+from service.compiler.importers.tflite.dilation import join_dilated
 from service.compiler.importers.tflite.model import Model
 from service.compiler.importers.tflite.node import Constants, Node
 from service.compiler.importers.tflite.operators import RULES
@@ -39,6 +40,7 @@ def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel
     try:
         model = read_model(data)
         check_support(model)
+        model = join_dilated(model)
         module = _module(model, at)
         return ImportedModel(module, signature_of(_with_outputs(model, module)), TFLITE)
     except OctetError as exc:

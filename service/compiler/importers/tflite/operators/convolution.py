@@ -7,6 +7,7 @@ import math
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.tflite.dilation import EXPLICIT_PADDING
 from service.compiler.importers.tflite.geometry import SAME, VALID, padding_2d
 from service.compiler.importers.tflite.model import Array, Tensor
 from service.compiler.importers.tflite.node import Node
@@ -155,10 +156,14 @@ def window_padding(
     node: Node, window: tuple[int, ...], strides: tuple[int, int], dilation: tuple[int, int]
 ) -> tuple[int, int, int, int]:
     """Padding of the node's input, `[N, H, W, C]`: top, left, bottom, right."""
-    scheme = node.int_option("padding")
-    node.require(scheme in (SAME, VALID), f"has the padding scheme {scheme}")
     batch, height, width, channels = node.input(0).shape
-    top, left, bottom, right = padding_2d(scheme, (height, width), window, strides, dilation)
+    explicit = (node.operator.options or {}).get(EXPLICIT_PADDING)
+    if isinstance(explicit, tuple):
+        top, left, bottom, right = explicit
+    else:
+        scheme = node.int_option("padding")
+        node.require(scheme in (SAME, VALID), f"has the padding scheme {scheme}")
+        top, left, bottom, right = padding_2d(scheme, (height, width), window, strides, dilation)
     padded = batch * (height + top + bottom) * (width + left + right) * channels
     if padded > _MAX_PADDED_ELEMENTS:
         node.unsupported(f"pads its input to {padded} elements")
