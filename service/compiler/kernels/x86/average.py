@@ -15,7 +15,7 @@ from tvm import tirx
 from service.compiler.kernels.kernel import Array, Declined
 from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.program import Expr, splat
-from service.compiler.kernels.x86.epilogue import Lanes
+from service.compiler.kernels.x86.lanes import Lanes
 from service.compiler.kernels.x86.numerics import bounds
 from service.compiler.qnn.numerics import Mode, mlas
 from service.compiler.qnn.numerics.aten import VECTOR_CHANNELS, EvenAverage

@@ -12,8 +12,9 @@ import numpy as np
 from service.compiler.kernels.kernel import Array, Kernel
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load
-from service.compiler.kernels.x86.epilogue import Epilogue, Lanes
+from service.compiler.kernels.x86.epilogue import Epilogue
 from service.compiler.kernels.x86.isa import Isa
+from service.compiler.kernels.x86.lanes import Lanes
 from service.compiler.kernels.x86.output import Output
 from service.compiler.kernels.x86.reduction import Excess, Reduction
 from service.compiler.kernels.x86.totals import Tile, Totals

@@ -17,18 +17,13 @@ from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layout import BIAS, Image
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load, splat
 from service.compiler.kernels.walk import Run, View, Walk
-from service.compiler.kernels.x86.epilogue import (
-    Addition,
-    DoubleRounding,
-    Epilogue,
-    FloatScale,
-    Lanes,
-    Requantization,
-    SharedShiftSum,
-)
+from service.compiler.kernels.x86.addition import Addition, SharedShiftSum
+from service.compiler.kernels.x86.epilogue import Epilogue
 from service.compiler.kernels.x86.floats import ShiftedProduct
 from service.compiler.kernels.x86.isa import PIXELS, Isa
+from service.compiler.kernels.x86.lanes import Lanes
 from service.compiler.kernels.x86.numerics import addition, bounds
+from service.compiler.kernels.x86.requantization import DoubleRounding, FloatScale, Requantization
 from service.compiler.kernels.x86.table import ENTRIES, require_blocks, table
 from service.compiler.qnn.numerics import Mode, fixed_point, mlas
 from service.compiler.qnn.numerics.elementwise import FixedPointMul, FloatMul, product_scale

@@ -12,12 +12,13 @@ from service.compiler.kernels.layer import Layer, Window, folded_bias
 from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.x86 import concat, depthwise, elementwise, pool
 from service.compiler.kernels.x86.conv import conv
-from service.compiler.kernels.x86.epilogue import Epilogue, FloatScale, FusedScale
+from service.compiler.kernels.x86.epilogue import Epilogue
 from service.compiler.kernels.x86.grouped import Grouping, grouped
 from service.compiler.kernels.x86.grouped import choose as choose_scheme
 from service.compiler.kernels.x86.isa import GROUP, Isa
 from service.compiler.kernels.x86.numerics import addition, bounds, requantization
 from service.compiler.kernels.x86.reals import BiasedScale, RealScale
+from service.compiler.kernels.x86.requantization import FloatScale, FusedScale
 from service.compiler.kernels.x86.tiles import cycles, key_of, ranked, worth_sharing
 from service.compiler.kernels.x86.totals import Tile
 from service.compiler.qnn.numerics import Mode

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.compiler.kernels.kernel import Array
-from service.compiler.kernels.x86.epilogue import CENTRE, Bounds, FusedScale
+from service.compiler.kernels.x86.epilogue import Bounds
+from service.compiler.kernels.x86.requantization import CENTRE, FusedScale
 
 MOST_EXCEPTIONS = 2  # with three, fixed point is as quick
 _ULPS = (0, -1, 1, -2, 2)

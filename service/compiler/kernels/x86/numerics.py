@@ -10,21 +10,18 @@ import numpy as np
 
 from service.compiler.kernels.kernel import Array, Declined
 from service.compiler.kernels.layout import BIAS
-from service.compiler.kernels.x86.epilogue import (
-    Addition,
-    Bounds,
-    DoubleRounding,
-    FixedPointSum,
-    FloatScale,
-    FusedFloatSum,
-    Requantization,
-    ScaledAddition,
-    SharedShiftSum,
-    SingleRounding,
-)
+from service.compiler.kernels.x86.addition import Addition, FixedPointSum, ScaledAddition, SharedShiftSum
+from service.compiler.kernels.x86.epilogue import Bounds
 from service.compiler.kernels.x86.floats import FusedSum
 from service.compiler.kernels.x86.fused import FixedPoint, fused_scale
 from service.compiler.kernels.x86.reals import BiasedScale, FloatSum, RealScale
+from service.compiler.kernels.x86.requantization import (
+    DoubleRounding,
+    FloatScale,
+    FusedFloatSum,
+    Requantization,
+    SingleRounding,
+)
 from service.compiler.kernels.x86.sums import shared_shift_sum
 from service.compiler.qnn.numerics import Mode, mlas
 from service.compiler.qnn.numerics.accumulate import centered

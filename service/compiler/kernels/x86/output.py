@@ -11,8 +11,9 @@ from service.compiler.kernels.halo import fill_halo
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Buffer, Expr, load, shuffle
-from service.compiler.kernels.x86.epilogue import Epilogue, Lanes
+from service.compiler.kernels.x86.epilogue import Epilogue
 from service.compiler.kernels.x86.isa import PIXELS
+from service.compiler.kernels.x86.lanes import Lanes
 
 
 @dataclass(frozen=True)

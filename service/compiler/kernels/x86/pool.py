@@ -18,8 +18,9 @@ from service.compiler.kernels.layer import Window
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Expr, Program, at_most, index, load, shuffle, splat
 from service.compiler.kernels.x86.average import Average, RealWindow, average_of, mean_of
-from service.compiler.kernels.x86.epilogue import Bounds, Lanes
+from service.compiler.kernels.x86.epilogue import Bounds
 from service.compiler.kernels.x86.isa import PIXELS, Isa
+from service.compiler.kernels.x86.lanes import Lanes
 from service.compiler.kernels.x86.numerics import bounds
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation

@@ -9,7 +9,8 @@ from tvm import tirx
 
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Expr, bits
-from service.compiler.kernels.x86.epilogue import LARGEST, Lanes, Requantization
+from service.compiler.kernels.x86.lanes import Lanes
+from service.compiler.kernels.x86.requantization import LARGEST, Requantization
 
 
 @dataclass(frozen=True)

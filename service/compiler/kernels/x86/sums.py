@@ -13,7 +13,8 @@ from itertools import product
 import numpy as np
 
 from service.compiler.kernels.kernel import Array
-from service.compiler.kernels.x86.epilogue import Bounds, SharedShiftSum
+from service.compiler.kernels.x86.addition import SharedShiftSum
+from service.compiler.kernels.x86.epilogue import Bounds
 from service.compiler.qnn.numerics import fixed_point
 
 # Multipliers that are tried: so far from the nearest to the real ones, nearest first.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from service.compiler.kernels.program import Buffer, Expr, load
-from service.compiler.kernels.x86.epilogue import Lanes
+from service.compiler.kernels.x86.lanes import Lanes
 from service.compiler.kernels.x86.output import Output
 
 Operand = tuple[Expr, ...]  # what `Isa.dot` multiplies

@@ -11,8 +11,9 @@ from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.x86.depthwise import choose, depthwise
-from service.compiler.kernels.x86.epilogue import Bounds, Epilogue, FloatScale
+from service.compiler.kernels.x86.epilogue import Bounds, Epilogue
 from service.compiler.kernels.x86.isa import ISAS, PIXELS, Isa
+from service.compiler.kernels.x86.requantization import FloatScale
 from service.compiler.kernels.x86.taps import Taps
 from service.compiler.kernels.x86.totals import Tile
 from service.compiler.qnn.numerics import get_mode

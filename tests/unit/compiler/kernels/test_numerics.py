@@ -9,16 +9,16 @@ import pytest
 from tvm import relax
 
 from service.compiler.kernels.kernel import Declined
-from service.compiler.kernels.x86.epilogue import (
-    Bounds,
+from service.compiler.kernels.x86.addition import SharedShiftSum
+from service.compiler.kernels.x86.epilogue import Bounds
+from service.compiler.kernels.x86.numerics import addition, bounds, requantization
+from service.compiler.kernels.x86.requantization import (
     DoubleRounding,
     FloatScale,
     FusedScale,
     Requantization,
-    SharedShiftSum,
     SingleRounding,
 )
-from service.compiler.kernels.x86.numerics import addition, bounds, requantization
 from service.compiler.qnn import graph, ops
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.numerics.softmax import TableSoftmax

@@ -12,16 +12,10 @@ from hypothesis import strategies as st
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.x86.conv import conv
-from service.compiler.kernels.x86.epilogue import (
-    CENTRE,
-    Bounds,
-    DoubleRounding,
-    Epilogue,
-    FusedScale,
-    SingleRounding,
-)
+from service.compiler.kernels.x86.epilogue import Bounds, Epilogue
 from service.compiler.kernels.x86.fused import MOST_EXCEPTIONS, FixedPoint, fused_scale
 from service.compiler.kernels.x86.isa import Isa
+from service.compiler.kernels.x86.requantization import CENTRE, DoubleRounding, FusedScale, SingleRounding
 from service.compiler.kernels.x86.totals import Tile
 from service.compiler.qnn.numerics import fixed_point
 from tests.support.images import RUNNABLE, Array, read_back, run

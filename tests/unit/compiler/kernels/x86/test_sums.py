@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from service.compiler.kernels.x86.epilogue import Addition, FixedPointSum, SharedShiftSum
+from service.compiler.kernels.x86.addition import Addition, FixedPointSum, SharedShiftSum
 from service.compiler.kernels.x86.numerics import addition, bounds
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
