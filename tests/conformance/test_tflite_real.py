@@ -38,11 +38,13 @@ SHAPE = (1, 8, 8, 4)
 OPERATORS: dict[str, tuple[Sequence[Array], Sequence[int], Any]] = {
     "ABS": ([], SHAPE, None),
     "ADD": ([ROW], SHAPE, RELU6),
+    "BATCH_MATMUL": ([WEIGHTS[:4, :2, :2].reshape(1, 1, 16, 4)], (1, 8, 8, 16), schema.BatchMatMulOptionsT(adjY=True)),
     "CONV_2D": ([WEIGHTS, BIAS], (1, 4, 8, 5), CONV),
     "DEPTHWISE_CONV_2D": ([WEIGHTS[:1], BIAS[:4]], SHAPE, DEPTHWISE),
     "DIV": ([ROW], SHAPE, schema.DivOptionsT()),
     "EXP": ([], SHAPE, schema.ExpOptionsT()),
     "FULLY_CONNECTED": ([WEIGHTS.reshape(5, 36)[:, :32], BIAS], (8, 5), schema.FullyConnectedOptionsT()),
+    "GELU": ([], SHAPE, schema.GeluOptionsT()),
     "HARD_SWISH": ([], SHAPE, None),
     "LEAKY_RELU": ([], SHAPE, schema.LeakyReluOptionsT(alpha=0.1)),
     "LOGISTIC": ([], SHAPE, None),

@@ -87,6 +87,7 @@ PLAIN: dict[str, Meaning] = {
     "relax.logical_and": _elementwise(np.logical_and),
     "relax.logical_not": _elementwise(np.logical_not),
     "relax.logical_or": _elementwise(np.logical_or),
+    "relax.matmul": _elementwise(np.matmul),
     "relax.max": _reduced(np.max),
     "relax.maximum": _elementwise(np.maximum),
     "relax.min": _reduced(np.min),

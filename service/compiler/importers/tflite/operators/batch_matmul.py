@@ -14,11 +14,16 @@ def batch_matmul(node: Node) -> relax.Expr:
     """Either operand may be transposed (`Prepare` in tflite/kernels/batch_matmul.cc)."""
     lhs_type, rhs_type, out_type = node.in_type(0), node.in_type(1), node.out_type()
     node.require(lhs_type.storage == rhs_type.storage == out_type.storage, "mixes storage types")
-    lhs, rhs = (_operand(node, place, f"adj_{name}") for place, name in enumerate("xy"))
+    lhs, rhs = operands(node)
     accumulated = node.emit(ops.matmul(lhs, rhs, lhs_type, rhs_type), "accumulate")
     # LiteRT rounds the product of the scales to float32 (`GetQuantizedConvolutionMultipler`).
     scale = float(np.float32(lhs_type.scale) * np.float32(rhs_type.scale))
     return node.emit(ops.requantize(accumulated, QuantizedType("int32", (scale,)), out_type))
+
+
+def operands(node: Node) -> tuple[relax.Expr, relax.Expr]:
+    """Both, transposed where the options say so."""
+    return _operand(node, 0, "adj_x"), _operand(node, 1, "adj_y")
 
 
 def _operand(node: Node, place: int, option: str) -> relax.Expr:

@@ -19,6 +19,7 @@ from tvm import relax
 from service.compiler.importers.tflite import activations
 from service.compiler.importers.tflite.model import Array, Quantization
 from service.compiler.importers.tflite.node import Node
+from service.compiler.importers.tflite.operators.batch_matmul import operands
 from service.compiler.importers.tflite.operators.convolution import flat, output_channels_first, window_padding
 from service.compiler.importers.tflite.operators.elementwise import require_one_dtype
 from service.compiler.qnn import ops
@@ -118,6 +119,24 @@ def elu(wide: _Wide) -> relax.Expr:
 
 def rsqrt(wide: _Wide) -> relax.Expr:
     return wide.apply(relax.op.divide, 1.0, wide.apply(relax.op.sqrt, wide.x))
+
+
+def gelu(node: Node) -> relax.Expr:
+    """x * (1 + erf(x / sqrt(2))) / 2, or its approximation by tanh (reference/gelu.h)."""
+    wide = _Wide(node)
+    if node.option("approximate"):
+        cubed = wide.apply(relax.op.multiply, wide.apply(relax.op.multiply, wide.x, wide.x), wide.x)
+        moved = wide.apply(relax.op.add, wide.x, wide.apply(relax.op.multiply, cubed, 0.044715))
+        gate = wide.apply(relax.op.tanh, wide.apply(relax.op.multiply, moved, math.sqrt(2 / math.pi)))
+    else:
+        gate = wide.apply(relax.op.erf, wide.apply(relax.op.multiply, wide.x, math.sqrt(0.5)))
+    half = wide.apply(relax.op.multiply, wide.x, 0.5)
+    return wide.rounded(wide.apply(relax.op.multiply, half, wide.apply(relax.op.add, gate, 1.0)))
+
+
+def batch_matmul(node: Node) -> relax.Expr:
+    wide = [node.emit(relax.op.astype(x, "float64"), f"wide_{place}") for place, x in enumerate(operands(node))]
+    return node.emit(relax.op.astype(node.emit(relax.op.matmul(*wide), "products"), "float32"))
 
 
 def of_relax(make: Callable[[relax.Expr], relax.Call]) -> Callable[[_Wide], relax.Expr]:
