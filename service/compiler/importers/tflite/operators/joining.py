@@ -9,6 +9,7 @@ from tvm import relax
 
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.common import same_dtype
+from service.compiler.importers.tflite.operators.selection import sliced
 from service.compiler.qnn import ops
 
 
@@ -91,10 +92,5 @@ def _parts(node: Node, place: int, sizes: Sequence[int], axis: int) -> list[rela
         node.require(tensor.dtype == source.dtype, f"reads {source.dtype}, but writes {tensor.dtype}", tensor)
         begin = [0] * axis + [end - size] + [0] * (len(source.shape) - axis - 1)
         ends = [*source.shape[:axis], end, *source.shape[axis + 1 :]]
-        parts.append(
-            node.emit(
-                relax.op.strided_slice(node.expr(place), axes=list(range(len(ends))), begin=begin, end=ends),
-                tensor=tensor,
-            )
-        )
+        parts.append(sliced(node, node.expr(place), begin, ends, tensor=tensor))
     return parts

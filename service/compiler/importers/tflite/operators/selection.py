@@ -9,9 +9,10 @@ from functools import partial
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.tflite.model import Array
+from service.compiler.importers.tflite.model import Array, Tensor
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.common import same_dtype, taken
+from service.compiler.qnn.graph import shape_of
 
 
 def slice_(node: Node) -> relax.Expr:
@@ -28,9 +29,18 @@ def slice_(node: Node) -> relax.Expr:
     return sliced(node, node.expr(0), begin, end)
 
 
-def sliced(node: Node, x: relax.Expr, begin: list[int], end: list[int], part: str = "") -> relax.Expr:
-    """`x[begin:end]` along every axis."""
-    return node.emit(relax.op.strided_slice(x, axes=list(range(len(begin))), begin=begin, end=end), part)
+def sliced(
+    node: Node, x: relax.Expr, begin: list[int], end: list[int], part: str = "", tensor: Tensor | None = None
+) -> relax.Expr:
+    """`x[begin:end]` along every axis; only those are named of which something is left out."""
+    shape = shape_of(x)
+    axes = [
+        axis for axis, (first, last) in enumerate(zip(begin, end, strict=True)) if (first, last) != (0, shape[axis])
+    ]
+    if not axes:
+        return node.emit(relax.op.reshape(x, shape), part, tensor)
+    bounds = {"begin": [begin[axis] for axis in axes], "end": [end[axis] for axis in axes]}
+    return node.emit(relax.op.strided_slice(x, axes=axes, **bounds), part, tensor)
 
 
 def strided_slice(node: Node) -> relax.Expr:
