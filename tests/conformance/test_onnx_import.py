@@ -15,6 +15,7 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import ONNXRUNTIME
 from service.core.vectors import sample_inputs
+from tests.support import evidence
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_catalog import CATALOG, QDQ, case, clipped_conv, real_bias
 from tests.support.onnx_reference import Reference
@@ -34,10 +35,8 @@ def answers(model: bytes, seed: int, *, optimized: bool) -> list[tuple[Arrays, A
 
 
 def equal(model: bytes, seed: int, *, optimized: bool) -> None:
-    for ours, theirs in answers(model, seed, optimized=optimized):
-        for output, expected in zip(ours, theirs, strict=True):
-            assert output.dtype == expected.dtype
-            np.testing.assert_array_equal(output, expected)
+    actual, expected = zip(*answers(model, seed, optimized=optimized), strict=True)
+    evidence.compare(import_model(model), ONNXRUNTIME, actual, expected)
 
 
 @pytest.mark.parametrize("name", CATALOG)

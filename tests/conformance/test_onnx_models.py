@@ -8,8 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from service.compiler.facts import facts_of
+from service.compiler.importers.onnx import import_model
 from service.core.numerics import ONNXRUNTIME
 from service.core.vectors import sample_inputs
+from tests.support import evidence
 from tests.support.compiling import compiled
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_catalog import Quantized, Weights, bias_of, real, weights
@@ -22,9 +25,10 @@ SAMPLES = 12
 
 def equal(source: Path, folder: Path) -> None:
     model, reference = compiled(source, ONNXRUNTIME, folder), Reference(source, optimized=True)
-    for sample in sample_inputs(model.signature, SAMPLES, seed=1):
-        for output, expected in zip(model.run(sample), reference(sample), strict=True):
-            np.testing.assert_array_equal(output, expected)
+    samples = list(sample_inputs(model.signature, SAMPLES, seed=1))
+    actual, expected = [model.run(sample) for sample in samples], [reference(sample) for sample in samples]
+    facts = facts_of(import_model(source.read_bytes()))
+    evidence.compare_compiled(facts, model.config.target, actual, expected)
 
 
 class Network:
