@@ -7,9 +7,8 @@ the body into the aligned memory that the compiled code reads.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from time import perf_counter
 
 from starlette.requests import ClientDisconnect
@@ -19,13 +18,12 @@ from service.api.metrics import Metrics
 from service.api.problems import problem_response, status_of
 from service.api.v2.address import model_and_version
 from service.api.v2.body import Head, read_body
-from service.api.v2.inputs import Picture
+from service.api.v2.predictor import Predictor
 from service.api.v2.request import parse_request
 from service.api.v2.response import Answer, render
 from service.api.v2.telemetry import RequestTelemetry
 from service.api.v2.tensors import Array
 from service.core.errors import OctetError
-from service.runtime import image
 from service.workers.inference import Abandoned, Permit, Registry, Served
 
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code for an answer that nobody waits for
@@ -36,10 +34,9 @@ class Infer:
 
     def __init__(self, registry: Registry, metrics: Metrics, max_bytes: int) -> None:
         self._registry = registry
-        self._telemetry = RequestTelemetry(metrics)
+        self._predictor = Predictor()
+        self._telemetry = RequestTelemetry(metrics, "rest")
         self._max_bytes = max_bytes
-        cores = len(os.sched_getaffinity(0))
-        self._decoders = ThreadPoolExecutor(cores, "octet-decode")  # bounds the memory that pictures take meanwhile
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -61,11 +58,12 @@ class Infer:
             served.check_room()  # before a byte of the body is read
             body = await read_body(receive, head, self._max_bytes)
             arrived_s = perf_counter()
-            with served.permit() as permit:
-                request = parse_request(head, body, served.signature, served.batches)
-                inputs = await self._decode(request.inputs)
-                requests.prepared(perf_counter() - arrived_s)
-                outputs = await _run(permit, inputs, receive)
+            request, outputs = await self._predictor.predict(
+                served,
+                requests,
+                parse=partial(parse_request, head, body, served.signature, served.batches),
+                run=partial(_run, receive),
+            )
             ran_s = perf_counter()
             answer: Answer = render(served, request, outputs)
             requests.rendered(perf_counter() - ran_s)
@@ -85,17 +83,8 @@ class Infer:
         self._telemetry.rejected(error)
         return problem_response(error, scope)
 
-    async def _decode(self, inputs: Sequence[Array | Picture]) -> Sequence[Array]:
-        loop = asyncio.get_running_loop()
-        return [
-            await loop.run_in_executor(self._decoders, image.decode, each.data, each.spec)
-            if isinstance(each, Picture)
-            else each
-            for each in inputs
-        ]
 
-
-async def _run(permit: Permit, inputs: Sequence[Array], receive: Receive) -> Sequence[Array]:
+async def _run(receive: Receive, permit: Permit, inputs: Sequence[Array]) -> Sequence[Array]:
     """The outputs; a client that leaves while others are before it is dropped from the queue.
 
     Raises:

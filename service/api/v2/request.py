@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from reprlib import repr as brief
 from typing import Any, NoReturn
 
 from service.api.v2.body import Body, Head
-from service.api.v2.inputs import HEADER_HINT, Picture, parse_inputs, parse_raw_input
+from service.api.v2.entries import HEADER_HINT, named_tensors, raw_input
+from service.api.v2.inputs import NamedTensor, Picture, gather
 from service.api.v2.members import flag, parameters_of
 from service.api.v2.tensors import Array
 from service.core.errors import InvalidInput, TooLarge
@@ -58,14 +59,25 @@ def parse_request(head: Head, body: Body, signature: ModelSignature, batches: Se
     """
     if head.is_raw:
         outputs = [RequestedOutput(index, head.wants_binary) for index in range(len(signature.outputs))]
-        return InferRequest(None, [parse_raw_input(head, body, signature, batches)], outputs)
+        return InferRequest(None, [raw_input(head, body, signature, batches)], outputs)
     envelope = _envelope(head, body, signature, max(batches, default=1))
+    return checked_request(envelope, named_tensors(envelope.get("inputs"), body, signature), signature, batches)
+
+
+def checked_request(
+    envelope: Mapping[str, Any], inputs: Sequence[NamedTensor], signature: ModelSignature, batches: Sequence[int] = ()
+) -> InferRequest:
+    """The request whose members are those of `envelope` (`id`, `parameters`, `outputs`) and whose inputs are `inputs`.
+
+    Raises:
+        InvalidInput: a member is not well formed; `InvalidTensor` names an input that does not fit.
+    """
     identity = envelope.get("id")
     if identity is not None and not isinstance(identity, str):
         raise InvalidInput(f"'id' is {brief(identity)}, not a string")
     binary = flag(parameters_of(envelope, "the request"), "binary_data_output", False)
     outputs = _outputs(envelope.get("outputs"), signature, binary)
-    return InferRequest(identity, parse_inputs(envelope.get("inputs"), body, signature, batches), outputs)
+    return InferRequest(identity, gather(inputs, signature, batches), outputs)
 
 
 def _envelope(head: Head, body: Body, signature: ModelSignature, batch: int) -> dict[str, Any]:

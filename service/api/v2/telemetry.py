@@ -8,7 +8,6 @@ from service.api.metrics import Metrics
 from service.core.errors import DeadlinePassed, NotReady, OctetError, QueueFull
 from service.workers.inference import Identity
 
-_PROTOCOL = "rest"
 _REASONS: dict[type[OctetError], str] = {QueueFull: "queue_full", DeadlinePassed: "deadline", NotReady: "no_worker"}
 
 
@@ -56,16 +55,16 @@ class LoadedModel:
 
 
 class RequestTelemetry:
-    """Watches the requests of every model, as the API sees them."""
+    """Watches the requests of every model that come by one protocol: `rest` or `grpc`."""
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+    def __init__(self, metrics: Metrics, protocol: str) -> None:
+        self._metrics, self._protocol = metrics, protocol
         self._models: dict[tuple[str, str, str], ModelRequests] = {}
 
     def of(self, identity: Identity) -> ModelRequests:
         labels = _labels(identity)
         if labels not in self._models:
-            self._models[labels] = ModelRequests(self._metrics, labels)
+            self._models[labels] = ModelRequests(self._metrics, labels, self._protocol)
         return self._models[labels]
 
     def rejected(self, error: OctetError) -> None:
@@ -81,11 +80,11 @@ class RequestTelemetry:
 class ModelRequests:
     """Watches the requests of one model version on one target."""
 
-    def __init__(self, metrics: Metrics, labels: tuple[str, str, str]) -> None:
-        self._metrics, self._labels = metrics, labels
+    def __init__(self, metrics: Metrics, labels: tuple[str, str, str], protocol: str) -> None:
+        self._metrics, self._labels, self._protocol = metrics, labels, protocol
         self._input = metrics.compute_duration.labels(*labels, "input")
         self._output = metrics.compute_duration.labels(*labels, "output")
-        self._answers: dict[int, tuple[Histogram, Counter]] = {}
+        self._answers: dict[int | str, tuple[Histogram, Counter]] = {}
 
     def prepared(self, duration_s: float) -> None:
         """The inputs were parsed and decoded."""
@@ -95,10 +94,10 @@ class ModelRequests:
         """The outputs were written as a response."""
         self._output.observe(duration_s)
 
-    def answered(self, code: int, duration_s: float) -> None:
-        """A request was answered, `duration_s` after its last byte had arrived."""
+    def answered(self, code: int | str, duration_s: float) -> None:
+        """A request was answered with the protocol's `code`, `duration_s` after its last byte had arrived."""
         if code not in self._answers:
-            labels = *self._labels, _PROTOCOL, str(code)
+            labels = *self._labels, self._protocol, str(code)
             self._answers[code] = self._metrics.request_duration.labels(*labels), self._metrics.requests.labels(*labels)
         duration, count = self._answers[code]
         duration.observe(duration_s)

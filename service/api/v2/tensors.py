@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import chain
 from math import prod
 from reprlib import repr as brief
@@ -25,6 +26,42 @@ Array = npt.NDArray[Any]
 _JSON_TYPES: dict[str, set[type]] = {"BOOL": {bool}, "FP32": {int, float}}  # of the others: {int}
 _JSON_NAMES = {"BOOL": "true and false", "FP32": "numbers"}
 _BYTES_LENGTH = struct.Struct("<I")
+
+
+@dataclass(frozen=True)
+class Raw:
+    """The next `size_bytes` bytes of `body`, which must be there: `inputs.Elements` in binary form."""
+
+    body: Body
+    size_bytes: int
+
+    def tensor(self, spec: TensorSpec) -> Array:
+        if self.size_bytes != size_bytes(spec):
+            raise _refused(
+                spec,
+                f"declares {self.size_bytes} bytes of binary data, but its shape and datatype make {size_bytes(spec)}",
+            )
+        return from_binary(self.body, spec)
+
+    def one_bytes(self, spec: TensorSpec) -> bytes:
+        return from_bytes_element(self.body, spec, self.size_bytes)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A JSON array, flat or nested as the shape is: `inputs.Elements` in readable form."""
+
+    data: Any
+
+    def tensor(self, spec: TensorSpec) -> Array:
+        return from_json(self.data, spec)
+
+    def one_bytes(self, spec: TensorSpec) -> bytes:
+        raise InvalidTensor(
+            f"input {spec.name!r} is a picture in JSON, which cannot hold its bytes",
+            tensor=spec.name,
+            hint="send it as binary data, with the parameter binary_data_size",
+        )
 
 
 def size_bytes(spec: TensorSpec) -> int:
