@@ -6,29 +6,27 @@ that ONNX and com.microsoft give them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from service.compiler.importers.onnx.model import REQUANTIZE, Array, Operator, Tensor
+from service.compiler.importers.onnx.model import REQUANTIZE, Array, Tensor
 from service.compiler.importers.onnx.rewriting import (
     DEQUANTIZE,
-    Graph,
+    OnnxGraph,
     bounds_of,
     dequantized,
+    is_per_tensor,
     parameters,
     weights_of,
 )
+from service.compiler.importers.qdq import Fuse, Operator
 
 _SCALE_TOLERANCE = 1e-3  # of a stored bias, relative
 
-# From an operator and the conversion of its output (None if that stays real) to what computes the same in its place;
-# the last of them makes the output. None of them where nothing does.
-Fuse = Callable[[Graph, Operator, Operator | None], list[Operator]]
 
-
-def _bias(graph: Graph, name: str, activations: tuple[str, str, str], weights: tuple[str, str, str]) -> str | None:
+def _bias(graph: OnnxGraph, name: str, activations: tuple[str, str, str], weights: tuple[str, str, str]) -> str | None:
     """An int32 constant of steps of s_x * s_w for a bias; "" where there is none, None where it is no constant.
 
     A stored one is mostly of that scale already. One that is not, or is real, is rounded to it, as ONNX Runtime does
@@ -53,7 +51,7 @@ def _bias(graph: Graph, name: str, activations: tuple[str, str, str], weights: t
 
 
 def _rounded_bias(
-    graph: Graph, name: str, bias: Tensor | None, scale: Array | np.float32, product: Array
+    graph: OnnxGraph, name: str, bias: Tensor | None, scale: Array | np.float32, product: Array
 ) -> str | None:
     if bias is None or bias.data is None or bias.dtype not in ("float32", "int32"):
         return None
@@ -69,7 +67,7 @@ def _rounded_bias(
     return quantized.name
 
 
-def _conv(graph: Graph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+def _conv(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
     x, w = dequantized(graph, operator.inputs[0]), weights_of(graph, operator.inputs[1], axis=0)
     if conversion is None or x is None or w is None:
         return []
@@ -80,7 +78,7 @@ def _conv(graph: Graph, operator: Operator, conversion: Operator | None) -> list
     return [replace(operator, op_type="QLinearConv", inputs=inputs)]
 
 
-def _gemm(graph: Graph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+def _gemm(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
     attributes = operator.attributes
     if attributes.get("alpha", 1.0) != 1.0 or attributes.get("beta", 1.0) != 1.0 or attributes.get("transA", 0):
         return []
@@ -103,7 +101,7 @@ def _gemm(graph: Graph, operator: Operator, conversion: Operator | None) -> list
     return [replace(product, inputs=(*x, *w, bias, *pair))]
 
 
-def _matmul(graph: Graph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+def _matmul(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
     x, w = dequantized(graph, operator.inputs[0]), weights_of(graph, operator.inputs[1], axis=1)
     if x is None or w is None:
         return []
@@ -112,10 +110,10 @@ def _matmul(graph: Graph, operator: Operator, conversion: Operator | None) -> li
     return [replace(operator, op_type="QLinearMatMul", inputs=(*x, *w, *parameters(conversion)))]
 
 
-def _several(name: str, count: int) -> Fuse:
+def _several(name: str, count: int) -> Fuse[OnnxGraph]:
     """An operator of `count` operands, which becomes com.microsoft's `name`."""
 
-    def fuse(graph: Graph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+    def fuse(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
         operands = [dequantized(graph, operand) for operand in operator.inputs]
         if conversion is None or len(operands) != count or None in operands:
             return []
@@ -125,7 +123,7 @@ def _several(name: str, count: int) -> Fuse:
     return fuse
 
 
-def _concat(graph: Graph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+def _concat(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
     parts = [dequantized(graph, part) for part in operator.inputs]
     if conversion is None or None in parts:
         return []
@@ -133,13 +131,13 @@ def _concat(graph: Graph, operator: Operator, conversion: Operator | None) -> li
     return [replace(operator, op_type="com.microsoft.QLinearConcat", inputs=(*parameters(conversion), *inputs))]
 
 
-def _softmax(graph: Graph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+def _softmax(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
     """The quantized operator has to be told which of ONNX's two softmaxes it is."""
     made = _several("QLinearSoftmax", 1)(graph, operator, conversion)
     return [replace(each, attributes={**each.attributes, "opset": graph.model.opset}) for each in made]
 
 
-def _activation(graph: Graph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+def _activation(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
     """Clip alone between conversions; its bounds are among those that `_behind` finds."""
     x, bounds = dequantized(graph, operator.inputs[0]), bounds_of(graph, operator, operator.inputs[0])
     if conversion is None or x is None or bounds is None:
@@ -147,15 +145,15 @@ def _activation(graph: Graph, operator: Operator, conversion: Operator | None) -
     return [replace(operator, op_type=REQUANTIZE, inputs=(*x, *parameters(conversion)), attributes={})]
 
 
-def _conversion(graph: Graph, operator: Operator, _behind: Operator | None) -> list[Operator]:
+def _conversion(graph: OnnxGraph, operator: Operator, _behind: Operator | None) -> list[Operator]:
     """QuantizeLinear of what DequantizeLinear made."""
     x = dequantized(graph, operator.inputs[0])
-    if x is None or not graph.per_tensor(operator):
+    if x is None or not is_per_tensor(graph, operator):
         return []
     return [replace(operator, op_type=REQUANTIZE, inputs=(*x, *parameters(operator)), attributes={})]
 
 
-FUSED: Mapping[str, Fuse] = {
+FUSED: Mapping[str, Fuse[OnnxGraph]] = {
     "Add": _several("QLinearAdd", 2),
     "AveragePool": _several("QLinearAveragePool", 1),
     "Clip": _activation,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from service.compiler.importers.onnx.model import Model, Operator, shortened
+from service.compiler.importers.onnx.model import Model, shortened
+from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported
 
 _MAX_OPERATORS = 50_000

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
 
+from service.compiler.importers.qdq import Operator
+
 Array = npt.NDArray[Any]
 
 _SHOWN = 200
-UNBOUNDED = (-math.inf, math.inf)
 OWN_DOMAIN = "octet"  # of operators that `qdq` makes; no file may name it
 REQUANTIZE = f"{OWN_DOMAIN}.Requantize"
 
@@ -44,29 +44,6 @@ class Unread:
 AttributeValue = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | Tensor | Unread
 
 
-@dataclass(frozen=True, eq=False)
-class Operator:
-    """A node of the graph.
-
-    Attributes:
-        op_type: with its domain where that is not ONNX's own: `com.microsoft.QLinearAdd`.
-        inputs: names of tensors, "" for an optional input that is left out.
-        clamp: real bounds of the output, of an activation that `qdq` has put into the operator.
-    """
-
-    index: int
-    op_type: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attributes: Mapping[str, AttributeValue]
-    clamp: tuple[float, float] = UNBOUNDED
-
-    @property
-    def label(self) -> str:
-        """As errors name it: `Conv #17`."""
-        return f"{self.op_type} #{self.index}"
-
-
 @dataclass(frozen=True)
 class End:
     """An input or output of the model.
@@ -86,6 +63,7 @@ class Model:
 
     Attributes:
         opset: version of ONNX's own operators.
+        operators: their types with their domain where that is not ONNX's own: `com.microsoft.QLinearAdd`.
         constants: by name.
     """
 

@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.onnx.model import UNBOUNDED, Array, Model, Operator, Tensor, shortened
+from service.compiler.importers.onnx.model import Array, Model, Tensor, shortened
+from service.compiler.importers.qdq import UNBOUNDED, Operator
 from service.compiler.qnn.graph import emit, shape_of
 from service.compiler.qnn.operation import IllTyped
 from service.compiler.qnn.types import QuantizedType

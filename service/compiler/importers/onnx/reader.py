@@ -11,13 +11,13 @@ from service.compiler.importers.onnx.model import (
     AttributeValue,
     End,
     Model,
-    Operator,
     Tensor,
     Unread,
     shortened,
 )
 from service.compiler.importers.onnx.schema import ATTRIBUTE_FIELDS, DTYPES
 from service.compiler.importers.onnx.tensors import read_tensor, text
+from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported
 
 OPSETS = range(10, 26)

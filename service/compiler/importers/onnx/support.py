@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from service.compiler.importers.onnx.fusions import FUSED
-from service.compiler.importers.onnx.model import OWN_DOMAIN, Model, Operator, shortened
+from service.compiler.importers.onnx.model import OWN_DOMAIN, Model, shortened
 from service.compiler.importers.onnx.operators import RULES
+from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
 
 _LISTED = 20

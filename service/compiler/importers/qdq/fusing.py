@@ -1,0 +1,154 @@
+"""The pass: conversions move, and what then stands between them becomes quantized.
+
+As ONNX Runtime's own optimizer does (core/optimizer/qdq_transformer), so that what follows knows one form. It works on
+the graph as it was read, before shapes are known:
+
+1. Conversions move through operators that only move elements (`Vocabulary.moves`, and Relu, whose bound is stored
+   exactly): dequantization towards the outputs, quantization towards the inputs. The values stay the same, bit for bit.
+2. What then stands between conversions becomes a quantized operator (`Vocabulary.fused`), with the activations behind
+   it as bounds of its stored output. Where nothing stands between, what is left is one requantization.
+3. What nobody reads any more goes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from service.compiler.importers.qdq.graph import UNBOUNDED, Graph, Operator
+from service.compiler.importers.qdq.vocabulary import Bounds, G, Vocabulary
+
+
+def fuse(graph: G, operators: Iterable[Operator], words: Vocabulary[G]) -> list[Operator]:
+    """`operators` with quantized ones where float ones stood between conversions; `graph` is left with them.
+
+    Requires: `operators` are in an order in which they can be computed, each with at least one output; conversions and
+        the operators of `words.fused` have the inputs that its functions look at. `graph` is empty.
+    Ensures: the same of the result. What is not put into a quantized operator stays as it was.
+    """
+    for operator in operators:
+        for placed in _dequantized_later(graph, operator, words):
+            graph.append(placed)
+    graph.replace_all(_quantized_earlier(graph, words))
+    graph.replace_all(_fused(graph, words))
+    graph.replace_all(_needed(graph))
+    return graph.operators
+
+
+def _dequantized_later(graph: G, operator: Operator, words: Vocabulary[G]) -> list[Operator]:
+    """`operator`, or what does the same on stored values and the conversion behind it."""
+    if operator.op_type not in words.moves | words.bounded_types or not operator.inputs:
+        return [operator]
+    conversion = graph.made_by(operator.inputs[0], words.dequantize)
+    if conversion is None or any(operator.outputs[1:]) or not words.per_tensor(graph, conversion):
+        return [operator]
+    stored = graph.new_name(operator.outputs[0])
+    if operator.op_type in words.bounded_types:
+        moved = words.bounded(operator, conversion, stored)
+    else:
+        moved = replace(operator, inputs=(conversion.inputs[0], *operator.inputs[1:]), outputs=(stored,))
+    behind = replace(conversion, inputs=(stored, *conversion.inputs[1:]), outputs=operator.outputs[:1])
+    return [moved, behind]
+
+
+def _quantized_earlier(graph: G, words: Vocabulary[G]) -> list[Operator]:
+    """Every quantization in front of the operators that only move what it reads."""
+    swapped: dict[str, Operator] = {}  # by output: what stands in place of an operator
+    for conversion in reversed(graph.operators):
+        if conversion.op_type != words.quantize or not words.per_tensor(graph, conversion):
+            continue
+        chain: list[Operator] = []
+        name = conversion.inputs[0]
+        while (move := graph.made_by(name, *words.moves)) is not None and graph.only_reader(name) is not None:
+            if any(move.outputs[1:]):
+                break
+            chain.append(move)
+            name = move.inputs[0]
+        if not chain:
+            continue
+        names = [graph.new_name(move.outputs[0]) for move in chain]
+        for place, move in enumerate(chain):
+            target = conversion.outputs if place == 0 else (names[place - 1],)
+            swapped[move.outputs[0]] = replace(move, inputs=(names[place], *move.inputs[1:]), outputs=target)
+        swapped[conversion.outputs[0]] = replace(
+            conversion, inputs=(name, *conversion.inputs[1:]), outputs=(names[-1],)
+        )
+    return _sorted(graph, swapped, words.quantize)
+
+
+def _sorted(graph: Graph, swapped: Mapping[str, Operator], quantize: str) -> list[Operator]:
+    """The operators with some in other places, each behind what it reads: a conversion is put in front of the first
+    of its chain."""
+    result: list[Operator] = []
+    waiting: dict[str, Operator] = {}  # a conversion's output -> the conversion
+    for operator in swapped.values():
+        if operator.op_type == quantize:
+            waiting[operator.outputs[0]] = operator
+    for operator in graph.operators:
+        if operator.op_type == quantize and operator.outputs[0] in swapped:
+            continue
+        placed = swapped.get(operator.outputs[0], operator)
+        first = waiting.pop(placed.inputs[0], None) if placed is not operator else None
+        result += [first, placed] if first is not None else [placed]
+    return result
+
+
+def _fused(graph: G, words: Vocabulary[G]) -> list[Operator]:
+    result: list[Operator] = []
+    gone: set[str] = set()  # outputs that a fused operator has swallowed
+    for operator in graph.operators:
+        if operator.outputs[0] in gone:
+            continue
+        made = _replacement(graph, operator, words)
+        if made is None:
+            result.append(operator)
+            continue
+        fused, swallowed = made
+        gone |= swallowed
+        result += fused
+    return result
+
+
+def _replacement(graph: G, operator: Operator, words: Vocabulary[G]) -> tuple[list[Operator], set[str]] | None:
+    """The quantized operators that compute what `operator` and those behind it compute, and their outputs.
+
+    They stand where `operator` stood, so what they read is there, and what reads them comes later.
+    """
+    rule = words.fused.get(operator.op_type)
+    if rule is None:
+        return None
+    clamp, conversion, swallowed = _behind(graph, operator, words)
+    made = rule(graph, operator, conversion)
+    if not made:
+        return None
+    if conversion is not None:
+        made[-1] = replace(made[-1], outputs=conversion.outputs[:1], clamp=clamp)
+    return made, swallowed
+
+
+def _behind(graph: G, operator: Operator, words: Vocabulary[G]) -> tuple[Bounds, Operator | None, set[str]]:
+    """The activations behind an operator as bounds, the conversion behind those, and the outputs of them all."""
+    own = words.bounds(graph, operator, operator.inputs[0])
+    clamp, swallowed, name = own or UNBOUNDED, set(), operator.outputs[0]
+    while (reader := graph.only_reader(name)) is not None:
+        swallowed.add(reader.outputs[0])
+        if reader.op_type == words.quantize and reader.inputs[0] == name and words.per_tensor(graph, reader):
+            return clamp, reader, swallowed
+        bounds = words.bounds(graph, reader, name)
+        if bounds is None:
+            break
+        # The later one has the last word: clip(clip(x, a, b), c, d).
+        clamp = (min(max(clamp[0], bounds[0]), bounds[1]), max(min(clamp[1], bounds[1]), bounds[0]))
+        name = reader.outputs[0]
+    return UNBOUNDED, None, set()
+
+
+def _needed(graph: Graph) -> list[Operator]:
+    """The operators whose outputs somebody reads, down to the model's own."""
+    wanted, kept = Counter(graph.ends), []
+    for operator in reversed(graph.operators):
+        if any(wanted[name] for name in operator.outputs if name):
+            kept.append(operator)
+            wanted.update(name for name in operator.inputs if name)
+    return kept[::-1]

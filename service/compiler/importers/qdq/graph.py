@@ -1,0 +1,82 @@
+"""A graph that is being rewritten: who makes and who reads each tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+UNBOUNDED = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """A node of the graph.
+
+    Attributes:
+        index: its place in the file.
+        inputs: names of tensors, "" for an optional input that is left out.
+        attributes: what else the file says of it, by name.
+        clamp: real bounds of the output, of an activation that `fuse` has put into the operator.
+    """
+
+    index: int
+    op_type: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    clamp: tuple[float, float] = UNBOUNDED
+
+    @property
+    def label(self) -> str:
+        """As errors name it: `Conv #17`."""
+        return f"{self.op_type} #{self.index}"
+
+
+class Graph:
+    """The graph in its present state.
+
+    Attributes:
+        operators: in an order in which they can be computed.
+        ends: names of the model's outputs.
+        producers, readers: by the tensor's name.
+    """
+
+    def __init__(self, names: Iterable[str], ends: Iterable[str]) -> None:
+        """`names` are those of all tensors, which no new one may have."""
+        self.operators: list[Operator] = []
+        self.ends = set(ends)
+        self.producers: dict[str, Operator] = {}
+        self.readers: dict[str, list[Operator]] = {}
+        self._names = set(names)
+
+    def append(self, operator: Operator) -> None:
+        self.operators.append(operator)
+        for name in filter(None, operator.outputs):
+            self.producers[name] = operator
+        for name in operator.inputs:
+            self.readers.setdefault(name, []).append(operator)
+
+    def replace_all(self, operators: Iterable[Operator]) -> None:
+        self.operators, self.producers, self.readers = [], {}, {}
+        for operator in list(operators):
+            self.append(operator)
+
+    def new_name(self, stem: str) -> str:
+        name, number = f"{stem}_stored", 0
+        while name in self._names:
+            number += 1
+            name = f"{stem}_stored_{number}"
+        self._names.add(name)
+        return name
+
+    def made_by(self, name: str, *kinds: str) -> Operator | None:
+        """The operator that makes `name`, if it is of one of `kinds`."""
+        operator = self.producers.get(name)
+        return operator if operator is not None and operator.op_type in kinds else None
+
+    def only_reader(self, name: str) -> Operator | None:
+        """The operator that reads `name`, if it is one alone, and the model does not give `name` away."""
+        readers = self.readers.get(name, [])
+        return readers[0] if name and len(readers) == 1 and name not in self.ends else None
