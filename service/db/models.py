@@ -73,6 +73,12 @@ class ModelStore:
             models = [_version_from(row) for row in connection.execute(query)]
         return models[:limit], models[limit - 1].name if len(models) > limit else None
 
+    def all_versions(self) -> Versions:
+        """Every version of every model; by name, the oldest version first."""
+        query = sa.select(model_versions).order_by(model_versions.c.name, model_versions.c.number)
+        with self._database.read() as connection:
+            return [_version_from(row) for row in connection.execute(query)]
+
     def sources(self) -> Digests:
         """Every model file: what the garbage collector must spare."""
         with self._database.read() as connection:

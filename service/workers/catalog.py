@@ -86,7 +86,7 @@ def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore) -> Re
     if restored.versions or restored.builds:
         _logger.warning("restored %d model versions and %d builds", restored.versions, restored.builds)
     known = {(version.name, version.number) for version in _listed_versions(layout)}
-    for version in _all_versions(models):
+    for version in models.all_versions():
         if (version.name, version.number) not in known:
             if layout.blobs.exists(version.source):
                 record_version(layout, version)
@@ -146,16 +146,6 @@ def _manifests(layout: OciLayout, artifact_type: str) -> Iterator[tuple[Descript
                 yield entry, layout.manifest(entry.digest)
             except (NotFound, CorruptBlob, InvalidInput) as error:
                 _logger.warning("manifest %s in the store's index: %s", entry.digest, error)
-
-
-def _all_versions(models: ModelStore) -> Iterator[ModelVersion]:
-    cursor: str | None = None
-    while True:
-        page, cursor = models.list(_PAGE, cursor)
-        for model in page:
-            yield from models.versions(model.name)
-        if cursor is None:
-            return
 
 
 def _all_succeeded(builds: BuildStore) -> Iterator[Build]:

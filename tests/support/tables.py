@@ -10,10 +10,12 @@ from typing import Any
 from service.core.build import Build, BuildState
 from service.core.digest import Digest, digest_of
 from service.core.errors import NotFound, OctetError
+from service.core.model import ModelVersion
 from service.workers.inference.runner import Runner
 
 TARGET = "x86-64-v4+vnni"
 LESSER_TARGET = "x86-64-v3"
+_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Tables:
@@ -44,9 +46,7 @@ class Tables:
     def build(self, name: str, version: int, state: BuildState, target: str = TARGET, **members: Any) -> Build:
         identity = f"build-{len(self.builds)}"
         key = digest_of(identity.encode())
-        build = Build(
-            identity, key, name, version, key, target, "litert-reference", state, datetime(2026, 1, 1, tzinfo=UTC)
-        )
+        build = Build(identity, key, name, version, key, target, "litert-reference", state, _EPOCH)
         self.builds.insert(0, replace(build, **members))
         return self.builds[0]
 
@@ -86,6 +86,13 @@ class Tables:
         if not 1 <= number <= self._versions[name]:
             raise NotFound(f"model {name!r} has no version {number}")
         return number
+
+    def all_versions(self) -> Sequence[ModelVersion]:
+        return [
+            ModelVersion(name, number, digest_of(name.encode()), "tflite", 1, _EPOCH)
+            for name, newest in sorted(self._versions.items())
+            for number in range(1, newest + 1)
+        ]
 
     def load(self, artifact: Digest) -> Runner:
         self.loads.append(artifact)

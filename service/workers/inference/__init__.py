@@ -5,6 +5,7 @@ whoever only queues and serves (and every test of that) does not need it.
 """
 
 from service.workers.inference.executor import Abandoned, Executor, Permit
+from service.workers.inference.inventory import Indexed, ModelState
 from service.workers.inference.observer import Identity, ModelObserver, Observer, Unobserved
 from service.workers.inference.registry import Registry
 from service.workers.inference.runner import Array, Runner
@@ -15,7 +16,9 @@ __all__ = [
     "Array",
     "Executor",
     "Identity",
+    "Indexed",
     "ModelObserver",
+    "ModelState",
     "Observer",
     "Permit",
     "Registry",

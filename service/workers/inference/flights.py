@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from typing import Any, Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -26,6 +26,10 @@ class Flights(Generic[Key, Answer]):
             task = self._tasks[key] = asyncio.ensure_future(_run(compute))
             task.add_done_callback(lambda done: self._land(key, done))
         return await asyncio.shield(task)
+
+    def __iter__(self) -> Iterator[Key]:
+        """The keys of what is under way now, from any thread."""
+        return iter(list(self._tasks))
 
     async def end(self) -> None:
         """Cancels everything under way and waits for it."""

@@ -29,6 +29,9 @@ class Models(Protocol):
     def version(self, name: str, number: int) -> Any:
         """Raises `NotFound`."""
 
+    def all_versions(self) -> Sequence[Any]:
+        """Every version of every model, each with its `name` and `number`; by name, the oldest version first."""
+
 
 class Artifacts(Protocol):
     def load(self, artifact: Digest) -> Runner:

@@ -9,25 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from time import monotonic
 
 from service.core.build import Build
-from service.core.digest import Digest
-from service.core.errors import CorruptBlob, NotFound, NotReady, OctetError
-from service.core.options import batch_of, tune_s_of
+from service.core.errors import NotFound, NotReady, OctetError
+from service.workers.inference.candidates import Candidate, candidates
 from service.workers.inference.explain import why_not_ready
 from service.workers.inference.flights import Flights
+from service.workers.inference.inventory import Indexed, Inventory, ModelState
+from service.workers.inference.loader import Loader
 from service.workers.inference.observer import Identity, Observer, Unobserved
 from service.workers.inference.ports import Artifacts, Builds, Models
 from service.workers.inference.runner import Array, Runner
 from service.workers.inference.served import Served
-from service.workers.inference.variants import Variants
 
 _logger = logging.getLogger(__name__)
-_RETRY_LOAD_S = 10.0  # an artifact that could not be loaded is not tried again for this long
 
-_Kind = tuple[int, str, str]
 Name = tuple[str, int | None]  # a model and one of its versions, or None for the newest that is ready
 
 
@@ -58,17 +54,16 @@ class Registry:
             on_lost: called in a thread with a build whose artifact is damaged or gone, so that it is built again.
             refresh_s: how often newer builds of loaded models are looked for.
         """
-        self._builds, self._models, self._artifacts = builds, models, artifacts
+        self._builds, self._models = builds, models
         self._targets = tuple(targets)
         self._queue_size = queue_size
         self._observer: Observer = observer or Unobserved()
-        self._on_lost = on_lost
         self._refresh_s = refresh_s
+        self._loader = Loader(builds, artifacts, self._start, on_lost)
+        self._inventory = Inventory(builds, models, self._targets, self._loader)
         self._current: dict[Name, Served] = {}
-        self._loaded: dict[Identity, Served] = {}
+        self._unloaded: set[Name] = set()
         self._refreshing: Flights[Name, None] = Flights()
-        self._loading: Flights[Identity, Served] = Flights()
-        self._failed: dict[Digest, tuple[float, OctetError]] = {}
         self._refresher: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -112,20 +107,47 @@ class Registry:
         """The versions of a model that have a build for this host, in ascending order. Raises `NotFound`."""
         return await asyncio.to_thread(self._versions, model)
 
+    async def load(self, model: str, version: int | None = None) -> None:
+        """Makes a model ready: its newest version, or the one named. What could not be loaded is tried again at once.
+
+        Raises:
+            NotFound: there is no such model or version.
+            NotReady: no verified artifact of it runs here; the hint says why.
+        """
+        self._unloaded -= {(model, None), (model, version)}
+        for _, identity in await asyncio.to_thread(self._candidates, model, version):
+            self._loader.forgive(identity.artifact)
+        await self._refresh((model, version))
+
+    async def unload(self, model: str, version: int | None = None) -> None:
+        """Takes a model, or one version of it, out of memory; requests for it are refused until `load`.
+
+        Those that were taken are answered. It is for this process only, and until it ends.
+
+        Raises:
+            NotFound: there is no such model or version.
+        """
+        await asyncio.to_thread(self._check_known, model, version)
+        self._unloaded.add((model, version))
+        for name, served in list(self._current.items()):
+            if self._is_unloaded(served.identity.model, served.identity.version):
+                del self._current[name]
+        for identity, served in list(self._loader.loaded.items()):
+            if self._is_unloaded(identity.model, identity.version):
+                self._loader.unload(served)
+
+    async def index(self) -> list[Indexed]:
+        """Every version of every model, and whether it is loaded here; by name, the oldest version first."""
+        return await asyncio.to_thread(self._index)
+
     async def close(self) -> None:
         """Takes no new requests, and waits for those that were taken."""
         self._closed = True
         if self._refresher:
             self._refresher.cancel()
         await self._refreshing.end()
-        await self._loading.end()
-        retired = list(self._loaded.values())
         self._current.clear()
-        self._loaded.clear()
-        for served in retired:
-            served.retire()
-        for served in retired:
-            await served.closed()
+        await self._loader.close()
 
     async def _refresh(self, name: Name) -> None:
         """Makes the best artifact there is for `name` the current one."""
@@ -134,11 +156,10 @@ class Registry:
     async def _resolve(self, name: Name) -> None:
         if self._closed:
             raise NotReady("the server is shutting down")
-        candidates = await asyncio.to_thread(self._candidates, *name)
         failure: OctetError | None = None
-        for build, identity in candidates:
+        for build, identity in await asyncio.to_thread(self._candidates, *name):
             try:
-                served = self._loaded.get(identity) or await self._load(build, identity)
+                served = await self._load(build, identity)
             except OctetError as error:
                 failure = error
                 continue
@@ -148,105 +169,27 @@ class Registry:
             raise await asyncio.to_thread(why_not_ready, self._builds, self._models, *name, self._targets)
         raise NotReady(f"model {name[0]!r} cannot be loaded here: {failure.message}", hint=failure.hint) from failure
 
-    def _candidates(self, model: str, version: int | None) -> list[tuple[Build, Identity]]:
-        """Builds that may answer: the newest version first, of it the best target, of that the newest build.
-
-        One that was tuned comes before the build that it was tuned from, whichever was asked for last.
-        """
-        serving = [
-            build
-            for build in self._builds.serving(model, version, self._targets)
-            if build.artifact and build.target in self._targets
-        ]
-        variants = self._variants(serving)
-        found = [
-            (
-                build,
-                Identity(
-                    model, build.version, build.target, build.numerics, build.artifact, variants.get(_kind(build), ())
-                ),
-            )
-            for build in serving
-            if build.artifact and batch_of(build.options) == 1
-        ]
-        places = {_kind(build): -place for place, (build, _) in reversed(list(enumerate(found)))}
-        plain_at = {_kind(build): build.created_at for build, _ in reversed(found) if not _is_tuned(build)}
-
-        def order(candidate: tuple[Build, Identity]) -> tuple[int, int, int, bool]:
-            build, kind = candidate[0], _kind(candidate[0])
-            is_better = _is_tuned(build) and build.created_at >= plain_at.get(kind, build.created_at)
-            return -build.version, self._targets.index(build.target), -places[kind], not is_better
-
-        return sorted(found, key=order)
-
-    def _variants(self, serving: Sequence[Build]) -> dict[_Kind, tuple[tuple[int, Digest], ...]]:
-        """The batch variants of each kind: of each size the newest that can be loaded."""
-        found: dict[_Kind, dict[int, Digest]] = {}
-        for build in serving:
-            batch = batch_of(build.options)
-            if batch > 1 and build.artifact and build.artifact not in self._failed:
-                found.setdefault(_kind(build), {}).setdefault(batch, build.artifact)
-        return {kind: tuple(sorted(sizes.items())) for kind, sizes in found.items()}
-
     async def _load(self, build: Build, identity: Identity) -> Served:
-        retry_at, failure = self._failed.get(identity.artifact, (0.0, None))
-        if failure and monotonic() < retry_at:
-            raise failure
-        return await self._loading.join(identity, lambda: self._load_now(build, identity))
+        while True:
+            if self._is_unloaded(identity.model, identity.version):
+                raise NotReady(
+                    f"version {identity.version} of model {identity.model!r} was unloaded",
+                    hint=f"POST /v2/repository/models/{identity.model}/load loads it",
+                )
+            served = await self._loader.load(build, identity)
+            if self._is_unloaded(identity.model, identity.version):  # while it was loaded
+                self._loader.unload(served)
+            elif self._loader.holds(served):  # and nobody was faster to unload it again
+                return served
 
-    async def _load_now(self, build: Build, identity: Identity) -> Served:
-        _logger.info("loading %s version %d: %s", identity.model, identity.version, identity.artifact)
-        try:
-            runner = await asyncio.to_thread(self._artifacts.load, identity.artifact)
-            if identity.variants:
-                runner, identity = await asyncio.to_thread(self._with_variants, runner, identity)
-            served = await self._start(identity, runner)
-        except (CorruptBlob, NotFound) as error:
-            raise await self._lost(build, identity) from error
-        except Exception as error:  # whatever a library does when it is loaded: this model cannot run, others can
-            _logger.exception("artifact %s cannot be served", identity.artifact)
-            failure = error if isinstance(error, OctetError) else NotReady(f"{type(error).__name__}: {error}")
-            self._failed[identity.artifact] = monotonic() + _RETRY_LOAD_S, failure
-            if failure is error:
-                raise
-            raise failure from error
-        self._failed.pop(identity.artifact, None)
-        self._loaded[identity] = served
-        return served
+    def _candidates(self, model: str, version: int | None) -> list[Candidate]:
+        return candidates(self._builds, self._targets, model, version, self._loader.is_usable)
 
-    def _with_variants(self, one: Runner, identity: Identity) -> tuple[Runner, Identity]:
-        """`one` and its batch variants; those that cannot be loaded are left out from now on."""
-        runners: dict[int, Runner] = {}
-        for batch, artifact in identity.variants:
-            try:
-                runners[batch] = self._artifacts.load(artifact)
-            except (CorruptBlob, NotFound):
-                _logger.exception("artifact %s, of batch %d, is damaged or gone", artifact, batch)
-                self._builds.invalidate(artifact)
-            except Exception as error:  # as for the model itself: the other sizes can run
-                _logger.exception("artifact %s, of batch %d, cannot be served", artifact, batch)
-                failure = error if isinstance(error, OctetError) else NotReady(f"{type(error).__name__}: {error}")
-                self._failed[artifact] = monotonic() + _RETRY_LOAD_S, failure
-        loaded = tuple((batch, artifact) for batch, artifact in identity.variants if batch in runners)
-        return Variants(one, runners), replace(identity, variants=loaded)
+    def _is_unloaded(self, model: str, version: int) -> bool:
+        return not self._unloaded.isdisjoint({(model, None), (model, version)})
 
-    async def _start(self, identity: Identity, runner: Runner) -> Served:
-        served = Served(identity, runner, queue_size=self._queue_size, observer=self._observer)
-        try:
-            await served.warm()
-        except BaseException:
-            served.retire()
-            raise
-        return served
-
-    async def _lost(self, build: Build, identity: Identity) -> NotReady:
-        _logger.error("artifact %s is damaged or gone, and will be built again", identity.artifact)
-        await asyncio.to_thread(self._builds.invalidate, identity.artifact)
-        await asyncio.to_thread(self._on_lost, build)
-        return NotReady(
-            f"the artifact of model {identity.model!r} was damaged in the store",
-            hint="it is being built again; try again later",
-        )
+    def _start(self, identity: Identity, runner: Runner) -> Served:
+        return Served(identity, runner, queue_size=self._queue_size, observer=self._observer)
 
     def _switch(self, name: Name, served: Served) -> None:
         old = self._current.get(name)
@@ -258,9 +201,7 @@ class Registry:
 
     def _retire_if_replaced(self, served: Served) -> None:
         if served not in self._current.values():
-            _logger.info("unloading %s version %d", served.identity.model, served.identity.version)
-            del self._loaded[served.identity]
-            served.retire()
+            self._loader.unload(served)
 
     async def _keep_fresh(self) -> None:
         while True:
@@ -282,11 +223,15 @@ class Registry:
         self._models.get(model)
         return sorted({build.version for build in self._builds.serving(model, None, self._targets)})
 
+    def _check_known(self, model: str, version: int | None) -> None:
+        self._models.get(model)
+        if version is not None:
+            self._models.version(model, version)
 
-def _kind(build: Build) -> _Kind:
-    """What the batch variants of a model have in common."""
-    return build.version, build.target, build.numerics
-
-
-def _is_tuned(build: Build) -> bool:
-    return tune_s_of(build.options) is not None
+    def _index(self) -> list[Indexed]:
+        return [
+            Indexed(each.name, each.number, ModelState.UNAVAILABLE, "it was unloaded")
+            if self._is_unloaded(each.name, each.number)
+            else self._inventory.look(each.name, each.number)
+            for each in self._models.all_versions()
+        ]

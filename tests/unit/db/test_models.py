@@ -59,6 +59,13 @@ def test_models_are_listed_by_name_in_pages(models: ModelStore) -> None:
     assert end is None
 
 
+def test_every_version_is_listed_by_name_the_oldest_first(models: ModelStore) -> None:
+    models.push("b", SOURCE, "tflite", 5)
+    models.push("a", OTHER, "tflite", 11)
+    models.push("a", SOURCE, "tflite", 5)
+    assert [(each.name, each.number) for each in models.all_versions()] == [("a", 1), ("a", 2), ("b", 1)]
+
+
 def test_a_page_that_ends_with_the_list_is_the_last(models: ModelStore) -> None:
     models.push("a", SOURCE, "tflite", 5)
     assert models.list(limit=1)[1] is None

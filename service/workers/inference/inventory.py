@@ -1,0 +1,57 @@
+"""Every model version that there is, and whether it is loaded here: the protocol's repository index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from service.workers.inference.explain import why_not_ready
+from service.workers.inference.loader import Loader
+from service.workers.inference.ports import Builds, Models
+
+
+class ModelState(StrEnum):
+    """In the words of the protocol's model_repository extension."""
+
+    READY = "READY"
+    LOADING = "LOADING"
+    UNAVAILABLE = "UNAVAILABLE"
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """A model version.
+
+    Attributes:
+        reason: why it is not ready; empty where it is.
+    """
+
+    model: str
+    version: int
+    state: ModelState
+    reason: str = ""
+
+
+class Inventory:
+    """Looks at the tables, and at what is loaded."""
+
+    def __init__(self, builds: Builds, models: Models, targets: Sequence[str], loader: Loader) -> None:
+        self._builds, self._models, self._targets, self._loader = builds, models, targets, loader
+
+    def look(self, model: str, version: int) -> Indexed:
+        """Of a version that nobody has unloaded. Reads tables where it is not loaded: to be called in a thread."""
+        if any((each.model, each.version) == (model, version) for each in list(self._loader.loaded)):
+            return Indexed(model, version, ModelState.READY)
+        if self._loader.is_loading(model, version):
+            return Indexed(model, version, ModelState.LOADING, "it is being loaded")
+        return Indexed(model, version, ModelState.UNAVAILABLE, self._why_not(model, version))
+
+    def _why_not(self, model: str, version: int) -> str:
+        serving = self._builds.serving(model, version, self._targets)
+        if not serving:
+            return why_not_ready(self._builds, self._models, model, version, self._targets).message
+        failures = [self._loader.failure(build.artifact) for build in serving if build.artifact]
+        if failures and all(failures):
+            return str(failures[0])
+        return "it is loaded by the first request for it"

@@ -1,0 +1,153 @@
+"""From a build to a model that is loaded and warm. What cannot be loaded is remembered, and left alone for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from time import monotonic
+
+from service.core.build import Build
+from service.core.digest import Digest
+from service.core.errors import CorruptBlob, NotFound, NotReady, OctetError
+from service.workers.inference.flights import Flights
+from service.workers.inference.observer import Identity
+from service.workers.inference.ports import Artifacts, Builds
+from service.workers.inference.runner import Runner
+from service.workers.inference.served import Served
+from service.workers.inference.variants import Variants
+
+_logger = logging.getLogger(__name__)
+_RETRY_LOAD_S = 10.0  # an artifact that could not be loaded is not tried again for this long
+
+
+class Loader:
+    """The models in memory, by what they are. For one event loop; whatever blocks runs in a thread.
+
+    Attributes:
+        loaded: those that are ready.
+    """
+
+    def __init__(
+        self,
+        builds: Builds,
+        artifacts: Artifacts,
+        start: Callable[[Identity, Runner], Served],
+        on_lost: Callable[[Build], None],
+    ) -> None:
+        """
+        Args:
+            start: makes a runner take requests.
+            on_lost: called in a thread with a build whose artifact is damaged or gone.
+        """
+        self._builds, self._artifacts = builds, artifacts
+        self._start, self._on_lost = start, on_lost
+        self._loading: Flights[Identity, Served] = Flights()
+        self._failed: dict[Digest, tuple[float, OctetError]] = {}
+        self.loaded: dict[Identity, Served] = {}
+
+    async def load(self, build: Build, identity: Identity) -> Served:
+        """What is loaded as `identity`, or is from now on.
+
+        Raises:
+            OctetError: it cannot be loaded here, now or when it was last tried.
+        """
+        if served := self.loaded.get(identity):
+            return served
+        retry_at, failure = self._failed.get(identity.artifact, (0.0, None))
+        if failure and monotonic() < retry_at:
+            raise failure
+        return await self._loading.join(identity, lambda: self._load_now(build, identity))
+
+    def unload(self, served: Served) -> None:
+        """Takes it out of memory as soon as no request holds it."""
+        if self.holds(served):
+            _logger.info("unloading %s version %d", served.identity.model, served.identity.version)
+            del self.loaded[served.identity]
+            served.retire()
+
+    def holds(self, served: Served) -> bool:
+        """Whether it is loaded still."""
+        return self.loaded.get(served.identity) is served
+
+    def is_usable(self, artifact: Digest) -> bool:
+        """Whether nothing is known against it."""
+        return artifact not in self._failed
+
+    def is_loading(self, model: str, version: int) -> bool:
+        return any((identity.model, identity.version) == (model, version) for identity in self._loading)
+
+    def failure(self, artifact: Digest) -> OctetError | None:
+        """Why an artifact could not be loaded when it was last tried."""
+        return self._failed.get(artifact, (0.0, None))[1]
+
+    def forgive(self, artifact: Digest) -> None:
+        """Lets an artifact be tried again at once."""
+        self._failed.pop(artifact, None)
+
+    async def close(self) -> None:
+        """Ends what is being loaded, and waits for the requests that hold what is."""
+        await self._loading.end()
+        retired = list(self.loaded.values())
+        self.loaded.clear()
+        for served in retired:
+            served.retire()
+        for served in retired:
+            await served.closed()
+
+    async def _load_now(self, build: Build, identity: Identity) -> Served:
+        _logger.info("loading %s version %d: %s", identity.model, identity.version, identity.artifact)
+        try:
+            runner = await asyncio.to_thread(self._artifacts.load, identity.artifact)
+            if identity.variants:
+                runner, identity = await asyncio.to_thread(self._with_variants, runner, identity)
+            served = await self._warm(self._start(identity, runner))
+        except (CorruptBlob, NotFound) as error:
+            raise await self._lost(build, identity) from error
+        except Exception as error:  # whatever a library does when it is loaded: this model cannot run, others can
+            _logger.exception("artifact %s cannot be served", identity.artifact)
+            failure = self._note(identity.artifact, error)
+            if failure is error:
+                raise
+            raise failure from error
+        self._failed.pop(identity.artifact, None)
+        self.loaded[identity] = served
+        return served
+
+    def _with_variants(self, one: Runner, identity: Identity) -> tuple[Runner, Identity]:
+        """`one` and its batch variants; those that cannot be loaded are left out from now on."""
+        runners: dict[int, Runner] = {}
+        for batch, artifact in identity.variants:
+            try:
+                runners[batch] = self._artifacts.load(artifact)
+            except (CorruptBlob, NotFound):
+                _logger.exception("artifact %s, of batch %d, is damaged or gone", artifact, batch)
+                self._builds.invalidate(artifact)
+            except Exception as error:  # as for the model itself: the other sizes can run
+                _logger.exception("artifact %s, of batch %d, cannot be served", artifact, batch)
+                self._note(artifact, error)
+        loaded = tuple((batch, artifact) for batch, artifact in identity.variants if batch in runners)
+        return Variants(one, runners), replace(identity, variants=loaded)
+
+    def _note(self, artifact: Digest, error: Exception) -> OctetError:
+        failure = error if isinstance(error, OctetError) else NotReady(f"{type(error).__name__}: {error}")
+        self._failed[artifact] = monotonic() + _RETRY_LOAD_S, failure
+        return failure
+
+    async def _warm(self, served: Served) -> Served:
+        try:
+            await served.warm()
+        except BaseException:
+            served.retire()
+            raise
+        return served
+
+    async def _lost(self, build: Build, identity: Identity) -> NotReady:
+        _logger.error("artifact %s is damaged or gone, and will be built again", identity.artifact)
+        await asyncio.to_thread(self._builds.invalidate, identity.artifact)
+        await asyncio.to_thread(self._on_lost, build)
+        return NotReady(
+            f"the artifact of model {identity.model!r} was damaged in the store",
+            hint="it is being built again; try again later",
+        )
