@@ -7,7 +7,7 @@ LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --un
 	--python-version 3.11 --generate-hashes $(UPGRADE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all bench docs lint format lock clean
+.PHONY: help setup demo test test-all bench docs messages lint format lock clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -41,6 +41,9 @@ endif
 docs: $(VENV)/.develop ## rewrite docs/reference from the code
 	$(BIN)/python -m scripts.reference
 
+messages: $(VENV)/.develop ## rewrite the gRPC messages from service/api/grpc/inference.proto
+	$(BIN)/python -m scripts.messages
+
 lint: $(VENV)/.develop ## style, types, who may import whom, the Dockerfile, the reference
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -48,6 +51,7 @@ lint: $(VENV)/.develop ## style, types, who may import whom, the Dockerfile, the
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/python -m scripts.reference --check
+	$(BIN)/python -m scripts.messages --check
 
 format: $(VENV)/.develop ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .

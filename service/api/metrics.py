@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
+from service.api.statistics import Statistics
+
 # int8 vision models take 0.3 to 30 ms: the library's default buckets start at 5 ms.
 LATENCY_BUCKETS_S = (
     *(50e-6, 100e-6, 250e-6, 500e-6),
@@ -25,6 +27,7 @@ class Metrics:
 
     Attributes:
         registry: where collectors of other rooms can be registered.
+        statistics: the same by model version, in the form of the predict protocol.
         request_duration: arrival of the last byte of a predict request to its answer. `protocol` is `rest` or `grpc`.
         requests: predict requests answered, by the same labels.
         requests_rejected: `reason` is queue_full, deadline, no_worker, canceled or invalid.
@@ -40,6 +43,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.statistics = Statistics()
         self.request_duration = self._histogram(
             "octet_request_duration_seconds", "Time to answer a predict request.", (*_MODEL, "protocol", "code")
         )

@@ -62,8 +62,8 @@ def test_health(client: triton.InferenceServerClient) -> None:
 
 
 def test_server_metadata(client: triton.InferenceServerClient) -> None:
-    metadata = client.get_server_metadata()
-    assert metadata == {"name": "octet", "version": __version__, "extensions": ["binary_tensor_data"]}
+    extensions = ["binary_tensor_data", "model_configuration", "model_repository", "statistics"]
+    assert client.get_server_metadata() == {"name": "octet", "version": __version__, "extensions": extensions}
 
 
 def test_model_metadata(client: triton.InferenceServerClient) -> None:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import BaseRoute, Route
 
+from service.api.v2.about import About
 from service.api.v2.infer import Infer
 from service.api.v2.metadata import Metadata
+from service.api.v2.repository import Repository
 from service.api.v2.telemetry import InferenceTelemetry
 
 if TYPE_CHECKING:
@@ -24,13 +26,20 @@ __all__ = ["InferenceTelemetry", "routes"]
 def routes(services: Services) -> list[BaseRoute]:
     """The routes under `/v2`. Predictions come first: they are matched in order."""
     infer = Infer(services.registry, services.metrics, services.settings.max_predict_bytes)
-    metadata = Metadata(services.registry)
+    about = About(services.registry, services.metrics.statistics)
+    metadata, repository = Metadata(about), Repository(services.registry, about)
     model = "/v2/models/{model}"
     version = model + "/versions/{version}"
     return [
         *(Route(path + "/infer", infer, methods=["POST"]) for path in (model, version)),
         *(Route(path + "/ready", metadata.model_ready) for path in (model, version)),
+        Route("/v2/models/stats", metadata.statistics),  # before a model of that name
+        *(Route(path + "/stats", metadata.model_statistics) for path in (model, version)),
+        *(Route(path + "/config", metadata.config) for path in (model, version)),
         *(Route(path, metadata.model) for path in (model, version)),
+        Route("/v2/repository/index", repository.index, methods=["POST"]),
+        Route("/v2/repository/models/{model}/load", repository.load, methods=["POST"]),
+        Route("/v2/repository/models/{model}/unload", repository.unload, methods=["POST"]),
         Route("/v2/health/live", metadata.live),
         Route("/v2/health/ready", metadata.ready),
         Route("/v2", metadata.server),

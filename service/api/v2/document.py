@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from service.workers.inference import ModelState
+
 Members = dict[str, Any]
 
 TAG: Members = {
     "name": "inference",
-    "description": "The Open Inference Protocol, version 2, with its binary tensor extension. Any client of KServe, "
-    "Triton or OpenVINO Model Server works.",
+    "description": "The Open Inference Protocol, version 2, with its binary tensor extension, and Triton's extensions "
+    "for statistics, configuration and the repository. Any client of KServe, Triton or OpenVINO Model Server works.",
 }
 
 
@@ -29,6 +31,8 @@ _TEXT: Members = {"type": "string"}
 _SHAPE = _array({"type": "integer"}, "-1 stands for a dimension that may vary.")
 _DATATYPE: Members = {"type": "string", "examples": ["UINT8", "INT8", "FP32"]}
 _PARAMETERS: Members = {"type": "object", "additionalProperties": True}
+_COUNT: Members = {"type": "integer", "minimum": 0}
+_STAGES = "success fail queue compute_input compute_infer compute_output cache_hit cache_miss"
 _DATA: Members = {"type": "array", "items": {}, "description": "The elements, flat or nested, in row-major order."}
 
 SCHEMAS: Members = {
@@ -50,6 +54,54 @@ SCHEMAS: Members = {
         platform=_TEXT,
         inputs=_array(_ref("TensorMetadata")),
         outputs=_array(_ref("TensorMetadata")),
+    ),
+    "ModelConfig": _object(
+        "name platform backend max_batch_size input output",
+        name=_TEXT,
+        platform=_TEXT,
+        backend=_TEXT,
+        max_batch_size={
+            **_COUNT,
+            "description": "The largest batch that the model is built for; 0: its inputs have no batch.",
+        },
+        input=_array(_ref("TensorConfig")),
+        output=_array(_ref("TensorConfig")),
+    ),
+    "TensorConfig": _object(
+        "name data_type dims",
+        name=_TEXT,
+        data_type={"type": "string", "examples": ["TYPE_UINT8"]},
+        dims=_array(_COUNT, "The shape, without its first dimension where there are batches."),
+    ),
+    "Duration": {
+        **_object("count ns", count=_COUNT, ns=_COUNT),
+        "description": "How often, and how many nanoseconds altogether.",
+    },
+    "ModelStatistics": _object(
+        "name version last_inference inference_count execution_count inference_stats batch_stats",
+        name=_TEXT,
+        version=_TEXT,
+        last_inference={**_COUNT, "description": "Milliseconds since the epoch; 0: never."},
+        inference_count={**_COUNT, "description": "Samples that were computed."},
+        execution_count={**_COUNT, "description": "Computations, each of one batch or one sample."},
+        inference_stats=_object(_STAGES, **{stage: _ref("Duration") for stage in _STAGES.split()}),
+        batch_stats=_array(
+            _object(
+                "batch_size compute_input compute_infer compute_output",
+                batch_size=_COUNT,
+                compute_input=_ref("Duration"),
+                compute_infer=_ref("Duration"),
+                compute_output=_ref("Duration"),
+            )
+        ),
+    ),
+    "ModelsStatistics": _object("model_stats", model_stats=_array(_ref("ModelStatistics"))),
+    "IndexedModel": _object(
+        "name version state reason",
+        name=_TEXT,
+        version=_TEXT,
+        state={"type": "string", "enum": [state.value for state in ModelState]},
+        reason={**_TEXT, "description": "Why it is not ready."},
     ),
     "InferTensor": _object(
         "name datatype shape",
@@ -147,7 +199,38 @@ def _model_paths(suffix: str, *path: Members) -> Members:
         *path,
     )
     metadata = _operation(f"model_metadata{suffix}", "Inputs and outputs of a model", "", _ref("ModelMetadata"), *path)
-    return {f"{root}/infer": {"post": infer}, f"{root}/ready": {"get": ready}, root: {"get": metadata}}
+    config = _operation(f"model_config{suffix}", "A model in the form of Triton's", "", _ref("ModelConfig"), *path)
+    statistics = _operation(
+        f"model_statistics{suffix}",
+        "What was asked of a model",
+        "Since the process started; of each version that runs here.",
+        _ref("ModelsStatistics"),
+        *path,
+    )
+    return {
+        f"{root}/infer": {"post": infer},
+        f"{root}/ready": {"get": ready},
+        f"{root}/config": {"get": config},
+        f"{root}/stats": {"get": statistics},
+        root: {"get": metadata},
+    }
+
+
+def _repository(action: str, description: str) -> Members:
+    """Loading or unloading a model."""
+    summary = f"{action.capitalize()} a model"
+    answer = _object(f"name {action}", name=_TEXT, **{action: {"type": "boolean"}})
+    operation = _operation(f"{action}_model", summary, description, answer, _MODEL)
+    operation["requestBody"] = _json(_object("", parameters=_PARAMETERS))
+    return {f"/v2/repository/models/{{model}}/{action}": {"post": operation}}
+
+
+def _index() -> Members:
+    operation = _operation(
+        "repository_index", "Every model version, and whether it is loaded", "", _array(_ref("IndexedModel"))
+    )
+    operation["requestBody"] = _json(_object("", ready={"type": "boolean", "description": "Only those that are."}))
+    return {"/v2/repository/index": {"post": operation}}
 
 
 _FLAG: Members = {"type": "boolean"}
@@ -158,5 +241,16 @@ PATHS: Members = {
     "/v2/health/ready": {
         "get": _operation("ready", "Whether the server takes requests", "", _object("ready", ready=_FLAG))
     },
+    "/v2/models/stats": {
+        "get": _operation(
+            "statistics", "What was asked of all models", "Since the process started.", _ref("ModelsStatistics")
+        )
+    },
+    **_index(),
+    **_repository(
+        "load",
+        "The first prediction does it, too; a load tries again at once what failed before, and takes back an unload.",
+    ),
+    **_repository("unload", "Frees its memory, in this process; requests for it are refused until it is loaded again."),
     "/v2": {"get": _operation("server_metadata", "About the server", "", _ref("ServerMetadata"))},
 }

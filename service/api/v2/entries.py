@@ -9,13 +9,11 @@ from typing import Any
 from service.api.v2 import tensors
 from service.api.v2.body import Body, Head
 from service.api.v2.inputs import NamedTensor, Picture
-from service.api.v2.members import parameters_of, takes
+from service.api.v2.members import HEADER_HINT, check_not_shared, parameters_of, takes
 from service.api.v2.tensors import Array, Numbers, Raw
 from service.core.errors import InvalidInput, InvalidTensor, UnsupportedFormat
 from service.core.signature import ModelSignature
 from service.runtime.image import MAGIC_BYTES, is_picture
-
-HEADER_HINT = "where raw tensors follow the JSON, the header Inference-Header-Content-Length gives the JSON's length"
 
 
 def named_tensors(entries: Any, body: Body, signature: ModelSignature) -> list[NamedTensor]:
@@ -43,8 +41,7 @@ def _named_tensor(entry: Any, body: Body, signature: ModelSignature) -> NamedTen
     if not isinstance(shape, list) or any(type(dimension) is not int for dimension in shape):
         raise InvalidTensor(f"input {brief(name)} lacks a 'shape', an array of whole numbers", tensor=name)
     parameters = parameters_of(entry, f"input {brief(name)}")
-    if "shared_memory_region" in parameters:
-        raise InvalidTensor(f"input {brief(name)} is in shared memory, which is not supported", tensor=name)
+    check_not_shared(parameters, name)
     size = parameters.get("binary_data_size")
     if size is not None and (type(size) is not int or size < 0):
         raise InvalidTensor(

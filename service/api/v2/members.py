@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from reprlib import repr as brief
-from typing import Any
+from typing import Any, NoReturn
 
-from service.core.errors import InvalidInput
+from service.core.errors import InvalidInput, InvalidTensor
 from service.core.signature import TensorSpec
+
+HEADER_HINT = "where raw tensors follow the JSON, the header Inference-Header-Content-Length gives the JSON's length"
+
+
+def json_object(text: memoryview) -> dict[str, Any]:
+    """The members of a JSON object in UTF-8. Raises `InvalidInput`."""
+    try:
+        members = _JSON.decode(str(text, "utf-8"))
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+        raise InvalidInput(f"the request is not well-formed JSON: {error}", hint=HEADER_HINT) from error
+    if not isinstance(members, dict):
+        raise InvalidInput(f"the request is {brief(members)}, not a JSON object")
+    return members
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_JSON = json.JSONDecoder(parse_constant=_refuse_constant)  # Python's own would let NaN and Infinity pass
 
 
 def parameters_of(entry: Mapping[str, Any], whose: str) -> Mapping[str, Any]:
@@ -26,6 +47,12 @@ def flag(parameters: Mapping[str, Any], name: str, default: bool) -> bool:
     if not isinstance(value, bool):
         raise InvalidInput(f"the parameter {name!r} is {brief(value)}, not true or false")
     return value
+
+
+def check_not_shared(parameters: Mapping[str, Any], name: str) -> None:
+    """Raises `InvalidTensor` where the input `name` lies in memory that a client would share with Triton."""
+    if "shared_memory_region" in parameters:
+        raise InvalidTensor(f"input {brief(name)} is in shared memory, which is not supported", tensor=name)
 
 
 def takes(*specs: TensorSpec) -> str:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from reprlib import repr as brief
-from typing import Any, NoReturn
+from typing import Any
 
 from service.api.v2.body import Body, Head
-from service.api.v2.entries import HEADER_HINT, named_tensors, raw_input
+from service.api.v2.entries import named_tensors, raw_input
 from service.api.v2.inputs import NamedTensor, Picture, gather
-from service.api.v2.members import flag, parameters_of
+from service.api.v2.members import flag, json_object, parameters_of
 from service.api.v2.tensors import Array
 from service.core.errors import InvalidInput, TooLarge
 from service.core.signature import ModelSignature
@@ -94,20 +93,7 @@ def _envelope(head: Head, body: Body, signature: ModelSignature, batch: int) -> 
             f"the request has {length} bytes of JSON; one to this model needs at most {limit}",
             hint="send tensors as binary data: Inference-Header-Content-Length and binary_data_size",
         )
-    try:
-        envelope = _JSON.decode(str(body.take(length), "utf-8"))
-    except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
-        raise InvalidInput(f"the request is not well-formed JSON: {error}", hint=HEADER_HINT) from error
-    if not isinstance(envelope, dict):
-        raise InvalidInput(f"the request is {brief(envelope)}, not a JSON object")
-    return envelope
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-_JSON = json.JSONDecoder(parse_constant=_refuse_constant)  # Python's own would let NaN and Infinity pass
+    return json_object(body.take(length))
 
 
 def _outputs(entries: Any, signature: ModelSignature, binary: bool) -> list[RequestedOutput]:

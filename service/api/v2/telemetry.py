@@ -5,9 +5,11 @@ from __future__ import annotations
 from prometheus_client import Counter, Histogram
 
 from service.api.metrics import Metrics
+from service.api.statistics import ModelStatistics
 from service.core.errors import DeadlinePassed, NotReady, OctetError, QueueFull
 from service.workers.inference import Identity
 
+_SUCCESS = (200, "OK")
 _REASONS: dict[type[OctetError], str] = {QueueFull: "queue_full", DeadlinePassed: "deadline", NotReady: "no_worker"}
 
 
@@ -30,6 +32,7 @@ class LoadedModel:
         self._depth = metrics.queue_depth.labels(identity.model)
         self._queue = metrics.queue_duration.labels(*labels)
         self._infer = metrics.compute_duration.labels(*labels, "infer")
+        self._statistics = metrics.statistics.of(identity.model, identity.version)
         self._artifacts = metrics.artifact_info
         self._artifact = *labels, identity.artifact, identity.numerics
         self._artifacts.labels(*self._artifact).set(1)
@@ -46,9 +49,11 @@ class LoadedModel:
     def dequeued(self, waited_s: float) -> None:
         self._depth.dec()
         self._queue.observe(waited_s)
+        self._statistics.queue.add(waited_s)
 
-    def inferred(self, duration_s: float) -> None:
+    def inferred(self, duration_s: float, samples: int) -> None:
         self._infer.observe(duration_s)
+        self._statistics.compute_infer[samples].add(duration_s)
 
     def unloaded(self) -> None:
         self._artifacts.remove(*self._artifact)
@@ -64,7 +69,8 @@ class RequestTelemetry:
     def of(self, identity: Identity) -> ModelRequests:
         labels = _labels(identity)
         if labels not in self._models:
-            self._models[labels] = ModelRequests(self._metrics, labels, self._protocol)
+            statistics = self._metrics.statistics.of(identity.model, identity.version)
+            self._models[labels] = ModelRequests(self._metrics, labels, self._protocol, statistics)
         return self._models[labels]
 
     def rejected(self, error: OctetError) -> None:
@@ -80,8 +86,10 @@ class RequestTelemetry:
 class ModelRequests:
     """Watches the requests of one model version on one target."""
 
-    def __init__(self, metrics: Metrics, labels: tuple[str, str, str], protocol: str) -> None:
-        self._metrics, self._labels, self._protocol = metrics, labels, protocol
+    def __init__(
+        self, metrics: Metrics, labels: tuple[str, str, str], protocol: str, statistics: ModelStatistics
+    ) -> None:
+        self._metrics, self._labels, self._protocol, self._statistics = metrics, labels, protocol, statistics
         self._input = metrics.compute_duration.labels(*labels, "input")
         self._output = metrics.compute_duration.labels(*labels, "output")
         self._answers: dict[int | str, tuple[Histogram, Counter]] = {}
@@ -89,10 +97,12 @@ class ModelRequests:
     def prepared(self, duration_s: float) -> None:
         """The inputs were parsed and decoded."""
         self._input.observe(duration_s)
+        self._statistics.compute_input.add(duration_s)
 
     def rendered(self, duration_s: float) -> None:
         """The outputs were written as a response."""
         self._output.observe(duration_s)
+        self._statistics.compute_output.add(duration_s)
 
     def answered(self, code: int | str, duration_s: float) -> None:
         """A request was answered with the protocol's `code`, `duration_s` after its last byte had arrived."""
@@ -102,6 +112,7 @@ class ModelRequests:
         duration, count = self._answers[code]
         duration.observe(duration_s)
         count.inc()
+        self._statistics.answered(code in _SUCCESS, duration_s)
 
 
 def _labels(identity: Identity) -> tuple[str, str, str]:

@@ -143,7 +143,14 @@ def _execute(runner: Runner, job: _Job) -> None:
         error = exc
     with suppress(RuntimeError):  # the event loop was closed, and nobody waits
         job.loop.call_soon_threadsafe(job.settle, outputs, error)
-    job.observer.inferred(perf_counter() - started_s)
+    job.observer.inferred(perf_counter() - started_s, _samples(runner, inputs))
+
+
+def _samples(runner: Runner, inputs: Sequence[Array]) -> int:
+    """How many times the inputs are what the signature says; a batch variant takes several at once."""
+    specs = runner.signature.inputs
+    one = specs[0].shape[0] if specs and specs[0].shape else 0
+    return inputs[0].shape[0] // one if one > 0 and inputs[0].ndim else 1
 
 
 class Permit:

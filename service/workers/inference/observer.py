@@ -40,8 +40,8 @@ class ModelObserver(Protocol):
     def dequeued(self, waited_s: float) -> None:
         """A thread took it, to execute it or because nobody waits for it any more."""
 
-    def inferred(self, duration_s: float) -> None:
-        """The model ran."""
+    def inferred(self, duration_s: float, samples: int) -> None:
+        """The model ran, on `samples` at once."""
 
     def unloaded(self) -> None:
         """The model takes no more requests."""
@@ -70,7 +70,7 @@ class Unobserved:
     def dequeued(self, waited_s: float) -> None:
         pass
 
-    def inferred(self, duration_s: float) -> None:
+    def inferred(self, duration_s: float, samples: int) -> None:
         pass
 
     def unloaded(self) -> None:

@@ -25,7 +25,8 @@ def tables() -> Tables:
 async def test_the_server(tables: Tables) -> None:
     async with connect(tables) as client:
         response = await client.get("/v2")
-    assert response.json() == {"name": "octet", "version": __version__, "extensions": ["binary_tensor_data"]}
+    extensions = ["binary_tensor_data", "model_configuration", "model_repository", "statistics"]
+    assert response.json() == {"name": "octet", "version": __version__, "extensions": extensions}
 
 
 async def test_live_and_ready(tables: Tables) -> None:

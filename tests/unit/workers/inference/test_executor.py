@@ -225,8 +225,9 @@ async def test_the_observer_hears_of_every_step() -> None:
             assert 0 <= waited_s < 10
             self.steps.append("dequeued")
 
-        def inferred(self, duration_s: float) -> None:
+        def inferred(self, duration_s: float, samples: int) -> None:
             assert 0 <= duration_s < 10
+            assert samples == 1
             self.steps.append("inferred")
 
         def unloaded(self) -> None:
