@@ -11,17 +11,30 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from service.compiler.kernels.group import image_shape, stored_zero_point
+from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layer import Layer, Window, folded_bias
-from service.compiler.kernels.layout import Halo, Image
-from service.compiler.kernels.x86.epilogue import Epilogue
+from service.compiler.kernels.layout import Contiguous, Halo, Image
+from service.compiler.kernels.x86.epilogue import AnyEpilogue, Epilogue, WideEpilogue
 from service.compiler.kernels.x86.isa import Isa
-from service.compiler.kernels.x86.numerics import addition, bounds, requantization
+from service.compiler.kernels.x86.numerics import addition, bounds, dequantization, requantization
+from service.compiler.kernels.x86.requantization import Kept
 from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.accumulate import centered
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from tests.support.images import Array, arrays, blocked, halos, laid_out, quantized_types, read_back, stored, with_halo
+from tests.support.images import (
+    Array,
+    arrays,
+    blocked,
+    halos,
+    laid_out,
+    quantized_types,
+    read_back,
+    run,
+    stored,
+    with_halo,
+)
 from tests.support.qnn_models import Emit, float32, module_of
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -38,18 +51,22 @@ class Case:
         weights: `[O, KH, KW, C / groups]`, less their zero point.
         bias: folded, filled up to whole blocks.
         inputs: images as kernels have them.
-        expected: what the oracle says, as stored, within the halo.
+        expected: what the oracle says, as stored, within the halo; or as it is, where it is not stored in 8 bits.
     """
 
     layer: Layer
     weights: Array
     bias: Array
-    epilogue: Epilogue
+    epilogue: AnyEpilogue
     inputs: list[Array]
     expected: Array
 
-    def check(self, written: Array) -> None:
-        """That a kernel wrote what the oracle says, and the zero point around it."""
+    def check(self, isa: Isa, kernel: Kernel) -> None:
+        """That a kernel writes what the oracle says, and the zero point around it."""
+        written = run(isa, kernel, *self.inputs, dtype=self.epilogue.dtype)
+        if isinstance(self.epilogue, WideEpilogue):
+            np.testing.assert_array_equal(written, self.expected.reshape(-1))
+            return
         image = read_back(self.layer.destination, written)[..., : self.layer.destination.channels]
         np.testing.assert_array_equal(image, self.expected)
 
@@ -170,6 +187,8 @@ def _case(
 ) -> Case:
     sums = oracle.run(module_of([_signature(operands.x)], lambda emit, xs: emit(accumulate(xs[0]))), mode, [operands.x])
     accumulators = accumulator_type(operands.in_type, operands.weight_type, sums[0].ndim - 1)
+    if draw(st.sampled_from([False, False, False, True])):
+        return _wide_case(mode, isa, operands, accumulate, source, window, draw(st.sampled_from([accumulators, None])))
     storage, scale = operands.x.dtype.name, _fitting_scale(draw, sums[0], accumulators)
     own, other, out = (draw(quantized_types(storage, float32(scale * factor))) for factor in (1, 3, 2))
     residual = draw(arrays(sums[0].shape, storage)) if draw(st.booleans()) else None
@@ -195,20 +214,52 @@ def _case(
     destination = draw(blocked(isa, shape))
     of_residual = None if residual is None else draw(blocked(isa, shape))
     epilogue = _epilogue(mode, operations, destination.blocks * isa.lanes, residual_is_lhs)
-    weights = centered(operands.weight, operands.weight_type).astype(np.int32)
-    weights = weights if weights.ndim == 4 else weights[:, None, None, :]
-    zero_point = stored_zero_point(operands.in_type)
-    images = [laid_out(source, _pixels(operands.x), zero_point)]
+    images = [laid_out(source, _pixels(operands.x), stored_zero_point(operands.in_type))]
     if of_residual is not None:
         images.append(laid_out(of_residual, _pixels(inputs[1])))
     return Case(
         Layer(source, destination, window, of_residual),
-        weights,
-        folded_bias(operands.bias, weights, zero_point, destination.blocks * isa.lanes),
+        *_folded(operands, destination),
         epilogue,
         images,
         with_halo(destination, _pixels(expected), stored_zero_point(own if residual is None or fused else out)),
     )
+
+
+def _wide_case(
+    mode: Mode,
+    isa: Isa,
+    operands: _Operands,
+    accumulate: Callable[[relax.Var], relax.Call],
+    source: Image,
+    window: Window,
+    accumulators: QuantizedType | None,
+) -> Case:
+    """The layer's sums, or real values if it is said of what type the sums are."""
+
+    def body(emit: Emit, xs: list[relax.Var]) -> relax.Var:
+        sums = emit(accumulate(xs[0]))
+        return sums if accumulators is None else emit(ops.dequantize(sums, accumulators))
+
+    module = module_of([_signature(operands.x)], body)
+    (expected,) = oracle.run(module, mode, [operands.x])
+    shape = image_shape(expected.shape)
+    assert shape is not None
+    destination = Contiguous.of(shape, isa.lanes)
+    *_, last = (found for _, _, found in graph.operations(graph.main_of(module)) if found is not None)
+    channels = destination.blocks * isa.lanes
+    scaled = Kept() if accumulators is None else dequantization(mode, last, channels)
+    images = [laid_out(source, _pixels(operands.x), stored_zero_point(operands.in_type))]
+    epilogue = WideEpilogue(scaled, expected.dtype.name)
+    return Case(Layer(source, destination, window), *_folded(operands, destination), epilogue, images, expected)
+
+
+def _folded(operands: _Operands, destination: Image) -> tuple[Array, Array]:
+    """Weights and bias, as `Case` has them."""
+    weights = centered(operands.weight, operands.weight_type).astype(np.int32)
+    weights = weights if weights.ndim == 4 else weights[:, None, None, :]
+    channels = destination.blocks * destination.block
+    return weights, folded_bias(operands.bias, weights, stored_zero_point(operands.in_type), channels)
 
 
 def _epilogue(mode: Mode, operations: list[Operation], channels: int, residual_is_lhs: bool) -> Epilogue:

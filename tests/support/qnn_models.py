@@ -15,16 +15,18 @@ Emit = Callable[[relax.Expr], relax.Var]
 
 
 def module_of(
-    inputs: Sequence[tuple[Sequence[int], str]], body: Callable[[Emit, list[relax.Var]], relax.Var]
+    inputs: Sequence[tuple[Sequence[int], str]], body: Callable[[Emit, list[relax.Var]], relax.Var | list[relax.Var]]
 ) -> tvm.IRModule:
-    """A module whose `main` takes tensors of these shapes and dtypes and returns what `body(emit, inputs)` gives."""
+    """A module whose `main` takes tensors of these shapes and dtypes and returns what `body(emit, inputs)` gives: one
+    tensor, or several."""
     params = [relax.Var(f"x{i}", relax.TensorType(list(shape), dtype)) for i, (shape, dtype) in enumerate(inputs)]
     builder = relax.BlockBuilder()
     with builder.function("main", params):
         with builder.dataflow():
             result = body(lambda expr: graph.emit(builder, expr), params)
-            output = builder.emit_output(result)
-        builder.emit_func_output(output)
+            several = isinstance(result, list)
+            outputs = [builder.emit_output(part) for part in (result if isinstance(result, list) else [result])]
+        builder.emit_func_output(relax.Tuple(outputs) if several else outputs[0])
     return builder.get()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -24,7 +24,8 @@ class Group:
     Attributes:
         name: of the output, in the words of the model.
         core: `qnn.conv2d`, `qnn.dense`, `qnn.add` …
-        requantize: after a `core` that gives accumulators; a `qnn.requantize_add` takes the residual itself.
+        requantize: after a `core` that gives accumulators, unless they are the output; a `qnn.requantize_add` takes the
+            residual itself, and a `qnn.dequantize` gives real values.
         addition: a `qnn.add` of the result and something else of the same shape.
         inputs: the data operands: those of `core` that are not `uniform` constants, then the residual.
         output: what the group computes.
@@ -50,6 +51,19 @@ class Group:
         """E.g. `conv2d+requantize+add`."""
         parts = (self.core, self.requantize, self.addition)
         return "+".join(part.name.removeprefix("qnn.") for part in parts if part is not None)
+
+    @property
+    def wide(self) -> bool:
+        """Whether the output is not stored in 8 bits: it is a contiguous tensor then, not an image."""
+        return str(self.output.ty.dtype) not in BIAS
+
+    @property
+    def without_addition(self) -> Group | None:
+        """What is left of it; None if there is no addition."""
+        if self.addition is None:
+            return None
+        output = self.addition.call.args[1 if self.residual_is_lhs else 0]
+        return replace(self, name=str(output.name), addition=None, inputs=self.inputs[:-1], output=output)
 
     @property
     def residual_is_lhs(self) -> bool:
@@ -113,11 +127,12 @@ class KernelLibrary(Protocol):
         """The kernel for a group that `demands` accepted.
 
         Args:
+            destination: contiguous where the group is `wide`.
             placed: the inputs that lie in their `places` already: the kernel does not take them.
         """
 
     def plain(self, group: Group) -> PlainKernel:
-        """The kernel for a group of which not every tensor is stored in 8 bits.
+        """The kernel for a group whose inputs are not stored in 8 bits.
 
         Raises:
             Declined: there is none.

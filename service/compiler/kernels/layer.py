@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.compiler.kernels.kernel import Array
-from service.compiler.kernels.layout import Image, Stack
+from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Expr
 
 
@@ -42,8 +42,8 @@ class Layer:
         alone = all(image.height == image.width == 1 and not image.halo for image in self._images)
         if self.source.batch == 1 or not alone or self.window.kernel != (1, 1):
             return self
-        residual = Stack.of(self.residual) if self.residual else None
-        return Layer(Stack.of(self.source), Stack.of(self.destination), Window((1, 1)), residual)
+        residual = self.residual.stacked if self.residual else None
+        return Layer(self.source.stacked, self.destination.stacked, Window((1, 1)), residual)
 
     @property
     def _images(self) -> list[Image]:

@@ -128,6 +128,10 @@ class Image:
         image, block = (0, number) if self.batch == 1 else (number // self.blocks, number % self.blocks)
         return image * self.image + (block + self.first_block) * self.plane
 
+    def at(self, image: Any, block: Any, row: Any, column: Any) -> Any:
+        """Where a block of a pixel begins; each is an integer or an expression."""
+        return image * self.image + block * self.plane + row * self.row + column * self.pixel + self.origin
+
     @property
     def shape(self) -> tuple[int, int, int, int]:
         return self.batch, self.height, self.width, self.channels
@@ -136,6 +140,47 @@ class Image:
     def contiguous_rows(self) -> bool:
         """Whether each plane is one run of pixels."""
         return not (self.halo.left or self.halo.right)
+
+    @property
+    def stacked(self) -> Image:
+        """Images of one pixel as the rows of one image."""
+        return Stack.of(self)
+
+
+@dataclass(frozen=True)
+class Contiguous(Image):
+    """A tensor `[N, H, W, C]` as the model has it, seen as blocks of channels that lie side by side in a pixel.
+
+    It may hold other values than bytes, and all its sizes count elements. The last block ends with the last channel.
+    """
+
+    @staticmethod
+    def of(shape: tuple[int, int, int, int], block: int) -> Contiguous:
+        return Contiguous(*shape, block)
+
+    @property
+    def pixel(self) -> int:
+        return self.channels
+
+    @property
+    def plane(self) -> int:
+        return self.block
+
+    @property
+    def image(self) -> int:
+        return self.height * self.row
+
+    @property
+    def size_bytes(self) -> int:
+        return self.batch * self.image
+
+    @property
+    def own_bytes(self) -> int:
+        return self.size_bytes
+
+    @property
+    def stacked(self) -> Image:
+        return Contiguous.of((1, self.batch, 1, self.channels), self.block)
 
 
 def laid_out(image: Image, values: NDArray[np.uint8]) -> NDArray[np.uint8]:

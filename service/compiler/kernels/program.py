@@ -104,6 +104,15 @@ class Program:
         at = index(offset) if lanes == 1 else Ramp(index(offset), tirx.const(1, "int32"), lanes)
         self.append(BufferStore(buffer, value, [at]))
 
+    def store_first(self, buffer: Buffer, offset: Expr, vector: Expr, lanes: int, count: int) -> None:
+        """The first `count` of the lanes of `vector`, in stores of powers of two."""
+        done = 0
+        while done < count:
+            width = 1 << (count - done).bit_length() - 1
+            part = vector if width == lanes else _part(vector, done, width)
+            self.store(buffer, offset + done, part, width)
+            done += width
+
     def bind(self, value: Expr, dtype: str = "int32") -> Expr:
         """`value`, computed here, once. An integer known now stays one."""
         if isinstance(value, int):
@@ -159,6 +168,12 @@ class Program:
     def function(self) -> PrimFunc:
         """The function; its buffers do not overlap."""
         return PrimFunc(self._parameters, _sequence(self._blocks[0])).with_attr({"tirx.noalias": True})
+
+
+def _part(vector: Expr, first: int, count: int) -> Expr:
+    if count > 1:
+        return shuffle(vector, range(first, first + count))
+    return tirx.Shuffle([vector], [tirx.const(first, "int32")])
 
 
 def _sequence(statements: list[Any]) -> Any:

@@ -17,7 +17,7 @@ from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import STORAGE_RANGES
 
 _ACCUMULATING = ("qnn.conv2d", "qnn.dense")
-_REQUANTIZING = ("qnn.requantize", "qnn.requantize_add")
+_REQUANTIZING = ("qnn.requantize", "qnn.requantize_add", "qnn.dequantize")
 
 
 @dataclass(frozen=True)
@@ -62,17 +62,34 @@ class Model:
             first = operation.call.args[0] if operation.call.args else None
             producer = self._operations.get(first) if isinstance(first, relax.Var) else None
             if producer is not None and producer.name in _ACCUMULATING:
-                operands = tuple(operation.call.args)
-                computed = all(isinstance(operand, relax.Var) for operand in operands)
+                residual = operation.call.args[1:] if operation.name == "qnn.requantize_add" else ()
+                inputs = (producer.call.args[0], *residual)
+                computed = all(isinstance(operand, relax.Var) for operand in inputs)
                 if operation.name in _REQUANTIZING and computed and self._uses[first] == 1:
-                    inputs = (producer.call.args[0], *operands[1:])
                     groups[var] = Group(str(var.name), producer, operation, None, inputs, var)
             elif operation.name not in _ACCUMULATING and var not in self.views and (operands := self._data(operation)):
                 groups[var] = Group(str(var.name), operation, None, None, operands, var)
+        groups.update(self._sums(groups))
         for group in list(groups.values()):
             if group.core.name == "qnn.add":
                 self._fuse_addition(group, groups)
         return groups
+
+    def _sums(self, groups: dict[relax.Var, Group]) -> dict[relax.Var, Group]:
+        """What gives accumulators that are outputs, or that operators without a kernel read.
+
+        What other QNN operators than `qnn.dequantize` mean depends on what makes their sums: that has to stay an
+        operator for them.
+        """
+        taken = {group.requantize.call.args[0] for group in groups.values() if group.requantize is not None}
+        for operation in self._operations.values():
+            if operation.producer is not None and operation.name != "qnn.dequantize":
+                taken.add(operation.call.args[0])
+        return {
+            var: Group(str(var.name), operation, None, None, (operation.call.args[0],), var)
+            for var, operation in self._operations.items()
+            if operation.name in _ACCUMULATING and var not in taken and isinstance(operation.call.args[0], relax.Var)
+        }
 
     def _fuse_addition(self, addition: Group, groups: dict[relax.Var, Group]) -> None:
         """Joins an addition to the convolution that makes one of its operands: the later one, so that the other is

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from tvm import relax
 
 from service.compiler.kernels.group import (
@@ -14,7 +16,7 @@ from service.compiler.kernels.group import (
     stored_zero_point,
 )
 from service.compiler.kernels.kernel import Declined
-from service.compiler.kernels.layout import BIAS, NO_HALO, Halo, Image
+from service.compiler.kernels.layout import BIAS, NO_HALO, Contiguous, Halo, Image
 from service.compiler.select.groups import Model
 
 
@@ -44,6 +46,7 @@ class Plan:
             except Declined as reason:
                 self.declined[group.name] = f"{group.kind}: {reason}"
                 self.reasons.update(dict.fromkeys((*model.parts(group), group.output), str(reason)))
+                self._accept_part(group)
         for output in self.demands:
             self._place_inputs(model.groups[output])
 
@@ -51,12 +54,22 @@ class Plan:
         places = {var: place for place, (var, _) in enumerate(self.model.bindings)}
         return {group: places[group.output] for group in self.model.groups.values()}
 
+    def _accept_part(self, group: Group) -> None:
+        """Has a layer computed whose addition has no kernel."""
+        layer = group.without_addition
+        if layer is None:
+            return
+        with suppress(Declined):
+            self._accept(layer)
+            del self.model.groups[group.output]
+            self.model.groups[layer.output] = layer
+
     def _accept(self, group: Group) -> None:
         tensors = (*group.inputs, group.output)
         for var in tensors:
             if image_shape(shape_of(var)) is None:
                 raise Declined(f"{var.name} is {var.ty.dtype} of rank {len(shape_of(var))}, not an image")
-        if any(str(var.ty.dtype) not in BIAS for var in tensors):
+        if any(str(var.ty.dtype) not in BIAS for var in group.inputs):
             self.plain[group.output] = self.library.plain(group)
             return
         demands = self.library.demands(group, [self.root(var)[0] in self.demands for var in group.inputs])
@@ -68,7 +81,8 @@ class Plan:
             self._halos[key] = self._halos.get(key, Halo()) | halo
             if halo:
                 self._fills[key] = fill
-        self._fills[group.output, False] = stored_zero_point(group.out_type)
+        if not group.wide:
+            self._fills[group.output, False] = stored_zero_point(group.out_type)
         self.demands[group.output] = demands
 
     def _place_inputs(self, group: Group) -> None:
@@ -119,6 +133,12 @@ class Plan:
             return self.image(whole, packed=False).part(block, shape[3])
         halo = self._halos.get((root, packed), Halo())
         return Image(*shape, 0 if packed else self.library.block, halo)
+
+    def contiguous(self, var: relax.Var) -> Contiguous:
+        """The memory of what is `wide`."""
+        shape = image_shape(shape_of(var))
+        assert shape is not None
+        return Contiguous.of(shape, self.library.block)
 
     def fill(self, root: relax.Var, *, packed: bool) -> int:
         return self._fills.get((root, packed), 0)

@@ -124,10 +124,14 @@ class _Emission:
         if len(placed) == len(sources):  # nothing is left to do
             self._images[group.output, False] = self._shared[self.plan.memory(group.output)]
             return
+        macs = sum(self._macs.get(var, 0) for var in (*self.model.parts(group), group.output))
+        if group.wide:
+            kernel = self.library.kernel(group, sources, self.plan.contiguous(group.output))
+            self._plain[group.output] = self._emit_contiguous(group, kernel, operands, macs)
+            return
         destination = self.plan.image(group.output, packed=False)
         kernel = self.library.kernel(group, sources, destination, placed)
         operands = [operand for place, operand in enumerate(operands) if place not in placed]
-        macs = sum(self._macs.get(var, 0) for var in (*self.model.parts(group), group.output))
         self._write(group.output, kernel, operands, group.name, group.kind, macs=macs)
 
     def _call_plain(self, group: Group, made: PlainKernel) -> None:
@@ -140,9 +144,13 @@ class _Emission:
             self._report_plain(f"{group.name}_padded", "nn.pad", "the kernel takes tensors that are padded")
         flat = self._reshaped(source, [math.prod(shape_of(source))])
         macs = sum(self._macs.get(part, 0) for part in (*self.model.parts(group), group.output))
+        self._plain[group.output] = self._emit_contiguous(group, made.kernel, [flat], macs)
+
+    def _emit_contiguous(self, group: Group, kernel: Kernel, operands: Sequence[relax.Expr], macs: int) -> relax.Expr:
+        """A call of `kernel`, which writes a tensor as the model has it."""
         out_type = relax.TensorType([_elements(group.output)], str(group.output.ty.dtype))
-        result = self._emit(made.kernel, [flat], group.name, group.kind, out_type, macs=macs)
-        self._plain[group.output] = self._reshaped(result, shape_of(group.output))
+        result = self._emit(kernel, operands, group.name, group.kind, out_type, macs=macs)
+        return self._reshaped(result, shape_of(group.output))
 
     def _placed(self, group: Group) -> list[int]:
         """Which inputs lie in their places in the output; one that is there twice does so once."""

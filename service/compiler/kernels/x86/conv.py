@@ -12,16 +12,16 @@ import numpy as np
 from service.compiler.kernels.kernel import Array, Kernel
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load
-from service.compiler.kernels.x86.epilogue import Epilogue
+from service.compiler.kernels.x86.epilogue import AnyEpilogue
 from service.compiler.kernels.x86.isa import Isa
 from service.compiler.kernels.x86.lanes import Lanes
-from service.compiler.kernels.x86.output import Output
+from service.compiler.kernels.x86.output import output_of
 from service.compiler.kernels.x86.reduction import Excess, Reduction
 from service.compiler.kernels.x86.totals import Tile, Totals
 
 
 def conv(
-    isa: Isa, layer: Layer, weights: Array, bias: Array, epilogue: Epilogue, tile: Tile, *, parallel: bool
+    isa: Isa, layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, tile: Tile, *, parallel: bool
 ) -> Kernel:
     """A convolution, its requantization, and a residual addition if the epilogue has one.
 
@@ -36,7 +36,7 @@ def conv(
 
 class _Conv:
     def __init__(
-        self, isa: Isa, layer: Layer, weights: Array, bias: Array, epilogue: Epilogue, tile: Tile, parallel: bool
+        self, isa: Isa, layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, tile: Tile, parallel: bool
     ) -> None:
         self.isa, self.layer, self.epilogue, self.tile, self.parallel = isa, layer, epilogue, tile, parallel
         self.reduction = Reduction(layer)
@@ -44,7 +44,7 @@ class _Conv:
         self.block_tiles = -(-self.blocks // tile.blocks)
         self.excess = Excess(weights, isa)
         self.constants: list[Array] = [self._packed(self.excess.weights), epilogue.requantization.started(bias)]
-        self.constants += [*epilogue.requantization.arrays, epilogue.parameters]
+        self.constants += epilogue.constants
         if self.excess:
             first, offsets, rest = Excess.groups(self.reduction, [self._tiled(part) for part in self.excess.parts])
             self.constants += [first, offsets, isa.pack_weights(rest).reshape(-1)]
@@ -73,9 +73,9 @@ class _Conv:
             program.parameter(f"constant_{place}", str(array.dtype), array.size)
             for place, array in enumerate(self.constants)
         ]
-        destination = program.parameter("destination", "uint8", layer.destination.size_bytes)
-        *arrays, parameters = self.buffers[2 : 3 + len(self.epilogue.requantization.arrays)]
-        self.output = Output(self.lanes, self.epilogue, layer, destination, residual, tuple(arrays), parameters)
+        destination = program.parameter("destination", self.epilogue.dtype, layer.destination.size_bytes)
+        constants = self.buffers[2 : 2 + len(self.epilogue.constants)]
+        self.output = output_of(self.lanes, self.epilogue, layer, destination, residual, constants)
         height, width = layer.output
         columns, rows = -(-width // self.tile.columns), -(-height // self.tile.rows)
         tiles = rows * columns
@@ -92,7 +92,7 @@ class _Conv:
             "tile": f"{self.tile.rows}x{self.tile.columns} pixels, {self.tile.blocks} blocks",
             "excess_groups": len(self.constants[-2]) if self.excess else 0,
         }
-        return Kernel("conv", program.function(), tuple(self.constants), layer.destination.size_bytes, facts)
+        return Kernel("conv", program.function(), tuple(self.constants), self.output.size_bytes, facts)
 
     def _tile(self, image: Expr, block_tile: Expr, row: Expr, column: Expr) -> None:
         program = self.program

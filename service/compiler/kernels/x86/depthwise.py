@@ -16,10 +16,10 @@ import numpy as np
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, load
-from service.compiler.kernels.x86.epilogue import Epilogue
+from service.compiler.kernels.x86.epilogue import AnyEpilogue
 from service.compiler.kernels.x86.isa import PIXELS, Isa
 from service.compiler.kernels.x86.lanes import Lanes
-from service.compiler.kernels.x86.output import Output
+from service.compiler.kernels.x86.output import output_of
 from service.compiler.kernels.x86.reduction import Excess
 from service.compiler.kernels.x86.taps import Taps
 from service.compiler.kernels.x86.totals import Tile
@@ -33,7 +33,7 @@ Rows = Iterator[tuple[int, list[Register]]]  # rows of a tile, as they are compl
 
 
 def depthwise(
-    isa: Isa, layer: Layer, weights: Array, bias: Array, epilogue: Epilogue, tile: Tile, *, parallel: bool
+    isa: Isa, layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, tile: Tile, *, parallel: bool
 ) -> Kernel:
     """A depthwise convolution with one filter for each channel, its requantization, and a residual addition if any.
 
@@ -96,7 +96,7 @@ def _lines(layer: Layer, tile: Tile) -> dict[int, list[tuple[int, int]]]:
 
 class _Depthwise:
     def __init__(
-        self, isa: Isa, layer: Layer, weights: Array, bias: Array, epilogue: Epilogue, tile: Tile, parallel: bool
+        self, isa: Isa, layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, tile: Tile, parallel: bool
     ) -> None:
         self.isa, self.layer, self.epilogue, self.tile, self.parallel = isa, layer, epilogue, tile, parallel
         self.taps, self.lines = Taps(layer.window, tile.columns), _lines(layer, tile)
@@ -107,7 +107,7 @@ class _Depthwise:
             self._packed(self._arranged(self.excess.weights)),
             epilogue.requantization.started(bias),
         ]
-        self.constants += [*epilogue.requantization.arrays, epilogue.parameters, isa.word_order]
+        self.constants += [*epilogue.constants, isa.word_order]
         if self.excess:
             self.constants += self._rests()
 
@@ -147,9 +147,9 @@ class _Depthwise:
             program.parameter(f"constant_{place}", str(array.dtype), array.size)
             for place, array in enumerate(self.constants)
         ]
-        destination = program.parameter("destination", "uint8", layer.destination.size_bytes)
-        *arrays, parameters, self.word_order = self.buffers[2 : 4 + len(self.epilogue.requantization.arrays)]
-        self.output = Output(self.lanes, self.epilogue, layer, destination, residual, tuple(arrays), parameters)
+        destination = program.parameter("destination", self.epilogue.dtype, layer.destination.size_bytes)
+        *constants, self.word_order = self.buffers[2 : 3 + len(self.epilogue.constants)]
+        self.output = output_of(self.lanes, self.epilogue, layer, destination, residual, constants)
         blocks, bands = layer.destination.blocks, -(-layer.destination.height // tile.rows)
         with program.loop(layer.source.batch * blocks * bands, "item", parallel=self.parallel) as item:
             image, rest = program.bind(item // (blocks * bands)), item % (blocks * bands)
@@ -161,7 +161,7 @@ class _Depthwise:
             "products": f"{self.taps.products} of {len(self.taps.vectors)} vectors for each kernel row",
             "excess_rows": len(self.constants[-2]) if self.excess else 0,
         }
-        return Kernel("depthwise", program.function(), tuple(self.constants), layer.destination.size_bytes, facts)
+        return Kernel("depthwise", program.function(), tuple(self.constants), self.output.size_bytes, facts)
 
     def _band(self, image: Expr, block: Expr, row: Expr) -> None:
         """Rows of the output as wide as the image, of one block."""
@@ -182,7 +182,7 @@ class _Depthwise:
             rows = self._looped(window, start, first) if self.looped else self._unrolled(window, start, weights)
             for place, totals in rows:
                 values = [total.value for total in totals]
-                self.output.store(values, channels, image, block, row + place, column)
+                self.output.store_tile(values, len(values), channels, image, block, row + place, column)
 
     def _window(self, image: Expr, block: Expr, row: Expr, column: Expr) -> Expr:
         """The first byte under the kernel for the tile's first pixel."""

@@ -23,7 +23,7 @@ from service.compiler.kernels.x86.floats import ShiftedProduct
 from service.compiler.kernels.x86.isa import PIXELS, Isa
 from service.compiler.kernels.x86.lanes import Lanes
 from service.compiler.kernels.x86.numerics import addition, bounds
-from service.compiler.kernels.x86.requantization import DoubleRounding, FloatScale, Requantization
+from service.compiler.kernels.x86.requantization import DoubleRounding, FloatScale, Kept, Requantization
 from service.compiler.kernels.x86.table import ENTRIES, require_blocks, table
 from service.compiler.qnn.numerics import Mode, fixed_point, mlas
 from service.compiler.qnn.numerics.elementwise import FixedPointMul, FloatMul, product_scale
@@ -176,15 +176,6 @@ class _Product:
         return self.requantization.apply(lanes, lanes.keep(lhs * rhs), tuple(arrays))
 
 
-class _Scaled(Requantization):
-    """The `Requantization` of values that are scaled already."""
-
-    arrays: tuple[Array, ...] = ()
-
-    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
-        return total
-
-
 class _Elementwise:
     def __init__(
         self,
@@ -199,7 +190,7 @@ class _Elementwise:
         if any(operand.channels != destination.channels for operand in operands):
             raise Declined("channels are broadcast")
         self.isa, self.operands, self.destination, self.arithmetic = isa, operands, destination, arithmetic
-        self.epilogue = Epilogue(_Scaled(), bounds(operation.per_tensor("out_type")))
+        self.epilogue = Epilogue(Kept(), bounds(operation.per_tensor("out_type")))
         extents = _extents(destination)
         views = [View.of(operand).broadcast(_extents(operand), extents) for operand in operands]
         self.walk = Walk(extents, [*views, View.of(destination)], isa.lanes, parallel=parallel)

@@ -8,6 +8,7 @@ there a left shift, can a product leave the int32 range) is in the code.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from tvm import tirx
@@ -29,6 +30,23 @@ class Bounds:
 
 
 @dataclass(frozen=True)
+class WideEpilogue:
+    """Accumulators to values of 32 bits: they themselves, or real values.
+
+    Attributes:
+        dtype: int32 or float32.
+    """
+
+    requantization: Requantization
+    dtype: str
+
+    @property
+    def constants(self) -> tuple[Array, ...]:
+        """What the code reads."""
+        return self.requantization.arrays
+
+
+@dataclass(frozen=True)
 class Epilogue:
     """Accumulators to bytes.
 
@@ -37,6 +55,8 @@ class Epilogue:
         addition: a residual that is added, if any.
         middle: of the layer's own result, before the addition.
     """
+
+    dtype: ClassVar[str] = "uint8"
 
     requantization: Requantization
     out: Bounds
@@ -52,12 +72,10 @@ class Epilogue:
             numbers += [middle.low - middle.zero_point, middle.high - middle.zero_point, *self.addition.parameters]
         return np.array(numbers, np.int32)
 
-    def channels(self, lanes: Lanes, buffers: tuple[Buffer, ...], offset: Expr) -> tuple[Expr, ...]:
-        """The requantization's values for the block of channels at `offset`."""
-        return tuple(
-            lanes.keep(load(buffer, offset, lanes.isa.lanes), str(array.dtype))
-            for buffer, array in zip(buffers, self.requantization.arrays, strict=True)
-        )
+    @property
+    def constants(self) -> tuple[Array, ...]:
+        """What the code reads: the requantization's arrays, then `parameters`."""
+        return *self.requantization.arrays, self.parameters
 
     def value(
         self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...], parameters: Buffer, residual: Expr | None
@@ -96,3 +114,6 @@ class Epilogue:
         if self.out.high < 255:
             packed = tirx.min(packed, splat(tirx.Cast("uint8", load(parameters, 2, 1)), size))
         return packed
+
+
+AnyEpilogue = Epilogue | WideEpilogue

@@ -12,13 +12,13 @@ from service.compiler.kernels.layer import Layer, Window, folded_bias
 from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.x86 import concat, depthwise, elementwise, pool
 from service.compiler.kernels.x86.conv import conv
-from service.compiler.kernels.x86.epilogue import Epilogue
+from service.compiler.kernels.x86.epilogue import AnyEpilogue, Epilogue, WideEpilogue
 from service.compiler.kernels.x86.grouped import Grouping, grouped
 from service.compiler.kernels.x86.grouped import choose as choose_scheme
 from service.compiler.kernels.x86.isa import GROUP, Isa
-from service.compiler.kernels.x86.numerics import addition, bounds, requantization
+from service.compiler.kernels.x86.numerics import addition, bounds, dequantization, requantization
 from service.compiler.kernels.x86.reals import BiasedScale, RealScale
-from service.compiler.kernels.x86.requantization import FloatScale, FusedScale
+from service.compiler.kernels.x86.requantization import FloatScale, FusedScale, Kept
 from service.compiler.kernels.x86.tiles import cycles, key_of, ranked, worth_sharing
 from service.compiler.kernels.x86.totals import Tile
 from service.compiler.qnn.numerics import Mode
@@ -28,7 +28,7 @@ from service.compiler.qnn.ops.unary import FUNCTIONS
 
 # Cycles to requantize one vector of accumulators, roughly: float scale or fixed point, and a residual.
 _FLOAT_CYCLES, _FIXED_CYCLES, _RESIDUAL_CYCLES = 2.0, 6.0, 6.0
-_EXCEPTION_CYCLES, _ELEMENTWISE_CYCLES = 1.0, 8.0
+_WIDE_CYCLES, _EXCEPTION_CYCLES, _ELEMENTWISE_CYCLES = 1.5, 1.0, 8.0
 
 
 class Family:
@@ -53,16 +53,14 @@ class Family:
 
 
 class Accumulating(Family):
-    """`qnn.conv2d` and `qnn.dense`, requantized, with a residual or without."""
+    """`qnn.conv2d` and `qnn.dense`: requantized, with a residual or without; as real values; or their sums."""
 
     def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
         super().__init__(isa, mode, choices)
-        self._epilogues: dict[Group, Epilogue] = {}
+        self._epilogues: dict[Group, AnyEpilogue] = {}
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         core = group.core
-        if group.requantize is None:
-            raise Declined("its accumulators are not requantized")
         if str(core.attr("accum_dtype")) != "int32":
             raise Declined(f"it accumulates in {core.attr('accum_dtype')}")
         if any(value_of(arg) is None for arg in core.call.args[1:]):
@@ -102,15 +100,18 @@ class Accumulating(Family):
         self.choices.note(key, astuple(tile), kernel.symbol)
         return kernel
 
-    def _epilogue(self, group: Group) -> Epilogue:
+    def _epilogue(self, group: Group) -> AnyEpilogue:
         if group not in self._epilogues:
             self._epilogues[group] = self._new_epilogue(group)
         return self._epilogues[group]
 
-    def _new_epilogue(self, group: Group) -> Epilogue:
-        assert group.requantize is not None
+    def _new_epilogue(self, group: Group) -> AnyEpilogue:
         filters = shape_of(group.output)[-1]
         channels = -(-filters // self.isa.lanes) * self.isa.lanes
+        if group.requantize is None:
+            return WideEpilogue(Kept(), "int32")
+        if group.requantize.name == "qnn.dequantize":
+            return WideEpilogue(dequantization(self.mode, group.requantize, channels), "float32")
         scaled = requantization(self.mode, group.requantize, channels, stored=group.addition is None)
         own = bounds(group.requantize.per_tensor("out_type"))
         if group.addition is None:
@@ -119,7 +120,9 @@ class Accumulating(Family):
         return Epilogue(scaled, bounds(group.out_type), residual, own)
 
 
-def _epilogue_cycles(epilogue: Epilogue) -> float:
+def _epilogue_cycles(epilogue: AnyEpilogue) -> float:
+    if isinstance(epilogue, WideEpilogue):
+        return _WIDE_CYCLES
     match epilogue.requantization:
         case FloatScale() | BiasedScale() | RealScale():
             own = _FLOAT_CYCLES
@@ -174,6 +177,7 @@ class Elementwise(Family):
         core = group.core
         if not any(produced):
             raise Declined("none of its operands comes from a kernel, so it would cost two reorders")
+        bounds(group.out_type)
         match core.name:
             case "qnn.concatenate":
                 concat.part_tables(self.mode, core)

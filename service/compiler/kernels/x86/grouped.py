@@ -19,10 +19,10 @@ import numpy as np
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Expr, Program, at_most, load
-from service.compiler.kernels.x86.epilogue import Epilogue
+from service.compiler.kernels.x86.epilogue import AnyEpilogue
 from service.compiler.kernels.x86.isa import GROUP, Isa
 from service.compiler.kernels.x86.lanes import Lanes
-from service.compiler.kernels.x86.output import Output
+from service.compiler.kernels.x86.output import output_of
 from service.compiler.kernels.x86.reduction import Excess
 from service.compiler.kernels.x86.tiles import candidates, rates, tile_cycles
 from service.compiler.kernels.x86.totals import Tile, Totals
@@ -153,7 +153,7 @@ def grouped(
     grouping: Grouping,
     weights: Array,
     bias: Array,
-    epilogue: Epilogue,
+    epilogue: AnyEpilogue,
     scheme: Scheme,
     *,
     parallel: bool,
@@ -183,7 +183,7 @@ class _Grouped:
         grouping: Grouping,
         weights: Array,
         bias: Array,
-        epilogue: Epilogue,
+        epilogue: AnyEpilogue,
         scheme: Scheme,
         parallel: bool,
     ) -> None:
@@ -191,7 +191,7 @@ class _Grouped:
         self.scheme, self.tile, self.parallel = scheme, scheme.tile, parallel
         self.starts = scheme.starts(layer)
         self.constants: list[Array] = [*self._listed(weights), epilogue.requantization.started(bias)]
-        self.constants += [*epilogue.requantization.arrays, epilogue.parameters]
+        self.constants += epilogue.constants
         self.constants = [array for array in self.constants if array.size]
 
     def _listed(self, weights: Array) -> tuple[Array, Array, Array, Array]:
@@ -242,11 +242,11 @@ class _Grouped:
             program.parameter(f"constant_{place}", str(array.dtype), array.size)
             for place, array in enumerate(self.constants)
         ]
-        destination = program.parameter("destination", "uint8", layer.destination.size_bytes)
+        destination = program.parameter("destination", self.epilogue.dtype, layer.destination.size_bytes)
         self.first, self.offsets, self.weights, *rest = buffers
         self.places = rest.pop(0) if self.scheme.own else None
-        self.bias, *arrays, parameters = rest
-        self.output = Output(self.lanes, self.epilogue, layer, destination, residual, tuple(arrays), parameters)
+        self.bias, *constants = rest
+        self.output = output_of(self.lanes, self.epilogue, layer, destination, residual, constants)
 
         height, width = layer.output
         columns, rows = -(-width // tile.columns), -(-height // tile.rows)
@@ -264,7 +264,7 @@ class _Grouped:
             "tile": f"{tile.rows}x{tile.columns} pixels, {tile.blocks} blocks",
             "reads": f"{self.constants[1].size}, {'own' if self.scheme.own else 'shared'}",
         }
-        return Kernel("grouped", program.function(), tuple(self.constants), layer.destination.size_bytes, facts)
+        return Kernel("grouped", program.function(), tuple(self.constants), self.output.size_bytes, facts)
 
     def _tile(self, image: Expr, block_tile: Expr, block: Expr, row: Expr, column: Expr) -> None:
         program = self.program

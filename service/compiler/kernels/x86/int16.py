@@ -318,7 +318,8 @@ class _Layer:
                     total = self._total(pixel * self.blocks + block, part) + bias
                     value = self._clamped(self.rescaling.apply(total, tuple(channels), half))
                     to = (line * width + column + pixel) * self.channels + start + part * half
-                    self._write(program.bind(to), value, min(half, self.channels - part * half))
+                    channels_left = min(half, self.channels - part * half)
+                    program.store_first(self.destination, program.bind(to), value, half, channels_left)
 
     def _total(self, place: int, part: int) -> Expr:
         total = self._half(self.sums[place], part)
@@ -329,21 +330,6 @@ class _Layer:
         low, high = (splat(load(bounds, place, 1), half) for place in range(2))
         held = tirx.max(tirx.min(value, high), low)
         return self.program.bind(tirx.Cast(f"int16x{half}", held), f"int16x{half}")
-
-    def _write(self, to: Expr, value: Expr, channels: int) -> None:
-        """The first `channels` lanes, in stores of powers of two."""
-        done = 0
-        while done < channels:
-            width = 1 << (channels - done).bit_length() - 1
-            part = value if width == self.isa.lanes // 2 else _lanes(value, done, width)
-            self.program.store(self.destination, to + done, part, width)
-            done += width
-
-
-def _lanes(vector: Expr, first: int, count: int) -> Expr:
-    if count > 1:
-        return shuffle(vector, range(first, first + count))
-    return tirx.Shuffle([vector], [tirx.const(first, "int32")])
 
 
 def _flush(weights: Array, words: Words) -> str:

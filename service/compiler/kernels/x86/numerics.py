@@ -19,12 +19,14 @@ from service.compiler.kernels.x86.requantization import (
     DoubleRounding,
     FloatScale,
     FusedFloatSum,
+    RealValues,
     Requantization,
     SingleRounding,
 )
 from service.compiler.kernels.x86.sums import shared_shift_sum
 from service.compiler.qnn.numerics import Mode, mlas
 from service.compiler.qnn.numerics.accumulate import centered
+from service.compiler.qnn.numerics.affine import Dequantize
 from service.compiler.qnn.numerics.aten import ByGroups, FbgemmRequantize, FloatAdd, OneDnnRequantize, reciprocal
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, SharedShiftAdd
 from service.compiler.qnn.numerics.onednn import PostSum, ScaledSum
@@ -100,6 +102,19 @@ def requantization(mode: Mode, operation: Operation, channels: int, *, stored: b
     if (shifts > 0).any():
         raise Declined("a scale of 1 or more, rounded once, may leave the 32 bits that the kernels round to")
     return SingleRounding(_filled(significands, channels), _filled(shifts, channels))
+
+
+def dequantization(mode: Mode, operation: Operation, channels: int) -> RealValues:
+    """What takes accumulators to real values; arguments as for `requantization`, of a `qnn.dequantize`.
+
+    Raises:
+        Declined: no kernel computes `mode`'s formula for it.
+    """
+    filters, formula = _filters(operation), mode.formula(operation)
+    if not isinstance(formula, Dequantize):
+        raise Declined(f"no kernel computes {formula.summary}")
+    scales = np.array(operation.quantized("in_type").scales, np.float32)
+    return RealValues(_filled(_per_channel(scales, filters), channels))
 
 
 def _fused_sum(formula: PostSum, operation: Operation, channels: int, largest: Array) -> FusedFloatSum:

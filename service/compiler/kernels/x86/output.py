@@ -11,9 +11,10 @@ from service.compiler.kernels.halo import fill_halo
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Buffer, Expr, load, shuffle
-from service.compiler.kernels.x86.epilogue import Epilogue
+from service.compiler.kernels.x86.epilogue import AnyEpilogue, Epilogue, WideEpilogue
 from service.compiler.kernels.x86.isa import PIXELS
 from service.compiler.kernels.x86.lanes import Lanes
+from service.compiler.kernels.x86.wide import WideOutput
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,7 @@ class Output:
 
     Attributes:
         destination, residual: buffers of the layer's images.
-        arrays: of the requantization, a value for each channel.
-        parameters: of the epilogue.
+        constants: buffers of the epilogue's.
     """
 
     lanes: Lanes
@@ -31,12 +31,20 @@ class Output:
     layer: Layer
     destination: Buffer
     residual: Buffer | None
-    arrays: tuple[Buffer, ...]
-    parameters: Buffer
+    constants: tuple[Buffer, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the destination."""
+        return self.layer.destination.size_bytes
+
+    @property
+    def parameters(self) -> Buffer:
+        return self.constants[-1]
 
     def channels(self, block: Expr) -> tuple[Expr, ...]:
         """The requantization's values for a block of channels."""
-        return self.epilogue.channels(self.lanes, self.arrays, block * self.lanes.isa.lanes)
+        return self.epilogue.requantization.channels(self.lanes, self.constants[:-1], block * self.lanes.isa.lanes)
 
     def fill_halo(self, image: Expr, block: Expr, *, blocks: int = 1, when: Expr) -> None:
         """Fills the halo of some blocks of an image."""
@@ -44,18 +52,6 @@ class Output:
         program, vector_bytes = self.lanes.program, self.lanes.isa.bytes
         plane = image * tensor.blocks + block
         fill_halo(program, vector_bytes, self.destination, tensor, value, plane=plane, planes=blocks, when=when)
-
-    def store(
-        self, totals: Sequence[Expr], channels: tuple[Expr, ...], image: Expr, block: Expr, row: Expr, column: Expr
-    ) -> None:
-        """One block of some pixels in a row.
-
-        Args:
-            totals: their accumulators.
-            channels: the block's, from `channels`.
-            row, column: of the first pixel.
-        """
-        self.store_tile(totals, len(totals), channels, image, block, row, column)
 
     def store_tile(
         self,
@@ -67,13 +63,18 @@ class Output:
         row: Expr,
         column: Expr,
     ) -> None:
-        """One block of some rows of pixels, `columns` wide; otherwise as `store`.
+        """One block of some rows of pixels, `columns` wide.
 
         Four pixels that lie one behind the other are stored together. Those of rows that are shorter are packed
         together all the same.
+
+        Args:
+            totals: their accumulators, row by row.
+            channels: the block's, from `channels`.
+            row, column: of the first pixel.
         """
         program, pixels = self.lanes.program, [divmod(place, columns) for place in range(len(totals))]
-        at = self._offset(self.layer.destination, image, block, row, column)
+        at = program.bind(self.layer.destination.at(image, block, row, column))
         to = [at + self._step(self.layer.destination, pixel) for pixel in pixels]
         residuals = self._residuals(pixels, image, block, row, column)
 
@@ -108,7 +109,7 @@ class Output:
         tensor = self.layer.residual
         if self.residual is None or tensor is None:
             return [None] * len(pixels)
-        at = self._offset(tensor, image, block, row, column)
+        at = self.lanes.program.bind(tensor.at(image, block, row, column))
         return [self.lanes.isa.widen(self.residual, at + self._step(tensor, pixel)) for pixel in pixels]
 
     @staticmethod
@@ -116,9 +117,19 @@ class Output:
         """Bytes from a tile's first pixel to the one that many rows and columns on."""
         return pixel[0] * tensor.row + pixel[1] * tensor.pixel
 
-    def _offset(self, tensor: Image, image: Expr, block: Expr, row: Expr, column: Expr) -> Expr:
-        at = image * tensor.image + block * tensor.plane + row * tensor.row + column * tensor.pixel
-        return self.lanes.program.bind(at + tensor.origin)
+
+def output_of(
+    lanes: Lanes,
+    epilogue: AnyEpilogue,
+    layer: Layer,
+    destination: Buffer,
+    residual: Buffer | None,
+    constants: Sequence[Buffer],
+) -> Output | WideOutput:
+    """What takes a layer's accumulators; arguments as the attributes of `Output`."""
+    if isinstance(epilogue, WideEpilogue):
+        return WideOutput(lanes, epilogue, layer, destination, tuple(constants))
+    return Output(lanes, epilogue, layer, destination, residual, tuple(constants))
 
 
 def _quads(pixels: int) -> list[int]:

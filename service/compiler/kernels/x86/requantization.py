@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
@@ -9,7 +10,7 @@ import numpy as np
 from tvm import tirx
 
 from service.compiler.kernels.kernel import Array
-from service.compiler.kernels.program import Expr, bits
+from service.compiler.kernels.program import Buffer, Expr, bits, load
 from service.compiler.kernels.x86.lanes import Lanes
 
 CENTRE = 128  # of bytes
@@ -32,6 +33,13 @@ class Requantization(Protocol):
     def started(self, bias: Array) -> Array:
         """What accumulators start from, int32, so that `apply` gets what it wants of those with this bias."""
         return bias.astype(np.int32)
+
+    def channels(self, lanes: Lanes, buffers: Sequence[Buffer], offset: Expr) -> tuple[Expr, ...]:
+        """The arrays' values for the block of channels at `offset`."""
+        return tuple(
+            lanes.keep(load(buffer, offset, lanes.isa.lanes), str(array.dtype))
+            for buffer, array in zip(buffers, self.arrays, strict=True)
+        )
 
     def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
         """`channels`: the arrays' values for the block at hand; then the residual as stored, where there is one that no
@@ -58,6 +66,29 @@ class FloatScale(Requantization):
         if not self.bounded:
             product = tirx.min(product, lanes.const(LARGEST, "float32"))
         return lanes.keep(lanes.isa.round_even(product))
+
+
+class Kept(Requantization):
+    """Values as they come."""
+
+    arrays: tuple[Array, ...] = ()
+
+    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
+        return total
+
+
+@dataclass(frozen=True)
+class RealValues(Requantization):
+    """`Dequantize`: accumulators as float32, times a float32 scale; the result stays float32."""
+
+    scales: Array
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return (self.scales.astype(np.float32),)
+
+    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
+        return lanes.keep(tirx.Cast(f"float32x{lanes.isa.lanes}", total) * channels[0], "float32")
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from service.compiler.kernels.program import Buffer, Expr, load
 from service.compiler.kernels.x86.lanes import Lanes
 from service.compiler.kernels.x86.output import Output
+from service.compiler.kernels.x86.wide import WideOutput
 
 Operand = tuple[Expr, ...]  # what `Isa.dot` multiplies
 
@@ -43,7 +44,7 @@ class Totals:
                 total = self._registers[pixel, place]
                 total.value = self._isa.dot(total.value, activations, factors)
 
-    def store(self, output: Output, image: Expr, row: Expr, column: Expr) -> None:
+    def store(self, output: Output | WideOutput, image: Expr, row: Expr, column: Expr) -> None:
         """Finishes them all; `row` and `column` are those of the tile's first pixel."""
         for place in range(self._tile.blocks):
             values = [self._registers[pixel, place].value for pixel in self._pixels]

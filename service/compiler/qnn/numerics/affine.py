@@ -73,23 +73,30 @@ class Quantize:
 
 
 class Dequantize:
-    """Storage -> float32: the product of a float32 scale and a small integer, rounded once."""
+    """Storage -> float32: the difference of integers as a float32, times a float32 scale.
 
-    summary = "s * (q - z)"
+    Sums of 32 bits are rounded twice, then: by ONNX Runtime (DequantizeLinear in quantize_linear.cc, and QGemm and
+    MatMulIntegerToFloat in mlas/lib/qpostprocessor.cpp), PyTorch (dequantize_val in AffineQuantizer.cpp) and oneDNN's
+    output scales. LiteRT's DEQUANTIZE takes 16 bits at most.
+    """
+
+    summary = "float(q - z) * float(s)"
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         scales, zero_points = broadcast(operation.quantized("in_type"), x.ndim)
-        return np.asarray(((x.astype(np.int64) - zero_points) * scales.astype(np.float64)).astype(np.float32))
+        wide = np.int64 if x.dtype == np.int64 else np.int32
+        return np.asarray((x.astype(wide) - zero_points.astype(wide)).astype(np.float32) * scales)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         in_type = operation.quantized("in_type")
+        wide = "int64" if in_type.storage == "int64" else "int32"
 
         def dequantize(value: Scalar, scale: Scalar, zero_point: Scalar) -> Scalar:
-            return (value.astype("int32") - zero_point).astype("float32") * scale
+            return (value.astype(wide) - zero_point).astype("float32") * scale
 
         constants = [
             parameter(in_type.scales, "float32", in_type),
-            parameter(in_type.zero_points, "int32", in_type),
+            parameter(in_type.zero_points, wide, in_type),
         ]
         return pointwise(builder, "dequantize", dequantize, [x], constants)
 

@@ -155,22 +155,6 @@ class Mul:
         return scale
 
 
-class AccumulatorsToFloat:
-    """QGemm and MatMulIntegerToFloat without an output type (mlas/lib/qpostprocessor.cpp): one product."""
-
-    summary = "float(acc) * float(s_x * s_w)"
-
-    def evaluate(self, operation: Operation, x: Array) -> Array:
-        in_type = operation.quantized("in_type")
-        scales, _ = broadcast(in_type, x.ndim)
-        return x.astype(np.float32) * scales
-
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        in_type = operation.quantized("in_type")
-        constants = [parameter(in_type.scales, "float32", in_type)]
-        return pointwise(builder, "dequantize", lambda value, scale: value.astype("float32") * scale, [x], constants)
-
-
 class GlobalAverage:
     """QLinearGlobalAveragePool (mlas/lib/qlgavgpool.cpp): an integer sum, scaled once."""
 

@@ -18,7 +18,7 @@ from service.compiler.kernels.x86.taps import Taps
 from service.compiler.kernels.x86.totals import Tile
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import MODES
-from tests.support.images import RUNNABLE, at_a_wall, built, run
+from tests.support.images import RUNNABLE, at_a_wall, built
 from tests.support.layers import Case, Draw, convolution
 
 import tvm  # isort: skip
@@ -36,7 +36,7 @@ def holds(draw: Draw, isa: Isa, case: Case) -> Kernel:
     tile = draw(st.sampled_from([choose(isa, case.layer), drawn]))
     arguments = (case.weights[..., 0], case.bias, case.epilogue, tile)
     kernel = depthwise(isa, case.layer, *arguments, parallel=draw(st.booleans()))
-    case.check(run(isa, kernel, *case.inputs))
+    case.check(isa, kernel)
     return kernel
 
 

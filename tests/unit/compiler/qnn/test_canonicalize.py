@@ -71,6 +71,19 @@ def test_quantized_types_are_lowered_to_storage() -> None:
     assert text.count("R.call_tir") == 1
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("axis", [None, 1])
+def test_sums_become_float32_before_they_are_scaled(mode: str, axis: int | None) -> None:
+    """As in ONNX Runtime 1.31 and PyTorch 2.13, which these numbers were taken from: 16777217 is no float32."""
+    scales = (float32(0.1),) if axis is None else (float32(0.1), float32(3.0))
+    sums = np.array([[16777217, 16777219], [-(2**31), 2**31 - 1]], np.int32)
+    quantized = QuantizedType("int32", scales, axis=axis)
+    module = module_of([(sums.shape, "int32")], lambda emit, inputs: emit(ops.dequantize(inputs[0], quantized)))
+    holds(module, mode, OPERANDS[0], [sums])
+    real = oracle.run(module, get_mode(mode), [sums])[0]
+    assert real[0, 0] == np.float32(1677721.6) != np.float32(16777217 * scales[0])
+
+
 @EXAMPLES
 @given(st.data(), st.sampled_from(MODES))
 def test_blocks(data: st.DataObject, mode: str) -> None:

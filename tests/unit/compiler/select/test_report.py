@@ -23,8 +23,8 @@ WEIGHT = QuantizedType("int8", (0.01,), (0,))
 
 @pytest.fixture(scope="module")
 def module() -> Any:
-    """Two convolutions with a softmax between them, which has no kernel, and a dense layer whose accumulators are not
-    requantized, which no kernel takes."""
+    """Two convolutions with a softmax between them, which has no kernel, and a dense layer that accumulates in 64
+    bits, which no kernel does."""
 
     def conv(emit: Emit, x: relax.Var, channels: int) -> relax.Var:
         weights = relax.const(np.ones((16, 3, 3, channels), np.int8))
@@ -36,7 +36,8 @@ def module() -> Any:
         middle = emit(ops.softmax(first, ACTIVATION, ACTIVATION))
         last = conv(emit, middle, 16)
         flat = emit(relax.op.reshape(last, [1, 8 * 8 * 16]))
-        return emit(ops.dense(flat, relax.const(np.ones((10, 8 * 8 * 16), np.int8)), None, ACTIVATION, WEIGHT))
+        weights = relax.const(np.ones((10, 8 * 8 * 16), np.int8))
+        return emit(ops.dense(flat, weights, None, ACTIVATION, WEIGHT, accum_dtype="int64"))
 
     return module_of([((1, 8, 8, 3), "int8")], body)
 
@@ -65,6 +66,7 @@ def test_what_has_no_kernel_says_why_and_where_it_stands(report: dict[str, Any])
     assert plain["softmax"]["reason"] == "no kernel computes this operator"
     before = [layer["kernel"] for layer in report["layers"][: plain["softmax"]["place"]]]
     assert before.count("conv") == 1
+    assert plain["dense"]["reason"] == "it accumulates in int64"
     assert plain["dense"]["place"] == len(report["layers"])
 
 

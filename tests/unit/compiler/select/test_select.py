@@ -17,7 +17,7 @@ from tvm import relax
 from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type
-from service.core.numerics import MODES
+from service.core.numerics import FBGEMM, MODES, ONEDNN, TORCH_X86
 from service.core.target import TARGETS, detect_host
 from tests.support.qnn_models import Emit, float32, module_of
 from tests.support.selected import run_selected, selected
@@ -295,6 +295,66 @@ def test_the_classifier_of_a_batch_reads_means_where_they_are_written(target: An
     report = selected(module_of([((3, 8, 8, 3), "int8")], body), target, "xnnpack").report()
     assert [layer["kernel"] for layer in report["layers"]] == ["enter", "conv", "mean", "conv", "leave"]
     assert report["plain"] == []
+
+
+@pytest.mark.parametrize("target", HERE, ids=str)
+@pytest.mark.parametrize("mode", ["onnxruntime", "litert-reference"])
+def test_sums_and_real_values_come_from_kernels(target: Any, mode: str, tmp_path: Path) -> None:
+    """Of convolutions in all three kernels, and of a dense layer; sums that two read are written once."""
+    rng = np.random.default_rng(1)
+    kind = QuantizedType("int8", (0.1,), (3,))
+
+    def layer(net: Network, x: relax.Var, groups: int, filters: int) -> tuple[relax.Var, QuantizedType]:
+        weight, weight_type = net.weights(filters, (filters, 3, 3, 20 // groups))
+        window = {"padding": (1, 1, 1, 1), "groups": groups}
+        sums = net.emit(ops.conv2d(x, relax.const(weight), None, kind, weight_type, **window))  # type: ignore[arg-type]
+        return sums, accumulator_type(kind, weight_type, axis=3)
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
+        net = Network(emit, rng, "int8")
+        reals = [ops.dequantize(*layer(net, inputs[0], groups, 20)) for groups in (1, 4, 20)]
+        twice = layer(net, inputs[0], 1, 33)
+        flat = emit(ops.mean(inputs[0], kind, kind, axes=[1, 2], keepdims=False))
+        weight, weight_type = net.weights(1001, (1001, 20))
+        bias = relax.const(np.full(1001, 2**31 - 9, np.int32))  # sums of more bits than float32 has, which wrap
+        logits = emit(ops.dense(flat, relax.const(weight), bias, kind, weight_type))
+        ends = [ops.dequantize(logits, accumulator_type(kind, weight_type, axis=1)), ops.dequantize(*twice)]
+        return [twice[0], *(emit(end) for end in (*reals, *ends))]
+
+    module = module_of([((2, 6, 7, 20), "int8")], body)
+    x = rng.integers(-128, 128, (2, 6, 7, 20)).astype(np.int8)
+    selection, outputs = run_selected(module, target, mode, [x], tmp_path)
+    for actual, expected in zip(outputs, oracle.run(module, get_mode(mode), [x]), strict=True):
+        np.testing.assert_array_equal(actual, expected)
+    report = selection.report()
+    families = {family: found["calls"] for family, found in report["families"].items()}
+    assert families == {"conv": 3, "depthwise": 1, "enter": 1, "grouped": 1, "mean": 1}
+    assert [operator["operators"] for operator in report["plain"]] == ["dequantize"]
+
+
+@pytest.mark.parametrize("target", HERE, ids=str)
+@pytest.mark.parametrize("mode", [FBGEMM, ONEDNN, TORCH_X86])
+def test_layers_with_biases_of_real_values_have_kernels(target: Any, mode: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    kind = QuantizedType("uint8", (0.1,), (3,))
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        x = inputs[0]
+        for groups, filters in ((1, 24), (24, 24), (3, 33)):
+            channels = int(x.ty.shape[3])
+            weight = rng.integers(-127, 128, (filters, 3, 3, channels // groups)).astype(np.int8)
+            weight_type = QuantizedType("int8", tuple(map(float32, rng.uniform(0.002, 0.02, filters))), axis=0)
+            sums = emit(ops.conv2d(x, relax.const(weight), None, kind, weight_type, groups=groups))
+            bias = relax.const(rng.normal(0, 3, filters).astype(np.float32))
+            x = emit(ops.requantize(sums, accumulator_type(kind, weight_type, axis=3), kind, bias))
+        return x
+
+    module = module_of([((1, 9, 8, 3), "uint8")], body)
+    x = rng.integers(0, 256, (1, 9, 8, 3)).astype(np.uint8)
+    selection, (actual,) = run_selected(module, target, mode, [x], tmp_path)
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode(mode), [x])[0])
+    assert [layer["kernel"] for layer in selection.layers] == ["enter", "conv", "depthwise", "grouped", "leave"]
+    assert selection.plain == []
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)

@@ -17,7 +17,6 @@ CPU = Mode(
         "conv2d+requantize": FloatRequantize(),
         "conv2d_transpose+requantize": FloatRequantize(),
         "dense+requantize": FloatRequantize(),
-        "dense+dequantize": mlas.AccumulatorsToFloat(),
         "add": mlas.Add(),
         "mul": mlas.Mul(),
         "avg_pool2d": mlas.WindowAverage(),
