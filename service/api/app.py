@@ -8,7 +8,20 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from service import __version__
-from service.api import artifacts, blobs, builds, models, openapi, paths, problems, scrape, targets, v2, workers
+from service.api import (
+    aliases,
+    artifacts,
+    blobs,
+    builds,
+    models,
+    openapi,
+    paths,
+    problems,
+    scrape,
+    targets,
+    v2,
+    workers,
+)
 from service.api.collectors import BuildCollector, CacheCollector
 from service.api.context import RequestContext
 from service.api.services import Services
@@ -30,7 +43,7 @@ def control_plane() -> FastAPI:
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
     )
-    for room in (models, builds, artifacts, blobs, targets, workers, scrape):
+    for room in (models, aliases, builds, artifacts, blobs, targets, workers, scrape):
         app.include_router(room.router)
     problems.install(app)
     openapi.install(app)

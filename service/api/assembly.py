@@ -15,7 +15,7 @@ from service.core.build import Build
 from service.core.errors import OctetError
 from service.core.settings import Settings
 from service.core.target import TARGETS, Host
-from service.db import BuildStore, Database, ModelStore, WorkerStore
+from service.db import AliasStore, BuildStore, Database, ModelStore, WorkerStore
 from service.workers.catalog import synchronize
 from service.workers.inference import Registry
 from service.workers.inference.artifacts import StoredArtifacts
@@ -34,8 +34,8 @@ def assemble(settings: Settings, host: Host) -> Iterator[Services]:
     database.migrate()
     layout = OciLayout(settings.store_dir)
     builds = BuildStore(database, max_attempts=settings.max_build_attempts)
-    models = ModelStore(database)
-    synchronize(layout, builds, models)
+    models, aliases = ModelStore(database), AliasStore(database)
+    synchronize(layout, builds, models, aliases)
     metrics = Metrics()
 
     def build_again(lost: Build) -> None:
@@ -48,12 +48,13 @@ def assemble(settings: Settings, host: Host) -> Iterator[Services]:
         builds,
         models,
         StoredArtifacts(layout, settings.threads),
+        aliases=aliases,
         targets=[target.name for target in TARGETS if target.runs_on(host)],
         queue_size=settings.queue_size,
         observer=InferenceTelemetry(metrics),
         on_lost=build_again,
     )
-    services = Services(settings, layout, builds, models, WorkerStore(database), registry, host, metrics)
+    services = Services(settings, layout, builds, models, aliases, WorkerStore(database), registry, host, metrics)
     try:
         yield services
     finally:

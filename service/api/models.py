@@ -113,7 +113,10 @@ def list_models(
     """By name, each as its newest version."""
     models, following = services.models.list(limit, cursor)
     paths.link_next(request, response, following)
-    return wire.Models(models=[views.version(model) for model in models])
+    aliases = services.aliases.list()
+    return wire.Models(
+        models=[views.model(model, (each for each in aliases if each.model == model.name)) for model in models]
+    )
 
 
 @router.get("/{name}", summary="A model and its versions", response_model=wire.ModelVersions)
@@ -126,7 +129,8 @@ def list_models(
 def get_model(name: wire.PathName, services: ServicesOf) -> wire.ModelVersions:
     versions, facts = services.models.versions(name), _facts(services, name, None)
     shown = [views.version(version, facts.get(version.number)) for version in versions]
-    return wire.ModelVersions(name=name, versions=shown)
+    aliases = [views.alias(alias) for alias in services.aliases.list(name)]
+    return wire.ModelVersions(name=name, versions=shown, aliases=aliases)
 
 
 @router.get("/{name}/versions/{version}", summary="One version of a model", response_model=wire.ModelVersion)

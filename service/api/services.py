@@ -12,7 +12,7 @@ from service.api.metrics import Metrics
 from service.cache import OciLayout
 from service.core.settings import Settings
 from service.core.target import Host
-from service.db import BuildStore, ModelStore, WorkerStore
+from service.db import AliasStore, BuildStore, ModelStore, WorkerStore
 
 if TYPE_CHECKING:  # it loads TVM's runtime, which the control plane does without
     from service.workers.inference import Registry
@@ -31,6 +31,7 @@ class Services:
     layout: OciLayout
     builds: BuildStore
     models: ModelStore
+    aliases: AliasStore
     workers: WorkerStore
     registry: Registry
     host: Host

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastapi import Response
 
 from service.api import paths, wire
+from service.core.alias import Alias
 from service.core.build import Build
 from service.core.model import ModelVersion
 
@@ -26,6 +27,20 @@ def version(of: ModelVersion, facts: Mapping[str, Any] | None = None) -> wire.Mo
         url=paths.version(of.name, of.number),
         facts=None if facts is None else wire.Facts(**facts),
     )
+
+
+def alias(of: Alias) -> wire.Alias:
+    return wire.Alias(
+        name=of.name,
+        version=of.version,
+        canary=None if of.canary is None else wire.Canary(version=of.canary, percent=of.canary_percent),
+        previous=list(of.previous),
+        changed_at=of.changed_at,
+    )
+
+
+def model(newest: ModelVersion, aliases: Iterable[Alias]) -> wire.Model:
+    return wire.Model(**version(newest).model_dump(), aliases=[alias(each) for each in aliases])
 
 
 def build(of: Build) -> wire.Build:

@@ -8,14 +8,17 @@ from typing import Annotated, Any
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.core.alias import ALIAS_PATTERN, ALL_PERCENT, STABLE
 from service.core.build import BuildState, Stage
 from service.core.worker import WorkerKind
 
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
+DEFAULT_ALIAS = STABLE
 
 PathName = Annotated[str, Path(pattern=NAME_PATTERN, description="The model's name.", examples=["mobilenet"])]
 PathVersion = Annotated[int, Path(ge=1, le=10**9, description="A version: 1, 2, …")]
+PathAlias = Annotated[str, Path(pattern=ALIAS_PATTERN, description="An alias, like `stable`.")]
 PathBuild = Annotated[str, Path(max_length=64, description="The id of a build.")]
 PathDigest = Annotated[str, Path(pattern=DIGEST_PATTERN, description="`sha256:` and 64 lower-case hex digits.")]
 QueryName = Annotated[str, Query(pattern=NAME_PATTERN, description="The model's name.", examples=["mobilenet"])]
@@ -105,13 +108,60 @@ class ModelVersion(Wire):
     facts: Facts | None = Field(None, description="What the file holds, once a build of it has succeeded.")
 
 
+class Canary(Wire):
+    """A version on trial."""
+
+    version: int
+    percent: int = Field(ge=1, lt=ALL_PERCENT, description="Of the requests.")
+
+
+class Alias(Wire):
+    """A name that stands for a version: in `/v2/models/NAME/versions/ALIAS`, or as `NAME@ALIAS`."""
+
+    name: str = Field(examples=["stable"], description="`stable` answers those who name no version.")
+    version: int
+    canary: Canary | None = Field(description="Another version, which answers some of the requests.")
+    previous: list[int] = Field(description="Where a rollback leads, and those before; the last first.")
+    changed_at: datetime
+
+
+class Aliases(Wire):
+    aliases: list[Alias] = Field(description="By name; without `latest`, the newest version that is ready.")
+
+
+class Promotion(Wire):
+    version: int = Field(ge=1, le=10**9)
+    alias: str = Field(DEFAULT_ALIAS, max_length=63, description="Lower case, not a number, and not `latest`.")
+    percent: int = Field(
+        ALL_PERCENT, ge=1, le=ALL_PERCENT, description="Of the requests; less than 100 makes it a canary."
+    )
+
+
+class Rollback(Wire):
+    alias: str = Field(DEFAULT_ALIAS, max_length=63)
+    away_from: int | None = Field(
+        None,
+        ge=1,
+        le=10**9,
+        description="The version that shall not answer any more. Where it does not, nothing changes: a rollback that "
+        "names it can be repeated.",
+    )
+
+
 class ModelVersions(Wire):
     name: str
     versions: list[ModelVersion] = Field(description="Newest first.")
+    aliases: list[Alias]
+
+
+class Model(ModelVersion):
+    """The newest version of a model."""
+
+    aliases: list[Alias]
 
 
 class Models(Wire):
-    models: list[ModelVersion] = Field(description="The newest version of each model.")
+    models: list[Model] = Field(description="The newest version of each model.")
 
 
 class BuildError(Wire):

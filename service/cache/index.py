@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from service.cache.durable import locked, replace_file
-from service.cache.oci import INDEX_MEDIA_TYPE, Descriptor
+from service.cache.oci import INDEX_MEDIA_TYPE, Descriptor, annotations_from_json
 from service.core.digest import Digest, canonical_json
 from service.core.errors import CorruptBlob, InvalidInput
 
@@ -48,16 +48,37 @@ class Index:
         except InvalidInput as error:
             raise self._corrupt() from error
 
+    def annotations(self) -> dict[str, str]:
+        """What the index says of itself. Raises as `read` does."""
+        try:
+            return annotations_from_json(self._parsed(self._bytes()).get("annotations"))
+        except InvalidInput as error:
+            raise self._corrupt() from error
+
     @contextmanager
     def change(self) -> Iterator[list[Entry]]:
         """The entries, to be changed in place; written when the block ends without an exception.
 
         The layout's lock is held meanwhile: nobody else changes the index or collects garbage. Raises as `read` does.
         """
+        with self._change() as document:
+            yield document["manifests"]
+
+    @contextmanager
+    def change_annotations(self) -> Iterator[dict[str, str]]:
+        """As `change`, for the annotations of the index itself."""
+        with self._change() as document:
+            annotations: dict[str, str] = document.setdefault("annotations", {})
+            yield annotations
+            if not annotations:
+                del document["annotations"]
+
+    @contextmanager
+    def _change(self) -> Iterator[dict[str, Any]]:
         with locked(self._root):
             before = self._bytes()
             document = self._parsed(before)
-            yield document["manifests"]
+            yield document
             after = canonical_json(document)
             if after != before:
                 replace_file(self._path, after)
@@ -75,7 +96,7 @@ class Index:
             raise self._corrupt() from error
         if not isinstance(document, dict) or not isinstance(entries := document.get("manifests"), list):
             raise self._corrupt()
-        if not all(map(_is_descriptor, entries)):
+        if not all(map(_is_descriptor, entries)) or not isinstance(document.get("annotations", {}), dict):
             raise self._corrupt()
         return document
 

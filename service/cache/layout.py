@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Container, Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from service.cache.durable import locked, replace_file
@@ -96,6 +97,14 @@ class OciLayout:
         """Merges `annotations` into the index entry of a listed manifest. Raises `NotFound`."""
         with self._index.change() as entries:
             _annotate(_listed(entries, digest), annotations)
+
+    def annotations(self) -> dict[str, str]:
+        """The annotations of the index itself, which are about no manifest."""
+        return self._index.annotations()
+
+    def change_annotations(self) -> AbstractContextManager[dict[str, str]]:
+        """The same, to be changed in place; written, all at once, when the block ends without an exception."""
+        return self._index.change_annotations()
 
     def remove(self, digest: Digest) -> None:
         """Takes a manifest and the reports about it from the index, if it is listed; the blobs become garbage."""

@@ -84,6 +84,14 @@ class Client:
     def model(self, name: str) -> Document:
         return self._document("GET", f"/api/v1/models/{name}")
 
+    def promote(self, model: str, version: int, alias: str, percent: int) -> Document:
+        asked = {"version": version, "alias": alias, "percent": percent}
+        return self._document("POST", f"/api/v1/models/{model}/promote", json=asked)
+
+    def rollback(self, model: str, alias: str, away_from: int) -> Document:
+        asked = {"alias": alias, "away_from": away_from}
+        return self._document("POST", f"/api/v1/models/{model}/rollback", json=asked)
+
     def builds(self, model: str | None = None, limit: int = 20) -> list[Document]:
         query = {"model": model} if model else {}
         builds: list[Document] = self._document("GET", "/api/v1/builds", params=query | {"limit": limit})["builds"]

@@ -12,6 +12,7 @@ from rich.text import Text
 from service.cli.client import Client
 from service.cli.options import JsonOption, ServerOption, server_flag, server_url
 from service.cli.output import Output, reporting, where
+from service.cli.promote import spoken
 from service.cli.push import follow
 from service.cli.reports import attached, summary
 
@@ -25,7 +26,7 @@ def models(
 ) -> None:
     """List the models, newest versions first."""
     with reporting(as_json) as output, Client(server_url(server)) as client:
-        listed = client.model(name)["versions"] if name else client.models()
+        listed = _versions(client.model(name)) if name else client.models()
         if as_json:
             output.document(listed)
             return
@@ -33,11 +34,24 @@ def models(
             output.show("No models yet.")
             output.next_command(f"octet push FILE{server_flag(server)}")
             return
-        table = _table("model", "version", "format", "size", "pushed", "source")
+        table = _table("model", "version", "aliases", "format", "size", "pushed", "source")
         for model in listed:
-            row = model["name"], str(model["version"]), model["format"], _size(model["size_bytes"])
-            table.add_row(*row, _ago(model["created_at"]), _short(model["source"]))
+            row = model["name"], str(model["version"]), "; ".join(map(spoken, model["aliases"]))
+            about = model["format"], _size(model["size_bytes"])
+            table.add_row(*row, *about, _ago(model["created_at"]), _short(model["source"]))
         output.show(table)
+
+
+def _versions(model: dict[str, Any]) -> list[dict[str, Any]]:
+    """The versions of a model, each with the aliases that it answers for."""
+    return [
+        version | {"aliases": [alias for alias in model["aliases"] if version["version"] in _answering(alias)]}
+        for version in model["versions"]
+    ]
+
+
+def _answering(alias: dict[str, Any]) -> list[int]:
+    return [each["version"] for each in (alias, alias["canary"]) if each]
 
 
 def builds(

@@ -115,7 +115,7 @@ class NotFound(OctetError):
 
 
 class Conflict(OctetError):
-    """The name is already taken by something else."""
+    """The request conflicts with what there is."""
 
     code = "conflict"
 

@@ -2,6 +2,7 @@
 
 from service.core.build import LeaseLost
 from service.core.model import ModelVersion
+from service.db.aliases import AliasStore
 from service.db.builds import BuildStore
 from service.db.claims import Claim
 from service.db.database import Database
@@ -10,6 +11,7 @@ from service.db.statistics import StageDurations, Statistics
 from service.db.workers import WorkerStore
 
 __all__ = [
+    "AliasStore",
     "BuildStore",
     "Claim",
     "Database",

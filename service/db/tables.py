@@ -51,6 +51,19 @@ model_versions = sa.Table(
     sa.UniqueConstraint("name", "source"),
 )
 
+# What a name of a version, such as `stable`, stands for; see core.alias.
+model_aliases = sa.Table(
+    "model_aliases",
+    metadata,
+    sa.Column("model", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("canary", sa.Integer),
+    sa.Column("canary_percent", sa.Integer, nullable=False),
+    sa.Column("previous", sa.JSON, nullable=False),
+    sa.Column("changed_at", UtcDateTime, nullable=False),
+)
+
 builds = sa.Table(
     "builds",
     metadata,

@@ -1,7 +1,8 @@
-"""Models and builds, written into the store's index too: a database that was lost is rebuilt from the store.
+"""Models, builds and aliases, written into the store's index too: a database that was lost is rebuilt from the store.
 
-The index says which file a model version is, and which artifact answers which build key for whom. What only the
-database knows is lost with it: builds that failed, that wait or that run, and the history of all.
+The index says which file a model version is, which artifact answers which build key for whom, and what the aliases of
+a model stand for. What only the database knows is lost with it: builds that failed, that wait or that run, and the
+history of all.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from service.cache import EMPTY_MEDIA_TYPE, Descriptor, Manifest, OciLayout
+from service.core.alias import aliases_in, annotation_of, is_annotation
 from service.core.artifact import (
     ARTIFACT_TYPE,
     BUILD_KEY_ANNOTATION,
@@ -29,7 +31,7 @@ from service.core.build import Build, BuildInputs, BuildState
 from service.core.digest import Digest, parse_digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
 from service.core.model import ModelVersion
-from service.db import BuildStore, ModelStore
+from service.db import AliasStore, BuildStore, ModelStore
 
 _logger = logging.getLogger(__name__)
 _PAGE = 200
@@ -42,6 +44,7 @@ class Restored:
 
     versions: int
     builds: int
+    aliases: int = 0
 
 
 def record_version(layout: OciLayout, version: ModelVersion) -> None:
@@ -73,7 +76,21 @@ def record_build(layout: OciLayout, builds: BuildStore, build: Build) -> None:
         layout.annotate(build.artifact, _annotations_of(builds, build))
 
 
-def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore) -> Restored:
+def record_aliases(layout: OciLayout, aliases: AliasStore, model: str | None = None) -> None:
+    """Writes the aliases of a model, or of all, to the index; to be called after each change of one.
+
+    The table is read under the index's lock, so that of two changes the later one is also the last that is written.
+
+    Raises:
+        StorageFull: no space is left.
+    """
+    with layout.change_annotations() as annotations:
+        for gone in [name for name in annotations if is_annotation(name, model)]:
+            del annotations[gone]
+        annotations |= map(annotation_of, aliases.list(model))
+
+
+def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore, aliases: AliasStore) -> Restored:
     """Makes the database and the index agree; to be called when the service starts.
 
     What the database lost is restored from the index; then what a killed process did not get to write to the index is
@@ -82,9 +99,12 @@ def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore) -> Re
     restored = Restored(
         versions=sum(models.restore(version) for version in _listed_versions(layout)),
         builds=sum(builds.restore(*listed) for listed in _listed_builds(layout)),
+        aliases=sum(aliases.restore(alias) for alias in aliases_in(layout.annotations())),
     )
-    if restored.versions or restored.builds:
-        _logger.warning("restored %d model versions and %d builds", restored.versions, restored.builds)
+    if restored != Restored(0, 0, 0):
+        _logger.warning(
+            "restored %d model versions, %d builds and %d aliases", restored.versions, restored.builds, restored.aliases
+        )
     known = {(version.name, version.number) for version in _listed_versions(layout)}
     for version in models.all_versions():
         if (version.name, version.number) not in known:
@@ -93,6 +113,7 @@ def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore) -> Re
             else:
                 _logger.warning("the file of %s version %d is lost", version.name, version.number)
     _record_builds(layout, builds)
+    record_aliases(layout, aliases)
     return restored
 
 

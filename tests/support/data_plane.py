@@ -22,7 +22,7 @@ from service.core.build import Build
 from service.core.settings import Settings
 from service.core.signature import datatype_of
 from service.workers.inference import Registry
-from service.workers.inference.ports import Artifacts, Builds, Models
+from service.workers.inference.ports import Aliases, Artifacts, Builds, Models
 from tests.support.tables import TARGET, Tables
 
 Array = npt.NDArray[Any]
@@ -36,18 +36,20 @@ class DataPlane:
         builds: Builds,
         models: Models | None = None,
         artifacts: Artifacts | None = None,
+        aliases: Aliases | None = None,
         queue_size: int = 8,
         targets: Sequence[str] = (TARGET,),
         on_lost: Callable[[Build], None] = lambda build: None,
         **settings: Any,
     ) -> None:
-        """`Tables` are all three of the ports; a test that has the real thing gives it instead."""
+        """`Tables` are all four of the ports; a test that has the real thing gives it instead."""
         self.metrics = Metrics()
         self.registry = Registry(
             builds,
             models or cast(Tables, builds),
             artifacts or cast(Tables, builds),
             targets=targets,
+            aliases=aliases or (builds if isinstance(builds, Tables) else None),
             queue_size=queue_size,
             observer=InferenceTelemetry(self.metrics),
             on_lost=on_lost,

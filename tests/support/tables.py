@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from service.core.alias import Alias
 from service.core.build import Build, BuildState
 from service.core.digest import Digest, digest_of
 from service.core.errors import NotFound, OctetError
@@ -19,10 +20,11 @@ _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Tables:
-    """Builds, models and artifacts of one service; satisfies the ports `Builds`, `Models` and `Artifacts` at once."""
+    """Builds, models, aliases and artifacts of one service; satisfies the ports of each at once."""
 
     def __init__(self) -> None:
         self.builds: list[Build] = []  # newest first
+        self.aliases: dict[tuple[str, str], Alias] = {}
         self.queries = 0
         self.loads: list[Digest] = []
         self._versions: dict[str, int] = {}
@@ -54,6 +56,12 @@ class Tables:
         """A model whose first version is built."""
         return self.built(name, self.push(name), load)
 
+    def promote(self, name: str, version: int, percent: int = 100, alias: str = "stable") -> None:
+        known = self.aliases.get((name, alias))
+        self.aliases[name, alias] = (
+            known.promoted(version, percent, _EPOCH) if known else Alias(name, alias, version, _EPOCH)
+        )
+
     # What the registry asks.
 
     def serving(self, model: str, version: int | None, targets: Sequence[str]) -> list[Build]:
@@ -73,6 +81,9 @@ class Tables:
     ) -> tuple[list[Build], str | None]:
         found = [build for build in self.builds if model in (None, build.model) and state in (None, build.state)]
         return found[:limit], None
+
+    def find(self, model: str, name: str) -> Alias | None:
+        return self.aliases.get((model, name))
 
     def invalidate(self, artifact: Digest) -> None:
         self.builds = [build for build in self.builds if build.artifact != artifact]

@@ -12,7 +12,7 @@ from service import __version__
 from service.api.statistics import Statistics
 from service.core.errors import NotFound, NotReady
 from service.core.signature import TensorSpec
-from service.workers.inference import ModelState, Registry
+from service.workers.inference import ModelState, Reference, Registry
 
 PLATFORM = "tvm_relax_vm"
 EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository", "statistics")
@@ -21,7 +21,7 @@ Members = dict[str, Any]
 
 
 class About:
-    """Answers from one registry. A version of None is the newest that is ready, or where it says so all of them."""
+    """Answers from one registry. A version of None is that of those who name none, or where it says so all of them."""
 
     def __init__(self, registry: Registry, statistics: Statistics) -> None:
         self._registry, self._statistics = registry, statistics
@@ -42,7 +42,7 @@ class About:
             raise NotReady("the server is shutting down")
         return {"ready": True}
 
-    async def model(self, name: str, version: int | None) -> Members:
+    async def model(self, name: str, version: Reference) -> Members:
         """Inputs and outputs. Raises `NotFound`, `NotReady`."""
         served = await self._registry.acquire(name, version)
         try:
@@ -52,13 +52,13 @@ class About:
         versions = [str(number) for number in await self._registry.versions(name)]
         return {"name": name, "versions": versions, "platform": PLATFORM, "inputs": inputs, "outputs": outputs}
 
-    async def model_ready(self, name: str, version: int | None) -> Members:
+    async def model_ready(self, name: str, version: Reference) -> Members:
         """Loads the model if it is not: ready means that the next request finds it warm. Raises as `model`."""
         served = await self._registry.acquire(name, version)
         served.release()
         return {"name": name, "ready": True}
 
-    async def config(self, name: str, version: int | None) -> Members:
+    async def config(self, name: str, version: Reference) -> Members:
         """The model in the form of Triton's ModelConfig, where a batch is no part of `dims`. Raises as `model`."""
         served = await self._registry.acquire(name, version)
         try:
@@ -74,13 +74,13 @@ class About:
             "output": _configured(signature.outputs, batch > 0),
         }
 
-    async def statistics(self, name: str | None = None, version: int | None = None) -> Members:
+    async def statistics(self, name: str | None = None, version: Reference = None) -> Members:
         """Of all versions of the model, or of all models. Raises `NotFound`."""
         if name is None:
             ready = {(each.model, each.version) for each in await self._registry.index() if _is_ready(each.state)}
             wanted = ready | self._statistics.known()
         else:
-            wanted = {(name, number) for number in await self._registry.versions(name) if version in (None, number)}
+            wanted = {(name, number) for number in await self._registry.versions(name, version)}
             if not wanted:
                 raise NotFound(f"there is no such version of model {name!r} that runs here")
         stats = [

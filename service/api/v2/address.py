@@ -1,24 +1,44 @@
-"""The model version that a URL names."""
+"""The model version that a request names, over whatever wire it comes.
+
+A version is a number or an alias, such as `stable`. Clients that have no place for it add it to the name:
+`mobilenet@stable`.
+"""
 
 from __future__ import annotations
 
+import re
+
 from starlette.types import Scope
 
-from service.core.errors import NotFound
+from service.core.alias import ALIAS_PATTERN
+from service.core.errors import InvalidInput, NotFound
+from service.workers.inference import Reference
 
 _MAX_DIGITS = 9
 
 
-def model_and_version(scope: Scope) -> tuple[str, int | None]:
-    """From `/v2/models/{model}` or `/v2/models/{model}/versions/{version}`.
+def model_and_version(scope: Scope) -> tuple[str, Reference]:
+    """From `/v2/models/{model}` or `/v2/models/{model}/versions/{version}`. Raises as `parse_address`."""
+    parameters: dict[str, str] = scope["path_params"]
+    return parse_address(parameters["model"], parameters.get("version", ""))
+
+
+def parse_address(model: str, version: str = "") -> tuple[str, Reference]:
+    """The name of a model, and which version of it; None where neither part says.
 
     Raises:
-        NotFound: the version is not a number, as every version is.
+        NotFound: the version is neither a number nor an alias.
+        InvalidInput: both parts name a version.
     """
-    parameters: dict[str, str] = scope["path_params"]
-    version = parameters.get("version")
-    if version is None:
-        return parameters["model"], None
-    if not (version.isascii() and version.isdigit()) or len(version) > _MAX_DIGITS:
-        raise NotFound("there is no such version", hint="versions are numbers: 1, 2, ...")
-    return parameters["model"], int(version)
+    if "@" in model:
+        model, _, reference = model.partition("@")
+        if version and reference:
+            raise InvalidInput(f"a version is named twice: {reference!r} and {version!r}", hint="name it once")
+        version = version or reference
+    if not version:
+        return model, None
+    if version.isascii() and version.isdigit() and len(version) <= _MAX_DIGITS:
+        return model, int(version)
+    if not re.fullmatch(ALIAS_PATTERN, version):
+        raise NotFound("there is no such version", hint="versions are numbers, 1, 2, ..., or aliases, like stable")
+    return model, version

@@ -30,6 +30,7 @@ class Head:
         encoding: `Content-Encoding`, in lower case; empty for none.
         media_type: `Content-Type`, in lower case and without its parameters.
         wants_binary: whether `Accept` asks for `application/octet-stream`.
+        affinity: `Octet-Affinity`: requests with the same are answered by the same version; None: by any.
     """
 
     json_bytes: int | None = None
@@ -37,13 +38,14 @@ class Head:
     encoding: str = ""
     media_type: str = ""
     wants_binary: bool = False
+    affinity: bytes | None = None
 
     @staticmethod
     def of(headers: Iterable[tuple[bytes, bytes]]) -> Head:
         """The head in an ASGI scope's headers, whose names are in lower case. Raises `InvalidInput`."""
         json_bytes = content_bytes = None
         encoding = media_type = ""
-        wants_binary = False
+        wants_binary, affinity = False, None
         for name, value in headers:
             if name == b"inference-header-content-length":
                 json_bytes = _length("Inference-Header-Content-Length", value, json_bytes)
@@ -55,7 +57,9 @@ class Head:
                 media_type = value.decode("latin-1").partition(";")[0].strip().lower()
             elif name == b"accept":
                 wants_binary = b"application/octet-stream" in value
-        return Head(json_bytes, content_bytes, encoding, media_type, wants_binary)
+            elif name == b"octet-affinity":
+                affinity = value
+        return Head(json_bytes, content_bytes, encoding, media_type, wants_binary, affinity)
 
     @property
     def is_raw(self) -> bool:

@@ -41,7 +41,7 @@ class Infer:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             head = Head.of(scope["headers"])
-            served = await self._registry.acquire(*model_and_version(scope))
+            served = await self._registry.acquire(*model_and_version(scope), head.affinity)
         except OctetError as error:
             response: ASGIApp = self._refuse(error, scope)
         else:

@@ -8,6 +8,7 @@ from service.workers.inference.executor import Abandoned, Executor, Permit
 from service.workers.inference.inventory import Indexed, ModelState
 from service.workers.inference.observer import Identity, ModelObserver, Observer, Unobserved
 from service.workers.inference.registry import Registry
+from service.workers.inference.routes import Reference
 from service.workers.inference.runner import Array, Runner
 from service.workers.inference.served import Served
 
@@ -21,6 +22,7 @@ __all__ = [
     "ModelState",
     "Observer",
     "Permit",
+    "Reference",
     "Registry",
     "Runner",
     "Served",

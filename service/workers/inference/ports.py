@@ -1,10 +1,11 @@
-"""What the registry needs of others: `db.BuildStore`, `db.ModelStore` and `artifacts.StoredArtifacts` satisfy it."""
+"""What the registry needs of others: the stores of `db`, and `artifacts.StoredArtifacts`, satisfy it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from service.core.alias import Alias
 from service.core.build import Build, BuildState
 from service.core.digest import Digest
 from service.workers.inference.runner import Runner
@@ -31,6 +32,11 @@ class Models(Protocol):
 
     def all_versions(self) -> Sequence[Any]:
         """Every version of every model, each with its `name` and `number`; by name, the oldest version first."""
+
+
+class Aliases(Protocol):
+    def find(self, model: str, name: str) -> Alias | None:
+        """What a name of versions, such as `stable`, stands for; None if nobody has set it."""
 
 
 class Artifacts(Protocol):

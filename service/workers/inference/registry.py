@@ -1,14 +1,16 @@
 """Which models are loaded here: found when first asked for, kept, and replaced by newer builds of themselves.
 
-A predict request costs one dictionary look-up. The builds table is asked on the first request for a name, and then
-for every loaded name about twice a second, by one task for all of them.
+A predict request costs one dictionary look-up. The tables are asked on the first request for a name, and then for every
+loaded name about twice a second, by one task for all of them. What shall answer is loaded and warm before the name is
+switched to it; what answered goes when its last request is over.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 
 from service.core.build import Build
 from service.core.errors import NotFound, NotReady, OctetError
@@ -18,13 +20,18 @@ from service.workers.inference.flights import Flights
 from service.workers.inference.inventory import Indexed, Inventory, ModelState
 from service.workers.inference.loader import Loader
 from service.workers.inference.observer import Identity, Observer, Unobserved
-from service.workers.inference.ports import Artifacts, Builds, Models
+from service.workers.inference.ports import Aliases, Artifacts, Builds, Models
+from service.workers.inference.routes import Plan, Reference, Route, plan
 from service.workers.inference.runner import Array, Runner
 from service.workers.inference.served import Served
 
 _logger = logging.getLogger(__name__)
 
-Name = tuple[str, int | None]  # a model and one of its versions, or None for the newest that is ready
+Name = tuple[str, Reference]  # a model, and which version of it
+
+
+class _CannotLoad(Exception):
+    """There are builds that could answer, but not here or not now; the argument is the error to show."""
 
 
 class Registry:
@@ -37,6 +44,7 @@ class Registry:
         artifacts: Artifacts,
         *,
         targets: Sequence[str],
+        aliases: Aliases | None = None,
         queue_size: int = 64,
         observer: Observer | None = None,
         on_lost: Callable[[Build], None] = lambda build: None,
@@ -49,20 +57,21 @@ class Registry:
             models: tells an unknown model from one that has no build.
             artifacts: loads what the builds made.
             targets: canonical names of the targets that run here, the best first.
+            aliases: say which versions the names of versions stand for; None where there are none.
             queue_size: how many requests may wait for a model.
             observer: told of every model and request.
             on_lost: called in a thread with a build whose artifact is damaged or gone, so that it is built again.
             refresh_s: how often newer builds of loaded models are looked for.
         """
-        self._builds, self._models = builds, models
+        self._builds, self._models, self._aliases = builds, models, aliases
         self._targets = tuple(targets)
         self._queue_size = queue_size
         self._observer: Observer = observer or Unobserved()
         self._refresh_s = refresh_s
         self._loader = Loader(builds, artifacts, self._start, on_lost)
         self._inventory = Inventory(builds, models, self._targets, self._loader)
-        self._current: dict[Name, Served] = {}
-        self._unloaded: set[Name] = set()
+        self._current: dict[Name, Route] = {}
+        self._unloaded: set[tuple[str, int | None]] = set()
         self._refreshing: Flights[Name, None] = Flights()
         self._refresher: asyncio.Task[None] | None = None
         self._closed = False
@@ -72,24 +81,26 @@ class Registry:
         """Whether requests are welcome: until `close`."""
         return not self._closed
 
-    async def acquire(self, model: str, version: int | None = None) -> Served:
+    async def acquire(self, model: str, version: Reference = None, affinity: bytes | None = None) -> Served:
         """The loaded model, held: the caller owes it a `release`.
 
         Args:
             model: its name.
-            version: None for the newest that is ready.
+            version: a number or an alias; None for what is stable, or else for the newest that is ready.
+            affinity: requests with the same are answered by the same version, where two share an alias.
 
         Raises:
-            NotFound: there is no such model or version.
+            NotFound: there is no such model, version or alias.
             NotReady: no verified artifact of it runs here; the hint says why.
         """
         name = model, version
-        while (served := self._current.get(name)) is None:
-            await self._refresh(name)
+        while (route := self._current.get(name)) is None:
+            await self._refreshed(name)
+        served = route.choose(affinity)
         served.hold()
         return served
 
-    async def infer(self, model: str, version: int | None, inputs: Sequence[Array]) -> Sequence[Array]:
+    async def infer(self, model: str, version: Reference, inputs: Sequence[Array]) -> Sequence[Array]:
         """The model's outputs for `inputs`, both in the signature's order.
 
         Raises:
@@ -103,9 +114,16 @@ class Registry:
         finally:
             served.release()
 
-    async def versions(self, model: str) -> list[int]:
-        """The versions of a model that have a build for this host, in ascending order. Raises `NotFound`."""
-        return await asyncio.to_thread(self._versions, model)
+    async def versions(self, model: str, reference: Reference = None) -> list[int]:
+        """The versions of a model that have a build for this host, in ascending order.
+
+        Args:
+            reference: only those that it stands for; None: all.
+
+        Raises:
+            NotFound: there is no such model or alias.
+        """
+        return await asyncio.to_thread(self._versions, model, reference)
 
     async def load(self, model: str, version: int | None = None) -> None:
         """Makes a model ready: its newest version, or the one named. What could not be loaded is tried again at once.
@@ -114,10 +132,26 @@ class Registry:
             NotFound: there is no such model or version.
             NotReady: no verified artifact of it runs here; the hint says why.
         """
-        self._unloaded -= {(model, None), (model, version)}
-        for _, identity in await asyncio.to_thread(self._candidates, model, version):
-            self._loader.forgive(identity.artifact)
-        await self._refresh((model, version))
+        await self._allow(model, version)
+        await self._refreshed((model, version))
+
+    @asynccontextmanager
+    async def prepared(self, model: str, version: int) -> AsyncIterator[None]:
+        """A version is ready, and stays so until the block ends: what it is switched to there needs not load it.
+
+        Raises:
+            NotFound, NotReady: as `load`.
+        """
+        await self._allow(model, version)
+        try:
+            served = await self._find(model, version)
+        except _CannotLoad as failure:
+            raise failure.args[0] from failure.__cause__
+        try:
+            with served.held():
+                yield
+        finally:
+            self._retire_if_replaced([served])
 
     async def unload(self, model: str, version: int | None = None) -> None:
         """Takes a model, or one version of it, out of memory; requests for it are refused until `load`.
@@ -129,12 +163,17 @@ class Registry:
         """
         await asyncio.to_thread(self._check_known, model, version)
         self._unloaded.add((model, version))
-        for name, served in list(self._current.items()):
-            if self._is_unloaded(served.identity.model, served.identity.version):
+        for name, route in list(self._current.items()):
+            if any(self._is_unloaded(each.identity.model, each.identity.version) for each in route):
                 del self._current[name]
         for identity, served in list(self._loader.loaded.items()):
             if self._is_unloaded(identity.model, identity.version):
                 self._loader.unload(served)
+
+    async def refresh(self, model: str) -> None:
+        """Makes the names of a model that are asked for here stand for what the tables say, now."""
+        for name in [name for name in self._current if name[0] == model]:
+            await self._check(name)
 
     async def index(self) -> list[Indexed]:
         """Every version of every model, and whether it is loaded here; by name, the oldest version first."""
@@ -149,25 +188,56 @@ class Registry:
         self._current.clear()
         await self._loader.close()
 
-    async def _refresh(self, name: Name) -> None:
-        """Makes the best artifact there is for `name` the current one."""
+    async def _refreshed(self, name: Name) -> None:
+        """Makes the best that there is for `name` the current one."""
         await self._refreshing.join(name, lambda: self._resolve(name))
 
     async def _resolve(self, name: Name) -> None:
         if self._closed:
             raise NotReady("the server is shutting down")
+        model, wanted = name[0], await asyncio.to_thread(self._plan, *name)
+        try:
+            main = await self._find(model, wanted.version)
+        except _CannotLoad as failure:
+            if name not in self._current:
+                raise failure.args[0] from failure.__cause__
+            _logger.warning("what answers for %s goes on: %s", _spoken(name), failure.args[0])
+            return
+        with main.held():  # while the canary is loaded
+            canary = await self._canary(model, wanted)
+        route = Route(main, canary, wanted.percent if canary else 0)
+        if all(map(self._loader.holds, route)):
+            self._switch(name, route)
+        else:  # somebody unloaded one of them meanwhile
+            await self._resolve(name)
+
+    async def _canary(self, model: str, wanted: Plan) -> Served | None:
+        """The version on trial; without it, the others get its requests."""
+        if wanted.canary is None:
+            return None
+        try:
+            return await self._find(model, wanted.canary)
+        except (_CannotLoad, NotFound, NotReady) as error:
+            _logger.warning("version %d of %s gets no requests: %s", wanted.canary, model, error)
+            return None
+
+    async def _find(self, model: str, version: int | None) -> Served:
+        """The best that is loaded, or can be.
+
+        Raises:
+            _CannotLoad: there are builds, but none can be loaded here.
+            NotFound, NotReady: there is no build that could be.
+        """
         failure: OctetError | None = None
-        for build, identity in await asyncio.to_thread(self._candidates, *name):
+        for build, identity in await asyncio.to_thread(self._candidates, model, version):
             try:
-                served = await self._load(build, identity)
+                return await self._load(build, identity)
             except OctetError as error:
                 failure = error
-                continue
-            self._switch(name, served)
-            return
         if failure is None:
-            raise await asyncio.to_thread(why_not_ready, self._builds, self._models, *name, self._targets)
-        raise NotReady(f"model {name[0]!r} cannot be loaded here: {failure.message}", hint=failure.hint) from failure
+            raise await asyncio.to_thread(why_not_ready, self._builds, self._models, model, version, self._targets)
+        here = NotReady(f"model {model!r} cannot be loaded here: {failure.message}", hint=failure.hint)
+        raise _CannotLoad(here) from failure
 
     async def _load(self, build: Build, identity: Identity) -> Served:
         while True:
@@ -182,6 +252,16 @@ class Registry:
             elif self._loader.holds(served):  # and nobody was faster to unload it again
                 return served
 
+    async def _allow(self, model: str, version: int | None) -> None:
+        """Takes an `unload` back, and lets what could not be loaded be tried again."""
+        self._unloaded -= {(model, None), (model, version)}
+        for _, identity in await asyncio.to_thread(self._candidates, model, version):
+            self._loader.forgive(identity.artifact)
+
+    def _plan(self, model: str, reference: Reference) -> Plan:
+        self._models.get(model)
+        return plan(self._aliases, model, reference)
+
     def _candidates(self, model: str, version: int | None) -> list[Candidate]:
         return candidates(self._builds, self._targets, model, version, self._loader.is_usable)
 
@@ -191,17 +271,17 @@ class Registry:
     def _start(self, identity: Identity, runner: Runner) -> Served:
         return Served(identity, runner, queue_size=self._queue_size, observer=self._observer)
 
-    def _switch(self, name: Name, served: Served) -> None:
-        old = self._current.get(name)
-        self._current[name] = served
-        if old and old is not served:
-            self._retire_if_replaced(old)
+    def _switch(self, name: Name, route: Route) -> None:
+        old = self._current.get(name, ())
+        self._current[name] = route
+        self._retire_if_replaced(old)
         if self._refresher is None:
             self._refresher = asyncio.create_task(self._keep_fresh())
 
-    def _retire_if_replaced(self, served: Served) -> None:
-        if served not in self._current.values():
-            self._loader.unload(served)
+    def _retire_if_replaced(self, models: Iterable[Served]) -> None:
+        for served in models:
+            if not any(served in route for route in self._current.values()):
+                self._loader.unload(served)
 
     async def _keep_fresh(self) -> None:
         while True:
@@ -212,16 +292,22 @@ class Registry:
     async def _check(self, name: Name) -> None:
         """Loads what has replaced `name`; unloads it where nothing stands for it any more."""
         try:
-            await self._refresh(name)
+            await self._refreshed(name)
         except (NotFound, NotReady) as error:
-            _logger.warning("model %s is no longer served: %s", name[0], error)
-            self._retire_if_replaced(self._current.pop(name))
+            _logger.warning("%s is no longer served: %s", _spoken(name), error)
+            self._retire_if_replaced(self._current.pop(name, ()))
         except Exception:  # the table could not be read: what is loaded goes on answering
-            _logger.exception("could not look for a newer build of %s", name[0])
+            _logger.exception("could not look for a newer build of %s", _spoken(name))
 
-    def _versions(self, model: str) -> list[int]:
+    def _versions(self, model: str, reference: Reference) -> list[int]:
         self._models.get(model)
-        return sorted({build.version for build in self._builds.serving(model, None, self._targets)})
+        built = sorted({build.version for build in self._builds.serving(model, None, self._targets)})
+        if reference is None:
+            return built
+        wanted = plan(self._aliases, model, reference)
+        if wanted.version is None:
+            return built[-1:]
+        return [version for version in built if version in (wanted.version, wanted.canary)]
 
     def _check_known(self, model: str, version: int | None) -> None:
         self._models.get(model)
@@ -235,3 +321,8 @@ class Registry:
             else self._inventory.look(each.name, each.number)
             for each in self._models.all_versions()
         ]
+
+
+def _spoken(name: Name) -> str:
+    model, reference = name
+    return f"model {model}" if reference is None else f"model {model}@{reference}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from service.core.signature import ModelSignature
 from service.workers.inference.executor import Executor, Permit
@@ -39,6 +40,15 @@ class Served:
     def release(self) -> None:
         self._holders -= 1
         self._close_if_unused()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """`hold` and `release`, around a block."""
+        self.hold()
+        try:
+            yield
+        finally:
+            self.release()
 
     def retire(self) -> None:
         """Nobody new will come: the model goes when its last holder lets go of it."""

@@ -23,8 +23,8 @@ from service.core.build import Build, BuildInputs, BuildState
 from service.core.clock import ManualClock
 from service.core.digest import Digest
 from service.core.model import ModelVersion
-from service.db import BuildStore, Database, ModelStore
-from service.workers.catalog import Restored, record_build, record_version, synchronize
+from service.db import AliasStore, BuildStore, Database, ModelStore
+from service.workers.catalog import Restored, record_aliases, record_build, record_version, synchronize
 from tests.support.blobs import damage_blob
 from tests.support.build_inputs import TARGET
 
@@ -47,6 +47,7 @@ class Service:
         self.databases.append(database)
         self.builds = BuildStore(database, self.clock)
         self.models = ModelStore(database, self.clock)
+        self.aliases = AliasStore(database, self.clock)
 
     def push(self, name: str, file: bytes = b"model") -> ModelVersion:
         version = self.models.push(name, self.layout.blobs.put_bytes(file), "tflite", len(file))
@@ -75,7 +76,7 @@ class Service:
         return self.layout.put_manifest(Manifest(ARTIFACT_TYPE, config, (library,), annotations)).digest
 
     def synchronize(self) -> Restored:
-        return synchronize(self.layout, self.builds, self.models)
+        return synchronize(self.layout, self.builds, self.models, self.aliases)
 
 
 @pytest.fixture
@@ -207,3 +208,42 @@ def test_a_version_whose_file_is_lost_is_said_and_survived(service: Service, cap
         service.synchronize()
     assert "mobilenet version 1 is lost" in caplog.text
     assert BUILD_KEY_ANNOTATION not in str(service.layout.index())
+
+
+def test_aliases_are_restored_with_the_way_back(service: Service) -> None:
+    for file in (b"one", b"two", b"three"):
+        record_version(service.layout, service.push("mobilenet", file))
+    service.aliases.promote("mobilenet", "stable", 1, 100)
+    service.aliases.promote("mobilenet", "stable", 2, 100)
+    service.aliases.promote("mobilenet", "mine", 1, 100)
+    service.aliases.promote("mobilenet", "mine", 3, 10)
+    record_aliases(service.layout, service.aliases, "mobilenet")
+    known = service.aliases.list()
+    service.lose_the_database()
+    assert service.synchronize() == Restored(versions=3, builds=0, aliases=2)
+    assert service.aliases.list() == known
+    assert service.aliases.rollback("mobilenet", "stable").version == 1
+
+
+def test_an_alias_that_was_removed_stays_removed(service: Service) -> None:
+    for model in ("a", "b"):
+        service.push(model)
+        service.aliases.promote(model, "stable", 1, 100)
+    service.synchronize()
+    service.aliases.remove("a", "stable")
+    record_aliases(service.layout, service.aliases, "a")
+    service.lose_the_database()
+    service.synchronize()
+    assert [alias.model for alias in service.aliases.list()] == ["b"]
+
+
+def test_what_a_killed_process_did_not_record_is_recorded(service: Service) -> None:
+    service.push("mobilenet")
+    service.push("mobilenet", b"another")
+    service.aliases.promote("mobilenet", "stable", 1, 100)
+    service.synchronize()
+    changed = service.aliases.promote("mobilenet", "stable", 2, 100)
+    service.synchronize()  # of the table and the index, which differ now, the table is right
+    service.lose_the_database()
+    service.synchronize()
+    assert service.aliases.list() == [changed]

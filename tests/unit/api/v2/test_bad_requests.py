@@ -293,7 +293,7 @@ async def test_bad_compression(tables: Tables, encoding: str, body: bytes, statu
         ("/v2/models/cats/infer", "no model 'cats'"),
         ("/v2/models/digits/versions/2/infer", "no version 2"),
         ("/v2/models/digits/versions/0/infer", "no version 0"),
-        ("/v2/models/digits/versions/one/infer", "no such version"),
+        ("/v2/models/digits/versions/one/infer", "no alias 'one'"),
         ("/v2/models/digits/versions/-1/infer", "no such version"),
         (f"/v2/models/digits/versions/{'9' * 5000}/infer", "no such version"),
         ("/v2/models/digits/versions/\u00b2/infer", "no such version"),

@@ -1,0 +1,73 @@
+"""`octet promote` and `octet rollback`: which version of a model answers those who name none."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from service.cli.client import Client
+from service.cli.options import JsonOption, ServerOption, server_flag, server_url
+from service.cli.output import Output, reporting
+from service.core.alias import ALL_PERCENT, STABLE
+from service.core.errors import NotFound
+
+NameArgument = Annotated[str, typer.Argument(help="The model, as octet models lists it.")]
+AliasOption = Annotated[str, typer.Option("--alias", help="The name to set; stable answers those who name no version.")]
+
+
+def promote(
+    name: NameArgument,
+    version: Annotated[int, typer.Argument(min=1, help="The version that is to answer.")],
+    alias: AliasOption = STABLE,
+    percent: Annotated[
+        int, typer.Option("--percent", min=1, max=ALL_PERCENT, help="Of the requests: less than 100 is a canary.")
+    ] = ALL_PERCENT,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a version of a model answer: all requests, or some."""
+    with reporting(as_json) as output, Client(server_url(server)) as client:
+        _show(output, name, client.promote(name, version, alias, percent))
+        if percent < ALL_PERCENT:
+            output.next_command(f"octet rollback {name}{server_flag(server)}")
+
+
+def rollback(
+    name: NameArgument,
+    alias: AliasOption = STABLE,
+    away_from: Annotated[
+        int | None,
+        typer.Option("--from", min=1, help="The version that shall not answer any more.", show_default="the last"),
+    ] = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let the version answer that did before: ends a canary, or takes a promotion back."""
+    with reporting(as_json) as output, Client(server_url(server)) as client:
+        _show(output, name, client.rollback(name, alias, away_from or _promoted_last(client, name, alias)))
+
+
+def _promoted_last(client: Client, name: str, alias: str) -> int:
+    """Said to the server, so that nothing is undone that somebody promoted since."""
+    known = next((each for each in client.model(name)["aliases"] if each["name"] == alias), None)
+    if known is None:
+        raise NotFound(f"model {name!r} has no alias {alias!r}", hint=f"octet models {name} lists them")
+    version: int = (known["canary"] or known)["version"]
+    return version
+
+
+def spoken(alias: dict[str, Any]) -> str:
+    """As a person reads it: `stable → 3, 4 in 10 %`."""
+    canary = alias["canary"]
+    return f"{alias['name']} → {alias['version']}" + (
+        f", {canary['version']} in {canary['percent']} %" if canary else ""
+    )
+
+
+def _show(output: Output, name: str, alias: dict[str, Any]) -> None:
+    if output.as_json:
+        output.document(alias)
+        return
+    before = f" (before: {', '.join(map(str, alias['previous']))})" if alias["previous"] else ""
+    output.show(f"{name}  [bold]{spoken(alias)}[/bold]{before}")

@@ -1,0 +1,131 @@
+"""What the names of versions stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import sqlalchemy as sa
+
+from service.core.alias import Alias, check_alias, first
+from service.core.clock import Clock, SystemClock
+from service.core.errors import NotFound
+from service.db.database import Database, insert_new
+from service.db.rows import Row
+from service.db.tables import model_aliases, model_versions
+
+Aliases = list[Alias]  # `list` is a method below
+
+
+class AliasStore:
+    """The aliases of all models. Each change is one transaction: who reads has the alias before it or after it."""
+
+    def __init__(self, database: Database, clock: Clock | None = None) -> None:
+        self._database = database
+        self._clock = clock or SystemClock()
+
+    def find(self, model: str, name: str) -> Alias | None:
+        """The alias; None if nobody has set it."""
+        with self._database.read() as connection:
+            return _find(connection, model, name)
+
+    def list(self, model: str | None = None) -> Aliases:
+        """Those of a model, or all there are; by model and name."""
+        query = sa.select(model_aliases).order_by(model_aliases.c.model, model_aliases.c.name)
+        if model is not None:
+            query = query.where(model_aliases.c.model == model)
+        with self._database.read() as connection:
+            return [_alias_from(row) for row in connection.execute(query)]
+
+    def promote(self, model: str, name: str, version: int, percent: int) -> Alias:
+        """Makes the alias stand for a version in `percent` of the requests (`Alias.promoted`).
+
+        Raises:
+            NotFound: the model has no such version.
+            InvalidInput: the alias cannot be set, or the share cannot be given.
+        """
+        check_alias(name)
+
+        def change(known: Alias | None) -> Alias:
+            at = self._clock.now()
+            return known.promoted(version, percent, at) if known else first(model, name, version, percent, at)
+
+        return self._change(model, name, change, version)
+
+    def rollback(self, model: str, name: str, away_from: int | None = None) -> Alias:
+        """Makes the alias stand for what it did before (`Alias.rolled_back`).
+
+        Raises:
+            NotFound: there is no such alias.
+            Conflict: there is nothing before.
+        """
+        return self._change(
+            model, name, lambda known: _set(known, model, name).rolled_back(away_from, self._clock.now())
+        )
+
+    def remove(self, model: str, name: str) -> None:
+        """Raises `NotFound`."""
+        with self._database.write() as connection:
+            _set(_find(connection, model, name, lock=True), model, name)
+            connection.execute(sa.delete(model_aliases).where(*_is(model, name)))
+
+    def restore(self, alias: Alias) -> bool:
+        """Puts an alias on record that was lost with a database; whether there was none of that name."""
+        with self._database.write() as connection:
+            return _insert(connection, alias)
+
+    def _change(
+        self, model: str, name: str, change: Callable[[Alias | None], Alias], version: int | None = None
+    ) -> Alias:
+        while True:
+            with self._database.write() as connection:
+                if version is not None:
+                    _check_version(connection, model, version)
+                known = _find(connection, model, name, lock=True)
+                alias = change(known)
+                if known is not None:
+                    connection.execute(sa.update(model_aliases).where(*_is(model, name)).values(**_values(alias)))
+                elif not _insert(connection, alias):
+                    continue  # another process was faster, on a database where rows are locked and not all
+                return alias
+
+
+def _is(model: str, name: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return model_aliases.c.model == model, model_aliases.c.name == name
+
+
+def _find(connection: sa.Connection, model: str, name: str, lock: bool = False) -> Alias | None:
+    query = sa.select(model_aliases).where(*_is(model, name))
+    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+    return None if row is None else _alias_from(row)
+
+
+def _set(alias: Alias | None, model: str, name: str) -> Alias:
+    if alias is None:
+        raise NotFound(f"model {model!r} has no alias {name!r}", hint=f"octet promote {model} VERSION --alias {name}")
+    return alias
+
+
+def _check_version(connection: sa.Connection, model: str, version: int) -> None:
+    query = sa.select(model_versions.c.number).where(model_versions.c.name == model, model_versions.c.number == version)
+    if connection.execute(query).one_or_none() is None:
+        raise NotFound(f"model {model!r} has no version {version}", hint=f"octet models {model} lists them")
+
+
+def _insert(connection: sa.Connection, alias: Alias) -> bool:
+    """Whether there was no alias of that name."""
+    statement = insert_new(connection, model_aliases).values(model=alias.model, name=alias.name, **_values(alias))
+    return connection.execute(statement.returning(model_aliases.c.name)).one_or_none() is not None
+
+
+def _values(alias: Alias) -> dict[str, object]:
+    return {
+        "version": alias.version,
+        "canary": alias.canary,
+        "canary_percent": alias.canary_percent,
+        "previous": list(alias.previous),
+        "changed_at": alias.changed_at,
+    }
+
+
+def _alias_from(row: Row) -> Alias:
+    return Alias(row.model, row.name, row.version, row.changed_at, row.canary, row.canary_percent, tuple(row.previous))

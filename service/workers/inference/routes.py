@@ -1,0 +1,85 @@
+"""Who answers for a name: one loaded model, or two versions of it that share the requests."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from service.core.alias import LATEST, STABLE, Alias
+from service.core.errors import NotFound
+from service.workers.inference.ports import Aliases
+from service.workers.inference.served import Served
+
+Reference = int | str | None  # a version, an alias, or what answers those who name none
+_POINTS = 1 << 64
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to answer.
+
+    Attributes:
+        version: None for the newest that is ready.
+        canary: another version, which gets `percent` of the requests; None for none.
+    """
+
+    version: int | None
+    canary: int | None = None
+    percent: int = 0
+
+
+def plan(aliases: Aliases | None, model: str, reference: Reference) -> Plan:
+    """What is to answer for `reference`: who names no version gets what is stable, if anything was said to be.
+
+    Raises:
+        NotFound: there is no such alias.
+    """
+    if isinstance(reference, int):
+        return Plan(reference)
+    name = STABLE if reference is None else reference
+    alias: Alias | None = None
+    if name != LATEST and aliases is not None:
+        alias = aliases.find(model, name)
+    if alias is not None:
+        return Plan(alias.version, alias.canary, alias.canary_percent)
+    if reference in (None, LATEST):
+        return Plan(None)
+    raise NotFound(
+        f"model {model!r} has no alias {reference!r}", hint=f"octet promote {model} VERSION --alias {reference} sets it"
+    )
+
+
+@dataclass(frozen=True)
+class Route:
+    """The loaded models of a plan.
+
+    Attributes:
+        main: answers all requests but the canary's.
+        percent: the canary's share.
+    """
+
+    main: Served
+    canary: Served | None = None
+    percent: int = 0
+
+    def __iter__(self) -> Iterator[Served]:
+        yield self.main
+        if self.canary is not None:
+            yield self.canary
+
+    def choose(self, affinity: bytes | None) -> Served:
+        """Who answers the next request: by chance, or, for all that come with the same `affinity`, the same model.
+
+        With a growing share, who had the canary keeps it.
+        """
+        if self.canary is None:
+            return self.main
+        point = random.random() if affinity is None else self._point(affinity)
+        return self.canary if 100 * point < self.percent else self.main
+
+    def _point(self, affinity: bytes) -> float:
+        """In [0, 1), evenly; of each model another, so that the same clients are not everywhere the first to suffer."""
+        digest = blake2b(affinity, digest_size=8, key=self.main.identity.model.encode()[:64])
+        return int.from_bytes(digest.digest()) / _POINTS
