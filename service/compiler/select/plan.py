@@ -17,6 +17,7 @@ from service.compiler.kernels.group import (
 )
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import BIAS, NO_HALO, Contiguous, Halo, Image
+from service.compiler.qnn.operation import Operation
 from service.compiler.select.groups import Model
 
 
@@ -27,6 +28,7 @@ class Plan:
         demands: group's output -> how its kernel wants its inputs.
         plain: the output of a group that is not of 8 bits -> its kernel.
         places: tensor -> the one in whose memory it lies, and at which block.
+        quantized: what is made of real values as it enters an image -> the `qnn.quantize` that makes it.
         declined: as in `Selection`.
         reasons: the same for each variable of such a group.
     """
@@ -35,6 +37,7 @@ class Plan:
         self.model, self.library = model, library
         self.demands: dict[relax.Var, list[Demand]] = {}
         self.plain: dict[relax.Var, PlainKernel] = {}
+        self.quantized: dict[relax.Var, Operation] = {}
         self.places: dict[relax.Var, tuple[relax.Var, int]] = {}
         self.declined: dict[str, str] = {}
         self.reasons: dict[relax.Var, str] = {}
@@ -65,8 +68,11 @@ class Plan:
             self.model.groups[layer.output] = layer
 
     def _accept(self, group: Group) -> None:
-        tensors = (*group.inputs, group.output)
-        for var in tensors:
+        if group.core.name == "qnn.quantize":
+            self.library.check_quantize(group.core)
+            self.quantized[group.output] = group.core
+            return
+        for var in (*group.inputs, group.output):
             if image_shape(shape_of(var)) is None:
                 raise Declined(f"{var.name} is {var.ty.dtype} of rank {len(shape_of(var))}, not an image")
         if any(str(var.ty.dtype) not in BIAS for var in group.inputs):

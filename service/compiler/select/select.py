@@ -104,7 +104,7 @@ class _Emission:
                         self._call(self.model.groups[var])
                     elif var in self.plan.plain:
                         self._call_plain(self.model.groups[var], self.plan.plain[var])
-                    elif var not in inside and var not in self.model.views:
+                    elif var not in inside and var not in self.model.views and var not in self.plan.quantized:
                         self._emit_plain(var, value)
                 results = [self._with_plain(result) for result in graph.results_of(function)]
                 outputs = [self.builder.emit_output(result) for result in results]
@@ -177,13 +177,15 @@ class _Emission:
             stored = (value.astype(np.int16) + BIAS[str(value.dtype)]).astype(np.uint8)
             return relax.const(laid_out(image, stored.reshape(image.shape)))
         if (root, packed) not in self._images:
-            image, dtype = self.plan.image(root, packed=packed), str(root.ty.dtype)
-            kernel = self.library.enter(image, dtype, self.plan.fill(root, packed=packed))
-            flat = self._reshaped(self.plain(root), [_elements(root)])
+            quantize = self.plan.quantized.get(root)
+            outside = root if quantize is None else quantize.call.args[0]
+            image, kind = self.plan.image(root, packed=packed), "enter" if quantize is None else "quantize"
+            kernel = self.library.enter(image, str(outside.ty.dtype), self.plan.fill(root, packed=packed), quantize)
+            flat = self._reshaped(self.plain(outside), [_elements(root)])
             if packed:
-                self._images[root, packed] = self._emit(kernel, [flat], f"{root.name}_image", "enter")
+                self._images[root, packed] = self._emit(kernel, [flat], f"{root.name}_image", kind)
             else:
-                self._write(root, kernel, [flat], f"{root.name}_image", "enter")
+                self._write(root, kernel, [flat], f"{root.name}_image", kind)
         return self._images[root, packed]
 
     def plain(self, var: relax.Var) -> relax.Expr:
@@ -195,7 +197,7 @@ class _Emission:
                 out_type = relax.TensorType([_elements(var)], dtype)
                 flat = self._emit(kernel, [self._images[var, False]], f"{var.name}_plain", "leave", out_type)
                 self._plain[var] = self._reshaped(flat, shape_of(var))
-            else:  # a view, which nobody needed as a plain tensor until now
+            else:  # a view, or quantized, which nobody needed as a plain tensor until now
                 value = next(value for bound, value in self.model.bindings if bound.same_as(var))
                 self._emit_plain(var, value)
         return self._plain[var]

@@ -10,8 +10,9 @@ from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window, folded_bias
 from service.compiler.kernels.layout import Halo, Image
-from service.compiler.kernels.x86 import concat, depthwise, elementwise, pool
+from service.compiler.kernels.x86 import concat, depthwise, elementwise, pool, reorder
 from service.compiler.kernels.x86.conv import conv
+from service.compiler.kernels.x86.conversion import dequantization_of
 from service.compiler.kernels.x86.epilogue import AnyEpilogue, Epilogue, WideEpilogue
 from service.compiler.kernels.x86.grouped import Grouping, grouped
 from service.compiler.kernels.x86.grouped import choose as choose_scheme
@@ -242,6 +243,23 @@ class Pooling(Family):
                 return pool.mean(isa, source, destination, core, self.mode, parallel=parallel)
 
 
+class Leaving(Family):
+    """`qnn.dequantize` of what a kernel made: it leaves the kernels' layout in the same pass."""
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        if not all(produced):
+            raise Declined("its operand comes from no kernel")
+        dequantization_of(self.mode, group.core)
+        return [Demand()]
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        (source,) = sources
+        parallel = worth_sharing(_ELEMENTWISE_CYCLES * source.own_bytes / self.isa.bytes)
+        return reorder.leave(self.isa, source, "float32", dequantization_of(self.mode, group.core), parallel=parallel)
+
+
 FAMILIES: dict[str, Callable[[Isa, Mode, Choices], Family]] = {
     "qnn.conv2d": Accumulating,
     "qnn.dense": Accumulating,
@@ -252,6 +270,7 @@ FAMILIES: dict[str, Callable[[Isa, Mode, Choices], Family]] = {
     "qnn.max_pool2d": Pooling,
     "qnn.avg_pool2d": Pooling,
     "qnn.mean": Pooling,
+    "qnn.dequantize": Leaving,
     **dict.fromkeys(("qnn.prelu", "qnn.squared_difference", "qnn.sub"), Elementwise),
     **{f"qnn.{function}": Elementwise for function in FUNCTIONS},
 }

@@ -9,11 +9,13 @@ from service.compiler.kernels.group import Demand, Group, PlainKernel
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.x86 import reorder
+from service.compiler.kernels.x86.conversion import quantization_of
 from service.compiler.kernels.x86.families import FAMILIES, Family
 from service.compiler.kernels.x86.isa import Isa
 from service.compiler.kernels.x86.plain import plain_kernel
 from service.compiler.kernels.x86.tiles import worth_sharing
 from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.operation import Operation
 
 
 class X86Library:
@@ -38,9 +40,13 @@ class X86Library:
     def plain(self, group: Group) -> PlainKernel:
         return plain_kernel(self.isa, self.mode, group)
 
-    def enter(self, destination: Image, dtype: str, fill: int) -> Kernel:
+    def enter(self, destination: Image, dtype: str, fill: int, quantize: Operation | None = None) -> Kernel:
         parallel = worth_sharing(destination.own_bytes / self.isa.bytes)
-        return reorder.enter(self.isa, destination, dtype, fill, parallel=parallel)
+        quantization = None if quantize is None else quantization_of(self.mode, quantize)
+        return reorder.enter(self.isa, destination, dtype, fill, quantization, parallel=parallel)
+
+    def check_quantize(self, operation: Operation) -> None:
+        quantization_of(self.mode, operation)
 
     def leave(self, source: Image, dtype: str) -> Kernel:
         parallel = worth_sharing(source.own_bytes / self.isa.bytes)

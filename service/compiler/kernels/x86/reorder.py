@@ -14,10 +14,19 @@ from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layout import BIAS, Image
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bits, load, splat
 from service.compiler.kernels.walk import Run, Vector, View, Walk, map_bytes
+from service.compiler.kernels.x86.conversion import Dequantization, Quantization
 from service.compiler.kernels.x86.isa import PIXELS, Isa
 
 
-def enter(isa: Isa, destination: Image, dtype: str, zero_point: int, *, parallel: bool) -> Kernel:
+def enter(
+    isa: Isa,
+    destination: Image,
+    dtype: str,
+    zero_point: int,
+    quantization: Quantization | None = None,
+    *,
+    parallel: bool,
+) -> Kernel:
     """From a contiguous tensor, filling the halo.
 
     The kernel takes `[N * H * W * C]` of `dtype`, without slack behind it, and a uint8 for the halo. What lies behind
@@ -25,42 +34,54 @@ def enter(isa: Isa, destination: Image, dtype: str, zero_point: int, *, parallel
 
     Args:
         destination: packed, or in blocks of `isa.lanes` channels.
-        dtype: uint8, or int8, to which 128 is added.
+        dtype: uint8, or int8, to which 128 is added; float32 with a `quantization`.
         zero_point: what the halo holds, as stored.
         parallel: whether runs of pixels are shared between threads.
 
     Raises:
         Declined: another dtype or layout.
     """
-    _check(isa, destination, dtype)
+    _check(isa, destination, "uint8" if quantization else dtype)
     program = Program()
     source = program.parameter("source", dtype, _elements(destination))
     constants: list[Array] = [np.array([zero_point], np.uint8)] if destination.halo else []
     fill = [load(program.parameter("zero_point", "uint8", 1), 0, 1) for _ in constants]
+    convert = partial(_stored, dtype) if quantization is None else _converted(program, quantization, constants)
     target = program.parameter("destination", "uint8", destination.size_bytes)
     ends = (source, _contiguous(destination)), (target, View.of(destination))
-    _Reorder(program, isa, destination, ends, partial(_stored, dtype), fill, parallel).write()
+    _Reorder(program, isa, destination, ends, convert, fill, parallel).write()
     return Kernel("enter", program.function(), tuple(constants), destination.size_bytes, _facts(destination))
 
 
-def leave(isa: Isa, source: Image, dtype: str, *, parallel: bool) -> Kernel:
+def leave(
+    isa: Isa, source: Image, dtype: str, dequantization: Dequantization | None = None, *, parallel: bool
+) -> Kernel:
     """To a contiguous tensor `[N * H * W * C]` of `dtype`, without slack behind it.
 
     Args:
         source: packed, or in blocks of `isa.lanes` channels.
-        dtype: uint8, or int8, for which 128 is subtracted.
+        dtype: uint8, or int8, for which 128 is subtracted; float32 with a `dequantization`.
         parallel: whether runs of pixels are shared between threads.
 
     Raises:
         Declined: another dtype or layout.
     """
-    _check(isa, source, dtype)
-    program = Program()
+    _check(isa, source, "uint8" if dequantization else dtype)
+    program, constants = Program(), list[Array]()
     origin = program.parameter("source", "uint8", source.size_bytes)
+    convert = partial(_shown, dtype) if dequantization is None else _converted(program, dequantization, constants)
     target = program.parameter("destination", dtype, _elements(source))
     ends = (origin, View.of(source)), (target, _contiguous(source))
-    _Reorder(program, isa, source, ends, partial(_shown, dtype), None, parallel).write()
-    return Kernel("leave", program.function(), (), _elements(source), _facts(source))
+    _Reorder(program, isa, source, ends, convert, None, parallel).write()
+    size = _elements(source) * np.dtype(dtype).itemsize
+    return Kernel("leave", program.function(), tuple(constants), size, _facts(source))
+
+
+def _converted(program: Program, conversion: Quantization | Dequantization, constants: list[Array]) -> Vector:
+    """`conversion`, whose numbers are a further parameter."""
+    constants.append(conversion.numbers)
+    numbers = program.parameter("numbers", "int32", constants[-1].size)
+    return partial(conversion.apply, numbers)
 
 
 class _Reorder:

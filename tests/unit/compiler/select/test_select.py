@@ -357,6 +357,29 @@ def test_layers_with_biases_of_real_values_have_kernels(target: Any, mode: str, 
     assert selection.plain == []
 
 
+@pytest.mark.parametrize("target", HERE, ids=str)
+@pytest.mark.parametrize("mode", [FBGEMM, "onnxruntime"])
+def test_real_values_are_converted_on_the_way_in_and_out(target: Any, mode: str, tmp_path: Path) -> None:
+    rng, kind = np.random.default_rng(3), QuantizedType("uint8", (0.1,), (7,))
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
+        net = Network(emit, rng, "uint8")
+        stem = net.conv(Tensor(emit(ops.quantize(inputs[0], kind)), (1, 9, 8, 3), kind), 20, (3, 3))
+        again = emit(ops.quantize(inputs[1], stem.type))
+        stem = net.add(stem, Tensor(again, stem.shape, stem.type))
+        return [emit(ops.dequantize(stem.var, stem.type)), again]
+
+    module = module_of([((1, 9, 8, 3), "float32"), ((1, 9, 8, 20), "float32")], body)
+    inputs = [rng.normal(0, 9, (1, 9, 8, channels)).astype(np.float32) for channels in (3, 20)]
+    selection, outputs = run_selected(module, target, mode, inputs, tmp_path)
+    for actual, expected in zip(outputs, oracle.run(module, get_mode(mode), inputs), strict=True):
+        np.testing.assert_array_equal(actual, expected)
+    kinds = [(layer["operators"], layer["kernel"]) for layer in selection.layers]
+    ends = [("dequantize", "leave"), ("leave", "leave")]
+    assert kinds == [("quantize", "enter"), ("quantize", "enter"), ("conv2d+requantize+add", "conv"), *ends]
+    assert selection.plain == []
+
+
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
 def test_functions_of_one_value_are_tables_between_kernels(target: Any) -> None:
     rng = np.random.default_rng(1)
