@@ -13,11 +13,12 @@ from service.api.v2 import InferenceTelemetry
 from service.cache import OciLayout
 from service.core.build import Build
 from service.core.errors import OctetError
-from service.core.settings import Settings
+from service.core.settings import Serving, Settings
 from service.core.target import TARGETS, Host
 from service.db import AliasStore, BuildStore, Database, ModelStore, WorkerStore
+from service.runtime.cores import affordable_threads
 from service.workers.catalog import synchronize
-from service.workers.inference import Registry
+from service.workers.inference import Registry, Scheduling
 from service.workers.inference.artifacts import StoredArtifacts
 
 _logger = logging.getLogger(__name__)
@@ -47,10 +48,10 @@ def assemble(settings: Settings, host: Host) -> Iterator[Services]:
     registry = Registry(
         builds,
         models,
-        StoredArtifacts(layout, settings.threads),
+        StoredArtifacts(layout),
         aliases=aliases,
         targets=[target.name for target in TARGETS if target.runs_on(host)],
-        queue_size=settings.queue_size,
+        scheduling=lambda model: _scheduling(settings.serving(model)),
         observer=InferenceTelemetry(metrics),
         on_lost=build_again,
     )
@@ -59,3 +60,15 @@ def assemble(settings: Settings, host: Host) -> Iterator[Services]:
         yield services
     finally:
         database.close()
+
+
+def _scheduling(chosen: Serving) -> Scheduling:
+    return Scheduling(
+        queue_size=chosen.queue_size,
+        instances=chosen.instances or affordable_threads(),
+        threads=chosen.threads,
+        priority_levels=chosen.priority_levels,
+        timeout_s=chosen.predict_timeout_s,
+        max_batch=chosen.max_batch,
+        max_delay_s=chosen.max_delay_s,
+    )

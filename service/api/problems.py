@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from math import ceil
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -42,7 +43,7 @@ STATUS: Mapping[type[OctetError], int] = {
     errors.DeadlinePassed: 504,
     errors.StorageFull: 507,
 }
-_RETRY_AFTER_S: Mapping[type[OctetError], int] = {errors.QueueFull: 1, errors.NotReady: 1}
+_MAY_BE_RETRIED = (errors.QueueFull, errors.NotReady)
 _METHODS = ("delete", "get", "head", "patch", "post", "put")
 _WHERE = ("stage", "op", "tensor", "hint")
 
@@ -53,11 +54,14 @@ def status_of(error: OctetError) -> int:
 
 def problem_response(error: OctetError, scope: Scope) -> Response:
     """`error` as the answer to the request of `scope`."""
-    headers = next(
-        ({"retry-after": str(_RETRY_AFTER_S[kind])} for kind in type(error).__mro__ if kind in _RETRY_AFTER_S), {}
-    )
+    headers = {"retry-after": retry_after(error)} if isinstance(error, _MAY_BE_RETRIED) else {}
     members = {name: value for name, value in error.to_json().items() if name in _WHERE}
     return _respond(scope, status_of(error), error.code, _title(type(error)), error.message, members, headers)
+
+
+def retry_after(error: OctetError) -> str:
+    """The value of `Retry-After`: whole seconds, at least one, since 0 would ask for the flood to go on."""
+    return str(max(1, ceil(error.retry_after_s or 0)))
 
 
 def unexpected_response(exception: BaseException, scope: Scope) -> Response:

@@ -33,6 +33,8 @@ from __future__ import annotations
 import inspect
 from typing import Any, ClassVar
 
+_WHERE = ("stage", "op", "tensor", "hint")
+
 
 class OctetError(Exception):
     """Something went wrong."""
@@ -47,10 +49,12 @@ class OctetError(Exception):
         op: str | None = None,
         tensor: str | None = None,
         hint: str | None = None,
+        retry_after_s: float | None = None,
     ) -> None:
-        """An exception's docstring is its default message; `hint` says what to do next."""
+        """An exception's docstring is its default message; `hint` says what to do next, `retry_after_s` when."""
         self.message = message or inspect.cleandoc(type(self).__doc__ or "").split("\n")[0]
         self.stage, self.op, self.tensor, self.hint = stage, op, tensor, hint
+        self.retry_after_s = retry_after_s
         super().__init__(self.message)
 
     def to_json(self) -> dict[str, Any]:
@@ -70,8 +74,8 @@ def from_json(members: dict[str, Any]) -> OctetError:
     """The error that `to_json` wrote; an unknown code comes back as `BuildFailed`, never as an exception."""
     known = {kind.code: kind for kind in _tree(OctetError)}
     kind = known.get(str(members.get("code")), BuildFailed)
-    where = {name: str(members[name]) for name in ("stage", "op", "tensor", "hint") if members.get(name)}
-    return kind(str(members.get("message", "")) or None, **where)
+    stage, op, tensor, hint = (str(members[name]) if members.get(name) else None for name in _WHERE)
+    return kind(str(members.get("message", "")) or None, stage=stage, op=op, tensor=tensor, hint=hint)
 
 
 def _tree(kind: type[OctetError]) -> list[type[OctetError]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 
@@ -15,7 +15,23 @@ def _default_data_dir() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "octet"
 
 
-class Settings(BaseSettings):
+class Serving(BaseModel):
+    """What can be chosen for one model, too: in the table `models` of the file, under its name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    queue_size: int = Field(64, gt=0, description="waiting predict requests per model before 429")
+    instances: int = Field(0, ge=0, description="predictions of a model at the same time; 0: one for each core")
+    threads: int = Field(0, ge=0, description="threads per prediction; 0: all the cores this process may use")
+    priority_levels: int = Field(3, gt=0, le=16, description="of predict requests; 1 is served first")
+    predict_timeout_s: float | None = Field(
+        None, gt=0, description="how long a predict request may wait that does not say it itself; by default for ever"
+    )
+    max_batch: int = Field(0, ge=0, description="samples of several requests in one call; 0: the largest size built")
+    max_delay_s: float = Field(0.0, ge=0, description="how long a call waits for requests that may join it")
+
+
+class Settings(BaseSettings, Serving):
     """What a deployment chooses. Sizes are in bytes, times in seconds.
 
     The file is `$OCTET_CONFIG`, or `octet.toml` in the working directory, with these names as keys.
@@ -29,7 +45,7 @@ class Settings(BaseSettings):
 
     max_upload_bytes: int = Field(2 << 30, gt=0)
     max_predict_bytes: int = Field(64 << 20, gt=0)
-    queue_size: int = Field(64, gt=0, description="waiting predict requests per model before 429")
+    models: dict[str, Serving] = Field({}, description="of single models, by name: `[models.mobilenet]`")
 
     allow_unsandboxed: bool = Field(False, description="build even where the kernel cannot sandbox the compiler")
     build_time_limit_s: float = Field(600.0, gt=0)
@@ -38,7 +54,11 @@ class Settings(BaseSettings):
     lease_s: float = Field(30.0, gt=0, description="a worker silent this long loses its build")
     heartbeat_s: float = Field(10.0, gt=0)
     max_build_attempts: int = Field(3, gt=0)
-    threads: int = Field(0, ge=0, description="threads per prediction; 0: all the cores this process may use")
+
+    def serving(self, model: str) -> Serving:
+        """What holds for a model: its own choices, and the common ones where it has none."""
+        own = self.models.get(model)
+        return self if own is None else self.model_copy(update=own.model_dump(exclude_unset=True))
 
     @property
     def database_url(self) -> str:

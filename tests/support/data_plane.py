@@ -21,7 +21,7 @@ from service.api.v2 import InferenceTelemetry, routes
 from service.core.build import Build
 from service.core.settings import Settings
 from service.core.signature import datatype_of
-from service.workers.inference import Registry
+from service.workers.inference import Registry, Scheduling
 from service.workers.inference.ports import Aliases, Artifacts, Builds, Models
 from tests.support.tables import TARGET, Tables
 
@@ -37,7 +37,7 @@ class DataPlane:
         models: Models | None = None,
         artifacts: Artifacts | None = None,
         aliases: Aliases | None = None,
-        queue_size: int = 8,
+        scheduling: Mapping[str, Any] | None = None,
         targets: Sequence[str] = (TARGET,),
         on_lost: Callable[[Build], None] = lambda build: None,
         **settings: Any,
@@ -50,7 +50,7 @@ class DataPlane:
             artifacts or cast(Tables, builds),
             targets=targets,
             aliases=aliases or (builds if isinstance(builds, Tables) else None),
-            queue_size=queue_size,
+            scheduling=lambda model: Scheduling(**(scheduling or {"queue_size": 8})),
             observer=InferenceTelemetry(self.metrics),
             on_lost=on_lost,
             refresh_s=0.02,

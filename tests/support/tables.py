@@ -105,7 +105,7 @@ class Tables:
             for number in range(1, newest + 1)
         ]
 
-    def load(self, artifact: Digest) -> Runner:
+    def load(self, artifact: Digest, threads: int = 0) -> Runner:
         self.loads.append(artifact)
         return self._load[artifact]()
 

@@ -31,6 +31,7 @@ class Head:
         media_type: `Content-Type`, in lower case and without its parameters.
         wants_binary: whether `Accept` asks for `application/octet-stream`.
         affinity: `Octet-Affinity`: requests with the same are answered by the same version; None: by any.
+        timeout_s: `Octet-Timeout-Ms`, how long the request may wait for its call; None where it is not there.
     """
 
     json_bytes: int | None = None
@@ -39,18 +40,19 @@ class Head:
     media_type: str = ""
     wants_binary: bool = False
     affinity: bytes | None = None
+    timeout_s: float | None = None
 
     @staticmethod
     def of(headers: Iterable[tuple[bytes, bytes]]) -> Head:
         """The head in an ASGI scope's headers, whose names are in lower case. Raises `InvalidInput`."""
         json_bytes = content_bytes = None
         encoding = media_type = ""
-        wants_binary, affinity = False, None
+        wants_binary, affinity, timeout_ms = False, None, None
         for name, value in headers:
             if name == b"inference-header-content-length":
-                json_bytes = _length("Inference-Header-Content-Length", value, json_bytes)
+                json_bytes = _number("Inference-Header-Content-Length", value, "length in bytes", json_bytes)
             elif name == b"content-length":
-                content_bytes = _length("Content-Length", value, content_bytes)
+                content_bytes = _number("Content-Length", value, "length in bytes", content_bytes)
             elif name == b"content-encoding":
                 encoding = value.decode("latin-1").strip().lower()
             elif name == b"content-type":
@@ -59,7 +61,10 @@ class Head:
                 wants_binary = b"application/octet-stream" in value
             elif name == b"octet-affinity":
                 affinity = value
-        return Head(json_bytes, content_bytes, encoding, media_type, wants_binary, affinity)
+            elif name == b"octet-timeout-ms":
+                timeout_ms = _number("Octet-Timeout-Ms", value, "time in milliseconds", timeout_ms)
+        timeout_s = None if timeout_ms is None else timeout_ms / 1e3
+        return Head(json_bytes, content_bytes, encoding, media_type, wants_binary, affinity, timeout_s)
 
     @property
     def is_raw(self) -> bool:
@@ -67,13 +72,13 @@ class Head:
         return self.json_bytes == 0 or self.media_type.startswith("image/")
 
 
-def _length(name: str, value: bytes, earlier: int | None) -> int:
+def _number(name: str, value: bytes, what: str, earlier: int | None) -> int:
     if not value.isdigit() or len(value) > _MAX_DIGITS:
-        raise InvalidInput(f"the header {name} is not a length in bytes", hint="send a decimal number")
-    length = int(value)
-    if earlier not in (None, length):
+        raise InvalidInput(f"the header {name} is not a {what}", hint="send a decimal number")
+    number = int(value)
+    if earlier not in (None, number):
         raise InvalidInput(f"the header {name} is there twice, with different values")
-    return length
+    return number
 
 
 class Body:

@@ -165,6 +165,13 @@ _HEADER_LENGTH = _parameter(
     "How long the JSON is, where raw tensors follow it. 0: there is no JSON, the body is the model's one input: raw "
     "elements, or a JPEG or PNG.",
 )
+_TIMEOUT = _parameter(
+    "Octet-Timeout-Ms",
+    "header",
+    {"type": "integer", "minimum": 0},
+    "Within how many milliseconds after its arrival the prediction has to begin: 504 where it cannot. The request's "
+    "parameter `timeout`, in microseconds, says the same; the shorter one counts.",
+)
 _RAW: Members = {"type": "string", "format": "binary"}
 _INFER_BODY: Members = {
     "required": True,
@@ -188,6 +195,7 @@ def _model_paths(suffix: str, *path: Members) -> Members:
         _ref("InferResponse"),
         *path,
         _HEADER_LENGTH,
+        _TIMEOUT,
     )
     infer["requestBody"] = _INFER_BODY
     infer["responses"]["200"]["content"]["application/octet-stream"] = {"schema": _RAW}

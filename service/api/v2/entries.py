@@ -73,12 +73,12 @@ def raw_input(head: Head, body: Body, signature: ModelSignature, batches: Sequen
         raise UnsupportedFormat(f"pictures of type {head.media_type!r} are not read", hint="send a JPEG or PNG")
     length, one = body.remaining_bytes, tensors.size_bytes(spec)
     sizes = {one * batch: spec.batched(batch) for batch in (1, *batches)}
-    wanted = " or ".join(map(str, sizes))
+    wanted = f"{one}, or {one} for each sample of up to {max(batches)}," if batches else str(one)
     may_be_tensor = length in sizes and not head.media_type.startswith("image/")
     may_be_picture = spec.is_image and is_picture(body.peek(MAGIC_BYTES))
     if may_be_tensor and may_be_picture and head.media_type != "application/octet-stream":
         raise InvalidTensor(
-            f"the body may be a picture or the {wanted} bytes of input {spec.name!r}",
+            f"the body may be a picture or the {length} bytes of input {spec.name!r}",
             tensor=spec.name,
             hint="say which: Content-Type image/jpeg, image/png or application/octet-stream",
         )

@@ -17,15 +17,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service.api.metrics import Metrics
 from service.api.problems import problem_response, status_of
 from service.api.v2.address import model_and_version
-from service.api.v2.body import Head, read_body
+from service.api.v2.body import Body, Head, read_body
 from service.api.v2.predictor import Predictor
 from service.api.v2.request import parse_request
 from service.api.v2.response import Answer, render
 from service.api.v2.telemetry import RequestTelemetry
 from service.api.v2.tensors import Array
 from service.core.errors import OctetError
-from service.workers.inference import Abandoned, Permit, Registry, Served
+from service.workers.inference import Abandoned, Permit, Registry, Served, Terms
 
+_LEND_AFTER_S = 0.1  # by then a body is there, or its sender keeps others waiting
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code for an answer that nobody waits for
 
 
@@ -55,15 +56,15 @@ class Infer:
         requests = self._telemetry.of(served.identity)
         code, arrived_s = 500, perf_counter()
         try:
-            served.check_room()  # before a byte of the body is read
-            body = await read_body(receive, head, self._max_bytes)
-            arrived_s = perf_counter()
-            request, outputs = await self._predictor.predict(
-                served,
-                requests,
-                parse=partial(parse_request, head, body, served.signature, served.batches),
-                run=partial(_run, receive),
-            )
+            with served.permit(head.timeout_s) as permit:  # before a byte of the body is read
+                body = await self._read(permit, receive, head)
+                arrived_s = perf_counter()
+                request, outputs = await self._predictor.predict(
+                    permit,
+                    requests,
+                    parse=partial(parse_request, head, body, served.signature, served.batches),
+                    run=partial(_run, receive),
+                )
             ran_s = perf_counter()
             answer: Answer = render(served, request, outputs)
             requests.rendered(perf_counter() - ran_s)
@@ -79,23 +80,33 @@ class Infer:
         finally:
             requests.answered(code, perf_counter() - arrived_s)
 
+    async def _read(self, permit: Permit, receive: Receive, head: Head) -> Body:
+        """The body. While a slow client sends it, others may have the place."""
+        lending = asyncio.get_running_loop().call_later(_LEND_AFTER_S, permit.lend)
+        try:
+            body = await read_body(receive, head, self._max_bytes)
+        finally:
+            lending.cancel()
+        permit.claim()
+        return body
+
     def _refuse(self, error: OctetError, scope: Scope) -> ASGIApp:
         self._telemetry.rejected(error)
         return problem_response(error, scope)
 
 
-async def _run(receive: Receive, permit: Permit, inputs: Sequence[Array]) -> Sequence[Array]:
+async def _run(receive: Receive, permit: Permit, inputs: Sequence[Array], terms: Terms) -> Sequence[Array]:
     """The outputs; a client that leaves while others are before it is dropped from the queue.
 
     Raises:
         ClientDisconnect: it left.
     """
     if not permit.has_to_wait:  # its turn is now, and a computation is not interrupted
-        return await permit.run(inputs)
+        return await permit.run(inputs, terms)
     leaving = asyncio.ensure_future(_disconnected(receive))
     leaving.add_done_callback(lambda _: permit.abandon())
     try:
-        return await permit.run(inputs)
+        return await permit.run(inputs, terms)
     except Abandoned:
         raise ClientDisconnect from None
     finally:

@@ -104,4 +104,4 @@ def _input(sent: NamedTensor, spec: TensorSpec, batches: Sequence[int]) -> Array
 def _sizes(batches: Sequence[int]) -> str:
     if not batches:
         return "send one sample in each request, or push the model with --batch"
-    return f"it is built for batches of {', '.join(map(str, (1, *batches)))}"
+    return f"it is built for batches of up to {max(batches)}"

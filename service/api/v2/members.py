@@ -49,6 +49,14 @@ def flag(parameters: Mapping[str, Any], name: str, default: bool) -> bool:
     return value
 
 
+def whole(parameters: Mapping[str, Any], name: str) -> int:
+    """A parameter that is a whole number, not negative; 0 if it is not there. Raises `InvalidInput`."""
+    value = parameters.get(name, 0)
+    if type(value) is not int or value < 0:
+        raise InvalidInput(f"the parameter {name!r} is {brief(value)}, not a whole number")
+    return value
+
+
 def check_not_shared(parameters: Mapping[str, Any], name: str) -> None:
     """Raises `InvalidTensor` where the input `name` lies in memory that a client would share with Triton."""
     if "shared_memory_region" in parameters:

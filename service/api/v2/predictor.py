@@ -13,9 +13,9 @@ from service.api.v2.request import InferRequest
 from service.api.v2.telemetry import ModelRequests
 from service.api.v2.tensors import Array
 from service.runtime import image
-from service.workers.inference import Permit, Served
+from service.workers.inference import Permit, Terms
 
-Run = Callable[[Permit, Sequence[Array]], Awaitable[Sequence[Array]]]
+Run = Callable[[Permit, Sequence[Array], Terms], Awaitable[Sequence[Array]]]
 
 
 class Predictor:
@@ -26,26 +26,24 @@ class Predictor:
         self._decoders = ThreadPoolExecutor(cores, "octet-decode")  # bounds the memory that pictures take meanwhile
 
     async def predict(
-        self, served: Served, requests: ModelRequests, parse: Callable[[], InferRequest], run: Run = Permit.run
+        self, permit: Permit, requests: ModelRequests, parse: Callable[[], InferRequest], run: Run = Permit.run
     ) -> tuple[InferRequest, Sequence[Array]]:
         """A request and its outputs, in the signature's order.
 
         Args:
-            served: the model, held by the caller.
+            permit: its place, which the caller gives back.
             requests: told of what is done.
-            parse: reads the request, once there is a place for it.
+            parse: reads the request.
             run: `Permit.run`, or that and a watch for the client's leaving.
 
         Raises:
-            QueueFull: too many requests wait for the model.
-            OctetError: the request is not well formed, or does not fit the model.
+            OctetError: the request is not well formed, does not fit the model, or was not answered in time.
         """
         began_s = perf_counter()
-        with served.permit() as permit:
-            request = parse()
-            inputs = await self._decode(request.inputs)
-            requests.prepared(perf_counter() - began_s)
-            return request, await run(permit, inputs)
+        request = parse()
+        inputs = await self._decode(request.inputs)
+        requests.prepared(perf_counter() - began_s)
+        return request, await run(permit, inputs, request.terms)
 
     async def _decode(self, inputs: Sequence[Array | Picture]) -> Sequence[Array]:
         loop = asyncio.get_running_loop()

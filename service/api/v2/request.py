@@ -11,10 +11,11 @@ from typing import Any
 from service.api.v2.body import Body, Head
 from service.api.v2.entries import named_tensors, raw_input
 from service.api.v2.inputs import NamedTensor, Picture, gather
-from service.api.v2.members import flag, json_object, parameters_of
+from service.api.v2.members import flag, json_object, parameters_of, whole
 from service.api.v2.tensors import Array
 from service.core.errors import InvalidInput, TooLarge
 from service.core.signature import ModelSignature
+from service.workers.inference import Terms
 
 # What JSON may take, so that nobody makes the event loop parse for long: names and shapes, and each number with the
 # digits of a float64, its comma, and the white space of an indented document.
@@ -38,11 +39,13 @@ class InferRequest:
         id: to be echoed; None if it sent none.
         inputs: in the order of the signature.
         outputs: in the order in which they were asked for.
+        terms: of the queue: Triton's parameters `priority` and `timeout` (in microseconds, 0 for none).
     """
 
     id: str | None
     inputs: list[Array | Picture]
     outputs: list[RequestedOutput]
+    terms: Terms
 
 
 def parse_request(head: Head, body: Body, signature: ModelSignature, batches: Sequence[int] = ()) -> InferRequest:
@@ -58,7 +61,7 @@ def parse_request(head: Head, body: Body, signature: ModelSignature, batches: Se
     """
     if head.is_raw:
         outputs = [RequestedOutput(index, head.wants_binary) for index in range(len(signature.outputs))]
-        return InferRequest(None, [raw_input(head, body, signature, batches)], outputs)
+        return InferRequest(None, [raw_input(head, body, signature, batches)], outputs, Terms())
     envelope = _envelope(head, body, signature, max(batches, default=1))
     return checked_request(envelope, named_tensors(envelope.get("inputs"), body, signature), signature, batches)
 
@@ -74,9 +77,14 @@ def checked_request(
     identity = envelope.get("id")
     if identity is not None and not isinstance(identity, str):
         raise InvalidInput(f"'id' is {brief(identity)}, not a string")
-    binary = flag(parameters_of(envelope, "the request"), "binary_data_output", False)
-    outputs = _outputs(envelope.get("outputs"), signature, binary)
-    return InferRequest(identity, gather(inputs, signature, batches), outputs)
+    parameters = parameters_of(envelope, "the request")
+    outputs = _outputs(envelope.get("outputs"), signature, flag(parameters, "binary_data_output", False))
+    return InferRequest(identity, gather(inputs, signature, batches), outputs, _terms(parameters))
+
+
+def _terms(parameters: Mapping[str, Any]) -> Terms:
+    timeout_us = whole(parameters, "timeout")
+    return Terms(whole(parameters, "priority"), timeout_us / 1e6 if timeout_us else None)
 
 
 def _envelope(head: Head, body: Body, signature: ModelSignature, batch: int) -> dict[str, Any]:

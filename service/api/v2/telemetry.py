@@ -31,6 +31,7 @@ class LoadedModel:
         self._inflight = metrics.inflight_requests.labels(identity.model)
         self._depth = metrics.queue_depth.labels(identity.model)
         self._queue = metrics.queue_duration.labels(*labels)
+        self._batch = metrics.batch_size.labels(*labels)
         self._infer = metrics.compute_duration.labels(*labels, "infer")
         self._statistics = metrics.statistics.of(identity.model, identity.version)
         self._artifacts = metrics.artifact_info
@@ -50,6 +51,9 @@ class LoadedModel:
         self._depth.dec()
         self._queue.observe(waited_s)
         self._statistics.queue.add(waited_s)
+
+    def batched(self, requests: int, samples: int, duration_s: float) -> None:
+        self._batch.observe(requests)
 
     def inferred(self, duration_s: float, samples: int) -> None:
         self._infer.observe(duration_s)

@@ -4,13 +4,16 @@ Never imports the compiler. `artifacts.StoredArtifacts` loads the TVM runtime an
 whoever only queues and serves (and every test of that) does not need it.
 """
 
-from service.workers.inference.executor import Abandoned, Executor, Permit
+from service.workers.inference.executor import Executor
 from service.workers.inference.inventory import Indexed, ModelState
 from service.workers.inference.observer import Identity, ModelObserver, Observer, Unobserved
+from service.workers.inference.permit import Abandoned, Permit, Stages, Terms
 from service.workers.inference.registry import Registry
 from service.workers.inference.routes import Reference
 from service.workers.inference.runner import Array, Runner
+from service.workers.inference.scheduling import Scheduling
 from service.workers.inference.served import Served
+from service.workers.inference.variants import Variants
 
 __all__ = [
     "Abandoned",
@@ -25,6 +28,10 @@ __all__ = [
     "Reference",
     "Registry",
     "Runner",
+    "Scheduling",
     "Served",
+    "Stages",
+    "Terms",
     "Unobserved",
+    "Variants",
 ]

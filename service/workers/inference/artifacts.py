@@ -15,18 +15,15 @@ from service.workers.inference.runner import Runner
 
 @dataclass(frozen=True)
 class StoredArtifacts:
-    """The artifacts of an OCI layout.
-
-    Attributes:
-        layout: the store.
-        threads: per prediction; 0 for all the cores that this process may use.
-    """
+    """The artifacts of an OCI layout."""
 
     layout: OciLayout
-    threads: int = 0
 
-    def load(self, artifact: Digest) -> Runner:
+    def load(self, artifact: Digest, threads: int = 0) -> Runner:
         """An instance of `artifact`, if a worker of its target has verified it.
+
+        Args:
+            threads: that share a call; 0 for all the cores that this process may use.
 
         Raises:
             CorruptBlob, NotFound: some of its bytes are damaged or gone. Its numerics report is one of its parts: every
@@ -43,4 +40,4 @@ class StoredArtifacts:
             raise NotReady(
                 f"artifact {artifact} was not verified: {reason}", hint="octet verify, on its target, does it"
             )
-        return runtime.load(self.layout, artifact, threads=self.threads)
+        return runtime.load(self.layout, artifact, threads=threads)

@@ -1,201 +1,304 @@
-"""One loaded model: a bounded queue, and an execution thread for each instance.
+"""One loaded model: who may wait for it, and the threads that run it.
 
-The event loop hands a request to a thread through a `SimpleQueue` and gets the answer through
-`call_soon_threadsafe`: two wake-ups, no lock, no executor pool between them. Counting happens on the event loop only.
+The event loop and the threads meet at the backlog, under one lock that nobody holds for longer than it takes to move a
+request. A thread that has ended a call takes the next requests itself; the event loop wakes one only when it is idle.
+So a request takes two wake-ups where the model is idle, and a call follows the other without any where it is not.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
-from time import perf_counter
-from types import TracebackType
+from time import monotonic
 
-import numpy as np
-
-from service.core.errors import QueueFull
+from service.core.errors import DeadlinePassed, QueueFull
+from service.workers.inference.backlog import Backlog
 from service.workers.inference.observer import ModelObserver, Unobserved
-from service.workers.inference.runner import Array, Runner
+from service.workers.inference.permit import Permit, Stages
+from service.workers.inference.runner import Array
+from service.workers.inference.scheduling import Scheduling
+from service.workers.inference.variants import Variants
+
+_COMPANY_S = 0.1  # clients that ask again at once are together in between, too
+_MEMORY = 0.8  # of the time that a request takes: what the last five calls took counts for two thirds
 
 
-class Abandoned(Exception):
-    """Nobody waits for the answer any more."""
+class _Instance:
+    """One instance and its thread, which does what it is told and then waits to be told more."""
 
+    def __init__(self, variants: Variants, name: str) -> None:
+        self.variants = variants
+        self.is_running = False  # a call; the executor's lock guards it
+        self._errands: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self.thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self.thread.start()
 
-class _Job:
-    __slots__ = ("abandoned", "future", "inputs", "loop", "observer", "submitted_s")
+    def tell(self, errand: Callable[[], object] | None) -> None:
+        """`errand` is called on the thread; None ends it."""
+        self._errands.put(errand)
 
-    def __init__(self, inputs: Sequence[Array], observer: ModelObserver) -> None:
-        self.inputs = inputs
-        self.observer = observer
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Sequence[Array]] = self.loop.create_future()
-        self.abandoned = False
-        self.submitted_s = perf_counter()
-
-    def abandon(self) -> None:
-        """Gives the tensors back at once; the husk stays in the queue until a thread comes by."""
-        self.abandoned = True  # before the inputs go: the thread reads them in the opposite order
-        self.inputs = ()
-
-    def settle(self, outputs: Sequence[Array], error: Exception | None) -> None:
-        if self.future.done():
-            return
-        if error is None:
-            self.future.set_result(outputs)
-        else:
-            self.future.set_exception(error)
+    def _work(self) -> None:
+        while (errand := self._errands.get()) is not None:
+            errand()
 
 
 class Executor:
-    """Runs requests on the instances of one model. Methods are for the event loop's thread."""
+    """Admits requests to one model and runs them. Methods are for the event loop's thread, where they do not say so."""
 
     def __init__(
         self,
-        runner: Runner,
+        variants: Variants,
         *,
-        queue_size: int,
-        instances: int = 1,
+        scheduling: Scheduling,
         observer: ModelObserver | None = None,
         name: str = "model",
     ) -> None:
         """Starts the threads.
 
         Args:
-            runner: the first instance; the others are its clones.
-            queue_size: how many requests may wait while every instance is busy.
-            instances: how many requests run at the same time.
+            variants: the first instance; the others are its clones.
+            scheduling: the rules.
             observer: told of every request.
             name: for the threads.
         """
-        self._limit = queue_size + instances
-        self._admitted = 0
+        self.scheduling = scheduling
+        self._variants = variants
         self._observer: ModelObserver = observer or Unobserved()
-        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
-        zeros = [np.zeros(spec.shape, spec.dtype) for spec in runner.signature.inputs]
-        runners = [runner, *(runner.clone() for _ in range(instances - 1))]
-        self._warm_ups = [_Job(zeros, Unobserved()) for _ in runners]
-        self._threads = [
-            threading.Thread(target=self._work, args=work, name=f"octet-infer-{name}-{index}", daemon=True)
-            for index, work in enumerate(zip(runners, self._warm_ups, strict=True))
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._backlog: Backlog[Permit] = Backlog(scheduling.priority_levels)
+        copies = [variants, *(variants.clone() for _ in range(scheduling.instances - 1))]
+        self._instances = [_Instance(copy, f"octet-infer-{name}-{index}") for index, copy in enumerate(copies)]
+        self._idle = self._instances[::-1]  # the last one that worked is the next: its caches are warm
+        self._free = len(self._instances)  # the idle ones, and those that were woken and have not begun a call
+        self._waiting = 0  # places taken by requests whose call has not begun
+        self._admitted = 0
+        self._company, self._company_until_s = 1, 0.0  # the most that were admitted together lately
+        self._request_s = 0.0  # what a request adds to the time of a call, lately
+        self._closing = False
 
-    def check_room(self) -> None:
-        """Raises `QueueFull` if `permit` would; takes no place."""
-        if self._admitted >= self._limit:
-            raise QueueFull(hint="try again later, or from fewer connections")
+    @property
+    def has_to_wait(self) -> bool:
+        """Whether a request that is admitted now, or was last, finds every instance busy."""
+        return self._waiting > self._free or self.scheduling.max_delay_s > 0
 
-    def permit(self) -> Permit:
+    @property
+    def retry_after_s(self) -> float:
+        """When all that wait now will have been served, as far as the last calls tell."""
+        return self._waiting * self._request_s / len(self._instances)
+
+    def permit(self, timeout_s: float | None = None) -> Permit:
         """A place in the queue, which is given back at the end of a `with` block.
+
+        Args:
+            timeout_s: within which the call has to begin.
 
         Raises:
             QueueFull: every place is taken.
         """
-        self.check_room()
-        return Permit(self)
+        self._take_place()
+        permit = Permit(self, timeout_s, monotonic())
+        self._admitted += 1
+        self._meet(permit.submitted_s)
+        self._observer.admitted()
+        return permit
+
+    def release(self, permit: Permit) -> None:
+        """Ends the permit."""
+        self.withdraw(permit)
+        self.lend(permit)
+        self._admitted -= 1
+        self._observer.released()
+
+    def lend(self, permit: Permit) -> None:
+        """Gives its place to others, if it has one and its request is not there yet."""
+        with self._lock:
+            if permit.has_place and not permit.is_queued:
+                permit.has_place = False
+                self._waiting -= 1
+
+    def claim(self, permit: Permit) -> None:
+        """Takes a place for it, if it was lent. Raises `QueueFull`."""
+        if not permit.has_place:
+            self._take_place()
+            permit.has_place = True
+
+    def submit(self, permit: Permit, inputs: Sequence[Array], priority: int) -> None:
+        """Has `permit.settle` called once. Raises `DeadlinePassed`, `InvalidInput`, `InvalidTensor`."""
+        permit.level = self.scheduling.level_of(priority)
+        permit.samples = self._variants.samples_of(inputs)
+        permit.inputs = inputs
+        now_s = permit.submitted_s = monotonic()
+        if permit.deadline_s is not None and permit.deadline_s <= now_s:
+            raise DeadlinePassed
+        self._observer.queued()
+        with self._lock:
+            self._backlog.add(permit)
+            permit.is_queued = True
+        self._wake()
+        if permit.is_queued and self.scheduling.max_delay_s > 0:
+            self._loop.call_later(self.scheduling.max_delay_s, self._wake)
+
+    def withdraw(self, permit: Permit) -> bool:
+        """Whether it was still waiting: it does so no longer, and its tensors are let go."""
+        with self._lock:
+            if not permit.is_queued:
+                return False
+            self._backlog.remove(permit)
+            self._leave(permit)
+        permit.inputs = ()
+        self._observer.dequeued(monotonic() - permit.submitted_s)
+        return True
 
     async def warm(self) -> None:
-        """Waits until every instance has run once, on zeros and on its own thread.
+        """Waits until every instance has run each of its sizes on its own thread. Raises what a run raised.
 
-        Page faults and the runtime's thread pools, which are per thread, are then paid for. Raises what the run raised.
+        Page faults and the runtime's thread pools, which are per thread, are then paid for, and the first instance's
+        measurements are everybody's plan.
         """
-        await asyncio.gather(*(job.future for job in self._warm_ups))
+        for instance in self._instances:
+            done: asyncio.Future[None] = self._loop.create_future()
+            instance.tell(lambda instance=instance, done=done: self._warm(instance, done))  # type: ignore[misc]
+            await done
+            instance.variants.plan = self._variants.plan
 
     def close(self) -> None:
         """Lets the threads end when they have run what is queued; does not wait for them."""
-        for _ in self._threads:
-            self._queue.put(None)
+        self._closing = True
+        for instance in self._instances:
+            instance.tell(lambda instance=instance: self._serve(instance))  # type: ignore[misc]
+            instance.tell(None)
 
     async def closed(self) -> None:
         """Waits for the threads, after `close`."""
-        for thread in self._threads:
-            await asyncio.to_thread(thread.join)
+        for instance in self._instances:
+            await asyncio.to_thread(instance.thread.join)
 
-    def _submit(self, inputs: Sequence[Array]) -> _Job:
-        job = _Job(inputs, self._observer)
-        self._observer.queued()
-        self._queue.put(job)
-        return job
+    def _take_place(self) -> None:
+        with self._lock:
+            if self._waiting < self.scheduling.queue_size + self._free:
+                self._waiting += 1
+                return
+        raise QueueFull(hint="try again later, or from fewer connections", retry_after_s=self.retry_after_s)
 
-    def _work(self, runner: Runner, warm_up: _Job) -> None:
-        _execute(runner, warm_up)
-        while (job := self._queue.get()) is not None:
-            _execute(runner, job)
-            del job  # or the request would live until the next
+    def _meet(self, now_s: float) -> None:
+        if self._admitted >= self._company or now_s > self._company_until_s:
+            self._company, self._company_until_s = self._admitted, now_s + _COMPANY_S
 
+    def _leave(self, permit: Permit) -> None:
+        """Under the lock: its turn has come, or nobody waits for it."""
+        permit.has_place = permit.is_queued = False
+        self._waiting -= 1
 
-def _execute(runner: Runner, job: _Job) -> None:
-    started_s = perf_counter()
-    inputs = job.inputs
-    job.observer.dequeued(started_s - job.submitted_s)
-    if job.abandoned:
-        return
-    outputs: Sequence[Array] = ()
-    error: Exception | None = None
-    try:
-        outputs = runner.run(inputs)
-    except Exception as exc:  # whatever it is, it is the caller's: this thread has other requests to answer
-        error = exc
-    with suppress(RuntimeError):  # the event loop was closed, and nobody waits
-        job.loop.call_soon_threadsafe(job.settle, outputs, error)
-    job.observer.inferred(perf_counter() - started_s, _samples(runner, inputs))
-
-
-def _samples(runner: Runner, inputs: Sequence[Array]) -> int:
-    """How many times the inputs are what the signature says; a batch variant takes several at once."""
-    specs = runner.signature.inputs
-    one = specs[0].shape[0] if specs and specs[0].shape else 0
-    return inputs[0].shape[0] // one if one > 0 and inputs[0].ndim else 1
-
-
-class Permit:
-    """A place in a model's queue, for one request."""
-
-    __slots__ = ("_executor", "_job")
-
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
-        self._job: _Job | None = None
-        executor._admitted += 1
-        executor._observer.admitted()
-
-    def __enter__(self) -> Permit:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._executor._admitted -= 1
-        self._executor._observer.released()
+    def _wake(self) -> None:
+        """Has an idle instance serve what is due."""
+        with self._lock:
+            instance = self._idle.pop() if self._idle and self._is_due(monotonic()) else None
+        if instance is not None:
+            instance.tell(lambda: self._serve(instance))
 
     @property
-    def has_to_wait(self) -> bool:
-        """Whether there are more requests than instances, so that it pays to watch for the client's leaving."""
-        return self._executor._admitted > len(self._executor._threads)
+    def _most(self) -> int:
+        """Samples of one call of several requests."""
+        return min(self.scheduling.max_batch or self._variants.plan.most, self._variants.plan.most)
 
-    async def run(self, inputs: Sequence[Array]) -> Sequence[Array]:
-        """The model's outputs for `inputs`, both in the signature's order.
+    def _is_due(self, now_s: float) -> bool:
+        """Under the lock: whether requests are to be served now, or others that may join them be waited for.
 
-        A request whose task is canceled, or that is abandoned, before its turn is never executed.
-
-        Raises:
-            Abandoned: `abandon` was called meanwhile.
-            InvalidTensor: an input does not fit the signature.
+        For no more than were there together lately: who is alone is never kept waiting.
         """
-        self._job = self._executor._submit(inputs)
-        try:
-            return await self._job.future
-        except asyncio.CancelledError:
-            self._job.abandon()
-            raise
+        oldest = self._backlog.oldest
+        if oldest is None:
+            return False
+        return (
+            self._closing
+            or self._backlog.samples >= min(self._most, self._company)
+            or now_s - oldest.submitted_s >= self.scheduling.max_delay_s
+        )
 
-    def abandon(self) -> None:
-        """Ends `run` with `Abandoned`, if it has not ended yet."""
-        if self._job is not None and not self._job.future.done():
-            self._job.abandon()
-            self._job.settle((), Abandoned())
+    # What follows runs on the instances' threads.
+
+    def _warm(self, instance: _Instance, done: asyncio.Future[None]) -> None:
+        error: Exception | None = None
+        try:
+            instance.variants.warm()
+        except Exception as exc:  # whatever it is, it is the loader's
+            error = exc
+        self._tell_loop(_end, done, error)
+
+    def _serve(self, instance: _Instance) -> None:
+        """Runs calls until nothing is due."""
+        while self._serve_one(instance):
+            pass
+
+    def _serve_one(self, instance: _Instance) -> bool:
+        taken_s = monotonic()
+        with self._lock:
+            chosen: list[Permit] = []
+            late: list[Permit] = []
+            if self._is_due(taken_s):
+                chosen, late = self._backlog.take(taken_s, self._most, self._variants.plan.is_one_call)
+            for permit in (*chosen, *late):
+                self._leave(permit)
+            self._free += instance.is_running - bool(chosen)
+            instance.is_running = bool(chosen)
+            if not chosen and not late:
+                self._idle.append(instance)
+                return False
+        for permit in (*chosen, *late):
+            self._observer.dequeued(taken_s - permit.submitted_s)
+        if late:
+            self._tell_loop(_refuse, late)
+        if chosen:
+            self._run(instance.variants, chosen, taken_s)
+        return True
+
+    def _run(self, variants: Variants, permits: list[Permit], taken_s: float) -> None:
+        outputs: Sequence[Sequence[Array]] = [()] * len(permits)
+        error: Exception | None = None
+        try:
+            outputs = variants.run([permit.inputs for permit in permits])
+        except Exception as exc:  # whatever it is, it is the callers': this thread has other requests to answer
+            error = exc
+        ended_s, samples = monotonic(), sum(permit.samples for permit in permits)
+        self._tell_loop(_settle, permits, outputs, error, taken_s, ended_s, variants.run_s)
+        request_s = (ended_s - taken_s) / len(permits)
+        self._request_s = _MEMORY * (self._request_s or request_s) + (1 - _MEMORY) * request_s
+        self._observer.batched(len(permits), samples, ended_s - taken_s - variants.run_s)
+        self._observer.inferred(variants.run_s, samples)
+
+    def _tell_loop(self, function: Callable[..., None], *arguments: object) -> None:
+        with suppress(RuntimeError):  # the event loop was closed, and nobody waits
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _end(done: asyncio.Future[None], error: Exception | None) -> None:
+    if done.cancelled():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)
+
+
+def _settle(
+    permits: Sequence[Permit],
+    outputs: Sequence[Sequence[Array]],
+    error: Exception | None,
+    taken_s: float,
+    ended_s: float,
+    run_s: float,
+) -> None:
+    samples, returned_s = sum(permit.samples for permit in permits), monotonic() - ended_s
+    for permit, answer in zip(permits, outputs, strict=True):
+        queued_s = taken_s - permit.submitted_s
+        stages = Stages(queued_s, ended_s - taken_s - run_s, run_s, returned_s, len(permits), samples)
+        permit.settle(answer, error, stages)
+
+
+def _refuse(permits: Sequence[Permit]) -> None:
+    for permit in permits:
+        permit.settle((), DeadlinePassed())

@@ -15,6 +15,7 @@ from service.workers.inference.flights import Flights
 from service.workers.inference.observer import Identity
 from service.workers.inference.ports import Artifacts, Builds
 from service.workers.inference.runner import Runner
+from service.workers.inference.scheduling import Scheduling
 from service.workers.inference.served import Served
 from service.workers.inference.variants import Variants
 
@@ -33,16 +34,18 @@ class Loader:
         self,
         builds: Builds,
         artifacts: Artifacts,
-        start: Callable[[Identity, Runner], Served],
+        scheduling: Callable[[str], Scheduling],
+        start: Callable[[Identity, Variants], Served],
         on_lost: Callable[[Build], None],
     ) -> None:
         """
         Args:
-            start: makes a runner take requests.
+            scheduling: the rules of each model, by its name.
+            start: makes a model take requests.
             on_lost: called in a thread with a build whose artifact is damaged or gone.
         """
         self._builds, self._artifacts = builds, artifacts
-        self._start, self._on_lost = start, on_lost
+        self._scheduling, self._start, self._on_lost = scheduling, start, on_lost
         self._loading: Flights[Identity, Served] = Flights()
         self._failed: dict[Digest, tuple[float, OctetError]] = {}
         self.loaded: dict[Identity, Served] = {}
@@ -99,10 +102,8 @@ class Loader:
     async def _load_now(self, build: Build, identity: Identity) -> Served:
         _logger.info("loading %s version %d: %s", identity.model, identity.version, identity.artifact)
         try:
-            runner = await asyncio.to_thread(self._artifacts.load, identity.artifact)
-            if identity.variants:
-                runner, identity = await asyncio.to_thread(self._with_variants, runner, identity)
-            served = await self._warm(self._start(identity, runner))
+            variants, identity = await asyncio.to_thread(self._load_variants, identity)
+            served = await self._warm(self._start(identity, variants))
         except (CorruptBlob, NotFound) as error:
             raise await self._lost(build, identity) from error
         except Exception as error:  # whatever a library does when it is loaded: this model cannot run, others can
@@ -115,12 +116,14 @@ class Loader:
         self.loaded[identity] = served
         return served
 
-    def _with_variants(self, one: Runner, identity: Identity) -> tuple[Runner, Identity]:
-        """`one` and its batch variants; those that cannot be loaded are left out from now on."""
+    def _load_variants(self, identity: Identity) -> tuple[Variants, Identity]:
+        """The model in all its sizes; but for one sample, those that cannot be loaded are left out from now on."""
+        threads = self._scheduling(identity.model).threads
+        one = self._artifacts.load(identity.artifact, threads)
         runners: dict[int, Runner] = {}
         for batch, artifact in identity.variants:
             try:
-                runners[batch] = self._artifacts.load(artifact)
+                runners[batch] = self._artifacts.load(artifact, threads)
             except (CorruptBlob, NotFound):
                 _logger.exception("artifact %s, of batch %d, is damaged or gone", artifact, batch)
                 self._builds.invalidate(artifact)

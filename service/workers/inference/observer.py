@@ -38,7 +38,10 @@ class ModelObserver(Protocol):
         """A request began to wait for a thread."""
 
     def dequeued(self, waited_s: float) -> None:
-        """A thread took it, to execute it or because nobody waits for it any more."""
+        """It waits no longer: a thread took it, or nobody wants it any more."""
+
+    def batched(self, requests: int, samples: int, duration_s: float) -> None:
+        """So many requests, of so many samples together, were made one call in that time; `inferred` comes next."""
 
     def inferred(self, duration_s: float, samples: int) -> None:
         """The model ran, on `samples` at once."""
@@ -68,6 +71,9 @@ class Unobserved:
         pass
 
     def dequeued(self, waited_s: float) -> None:
+        pass
+
+    def batched(self, requests: int, samples: int, duration_s: float) -> None:
         pass
 
     def inferred(self, duration_s: float, samples: int) -> None:

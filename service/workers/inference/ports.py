@@ -40,8 +40,8 @@ class Aliases(Protocol):
 
 
 class Artifacts(Protocol):
-    def load(self, artifact: Digest) -> Runner:
-        """An instance of a verified artifact.
+    def load(self, artifact: Digest, threads: int) -> Runner:
+        """An instance of a verified artifact; `threads` share a call, 0 for all the cores that this process may use.
 
         Raises:
             CorruptBlob, NotFound: some of its bytes are damaged or gone.

@@ -22,8 +22,10 @@ from service.workers.inference.loader import Loader
 from service.workers.inference.observer import Identity, Observer, Unobserved
 from service.workers.inference.ports import Aliases, Artifacts, Builds, Models
 from service.workers.inference.routes import Plan, Reference, Route, plan
-from service.workers.inference.runner import Array, Runner
+from service.workers.inference.runner import Array
+from service.workers.inference.scheduling import Scheduling
 from service.workers.inference.served import Served
+from service.workers.inference.variants import Variants
 
 _logger = logging.getLogger(__name__)
 
@@ -45,7 +47,7 @@ class Registry:
         *,
         targets: Sequence[str],
         aliases: Aliases | None = None,
-        queue_size: int = 64,
+        scheduling: Callable[[str], Scheduling] = lambda model: Scheduling(),
         observer: Observer | None = None,
         on_lost: Callable[[Build], None] = lambda build: None,
         refresh_s: float = 0.5,
@@ -58,17 +60,17 @@ class Registry:
             artifacts: loads what the builds made.
             targets: canonical names of the targets that run here, the best first.
             aliases: say which versions the names of versions stand for; None where there are none.
-            queue_size: how many requests may wait for a model.
+            scheduling: the rules of each model, by its name.
             observer: told of every model and request.
             on_lost: called in a thread with a build whose artifact is damaged or gone, so that it is built again.
             refresh_s: how often newer builds of loaded models are looked for.
         """
         self._builds, self._models, self._aliases = builds, models, aliases
         self._targets = tuple(targets)
-        self._queue_size = queue_size
+        self._scheduling = scheduling
         self._observer: Observer = observer or Unobserved()
         self._refresh_s = refresh_s
-        self._loader = Loader(builds, artifacts, self._start, on_lost)
+        self._loader = Loader(builds, artifacts, scheduling, self._start, on_lost)
         self._inventory = Inventory(builds, models, self._targets, self._loader)
         self._current: dict[Name, Route] = {}
         self._unloaded: set[tuple[str, int | None]] = set()
@@ -268,8 +270,8 @@ class Registry:
     def _is_unloaded(self, model: str, version: int) -> bool:
         return not self._unloaded.isdisjoint({(model, None), (model, version)})
 
-    def _start(self, identity: Identity, runner: Runner) -> Served:
-        return Served(identity, runner, queue_size=self._queue_size, observer=self._observer)
+    def _start(self, identity: Identity, variants: Variants) -> Served:
+        return Served(identity, variants, scheduling=self._scheduling(identity.model), observer=self._observer)
 
     def _switch(self, name: Name, route: Route) -> None:
         old = self._current.get(name, ())

@@ -21,7 +21,7 @@ class Runner(Protocol):
     def run(self, inputs: Sequence[Array]) -> Sequence[Array]:
         """The outputs for `inputs`, both in the signature's order. One call at a time.
 
-        Releases the GIL while it computes, and does not touch the returned arrays again.
+        Releases the GIL while it computes. Does not touch the returned arrays again, which are not those of the inputs.
 
         Raises:
             InvalidTensor: an input does not fit the signature.

@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from service.core.signature import ModelSignature
-from service.workers.inference.executor import Executor, Permit
+from service.workers.inference.executor import Executor
 from service.workers.inference.observer import Identity, Observer
-from service.workers.inference.runner import Array, Runner
+from service.workers.inference.permit import USUAL, Permit, Terms
+from service.workers.inference.runner import Array
+from service.workers.inference.scheduling import Scheduling
+from service.workers.inference.variants import Variants
 
 
 class Served:
@@ -17,16 +20,17 @@ class Served:
     Attributes:
         identity: what is loaded.
         signature: its inputs and outputs.
-        batches: the batch sizes besides that of the signature.
+        batches: the numbers of samples that a request may have besides that of the signature.
+        scheduling: the rules of its queue.
     """
 
-    def __init__(self, identity: Identity, runner: Runner, *, queue_size: int, observer: Observer) -> None:
-        self.identity = identity
-        self.signature: ModelSignature = runner.signature
-        self.batches = tuple(batch for batch, _ in identity.variants)
+    def __init__(self, identity: Identity, variants: Variants, *, scheduling: Scheduling, observer: Observer) -> None:
+        self.identity, self.scheduling = identity, scheduling
+        self.signature: ModelSignature = variants.signature
+        self.batches = range(2, max((batch for batch, _ in identity.variants), default=1) + 1)
         self._observer = observer.loaded(identity)
         name = f"{identity.model}-{identity.version}"
-        self._executor = Executor(runner, queue_size=queue_size, observer=self._observer, name=name)
+        self._executor = Executor(variants, scheduling=scheduling, observer=self._observer, name=name)
         self._holders = 0
         self._retired = False
 
@@ -61,18 +65,14 @@ class Served:
         """Waits until the model is gone, after `retire`."""
         await self._executor.closed()
 
-    def check_room(self) -> None:
-        """Raises `QueueFull` if `permit` would; takes no place."""
-        self._executor.check_room()
+    def permit(self, timeout_s: float | None = None) -> Permit:
+        """A place in the queue, of a request whose call has to begin within `timeout_s`. Raises `QueueFull`."""
+        return self._executor.permit(timeout_s)
 
-    def permit(self) -> Permit:
-        """A place in the queue. Raises `QueueFull`."""
-        return self._executor.permit()
-
-    async def infer(self, inputs: Sequence[Array]) -> Sequence[Array]:
-        """The outputs for `inputs`, both in the signature's order. Raises `QueueFull`, `InvalidTensor`."""
+    async def infer(self, inputs: Sequence[Array], terms: Terms = USUAL) -> Sequence[Array]:
+        """The outputs for `inputs`, both in the signature's order. Raises `QueueFull`, and as `Permit.run`."""
         with self.permit() as permit:
-            return await permit.run(inputs)
+            return await permit.run(inputs, terms)
 
     def _close_if_unused(self) -> None:
         if self._retired and not self._holders:

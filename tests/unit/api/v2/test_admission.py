@@ -21,12 +21,12 @@ pytestmark = pytest.mark.anyio
 class Held:
     """A data plane whose model stands still until `opened` is set."""
 
-    def __init__(self, queue_size: int) -> None:
+    def __init__(self, **scheduling: Any) -> None:
         self.opened, self.entered = threading.Event(), threading.Semaphore(0)
         self.seen: list[int] = []
         tables = Tables()
         tables.model("m", lambda: FunctionRunner(identity("UINT8", 1, 1).signature, self._run))
-        self.plane = DataPlane(tables, queue_size=queue_size)
+        self.plane = DataPlane(tables, scheduling=scheduling)
 
     def _run(self, x: Any) -> list[Any]:
         if x.any():  # not the warm-up

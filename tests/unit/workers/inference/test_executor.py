@@ -7,12 +7,13 @@ import gc
 import threading
 import weakref
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from service.core.errors import InvalidTensor, QueueFull
-from service.workers.inference import Abandoned, Array, Executor
+from service.workers.inference import Abandoned, Array, Executor, ModelObserver, Scheduling, Variants
 from tests.support.runners import FunctionRunner, identity
 
 pytestmark = pytest.mark.anyio
@@ -44,6 +45,10 @@ class Gate:
         self.held = True
 
 
+def start(runner: FunctionRunner, observer: ModelObserver | None = None, **scheduling: Any) -> Executor:
+    return Executor(Variants(runner), scheduling=Scheduling(**scheduling), observer=observer)
+
+
 def number(value: int) -> list[Array]:
     return [np.array([value], np.int32)]
 
@@ -58,14 +63,14 @@ async def entered(gate: Gate) -> None:
 
 
 async def test_answers_come_back_in_order() -> None:
-    executor = Executor(identity("INT32", 1), queue_size=100)
+    executor = start(identity("INT32", 1), queue_size=100)
     assert await asyncio.gather(*(infer(executor, value) for value in range(50))) == list(range(50))
     executor.close()
 
 
 async def test_the_event_loop_turns_while_the_model_runs() -> None:
     gate = Gate()
-    executor = Executor(gate.runner(), queue_size=1)
+    executor = start(gate.runner(), queue_size=1)
     await gate.hold(executor)
     request = asyncio.create_task(infer(executor, 1))
     await entered(gate)  # needs the loop, while `run` blocks its thread
@@ -76,12 +81,12 @@ async def test_the_event_loop_turns_while_the_model_runs() -> None:
 
 async def test_the_request_after_the_last_place_is_refused() -> None:
     gate = Gate()
-    executor = Executor(gate.runner(), queue_size=2)
+    executor = start(gate.runner(), queue_size=2)
     await gate.hold(executor)
     requests = [asyncio.create_task(infer(executor, value)) for value in range(3)]  # one runs, two wait
     await entered(gate)
     with pytest.raises(QueueFull):
-        executor.check_room()
+        executor.permit()
     with pytest.raises(QueueFull):
         await infer(executor, 3)
     gate.opened.set()
@@ -92,7 +97,7 @@ async def test_the_request_after_the_last_place_is_refused() -> None:
 
 async def test_a_canceled_request_gives_its_place_back_and_is_never_executed() -> None:
     gate = Gate()
-    executor = Executor(gate.runner(), queue_size=1)
+    executor = start(gate.runner(), queue_size=1)
     await gate.hold(executor)
     first = asyncio.create_task(infer(executor, 1))
     await entered(gate)
@@ -110,7 +115,7 @@ async def test_a_canceled_request_gives_its_place_back_and_is_never_executed() -
 
 async def test_an_abandoned_request_ends_at_once_and_is_never_executed() -> None:
     gate = Gate()
-    executor = Executor(gate.runner(), queue_size=2)
+    executor = start(gate.runner(), queue_size=2)
     await gate.hold(executor)
     first = asyncio.create_task(infer(executor, 1))
     await entered(gate)
@@ -126,7 +131,7 @@ async def test_an_abandoned_request_ends_at_once_and_is_never_executed() -> None
 
 
 async def test_abandoning_an_answered_request_changes_nothing() -> None:
-    executor = Executor(identity("INT32", 1), queue_size=2)
+    executor = start(identity("INT32", 1), queue_size=2)
     with executor.permit() as permit:
         permit.abandon()
         assert (await permit.run(number(1)))[0][0] == 1
@@ -136,7 +141,7 @@ async def test_abandoning_an_answered_request_changes_nothing() -> None:
 
 async def test_a_canceled_request_frees_its_tensors_before_its_turn() -> None:
     gate = Gate()
-    executor = Executor(gate.runner(), queue_size=1)
+    executor = start(gate.runner(), queue_size=1)
     await gate.hold(executor)
     first = asyncio.create_task(infer(executor, 1))
     await entered(gate)
@@ -160,7 +165,7 @@ async def test_a_canceled_request_frees_its_tensors_before_its_turn() -> None:
 
 
 async def test_an_error_of_the_model_is_its_callers_alone() -> None:
-    executor = Executor(identity("INT32", 1), queue_size=4)
+    executor = start(identity("INT32", 1), queue_size=4)
     with executor.permit() as permit, pytest.raises(InvalidTensor):
         await permit.run([np.zeros(2, np.int32)])
     assert await infer(executor, 7) == 7
@@ -171,7 +176,7 @@ async def test_a_failed_warm_up_is_raised() -> None:
     def fail(x: Array) -> Sequence[Array]:
         raise RuntimeError("no such instruction")
 
-    executor = Executor(FunctionRunner(identity("INT32", 1).signature, fail), queue_size=1)
+    executor = start(FunctionRunner(identity("INT32", 1).signature, fail), queue_size=1)
     with pytest.raises(RuntimeError, match="no such instruction"):
         await executor.warm()
     executor.close()
@@ -179,7 +184,7 @@ async def test_a_failed_warm_up_is_raised() -> None:
 
 async def test_instances_run_at_the_same_time() -> None:
     gate = Gate()
-    executor = Executor(gate.runner(), queue_size=0, instances=2)
+    executor = start(gate.runner(), queue_size=0, instances=2)
     await gate.hold(executor)
     requests = [asyncio.create_task(infer(executor, value)) for value in range(2)]
     await entered(gate)
@@ -190,7 +195,7 @@ async def test_instances_run_at_the_same_time() -> None:
 
 
 async def test_a_request_has_to_wait_when_every_instance_has_one() -> None:
-    executor = Executor(identity("INT32", 1), queue_size=2)
+    executor = start(identity("INT32", 1), queue_size=2)
     with executor.permit() as first:
         assert not first.has_to_wait
         with executor.permit() as second:
@@ -199,7 +204,7 @@ async def test_a_request_has_to_wait_when_every_instance_has_one() -> None:
 
 
 async def test_closing_runs_what_is_queued_and_ends_the_threads() -> None:
-    executor = Executor(identity("INT32", 1), queue_size=10)
+    executor = start(identity("INT32", 1), queue_size=10)
     requests = [asyncio.create_task(infer(executor, value)) for value in range(5)]
     await asyncio.sleep(0)
     executor.close()
@@ -225,6 +230,11 @@ async def test_the_observer_hears_of_every_step() -> None:
             assert 0 <= waited_s < 10
             self.steps.append("dequeued")
 
+        def batched(self, requests: int, samples: int, duration_s: float) -> None:
+            assert (requests, samples) == (1, 1)
+            assert 0 <= duration_s < 10
+            self.steps.append("batched")
+
         def inferred(self, duration_s: float, samples: int) -> None:
             assert 0 <= duration_s < 10
             assert samples == 1
@@ -234,10 +244,10 @@ async def test_the_observer_hears_of_every_step() -> None:
             self.steps.append("unloaded")
 
     log = Log()
-    executor = Executor(identity("INT32", 1), queue_size=1, observer=log)
+    executor = start(identity("INT32", 1), queue_size=1, observer=log)
     await executor.warm()
     assert log.steps == []  # nobody asked for the warm-up
     await infer(executor, 1)
     executor.close()
     await executor.closed()
-    assert sorted(log.steps) == ["admitted", "dequeued", "inferred", "queued", "released"]
+    assert sorted(log.steps) == ["admitted", "batched", "dequeued", "inferred", "queued", "released"]

@@ -15,7 +15,7 @@ import pytest
 
 from service.core.build import Build, BuildState, Stage
 from service.core.errors import CorruptBlob, NotFound, NotReady
-from service.workers.inference import Array, Registry
+from service.workers.inference import Array, Registry, Scheduling
 from tests.support.runners import FunctionRunner, digits, identity
 from tests.support.tables import LESSER_TARGET, TARGET, Tables
 
@@ -27,7 +27,13 @@ BLACK = [np.zeros((1, 8, 8, 1), np.uint8)]
 @asynccontextmanager
 async def serving(tables: Tables, on_lost: Callable[[Build], None] = lambda build: None) -> AsyncIterator[Registry]:
     registry = Registry(
-        tables, tables, tables, targets=(TARGET, LESSER_TARGET), on_lost=on_lost, refresh_s=REFRESH_S, queue_size=4
+        tables,
+        tables,
+        tables,
+        targets=(TARGET, LESSER_TARGET),
+        on_lost=on_lost,
+        refresh_s=REFRESH_S,
+        scheduling=lambda model: Scheduling(queue_size=4),
     )
     try:
         yield registry

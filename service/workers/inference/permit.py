@@ -1,0 +1,158 @@
+"""One request's place with a loaded model, from its admission to its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from service.core.errors import DeadlinePassed
+from service.workers.inference.runner import Array
+
+if TYPE_CHECKING:
+    from service.workers.inference.executor import Executor
+
+
+class Abandoned(Exception):
+    """Nobody waits for the answer any more."""
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Where the time of an answered request went.
+
+    Attributes:
+        queued_s: from its submission until a thread took it.
+        batched_s: until it had been brought together with others, and the deadlines been looked at.
+        run_s: of the call.
+        returned_s: from the end of the call until the event loop had the answer.
+        requests: that were computed in the same call.
+        samples: of all of them.
+    """
+
+    queued_s: float
+    batched_s: float
+    run_s: float
+    returned_s: float
+    requests: int
+    samples: int
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a request asks of the queue.
+
+    Attributes:
+        priority: 1 is served first; 0 for the level in the middle.
+        timeout_s: within which its call has to begin, after its admission.
+    """
+
+    priority: int = 0
+    timeout_s: float | None = None
+
+
+USUAL = Terms()
+
+
+class Permit:
+    """A place, which is given back at the end of a `with` block. For the event loop's thread.
+
+    Attributes:
+        has_place: whether it counts among those that wait.
+        is_queued: whether it waits in the backlog.
+        stages: once it was answered.
+        deadline_s, level, samples, submitted_s, ticket: see `backlog.Waiting`; times are those of `time.monotonic`.
+    """
+
+    __slots__ = (
+        *("_admitted_s", "_executor", "_future", "_timeout_s", "deadline_s", "has_place", "inputs", "is_queued"),
+        *("level", "samples", "stages", "submitted_s", "ticket"),
+    )
+
+    def __init__(self, executor: Executor, timeout_s: float | None, admitted_s: float) -> None:
+        """Of a place that `Executor.permit` has taken."""
+        self._executor, self._timeout_s, self._admitted_s = executor, timeout_s, admitted_s
+        self._future: asyncio.Future[Sequence[Array]] | None = None
+        self.has_place, self.is_queued = True, False  # the executor's lock guards both
+        self.inputs: Sequence[Array] = ()
+        self.deadline_s: float | None = None
+        self.level = self.samples = self.ticket = 0
+        self.submitted_s = admitted_s
+        self.stages: Stages | None = None
+
+    def __enter__(self) -> Permit:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._executor.release(self)
+
+    @property
+    def has_to_wait(self) -> bool:
+        """Whether its call cannot begin at once, so that it pays to watch for the client's leaving."""
+        return self._executor.has_to_wait
+
+    def lend(self) -> None:
+        """Lets others have the place while the request is not there yet; `claim` takes one again."""
+        self._executor.lend(self)
+
+    def claim(self) -> None:
+        """Takes a place if this one was lent. Raises `QueueFull`."""
+        self._executor.claim(self)
+
+    async def run(self, inputs: Sequence[Array], terms: Terms = USUAL) -> Sequence[Array]:
+        """The model's outputs for `inputs`, both in the signature's order.
+
+        A request whose task is canceled, or that is abandoned, before its turn is never executed.
+
+        Of the timeouts of `terms` and of the permit the shorter one counts, and where there is none, the model's.
+
+        Raises:
+            Abandoned: `abandon` was called meanwhile.
+            DeadlinePassed: its call could not begin in time.
+            InvalidInput: there is no such priority; `InvalidTensor`: an input does not fit the signature.
+        """
+        loop = asyncio.get_running_loop()
+        self._future = loop.create_future()
+        timer = self._set_deadline(terms.timeout_s, loop)
+        try:
+            self._executor.submit(self, inputs, terms.priority)
+            return await self._future
+        except asyncio.CancelledError:
+            self._executor.withdraw(self)
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def abandon(self) -> None:
+        """Ends `run` with `Abandoned`, if it has not ended yet."""
+        if self._future is not None and not self._future.done():
+            self._executor.withdraw(self)
+            self._future.set_exception(Abandoned())
+
+    def settle(self, outputs: Sequence[Array], error: Exception | None, stages: Stages | None = None) -> None:
+        """Ends `run`, if it has not ended yet."""
+        if self._future is None or self._future.done():
+            return
+        self.stages = stages
+        if error is None:
+            self._future.set_result(outputs)
+        else:
+            self._future.set_exception(error)
+
+    def _set_deadline(self, timeout_s: float | None, loop: asyncio.AbstractEventLoop) -> asyncio.TimerHandle | None:
+        timeouts_s = [each for each in (self._timeout_s, timeout_s) if each is not None]
+        timeout_s = min(timeouts_s, default=self._executor.scheduling.timeout_s)
+        if timeout_s is None:
+            return None
+        self.deadline_s = self._admitted_s + timeout_s
+        return loop.call_later(max(0.0, self.deadline_s - monotonic()), self._expire)
+
+    def _expire(self) -> None:
+        if self._executor.withdraw(self):  # a call that has begun goes on, and its answer is given
+            self.settle((), DeadlinePassed())

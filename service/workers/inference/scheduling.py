@@ -1,0 +1,43 @@
+"""How the requests to one model are queued, brought together and run: what a deployment chooses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from service.core.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Scheduling:
+    """The rules of one model's queue.
+
+    Attributes:
+        queue_size: how many requests may wait while every instance is busy.
+        instances: how many calls of the model may run at the same time.
+        threads: that share a call, where no other call wants their cores; 0 for all that this process may use.
+        priority_levels: the number of levels; 1 is served first.
+        timeout_s: how long a request may wait that says nothing of it itself; None for ever.
+        max_batch: samples of different requests that are computed in one call, at most; 0 for the largest size built.
+        max_delay_s: how long a call waits for requests that may join it.
+    """
+
+    queue_size: int = 64
+    instances: int = 1
+    threads: int = 0
+    priority_levels: int = 3
+    timeout_s: float | None = None
+    max_batch: int = 0
+    max_delay_s: float = 0.0
+
+    def level_of(self, priority: int) -> int:
+        """The level of a request that asks for `priority`: as in Triton, 1 comes first, and 0 is the middle one.
+
+        Raises:
+            InvalidInput: there is no such level.
+        """
+        if not 0 <= priority <= self.priority_levels:
+            raise InvalidInput(
+                f"there is no priority {priority}",
+                hint=f"1, which is served first, to {self.priority_levels}; 0 for the one in the middle",
+            )
+        return priority or (self.priority_levels + 1) // 2
