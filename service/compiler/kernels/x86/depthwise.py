@@ -41,7 +41,7 @@ def depthwise(
         weights: `[C, KH, KW]` integers less their zero point.
         bias: `[C]`, with what the source's zero point contributes taken out (`folded_bias`), filled up to whole blocks.
         epilogue: its arrays are filled up to whole blocks.
-        tile: of one block, e.g. from `choose`.
+        tile: of one block, e.g. from `ranked`.
         parallel: whether bands of rows are shared between threads.
 
     Raises:
@@ -52,8 +52,8 @@ def depthwise(
     return _Depthwise(isa, layer, weights, bias, epilogue, tile, parallel).kernel()
 
 
-def choose(isa: Isa, layer: Layer) -> Tile:
-    """The tile with the least estimated work.
+def ranked(isa: Isa, layer: Layer) -> list[Tile]:
+    """The tiles that may be chosen, the one with the least estimated work first.
 
     Counted are vector instructions: transposing four pixels takes two, requantizing a vector three and a half, packing
     four of them five, and a tile twelve of its own. Where bytes are multiplied, accumulators beyond 24 cost one and a
@@ -64,7 +64,7 @@ def choose(isa: Isa, layer: Layer) -> Tile:
     rows = range(1, min(_MOST_ROWS, height) + 1)
     tiles = [Tile(row, column, 1) for column in columns for row in rows]
     unrolled = [tile for tile in tiles if _products(layer, tile) <= _MOST_PRODUCTS]
-    return min(unrolled or tiles[:1], key=lambda tile: _work(isa, layer, tile))
+    return sorted(unrolled or tiles[:1], key=lambda tile: _work(isa, layer, tile))
 
 
 def _products(layer: Layer, tile: Tile) -> int:

@@ -14,8 +14,8 @@ from service.compiler.kernels.x86 import concat, depthwise, elementwise, pool, r
 from service.compiler.kernels.x86.conv import conv
 from service.compiler.kernels.x86.conversion import dequantization_of
 from service.compiler.kernels.x86.epilogue import AnyEpilogue, Epilogue, WideEpilogue
-from service.compiler.kernels.x86.grouped import Grouping, grouped
-from service.compiler.kernels.x86.grouped import choose as choose_scheme
+from service.compiler.kernels.x86.grouped import Grouping, Scheme, grouped
+from service.compiler.kernels.x86.grouped import ranked as ranked_schemes
 from service.compiler.kernels.x86.isa import GROUP, Isa
 from service.compiler.kernels.x86.numerics import addition, bounds, dequantization, requantization
 from service.compiler.kernels.x86.reals import BiasedScale, RealScale
@@ -82,23 +82,27 @@ class Accumulating(Family):
         bias = value_of(core.call.args[2]) if len(core.call.args) > 2 else None
         zero_point = stored_zero_point(core.per_tensor("in_type"))
         folded = folded_bias(bias, weights, zero_point, destination.blocks * self.isa.lanes)
+        isa, groups, epilogue_cycles = self.isa, _groups(core), _epilogue_cycles(epilogue)
+        operands = folded, epilogue
+        layer = layer if _depthwise(core) else layer.stacked
+        key = key_of(isa, layer, epilogue_cycles, groups)
+        # Shared by the best tile, or tiles whose estimates differ would be compared on different numbers of threads.
         if _depthwise(core):
-            tile = depthwise.choose(self.isa, layer)
-            work = destination.own_bytes / self.isa.bytes * weights[0].size
-            parallel = worth_sharing(work)
-            return depthwise.depthwise(self.isa, layer, weights[..., 0], folded, epilogue, tile, parallel=parallel)
-        layer, epilogue_cycles = layer.stacked, _epilogue_cycles(epilogue)
-        if _groups(core) > 1:
-            grouping = Grouping.of(weights, _groups(core))
-            scheme, estimated = choose_scheme(self.isa, layer, grouping, epilogue_cycles)
+            numbers = self.choices.choose(key, [astuple(tile) for tile in depthwise.ranked(isa, layer)])
+            parallel = worth_sharing(destination.own_bytes / isa.bytes * weights[0].size)
+            kernel = depthwise.depthwise(isa, layer, weights[..., 0], *operands, Tile(*numbers), parallel=parallel)
+        elif groups > 1:
+            grouping = Grouping.of(weights, groups)
+            schemes, estimated = ranked_schemes(isa, layer, grouping, epilogue_cycles)
+            numbers = self.choices.choose(key, [scheme.numbers for scheme in schemes])
             parallel = worth_sharing(estimated)
-            return grouped(self.isa, layer, grouping, weights, folded, epilogue, scheme, parallel=parallel)
-        key, tiles = key_of(self.isa, layer, epilogue_cycles), ranked(self.isa, layer, epilogue_cycles)
-        tile = Tile(*self.choices.choose(key, [astuple(tile) for tile in tiles]))
-        # By the best tile, or tiles whose estimates differ would be compared on different numbers of threads.
-        parallel = worth_sharing(cycles(self.isa, layer, tiles[0], epilogue_cycles))
-        kernel = conv(self.isa, layer, weights, folded, epilogue, tile, parallel=parallel)
-        self.choices.note(key, astuple(tile), kernel.symbol)
+            kernel = grouped(isa, layer, grouping, weights, *operands, Scheme.of(numbers), parallel=parallel)
+        else:
+            tiles = ranked(isa, layer, epilogue_cycles)
+            numbers = self.choices.choose(key, [astuple(tile) for tile in tiles])
+            parallel = worth_sharing(cycles(isa, layer, tiles[0], epilogue_cycles))
+            kernel = conv(isa, layer, weights, *operands, Tile(*numbers), parallel=parallel)
+        self.choices.note(key, numbers, kernel.symbol)
         return kernel
 
     def _epilogue(self, group: Group) -> AnyEpilogue:

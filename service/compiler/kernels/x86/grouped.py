@@ -11,11 +11,12 @@ lane takes up to four channels of its own group out of one block, by one shuffle
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 
 import numpy as np
 
+from service.compiler.kernels.choices import Numbers
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Expr, Program, at_most, load
@@ -106,6 +107,16 @@ class Scheme:
     tile: Tile
     own: bool
 
+    @property
+    def numbers(self) -> Numbers:
+        """As plain data."""
+        return *astuple(self.tile), int(self.own)
+
+    @staticmethod
+    def of(numbers: Numbers) -> Scheme:
+        *tile, own = numbers
+        return Scheme(Tile(*tile), bool(own))
+
     def starts(self, layer: Layer) -> list[int]:
         """The first block of each tile of blocks; the last overlaps."""
         blocks = layer.destination.blocks
@@ -117,13 +128,13 @@ class Scheme:
         return filters, (Reads.own if self.own else Reads.shared)(grouping, filters, lanes)
 
 
-def choose(isa: Isa, layer: Layer, grouping: Grouping, epilogue_cycles: float) -> tuple[Scheme, float]:
-    """The scheme with the least estimated cycles, and those."""
+def ranked(isa: Isa, layer: Layer, grouping: Grouping, epilogue_cycles: float) -> tuple[list[Scheme], float]:
+    """The schemes that may be chosen, the one with the least estimated cycles first; and those."""
     estimate = _estimate(isa, layer, grouping, epilogue_cycles)
     schemes = [Scheme(tile, own) for tile in candidates(isa, layer) for own in (False, True)]
     fitting = [scheme for scheme in schemes if not scheme.own or _fits(isa, scheme.tile)]
-    best = min(fitting, key=estimate)
-    return best, estimate(best)
+    in_order = sorted(fitting, key=estimate)
+    return in_order, estimate(in_order[0])
 
 
 def _fits(isa: Isa, tile: Tile) -> bool:
@@ -164,7 +175,7 @@ def grouped(
         weights: `[O, KH, KW, C / groups]` integers less their zero point.
         bias: `[O]`, with what the source's zero point contributes taken out (`folded_bias`), filled up to whole blocks.
         epilogue: its arrays are filled up to whole blocks.
-        scheme: e.g. from `choose`.
+        scheme: e.g. from `ranked`.
         parallel: whether tiles are shared between threads.
 
     Raises:

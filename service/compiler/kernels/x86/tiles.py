@@ -101,9 +101,10 @@ def ranked(isa: Isa, layer: Layer, epilogue_cycles: float) -> list[Tile]:
     return sorted(candidates(isa, layer), key=lambda tile: cycles(isa, layer, tile, epilogue_cycles))
 
 
-def key_of(isa: Isa, layer: Layer, epilogue_cycles: float) -> str:
+def key_of(isa: Isa, layer: Layer, epilogue_cycles: float, groups: int = 1) -> str:
     """Names all that decides which tile is fastest: the instructions, the geometry, and what follows a sum."""
-    return digest_of_json({"isa": isa.name, "layer": asdict(layer), "epilogue_cycles": epilogue_cycles})
+    parts = {"isa": isa.name, "layer": asdict(layer), "epilogue_cycles": epilogue_cycles}
+    return digest_of_json(parts if groups == 1 else {**parts, "groups": groups})
 
 
 def candidates(isa: Isa, layer: Layer) -> Iterator[Tile]:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from tvm import relax
 
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.libraries import library_for
 from service.compiler.kernels.x86.isa import ISAS
 from service.compiler.kernels.x86.tiles import choose, key_of, ranked
+from service.compiler.qnn import ops
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.types import QuantizedType, accumulator_type
+from service.compiler.select.select import select
 from service.core.errors import InvalidInput
+from service.core.numerics import XNNPACK
+from service.core.target import parse_target
+from tests.support.qnn_models import Emit, module_of
 
 RANKED = [(1, 14, 2), (1, 7, 4), (2, 7, 2)]
 
@@ -43,6 +53,34 @@ def test_the_best_of_the_ranked_is_what_the_cost_model_chooses(isa: object) -> N
     tiles = ranked(isa, layer(), 2.0)  # type: ignore[arg-type]
     assert tiles[0] == choose(isa, layer(), 2.0)  # type: ignore[arg-type]
     assert len(set(tiles)) == len(tiles) > 8
+
+
+def test_every_kind_of_convolution_is_a_choice() -> None:
+    """Ordinary, grouped and depthwise layers of one geometry have keys of their own, and other tiles at other ranks."""
+    kind = QuantizedType("int8", (0.1,), (0,))
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        x = inputs[0]
+        for groups in (1, 4, 32):
+            weights = relax.const(np.ones((32, 3, 3, 32 // groups), np.int8))
+            sums = emit(ops.conv2d(x, weights, None, kind, kind, padding=(1, 1, 1, 1), groups=groups))
+            x = emit(ops.requantize(sums, accumulator_type(kind, kind, axis=3), kind))
+        return x
+
+    module, target = module_of([((1, 14, 14, 32), "int8")], body), parse_target("x86-64-v4+vnni")
+    made = []
+    for rank in range(3):
+        choices = Choices(rank=rank)
+        select(module, library_for(target, get_mode(XNNPACK), choices))
+        made.append(choices.made)
+    keys, tiles = ([[each[what] for each in of_rank] for of_rank in made] for what in ("key", "tile"))
+    assert keys[0] == keys[1] == keys[2]
+    assert len(set(keys[0])) == 3
+    assert all(len({tuple(tile) for tile in of_layer}) == 3 for of_layer in zip(*tiles, strict=True))
+    known = dict(zip(keys[2], tiles[2], strict=True))
+    choices = Choices(known)
+    select(module, library_for(target, get_mode(XNNPACK), choices))
+    assert choices.made == made[2]
 
 
 def test_a_key_names_geometry_instructions_and_epilogue() -> None:
