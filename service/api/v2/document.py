@@ -120,7 +120,11 @@ SCHEMAS: Members = {
     "InferRequest": _object(
         "inputs",
         id=_TEXT,
-        parameters={**_PARAMETERS, "description": "`binary_data_output`: `binary_data` for every output."},
+        parameters={
+            **_PARAMETERS,
+            "description": "`binary_data_output`: `binary_data` for every output. `priority`: 1 is served first, 0 is "
+            "the middle. `timeout`: within how many microseconds the prediction has to begin.",
+        },
         inputs=_array(_ref("InferTensor")),
         outputs=_array(_ref("RequestedOutput"), "By default all of them."),
     ),

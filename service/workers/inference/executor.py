@@ -264,9 +264,9 @@ class Executor:
         except Exception as exc:  # whatever it is, it is the callers': this thread has other requests to answer
             error = exc
         ended_s, samples = monotonic(), sum(permit.samples for permit in permits)
-        self._tell_loop(_settle, permits, outputs, error, taken_s, ended_s, variants.run_s)
         request_s = (ended_s - taken_s) / len(permits)
         self._request_s = _MEMORY * (self._request_s or request_s) + (1 - _MEMORY) * request_s
+        self._tell_loop(_settle, permits, outputs, error, taken_s, ended_s, variants.run_s)
         self._observer.batched(len(permits), samples, ended_s - taken_s - variants.run_s)
         self._observer.inferred(variants.run_s, samples)
 
