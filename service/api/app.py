@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -25,6 +26,7 @@ from service.api import (
 from service.api.collectors import BuildCollector, CacheCollector
 from service.api.context import RequestContext
 from service.api.services import Services
+from service.api.v2.address import parse_addresses
 
 _DESCRIPTION = (
     "Octet compiles models that are already quantized to 8 bits, and answers predictions with them. Push one with "
@@ -64,7 +66,10 @@ def create_app(services: Services) -> FastAPI:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    yield
     services: Services = app.state.services
+    wanted = parse_addresses(services.settings.preload)
+    preloading = asyncio.create_task(services.registry.preload(wanted))  # requests are taken meanwhile
+    yield
     services.stopping.set()
+    preloading.cancel()
     await services.registry.close()

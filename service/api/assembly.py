@@ -54,6 +54,7 @@ def assemble(settings: Settings, host: Host) -> Iterator[Services]:
         scheduling=lambda model: _scheduling(settings.serving(model)),
         observer=InferenceTelemetry(metrics),
         on_lost=build_again,
+        memory_bytes=settings.model_memory_bytes,
     )
     services = Services(settings, layout, builds, models, aliases, WorkerStore(database), registry, host, metrics)
     try:

@@ -10,6 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+_REFERENCE = r"[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?"
+
 
 def _default_data_dir() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "octet"
@@ -54,6 +56,14 @@ class Settings(BaseSettings, Serving):
     lease_s: float = Field(30.0, gt=0, description="a worker silent this long loses its build")
     heartbeat_s: float = Field(10.0, gt=0)
     max_build_attempts: int = Field(3, gt=0)
+    model_memory_bytes: int = Field(
+        0, ge=0, description="for all loaded models; those not used for longest make room; 0: no limit"
+    )
+    preload: str = Field(
+        "",
+        pattern=rf"^(\*|{_REFERENCE}(\s*,\s*{_REFERENCE})*)?$",
+        description="models that are loaded before the server is ready: NAME or NAME@VERSION, …; * for all",
+    )
 
     def serving(self, model: str) -> Serving:
         """What holds for a model: its own choices, and the common ones where it has none."""

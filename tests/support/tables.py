@@ -12,6 +12,7 @@ from service.core.build import Build, BuildState
 from service.core.digest import Digest, digest_of
 from service.core.errors import NotFound, OctetError
 from service.core.model import ModelVersion
+from service.workers.inference.memory import Weight
 from service.workers.inference.runner import Runner
 
 TARGET = "x86-64-v4+vnni"
@@ -25,6 +26,7 @@ class Tables:
     def __init__(self) -> None:
         self.builds: list[Build] = []  # newest first
         self.aliases: dict[tuple[str, str], Alias] = {}
+        self.weights: dict[Digest, Weight] = {}
         self.queries = 0
         self.loads: list[Digest] = []
         self._versions: dict[str, int] = {}
@@ -104,6 +106,9 @@ class Tables:
             for name, newest in sorted(self._versions.items())
             for number in range(1, newest + 1)
         ]
+
+    def weigh(self, artifact: Digest) -> Weight:
+        return self.weights.get(artifact, Weight({}, 0))
 
     def load(self, artifact: Digest, threads: int = 0) -> Runner:
         self.loads.append(artifact)

@@ -36,10 +36,10 @@ class About:
         """Whether requests are welcome. No model has to be loaded for that: `model_ready` says which are.
 
         Raises:
-            NotReady: the server is shutting down.
+            NotReady: the server is starting or shutting down.
         """
-        if not self._registry.is_ready:
-            raise NotReady("the server is shutting down")
+        if unready := self._registry.unready:
+            raise NotReady(unready)
         return {"ready": True}
 
     async def model(self, name: str, version: Reference) -> Members:

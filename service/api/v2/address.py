@@ -42,3 +42,13 @@ def parse_address(model: str, version: str = "") -> tuple[str, Reference]:
     if not re.fullmatch(ALIAS_PATTERN, version):
         raise NotFound("there is no such version", hint="versions are numbers, 1, 2, ..., or aliases, like stable")
     return model, version
+
+
+def parse_addresses(text: str) -> list[tuple[str, Reference]] | None:
+    """Several, separated by commas, as the setting `preload` has them; None for `*`, which is all there are.
+
+    Raises:
+        NotFound: as `parse_address`.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    return None if "*" in names else [parse_address(name) for name in names]

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from service import runtime
 from service.cache import OciLayout
-from service.core.artifact import Report
+from service.core.artifact import ArtifactConfig, Report
 from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady
+from service.workers.inference.memory import Weight
 from service.workers.inference.runner import Runner
 
 
@@ -41,3 +42,13 @@ class StoredArtifacts:
                 f"artifact {artifact} was not verified: {reason}", hint="octet verify, on its target, does it"
             )
         return runtime.load(self.layout, artifact, threads=threads)
+
+    def weigh(self, artifact: Digest) -> Weight:
+        """What an instance maps, and computes in.
+
+        Raises:
+            CorruptBlob, NotFound: its manifest or its config is damaged or gone.
+        """
+        manifest = self.layout.manifest(artifact)
+        config = ArtifactConfig.from_json(json.loads(self.layout.blobs.read(manifest.config.digest)))
+        return Weight({layer.digest: layer.size_bytes for layer in manifest.layers}, config.arena_bytes)

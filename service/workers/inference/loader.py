@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 
@@ -12,6 +13,7 @@ from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, NotFound, NotReady, OctetError
 from service.workers.inference.flights import Flights
+from service.workers.inference.memory import Memory, Weight, together
 from service.workers.inference.observer import Identity
 from service.workers.inference.ports import Artifacts, Builds
 from service.workers.inference.runner import Runner
@@ -21,6 +23,12 @@ from service.workers.inference.variants import Variants
 
 _logger = logging.getLogger(__name__)
 _RETRY_LOAD_S = 10.0  # an artifact that could not be loaded is not tried again for this long
+_PATIENCE_S = 5.0  # a model waits this long for others to be out of use, so that it has their memory
+_LOOK_AGAIN_S = 0.005  # most predictions take less
+
+
+class _NoRoom(Exception):
+    """A model does not fit; the argument is the error to show."""
 
 
 class Loader:
@@ -37,15 +45,24 @@ class Loader:
         scheduling: Callable[[str], Scheduling],
         start: Callable[[Identity, Variants], Served],
         on_lost: Callable[[Build], None],
+        forget: Callable[[Served], None],
+        memory: Memory,
     ) -> None:
         """
         Args:
             scheduling: the rules of each model, by its name.
             start: makes a model take requests.
             on_lost: called in a thread with a build whose artifact is damaged or gone.
+            forget: sends no more requests to what has to make room for another.
+            memory: what all models together may take.
         """
         self._builds, self._artifacts = builds, artifacts
-        self._scheduling, self._start, self._on_lost = scheduling, start, on_lost
+        self._scheduling, self._start = scheduling, start
+        self._on_lost, self._forget = on_lost, forget
+        self._memory = memory
+        self._making_room = asyncio.Lock()
+        self._receipts: dict[Served, object] = {}
+        self._leaving: dict[Served, asyncio.Task[None]] = {}
         self._loading: Flights[Identity, Served] = Flights()
         self._failed: dict[Digest, tuple[float, OctetError]] = {}
         self.loaded: dict[Identity, Served] = {}
@@ -69,6 +86,7 @@ class Loader:
             _logger.info("unloading %s version %d", served.identity.model, served.identity.version)
             del self.loaded[served.identity]
             served.retire()
+            self._leaving[served] = asyncio.create_task(self._see_off(served))
 
     def holds(self, served: Served) -> bool:
         """Whether it is loaded still."""
@@ -92,18 +110,22 @@ class Loader:
     async def close(self) -> None:
         """Ends what is being loaded, and waits for the requests that hold what is."""
         await self._loading.end()
-        retired = list(self.loaded.values())
-        self.loaded.clear()
-        for served in retired:
-            served.retire()
-        for served in retired:
-            await served.closed()
+        for served in list(self.loaded.values()):
+            self.unload(served)
+        await asyncio.gather(*self._leaving.values())
 
     async def _load_now(self, build: Build, identity: Identity) -> Served:
         _logger.info("loading %s version %d: %s", identity.model, identity.version, identity.artifact)
         try:
-            variants, identity = await asyncio.to_thread(self._load_variants, identity)
-            served = await self._warm(self._start(identity, variants))
+            weight = await asyncio.to_thread(self._weigh, identity)
+            receipt = await self._take_room(identity, weight)
+            try:
+                served = await self._start_warm(identity)
+            except BaseException:
+                self._memory.give_back(receipt)
+                raise
+        except _NoRoom as error:
+            raise error.args[0] from None  # nothing is wrong with the artifact
         except (CorruptBlob, NotFound) as error:
             raise await self._lost(build, identity) from error
         except Exception as error:  # whatever a library does when it is loaded: this model cannot run, others can
@@ -113,8 +135,65 @@ class Loader:
                 raise
             raise failure from error
         self._failed.pop(identity.artifact, None)
-        self.loaded[identity] = served
+        self._receipts[served] = receipt
+        self.loaded[served.identity] = served
         return served
+
+    async def _start_warm(self, identity: Identity) -> Served:
+        variants, identity = await asyncio.to_thread(self._load_variants, identity)
+        served = self._start(identity, variants)
+        try:
+            await served.warm()
+        except BaseException:
+            served.retire()
+            raise
+        return served
+
+    def _weigh(self, identity: Identity) -> Weight:
+        """All its sizes; raises what `Artifacts.weigh` raises for the first."""
+        weights = [self._artifacts.weigh(identity.artifact)]
+        for _, artifact in identity.variants:
+            with suppress(CorruptBlob, NotFound):  # as `_load_variants` will find
+                weights.append(self._artifacts.weigh(artifact))
+        one = together(weights)
+        return replace(one, own_bytes=one.own_bytes * self._scheduling(identity.model).instances)
+
+    async def _take_room(self, identity: Identity, weight: Weight) -> object:
+        """Takes memory for a model; those that were not used for longest, and are not now, make room for it.
+
+        Raises:
+            _NoRoom: it is too large, or what is loaded is in use and stays so.
+        """
+        limit_bytes = self._memory.limit_bytes
+        what = f"version {identity.version} of model {identity.model!r} needs {_mb(weight.total_bytes)}"
+        hint = "raise the server's OCTET_MODEL_MEMORY_BYTES"
+        if limit_bytes and weight.total_bytes > limit_bytes:
+            raise _NoRoom(NotReady(f"{what}, and all models together may take {_mb(limit_bytes)}", hint=hint))
+        until_s = monotonic() + _PATIENCE_S
+        async with self._making_room:
+            while not self._memory.has_room(weight):
+                if monotonic() > until_s:
+                    used = _mb(self._memory.used_bytes)
+                    raise _NoRoom(NotReady(f"{what}, and models in use take {used} of {_mb(limit_bytes)}", hint=hint))
+                await self._unload_least_recent()
+            return self._memory.take(weight)
+
+    async def _unload_least_recent(self) -> None:
+        """Unloads a model that nobody holds; where there is none, waits a little."""
+        unused = [served for served in self.loaded.values() if not served.is_held]
+        if not unused:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            return
+        served = min(unused, key=lambda each: each.used_s)
+        _logger.info("%s version %d makes room", served.identity.model, served.identity.version)
+        self._forget(served)
+        self.unload(served)
+        await self._leaving[served]
+
+    async def _see_off(self, served: Served) -> None:
+        await served.closed()
+        self._memory.give_back(self._receipts.pop(served))
+        del self._leaving[served]
 
     def _load_variants(self, identity: Identity) -> tuple[Variants, Identity]:
         """The model in all its sizes; but for one sample, those that cannot be loaded are left out from now on."""
@@ -138,14 +217,6 @@ class Loader:
         self._failed[artifact] = monotonic() + _RETRY_LOAD_S, failure
         return failure
 
-    async def _warm(self, served: Served) -> Served:
-        try:
-            await served.warm()
-        except BaseException:
-            served.retire()
-            raise
-        return served
-
     async def _lost(self, build: Build, identity: Identity) -> NotReady:
         _logger.error("artifact %s is damaged or gone, and will be built again", identity.artifact)
         await asyncio.to_thread(self._builds.invalidate, identity.artifact)
@@ -154,3 +225,7 @@ class Loader:
             f"the artifact of model {identity.model!r} was damaged in the store",
             hint="it is being built again; try again later",
         )
+
+
+def _mb(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:.1f} MB"

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from service.core.alias import Alias
 from service.core.build import Build, BuildState
 from service.core.digest import Digest
+from service.workers.inference.memory import Weight
 from service.workers.inference.runner import Runner
 
 
@@ -48,3 +49,6 @@ class Artifacts(Protocol):
             NotReady: no worker of its target has verified it.
             OctetError: it cannot run here.
         """
+
+    def weigh(self, artifact: Digest) -> Weight:
+        """What an instance of it would take of memory. Raises `CorruptBlob`, `NotFound`."""

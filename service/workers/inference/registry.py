@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
+from time import monotonic
 
 from service.core.build import Build
 from service.core.errors import NotFound, NotReady, OctetError
@@ -19,6 +20,7 @@ from service.workers.inference.explain import why_not_ready
 from service.workers.inference.flights import Flights
 from service.workers.inference.inventory import Indexed, Inventory, ModelState
 from service.workers.inference.loader import Loader
+from service.workers.inference.memory import Memory
 from service.workers.inference.observer import Identity, Observer, Unobserved
 from service.workers.inference.ports import Aliases, Artifacts, Builds, Models
 from service.workers.inference.routes import Plan, Reference, Route, plan
@@ -51,6 +53,7 @@ class Registry:
         observer: Observer | None = None,
         on_lost: Callable[[Build], None] = lambda build: None,
         refresh_s: float = 0.5,
+        memory_bytes: int = 0,
     ) -> None:
         """Loads nothing yet.
 
@@ -64,24 +67,38 @@ class Registry:
             observer: told of every model and request.
             on_lost: called in a thread with a build whose artifact is damaged or gone, so that it is built again.
             refresh_s: how often newer builds of loaded models are looked for.
+            memory_bytes: what the models may take together; 0: there is no limit.
         """
         self._builds, self._models, self._aliases = builds, models, aliases
         self._targets = tuple(targets)
         self._scheduling = scheduling
         self._observer: Observer = observer or Unobserved()
         self._refresh_s = refresh_s
-        self._loader = Loader(builds, artifacts, scheduling, self._start, on_lost)
+        self._memory = Memory(memory_bytes)
+        self._loader = Loader(builds, artifacts, scheduling, self._start, on_lost, self._forget, self._memory)
         self._inventory = Inventory(builds, models, self._targets, self._loader)
         self._current: dict[Name, Route] = {}
         self._unloaded: set[tuple[str, int | None]] = set()
         self._refreshing: Flights[Name, None] = Flights()
         self._refresher: asyncio.Task[None] | None = None
-        self._closed = False
+        self._closed = self._preloading = False
+
+    @property
+    def unready(self) -> str:
+        """Why requests are not welcome yet, or no longer; empty while they are."""
+        if self._closed:
+            return "the server is shutting down"
+        return "models are being loaded" if self._preloading else ""
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests are welcome: until `close`."""
-        return not self._closed
+        """Whether requests are welcome: when everything was preloaded, until `close`."""
+        return not self.unready
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the loaded models take together."""
+        return self._memory.used_bytes
 
     async def acquire(self, model: str, version: Reference = None, affinity: bytes | None = None) -> Served:
         """The loaded model, held: the caller owes it a `release`.
@@ -99,6 +116,7 @@ class Registry:
         while (route := self._current.get(name)) is None:
             await self._refreshed(name)
         served = route.choose(affinity)
+        served.used_s = monotonic()
         served.hold()
         return served
 
@@ -136,6 +154,17 @@ class Registry:
         """
         await self._allow(model, version)
         await self._refreshed((model, version))
+
+    def preload(self, names: Sequence[Name] | None) -> Coroutine[None, None, None]:
+        """Loads models before requests are welcome: from this call until the coroutine that it returns is over.
+
+        What cannot be loaded is logged; it does not keep the others from being served.
+
+        Args:
+            names: None for every model that has a build for this host.
+        """
+        self._preloading = names is None or bool(names)
+        return self._preload(names)
 
     @asynccontextmanager
     async def prepared(self, model: str, version: int) -> AsyncIterator[None]:
@@ -189,6 +218,20 @@ class Registry:
         await self._refreshing.end()
         self._current.clear()
         await self._loader.close()
+
+    async def _preload(self, names: Sequence[Name] | None) -> None:
+        try:
+            for name in await asyncio.to_thread(self._built) if names is None else names:
+                try:
+                    await self._refreshed(name)
+                except OctetError as error:
+                    _logger.error("%s cannot be preloaded: %s", _spoken(name), error)
+        finally:
+            self._preloading = False
+
+    def _built(self) -> list[Name]:
+        models = dict.fromkeys(each.name for each in self._models.all_versions())
+        return [(model, None) for model in models if self._builds.serving(model, None, self._targets)]
 
     async def _refreshed(self, name: Name) -> None:
         """Makes the best that there is for `name` the current one."""
@@ -285,11 +328,17 @@ class Registry:
             if not any(served in route for route in self._current.values()):
                 self._loader.unload(served)
 
+    def _forget(self, served: Served) -> None:
+        """The next request for a name that it answers for has to load again what does."""
+        forgotten = [name for name, route in self._current.items() if served in route]
+        self._retire_if_replaced([each for name in forgotten for each in self._current.pop(name)])
+
     async def _keep_fresh(self) -> None:
         while True:
             await asyncio.sleep(self._refresh_s)
             for name in list(self._current):
-                await self._check(name)
+                if name in self._current:
+                    await self._check(name)
 
     async def _check(self, name: Name) -> None:
         """Loads what has replaced `name`; unloads it where nothing stands for it any more."""

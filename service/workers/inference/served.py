@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from time import monotonic
 
 from service.core.signature import ModelSignature
 from service.workers.inference.executor import Executor
@@ -22,6 +24,7 @@ class Served:
         signature: its inputs and outputs.
         batches: the numbers of samples that a request may have besides that of the signature.
         scheduling: the rules of its queue.
+        used_s: when it was asked for last, by the monotonic clock.
     """
 
     def __init__(self, identity: Identity, variants: Variants, *, scheduling: Scheduling, observer: Observer) -> None:
@@ -31,11 +34,18 @@ class Served:
         self._observer = observer.loaded(identity)
         name = f"{identity.model}-{identity.version}"
         self._executor = Executor(variants, scheduling=scheduling, observer=self._observer, name=name)
+        self.used_s = monotonic()
         self._holders = 0
         self._retired = False
+        self._unused = asyncio.Event()  # for good
 
     async def warm(self) -> None:
         await self._executor.warm()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a request would miss it."""
+        return self._holders > 0
 
     def hold(self) -> None:
         """Keeps the model loaded until `release`."""
@@ -63,6 +73,7 @@ class Served:
 
     async def closed(self) -> None:
         """Waits until the model is gone, after `retire`."""
+        await self._unused.wait()
         await self._executor.closed()
 
     def permit(self, timeout_s: float | None = None) -> Permit:
@@ -76,4 +87,5 @@ class Served:
 
     def _close_if_unused(self) -> None:
         if self._retired and not self._holders:
+            self._unused.set()
             self._executor.close()

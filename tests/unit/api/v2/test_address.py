@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from service.api.v2.address import parse_address
+from service.api.v2.address import parse_address, parse_addresses
 from service.core.errors import InvalidInput, NotFound
 from service.workers.inference import Reference
 from tests.support.data_plane import as_json, connect
@@ -87,3 +87,11 @@ async def test_the_affinity_header_chooses_the_same_version_again(tables: Tables
                 for _ in range(5)
             }
             assert len(versions) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("", []), ("a", [("a", None)]), ("a, b@stable,c@2 ,", [("a", None), ("b", "stable"), ("c", 2)]), ("*", None)],
+)
+def test_several_addresses(text: str, names: list[tuple[str, Reference]] | None) -> None:
+    assert parse_addresses(text) == names
