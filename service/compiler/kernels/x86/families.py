@@ -10,7 +10,7 @@ from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window, folded_bias
 from service.compiler.kernels.layout import Halo, Image
-from service.compiler.kernels.x86 import concat, depthwise, elementwise, pool, reorder
+from service.compiler.kernels.x86 import concat, depthwise, elementwise, pool, reorder, resize
 from service.compiler.kernels.x86.conv import conv
 from service.compiler.kernels.x86.conversion import dequantization_of
 from service.compiler.kernels.x86.epilogue import AnyEpilogue, Epilogue, WideEpilogue
@@ -29,7 +29,9 @@ from service.compiler.qnn.ops.unary import FUNCTIONS
 
 # Cycles to requantize one vector of accumulators, roughly: float scale or fixed point, and a residual.
 _FLOAT_CYCLES, _FIXED_CYCLES, _RESIDUAL_CYCLES = 2.0, 6.0, 6.0
-_WIDE_CYCLES, _EXCEPTION_CYCLES, _ELEMENTWISE_CYCLES = 1.5, 1.0, 8.0
+_WIDE_CYCLES, _EXCEPTION_CYCLES = 1.5, 1.0
+# Cycles for a vector of bytes.
+_ELEMENTWISE_CYCLES, _RESIZE_CYCLES = 8.0, 40.0
 
 
 class Family:
@@ -247,6 +249,24 @@ class Pooling(Family):
                 return pool.mean(isa, source, destination, core, self.mode, parallel=parallel)
 
 
+class Resizing(Family):
+    """`qnn.resize_bilinear`."""
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        if not all(produced):
+            raise Declined("its operand comes from no kernel, so it would cost two reorders")
+        bounds(group.out_type)
+        resize.blend_of(self.mode, group.core)
+        return [Demand()]
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        (source,) = sources
+        parallel = worth_sharing(_RESIZE_CYCLES * destination.own_bytes / self.isa.bytes)
+        return resize.resize_bilinear(self.isa, source, destination, group.core, self.mode, parallel=parallel)
+
+
 class Leaving(Family):
     """`qnn.dequantize` of what a kernel made: it leaves the kernels' layout in the same pass."""
 
@@ -275,6 +295,7 @@ FAMILIES: dict[str, Callable[[Isa, Mode, Choices], Family]] = {
     "qnn.avg_pool2d": Pooling,
     "qnn.mean": Pooling,
     "qnn.dequantize": Leaving,
+    "qnn.resize_bilinear": Resizing,
     **dict.fromkeys(("qnn.prelu", "qnn.squared_difference", "qnn.sub"), Elementwise),
     **{f"qnn.{function}": Elementwise for function in FUNCTIONS},
 }

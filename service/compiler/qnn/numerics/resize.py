@@ -30,7 +30,7 @@ class Bilinear:
         raise NotImplementedError
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
-        (top, bottom, down), (left, right, along) = self._axes(operation, x.shape)
+        (top, bottom, down), (left, right, along) = self.axes(operation, x.shape)
         rows = x[:, top], x[:, bottom]
         corners = tuple(row[:, :, columns] for row in rows for columns in (left, right))
         a, b, c, d = corners
@@ -38,7 +38,7 @@ class Bilinear:
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         shape, dtype = [int(dim) for dim in operation.call.ty.shape], str(operation.call.ty.dtype)
-        tables = [part for axis in self._axes(operation, [int(dim) for dim in x.ty.shape]) for part in axis]
+        tables = [part for axis in self.axes(operation, [int(dim) for dim in x.ty.shape]) for part in axis]
         constants = [
             relax.const(table if table.dtype.kind == "f" else table.astype(np.int32), _dtype(table)) for table in tables
         ]
@@ -54,7 +54,8 @@ class Bilinear:
 
         return builder.call_te(resize, x, *constants, primfunc_name_hint="resize_bilinear")
 
-    def _axes(self, operation: Operation, shape: Any) -> tuple[Places, Places]:
+    def axes(self, operation: Operation, shape: Any) -> tuple[Places, Places]:
+        """The places of rows and of columns, of an input of `shape`."""
         size = operation.ints("size", 2, 1)
         corners, centers = operation.flag("align_corners"), operation.flag("half_pixel_centers")
         rows, columns = (
@@ -164,10 +165,11 @@ class ByStorage:
     summary = f"int8: {TenBits.summary}; uint8: {Float.summary}"
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
-        return self._formula(operation).evaluate(operation, x)
+        return self.chosen(operation).evaluate(operation, x)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        return self._formula(operation).lower(operation, builder, x)
+        return self.chosen(operation).lower(operation, builder, x)
 
-    def _formula(self, operation: Operation) -> Bilinear:
+    def chosen(self, operation: Operation) -> Bilinear:
+        """The kernel for what it reads."""
         return TenBits() if operation.per_tensor("in_type").storage == "int8" else Float()

@@ -380,6 +380,29 @@ def test_real_values_are_converted_on_the_way_in_and_out(target: Any, mode: str,
     assert selection.plain == []
 
 
+@pytest.mark.parametrize("target", HERE, ids=str)
+@pytest.mark.parametrize("mode", ["litert-reference", "xnnpack"])
+def test_images_are_resized_between_kernels(target: Any, mode: str, tmp_path: Path) -> None:
+    """As segmentations do it: branches of several sizes, joined."""
+    rng, kind = np.random.default_rng(4), QuantizedType("uint8", (0.1,), (7,))
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        net = Network(emit, rng, "uint8")
+        net.shared = kind
+        x = net.conv(Tensor(inputs[0], (1, 9, 8, 3), kind), 16, (3, 3))
+        small = net.conv(x, 24, (3, 3), 2)
+        how = {"size": (9, 8), "align_corners": False, "half_pixel_centers": True}
+        large = emit(ops.resize_bilinear(small.var, kind, kind, **how))  # type: ignore[arg-type]
+        return net.conv(net.concatenate([x, Tensor(large, (1, 9, 8, 24), kind)]), 5, (3, 3)).var
+
+    module = module_of([((1, 9, 8, 3), "uint8")], body)
+    x = rng.integers(0, 256, (1, 9, 8, 3)).astype(np.uint8)
+    selection, (actual,) = run_selected(module, target, mode, [x], tmp_path)
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode(mode), [x])[0])
+    assert [layer["kernel"] for layer in selection.layers] == ["enter", "conv", "conv", "resize", "conv", "leave"]
+    assert selection.plain == []
+
+
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
 def test_functions_of_one_value_are_tables_between_kernels(target: Any) -> None:
     rng = np.random.default_rng(1)
