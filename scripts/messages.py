@@ -14,7 +14,7 @@ _FILES = ("inference_pb2.py", "inference_pb2.pyi")
 
 def main() -> int:
     check = "--check" in sys.argv
-    stale = {name: text for name, text in _generated().items() if _text_of(DIRECTORY / name) != text}
+    stale = {name: text for name, text in generated().items() if _text_of(DIRECTORY / name) != text}
     for name, text in stale.items():
         if not check:
             (DIRECTORY / name).write_text(text)
@@ -22,7 +22,7 @@ def main() -> int:
     return 1 if stale and check else 0
 
 
-def _generated() -> dict[str, str]:
+def generated() -> dict[str, str]:
     with TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{DIRECTORY}"]
         subprocess.run([*command, f"--python_out={folder}", f"--pyi_out={folder}", _PROTOCOL], check=True)

@@ -54,9 +54,14 @@ def status_of(error: OctetError) -> int:
 
 def problem_response(error: OctetError, scope: Scope) -> Response:
     """`error` as the answer to the request of `scope`."""
-    headers = {"retry-after": retry_after(error)} if isinstance(error, _MAY_BE_RETRIED) else {}
+    headers = {"retry-after": retry_after(error)} if may_be_retried(error) else {}
     members = {name: value for name, value in error.to_json().items() if name in _WHERE}
     return _respond(scope, status_of(error), error.code, _title(type(error)), error.message, members, headers)
+
+
+def may_be_retried(error: OctetError) -> bool:
+    """Whether the same request may succeed later, without anybody's doing."""
+    return isinstance(error, _MAY_BE_RETRIED)
 
 
 def retry_after(error: OctetError) -> str:

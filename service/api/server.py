@@ -1,7 +1,8 @@
-"""`octet serve`: everything in one process tree, on one port and one folder."""
+"""`octet serve`: everything in one process tree, on one port (and one for gRPC) and one folder."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import socket
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 from uvicorn.server import HANDLED_SIGNALS
 
+from service.api.grpc.port import reserve
 from service.compiler.sandbox import Finding, check
 from service.core.errors import Conflict, InvalidInput
 from service.core.settings import Settings
@@ -22,6 +24,7 @@ from service.core.target import Host, detect_host
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from service.api.grpc.server import GrpcServer
     from service.workers.supervisor import Supervisor
 
 _logger = logging.getLogger(__name__)
@@ -35,13 +38,15 @@ class Started:
     """What a person wants to know when the server takes requests.
 
     Attributes:
-        host: the address that it listens on; `port` is the real one, where 0 was asked for.
+        host: the address that it listens on; the ports are the real ones, where 0 was asked for.
+        grpc_port: None where it answers over HTTP only.
         machine: where it runs; one that no target runs on answers no predictions.
         sandbox: what this kernel has to lock the compiler in; empty where nothing is compiled.
     """
 
     host: str
     port: int
+    grpc_port: int | None
     machine: Host
     sandbox: tuple[Finding, ...]
 
@@ -56,18 +61,24 @@ def serve(
         on_started: called once, when requests are taken.
 
     Raises:
-        Conflict: the port is taken.
+        Conflict: a port is taken.
         OctetError: the database or the store cannot be opened.
     """
     with ExitStack() as stack:
         signals = stack.enter_context(_Signals())
         from service.api.app import create_app
         from service.api.assembly import assemble
+        from service.api.grpc.server import GrpcServer
         from service.core.worker import WorkerKind
         from service.workers.presence import Presence
         from service.workers.supervisor import compile_worker
 
         listener = stack.enter_context(_listen(settings.host, settings.port))
+        reserved = (
+            stack.enter_context(reserve(settings.host, settings.port_of_grpc)).getsockname()[:2]
+            if settings.grpc
+            else None
+        )
         services = stack.enter_context(assemble(settings, detect_host()))
         host = services.host
         if host.best is None:
@@ -81,7 +92,10 @@ def serve(
             app,
             worker,
             signals,
-            lambda: on_started(Started(settings.host, listener.getsockname()[1], host, findings)),
+            lambda: on_started(
+                Started(settings.host, listener.getsockname()[1], reserved[1] if reserved else None, host, findings)
+            ),
+            GrpcServer(services, *reserved) if reserved else None,
         )
         if host.best is not None:  # an inference worker is who can run something
             stack.enter_context(Presence(services.workers, WorkerKind.INFERENCE, settings.heartbeat_s))
@@ -124,7 +138,12 @@ class _Server(uvicorn.Server):
     """Tells everybody at once when the process is told to stop."""
 
     def __init__(
-        self, app: FastAPI, worker: Supervisor | None, signals: _Signals, on_started: Callable[[], None]
+        self,
+        app: FastAPI,
+        worker: Supervisor | None,
+        signals: _Signals,
+        on_started: Callable[[], None],
+        grpc: GrpcServer | None = None,
     ) -> None:
         config = uvicorn.Config(
             app,
@@ -138,12 +157,20 @@ class _Server(uvicorn.Server):
         )
         super().__init__(config)
         self._stopping = app.state.services.stopping
-        self._worker, self._signals, self._on_started = worker, signals, on_started
+        self._worker, self._signals, self._on_started, self._grpc = worker, signals, on_started, grpc
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._grpc is not None:
+            await self._grpc.start()
         await super().startup(sockets)
         if not self.should_exit:  # otherwise nobody shall be told of a server that takes no request any more
             self._on_started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        draining = [super().shutdown(sockets)]
+        if self._grpc is not None:
+            draining.append(self._grpc.stop(_DRAIN_S))
+        await asyncio.gather(*draining)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

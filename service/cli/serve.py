@@ -30,6 +30,10 @@ VerboseOption = Annotated[bool, typer.Option("--verbose", help="Log what is done
 def serve(
     host: Annotated[str | None, typer.Option("--host", help="The address to listen on.")] = None,
     port: Annotated[int | None, typer.Option("--port", help="0 takes a free one.")] = None,
+    grpc_port: Annotated[
+        int | None, typer.Option("--grpc-port", help="0 takes a free one.", show_default="the one after --port")
+    ] = None,
+    no_grpc: Annotated[bool, typer.Option("--no-grpc", help="Answer over HTTP only.")] = False,
     data_dir: DataDirOption = None,
     threads: Annotated[int | None, typer.Option("--threads", help="For each prediction; 0: all cores.")] = None,
     no_compile: Annotated[
@@ -40,8 +44,9 @@ def serve(
     as_json: JsonOption = False,
 ) -> None:
     """Serve models: the API, a compile worker and an inference worker."""
-    flags = {"host": host, "port": port, "data_dir": data_dir, "threads": threads}
-    settings = load_checked({**flags, "allow_unsandboxed": allow_unsandboxed or None})
+    flags = {"host": host, "port": port, "grpc_port": grpc_port, "data_dir": data_dir, "threads": threads}
+    switches = {"grpc": False if no_grpc else None, "allow_unsandboxed": allow_unsandboxed or None}
+    settings = load_checked({**flags, **switches})
     _log(verbose)
     with reporting(as_json) as output:
         from service.api import server
@@ -72,10 +77,12 @@ def compile_worker(
 
 def _welcome(output: Output, started: Started, settings: Settings) -> None:
     url, machine = local_url(started.host, started.port), started.machine
+    grpc = local_url(started.host, started.grpc_port).removeprefix("http://") if started.grpc_port else None
     if output.as_json:
         output.document(
             {
                 "url": url,
+                "grpc": grpc,
                 "target": machine.best.name if machine.best else None,
                 "missing": sorted(machine.missing),
                 "data_dir": str(settings.data_dir),
@@ -83,7 +90,10 @@ def _welcome(output: Output, started: Started, settings: Settings) -> None:
             }
         )
         return
-    output.show(f"[bold]{url}[/bold]", f"  host     {_host(machine)}", f"  data     {settings.data_dir}")
+    output.show(f"[bold]{url}[/bold]")
+    if grpc:
+        output.show(f"  gRPC     {grpc}")
+    output.show(f"  host     {_host(machine)}", f"  data     {settings.data_dir}")
     output.show(f"  sandbox  {_sandbox(started.sandbox, settings)}")
     is_default = url == local_url(load_checked().host, load_checked().port)
     output.next_command(_next(started) + ("" if is_default else f" --server {shlex.quote(url)}"))

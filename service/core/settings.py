@@ -43,6 +43,10 @@ class Settings(BaseSettings, Serving):
 
     host: str = "127.0.0.1"
     port: int = Field(8080, ge=0, le=65535)
+    grpc: bool = Field(True, description="whether to answer predictions over gRPC, too")
+    grpc_port: int | None = Field(
+        None, ge=0, le=65535, description="by default the one after `port`; 0 takes a free one"
+    )
     data_dir: Path = Field(default_factory=_default_data_dir)
 
     max_upload_bytes: int = Field(2 << 30, gt=0)
@@ -69,6 +73,13 @@ class Settings(BaseSettings, Serving):
         """What holds for a model: its own choices, and the common ones where it has none."""
         own = self.models.get(model)
         return self if own is None else self.model_copy(update=own.model_dump(exclude_unset=True))
+
+    @property
+    def port_of_grpc(self) -> int:
+        """Where gRPC is asked to listen."""
+        if self.grpc_port is not None:
+            return self.grpc_port
+        return self.port + 1 if self.port else 0
 
     @property
     def database_url(self) -> str:

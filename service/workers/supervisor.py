@@ -94,7 +94,7 @@ class Supervisor:
 def compile_worker(settings: Settings) -> Supervisor:
     """A supervisor of `octet worker compile` with the same settings."""
     environment = dict(os.environ)
-    for name, value in settings.model_dump(mode="json").items():
+    for name, value in settings.model_dump(mode="json", exclude_none=True).items():
         environment[f"OCTET_{name.upper()}"] = str(value)
     environment["OCTET_DATA_DIR"] = str(settings.data_dir.absolute())
     verbose = ["--verbose"] if _logger.isEnabledFor(logging.INFO) else []

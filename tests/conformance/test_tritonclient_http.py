@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from functools import partial
 from io import BytesIO
 from typing import Any
 
@@ -15,9 +14,8 @@ from tritonclient import http as triton
 from tritonclient.utils import InferenceServerException
 
 from service import __version__
-from tests.support.data_plane import DataPlane
-from tests.support.runners import affine, digits, identity
-from tests.support.tables import Tables
+from service.core.signature import DATATYPES
+from tests.support.data_plane import DataPlane, extremes, sample_tables
 from tests.support.uvicorn_thread import listening
 
 IMAGE = (np.arange(64, dtype=np.uint8) * 4).reshape(1, 8, 8, 1)
@@ -26,15 +24,7 @@ COLUMNS = IMAGE.sum(axis=(1, 3), dtype=np.int32)
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    tables = Tables()
-    tables.model("digits", digits)
-    tables.built("digits", tables.push("digits"), lambda: digits(bias=1))
-    tables.model("affine", affine)
-    tables.model("large", lambda: identity("UINT8", 1, 224, 224, 3))
-    for datatype in ("BOOL", "INT8", "INT16", "INT32", "INT64", "FP32"):
-        tables.model(datatype.lower(), partial(identity, datatype, 1, 4))
-    tables.push("unbuilt")
-    with listening(DataPlane(tables).app) as address:
+    with listening(DataPlane(sample_tables()).app) as address:
         yield address
 
 
@@ -124,19 +114,13 @@ def test_inputs_of_mixed_form_in_another_order(client: triton.InferenceServerCli
 @pytest.mark.parametrize("datatype", ["BOOL", "INT8", "INT16", "INT32", "INT64", "FP32"])
 @pytest.mark.parametrize("binary", [True, False])
 def test_every_datatype_there_and_back(client: triton.InferenceServerClient, datatype: str, binary: bool) -> None:
-    (spec,) = identity(datatype, 1, 4).signature.inputs
-    array = np.array([[0, 1, 1, 0]]).astype(spec.dtype) if datatype == "BOOL" else _extremes(spec.dtype)
+    array = extremes(DATATYPES[datatype])
     result = client.infer(
         datatype.lower(),
         [input_of("x", array, datatype, binary)],
         outputs=[triton.InferRequestedOutput("y", binary_data=binary)],
     )
     np.testing.assert_array_equal(result.as_numpy("y"), array)
-
-
-def _extremes(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
-    return np.array([[limits.min, limits.max, 0, 1]], dtype)
 
 
 def test_a_tensor_that_comes_in_many_pieces(client: triton.InferenceServerClient) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,24 +13,32 @@ import httpx
 import numpy as np
 import numpy.typing as npt
 from fastapi import FastAPI
+from grpc.aio import Channel, insecure_channel
 from starlette.types import ASGIApp
 
 from service.api import problems
 from service.api.context import RequestContext
+from service.api.grpc.server import GrpcServer
 from service.api.metrics import Metrics
+from service.api.services import Services
 from service.api.v2 import InferenceTelemetry, routes
 from service.core.build import Build
 from service.core.settings import Settings
 from service.core.signature import datatype_of
 from service.workers.inference import Registry, Scheduling
 from service.workers.inference.ports import Aliases, Artifacts, Builds, Models
+from tests.support.runners import affine, digits, identity
 from tests.support.tables import TARGET, Tables
 
 Array = npt.NDArray[Any]
 
 
 class DataPlane:
-    """The `/v2` routes as the whole application has them: in the same context, with the same problem documents."""
+    """The `/v2` routes as the whole application has them: in the same context, with the same problem documents.
+
+    Attributes:
+        grpc: where the same models answer over gRPC, between the application's startup and its shutdown.
+    """
 
     def __init__(
         self,
@@ -55,17 +64,29 @@ class DataPlane:
             on_lost=on_lost,
             refresh_s=0.02,
         )
-        api = FastAPI(lifespan=self._lifespan)
+        api = FastAPI(lifespan=self.lifespan)
         problems.install(api)
         services = SimpleNamespace(registry=self.registry, metrics=self.metrics, settings=Settings(**settings))
-        api.router.routes[:] = routes(cast(Any, services))
+        self.services = cast(Services, services)
+        self.grpc = ""
+        api.router.routes[:] = routes(self.services)
         api.add_middleware(RequestContext)
         self.app: ASGIApp = api
 
     @asynccontextmanager
-    async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(self, app: FastAPI | None = None) -> AsyncIterator[None]:
+        server = GrpcServer(self.services, "127.0.0.1", self.services.settings.grpc_port or 0)
+        self.grpc = f"127.0.0.1:{await server.start()}"
         yield
+        await server.stop(10)
         await self.registry.close()
+
+
+@asynccontextmanager
+async def channel(plane: DataPlane, **options: Any) -> AsyncIterator[Channel]:
+    """A gRPC channel to a data plane on the same event loop."""
+    async with plane.lifespan(), insecure_channel(plane.grpc, **options) as opened:
+        yield opened
 
 
 @asynccontextmanager
@@ -108,6 +129,27 @@ def packed(document: Any, *blobs: bytes) -> tuple[bytes, dict[str, str]]:
     """JSON, followed by raw tensors, and the header that says where they begin."""
     text = json.dumps(document).encode()
     return text + b"".join(blobs), {"Inference-Header-Content-Length": str(len(text))}
+
+
+def sample_tables() -> Tables:
+    """What the clients of the protocol are tried on: models of several inputs, outputs, versions and datatypes."""
+    tables = Tables()
+    tables.model("digits", digits)
+    tables.built("digits", tables.push("digits"), lambda: digits(bias=1))
+    tables.model("affine", affine)
+    tables.model("large", lambda: identity("UINT8", 1, 224, 224, 3))
+    for datatype in ("BOOL", "INT8", "INT16", "INT32", "INT64", "FP32"):
+        tables.model(datatype.lower(), partial(identity, datatype, 1, 4))
+    tables.push("unbuilt")
+    return tables
+
+
+def extremes(dtype: np.dtype[Any]) -> Array:
+    """Four elements with both ends of the range, `[1, 4]`."""
+    if dtype == np.bool_:
+        return np.array([[False, True, True, False]])
+    limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+    return np.array([[limits.min, limits.max, 0, 1]], dtype)
 
 
 def unpacked(response: httpx.Response) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -27,8 +27,8 @@ _WAIT = {"Prefer": "wait=60"}
 class Served:
     """A server that was started, and its client."""
 
-    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
-        self.process, self.url = process, url
+    def __init__(self, process: subprocess.Popen[str], url: str, grpc: str | None = None) -> None:
+        self.process, self.url, self.grpc = process, url, grpc
         self.client = httpx.Client(base_url=url, timeout=90, trust_env=False)
 
     def push(self, file: str = INT8, name: str = "digits", **query: Any) -> dict[str, Any]:
@@ -100,7 +100,8 @@ def serving(data_dir: Path, **settings: Any) -> Iterator[Served]:
             assert process.stdout is not None
             line = process.stdout.readline()
             assert line, "the server ended while it started"
-            served = Served(process, json.loads(line)["url"])
+            started = json.loads(line)
+            served = Served(process, started["url"], started["grpc"])
             with served.client:
                 yield served
         finally:

@@ -1,11 +1,9 @@
-from collections.abc import Iterable as _Iterable
-from collections.abc import Mapping as _Mapping
-from typing import ClassVar as _ClassVar
-
-from google.protobuf import descriptor as _descriptor
-from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -26,7 +24,6 @@ class DataType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TYPE_FP64: _ClassVar[DataType]
     TYPE_STRING: _ClassVar[DataType]
     TYPE_BF16: _ClassVar[DataType]
-
 TYPE_INVALID: DataType
 TYPE_BOOL: DataType
 TYPE_UINT8: DataType
@@ -51,7 +48,7 @@ class ServerLiveResponse(_message.Message):
     __slots__ = ("live",)
     LIVE_FIELD_NUMBER: _ClassVar[int]
     live: bool
-    def __init__(self, live: bool | None = ...) -> None: ...
+    def __init__(self, live: _Optional[bool] = ...) -> None: ...
 
 class ServerReadyRequest(_message.Message):
     __slots__ = ()
@@ -61,7 +58,7 @@ class ServerReadyResponse(_message.Message):
     __slots__ = ("ready",)
     READY_FIELD_NUMBER: _ClassVar[int]
     ready: bool
-    def __init__(self, ready: bool | None = ...) -> None: ...
+    def __init__(self, ready: _Optional[bool] = ...) -> None: ...
 
 class ModelReadyRequest(_message.Message):
     __slots__ = ("name", "version")
@@ -69,29 +66,27 @@ class ModelReadyRequest(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
-    def __init__(self, name: str | None = ..., version: str | None = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
 
 class ModelReadyResponse(_message.Message):
     __slots__ = ("ready",)
     READY_FIELD_NUMBER: _ClassVar[int]
     ready: bool
-    def __init__(self, ready: bool | None = ...) -> None: ...
+    def __init__(self, ready: _Optional[bool] = ...) -> None: ...
 
 class ServerMetadataRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class ServerMetadataResponse(_message.Message):
-    __slots__ = ("extensions", "name", "version")
+    __slots__ = ("name", "version", "extensions")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     EXTENSIONS_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
     extensions: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(
-        self, name: str | None = ..., version: str | None = ..., extensions: _Iterable[str] | None = ...
-    ) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., extensions: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ModelMetadataRequest(_message.Message):
     __slots__ = ("name", "version")
@@ -99,22 +94,19 @@ class ModelMetadataRequest(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
-    def __init__(self, name: str | None = ..., version: str | None = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
 
 class ModelMetadataResponse(_message.Message):
-    __slots__ = ("inputs", "name", "outputs", "platform", "versions")
+    __slots__ = ("name", "versions", "platform", "inputs", "outputs")
     class TensorMetadata(_message.Message):
-        __slots__ = ("datatype", "name", "shape")
+        __slots__ = ("name", "datatype", "shape")
         NAME_FIELD_NUMBER: _ClassVar[int]
         DATATYPE_FIELD_NUMBER: _ClassVar[int]
         SHAPE_FIELD_NUMBER: _ClassVar[int]
         name: str
         datatype: str
         shape: _containers.RepeatedScalarFieldContainer[int]
-        def __init__(
-            self, name: str | None = ..., datatype: str | None = ..., shape: _Iterable[int] | None = ...
-        ) -> None: ...
-
+        def __init__(self, name: _Optional[str] = ..., datatype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
     PLATFORM_FIELD_NUMBER: _ClassVar[int]
@@ -125,17 +117,10 @@ class ModelMetadataResponse(_message.Message):
     platform: str
     inputs: _containers.RepeatedCompositeFieldContainer[ModelMetadataResponse.TensorMetadata]
     outputs: _containers.RepeatedCompositeFieldContainer[ModelMetadataResponse.TensorMetadata]
-    def __init__(
-        self,
-        name: str | None = ...,
-        versions: _Iterable[str] | None = ...,
-        platform: str | None = ...,
-        inputs: _Iterable[ModelMetadataResponse.TensorMetadata | _Mapping] | None = ...,
-        outputs: _Iterable[ModelMetadataResponse.TensorMetadata | _Mapping] | None = ...,
-    ) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., versions: _Optional[_Iterable[str]] = ..., platform: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[ModelMetadataResponse.TensorMetadata, _Mapping]]] = ..., outputs: _Optional[_Iterable[_Union[ModelMetadataResponse.TensorMetadata, _Mapping]]] = ...) -> None: ...
 
 class InferParameter(_message.Message):
-    __slots__ = ("bool_param", "double_param", "int64_param", "string_param", "uint64_param")
+    __slots__ = ("bool_param", "int64_param", "string_param", "double_param", "uint64_param")
     BOOL_PARAM_FIELD_NUMBER: _ClassVar[int]
     INT64_PARAM_FIELD_NUMBER: _ClassVar[int]
     STRING_PARAM_FIELD_NUMBER: _ClassVar[int]
@@ -146,26 +131,10 @@ class InferParameter(_message.Message):
     string_param: str
     double_param: float
     uint64_param: int
-    def __init__(
-        self,
-        bool_param: bool | None = ...,
-        int64_param: int | None = ...,
-        string_param: str | None = ...,
-        double_param: float | None = ...,
-        uint64_param: int | None = ...,
-    ) -> None: ...
+    def __init__(self, bool_param: _Optional[bool] = ..., int64_param: _Optional[int] = ..., string_param: _Optional[str] = ..., double_param: _Optional[float] = ..., uint64_param: _Optional[int] = ...) -> None: ...
 
 class InferTensorContents(_message.Message):
-    __slots__ = (
-        "bool_contents",
-        "bytes_contents",
-        "fp32_contents",
-        "fp64_contents",
-        "int64_contents",
-        "int_contents",
-        "uint64_contents",
-        "uint_contents",
-    )
+    __slots__ = ("bool_contents", "int_contents", "int64_contents", "uint_contents", "uint64_contents", "fp32_contents", "fp64_contents", "bytes_contents")
     BOOL_CONTENTS_FIELD_NUMBER: _ClassVar[int]
     INT_CONTENTS_FIELD_NUMBER: _ClassVar[int]
     INT64_CONTENTS_FIELD_NUMBER: _ClassVar[int]
@@ -182,30 +151,19 @@ class InferTensorContents(_message.Message):
     fp32_contents: _containers.RepeatedScalarFieldContainer[float]
     fp64_contents: _containers.RepeatedScalarFieldContainer[float]
     bytes_contents: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(
-        self,
-        bool_contents: _Iterable[bool] | None = ...,
-        int_contents: _Iterable[int] | None = ...,
-        int64_contents: _Iterable[int] | None = ...,
-        uint_contents: _Iterable[int] | None = ...,
-        uint64_contents: _Iterable[int] | None = ...,
-        fp32_contents: _Iterable[float] | None = ...,
-        fp64_contents: _Iterable[float] | None = ...,
-        bytes_contents: _Iterable[bytes] | None = ...,
-    ) -> None: ...
+    def __init__(self, bool_contents: _Optional[_Iterable[bool]] = ..., int_contents: _Optional[_Iterable[int]] = ..., int64_contents: _Optional[_Iterable[int]] = ..., uint_contents: _Optional[_Iterable[int]] = ..., uint64_contents: _Optional[_Iterable[int]] = ..., fp32_contents: _Optional[_Iterable[float]] = ..., fp64_contents: _Optional[_Iterable[float]] = ..., bytes_contents: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ModelInferRequest(_message.Message):
-    __slots__ = ("id", "inputs", "model_name", "model_version", "outputs", "parameters", "raw_input_contents")
+    __slots__ = ("model_name", "model_version", "id", "parameters", "inputs", "outputs", "raw_input_contents")
     class InferInputTensor(_message.Message):
-        __slots__ = ("contents", "datatype", "name", "parameters", "shape")
+        __slots__ = ("name", "datatype", "shape", "parameters", "contents")
         class ParametersEntry(_message.Message):
             __slots__ = ("key", "value")
             KEY_FIELD_NUMBER: _ClassVar[int]
             VALUE_FIELD_NUMBER: _ClassVar[int]
             key: str
             value: InferParameter
-            def __init__(self, key: str | None = ..., value: InferParameter | _Mapping | None = ...) -> None: ...
-
+            def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[InferParameter, _Mapping]] = ...) -> None: ...
         NAME_FIELD_NUMBER: _ClassVar[int]
         DATATYPE_FIELD_NUMBER: _ClassVar[int]
         SHAPE_FIELD_NUMBER: _ClassVar[int]
@@ -216,15 +174,7 @@ class ModelInferRequest(_message.Message):
         shape: _containers.RepeatedScalarFieldContainer[int]
         parameters: _containers.MessageMap[str, InferParameter]
         contents: InferTensorContents
-        def __init__(
-            self,
-            name: str | None = ...,
-            datatype: str | None = ...,
-            shape: _Iterable[int] | None = ...,
-            parameters: _Mapping[str, InferParameter] | None = ...,
-            contents: InferTensorContents | _Mapping | None = ...,
-        ) -> None: ...
-
+        def __init__(self, name: _Optional[str] = ..., datatype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., parameters: _Optional[_Mapping[str, InferParameter]] = ..., contents: _Optional[_Union[InferTensorContents, _Mapping]] = ...) -> None: ...
     class InferRequestedOutputTensor(_message.Message):
         __slots__ = ("name", "parameters")
         class ParametersEntry(_message.Message):
@@ -233,22 +183,19 @@ class ModelInferRequest(_message.Message):
             VALUE_FIELD_NUMBER: _ClassVar[int]
             key: str
             value: InferParameter
-            def __init__(self, key: str | None = ..., value: InferParameter | _Mapping | None = ...) -> None: ...
-
+            def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[InferParameter, _Mapping]] = ...) -> None: ...
         NAME_FIELD_NUMBER: _ClassVar[int]
         PARAMETERS_FIELD_NUMBER: _ClassVar[int]
         name: str
         parameters: _containers.MessageMap[str, InferParameter]
-        def __init__(self, name: str | None = ..., parameters: _Mapping[str, InferParameter] | None = ...) -> None: ...
-
+        def __init__(self, name: _Optional[str] = ..., parameters: _Optional[_Mapping[str, InferParameter]] = ...) -> None: ...
     class ParametersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
         key: str
         value: InferParameter
-        def __init__(self, key: str | None = ..., value: InferParameter | _Mapping | None = ...) -> None: ...
-
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[InferParameter, _Mapping]] = ...) -> None: ...
     MODEL_NAME_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
@@ -263,29 +210,19 @@ class ModelInferRequest(_message.Message):
     inputs: _containers.RepeatedCompositeFieldContainer[ModelInferRequest.InferInputTensor]
     outputs: _containers.RepeatedCompositeFieldContainer[ModelInferRequest.InferRequestedOutputTensor]
     raw_input_contents: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(
-        self,
-        model_name: str | None = ...,
-        model_version: str | None = ...,
-        id: str | None = ...,
-        parameters: _Mapping[str, InferParameter] | None = ...,
-        inputs: _Iterable[ModelInferRequest.InferInputTensor | _Mapping] | None = ...,
-        outputs: _Iterable[ModelInferRequest.InferRequestedOutputTensor | _Mapping] | None = ...,
-        raw_input_contents: _Iterable[bytes] | None = ...,
-    ) -> None: ...
+    def __init__(self, model_name: _Optional[str] = ..., model_version: _Optional[str] = ..., id: _Optional[str] = ..., parameters: _Optional[_Mapping[str, InferParameter]] = ..., inputs: _Optional[_Iterable[_Union[ModelInferRequest.InferInputTensor, _Mapping]]] = ..., outputs: _Optional[_Iterable[_Union[ModelInferRequest.InferRequestedOutputTensor, _Mapping]]] = ..., raw_input_contents: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ModelInferResponse(_message.Message):
-    __slots__ = ("id", "model_name", "model_version", "outputs", "parameters", "raw_output_contents")
+    __slots__ = ("model_name", "model_version", "id", "parameters", "outputs", "raw_output_contents")
     class InferOutputTensor(_message.Message):
-        __slots__ = ("contents", "datatype", "name", "parameters", "shape")
+        __slots__ = ("name", "datatype", "shape", "parameters", "contents")
         class ParametersEntry(_message.Message):
             __slots__ = ("key", "value")
             KEY_FIELD_NUMBER: _ClassVar[int]
             VALUE_FIELD_NUMBER: _ClassVar[int]
             key: str
             value: InferParameter
-            def __init__(self, key: str | None = ..., value: InferParameter | _Mapping | None = ...) -> None: ...
-
+            def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[InferParameter, _Mapping]] = ...) -> None: ...
         NAME_FIELD_NUMBER: _ClassVar[int]
         DATATYPE_FIELD_NUMBER: _ClassVar[int]
         SHAPE_FIELD_NUMBER: _ClassVar[int]
@@ -296,23 +233,14 @@ class ModelInferResponse(_message.Message):
         shape: _containers.RepeatedScalarFieldContainer[int]
         parameters: _containers.MessageMap[str, InferParameter]
         contents: InferTensorContents
-        def __init__(
-            self,
-            name: str | None = ...,
-            datatype: str | None = ...,
-            shape: _Iterable[int] | None = ...,
-            parameters: _Mapping[str, InferParameter] | None = ...,
-            contents: InferTensorContents | _Mapping | None = ...,
-        ) -> None: ...
-
+        def __init__(self, name: _Optional[str] = ..., datatype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., parameters: _Optional[_Mapping[str, InferParameter]] = ..., contents: _Optional[_Union[InferTensorContents, _Mapping]] = ...) -> None: ...
     class ParametersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
         key: str
         value: InferParameter
-        def __init__(self, key: str | None = ..., value: InferParameter | _Mapping | None = ...) -> None: ...
-
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[InferParameter, _Mapping]] = ...) -> None: ...
     MODEL_NAME_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
@@ -325,15 +253,7 @@ class ModelInferResponse(_message.Message):
     parameters: _containers.MessageMap[str, InferParameter]
     outputs: _containers.RepeatedCompositeFieldContainer[ModelInferResponse.InferOutputTensor]
     raw_output_contents: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(
-        self,
-        model_name: str | None = ...,
-        model_version: str | None = ...,
-        id: str | None = ...,
-        parameters: _Mapping[str, InferParameter] | None = ...,
-        outputs: _Iterable[ModelInferResponse.InferOutputTensor | _Mapping] | None = ...,
-        raw_output_contents: _Iterable[bytes] | None = ...,
-    ) -> None: ...
+    def __init__(self, model_name: _Optional[str] = ..., model_version: _Optional[str] = ..., id: _Optional[str] = ..., parameters: _Optional[_Mapping[str, InferParameter]] = ..., outputs: _Optional[_Iterable[_Union[ModelInferResponse.InferOutputTensor, _Mapping]]] = ..., raw_output_contents: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ModelStreamInferResponse(_message.Message):
     __slots__ = ("error_message", "infer_response")
@@ -341,9 +261,7 @@ class ModelStreamInferResponse(_message.Message):
     INFER_RESPONSE_FIELD_NUMBER: _ClassVar[int]
     error_message: str
     infer_response: ModelInferResponse
-    def __init__(
-        self, error_message: str | None = ..., infer_response: ModelInferResponse | _Mapping | None = ...
-    ) -> None: ...
+    def __init__(self, error_message: _Optional[str] = ..., infer_response: _Optional[_Union[ModelInferResponse, _Mapping]] = ...) -> None: ...
 
 class ModelConfigRequest(_message.Message):
     __slots__ = ("name", "version")
@@ -351,40 +269,36 @@ class ModelConfigRequest(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
-    def __init__(self, name: str | None = ..., version: str | None = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
 
 class ModelConfigResponse(_message.Message):
     __slots__ = ("config",)
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     config: ModelConfig
-    def __init__(self, config: ModelConfig | _Mapping | None = ...) -> None: ...
+    def __init__(self, config: _Optional[_Union[ModelConfig, _Mapping]] = ...) -> None: ...
 
 class ModelInput(_message.Message):
-    __slots__ = ("data_type", "dims", "name")
+    __slots__ = ("name", "data_type", "dims")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DATA_TYPE_FIELD_NUMBER: _ClassVar[int]
     DIMS_FIELD_NUMBER: _ClassVar[int]
     name: str
     data_type: DataType
     dims: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(
-        self, name: str | None = ..., data_type: DataType | str | None = ..., dims: _Iterable[int] | None = ...
-    ) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., data_type: _Optional[_Union[DataType, str]] = ..., dims: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ModelOutput(_message.Message):
-    __slots__ = ("data_type", "dims", "name")
+    __slots__ = ("name", "data_type", "dims")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DATA_TYPE_FIELD_NUMBER: _ClassVar[int]
     DIMS_FIELD_NUMBER: _ClassVar[int]
     name: str
     data_type: DataType
     dims: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(
-        self, name: str | None = ..., data_type: DataType | str | None = ..., dims: _Iterable[int] | None = ...
-    ) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., data_type: _Optional[_Union[DataType, str]] = ..., dims: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ModelConfig(_message.Message):
-    __slots__ = ("backend", "input", "max_batch_size", "name", "output", "platform")
+    __slots__ = ("name", "platform", "max_batch_size", "input", "output", "backend")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PLATFORM_FIELD_NUMBER: _ClassVar[int]
     MAX_BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -397,15 +311,7 @@ class ModelConfig(_message.Message):
     input: _containers.RepeatedCompositeFieldContainer[ModelInput]
     output: _containers.RepeatedCompositeFieldContainer[ModelOutput]
     backend: str
-    def __init__(
-        self,
-        name: str | None = ...,
-        platform: str | None = ...,
-        max_batch_size: int | None = ...,
-        input: _Iterable[ModelInput | _Mapping] | None = ...,
-        output: _Iterable[ModelOutput | _Mapping] | None = ...,
-        backend: str | None = ...,
-    ) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., platform: _Optional[str] = ..., max_batch_size: _Optional[int] = ..., input: _Optional[_Iterable[_Union[ModelInput, _Mapping]]] = ..., output: _Optional[_Iterable[_Union[ModelOutput, _Mapping]]] = ..., backend: _Optional[str] = ...) -> None: ...
 
 class ModelStatisticsRequest(_message.Message):
     __slots__ = ("name", "version")
@@ -413,7 +319,7 @@ class ModelStatisticsRequest(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
-    def __init__(self, name: str | None = ..., version: str | None = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
 
 class StatisticDuration(_message.Message):
     __slots__ = ("count", "ns")
@@ -421,19 +327,10 @@ class StatisticDuration(_message.Message):
     NS_FIELD_NUMBER: _ClassVar[int]
     count: int
     ns: int
-    def __init__(self, count: int | None = ..., ns: int | None = ...) -> None: ...
+    def __init__(self, count: _Optional[int] = ..., ns: _Optional[int] = ...) -> None: ...
 
 class InferStatistics(_message.Message):
-    __slots__ = (
-        "cache_hit",
-        "cache_miss",
-        "compute_infer",
-        "compute_input",
-        "compute_output",
-        "fail",
-        "queue",
-        "success",
-    )
+    __slots__ = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
     SUCCESS_FIELD_NUMBER: _ClassVar[int]
     FAIL_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
@@ -450,20 +347,10 @@ class InferStatistics(_message.Message):
     compute_output: StatisticDuration
     cache_hit: StatisticDuration
     cache_miss: StatisticDuration
-    def __init__(
-        self,
-        success: StatisticDuration | _Mapping | None = ...,
-        fail: StatisticDuration | _Mapping | None = ...,
-        queue: StatisticDuration | _Mapping | None = ...,
-        compute_input: StatisticDuration | _Mapping | None = ...,
-        compute_infer: StatisticDuration | _Mapping | None = ...,
-        compute_output: StatisticDuration | _Mapping | None = ...,
-        cache_hit: StatisticDuration | _Mapping | None = ...,
-        cache_miss: StatisticDuration | _Mapping | None = ...,
-    ) -> None: ...
+    def __init__(self, success: _Optional[_Union[StatisticDuration, _Mapping]] = ..., fail: _Optional[_Union[StatisticDuration, _Mapping]] = ..., queue: _Optional[_Union[StatisticDuration, _Mapping]] = ..., compute_input: _Optional[_Union[StatisticDuration, _Mapping]] = ..., compute_infer: _Optional[_Union[StatisticDuration, _Mapping]] = ..., compute_output: _Optional[_Union[StatisticDuration, _Mapping]] = ..., cache_hit: _Optional[_Union[StatisticDuration, _Mapping]] = ..., cache_miss: _Optional[_Union[StatisticDuration, _Mapping]] = ...) -> None: ...
 
 class InferBatchStatistics(_message.Message):
-    __slots__ = ("batch_size", "compute_infer", "compute_input", "compute_output")
+    __slots__ = ("batch_size", "compute_input", "compute_infer", "compute_output")
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_INPUT_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_INFER_FIELD_NUMBER: _ClassVar[int]
@@ -472,24 +359,10 @@ class InferBatchStatistics(_message.Message):
     compute_input: StatisticDuration
     compute_infer: StatisticDuration
     compute_output: StatisticDuration
-    def __init__(
-        self,
-        batch_size: int | None = ...,
-        compute_input: StatisticDuration | _Mapping | None = ...,
-        compute_infer: StatisticDuration | _Mapping | None = ...,
-        compute_output: StatisticDuration | _Mapping | None = ...,
-    ) -> None: ...
+    def __init__(self, batch_size: _Optional[int] = ..., compute_input: _Optional[_Union[StatisticDuration, _Mapping]] = ..., compute_infer: _Optional[_Union[StatisticDuration, _Mapping]] = ..., compute_output: _Optional[_Union[StatisticDuration, _Mapping]] = ...) -> None: ...
 
 class ModelStatistics(_message.Message):
-    __slots__ = (
-        "batch_stats",
-        "execution_count",
-        "inference_count",
-        "inference_stats",
-        "last_inference",
-        "name",
-        "version",
-    )
+    __slots__ = ("name", "version", "last_inference", "inference_count", "execution_count", "inference_stats", "batch_stats")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     LAST_INFERENCE_FIELD_NUMBER: _ClassVar[int]
@@ -504,25 +377,16 @@ class ModelStatistics(_message.Message):
     execution_count: int
     inference_stats: InferStatistics
     batch_stats: _containers.RepeatedCompositeFieldContainer[InferBatchStatistics]
-    def __init__(
-        self,
-        name: str | None = ...,
-        version: str | None = ...,
-        last_inference: int | None = ...,
-        inference_count: int | None = ...,
-        execution_count: int | None = ...,
-        inference_stats: InferStatistics | _Mapping | None = ...,
-        batch_stats: _Iterable[InferBatchStatistics | _Mapping] | None = ...,
-    ) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., last_inference: _Optional[int] = ..., inference_count: _Optional[int] = ..., execution_count: _Optional[int] = ..., inference_stats: _Optional[_Union[InferStatistics, _Mapping]] = ..., batch_stats: _Optional[_Iterable[_Union[InferBatchStatistics, _Mapping]]] = ...) -> None: ...
 
 class ModelStatisticsResponse(_message.Message):
     __slots__ = ("model_stats",)
     MODEL_STATS_FIELD_NUMBER: _ClassVar[int]
     model_stats: _containers.RepeatedCompositeFieldContainer[ModelStatistics]
-    def __init__(self, model_stats: _Iterable[ModelStatistics | _Mapping] | None = ...) -> None: ...
+    def __init__(self, model_stats: _Optional[_Iterable[_Union[ModelStatistics, _Mapping]]] = ...) -> None: ...
 
 class ModelRepositoryParameter(_message.Message):
-    __slots__ = ("bool_param", "bytes_param", "int64_param", "string_param")
+    __slots__ = ("bool_param", "int64_param", "string_param", "bytes_param")
     BOOL_PARAM_FIELD_NUMBER: _ClassVar[int]
     INT64_PARAM_FIELD_NUMBER: _ClassVar[int]
     STRING_PARAM_FIELD_NUMBER: _ClassVar[int]
@@ -531,26 +395,20 @@ class ModelRepositoryParameter(_message.Message):
     int64_param: int
     string_param: str
     bytes_param: bytes
-    def __init__(
-        self,
-        bool_param: bool | None = ...,
-        int64_param: int | None = ...,
-        string_param: str | None = ...,
-        bytes_param: bytes | None = ...,
-    ) -> None: ...
+    def __init__(self, bool_param: _Optional[bool] = ..., int64_param: _Optional[int] = ..., string_param: _Optional[str] = ..., bytes_param: _Optional[bytes] = ...) -> None: ...
 
 class RepositoryIndexRequest(_message.Message):
-    __slots__ = ("ready", "repository_name")
+    __slots__ = ("repository_name", "ready")
     REPOSITORY_NAME_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     repository_name: str
     ready: bool
-    def __init__(self, repository_name: str | None = ..., ready: bool | None = ...) -> None: ...
+    def __init__(self, repository_name: _Optional[str] = ..., ready: _Optional[bool] = ...) -> None: ...
 
 class RepositoryIndexResponse(_message.Message):
     __slots__ = ("models",)
     class ModelIndex(_message.Message):
-        __slots__ = ("name", "reason", "state", "version")
+        __slots__ = ("name", "version", "state", "reason")
         NAME_FIELD_NUMBER: _ClassVar[int]
         VERSION_FIELD_NUMBER: _ClassVar[int]
         STATE_FIELD_NUMBER: _ClassVar[int]
@@ -559,63 +417,48 @@ class RepositoryIndexResponse(_message.Message):
         version: str
         state: str
         reason: str
-        def __init__(
-            self, name: str | None = ..., version: str | None = ..., state: str | None = ..., reason: str | None = ...
-        ) -> None: ...
-
+        def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
     MODELS_FIELD_NUMBER: _ClassVar[int]
     models: _containers.RepeatedCompositeFieldContainer[RepositoryIndexResponse.ModelIndex]
-    def __init__(self, models: _Iterable[RepositoryIndexResponse.ModelIndex | _Mapping] | None = ...) -> None: ...
+    def __init__(self, models: _Optional[_Iterable[_Union[RepositoryIndexResponse.ModelIndex, _Mapping]]] = ...) -> None: ...
 
 class RepositoryModelLoadRequest(_message.Message):
-    __slots__ = ("model_name", "parameters", "repository_name")
+    __slots__ = ("repository_name", "model_name", "parameters")
     class ParametersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
         key: str
         value: ModelRepositoryParameter
-        def __init__(self, key: str | None = ..., value: ModelRepositoryParameter | _Mapping | None = ...) -> None: ...
-
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[ModelRepositoryParameter, _Mapping]] = ...) -> None: ...
     REPOSITORY_NAME_FIELD_NUMBER: _ClassVar[int]
     MODEL_NAME_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     repository_name: str
     model_name: str
     parameters: _containers.MessageMap[str, ModelRepositoryParameter]
-    def __init__(
-        self,
-        repository_name: str | None = ...,
-        model_name: str | None = ...,
-        parameters: _Mapping[str, ModelRepositoryParameter] | None = ...,
-    ) -> None: ...
+    def __init__(self, repository_name: _Optional[str] = ..., model_name: _Optional[str] = ..., parameters: _Optional[_Mapping[str, ModelRepositoryParameter]] = ...) -> None: ...
 
 class RepositoryModelLoadResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class RepositoryModelUnloadRequest(_message.Message):
-    __slots__ = ("model_name", "parameters", "repository_name")
+    __slots__ = ("repository_name", "model_name", "parameters")
     class ParametersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
         key: str
         value: ModelRepositoryParameter
-        def __init__(self, key: str | None = ..., value: ModelRepositoryParameter | _Mapping | None = ...) -> None: ...
-
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[ModelRepositoryParameter, _Mapping]] = ...) -> None: ...
     REPOSITORY_NAME_FIELD_NUMBER: _ClassVar[int]
     MODEL_NAME_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     repository_name: str
     model_name: str
     parameters: _containers.MessageMap[str, ModelRepositoryParameter]
-    def __init__(
-        self,
-        repository_name: str | None = ...,
-        model_name: str | None = ...,
-        parameters: _Mapping[str, ModelRepositoryParameter] | None = ...,
-    ) -> None: ...
+    def __init__(self, repository_name: _Optional[str] = ..., model_name: _Optional[str] = ..., parameters: _Optional[_Mapping[str, ModelRepositoryParameter]] = ...) -> None: ...
 
 class RepositoryModelUnloadResponse(_message.Message):
     __slots__ = ()

@@ -84,7 +84,7 @@ def _number(name: str, value: bytes, what: str, earlier: int | None) -> int:
 class Body:
     """Bytes that are taken from the front."""
 
-    def __init__(self, chunks: Sequence[bytes]) -> None:
+    def __init__(self, chunks: Sequence[bytes | memoryview]) -> None:
         self._chunks = [memoryview(chunk) for chunk in reversed(chunks) if chunk]  # the next one is the last
         self.remaining_bytes = sum(map(len, chunks))
 

@@ -1,0 +1,34 @@
+"""The port for gRPC, kept by whoever outlives the server: gRPC opens its sockets itself and takes no open one."""
+
+from __future__ import annotations
+
+import socket
+
+from service.core.errors import Conflict, InvalidInput
+
+
+def reserve(host: str, port: int) -> socket.socket:
+    """A socket that listens to nothing, and holds a port for sockets of this user that share it (`SO_REUSEPORT`).
+
+    So the port is known before there is a server, where 0 takes a free one, and nobody else gets it while there is
+    none.
+
+    Raises:
+        Conflict: it is taken.
+        InvalidInput: `host` is no address.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        with socket.create_server((host, port), family=family) as alone:  # fails where somebody shares it already
+            address = alone.getsockname()
+        shared = socket.socket(family, socket.SOCK_STREAM)
+        shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        shared.bind(address)
+        return shared
+    except socket.gaierror as error:
+        raise InvalidInput(f"{host!r} is no address to listen on: {error.strerror}", hint="--host 127.0.0.1") from error
+    except OSError as error:
+        raise Conflict(
+            f"cannot listen on {host}:{port} for gRPC: {error.strerror}",
+            hint="choose another --grpc-port; 0 takes a free one, and --no-grpc does without",
+        ) from error

@@ -1,0 +1,59 @@
+"""The gRPC listener: a service that `service.api.server` starts and stops with its own."""
+
+from __future__ import annotations
+
+import asyncio
+
+from grpc import aio
+from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
+
+from service.api.grpc.health import Health
+from service.api.grpc.service import NAME, InferenceService
+from service.api.services import Services
+from service.core.errors import Conflict
+
+_HEAD_BYTES = 64 << 10  # what a message may have beside its tensors
+_MAX_CALLS = 1000  # under way at a time: each holds a message before it is known which model's queue it belongs to
+
+
+class GrpcServer:
+    """For the event loop that the registry lives on."""
+
+    def __init__(self, services: Services, host: str, port: int) -> None:
+        """Listens to nothing yet.
+
+        Args:
+            port: 0 takes a free one; it may be shared with a socket that reserves it (`service.api.grpc.port`).
+        """
+        self._stopping = asyncio.Event()
+        self._service = InferenceService(services.registry, services.metrics, self._stopping)
+        self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._options = (
+            # Counted as it arrives, and again as it is inflated.
+            ("grpc.max_receive_message_length", services.settings.max_predict_bytes + _HEAD_BYTES),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 1),
+        )
+        self._server: aio.Server | None = None
+
+    async def start(self) -> int:
+        """Takes calls from now on, in plain text; the port on which it does, where 0 was asked for.
+
+        Raises:
+            Conflict: the port is taken.
+        """
+        self._server = aio.server(options=self._options, maximum_concurrent_rpcs=_MAX_CALLS)
+        self._server.add_generic_rpc_handlers((self._service.handler(),))
+        add_HealthServicer_to_server(Health(NAME, self._stopping), self._server)
+        try:
+            port: int = self._server.add_insecure_port(self._address)
+        except RuntimeError as error:
+            raise Conflict(f"cannot listen on {self._address} for gRPC", hint="choose another --grpc-port") from error
+        await self._server.start()
+        return port
+
+    async def stop(self, grace_s: float) -> None:
+        """Takes no new calls, and no more requests of a stream; what is under way has `grace_s` to end."""
+        self._stopping.set()
+        if self._server is not None:
+            await self._server.stop(grace_s)
