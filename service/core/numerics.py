@@ -15,6 +15,7 @@ ONNXRUNTIME = "onnxruntime"
 FBGEMM = "fbgemm"
 ONEDNN = "onednn"
 TORCH_X86 = "torch-x86"
+PT2E = "pt2e"
 MXNET_ONEDNN = "mxnet-onednn"
 _TORCH = (FBGEMM, ONEDNN, TORCH_X86)
 # Format of the source -> the modes that runtimes of its framework define; the first is the default.
@@ -22,6 +23,7 @@ MODES_OF: Mapping[str, tuple[str, ...]] = {
     "tflite": (LITERT_REFERENCE, XNNPACK),
     "onnx": (ONNXRUNTIME,),
     "torchscript": _TORCH,
+    "pt2": (PT2E,),
     "mxnet": (MXNET_ONEDNN,),
 }
 MODES: tuple[str, ...] = tuple(dict.fromkeys(mode for modes in MODES_OF.values() for mode in modes))

@@ -18,7 +18,7 @@ from service.compiler.importers.imported import ImportedModel
 from service.core.facts import Facts, Scheme
 
 Array = NDArray[Any]
-_TITLES = {"tflite": "TFLite", "onnx": "ONNX", "torchscript": "PyTorch", "mxnet": "MXNet"}
+_TITLES = {"tflite": "TFLite", "onnx": "ONNX", "torchscript": "PyTorch", "pt2": "PyTorch, exported", "mxnet": "MXNet"}
 
 
 @dataclass

@@ -17,7 +17,8 @@ from service.core.numerics import FBGEMM, ONEDNN, TORCH_X86
 
 Array = npt.NDArray[Any]
 
-FIXTURES = sorted((Path(__file__).parents[1] / "fixtures" / "torch").glob("*.pt"))
+FOLDER = Path(__file__).parents[1] / "fixtures" / "torch"
+FIXTURES = sorted(FOLDER.glob("*.pt"))
 ENGINES = {FBGEMM: "fbgemm", ONEDNN: "onednn", TORCH_X86: "x86"}  # of each mode, as the fixtures call it
 
 

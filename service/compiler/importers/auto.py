@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 
-from service.compiler.importers.detect import MXNET, ONNX, TFLITE, TORCHSCRIPT, format_of
+from service.compiler.importers.detect import MXNET, ONNX, PT2, TFLITE, TORCHSCRIPT, format_of
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.mxnet import importer as mxnet
 from service.compiler.importers.onnx import importer as onnx
 from service.compiler.importers.tflite import importer as tflite
 from service.compiler.importers.torch import importer as torch
+from service.compiler.importers.torch.exported import importer as exported
 from service.core.errors import Unsupported
 
 At = Callable[[str, str], None]
@@ -32,6 +33,7 @@ IMPORTERS: Mapping[str, Callable[[bytes, At, Shapes], ImportedModel]] = {
     TFLITE: _said_by_the_file(tflite.import_model),
     ONNX: onnx.import_model,
     TORCHSCRIPT: torch.import_torchscript,
+    PT2: exported.import_exported,
     MXNET: mxnet.import_model,
 }
 

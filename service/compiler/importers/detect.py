@@ -14,8 +14,9 @@ from service.core.errors import UnsupportedFormat
 TFLITE = "tflite"
 ONNX = "onnx"
 TORCHSCRIPT = "torchscript"
+PT2 = "pt2"
 MXNET = "mxnet"
-FORMATS: tuple[str, ...] = (TFLITE, ONNX, TORCHSCRIPT, MXNET)
+FORMATS: tuple[str, ...] = (TFLITE, ONNX, TORCHSCRIPT, PT2, MXNET)
 ZIP = "zip"  # some format that is kept in a zip archive
 HEAD_BYTES = 64  # as much of a file as `detect_format` looks at
 
@@ -93,15 +94,20 @@ def _format_of_archive(names: frozenset[str] | None) -> str:
     inside = {name.partition("/")[2] for name in names}
     if "data.pkl" in inside and any(name.startswith("code/") for name in inside):
         return TORCHSCRIPT
+    if any(name.startswith("models/") and name.endswith(".json") for name in inside):
+        return PT2
     if any(name.endswith("-symbol.json") for name in names) and any(name.endswith(".params") for name in names):
         return MXNET
     what, hint = "a zip archive", "unpack it and upload the model inside"
     if "data.pkl" in inside:
         what = "a state_dict or another object that torch.save wrote, not a program"
         hint = _SAVE_PROGRAM
-    elif {"archive_format", "models/model.json"} & inside or "serialized_exported_program.json" in names | inside:
-        what = "an exported program of PyTorch (.pt2), which Octet does not read yet"
-        hint = _SAVE_PROGRAM
+    elif "serialized_exported_program.json" in names | inside:
+        what = "an exported program as PyTorch wrote them before 2.8"
+        hint = "load and save it again: torch.export.save(torch.export.load(file), file)"
+    elif "archive_format" in inside:
+        what = "an archive of PyTorch (.pt2) without an exported program"
+        hint = "save one: torch.export.save(torch.export.export(model, example), file)"
     elif "config.json" in names:
         what, hint = "a .keras archive", "convert the model to a quantized .tflite file"
     raise UnsupportedFormat(f"the file is {what}", hint=hint)

@@ -10,13 +10,16 @@ from typing import Any
 from tvm import relax
 
 from service.compiler.importers.torch.node import QUANTIZE, Node
-from service.compiler.importers.torch.operators import RULES
-from service.compiler.importers.torch.values import UNKNOWN, Unknown
+from service.compiler.importers.torch.operators import REAL_RULES, RULES, Rule
+from service.compiler.importers.torch.values import UNKNOWN, Unknown, Value
 from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
 
 At = Callable[[str, str], None]
 
 _LISTED = 20
+_COMPILED = "Octet compiles: " + ", ".join(
+    sorted(name for name in {*RULES, *REAL_RULES} if not name.startswith("octet::"))
+)
 
 
 class Graph:
@@ -34,9 +37,9 @@ class Graph:
 
     def call(self, name: str, output: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """As `interpreter.Operators`."""
-        rule, label = RULES.get(name), f"{name} #{self._count}"
+        rule, label = _rule(name, [*arguments, *named.values()]), f"{name} #{self._count}"
         self._count += 1
-        self._quantized |= name.startswith("quantized::") or name == "aten::quantize_per_tensor"
+        self._quantized |= name.startswith(("quantized::", "octet::")) or name == "aten::quantize_per_tensor"
         self._at(label, output)
         if rule is None:
             return self._obstacle(name, output)
@@ -72,8 +75,17 @@ class Graph:
             f"They are: {_listed(each)}",
             op=self._obstacles[0][0].split(" ")[0],
             tensor=self._obstacles[0][1],
-            hint=self._hint or (f"Octet compiles: {', '.join(sorted(RULES))}" if self._quantized else QUANTIZE),
+            hint=self._hint or (_COMPILED if self._quantized else QUANTIZE),
         )
+
+
+def _rule(name: str, arguments: Sequence[Any]) -> Rule | None:
+    """By whether the operands are quantized, where that makes a difference."""
+    if name not in REAL_RULES:
+        return RULES.get(name)
+    listed = [each for value in arguments for each in (value if isinstance(value, list | tuple) else [value])]
+    stored = any(isinstance(each, Value) and each.quantized is not None for each in listed)
+    return RULES[name] if stored and name in RULES else REAL_RULES[name]
 
 
 def _is_unknown(value: Any) -> bool:

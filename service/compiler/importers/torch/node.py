@@ -60,6 +60,13 @@ class Node:
             self.unsupported(f"on a tensor of {len(tensor.shape)} dimensions, not {rank}")
         return tensor, tensor.quantized
 
+    def real_tensor(self, value: Any) -> Value:
+        """An operand of real values."""
+        tensor = self.tensor(value)
+        if tensor.quantized is not None or tensor.dtype != "float32":
+            self.unsupported(f"on {tensor.dtype}", hint="dequantize all of its operands, or none")
+        return tensor
+
     def integer(self, value: Any, least: int = -_LARGEST_SIZE) -> int:
         if type(value) is not int or not least <= value < _LARGEST_SIZE:
             self.malformed(f"has something else than an integer of at least {least} where it needs one")
@@ -134,7 +141,7 @@ class Node:
         """What the operator gives."""
         return Value(self.emit(expr), quantized)
 
-    def image(self, x: Value, body: Callable[[relax.Var], relax.Expr], quantized: QuantizedType) -> Value:
+    def image(self, x: Value, body: Callable[[relax.Var], relax.Expr], quantized: QuantizedType | None) -> Value:
         """What `body` makes of the image `x` in channels-last layout, with channels first again."""
         return Value(in_channels_last(self.emit, x.expr, body), quantized)
 

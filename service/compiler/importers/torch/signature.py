@@ -50,7 +50,7 @@ def input_specs(names: Sequence[str], optional: int, shapes: Shapes, traced: Seq
             if place >= len(names) - optional:
                 break
             raise Unsupported(f"the file does not say what shape the input {name} has", hint=_HINT.format(name=name))
-        specs.append(_spec(name, spec))
+        specs.append(spec_of(name, spec))
     if not specs:
         raise Unsupported("the model has no inputs")
     return tuple(specs)
@@ -69,7 +69,12 @@ def output_specs(results: Sequence[tuple[str | None, Value]]) -> tuple[TensorSpe
     return tuple(specs.values())
 
 
-def _spec(name: str, spec: Spec) -> TensorSpec:
+def spec_of(name: str, spec: Spec) -> TensorSpec:
+    """An input as clients see it.
+
+    Raises:
+        Unsupported: it is of another type than float32, or of an absurd shape.
+    """
     if spec.dtype != "float32":
         raise Unsupported(f"the input {name} is of {spec.dtype}; a quantized model takes float32 and quantizes it")
     if len(spec.shape) > _MOST_RANK or not all(size > 0 for size in spec.shape) or math.prod(spec.shape) >= _LARGEST:

@@ -111,12 +111,12 @@ def strided(data: bytes, dtype: np.dtype[Any], offset: int, size: Any, stride: A
         MalformedModel: it does not lie within `data`.
     """
     if not (_are_sizes(size) and _are_sizes(stride) and len(size) == len(stride) and isinstance(offset, int)):
-        raise _misfit("has a tensor whose shape is not a list of sizes")
+        raise MalformedModel("the archive has a tensor whose shape is not a list of sizes")
     flat = np.frombuffer(data, dtype)
     reach = offset + sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
     # What a stride of 0 repeats would make a large tensor of a small file.
     if offset < 0 or math.prod(size) > max(len(flat), 1) or (math.prod(size) and reach >= len(flat)):
-        raise _misfit("has a tensor that reaches beyond its elements")
+        raise MalformedModel("the archive has a tensor that reaches beyond its elements")
     array = np.lib.stride_tricks.as_strided(
         flat[offset:], size, [step * flat.itemsize for step in stride], writeable=False
     )

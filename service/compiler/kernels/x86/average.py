@@ -18,7 +18,8 @@ from service.compiler.kernels.program import Expr, splat
 from service.compiler.kernels.x86.lanes import Lanes
 from service.compiler.kernels.x86.numerics import bounds
 from service.compiler.qnn.numerics import Mode, mlas
-from service.compiler.qnn.numerics.aten import VECTOR_CHANNELS, EvenAverage
+from service.compiler.qnn.numerics.aten import VECTOR_CHANNELS, EvenAverage, reciprocal
+from service.compiler.qnn.numerics.decomposed import RealAverage
 from service.compiler.qnn.numerics.onednn import FloatAveragePool
 from service.compiler.qnn.numerics.pooling import AveragePool, FixedPointMean, FloatMean
 from service.compiler.qnn.operation import Operation
@@ -62,13 +63,15 @@ class RealWindow:
     out_zero_point: int
     bias: int
     window: int | None
+    factor: float | None = None
 
     dtype = "float32"
 
     @property
     def parameters(self) -> Array:
-        stored = self.zero_point + self.bias, self.out_zero_point, self.bias
-        return np.array([self.scale, self.out_scale, self.window or 0, *stored], np.float32)
+        before, after = (0, self.out_zero_point + self.bias) if self.factor else (self.out_zero_point, self.bias)
+        stored = self.zero_point + self.bias, before, after
+        return np.array([self.scale, self.factor or self.out_scale, self.window or 0, *stored], np.float32)
 
     def add(self, lanes: Lanes, total: Expr, stored: Expr, parameters: Callable[[int], Expr]) -> Expr:
         real = (tirx.Cast(f"float32x{lanes.isa.lanes}", stored) - parameters(3)) * parameters(0)
@@ -77,7 +80,8 @@ class RealWindow:
     def finish(self, lanes: Lanes, total: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
         size = lanes.isa.lanes
         divisor = parameters(2) if self.window else splat(tirx.Cast("float32", count), size)
-        ratio = lanes.keep(lanes.keep(total / divisor, "float32") / parameters(1), "float32")
+        mean = lanes.keep(total / divisor, "float32")
+        ratio = lanes.keep(mean * parameters(1) if self.factor else mean / parameters(1), "float32")
         moved = lanes.keep(ratio + parameters(4), "float32")
         return lanes.keep(lanes.isa.round_even(moved)) + tirx.Cast(f"int32x{size}", parameters(5))
 
@@ -227,7 +231,8 @@ def average_of(mode: Mode, operation: Operation) -> Average:
             raise Declined("its scale leaves the 32 bits that the kernels round to")
         window = rows * columns if operation.flag("count_include_pad") else None
         types = in_type.scale, in_type.zero_point, out_type.scale, out_type.zero_point
-        return RealWindow(*types, BIAS[in_type.storage], window)
+        factor = float(reciprocal(out_type)) if isinstance(formula, RealAverage) else None
+        return RealWindow(*types, BIAS[in_type.storage], window, factor)
     if isinstance(formula, FloatAveragePool) and 256 * rows * columns < _LARGEST:
         return EvenMean(bounds(operation.per_tensor("in_type")).zero_point)
     if 256 * rows * columns >= _LARGEST_DIVIDEND:

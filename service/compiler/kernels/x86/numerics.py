@@ -161,7 +161,8 @@ def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Additio
         inverse = float(reciprocal(out_type))
         if 256 * (value_type.scale + residual_type.scale) * inverse >= 1 << 30:
             raise Declined("a sum leaves the 32 bits that the kernels round to")
-        return FloatSum(value_type.zero_point, BIAS[residual_type.storage], terms, inverse)
+        zero_point = value_type.zero_point - formula.centre(value_type)
+        return FloatSum(zero_point, BIAS[residual_type.storage] + formula.centre(residual_type), terms, inverse)
     if isinstance(formula, mlas.Add):
         lhs_ratio, rhs_ratio, fixed = formula.parameters(operation)
         ratios = (rhs_ratio, lhs_ratio) if residual_is_lhs else (lhs_ratio, rhs_ratio)

@@ -191,7 +191,7 @@ class FloatAdd:
 
         def real(values: Array, quantized: QuantizedType) -> Array:
             scale, offset = (np.array(each, np.float32) for each in self.parameters(quantized))
-            return fused_multiply_add(values, scale, offset)
+            return fused_multiply_add(values.astype(np.int64) - self.centre(quantized), scale, offset)
 
         return stored((real(a, lhs_type) + real(b, rhs_type)) * reciprocal(out_type), out_type)
 
@@ -200,13 +200,18 @@ class FloatAdd:
 
         def real(value: Scalar, quantized: QuantizedType) -> Scalar:
             scale, offset = (tirx.const(each, "float32") for each in self.parameters(quantized))
-            return fused(value.astype("float32"), scale, offset)
+            return fused((value.astype("int32") - self.centre(quantized)).astype("float32"), scale, offset)
 
         def compute(a: Scalar, b: Scalar) -> Scalar:
             total = (real(a, lhs_type).astype("float64") + real(b, rhs_type).astype("float64")).astype("float32")
             return rounded(total * tirx.const(float(reciprocal(out_type)), "float32"), out_type)
 
         return pointwise(builder, "add", compute, [a, b])
+
+    @staticmethod
+    def centre(quantized: QuantizedType) -> int:
+        """What is taken off a stored value before it is multiplied."""
+        return 0
 
     @staticmethod
     def parameters(quantized: QuantizedType) -> tuple[float, float]:
@@ -285,7 +290,7 @@ def bias_of(operation: Operation, bias: relax.Expr) -> Array:
 
 
 def reciprocal(quantized: QuantizedType) -> np.float32:
-    return np.float32(np.float32(1) / np.float32(quantized.scale))
+    return np.float32(1 / quantized.scale)  # of a scale of float32, the same as float32's own division
 
 
 def rescaled(x: Array, in_type: QuantizedType, out_type: QuantizedType) -> Array:

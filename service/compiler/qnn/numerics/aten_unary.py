@@ -48,6 +48,10 @@ def _hard_swish(_operation: Operation, x: Array) -> Array:
     return np.asarray(x * inside / np.float32(6))
 
 
+def _hard_sigmoid(_operation: Operation, x: Array) -> Array:
+    return np.asarray(np.minimum(np.maximum(x + np.float32(3), np.float32(0)), np.float32(6)) / np.float32(6))
+
+
 def _leaky_relu(operation: Operation, x: Array) -> Array:
     return np.where(x > 0, x, x * np.float32(operation.floating("alpha")))
 
@@ -58,12 +62,20 @@ def _logistic(_operation: Operation, x: Array) -> Array:
         return np.asarray(one / (one + np.exp(-x.astype(np.float64)).astype(np.float32)))
 
 
+def _silu(_operation: Operation, x: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return np.asarray(x / (np.float32(1) + np.exp(-x.astype(np.float64)).astype(np.float32)))
+
+
 def _tanh(_operation: Operation, x: Array) -> Array:
     return np.asarray(np.tanh(x.astype(np.float64)).astype(np.float32))
 
 
 ELU = EvenFunction("elu", _elu)
+HARD_SIGMOID = EvenFunction("hard_sigmoid", _hard_sigmoid)
 HARD_SWISH = EvenFunction("hard_swish", _hard_swish)
 LEAKY_RELU = EvenFunction("leaky_relu", _leaky_relu)
 LOGISTIC = EvenFunction("logistic", _logistic)
+REAL_TANH = EvenFunction("tanh", _tanh)
+SILU = EvenFunction("silu", _silu)
 TANH = EvenFunction("tanh", _tanh, fused=True)

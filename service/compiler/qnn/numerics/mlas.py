@@ -198,13 +198,11 @@ class WindowAverage:
         total: Array = np.zeros(1, np.float32)
         for window in windows(operation, reals, 0):
             total = total + window
-        mean = total / self.counts(operation, x.shape)
-        ratio = mean / np.float32(out_type.scale) + np.float32(out_type.zero_point)
-        return store(np.rint(ratio).astype(np.int64), out_type)
+        return self.stored(total / self.counts(operation, x.shape), out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
-        scale, out_scale = tirx.const(in_type.scale, "float32"), tirx.const(out_type.scale, "float32")
+        scale = tirx.const(in_type.scale, "float32")
 
         def real(value: Scalar) -> Scalar:
             return (value.astype("int32") - in_type.zero_point).astype("float32") * scale
@@ -214,13 +212,22 @@ class WindowAverage:
         counts = self.counts(operation, [int(dim) for dim in x.ty.shape])
 
         def mean(total: Scalar, count: Scalar) -> Scalar:
-            ratio = total / count / out_scale + tirx.const(float(out_type.zero_point), "float32")
-            return clamped(tirx.nearbyint(ratio).astype("int32"), out_type)
+            return self.lowered(total / count, out_type)
 
         if (counts == counts.flat[0]).all():
             count = tirx.const(float(counts.flat[0]), "float32")
             return pointwise(builder, "average", lambda total: mean(total, count), [total])
         return pointwise(builder, "average", mean, [total, relax.const(counts)])
+
+    def stored(self, mean: Array, out_type: QuantizedType) -> Array:
+        """Real means as the output has them."""
+        ratio = mean / np.float32(out_type.scale) + np.float32(out_type.zero_point)
+        return store(np.rint(ratio).astype(np.int64), out_type)
+
+    def lowered(self, mean: Scalar, out_type: QuantizedType) -> Scalar:
+        """`stored` in tensor IR."""
+        scale, zero_point = (tirx.const(float(each), "float32") for each in (out_type.scale, out_type.zero_point))
+        return clamped(tirx.nearbyint(mean / scale + zero_point).astype("int32"), out_type)
 
     def counts(self, operation: Operation, shape: tuple[int, ...] | list[int]) -> Array:
         """How many elements each window has: `[1, OH, OW, 1]` float32."""

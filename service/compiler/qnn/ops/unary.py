@@ -14,12 +14,14 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "elu": (),
     "exp": (),
     "gelu": ("approximate",),
+    "hard_sigmoid": (),
     "hard_swish": (),
     "leaky_relu": ("alpha",),
     "log": (),
     "logistic": (),
     "relu": (),  # and its like: the storage bounds of the output's type say which
     "rsqrt": (),
+    "silu": (),
     "sqrt": (),
     "tanh": (),
 }

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.compiler.importers.detect import HEAD_BYTES, ONNX, TFLITE, TORCHSCRIPT, ZIP, detect_format, format_of
+from service.compiler.importers.detect import HEAD_BYTES, ONNX, PT2, TFLITE, TORCHSCRIPT, ZIP, detect_format, format_of
 from service.core.errors import UnsupportedFormat
 from tests.support.onnx_catalog import CATALOG, case
 from tests.support.tflite_catalog import MODELS
@@ -91,13 +91,15 @@ def test_an_archive_may_be_a_model_until_its_end_has_arrived() -> None:
 
 def test_torchscript_is_known_by_the_names_in_its_archive() -> None:
     assert format_of(archive("net/data.pkl", "net/code/__torch__.py", "net/version")) == TORCHSCRIPT
+    assert format_of(archive("net/archive_format", "net/models/model.json")) == PT2
 
 
 @pytest.mark.parametrize(
     ("names", "what"),
     [
         (["archive/data.pkl", "archive/data/0"], "a state_dict or another object that torch.save wrote, not a program"),
-        (["net/archive_format", "net/models/model.json"], "an exported program of PyTorch"),
+        (["net/archive_format", "net/data/aotinductor/model.so"], "without an exported program"),
+        (["serialized_exported_program.json", "version"], "as PyTorch wrote them before 2.8"),
         (["config.json", "model.weights.h5"], "a .keras archive"),
         (["readme.txt"], "the file is a zip archive$"),
     ],

@@ -14,12 +14,16 @@ from service.compiler.importers.torch.operators import (
     casts,
     elementwise,
     functions,
+    fused,
     joining,
     movement,
     pooling,
+    real,
 )
 
 Rule = Callable[..., Any]
 
-_FAMILIES = (accumulating, casts, elementwise, functions, joining, movement, pooling)
+_FAMILIES = (accumulating, casts, elementwise, functions, fused, joining, movement, pooling)
 RULES: Mapping[str, Rule] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}
+# In place of these where none of an operator's operands is quantized.
+REAL_RULES: Mapping[str, Rule] = dict(real.RULES)

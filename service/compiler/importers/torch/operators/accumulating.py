@@ -20,9 +20,26 @@ from service.compiler.qnn.types import QuantizedType, accumulator_type
 
 def _conv2d(node: Node, x: Any, parameters: Any, scale: Any, zero_point: Any, *, relu: bool) -> Value:
     layer = _layer(node, parameters, rank=4)
-    x, in_type = node.activation(x, rank=4)
+    _, in_type = node.activation(x)
+    return convolved(node, x, layer, _out_type(node, in_type, scale, zero_point, relu))
+
+
+def _linear(node: Node, x: Any, parameters: Any, scale: Any, zero_point: Any, *, relu: bool) -> Value:
+    layer = _layer(node, parameters, rank=2)
+    _, in_type = node.activation(x)
+    return multiplied(node, x, layer, _out_type(node, in_type, scale, zero_point, relu))
+
+
+def convolved(node: Node, x: Any, layer: Packed, out_type: QuantizedType | None) -> Value:
+    """The convolution of `[N, C, H, W]`, or of `[N, C, L]` by a kernel of one row; real values without `out_type`."""
+    image, in_type = node.activation(x)
+    if len(image.shape) == 3 and layer.weight.data.shape[2] == 1:
+        batch, channels, length = image.shape
+        rows = node.value(relax.op.reshape(image.expr, [batch, channels, 1, length]), in_type)
+        made = convolved(node, rows, layer, out_type)
+        return node.value(relax.op.reshape(made.expr, [*made.shape[:2], made.shape[3]]), out_type)
+    image, _ = node.activation(x, rank=4)
     weight_type = _weight_type(node, layer)
-    out_type = _out_type(node, in_type, scale, zero_point, relu)
 
     def body(image: relax.Var) -> relax.Expr:
         (down, right), filters = layer.padding, filters_channels_last(layer.weight.data)
@@ -37,33 +54,36 @@ def _conv2d(node: Node, x: Any, parameters: Any, scale: Any, zero_point: Any, *,
             dilation=layer.dilation,
             groups=layer.groups,
         )
-        return _requantized(node, accumulators, layer, accumulator_type(in_type, weight_type, CHANNELS), out_type)
+        return _finished(node, accumulators, layer, accumulator_type(in_type, weight_type, CHANNELS), out_type)
 
-    return node.image(x, body, out_type)
+    return node.image(image, body, out_type)
 
 
-def _linear(node: Node, x: Any, parameters: Any, scale: Any, zero_point: Any, *, relu: bool) -> Value:
-    layer = _layer(node, parameters, rank=2)
+def multiplied(node: Node, x: Any, layer: Packed, out_type: QuantizedType | None) -> Value:
+    """Rows `[…, K]` times the transposed weights; real values without `out_type`."""
     x, in_type = node.activation(x)
     weight_type = _weight_type(node, layer)
-    out_type = _out_type(node, in_type, scale, zero_point, relu)
     node.require(len(x.shape) > 0, "works on a scalar")
     *rows, depth = x.shape
     matrix = x.expr if len(rows) == 1 else node.emit(relax.op.reshape(x.expr, [int(np.prod(rows)), depth]), "rows")
     weights = relax.const(np.ascontiguousarray(layer.weight.data))
     accumulators = ops.dense(matrix, weights, None, in_type, weight_type)
-    result = _requantized(node, accumulators, layer, accumulator_type(in_type, weight_type, 1), out_type)
+    result = _finished(node, accumulators, layer, accumulator_type(in_type, weight_type, 1), out_type)
     if len(rows) == 1:
         return node.value(result, out_type)
     return node.value(relax.op.reshape(node.emit(result, "rows"), [*rows, len(layer.weight.data)]), out_type)
 
 
-def _requantized(
-    node: Node, accumulators: relax.Expr, layer: Packed, in_type: QuantizedType, out_type: QuantizedType
+def _finished(
+    node: Node, accumulators: relax.Expr, layer: Packed, in_type: QuantizedType, out_type: QuantizedType | None
 ) -> relax.Expr:
     """The bias is added in real values on the way, as PyTorch's engines do."""
     bias = None if layer.bias is None else relax.const(np.ascontiguousarray(layer.bias))
-    return ops.requantize(node.emit(accumulators, "accumulators"), in_type, out_type, bias)
+    sums = node.emit(accumulators, "accumulators")
+    if out_type is not None:
+        return ops.requantize(sums, in_type, out_type, bias)
+    real = ops.dequantize(sums, in_type)
+    return real if bias is None else relax.op.add(node.emit(real, "products"), bias)
 
 
 def _layer(node: Node, parameters: Any, rank: int) -> Packed:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from service.compiler.importers.torch.node import STORAGES, Node
+from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
 from service.compiler.qnn import ops
+from service.compiler.qnn.types import QuantizedType
 
 
 def _quantize_per_tensor(node: Node, input: Any, scale: Any, zero_point: Any, dtype: Any) -> Value:
@@ -24,7 +26,26 @@ def _dequantize(node: Node, input: Any) -> Any:
     return x if x.quantized is None else node.value(ops.dequantize(x.expr, x.quantized), None)
 
 
+def _quantize(node: Node, input: Any, *, out_type: QuantizedType) -> Value:
+    """A conversion of an exported program."""
+    x = node.tensor(input)
+    node.require(x.quantized is None and x.dtype == "float32", f"quantizes {x.dtype}, not float32")
+    if out_type.storage not in STORAGES.values() or not out_type.is_per_tensor:
+        node.unsupported(f"quantizes activations to {out_type.storage}, or per channel")
+    return node.value(ops.quantize(x.expr, out_type), out_type)
+
+
+def _dequantize_as(node: Node, input: Any, *, out_type: QuantizedType, clamp: Any) -> Any:
+    if isinstance(input, Tensor):
+        node.unsupported("makes weights real: only those of convolutions and linear layers are compiled")
+    x = node.tensor(input)
+    node.require(x.dtype == out_type.dtype, f"says that {x.dtype} is {out_type.dtype}")
+    return node.value(ops.dequantize(x.expr, out_type), None)
+
+
 RULES = {
+    "octet::dequantize": _dequantize_as,
+    "octet::quantize": _quantize,
     "aten::quantize_per_tensor": _quantize_per_tensor,
     "aten::dequantize": _dequantize,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -32,11 +33,17 @@ def _binary(operator: Binary, *, relu: bool = False) -> Callable[..., Value]:
 def _clamped(node: Node, value: Any, low: float | None, high: float | None) -> Value:
     """ATen clamps stored values between the quantized bounds (`qrelu_kernel`, `qclamp_kernel`)."""
     x, in_type = node.activation(value)
-    bounds = [None if bound is None else _quantized(bound, in_type) for bound in (low, high)]
-    out_type = _bounded(node, in_type, *bounds)
+    unbounded = -math.inf if low is None else low, math.inf if high is None else high
+    out_type = bounded(node, in_type, *unbounded)
     if out_type == in_type:
         return x
     return node.value(ops.requantize(x.expr, in_type, out_type), out_type)
+
+
+def bounded(node: Node, quantized: QuantizedType, low: float, high: float) -> QuantizedType:
+    """`quantized` with real bounds, which may be infinite."""
+    stored = [None if math.isinf(bound) else _quantized(bound, quantized) for bound in (low, high)]
+    return _bounded(node, quantized, *stored)
 
 
 def _quantized(real: float, quantized: QuantizedType) -> int:

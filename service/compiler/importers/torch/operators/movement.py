@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 from typing import Any
 
 from tvm import relax
@@ -61,6 +62,52 @@ def _unsqueeze(node: Node, input: Any, dim: Any) -> Value:
     return _reshaped(node, x, [*x.shape[:axis], 1, *x.shape[axis:]])
 
 
+def _cut(node: Node, x: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
+    """The elements `start`, `start + step` … before `stop` along an axis; some of those that there are."""
+    node.require(0 <= start < stop <= x.shape[axis] and step > 0, f"takes {start}:{stop} of {x.shape[axis]} elements")
+    return node.value(relax.op.strided_slice(x.expr, [axis], [start], [stop], [step]), x.quantized)
+
+
+def _slice(node: Node, input: Any, dim: Any = 0, start: Any = None, end: Any = None, step: Any = 1) -> Value:
+    x = node.tensor(input)
+    axis = node.axis(dim, len(x.shape))
+    size = x.shape[axis]
+    bounds = slice(*(None if each is None else _index(node, each) for each in (start, end))).indices(size)
+    return _cut(node, x, axis, *bounds[:2], node.integer(step, 1))
+
+
+def _index(node: Node, value: Any) -> int:
+    """A bound of a slice; the largest integer stands for the end."""
+    return value if type(value) is int and abs(value) < 1 << 63 else node.integer(value)
+
+
+def _select(node: Node, input: Any, dim: Any, index: Any) -> Value:
+    x = node.tensor(input)
+    axis = node.axis(dim, len(x.shape))
+    place = node.axis(index, x.shape[axis])
+    return _reshaped(node, _cut(node, x, axis, place, place + 1), [*x.shape[:axis], *x.shape[axis + 1 :]])
+
+
+def _chunk(node: Node, input: Any, chunks: Any, dim: Any = 0) -> list[Value]:
+    x = node.tensor(input)
+    axis = node.axis(dim, len(x.shape))
+    return _split(node, x, -(-x.shape[axis] // node.integer(chunks, 1)), axis)
+
+
+def _split(node: Node, input: Any, split_size: Any, dim: Any = 0) -> list[Value]:
+    """Parts of one size, the last of which may be smaller, or of the sizes in a list."""
+    x = node.tensor(input)
+    axis = node.axis(dim, len(x.shape))
+    size = x.shape[axis]
+    sizes = node.sizes(split_size)
+    if not isinstance(split_size, list | tuple):
+        node.require(sizes[0] > 0, "makes parts without elements")
+        sizes = [min(sizes[0], size - start) for start in range(0, size, sizes[0])]
+    ends = list(accumulate(sizes))
+    node.require(ends[-1:] == [size], f"makes parts of {sizes[:8]} of {size} elements")
+    return [_cut(node, x, axis, end - part, end) for part, end in zip(sizes, ends, strict=True)]
+
+
 def _same(node: Node, input: Any, *_: Any, **__: Any) -> Value:
     """What only says how elements lie in memory, which is the compiler's to decide."""
     return node.tensor(input)
@@ -89,6 +136,12 @@ RULES = {
     "aten::transpose": _transpose,
     "aten::squeeze": _squeeze,
     "aten::unsqueeze": _unsqueeze,
+    "aten::slice": _slice,
+    "aten::select": _select,
+    "aten::chunk": _chunk,
+    "aten::split": _split,
+    "aten::split_with_sizes": _split,
+    "aten::sym_size": _size,
     "aten::contiguous": _same,
     "aten::clone": _same,
     "aten::detach": _same,

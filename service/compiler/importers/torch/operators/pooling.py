@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from tvm import relax
@@ -9,6 +12,7 @@ from tvm import relax
 from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.values import Value
 from service.compiler.qnn import ops
+from service.compiler.qnn.types import QuantizedType
 
 Pair = tuple[int, int]
 
@@ -34,58 +38,110 @@ def _max_pool2d(
     )
 
 
-def _avg_pool2d(
-    node: Node,
-    input: Any,
-    kernel_size: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    ceil_mode: Any = False,
-    count_include_pad: Any = True,
-    divisor_override: Any = None,
-) -> Value:
+def _avg_pool2d(node: Node, input: Any, *window: Any, **named: Any) -> Value:
+    return pooled(node, input, node.activation(input)[1], Average.of(node, *window, **named))
+
+
+@dataclass(frozen=True)
+class Average:
+    """The arguments of `avg_pool2d`, checked."""
+
+    window: Pair
+    strides: Pair
+    around: Pair
+    ceil: bool
+    counts_padding: bool
+
+    @classmethod
+    def of(
+        cls,
+        node: Node,
+        kernel_size: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        ceil_mode: Any = False,
+        count_include_pad: Any = True,
+        divisor_override: Any = None,
+    ) -> Average:
+        if divisor_override is not None:
+            node.unsupported("divides by something else than the size of its window")
+        geometry = _geometry(node, kernel_size, stride, padding)
+        return cls(*geometry, node.flag(ceil_mode), node.flag(count_include_pad))
+
+    def sides(self, node: Node, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+        return _sides(node, shape, self.window, self.strides, self.around, self.ceil)
+
+    def places(self, shape: Sequence[int]) -> Iterator[tuple[slice, slice]]:
+        """For each place in the window, the rows and columns of the padded image that windows have there."""
+        counts = [(size - extent) // step for size, extent, step in zip(shape, self.window, self.strides, strict=True)]
+        for i, j in product(*map(range, self.window)):
+            rows, columns = (
+                slice(at, at + count * step + 1, step)
+                for at, count, step in zip((i, j), counts, self.strides, strict=True)
+            )
+            yield rows, columns
+
+
+def pooled(node: Node, input: Any, out_type: QuantizedType, average: Average) -> Value:
     """Padding that counts becomes part of the image; what `ceil_mode` adds beyond it never counts."""
     x, quantized = node.activation(input, rank=4)
-    window, strides, around = _geometry(node, kernel_size, stride, padding)
-    if divisor_override is not None:
-        node.unsupported("divides by something else than the size of its window")
-    top, left, bottom, right = _sides(node, x.shape, window, strides, around, node.flag(ceil_mode))
+    top, left, bottom, right = average.sides(node, x.shape)
 
     def body(image: relax.Var) -> relax.Expr:
         sides = (top, left, bottom, right)
-        if node.flag(count_include_pad) and any(around):
-            down, across = around
+        if average.counts_padding and any(average.around):
+            down, across = average.around
             widths = [0, 0, down, down, across, across, 0, 0]
             image = node.emit(relax.op.nn.pad(image, widths, pad_value=quantized.zero_point), "padded")
             sides = (0, 0, max(bottom - down, 0), max(right - across, 0))
-        return ops.avg_pool2d(image, quantized, quantized, pool_size=window, strides=strides, padding=sides)
+        window, strides = average.window, average.strides
+        return ops.avg_pool2d(image, quantized, out_type, pool_size=window, strides=strides, padding=sides)
 
-    return node.image(x, body, quantized)
+    return node.image(x, body, out_type)
 
 
 def _adaptive_avg_pool2d(node: Node, input: Any, output_size: Any) -> Value:
-    """Windows of one size are an axis of their own, and this is the mean over it."""
+    return adapted(node, input, output_size, node.activation(input)[1])
+
+
+def adapted(node: Node, input: Any, output_size: Any, out_type: QuantizedType) -> Value:
     x, quantized = node.activation(input, rank=4)
+    apart, axes, keepdims = cells(node, x.shape, output_size)
+    windows = x.expr if apart is None else node.emit(relax.op.reshape(x.expr, apart), "windows")
+    return node.value(ops.mean(windows, quantized, out_type, axes=axes, keepdims=keepdims), out_type)
+
+
+def cells(node: Node, shape: tuple[int, ...], output_size: Any) -> tuple[list[int] | None, list[int], bool]:
+    """How adaptive pooling of `[N, C, H, W]` is a mean: windows of one size are axes of their own.
+
+    Returns:
+        The shape that has them apart (None: the image's own), the axes of the mean, and whether they are kept.
+    """
+    if len(shape) != 4:
+        node.unsupported(f"on a tensor of {len(shape)} dimensions, not 4")
     items = output_size if isinstance(output_size, list | tuple) else [output_size, output_size]
-    batch, channels, height, width = x.shape
+    batch, channels, height, width = shape
     rows, columns = node.pair(
         [size if wanted is None else wanted for wanted, size in zip(items, (height, width), strict=False)], 1
     )
     if height % rows or width % columns:
         node.unsupported(f"makes {rows} x {columns} windows of different sizes from {height} x {width}")
     if (rows, columns) == (1, 1):
-        return node.value(ops.mean(x.expr, quantized, quantized, axes=(2, 3), keepdims=True), quantized)
-    apart = [batch, channels, rows, height // rows, columns, width // columns]
-    windows = node.emit(relax.op.reshape(x.expr, apart), "windows")
-    return node.value(ops.mean(windows, quantized, quantized, axes=(3, 5), keepdims=False), quantized)
+        return None, [2, 3], True
+    return [batch, channels, rows, height // rows, columns, width // columns], [3, 5], False
 
 
 def _mean(node: Node, input: Any, dim: Any = None, keepdim: Any = False, dtype: Any = None) -> Value:
+    return averaged(node, input, dim, keepdim, node.activation(input)[1])
+
+
+def averaged(node: Node, input: Any, dim: Any, keepdim: Any, out_type: QuantizedType) -> Value:
+    """The mean over dimensions, all of them where none is named."""
     x, quantized = node.activation(input)
     rank = len(x.shape)
     axes = {node.axis(each, rank) for each in (range(rank) if dim is None else node.sizes(dim))}
     node.require(bool(axes), "is the mean over no dimension")
-    return node.value(ops.mean(x.expr, quantized, quantized, axes=sorted(axes), keepdims=node.flag(keepdim)), quantized)
+    return node.value(ops.mean(x.expr, quantized, out_type, axes=sorted(axes), keepdims=node.flag(keepdim)), out_type)
 
 
 def _geometry(node: Node, kernel_size: Any, stride: Any, padding: Any) -> tuple[Pair, Pair, Pair]:

@@ -1,4 +1,4 @@
-"""PyTorch: its quantized operators with each of its engines for x86.
+"""PyTorch: its quantized operators with each of its engines for x86, and its exported programs.
 
 What an engine computes is its convolutions and linear layers; everything else is ATen's own.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from service.compiler.qnn.numerics import aten, aten_unary
+from service.compiler.qnn.numerics import aten, aten_unary, decomposed, mlas, onednn
 from service.compiler.qnn.numerics.elementwise import FloatMul
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.mode import EXACT, Mode
 from service.compiler.qnn.numerics.pooling import FloatMean
-from service.core.numerics import FBGEMM, ONEDNN, TORCH_X86
+from service.core.numerics import FBGEMM, ONEDNN, PT2E, TORCH_X86
 
 _ATEN: Mapping[str, Formula] = {
     **EXACT,
@@ -24,6 +24,7 @@ _ATEN: Mapping[str, Formula] = {
     "concatenate": aten.FloatConcatenate(),
     "mean": FloatMean(),
     "elu": aten_unary.ELU,
+    "hard_sigmoid": aten_unary.HARD_SIGMOID,
     "hard_swish": aten_unary.HARD_SWISH,
     "leaky_relu": aten_unary.LEAKY_RELU,
     "logistic": aten_unary.LOGISTIC,
@@ -60,5 +61,30 @@ ENGINE_X86 = Mode(
         "conv2d+requantize": aten.ByGroups(),
         "conv2d_transpose+requantize": aten.FbgemmRequantize(),
         "dense+requantize": aten.FbgemmRequantize(),
+    },
+)
+
+EXPORTED = Mode(
+    PT2E,
+    "PyTorch 2.13.0, an exported program in eager mode",
+    {
+        **EXACT,
+        "quantize": onednn.Reorder(),
+        "requantize": aten.Rescale(),
+        "conv2d+requantize": aten.FbgemmRequantize(),
+        "conv2d_transpose+requantize": aten.FbgemmRequantize(),
+        "dense+requantize": aten.FbgemmRequantize(),
+        "add": decomposed.RealAdd(),
+        "mul": decomposed.RealMul(),
+        "avg_pool2d": decomposed.RealAverage(),
+        "concatenate": aten.FloatConcatenate(),
+        "mean": mlas.GlobalAverage(),
+        "elu": aten_unary.ELU,
+        "hard_sigmoid": aten_unary.HARD_SIGMOID,
+        "hard_swish": aten_unary.HARD_SWISH,
+        "leaky_relu": aten_unary.LEAKY_RELU,
+        "logistic": aten_unary.LOGISTIC,
+        "silu": aten_unary.SILU,
+        "tanh": aten_unary.REAL_TANH,
     },
 )

@@ -42,7 +42,7 @@ def test_every_obstacle_is_named_at_once() -> None:
 
 def test_a_model_in_float_is_told_to_be_quantized() -> None:
     for line, what in (
-        ("torch.relu(x)", "aten::relu on float32"),
+        ("torch.leaky_relu(x)", "aten::leaky_relu on float32"),
         ("torch._convolution(x, None)", "aten::_convolution"),
     ):
         with pytest.raises(UnsupportedOperator, match=what) as caught:

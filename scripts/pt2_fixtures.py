@@ -1,0 +1,170 @@
+"""Makes the exported programs in tests/fixtures/torch (`*.pt2`), inputs, and what PyTorch answers.
+
+    python -m scripts.pt2_fixtures
+
+Wants PyTorch and torchao, which are in no environment of the project. The weights are random.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch  # type: ignore[import-not-found]
+import torchao.quantization.pt2e.quantizer.x86_inductor_quantizer as x86  # type: ignore[import-not-found]
+from torch import nn
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e  # type: ignore[import-not-found]
+from torchao.testing.pt2e._xnnpack_quantizer import (  # type: ignore[import-not-found]
+    XNNPACKQuantizer,
+    get_symmetric_quantization_config,
+)
+
+FOLDER = Path(__file__).parents[1] / "tests" / "fixtures" / "torch"
+IMAGE = (2, 3, 12, 12)
+SPREADS = (0.3, 1.0, 3.0, 30.0)
+DECOMPOSED = torch.ops.quantized_decomposed
+
+
+class Residual(nn.Module):
+    """Additions before a ReLU and before none, a depthwise convolution, ReLU6, max pooling, a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 24, 3, stride=2, padding=1), nn.BatchNorm2d(24), nn.ReLU())
+        self.left, self.right = nn.Conv2d(24, 24, 3, padding=1, bias=False), nn.Conv2d(24, 24, 1)
+        self.apart, self.act = nn.Conv2d(24, 24, 3, padding=1, groups=24), nn.ReLU6(inplace=True)
+        self.head = nn.Linear(24, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x)
+        x = torch.relu(self.left(x) + x)
+        x = self.right(x) + x
+        x = nn.functional.max_pool2d(self.act(self.apart(x)), 2)
+        return self.head(torch.flatten(nn.functional.adaptive_avg_pool2d(x, 1), 1))
+
+
+class Branches(nn.Module):
+    """Concatenation and average pooling, and functions that the quantizers leave in float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.Hardswish())
+        self.b, self.c = nn.Conv2d(3, 16, 1), nn.Conv2d(48, 48, 1)
+        self.squeeze, self.expand = nn.Conv2d(48, 8, 1), nn.Conv2d(8, 48, 1)
+        self.head = nn.Linear(48 * 9, 7)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.cat([self.a(x), self.b(x)], 1)
+        x = self.c(nn.functional.avg_pool2d(x, 2))
+        gate = self.expand(torch.relu(self.squeeze(nn.functional.adaptive_avg_pool2d(x, 1))))
+        x = x * nn.functional.hardsigmoid(gate)
+        x = nn.functional.avg_pool2d(x, 2, ceil_mode=True)
+        return torch.softmax(self.head(x.reshape(-1, 48 * 9)), 1)
+
+
+class Steps(nn.Module):
+    """One operator after the other between conversions of our own choice; each is an output."""
+
+    def forward(self, x: torch.Tensor) -> Sequence[torch.Tensor]:
+        x, y = stepped(x, 0.05, 3), stepped(x.transpose(2, 3), 0.02, -20)
+        window = nn.functional.avg_pool2d(x, 3, 2, 1, count_include_pad=False)
+        return (
+            stepped(x + y, 0.07, 11),
+            stepped(x * y, 0.1, -4),
+            stepped(torch.relu(x - 1.0 + 1.0), 0.03, -128),
+            stepped(nn.functional.hardtanh(x, -1.5, 2.0), 0.06, 1),
+            stepped(torch.cat([x, y], 1), 0.04, 0),
+            stepped(x.mean([2, 3]), 0.01, 5),
+            stepped(window, 0.05, 3),
+            stepped(torch.sigmoid(x), 1 / 256, -128),
+            stepped(torch.tanh(x), 1 / 128, 0),
+            stepped(nn.functional.hardswish(x), 0.03, -100),
+            stepped(nn.functional.hardsigmoid(x), 1 / 200, -100),
+            stepped(nn.functional.silu(x), 0.03, -110),
+            stepped(nn.functional.leaky_relu(x, 0.2), 0.045, -90),
+            stepped(nn.functional.elu(x), 0.04, -100),
+            stepped(y.permute(0, 2, 3, 1), 0.03, 2),
+        )
+
+
+class Affine(nn.Module):
+    """torchao's conversions: activations per tensor, weights per axis and per tensor; a convolution along one axis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("first", torch.randint(-127, 128, (8, 36, 3), dtype=torch.int8))
+        self.register_buffer("scales", torch.rand(8) * 0.01 + 0.001)
+        self.register_buffer("points", torch.zeros(8, dtype=torch.int64))
+        self.register_buffer("second", torch.randint(-127, 128, (5, 12), dtype=torch.int8))
+        self.register_buffer("scale", torch.tensor([0.004]))
+        self.register_buffer("point", torch.tensor([0]))
+        self.bias = nn.Parameter(torch.randn(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = affine(x.reshape(2, 36, 12), 0.05, 2)
+        weight = torch.ops.torchao.dequantize_affine(
+            self.first, (1, 36, 3), self.scales, self.points, torch.int8, -127, 127
+        )
+        x = affine(torch.relu(nn.functional.conv1d(x, weight, self.bias, padding=1)), 0.3, -128)
+        weight = torch.ops.torchao.dequantize_affine(self.second, (5, 12), self.scale, self.point, torch.int8)
+        return affine(nn.functional.linear(x, weight), 0.2, 0)
+
+
+def stepped(x: torch.Tensor, scale: float, zero_point: int) -> torch.Tensor:
+    stored = DECOMPOSED.quantize_per_tensor(x, scale, zero_point, -128, 127, torch.int8)
+    return DECOMPOSED.dequantize_per_tensor(stored, scale, zero_point, -128, 127, torch.int8)
+
+
+def affine(x: torch.Tensor, scale: float, zero_point: int) -> torch.Tensor:
+    given = (x.shape, torch.tensor([scale]), torch.tensor([zero_point]), torch.int8, -128, 127)
+    return torch.ops.torchao.dequantize_affine(torch.ops.torchao.quantize_affine(x, *given), *given)
+
+
+def quantized(model: nn.Module, quantizer: Any, dynamic: bool) -> Any:
+    example = (torch.randn(IMAGE),)
+    shapes = ({0: torch.export.Dim("batch", min=1, max=64)},) if dynamic else None
+    prepared = prepare_pt2e(torch.export.export(model.eval(), example, dynamic_shapes=shapes).module(), quantizer)
+    for _ in range(3):
+        prepared(torch.randn(IMAGE))
+    return torch.export.export(convert_pt2e(prepared), example, dynamic_shapes=shapes)
+
+
+def save(name: str, program: Any) -> None:
+    """The program, inputs of several spreads, and PyTorch's answers."""
+    for node in program.graph.nodes:  # where its code lies, and how it came about
+        node.meta = {key: value for key, value in node.meta.items() if key in ("val", "tensor_meta")}
+    torch.export.save(program, FOLDER / f"{name}.pt2")
+    arrays: dict[str, Any] = {}
+    for place, spread in enumerate(SPREADS):
+        x = np.random.default_rng(place).normal(0, spread, IMAGE).astype(np.float32)
+        arrays[f"input.{place}"] = x
+        answer = program.module()(torch.from_numpy(x))
+        for index, output in enumerate(answer if isinstance(answer, tuple) else (answer,)):
+            arrays[f"pt2e.{place}.{index}"] = output.numpy()
+    np.savez_compressed(FOLDER / f"{name}.npz", **arrays)
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.CRITICAL)
+    torch.set_num_threads(1)
+    quantizers: dict[str, Callable[[], Any]] = {
+        "xnnpack": lambda: XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True)),
+        "inductor": lambda: x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config()),
+    }
+    with torch.no_grad():
+        for quantizer, make in quantizers.items():
+            for kind in (Residual, Branches):
+                torch.manual_seed(0)
+                save(f"{kind.__name__.lower()}_{quantizer}", quantized(kind(), make(), kind is Residual))
+        for single in (Steps, Affine):
+            torch.manual_seed(0)
+            save(single.__name__.lower(), torch.export.export(single().eval(), (torch.randn(IMAGE),)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Quantizations and dequantizations in one form: one operand, and the type of what is stored.
+
+PyTorch's own are `quantized_decomposed::(de)quantize_per_tensor` and `…_per_channel` (torch/ao/quantization/fx/
+_decomposed.py), torchao's `torchao::(de)quantize_affine` (torchao/quantization/quant_primitives.py). Scales and zero
+points are arguments or constants; a conversion whose are computed, as dynamic quantization has them, stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from service.compiler.importers.torch.exported.program import DEQUANTIZE, QUANTIZE, Call, Operand, Program
+from service.compiler.importers.torch.tensors import Tensor
+from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
+from service.core.errors import InvalidInput, MalformedModel
+
+_STORAGES = ("int8", "uint8", "int16", "int32")
+# By position: what the operators' schemas have after the operand.
+_PER_TENSOR = ("scale", "zero_point", "quant_min", "quant_max", "dtype")
+_PER_CHANNEL = ("scales", "zero_points", "axis", "quant_min", "quant_max", "dtype")
+_AFFINE = ("block_size", "scale", "zero_point", "dtype", "quant_min", "quant_max")
+
+Given = dict[str, Any]
+
+
+def typed(program: Program) -> list[Call]:
+    """The calls of `program`, with `QUANTIZE` and `DEQUANTIZE` for all conversions of known types.
+
+    Raises:
+        MalformedModel: a type breaks a rule of quantized types.
+    """
+    return [_typed(program, call) for call in program.calls]
+
+
+def _typed(program: Program, call: Call) -> Call:
+    names, type_of = _KINDS.get(call.op_type.removesuffix("_"), ((), None))
+    if type_of is None or not call.inputs or call.arguments[:1] != (Operand(0),) or len(call.outputs) != 1:
+        return call
+    given = dict(zip(names, call.arguments[1:], strict=False)) | dict(call.named)
+    known = {name: _known(program, call, value) for name, value in given.items()}
+    real = [known[name] for name in ("out_dtype", "output_dtype") if known.get(name) is not None]
+    if known.get("dtype") not in _STORAGES or real not in ([], ["float32"]):
+        return call
+    try:
+        quantized = type_of(known, program.shapes.get(call.inputs[0], ()))
+    except (InvalidInput, TypeError, ValueError, OverflowError) as exc:
+        what = exc.message if isinstance(exc, InvalidInput) else "its arguments do not fit together"
+        raise MalformedModel(f"{call.label}: {what}", op=call.label, tensor=call.outputs[0]) from exc
+    if quantized is None:
+        return call
+    op_type = DEQUANTIZE if "dequantize" in call.op_type else QUANTIZE
+    return Call(call.index, op_type, call.inputs[:1], call.outputs, {}, arguments=(Operand(0),), quantized=quantized)
+
+
+def _known(program: Program, call: Call, value: Any) -> Any:
+    """An argument, which may be a constant tensor; as it is if it is computed."""
+    if not isinstance(value, Operand):
+        return value
+    tensor = program.constants.get(call.inputs[value.place])
+    return value if tensor is None else tensor
+
+
+def _per_tensor(given: Given, _: Sequence[int | None]) -> QuantizedType | None:
+    scales, points = _numbers(given.get("scale"), float), _numbers(given.get("zero_point"), int)
+    return None if scales is None or points is None else _bounded(given, scales, points, None)
+
+
+def _per_channel(given: Given, shape: Sequence[int | None]) -> QuantizedType | None:
+    scales, points = _numbers(given.get("scales"), float), _numbers(given.get("zero_points", 0), int)
+    return None if scales is None or points is None else _bounded(given, scales, points, given["axis"] % len(shape))
+
+
+def _affine(given: Given, shape: Sequence[int | None]) -> QuantizedType | None:
+    """Blocks that leave at most one dimension apart, one by one; others are not compiled."""
+    scales, points = _numbers(given.get("scale"), float), _numbers(given.get("zero_point", 0), int)
+    apart = [axis for axis, (size, block) in enumerate(zip(shape, given["block_size"], strict=True)) if size != block]
+    if scales is None or points is None or len(apart) > 1 or any(given["block_size"][axis] != 1 for axis in apart):
+        return None
+    return _bounded(given, scales, points, apart[0] if apart else None)
+
+
+def _bounded(given: Given, scales: list[float], points: list[int], axis: int | None) -> QuantizedType:
+    low, high = STORAGE_RANGES[given["dtype"]]
+    least, most = given.get("quant_min"), given.get("quant_max")
+    return QuantizedType(
+        given["dtype"],
+        tuple(scales),
+        tuple(points),
+        axis=axis if axis is not None and len(scales) > 1 else None,
+        storage_min=low if least is None else int(least),
+        storage_max=high if most is None else int(most),
+    )
+
+
+def _numbers(value: Any, kind: Callable[[Any], Any]) -> list[Any] | None:
+    """One number, or those of a constant; None if they are computed."""
+    if isinstance(value, Tensor):
+        return [kind(each) for each in value.data.reshape(-1).tolist()] or [kind(0)]
+    if value is None:  # no zero point
+        return [kind(0)]
+    return [kind(value)] if isinstance(value, int | float) else None
+
+
+def real_values(data: np.ndarray[Any, Any], quantized: QuantizedType) -> np.ndarray[Any, Any]:
+    """What stored constants stand for, float32."""
+    shape = [-1 if axis == quantized.axis else 1 for axis in range(data.ndim)]
+    scales = np.array(quantized.scales, np.float32).reshape(shape)
+    points = np.array(quantized.zero_points, np.int64).reshape(shape)
+    return np.asarray((data.astype(np.int64) - points).astype(np.float32) * scales)
+
+
+_KINDS: dict[str, tuple[tuple[str, ...], Callable[[Given, Sequence[int | None]], QuantizedType | None] | None]] = {
+    "quantized_decomposed::quantize_per_tensor": (_PER_TENSOR, _per_tensor),
+    "quantized_decomposed::dequantize_per_tensor": (_PER_TENSOR, _per_tensor),
+    "quantized_decomposed::quantize_per_channel": (_PER_CHANNEL, _per_channel),
+    "quantized_decomposed::dequantize_per_channel": (_PER_CHANNEL, _per_channel),
+    "torchao::quantize_affine": (_AFFINE, _affine),
+    "torchao::dequantize_affine": (_AFFINE, _affine),
+}

@@ -1,0 +1,202 @@
+"""PyTorch's vocabulary for the pass that puts quantized operators between conversions (`importers.qdq`).
+
+A fused operator is called `octet::` instead of `aten::` (`operators.fused`), and has the arguments of the float one.
+Its operands are the stored values, with their types; constant weights keep theirs. What it makes is stored, too, where
+a quantization of one reader stands behind it. Convolutions and linear layers are fused without one as well: their
+products are integers, and their sums the one thing that turns real.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from service.compiler.importers.qdq import Bounds, Fuse, Graph, Operator, Vocabulary, fuse
+from service.compiler.importers.torch.exported.conversions import real_values, typed
+from service.compiler.importers.torch.exported.program import DEQUANTIZE, QUANTIZE, Call, Operand, Program
+from service.compiler.importers.torch.tensors import Quantization, Tensor
+from service.compiler.qnn.types import QuantizedType
+
+_MOVES = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("clone", "contiguous", "detach", "dropout", "flatten", "max_pool2d", "permute", "reshape", "select", "slice"),
+        *("squeeze", "transpose", "unsqueeze", "view"),
+    )
+)
+# Activations: bounds of their result where the call does not say others, and the names of those that it says.
+_ACTIVATIONS: dict[str, tuple[Bounds, tuple[str, str]]] = {
+    "aten::clamp": ((-math.inf, math.inf), ("min", "max")),
+    "aten::hardtanh": ((-1.0, 1.0), ("min_val", "max_val")),
+    "aten::relu": ((0.0, math.inf), ("", "")),
+    "aten::relu6": ((0.0, 6.0), ("", "")),
+}
+
+
+class ProgramGraph(Graph):
+    """The program in its present state.
+
+    Attributes:
+        constants: by name; rules add some.
+    """
+
+    def __init__(self, program: Program) -> None:
+        names = {*program.constants, *(end.name for end in program.inputs)}
+        names |= {name for call in program.calls for name in call.outputs}
+        super().__init__(names, program.outputs)
+        self.constants = dict(program.constants)
+
+    def conversion(self, name: str) -> Call | None:
+        """The dequantization that makes `name`."""
+        return cast("Call | None", self.made_by(name, DEQUANTIZE))
+
+    def stored(self, name: str) -> tuple[str, QuantizedType] | None:
+        """The stored values behind the real ones that `name` is, of one scale, and their type."""
+        conversion = self.conversion(name)
+        if conversion is None or conversion.quantized is None or not conversion.quantized.is_per_tensor:
+            return None
+        return conversion.inputs[0], conversion.quantized
+
+    def weights(self, name: str) -> str | None:
+        """A constant with the quantization of the weights that `name` is, under a new name."""
+        conversion = self.conversion(name)
+        tensor = self.constants.get(conversion.inputs[0]) if conversion is not None else None
+        if conversion is None or tensor is None or conversion.quantized is None:
+            return None
+        of = conversion.quantized
+        return self._add(name, Tensor(tensor.data, Quantization(of.scales, of.zero_points, of.axis)))
+
+    def reals(self, name: str) -> str | None:
+        """A constant of real values, such as a bias, that may be stored in steps; None if it is computed."""
+        if name in self.constants:
+            return name
+        conversion = self.conversion(name)
+        tensor = self.constants.get(conversion.inputs[0]) if conversion is not None else None
+        if conversion is None or tensor is None or conversion.quantized is None:
+            return None
+        return self._add(name, Tensor(real_values(tensor.data, conversion.quantized)))
+
+    def _add(self, stem: str, tensor: Tensor) -> str:
+        name = self.new_name(stem)
+        self.constants[name] = tensor
+        return name
+
+
+def fused(program: Program) -> tuple[list[Call], dict[str, Tensor]]:
+    """The calls of `program` with quantized operators where float ones stood between conversions, and its constants
+    with those that this took."""
+    graph = ProgramGraph(program)
+    calls = fuse(graph, typed(program), _VOCABULARY)
+    return cast("list[Call]", calls), graph.constants
+
+
+def _is_per_tensor(_: ProgramGraph, conversion: Operator) -> bool:
+    quantized = cast("Call", conversion).quantized
+    return quantized is not None and quantized.is_per_tensor and quantized.storage in ("int8", "uint8")
+
+
+def bounds_of(_: ProgramGraph, activation: Operator, name: str) -> Bounds | None:
+    found = _ACTIVATIONS.get(activation.op_type)
+    if found is None or activation.inputs != (name,):
+        return None
+    call, (bounds, names) = cast("Call", activation), found
+    low, high = (_given(call, place + 1, names[place], bounds[place]) for place in (0, 1))
+    known = isinstance(low, int | float) and isinstance(high, int | float) and low <= high
+    return (float(low), float(high)) if known else None
+
+
+def _given(call: Call, place: int, name: str, default: float) -> Any:
+    """An argument by its place or name."""
+    if not name:
+        return default
+    value = call.arguments[place] if place < len(call.arguments) else call.named.get(name)
+    return default if value is None else value
+
+
+def _bounded(relu: Operator, conversion: Operator, stored: str) -> Operator:
+    of = cast("Call", conversion).quantized
+    assert of is not None  # _is_per_tensor
+    return replace(cast("Call", relu), inputs=conversion.inputs, outputs=(stored,), types={0: of})
+
+
+def _octet(call: Operator, inputs: Sequence[str], types: dict[int, QuantizedType], conversion: Operator | None) -> Call:
+    own = cast("Call", call)
+    quantized = None if conversion is None else cast("Call", conversion).quantized
+    name = own.op_type.replace("aten::", "octet::")
+    return replace(own, op_type=name, inputs=tuple(inputs), types=types, quantized=quantized)
+
+
+def _layer(graph: ProgramGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+    """x, weights and a bias: convolutions and linear layers."""
+    if len(operator.inputs) not in (2, 3) or cast("Call", operator).arguments[:2] != (Operand(0), Operand(1)):
+        return []
+    x, weights = graph.stored(operator.inputs[0]), graph.weights(operator.inputs[1])
+    bias = [graph.reals(name) for name in operator.inputs[2:]]
+    if x is None or weights is None or None in bias:
+        return []
+    inputs = [x[0], weights, *(name for name in bias if name is not None)]
+    return [_octet(operator, inputs, {0: x[1]}, conversion)]
+
+
+def _several(graph: ProgramGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+    """Any number of operands, all of them stored."""
+    operands = [graph.stored(name) for name in operator.inputs]
+    if conversion is None or not operands or None in operands:
+        return []
+    found = [operand for operand in operands if operand is not None]
+    types = {place: quantized for place, (_, quantized) in enumerate(found)}
+    return [_octet(operator, [name for name, _ in found], types, conversion)]
+
+
+def _pair(graph: ProgramGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+    """Two tensors, neither of them multiplied before."""
+    call = cast("Call", operator)
+    if call.arguments != (Operand(0), Operand(1)) or set(call.named.values()) - {1}:
+        return []
+    return _several(graph, operator, conversion)
+
+
+def _activation(graph: ProgramGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+    """An activation alone between conversions; its bounds are among those that the pass finds."""
+    if bounds_of(graph, operator, operator.inputs[0]) is None:
+        return []
+    return _requantized(graph, operator, conversion)
+
+
+def _conversion(graph: ProgramGraph, operator: Operator, _: Operator | None) -> list[Operator]:
+    """A quantization of what a dequantization made."""
+    return _requantized(graph, operator, operator if _is_per_tensor(graph, operator) else None)
+
+
+def _requantized(graph: ProgramGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+    made = _several(graph, operator, conversion)
+    return [
+        replace(cast("Call", call), op_type="octet::requantize", arguments=(Operand(0),), named={}) for call in made
+    ]
+
+
+_LAYERS = ("conv1d", "conv2d", "linear")
+_PAIRS = ("add", "mul")
+_ONES = (
+    *("adaptive_avg_pool2d", "avg_pool2d", "cat", "mean"),
+    *("elu", "hardsigmoid", "hardswish", "leaky_relu", "sigmoid", "silu", "tanh"),
+)
+_FUSED: dict[str, Fuse[ProgramGraph]] = {
+    **{f"aten::{name}": cast("Fuse[ProgramGraph]", _layer) for name in _LAYERS},
+    **{f"aten::{name}": _pair for name in _PAIRS},
+    **{f"aten::{name}": _several for name in _ONES},
+    **dict.fromkeys(_ACTIVATIONS, _activation),
+    QUANTIZE: _conversion,
+}
+_VOCABULARY: Vocabulary[ProgramGraph] = Vocabulary(
+    quantize=QUANTIZE,
+    dequantize=DEQUANTIZE,
+    moves=_MOVES,
+    per_tensor=_is_per_tensor,
+    bounds=bounds_of,
+    bounded=_bounded,
+    bounded_types=frozenset({"aten::relu"}),
+    fused=_FUSED,
+)

@@ -1,0 +1,117 @@
+"""Exported program -> QNN module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tvm import relax
+
+from service.compiler.importers.archive import Archive
+from service.compiler.importers.detect import PT2
+from service.compiler.importers.imported import ImportedModel
+from service.compiler.importers.names import printable
+from service.compiler.importers.torch.exported.fusing import fused
+from service.compiler.importers.torch.exported.program import QUANTIZE, Call, End, Operand, Program
+from service.compiler.importers.torch.exported.reader import read_program
+from service.compiler.importers.torch.graph import Graph
+from service.compiler.importers.torch.importer import computed, outputs_of
+from service.compiler.importers.torch.signature import Shapes, output_specs, spec_of
+from service.compiler.importers.torch.tensors import Spec
+from service.compiler.importers.torch.values import Value
+from service.core.build import Stage
+from service.core.errors import InvalidInput, MalformedModel, OctetError, Unsupported
+from service.core.signature import ModelSignature, TensorSpec
+
+At = Callable[[str, str], None]
+
+
+def import_exported(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
+    """The model in a file that `torch.export.save` wrote. Where the program leaves the batch open, it is 1.
+
+    Args:
+        at: told of every operator before it is converted, and of the tensor that it computes.
+        shapes: of inputs by name, whose dimensions the program leaves open; "" stands for the only input.
+
+    Raises:
+        MalformedModel: the file is not well formed.
+        Unsupported, UnsupportedOperator: it is, but holds what we do not compile.
+    """
+    try:
+        return _imported(read_program(Archive(data, in_folder=True)), at, shapes or {})
+    except OctetError as exc:
+        exc.stage = exc.stage or Stage.IMPORT
+        raise
+
+
+def _imported(program: Program, at: At, shapes: Shapes) -> ImportedModel:
+    calls, constants = fused(program)
+    specs = _input_specs(program.inputs, shapes)
+    params = [
+        relax.Var(f"input_{place}", relax.TensorType(list(spec.shape), spec.dtype.name))
+        for place, spec in enumerate(specs)
+    ]
+    builder = relax.BlockBuilder()
+    graph = Graph(builder, at)
+    values: dict[str, Any] = dict(constants)
+    values |= {end.name: Value(param) for end, param in zip(program.inputs, params, strict=True)}
+    with builder.function("main", params):
+        with builder.dataflow():
+            for call in calls:
+                _convert(graph, call, values)
+            graph.check()
+            results = outputs_of([values[name] for name in program.outputs])
+            outputs = [builder.emit_output(computed(builder, value, params)) for _, value in results]
+        builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
+    return ImportedModel(builder.get(), ModelSignature(specs, output_specs(results)), PT2)
+
+
+def _convert(graph: Graph, call: Call, values: dict[str, Any]) -> None:
+    """Adds what `call` computes to `values`."""
+    operands = [values[name] for name in call.inputs]
+    for place, quantized in call.types.items():
+        if isinstance(operands[place], Value):
+            operands[place] = replace(operands[place], quantized=quantized)
+    arguments = [_filled(argument, operands) for argument in call.arguments]
+    named = {name: _filled(argument, operands) for name, argument in call.named.items()}
+    if call.op_type.startswith("octet::"):
+        named["out_type"] = call.quantized
+        if call.op_type != QUANTIZE:
+            named["clamp"] = call.clamp
+    result = graph.call(call.op_type, call.outputs[0], arguments, named)
+    several = isinstance(result, list | tuple) and len(call.outputs) > 1
+    results = list(result) if several else [result] * len(call.outputs)
+    if several and len(results) != len(call.outputs):
+        raise MalformedModel(f"{call.label} gives {len(results)} tensors, not {len(call.outputs)}", op=call.label)
+    values |= dict(zip(call.outputs, results, strict=True))
+
+
+def _filled(argument: Any, operands: Sequence[Any]) -> Any:
+    if isinstance(argument, list):
+        return [_filled(each, operands) for each in argument]
+    return operands[argument.place] if isinstance(argument, Operand) else argument
+
+
+def _input_specs(inputs: Sequence[End], shapes: Shapes) -> tuple[TensorSpec, ...]:
+    known = {end.name for end in inputs} | ({""} if len(inputs) == 1 else set())
+    for name in shapes.keys() - known:
+        raise InvalidInput(f"the model has no input {name!r}", hint=f"it has: {', '.join(sorted(known - {''}))}")
+    if not inputs:
+        raise Unsupported("the model has no inputs")
+    return tuple(_input_spec(end, shapes) for end in inputs)
+
+
+def _input_spec(end: End, shapes: Mapping[str, Sequence[int]]) -> TensorSpec:
+    said = shapes.get(end.name, shapes.get(""))
+    if said is None:
+        said = [1 if size is None and axis == 0 else size for axis, size in enumerate(end.shape)]  # type: ignore[misc]
+    if len(said) != len(end.shape) or any(own not in (None, size) for size, own in zip(said, end.shape, strict=True)):
+        raise InvalidInput(f"the input {printable(end.name)} has the shape {list(end.shape)}, not {list(said)}")
+    if None in said:
+        raise Unsupported(
+            f"the input {printable(end.name)} has the shape {list(end.shape)}: besides the batch, every dimension "
+            "needs a number",
+            hint=f"say them: --input-shape {printable(end.name)}=1,…",
+        )
+    return spec_of(end.name, Spec(end.dtype, tuple(said)))

@@ -1,0 +1,65 @@
+"""An exported program as plain values: what the file says, checked, and nothing of how it says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.compiler.importers.qdq import Operator
+from service.compiler.importers.torch.tensors import Tensor
+from service.compiler.qnn.types import QuantizedType
+
+QUANTIZE, DEQUANTIZE = "octet::quantize", "octet::dequantize"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An argument that is computed, or constant: `operator.inputs[place]`."""
+
+    place: int
+
+
+@dataclass(frozen=True, eq=False)
+class Call(Operator):
+    """An operator with its arguments as its schema has them: `Operand`s, lists of them, and plain values.
+
+    Attributes:
+        arguments: by position.
+        named: by name.
+        types: of those inputs that are stored values, by place.
+        quantized: what a conversion converts to or from, and the type of a fused operator's output; None where that
+            is real.
+    """
+
+    arguments: tuple[Any, ...] = ()
+    named: Mapping[str, Any] = field(default_factory=dict)
+    types: Mapping[int, QuantizedType] = field(default_factory=dict)
+    quantized: QuantizedType | None = None
+
+
+@dataclass(frozen=True)
+class End:
+    """An input of the program: a dimension is None where the program leaves it open."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What the archive holds.
+
+    Attributes:
+        calls: in an order in which they can be computed.
+        constants: parameters, buffers and constants, by the names that calls have for them.
+        shapes: of tensors, as far as they are known; None for an open dimension.
+        outputs: names of tensors.
+    """
+
+    calls: tuple[Call, ...]
+    constants: Mapping[str, Tensor]
+    shapes: Mapping[str, tuple[int | None, ...]]
+    inputs: tuple[End, ...]
+    outputs: tuple[str, ...]

@@ -1,0 +1,231 @@
+"""Archive -> `Program` (torch/_export/serde/schema.py, of PyTorch 2.8 and later: schema version 8)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from service.compiler.importers.archive import Archive
+from service.compiler.importers.torch.exported import document
+from service.compiler.importers.torch.exported.document import field, union
+from service.compiler.importers.torch.exported.payloads import Payloads
+from service.compiler.importers.torch.exported.program import Call, End, Operand, Program
+from service.compiler.importers.torch.tensors import Tensor
+from service.core.errors import MalformedModel, Unsupported
+
+_MOST_CALLS = 50_000
+_MOST_OPERANDS = 1 << 16  # of one call
+_SCHEMA = 8
+_NEWER = "load and save it again with PyTorch 2.8 or later: torch.export.save(torch.export.load(file), file)"
+_KEYWORD = 2  # `ArgumentKind`
+_TARGET = re.compile(r"torch\.ops\.(\w+)\.(\w+?)(?:\.\w+)?")
+# Calls that compute nothing: checks of shapes, which are known here.
+_CHECKS = ("aten::_assert_tensor_metadata", "aten::_assert_scalar", "aten::sym_constrain_range_for_size")
+# What makes a tensor of a constant.
+_COPIES = ("aten::lift_fresh_copy", "aten::lift_fresh", "aten::detach")
+# Operators that compute nothing either: their result lies where their operand lies.
+_VIEWS = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("chunk", "contiguous", "detach", "flatten", "permute", "reshape", "select", "slice", "split", "squeeze"),
+        *("transpose", "unsqueeze", "view"),
+    )
+)
+_STATE = {
+    "parameter": "parameter_name",
+    "buffer": "buffer_name",
+    "tensor_constant": "tensor_constant_name",
+}
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "as_int": document.integer,
+    "as_float": document.real,
+    "as_scalar_type": document.dtype,
+}
+_ITEMS: dict[str, Callable[[Any], Any]] = {"as_ints": document.integer, "as_floats": document.real, "as_bools": bool}
+# Where elements lie and in which order is the compiler's to decide.
+_IGNORED = ("as_none", "as_memory_format", "as_layout", "as_device")
+
+
+def read_program(archive: Archive) -> Program:
+    """The one program in `archive`.
+
+    Raises:
+        MalformedModel: the archive is damaged.
+        Unsupported: it holds several programs, or one that changes its own state, or subgraphs.
+    """
+    names = [name for name in archive if name.startswith("models/") and name.endswith(".json")]
+    if len(names) != 1:
+        raise Unsupported(f"the archive holds {len(names)} exported programs", hint="save one: torch.export.save")
+    model = names[0].removeprefix("models/").removesuffix(".json")
+    whole = document.load(archive, names[0])
+    version = field(field(whole, "schema_version", dict), "major", int)
+    if version != _SCHEMA:
+        raise Unsupported(
+            f"the exported program is of schema {version}, not {_SCHEMA}", hint="use PyTorch 2.8 or later"
+        )
+    return _Reader(field(whole, "graph_module", dict), Payloads(archive, model)).program()
+
+
+class _Reader:
+    def __init__(self, module: dict[str, Any], payloads: Payloads) -> None:
+        self._graph, self._signature = field(module, "graph", dict), field(module, "signature", dict)
+        self._payloads = payloads
+        self._meta = field(self._graph, "tensor_values", dict)
+        self._constants: dict[str, Tensor] = {}
+        self._inputs: list[End] = []
+        self._known: set[str] = set()
+        self._renamed: dict[str, str] = {}  # what was changed in place -> what it is now
+        self._viewed: set[str] = set()  # tensors that share their elements with others
+
+    def program(self) -> Program:
+        for spec in field(self._signature, "input_specs", list):
+            self._add_input(*union(spec))
+        self._known |= {*self._constants, *(end.name for end in self._inputs)}
+        calls = tuple(self._calls())
+        outputs = tuple(self._output(*union(spec)) for spec in field(self._signature, "output_specs", list))
+        shapes = {name: self._shape(name) for name in self._meta}
+        return Program(calls, self._constants, shapes, tuple(self._inputs), outputs)
+
+    def _add_input(self, kind: str, spec: Any) -> None:
+        if kind == "user_input":
+            name = _tensor_name(field(spec, "arg", dict), "an input")
+            self._inputs.append(End(name, document.dtype(field(self._meta.get(name), "dtype", int)), self._shape(name)))
+        elif kind in _STATE:
+            name = field(field(spec, "arg", dict), "name", str)
+            self._constants[name] = self._payloads.tensor(field(spec, _STATE[kind], str))
+        elif kind != "constant_input":
+            raise Unsupported(f"the exported program takes a {kind}")
+
+    def _shape(self, name: str) -> tuple[int | None, ...]:
+        return tuple(document.dimension(size) for size in field(self._meta.get(name), "sizes", list))
+
+    def _output(self, kind: str, spec: Any) -> str:
+        if kind != "user_output":
+            raise Unsupported(f"the exported program has a {kind}", hint="call model.eval() before it is exported")
+        name = self._now(_tensor_name(field(spec, "arg", dict), "an output"))
+        if name not in self._known:
+            document.malformed(f"gives {document.shown(name)}, which nothing computes")
+        return name
+
+    # -- operators
+
+    def _calls(self) -> Iterator[Call]:
+        nodes = field(self._graph, "nodes", list)
+        if len(nodes) > _MOST_CALLS:
+            raise Unsupported(f"the exported program has {len(nodes)} operators; the limit is {_MOST_CALLS}")
+        for index, node in enumerate(nodes):
+            op_type = _op_type(field(node, "target", str))
+            if op_type in _CHECKS:
+                continue
+            call = self._call(index, op_type, node)
+            if call.op_type in _COPIES and call.inputs[:1] and call.inputs[0] in self._constants:
+                self._constants[call.outputs[0]] = self._constants[call.inputs[0]]
+            else:
+                yield call
+
+    def _call(self, index: int, op_type: str, node: Any) -> Call:
+        operands: list[str] = []
+        arguments: list[Any] = []
+        named: dict[str, Any] = {}
+        for given in field(node, "inputs", list):
+            value = self._argument(*union(field(given, "arg", dict)), operands)
+            if given.get("kind") == _KEYWORD:
+                named[field(given, "name", str)] = value
+            else:
+                arguments.append(value)
+        outputs = tuple(name for output in field(node, "outputs", list) for name in _names(*union(output)))
+        for name in outputs:
+            if not name or name in self._known:
+                document.malformed(f"computes {document.shown(name)} twice, or without a name")
+        if not outputs:
+            raise MalformedModel(f"{op_type} #{index} computes nothing", op=op_type)
+        self._known |= set(outputs)
+        op_type = self._in_place(op_type, operands, outputs[0])
+        return Call(index, op_type, tuple(operands), outputs, {}, arguments=tuple(arguments), named=named)
+
+    def _in_place(self, op_type: str, operands: list[str], output: str) -> str:
+        """The operator that leaves its operand as it is; whoever reads the operand later reads the output."""
+        if op_type in _VIEWS:
+            self._viewed |= {*operands[:1], output}
+        if not op_type.endswith("_") or op_type.endswith("__"):
+            return op_type
+        if operands[:1] and operands[0] in self._viewed:
+            raise Unsupported(
+                f"{op_type} changes a tensor that others are views of",
+                op=op_type,
+                tensor=output,
+                hint="save program.run_decompositions({}), where nothing is changed in place",
+            )
+        self._renamed |= dict.fromkeys(operands[:1], output)
+        return op_type[:-1]
+
+    def _now(self, name: str) -> str:
+        while name in self._renamed:
+            name = self._renamed[name]
+        return name
+
+    # -- arguments
+
+    def _argument(self, kind: str, value: Any, operands: list[str]) -> Any:
+        if kind in _IGNORED:
+            return None
+        if kind in _PLAIN:
+            return _PLAIN[kind](value)
+        if kind in ("as_bool", "as_string"):
+            return field({kind: value}, kind, bool if kind == "as_bool" else str)
+        if kind == "as_tensor":
+            return self._operand(field(value, "name", str), operands)
+        if kind in ("as_sym_int", "as_optional_tensor", "as_sym_float", "as_sym_bool"):
+            return self._part(value, operands)
+        if kind in ("as_tensors", "as_sym_ints", "as_optional_tensors"):
+            return [self._part(each, operands) for each in field({kind: value}, kind, list)]
+        if kind in ("as_ints", "as_floats", "as_bools"):
+            return [_ITEMS[kind](each) for each in field({kind: value}, kind, list)]
+        raise Unsupported(f"the exported program has an operator with an argument {document.shown(kind)}")
+
+    def _part(self, value: Any, operands: list[str]) -> Any:
+        """What may be a name or a number, bare or in a union."""
+        if isinstance(value, dict) and "name" in value:
+            return self._operand(field(value, "name", str), operands)
+        kind, found = union(value)
+        if kind == "as_name":
+            return self._operand(field(value, kind, str), operands)
+        return self._argument(kind, found, operands)
+
+    def _operand(self, name: str, operands: list[str]) -> Operand:
+        name = self._now(name)
+        if name not in self._known:
+            document.malformed(f"reads {document.shown(name)} before anything computes it")
+        operands.append(name)
+        if len(operands) > _MOST_OPERANDS:
+            document.malformed(f"has an operator with more than {_MOST_OPERANDS} operands")
+        return Operand(len(operands) - 1)
+
+
+def _op_type(target: str) -> str:
+    """`torch.ops.aten.conv2d.default` -> `aten::conv2d`; `_operator.mul` -> `aten::mul`, of integers."""
+    if target.startswith("_operator."):
+        return f"aten::{target.removeprefix('_operator.')}"
+    match = _TARGET.fullmatch(target)
+    return f"{match[1]}::{match[2]}" if match else target[:100]
+
+
+def _names(kind: str, value: Any) -> list[str]:
+    """The names that an output of an operator has."""
+    if kind == "as_tensor":
+        return [field(value, "name", str)]
+    if kind == "as_tensors":
+        return [field(each, "name", str) for each in field({kind: value}, kind, list)]
+    if kind in ("as_sym_int", "as_sym_bool", "as_sym_float"):
+        return [field(value, "as_name", str)]
+    raise Unsupported(f"the exported program has an operator that gives a {document.shown(kind)}")
+
+
+def _tensor_name(argument: Any, what: str) -> str:
+    kind, value = union(argument)
+    if kind != "as_tensor":
+        raise Unsupported(
+            f"{what} of the exported program is no tensor, but {document.shown(kind.removeprefix('as_'))}"
+        )
+    return field(value, "name", str)

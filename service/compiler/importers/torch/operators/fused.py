@@ -1,0 +1,178 @@
+"""Operators of an exported program between its conversions (`exported.fusing`): the arguments are those of the float
+operators, activations are stored values, and the output has a type of its own.
+
+`clamp` holds the real bounds of the activations behind the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import relax
+
+from service.compiler.importers.torch import packed
+from service.compiler.importers.torch.node import Node
+from service.compiler.importers.torch.operators import accumulating, pooling
+from service.compiler.importers.torch.operators.elementwise import bounded
+from service.compiler.importers.torch.tensors import Tensor
+from service.compiler.importers.torch.values import Value
+from service.compiler.qnn import ops
+from service.compiler.qnn.types import QuantizedType
+
+Clamp = tuple[float, float]
+
+
+def _conv2d(
+    node: Node,
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: Any = 1,
+    *,
+    out_type: QuantizedType | None,
+    clamp: Clamp,
+) -> Value:
+    if isinstance(padding, str):
+        node.unsupported(f"pads by name, {padding[:20]!a}")
+    spread = (node.pair(stride, 1), node.pair(padding, 0), node.pair(dilation, 1))
+    layer = packed.conv2d(weight, bias, *spread, node.integer(groups, 1))
+    return accumulating.convolved(node, input, layer, _bounded(node, out_type, clamp))
+
+
+def _conv1d(
+    node: Node,
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: Any = 1,
+    *,
+    out_type: QuantizedType | None,
+    clamp: Clamp,
+) -> Value:
+    """A convolution of images of one row."""
+    if isinstance(padding, str):
+        node.unsupported(f"pads by name, {padding[:20]!a}")
+    (along,), (around,), (apart,) = (node.sizes(each) for each in (stride, padding, dilation))
+    node.require(isinstance(weight, Tensor) and weight.data.ndim == 3, "has weights of another shape")
+    rows = Tensor(weight.data[:, :, None], weight.quantization)
+    layer = packed.conv2d(rows, bias, (1, along), (0, around), (1, apart), node.integer(groups, 1))
+    return accumulating.convolved(node, input, layer, _bounded(node, out_type, clamp))
+
+
+def _linear(
+    node: Node, input: Any, weight: Any, bias: Any = None, *, out_type: QuantizedType | None, clamp: Clamp
+) -> Value:
+    return accumulating.multiplied(node, input, packed.linear(weight, bias), _bounded(node, out_type, clamp))
+
+
+def _binary(operator: Callable[..., relax.Call]) -> Callable[..., Value]:
+    def convert(node: Node, a: Any, b: Any, *, out_type: QuantizedType, clamp: Clamp, alpha: Any = 1) -> Value:
+        (lhs, lhs_type), (rhs, rhs_type) = node.activation(a), node.activation(b)
+        made = _bounded(node, out_type, clamp)
+        return node.value(operator(lhs.expr, rhs.expr, lhs_type, rhs_type, made), made)
+
+    return convert
+
+
+def _unary(function: str) -> Callable[..., Value]:
+    def convert(node: Node, input: Any, *, out_type: QuantizedType, clamp: Clamp) -> Value:
+        return _applied(node, function, input, out_type, clamp)
+
+    return convert
+
+
+def _leaky_relu(node: Node, input: Any, negative_slope: Any = 0.01, *, out_type: QuantizedType, clamp: Clamp) -> Value:
+    return _applied(node, "leaky_relu", input, out_type, clamp, alpha=node.real(negative_slope))
+
+
+def _elu(
+    node: Node,
+    input: Any,
+    alpha: Any = 1,
+    scale: Any = 1,
+    input_scale: Any = 1,
+    *,
+    out_type: QuantizedType,
+    clamp: Clamp,
+) -> Value:
+    if {node.real(each) for each in (alpha, scale, input_scale)} != {1.0}:
+        node.unsupported("scales its exponential")
+    return _applied(node, "elu", input, out_type, clamp)
+
+
+def _applied(
+    node: Node, function: str, input: Any, out_type: QuantizedType, clamp: Clamp, **attrs: float | bool
+) -> Value:
+    x, in_type = node.activation(input)
+    made = _bounded(node, out_type, clamp)
+    return node.value(ops.unary(function, x.expr, in_type, made, **attrs), made)
+
+
+def _requantize(node: Node, input: Any, *, out_type: QuantizedType, clamp: Clamp) -> Value:
+    x, in_type = node.activation(input)
+    made = _bounded(node, out_type, clamp)
+    if made == in_type:
+        return x
+    return node.value(ops.requantize(x.expr, in_type, made), made)
+
+
+def _cat(node: Node, tensors: Any, dim: Any = 0, *, out_type: QuantizedType, clamp: Clamp) -> Value:
+    parts = [node.activation(part) for part in (tensors if isinstance(tensors, list) else [])]
+    node.require(bool(parts), "joins something else than a list of tensors")
+    made, axis = _bounded(node, out_type, clamp), node.axis(dim, len(parts[0][0].shape))
+    types = [quantized for _, quantized in parts]
+    return node.value(ops.concatenate([part.expr for part, _ in parts], types, made, axis), made)
+
+
+def _mean(
+    node: Node,
+    input: Any,
+    dim: Any = None,
+    keepdim: Any = False,
+    *,
+    dtype: Any = None,
+    out_type: QuantizedType,
+    clamp: Clamp,
+) -> Value:
+    return pooling.averaged(node, input, dim, keepdim, _bounded(node, out_type, clamp))
+
+
+def _adaptive_avg_pool2d(node: Node, input: Any, output_size: Any, *, out_type: QuantizedType, clamp: Clamp) -> Value:
+    return pooling.adapted(node, input, output_size, _bounded(node, out_type, clamp))
+
+
+def _avg_pool2d(node: Node, input: Any, *window: Any, out_type: QuantizedType, clamp: Clamp, **named: Any) -> Value:
+    return pooling.pooled(node, input, _bounded(node, out_type, clamp), pooling.Average.of(node, *window, **named))
+
+
+def _bounded(node: Node, out_type: Any, clamp: Clamp) -> Any:
+    """The output's type with the activation's bounds as its own; None where it is real."""
+    return None if out_type is None else bounded(node, out_type, *clamp)
+
+
+RULES = {
+    "octet::adaptive_avg_pool2d": _adaptive_avg_pool2d,
+    "octet::add": _binary(ops.add),
+    "octet::avg_pool2d": _avg_pool2d,
+    "octet::cat": _cat,
+    "octet::conv1d": _conv1d,
+    "octet::conv2d": _conv2d,
+    "octet::elu": _elu,
+    "octet::hardsigmoid": _unary("hard_sigmoid"),
+    "octet::hardswish": _unary("hard_swish"),
+    "octet::leaky_relu": _leaky_relu,
+    "octet::linear": _linear,
+    "octet::mean": _mean,
+    "octet::mul": _binary(ops.mul),
+    "octet::requantize": _requantize,
+    "octet::sigmoid": _unary("logistic"),
+    "octet::silu": _unary("silu"),
+    "octet::tanh": _unary("tanh"),
+}

@@ -1,0 +1,187 @@
+"""Operators on real values: between the conversions of an exported program, and behind the quantized part of a model.
+
+What rounds once is float32, as PyTorch has it; sums and functions of the C library are taken in float64 and rounded
+at their end, within the last place of PyTorch's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.torch.node import Node
+from service.compiler.importers.torch.operators import pooling
+from service.compiler.importers.torch.tensors import Tensor
+from service.compiler.importers.torch.values import Value
+
+Binary = Callable[[relax.Expr, relax.Expr], relax.Call]
+
+
+def _binary(operator: Binary) -> Callable[..., Value]:
+    def convert(node: Node, a: Any, b: Any, *, alpha: Any = 1) -> Value:
+        if alpha != 1:
+            node.unsupported("multiplies its second operand")
+        return node.value(operator(_operand(node, a), _operand(node, b)), None)
+
+    return convert
+
+
+def _operand(node: Node, value: Any) -> relax.Expr:
+    """A tensor of real values, a constant of them, or a number."""
+    if isinstance(value, Tensor) and value.quantization is None and value.data.dtype == np.float32:
+        return relax.const(np.ascontiguousarray(value.data))
+    if isinstance(value, int | float):
+        return _number(node.real(value))
+    return node.real_tensor(value).expr
+
+
+def _number(value: float, dtype: str = "float32") -> relax.Expr:
+    return relax.const(np.array(value, dtype))
+
+
+def _between(node: Node, x: relax.Expr, low: float, high: float) -> relax.Expr:
+    for bound, limit in ((low, relax.op.maximum), (high, relax.op.minimum)):
+        if not math.isinf(bound):
+            x = node.emit(limit(x, _number(bound)))
+    return x
+
+
+def _relu(node: Node, input: Any) -> Value:
+    return node.value(relax.op.nn.relu(node.real_tensor(input).expr), None)
+
+
+def _clamp(node: Node, input: Any, min: Any = None, max: Any = None) -> Value:
+    low, high = (-math.inf if min is None else node.real(min)), (math.inf if max is None else node.real(max))
+    return node.value(_between(node, node.real_tensor(input).expr, low, high), None)
+
+
+def _hardtanh(node: Node, input: Any, min_val: Any = -1.0, max_val: Any = 1.0) -> Value:
+    return _clamp(node, input, min_val, max_val)
+
+
+def _relu6(node: Node, input: Any) -> Value:
+    return _clamp(node, input, 0.0, 6.0)
+
+
+def _gate(node: Node, x: relax.Expr) -> relax.Expr:
+    return _between(node, node.emit(relax.op.add(x, _number(3.0)), "moved"), 0.0, 6.0)
+
+
+def _hardsigmoid(node: Node, input: Any) -> Value:
+    x = node.real_tensor(input).expr
+    return node.value(relax.op.divide(_gate(node, x), _number(6.0)), None)
+
+
+def _hardswish(node: Node, input: Any) -> Value:
+    x = node.real_tensor(input).expr
+    product = node.emit(relax.op.multiply(x, _gate(node, x)), "product")
+    return node.value(relax.op.divide(product, _number(6.0)), None)
+
+
+def _wide(of: Callable[..., relax.Expr]) -> Callable[..., Value]:
+    """`of(node, x, …)` of float64, rounded."""
+
+    def convert(node: Node, input: Any, *arguments: Any, **named: Any) -> Value:
+        x = node.emit(relax.op.astype(node.real_tensor(input).expr, "float64"), "wide")
+        return node.value(relax.op.astype(node.emit(of(node, x, *arguments, **named), "wide"), "float32"), None)
+
+    return convert
+
+
+def _sigmoid(node: Node, x: relax.Expr) -> relax.Expr:
+    grown = node.emit(relax.op.exp(node.emit(relax.op.negative(x))))
+    return relax.op.divide(_number(1.0, "float64"), node.emit(relax.op.add(_number(1.0, "float64"), grown)))
+
+
+def _silu(node: Node, x: relax.Expr) -> relax.Expr:
+    return relax.op.multiply(x, node.emit(_sigmoid(node, x)))
+
+
+def _tanh(_: Node, x: relax.Expr) -> relax.Expr:
+    return relax.op.tanh(x)
+
+
+def _softmax(node: Node, x: relax.Expr, dim: Any, dtype: Any = None) -> relax.Expr:
+    if dtype not in (None, "float32"):
+        node.unsupported(f"gives {dtype}")
+    axis = [node.axis(dim, len(x.ty.shape))]
+    largest = node.emit(relax.op.max(x, axis, keepdims=True), "largest")
+    grown = node.emit(relax.op.exp(node.emit(relax.op.subtract(x, largest))))
+    return relax.op.divide(grown, node.emit(relax.op.sum(grown, axis, keepdims=True)))
+
+
+def _mean(node: Node, x: relax.Expr, dim: Any = None, keepdim: Any = False, *, dtype: Any = None) -> relax.Expr:
+    rank = len(x.ty.shape)
+    axes = sorted({node.axis(each, rank) for each in (range(rank) if dim is None else node.sizes(dim))})
+    return _averaged(node, x, axes, node.flag(keepdim))
+
+
+def _adaptive_avg_pool2d(node: Node, x: relax.Expr, output_size: Any) -> relax.Expr:
+    apart, axes, keepdims = pooling.cells(node, tuple(int(size) for size in x.ty.shape), output_size)
+    windows = x if apart is None else node.emit(relax.op.reshape(x, apart), "windows")
+    return _averaged(node, windows, axes, keepdims)
+
+
+def _avg_pool2d(node: Node, x: relax.Expr, *window: Any, **named: Any) -> relax.Expr:
+    """The elements at each place of the window, added up, and divided by how many of them count."""
+    average = pooling.Average.of(node, *window, **named)
+    shape = tuple(int(size) for size in x.ty.shape)
+    if len(shape) != 4:
+        node.unsupported(f"on a tensor of {len(shape)} dimensions, not 4")
+    top, left, bottom, right = average.sides(node, shape)
+    widths = [0, 0, 0, 0, top, bottom, left, right]
+    padded = node.emit(relax.op.nn.pad(x, widths), "padded") if any(widths) else x
+    counted = np.zeros((shape[2] + top + bottom, shape[3] + left + right))
+    down, across = average.around if average.counts_padding else (0, 0)
+    counted[top - down : top + shape[2] + down, left - across : left + shape[3] + across] = 1
+    total, counts = None, np.zeros(())
+    for rows, columns in average.places(counted.shape):
+        taken = node.emit(_sliced(padded, rows, columns), "taken")
+        total = taken if total is None else node.emit(relax.op.add(total, taken), "total")
+        counts = counts + counted[rows, columns]
+    return relax.op.divide(total, relax.const(counts, "float64"))
+
+
+def _sliced(x: relax.Expr, rows: slice, columns: slice) -> relax.Call:
+    bounds = ([each.start for each in (rows, columns)], [each.stop for each in (rows, columns)])
+    return relax.op.strided_slice(x, [2, 3], *bounds, [rows.step, columns.step])
+
+
+def _averaged(node: Node, x: relax.Expr, axes: list[int], keepdims: bool) -> relax.Expr:
+    node.require(bool(axes), "is the mean over no dimension")
+    count = math.prod(int(x.ty.shape[axis]) for axis in axes)
+    total = node.emit(relax.op.sum(x, axes, keepdims=keepdims), "total")
+    return relax.op.divide(total, _number(float(count), "float64"))
+
+
+def _cat(node: Node, tensors: Any, dim: Any = 0) -> Value:
+    parts = [node.real_tensor(part) for part in (tensors if isinstance(tensors, list | tuple) else [])]
+    node.require(bool(parts), "joins something else than a list of tensors")
+    return node.value(relax.op.concat([part.expr for part in parts], node.axis(dim, len(parts[0].shape))), None)
+
+
+# Taken instead of an operator's own rule where none of its operands is quantized.
+RULES: dict[str, Callable[..., Value]] = {
+    "aten::adaptive_avg_pool2d": _wide(_adaptive_avg_pool2d),
+    "aten::add": _binary(relax.op.add),
+    "aten::avg_pool2d": _wide(_avg_pool2d),
+    "aten::cat": _cat,
+    "aten::clamp": _clamp,
+    "aten::div": _binary(relax.op.divide),
+    "aten::hardsigmoid": _hardsigmoid,
+    "aten::hardswish": _hardswish,
+    "aten::hardtanh": _hardtanh,
+    "aten::mean": _wide(_mean),
+    "aten::mul": _binary(relax.op.multiply),
+    "aten::relu": _relu,
+    "aten::relu6": _relu6,
+    "aten::sigmoid": _wide(_sigmoid),
+    "aten::silu": _wide(_silu),
+    "aten::softmax": _wide(_softmax),
+    "aten::sub": _binary(relax.op.subtract),
+    "aten::tanh": _wide(_tanh),
+}

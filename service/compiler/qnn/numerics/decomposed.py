@@ -1,0 +1,72 @@
+"""PyTorch's exported programs as PyTorch itself runs them: float32 operators between conversions
+(torch/ao/quantization/fx/_decomposed.py), `(q - z) * s` and `round(x * (1 / s)) + z`.
+
+What works element by element is the same arithmetic here, step by step, and equal. Sums of products are integers here,
+and sums of float32 products there, in an order of the library's choice: results are the same but where the real value
+lies within the rounding of those sums of half a step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax, tirx
+
+from service.compiler.qnn.numerics.aten import FloatAdd, reciprocal, rounded, stored
+from service.compiler.qnn.numerics.elementwise import binary_types
+from service.compiler.qnn.numerics.formula import Array, Scalar, pointwise
+from service.compiler.qnn.numerics.mlas import WindowAverage
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.types import QuantizedType
+
+
+class RealAdd(FloatAdd):
+    """Operands are dequantized as such: the zero point is taken off before anything is multiplied."""
+
+    summary = "z + round_even((s_a * (a - za) + s_b * (b - zb)) * float(1 / s)), in float32"
+
+    @staticmethod
+    def centre(quantized: QuantizedType) -> int:
+        return quantized.zero_point
+
+    @staticmethod
+    def parameters(quantized: QuantizedType) -> tuple[float, float]:
+        return float(np.float32(quantized.scale)), 0.0
+
+
+class RealMul:
+    """The product of two dequantized values."""
+
+    summary = "z + round_even(float(s_a * (a - za)) * float(s_b * (b - zb)) * float(1 / s)), in float32"
+
+    def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
+        lhs_type, rhs_type, out_type = binary_types(operation)
+
+        def real(values: Array, quantized: QuantizedType) -> Array:
+            return (values.astype(np.int64) - quantized.zero_point).astype(np.float32) * np.float32(quantized.scale)
+
+        return stored(real(a, lhs_type) * real(b, rhs_type) * reciprocal(out_type), out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+        lhs_type, rhs_type, out_type = binary_types(operation)
+
+        def real(value: Scalar, quantized: QuantizedType) -> Scalar:
+            centred = (value.astype("int32") - quantized.zero_point).astype("float32")
+            return centred * tirx.const(float(np.float32(quantized.scale)), "float32")
+
+        def compute(a: Scalar, b: Scalar) -> Scalar:
+            product = real(a, lhs_type) * real(b, rhs_type)
+            return rounded(product * tirx.const(float(reciprocal(out_type)), "float32"), out_type)
+
+        return pointwise(builder, "mul", compute, [a, b])
+
+
+class RealAverage(WindowAverage):
+    """`avg_pool2d` of dequantized values (native/cpu/AvgPoolKernel.cpp): added up row by row, and divided."""
+
+    summary = "z + round_even(float(sum(s_in * (q - z_in)) / n) * float(1 / s)), the sum in order"
+
+    def stored(self, mean: Array, out_type: QuantizedType) -> Array:
+        return stored(mean * reciprocal(out_type), out_type)
+
+    def lowered(self, mean: Scalar, out_type: QuantizedType) -> Scalar:
+        return rounded(mean * tirx.const(float(reciprocal(out_type)), "float32"), out_type)

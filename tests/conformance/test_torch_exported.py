@@ -1,0 +1,54 @@
+"""PyTorch's exported programs against what PyTorch answered to them.
+
+PyTorch multiplies in float32 what are integers here, and adds up in an order of its own: where a value lies within the
+rounding of such a sum of half a step, it may be the next step there. Outputs of 8 bits are equal in all fixtures.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from service.compiler.facts import facts_of
+from service.compiler.qnn import oracle
+from service.compiler.qnn.numerics import get_mode
+from service.core.numerics import PT2E
+from service.core.options import with_shapes
+from service.core.target import parse_target
+from tests.support import evidence
+from tests.support.compiling import compiled
+from tests.support.exported import FIXTURES, imported
+from tests.support.torchscript import answers
+
+# Programs whose outputs are real: sums that PyTorch rounds in float32, of activations that may be a step off.
+REAL = {"branches_inductor": 5e-5, "branches_xnnpack": 1e-7, "residual_inductor": 5e-7}
+
+
+def test_the_fixtures_are_there() -> None:
+    assert len(FIXTURES) >= 6
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+def test_oracle_equals_torch(path: Path) -> None:
+    inputs, expected = answers(path, PT2E)
+    model = imported(path)
+    actual = oracle.run_all(model.module, get_mode(PT2E), [[x] for x in inputs])
+    evidence.compare(model, PT2E, actual, expected, REAL.get(path.stem, 0))
+
+
+COMPILED = [
+    pytest.param(path, marks=[] if path.stem in ("residual_xnnpack", "steps") else pytest.mark.slow, id=path.stem)
+    for path in FIXTURES
+]
+
+
+@pytest.mark.parametrize("path", COMPILED)
+def test_compiled_program_equals_the_oracle(path: Path, tmp_path: Path) -> None:
+    inputs, expected = answers(path, PT2E)
+    model, own = compiled(path, PT2E, tmp_path, options=with_shapes({"": inputs[0].shape})), imported(path)
+    actual = [model.run([x]) for x in inputs]
+    computed = oracle.run_all(own.module, get_mode(PT2E), [[x] for x in inputs])
+    assert evidence.differences(actual, computed)[1] == 0
+    steps = REAL.get(path.stem, 0)
+    evidence.compare_compiled(facts_of(own), parse_target("host").name, actual, expected, steps)

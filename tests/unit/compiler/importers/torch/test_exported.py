@@ -1,0 +1,226 @@
+"""Exported programs: what is made of them, and what is refused, in words; nothing is executed or unpacked."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import random
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.compiler.importers.torch.exported import import_exported
+from service.compiler.qnn import oracle
+from service.compiler.qnn.numerics import get_mode
+from service.core.errors import InvalidInput, MalformedModel, OctetError, Unsupported, UnsupportedOperator
+from service.core.numerics import PT2E
+from tests.support.exported import FIXTURES, dequantize, document, imported, meta, node, program, quantize, tensor
+from tests.support.torchscript import Array
+from tests.unit.compiler.importers.torch.test_hostile import CALLS
+
+RELU = "torch.ops.aten.relu.default"
+STEPS = [
+    quantize("x", "q"),
+    dequantize("q", "r"),
+    node(RELU, "s", tensor("r")),
+    quantize("s", "t"),
+    dequantize("t", "y"),
+]
+WEIGHTS = {"parameter": {"arg": {"name": "w"}, "parameter_name": "weight"}}
+
+
+def result(nodes: list[dict[str, Any]], x: Array, **changes: Any) -> Array:
+    model = import_exported(program(document(nodes, shape=x.shape, **changes)))
+    return oracle.run_all(model.module, get_mode(PT2E), [[x]])[0][0]
+
+
+def operators(data: bytes, **options: Any) -> list[str]:
+    module = import_exported(data, **options).module
+    return [line.split("R.qnn.")[1].split("(")[0] for line in str(module).splitlines() if "R.qnn." in line]
+
+
+def refused(whole: Any, records: Mapping[str, bytes | str] | None = None) -> OctetError:
+    with pytest.raises((MalformedModel, Unsupported)) as caught:
+        import_exported(program(whole, records))
+    return caught.value
+
+
+# -- what is made of it
+
+
+def test_an_activation_between_conversions_is_a_bound() -> None:
+    x = np.linspace(-8, 8, 32, dtype=np.float32).reshape(1, 2, 4, 4)
+    expected = np.float32(0.05) * (np.clip(np.rint(x * np.float32(1 / 0.05)) + 3, 3, 127) - 3)
+    np.testing.assert_array_equal(result(STEPS, x), expected.astype(np.float32))
+    assert "requantize" in operators(program(document(STEPS)))
+
+
+def test_the_tensor_that_was_changed_in_place_is_read_as_it_is_now() -> None:
+    """`y = x - 1; y.relu_(); y + 0`: whoever reads y reads what relu_ left."""
+    nodes = [
+        node("torch.ops.aten.sub.Tensor", "a", tensor("x"), {"as_float": 1.0}),
+        node("torch.ops.aten.relu_.default", "b", tensor("a")),
+        node("torch.ops.aten.add.Tensor", "y", tensor("a"), {"as_float": 0.0}),
+    ]
+    x = np.array([[-2, 0, 3]], np.float32)
+    np.testing.assert_array_equal(result(nodes, x), np.array([[0, 0, 2]], np.float32))
+
+
+def test_a_tensor_that_others_are_views_of_is_not_changed_in_place() -> None:
+    nodes = [
+        node("torch.ops.aten.view.default", "a", tensor("x"), {"as_ints": [-1]}),
+        node("torch.ops.aten.relu_.default", "b", tensor("a")),
+        node("torch.ops.aten.add.Tensor", "y", tensor("x"), {"as_float": 0.0}),
+    ]
+    assert "views" in str(refused(document(nodes)))
+
+
+def test_sizes_that_the_program_computes_are_known() -> None:
+    size = {"target": "torch.ops.aten.sym_size.int", "outputs": [{"as_sym_int": {"as_name": "n"}}]}
+    size["inputs"] = [{"name": "self", "arg": tensor("x"), "kind": 1}, {"name": "dim", "arg": {"as_int": 0}, "kind": 1}]
+    shape = {"as_sym_ints": [{"as_name": "n"}, {"as_int": -1}]}
+    nodes = [
+        size,
+        node("torch.ops.aten.view.default", "r", tensor("x"), shape),
+        quantize("r", "q"),
+        dequantize("q", "y"),
+    ]
+    assert result(nodes, np.zeros((3, 2, 5), np.float32)).shape == (3, 10)
+
+
+def test_a_batch_that_the_program_leaves_open_is_one_unless_it_is_said() -> None:
+    whole = document(STEPS)
+    sizes = whole["graph_module"]["graph"]["tensor_values"]["x"]["sizes"]
+    sizes[0] = {"as_expr": {"expr_str": "s77", "hint": {"as_int": 2}}}
+    assert import_exported(program(whole)).signature.inputs[0].shape == (1, 2, 4, 4)
+    assert import_exported(program(whole), shapes={"": (5, 2, 4, 4)}).signature.outputs[0].shape == (5, 2, 4, 4)
+    with pytest.raises(InvalidInput, match="has the shape"):
+        import_exported(program(whole), shapes={"x": (5, 3, 4, 4)})
+    sizes[2] = sizes[0]
+    assert "besides the batch" in str(refused(whole))
+
+
+def test_every_operator_that_is_not_compiled_is_named_at_once() -> None:
+    nodes = [
+        node("torch.ops.aten.cumsum.default", "a", tensor("x")),
+        node("torch.ops.my.own.default", "y", tensor("a")),
+    ]
+    with pytest.raises(UnsupportedOperator, match=r"aten::cumsum → a, my::own → y"):
+        import_exported(program(document(nodes)))
+
+
+def test_dynamic_quantization_is_refused_by_name() -> None:
+    choose = node("torch.ops.quantized_decomposed.choose_qparams.tensor", "s", tensor("x"))
+    converted = node("torch.ops.quantized_decomposed.quantize_per_tensor.tensor", "y", tensor("x"), tensor("s"))
+    with pytest.raises(UnsupportedOperator, match="choose_qparams"):
+        import_exported(program(document([choose, converted])))
+
+
+# -- what is wrong
+
+
+def test_documents_that_no_pytorch_writes() -> None:
+    for text in ("", "[]", "null", "{", '{"a": 1}', "[" * 100_000, '{"schema_version": {"major": true}}', "\xff"):
+        assert isinstance(refused(text), OctetError)
+    assert "schema 9" in str(refused(document(STEPS, schema_version={"major": 9})))
+    twice = [quantize("x", "q"), quantize("x", "q")]
+    assert "twice" in str(refused(document(twice, "q")))
+    assert "before anything computes" in str(refused(document([node(RELU, "y", tensor("z"))])))
+    assert "which nothing computes" in str(refused(document(STEPS, "nobody")))
+    assert "scale" in str(refused(document([quantize("x", "y", scale=-1.0)])))
+    assert "int8" in str(refused(document([quantize("x", "y", zero_point=300)])))
+
+
+def test_a_program_that_changes_its_own_state_is_refused() -> None:
+    whole = document(STEPS)
+    spec = {"buffer_mutation": {"arg": {"name": "y"}, "buffer_name": "seen"}}
+    whole["graph_module"]["signature"]["output_specs"].append(spec)
+    assert "buffer_mutation" in str(refused(whole))
+
+
+def with_weights(entry: dict[str, Any], records: Mapping[str, bytes | str]) -> OctetError:
+    whole = document(STEPS)
+    whole["graph_module"]["signature"]["input_specs"].append(WEIGHTS)
+    given = {"path_name": "weight_0", "is_param": True, "use_pickle": False, "tensor_meta": meta("int8", 2, 3)}
+    config = json.dumps({"config": {"weight": given | entry}})
+    return refused(whole, {"data/weights/model_weights_config.json": config, **records})
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_pickle_among_the_weights_is_not_read(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    evil = {
+        "data/weights/weight_0": pickle.dumps(CALLS[name]),
+        "data/sample_inputs/model.pt": pickle.dumps(CALLS[name]),
+    }
+    assert "pickle" in str(with_weights({"use_pickle": True}, evil))
+    assert not list(tmp_path.iterdir())
+
+
+def test_weights_have_to_lie_within_their_record() -> None:
+    fits = {"data/weights/weight_0": bytes(6)}
+    assert "lacks the record" in str(with_weights({}, {}))
+    assert "lacks the record" in str(with_weights({"path_name": "../../etc/passwd"}, fits))
+    assert "reaches beyond" in str(with_weights({}, {"data/weights/weight_0": bytes(5)}))
+    assert "not a list of sizes" in str(with_weights({"tensor_meta": meta("int8", 1 << 40)}, fits))
+    repeated = meta("int8", 1 << 30) | {"strides": [{"as_int": 0}]}
+    assert "reaches beyond" in str(with_weights({"tensor_meta": repeated}, fits))
+    assert "another layout" in str(with_weights({"tensor_meta": meta("int8", 2, 3) | {"layout": 1}}, fits))
+    assert "part of an element" in str(with_weights({"tensor_meta": meta("float32", 1)}, fits))
+
+
+@pytest.mark.parametrize("name", ["../evil", "net/../../evil", "/etc/passwd", "other/x", "net/a\\b", "net//a"])
+def test_a_name_that_leads_out_of_the_folder_is_refused(name: str) -> None:
+    file = io.BytesIO(program(document(STEPS)))
+    with zipfile.ZipFile(file, "a") as written:
+        written.writestr(zipfile.ZipInfo(name), b"")
+    with pytest.raises(MalformedModel, match="zip archive has"):
+        import_exported(file.getvalue())
+
+
+def test_a_bomb_is_not_unpacked() -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as written:
+        written.writestr("net/models/model.json", b" " * (1 << 26))
+    with pytest.raises(MalformedModel, match="deflates"):
+        import_exported(file.getvalue())
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+def test_a_damaged_program_is_refused_in_words(path: Any) -> None:
+    """Mutations of the document: members taken out, swapped, or made something else."""
+    with zipfile.ZipFile(path) as archive:
+        records = {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
+    rng = random.Random(0)
+    for _ in range(25):
+        whole = json.loads(records["models/model.json"])
+        for _ in range(rng.randint(1, 3)):
+            _damage(whole, rng)
+        with suppress(MalformedModel, Unsupported, InvalidInput):
+            import_exported(program(whole, {**records, "models/model.json": json.dumps(whole)}))
+    assert imported(path).signature.inputs[0].name == "x"
+
+
+def _damage(value: Any, rng: random.Random) -> None:
+    """Changes something below `value`, at a depth of its own choice."""
+    keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+    if not keys:
+        return None
+    key = rng.choice(keys)
+    if isinstance(value[key], dict | list) and value[key] and rng.random() < 0.9:
+        return _damage(value[key], rng)
+    match rng.randrange(4):
+        case 0:
+            del value[key]
+        case 1:
+            value[key] = rng.choice([None, True, -1, 1 << 70, 1e300, "", "x", [], {}, [[]]])
+        case 2:
+            value[key] = value[rng.choice(keys)]
+        case _ if isinstance(value[key], int):
+            value[key] += rng.choice([-1, 1, 100])
+    return None
