@@ -71,9 +71,16 @@ class Tensor(Wire):
     quantization: Quantization | None = None
 
 
+class State(Tensor):
+    """A tensor that a model keeps from one call of a sequence to the next."""
+
+    initial: bool | int | float | str = Field(description="Of every element; in base64 where they differ.")
+
+
 class Signature(Wire):
     inputs: list[Tensor]
     outputs: list[Tensor]
+    states: list[State] = Field([], description="Of a model whose calls form sequences.")
 
 
 class Scheme(Wire):

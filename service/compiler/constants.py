@@ -44,6 +44,7 @@ def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, list[NDArray[Any]]]:
         else (var, lifted(expr))
         for var, expr in _bound(function, environment)
     ]
+    results = [lifted(result) for result in graph.results_of(function)]
     others = {variable: body for variable, body in module.functions.items() if not isinstance(body, relax.Function)}
     builder = relax.BlockBuilder(tvm.IRModule(others))
     with builder.function(
@@ -52,7 +53,7 @@ def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, list[NDArray[Any]]]:
         with builder.dataflow():
             for var, expr in bodies:
                 builder.emit_normalized(relax.VarBinding(environment[var], builder.normalize(expr)))
-            outputs = [builder.emit_output(lifted(result)) for result in graph.results_of(function)]
+            outputs = [builder.emit_output(result) for result in results]
         builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
     return builder.get(), [value for _, value in values.values()]
 

@@ -81,13 +81,17 @@ def oracle_role(request: Request, report: Report) -> Result:
     """`module.json` -> the oracle's answers to the generated inputs, in the working directory.
 
     It answers for the module as it was imported, one sample of a batch at a time, so that every pass of ours is held
-    to account.
+    to account. The inputs of a model that keeps state are the calls of one sequence.
     """
     report.at(stage=Stage.VERIFY)
-    batch = request["batch"]
-    samples = sample_inputs(ModelSignature.from_json(request["signature"]), request["samples"])
+    batch, signature = request["batch"], ModelSignature.from_json(request["signature"])
+    samples = sample_inputs(signature, request["samples"])
     ones = [_part(sample, place, batch) for sample in samples for place in range(batch)]
-    answers = oracle.run_all(_loaded(request), get_mode(request["numerics"]), ones)
+    module, mode = _loaded(request), get_mode(request["numerics"])
+    if signature.states:
+        answers = oracle.run_sequence(module, mode, ones, [state.first() for state in signature.states])
+    else:
+        answers = oracle.run_all(module, mode, ones)
     whole = [_joined(answers[first : first + batch]) for first in range(0, len(answers), batch)]
     write_answers(whole, EXPECTED_FILE)
     return {}

@@ -95,10 +95,11 @@ class ArtifactConfig:
     """What the runtime must know to load an artifact.
 
     Attributes:
-        signature: the model's inputs and outputs.
+        signature: the model's inputs and outputs, and what it keeps between calls.
         target: a canonical target name.
         numerics: the numerics mode, which names the reference runtime.
-        entry: the function in the library; it takes the inputs, then every constant and every activation, in order.
+        entry: the function in the library; it takes the inputs, the states, every constant and every activation, in
+            order.
         constants: the tensors of the constants layer.
         activations: the tensors of the arena, the memory that an instance computes in. Some share bytes.
         abi: versions of what the library was compiled against (`tvm`, `tvm_ffi`); the runtime refuses others.

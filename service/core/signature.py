@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from service.core.errors import Unsupported
+from service.core.errors import CorruptBlob, Unsupported
 
 # Open Inference Protocol datatype -> numpy dtype, little-endian as on the wire.
 DATATYPES: Mapping[str, np.dtype[Any]] = {
@@ -87,18 +90,67 @@ class TensorSpec:
 
 
 @dataclass(frozen=True)
+class State:
+    """A tensor that a model keeps from one call of a sequence to the next.
+
+    Attributes:
+        spec: as of an input; its shape is static.
+        initial: its elements before the first call: little-endian, C order.
+    """
+
+    spec: TensorSpec
+    initial: bytes
+
+    def first(self) -> NDArray[Any]:
+        """The elements before the first call, read-only."""
+        return np.frombuffer(self.initial, self.spec.dtype).reshape(self.spec.shape)
+
+    def to_json(self) -> dict[str, Any]:
+        """`initial` is one number where all elements are the same, or else the bytes in base64."""
+        width = self.spec.dtype.itemsize
+        uniform = self.initial == self.initial[:width] * (len(self.initial) // width)
+        value = self.first().reshape(-1)[0].item() if uniform else None
+        exact = value is not None and np.isfinite(value)
+        return {**self.spec.to_json(), "initial": value if exact else base64.b64encode(self.initial).decode("ascii")}
+
+    @staticmethod
+    def from_json(state: Mapping[str, Any]) -> State:
+        spec, initial = TensorSpec.from_json(state), state["initial"]
+        if isinstance(initial, str):
+            data = base64.b64decode(initial, validate=True)
+        else:
+            data = np.full(spec.shape, initial, spec.dtype).tobytes()
+        if len(data) != math.prod(spec.shape) * spec.dtype.itemsize:
+            raise CorruptBlob(f"the state {spec.name!r} of shape {list(spec.shape)} has {len(data)} bytes")
+        return State(spec, data)
+
+
+@dataclass(frozen=True)
 class ModelSignature:
-    """Inputs and outputs in the order in which the model file declares them."""
+    """Inputs and outputs in the order in which the model file declares them, and what it keeps between calls.
+
+    Attributes:
+        states: where there are some, the calls of a model form sequences, and each call's answer depends on those
+            before it. The compiled function takes them after the inputs, and gives the next ones after the outputs.
+    """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
+    states: tuple[State, ...] = ()
 
     def batched(self, batch: int) -> ModelSignature:
         """The same for `batch` samples at a time, of a model that takes one.
 
         Raises:
-            Unsupported: an input or output is not of one sample.
+            Unsupported: an input or output is not of one sample, or the model keeps state.
         """
+        if batch == 1:
+            return self
+        if self.states:
+            raise Unsupported(
+                "the model keeps state between calls, and each sequence has its own: it has no other batch sizes",
+                hint="push it without them",
+            )
         inputs, outputs = (tuple(spec.batched(batch) for spec in specs) for specs in (self.inputs, self.outputs))
         return ModelSignature(inputs, outputs)
 
@@ -106,6 +158,7 @@ class ModelSignature:
         return {
             "inputs": [spec.to_json() for spec in self.inputs],
             "outputs": [spec.to_json() for spec in self.outputs],
+            **({"states": [state.to_json() for state in self.states]} if self.states else {}),
         }
 
     @staticmethod
@@ -113,4 +166,5 @@ class ModelSignature:
         return ModelSignature(
             tuple(TensorSpec.from_json(spec) for spec in signature["inputs"]),
             tuple(TensorSpec.from_json(spec) for spec in signature["outputs"]),
+            tuple(State.from_json(state) for state in signature.get("states", ())),
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from service.core.sequence import SequenceState
 from service.core.vectors import sample_inputs
 from service.runtime.model import Array, Model
 
@@ -53,7 +54,8 @@ class Latency:
 def measure(model: Model, inputs: Sequence[Array] | None = None, *, seconds: float = 2.0) -> Latency:
     """Calls `model` for about `seconds`, and at least ten times, after warming up for a tenth of that.
 
-    A call is `Model.run`: the check of its inputs and the copy of its outputs are included.
+    A call is `Model.run`: the check of its inputs and the copy of its outputs are included. The calls of a model that
+    keeps state are one sequence.
 
     Args:
         inputs: what it is asked; random values by default.
@@ -68,11 +70,11 @@ def measure(model: Model, inputs: Sequence[Array] | None = None, *, seconds: flo
 
 def _call(model: Model, inputs: Sequence[Array], seconds: float, fewest: int) -> tuple[Array, float]:
     taken_s = array("d")
-    clock = time.perf_counter
+    clock, state = time.perf_counter, SequenceState(model.signature)
     started_s = ended_s = clock()
     while len(taken_s) < fewest or ended_s - started_s < seconds:
         began_s = clock()
-        model.run(inputs)
+        model.run(inputs, state)
         ended_s = clock()
         taken_s.append(ended_s - began_s)
     return np.frombuffer(taken_s), ended_s - started_s

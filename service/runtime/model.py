@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from service.core.artifact import ArtifactConfig, Slot
 from service.core.buffers import aligned_empty, is_aligned
 from service.core.errors import InvalidTensor
+from service.core.sequence import SequenceState
 from service.core.signature import ModelSignature, TensorSpec
 from service.runtime.machine import Machine
 from service.runtime.threads import Threads
@@ -62,10 +63,14 @@ class Model:
         outputs = self.run(inputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
+    def run(self, inputs: Sequence[Array], state: SequenceState | None = None) -> list[Array]:
         """The outputs for `inputs`, both in the signature's order. The GIL is released while it computes.
 
         Waits while models that are called in other threads compute on the cores that it needs.
+
+        Args:
+            state: of the sequence that the call belongs to, of a model that keeps one; it advances only where the call
+                succeeds. Without it, the call is a sequence by itself.
 
         Raises:
             InvalidTensor: an input does not fit the signature.
@@ -74,11 +79,16 @@ class Model:
         if len(inputs) != len(specs):
             raise InvalidTensor(f"the model takes {len(specs)} inputs, not {len(inputs)}")
         tensors = [tvm_ffi.from_dlpack(_fitting(spec, array)) for spec, array in zip(specs, inputs, strict=True)]
+        state = state or SequenceState(self.signature)
+        tensors += [tvm_ffi.from_dlpack(tensor) for tensor in state.tensors]
         with self.threads:
             result = self._entry(*tensors, *self._tensors)
         # The arena is written again by the next call, so the answer is copied out of it.
-        outputs = result if isinstance(result, Sequence) else [result]
-        return [np.from_dlpack(output).copy() for output in outputs]
+        results = [np.from_dlpack(each) for each in (result if isinstance(result, Sequence) else [result])]
+        count = len(self.signature.outputs)
+        answer = [output.copy() for output in results[:count]]
+        state.advance(results[count:])
+        return answer
 
     def function(self, symbol: str) -> Callable[..., Any] | None:
         """A function of the library, if it has one of that name."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from service.core.sequence import SequenceState
 from service.core.vectors import sample_inputs
 from service.runtime.model import Model
 
@@ -19,6 +20,8 @@ def verify(model: Model, vectors: bytes) -> dict[str, Any]:
 
 def compare(model: Model, vectors: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
     """Runs the model on the generated inputs (`core.vectors`) and holds it to each set of expected outputs.
+
+    The inputs of a model that keeps state are the calls of one sequence.
 
     Args:
         vectors: (whose answers they are, an npz of arrays called `sample.output`); the first decides.
@@ -33,7 +36,8 @@ def compare(model: Model, vectors: Sequence[tuple[str, bytes]]) -> dict[str, Any
         with np.load(io.BytesIO(data), allow_pickle=False) as expected:
             samples = 1 + max(int(name.split(".")[0]) for name in expected.files)
             if outputs is None:
-                outputs = [model.run(sample) for sample in sample_inputs(model.signature, samples)]
+                state = SequenceState(model.signature)
+                outputs = [model.run(sample, state) for sample in sample_inputs(model.signature, samples)]
             checks.append(_compare(against, outputs, expected))
     return {"verified": checks[0]["equal_percent"] == 100.0, "checks": checks}
 

@@ -23,9 +23,11 @@ def assert_oracle_equals_litert(data: bytes, samples: int, numerics: str = LITER
 
 def assert_equals_litert(data: bytes, numerics: str, inputs: Sequence[Sequence[Array]]) -> None:
     """Imports a TFLite file, runs the module by the oracle (NumPy) and the file by the kernels of LiteRT that
-    `numerics` names. Nothing of the compiler but the importer takes part."""
+    `numerics` names. Nothing of the compiler but the importer takes part. Of a model that keeps state, `inputs` are the
+    calls of one sequence."""
     imported = import_model(data)
     loaded = litert.interpreter(data, reference=numerics == LITERT_REFERENCE)
     expected = [litert.run(loaded, sample) for sample in inputs]
-    actual = [oracle.run(imported.module, get_mode(numerics), sample) for sample in inputs]
+    states = [state.first() for state in imported.signature.states]
+    actual = oracle.run_sequence(imported.module, get_mode(numerics), inputs, states)
     evidence.compare(imported, numerics, actual, expected)

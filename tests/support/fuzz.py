@@ -20,10 +20,11 @@ from pathlib import Path
 
 from service.compiler.importers.auto import import_model
 from service.core.errors import OctetError
-from tests.support import onnx_catalog, tflite_catalog
+from tests.support import onnx_catalog, tflite_catalog, tflite_recurrent
 
 MODELS: Mapping[str, Callable[[], bytes]] = {
     **tflite_catalog.MODELS,
+    **tflite_recurrent.MODELS,
     **{
         f"onnx {name}": partial(onnx_catalog.case, name, 1, catalog)
         for catalog in (onnx_catalog.CATALOG, onnx_catalog.QDQ)

@@ -117,6 +117,34 @@ class ModelBuilder:
         """A tensor that an operator or the caller writes; the result is its index."""
         return self._add(name, shape, np.dtype(dtype), quant, buffer=0)
 
+    def variable(self, name: str, shape: Sequence[int], dtype: npt.DTypeLike, quant: Quant | None = None) -> int:
+        """A tensor that an operator changes in place, and that keeps its elements from call to call."""
+        index = self.tensor(name, shape, dtype, quant)
+        self.graph.tensors[index].isVariable = True
+        return index
+
+    def resource(self, name: str) -> int:
+        """The handle of a resource variable."""
+        index = self.tensor(name, (), np.int32)
+        self.graph.tensors[index].type = schema.TensorType.RESOURCE
+        return index
+
+    def call_once(self, variables: dict[str, tuple[Array, Quant | None]]) -> None:
+        """A second subgraph that assigns constants to resource variables, and the operator that calls it."""
+        main, self.graph = (
+            self.graph,
+            schema.SubGraphT(
+                tensors=[], operators=[], inputs=np.zeros(0, np.int32), outputs=np.zeros(0, np.int32), name="initialize"
+            ),
+        )
+        self.model.subgraphs.append(self.graph)
+        for name, (value, quant) in variables.items():
+            handle, constant = self.resource(f"{name}_handle"), self.constant(f"{name}_initial", value, quant)
+            self.operator("VAR_HANDLE", [], [handle], schema.VarHandleOptionsT(sharedName=name))
+            self.operator("ASSIGN_VARIABLE", [handle, constant], [], schema.AssignVariableOptionsT())
+        self.graph = main
+        self.operator("CALL_ONCE", [], [], schema.CallOnceOptionsT(initSubgraphIndex=len(self.model.subgraphs) - 1))
+
     def constant(self, name: str, data: Array, quant: Quant | None = None) -> int:
         self.model.buffers.append(schema.BufferT(data=np.frombuffer(data.tobytes(), np.uint8)))
         return self._add(name, data.shape, data.dtype, quant, buffer=len(self.model.buffers) - 1)

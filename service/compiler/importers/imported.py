@@ -14,8 +14,9 @@ class ImportedModel:
     """A model in the compiler's own terms.
 
     Attributes:
-        module: one function, `main`, from the model's inputs to its outputs (a tuple where there are several), both
-            in the file's order; a single dataflow block of QNN and plain Relax operators on static shapes.
+        module: one function, `main`, from the model's inputs and states to its outputs and next states (a tuple where
+            there are several), all in the signature's order; a single dataflow block of QNN and plain Relax operators
+            on static shapes.
         signature: the same inputs and outputs, as clients name them.
         format: a name of `detect.FORMATS`.
     """

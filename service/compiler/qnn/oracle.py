@@ -43,6 +43,23 @@ def run_all(module: tvm.IRModule, mode: Mode, samples: Sequence[Sequence[Array]]
     return [[_value(result, values) for result in graph.results_of(function)] for values in states]
 
 
+def run_sequence(
+    module: tvm.IRModule, mode: Mode, calls: Sequence[Sequence[Array]], states: Sequence[Array]
+) -> list[list[Array]]:
+    """The outputs of `calls` of a model that keeps state: each goes on from what the one before it left.
+
+    Args:
+        states: before the first call. `module` takes them after its inputs, and gives the next ones after its outputs.
+    """
+    answers = []
+    for inputs in calls:
+        results = run(module, mode, [*inputs, *states])
+        outputs = len(results) - len(states)
+        states = results[outputs:]
+        answers.append(results[:outputs])
+    return answers
+
+
 def _last_uses(function: relax.Function, exprs: Sequence[relax.Expr]) -> dict[int, list[relax.Var]]:
     """Place of a binding -> the variables that nothing after it reads."""
     last: dict[relax.Var, int] = {}

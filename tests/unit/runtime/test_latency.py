@@ -19,7 +19,7 @@ class Instant:
     def __init__(self) -> None:
         self.calls = 0
 
-    def run(self, inputs: Any) -> Any:
+    def run(self, inputs: Any, state: Any = None) -> Any:
         self.calls += 1
         return inputs
 

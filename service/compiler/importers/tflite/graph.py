@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from service.compiler.importers.tflite.model import Model, Operator
+from service.compiler.importers.tflite.model import Model, Operator, Subgraph
 from service.core.errors import MalformedModel, Unsupported
 
 _OMITTED = -1  # kTfLiteOptionalTensor
@@ -19,11 +19,7 @@ def check_graph(model: Model) -> None:
         Unsupported: it computes nothing.
     """
     _check_ends(model)
-    known = {tensor.index for tensor in model.tensors if tensor.is_constant}
-    known |= set(model.inputs)
-    for operator in model.operators:
-        _check_operator(model, operator, known)
-        known |= set(operator.outputs)
+    known = check_order(model)
     for index in model.outputs:
         if index not in known:
             _fail(model, index, "is an output of the model, but no operator computes it")
@@ -32,6 +28,16 @@ def check_graph(model: Model) -> None:
                 f"the output {model.tensors[index].label} is not computed, but an input or a constant",
                 tensor=model.tensors[index].label,
             )
+
+
+def check_order(graph: Subgraph) -> set[int]:
+    """Passes as `check_graph`, whatever the outputs; returns the tensors that are given, kept or computed."""
+    known = {tensor.index for tensor in graph.tensors if tensor.is_constant or tensor.is_variable}
+    known |= set(graph.inputs)
+    for operator in graph.operators:
+        _check_operator(graph, operator, known)
+        known |= set(operator.outputs)
+    return known
 
 
 def _check_ends(model: Model) -> None:
@@ -48,9 +54,10 @@ def _check_ends(model: Model) -> None:
             _fail(model, index, "is an input of the model, but also a constant")
 
 
-def _check_operator(model: Model, operator: Operator, known: set[int]) -> None:
+def _check_operator(model: Subgraph, operator: Operator, known: set[int]) -> None:
     _check_indices(model, [index for index in operator.inputs if index != _OMITTED], operator.label, operator)
     _check_indices(model, operator.outputs, operator.label, operator)
+    _check_indices(model, [index for index in operator.intermediates if index != _OMITTED], operator.label, operator)
     for index in operator.inputs:
         if index != _OMITTED and index not in known:
             _fail(model, index, "is read before any operator computes it, or its data is not in the file", operator)
@@ -59,7 +66,7 @@ def _check_operator(model: Model, operator: Operator, known: set[int]) -> None:
             _fail(model, index, "is written again", operator)
 
 
-def _check_indices(model: Model, indices: Sequence[int], what: str, operator: Operator | None = None) -> None:
+def _check_indices(model: Subgraph, indices: Sequence[int], what: str, operator: Operator | None = None) -> None:
     for index in indices:
         if not 0 <= index < len(model.tensors):
             raise MalformedModel(
@@ -67,6 +74,6 @@ def _check_indices(model: Model, indices: Sequence[int], what: str, operator: Op
             )
 
 
-def _fail(model: Model, index: int, what: str, operator: Operator | None = None) -> NoReturn:
+def _fail(model: Subgraph, index: int, what: str, operator: Operator | None = None) -> NoReturn:
     label = model.tensors[index].label
     raise MalformedModel(f"the tensor {label} {what}", op=operator.label if operator else None, tensor=label)

@@ -11,16 +11,17 @@ from tvm import relax
 from service.compiler.importers.detect import TFLITE
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.tflite.dilation import join_dilated
-from service.compiler.importers.tflite.model import Model
+from service.compiler.importers.tflite.model import Model, State
 from service.compiler.importers.tflite.node import Constants, Node
 from service.compiler.importers.tflite.operators import RULES
 from service.compiler.importers.tflite.reader import read_model
 from service.compiler.importers.tflite.signature import signature_of
 from service.compiler.importers.tflite.support import check_support, dtypes_of
+from service.compiler.importers.tflite.variables import find_states
 from service.compiler.qnn.graph import main_of, results_of, shape_of
 from service.compiler.qnn.operation import value_of
 from service.core.build import Stage
-from service.core.errors import OctetError, Unsupported
+from service.core.errors import MalformedModel, OctetError, Unsupported
 
 At = Callable[[str, str], None]
 
@@ -38,7 +39,7 @@ def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel
         Unsupported, UnsupportedOperator: it is, but holds what we do not compile.
     """
     try:
-        model = read_model(data)
+        model = find_states(read_model(data))
         check_support(model)
         model = join_dilated(model)
         module = _module(model, at)
@@ -50,7 +51,9 @@ def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel
 
 def _module(model: Model, at: At) -> tvm.IRModule:
     builder = relax.BlockBuilder()
-    params = {index: _param(model, index, place) for place, index in enumerate(model.inputs)}
+    params = {index: _param(model, index, f"input_{place}") for place, index in enumerate(model.inputs)}
+    for place, state in enumerate(model.states):
+        params[state.tensor] = _param(model, state.tensor, f"state_{place}")
     values: dict[int, relax.Expr] = dict(params)
     constants = Constants(model)
     with builder.function("main", list(params.values())):
@@ -62,14 +65,16 @@ def _module(model: Model, at: At) -> tvm.IRModule:
                 for tensor, value in zip(node.outputs, made if isinstance(made, list) else [made], strict=True):
                     node.expect(tensor, value)
                     values[tensor.index] = value
-            outputs = [builder.emit_output(_computed(model, index, values)) for index in model.outputs]
+            computed = [_computed(model, index, values) for index in model.outputs]
+            left = [_left(model, state, values, constants) for state in model.states]
+            outputs = [builder.emit_output(each) for each in (*computed, *left)]
         builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
     return builder.get()
 
 
 def _with_outputs(model: Model, module: tvm.IRModule) -> Model:
-    """`model`, its outputs of the shapes that they were found to have."""
-    found = dict(zip(model.outputs, map(shape_of, results_of(main_of(module))), strict=True))
+    """`model`, its outputs of the shapes that they were found to have; after them come the states."""
+    found = dict(zip(model.outputs, map(shape_of, results_of(main_of(module))), strict=False))
     tensors = [
         replace(tensor, shape=found[tensor.index]) if tensor.index in found else tensor for tensor in model.tensors
     ]
@@ -77,12 +82,25 @@ def _with_outputs(model: Model, module: tvm.IRModule) -> Model:
 
 
 def _computed(model: Model, index: int, values: dict[int, relax.Expr]) -> relax.Expr:
-    if value_of(values[index]) is not None:
+    if index not in values or value_of(values[index]) is not None:
         label = model.tensors[index].label
         raise Unsupported(f"the output {label} is the same for every input", tensor=label)
     return values[index]
 
 
-def _param(model: Model, index: int, place: int) -> relax.Var:
+def _left(model: Model, state: State, values: dict[int, relax.Expr], constants: Constants) -> relax.Expr:
+    """What a call leaves of `state`."""
+    tensor = model.tensors[state.result]
+    if tensor.data is None and state.result not in values:
+        raise MalformedModel(f"{tensor.label} is assigned to the variable {state.name}, but holds nothing")
+    value = values[state.result] if tensor.data is None else constants.expr(tensor, tensor.data)
+    found, kept = (str(value.ty.dtype), shape_of(value)), (state.initial.dtype.name, state.initial.shape)
+    if found != kept:
+        name = state.name or tensor.label
+        raise MalformedModel(f"the variable {name} of {kept} becomes {found}", tensor=tensor.label)
+    return value
+
+
+def _param(model: Model, index: int, name: str) -> relax.Var:
     tensor = model.tensors[index]
-    return relax.Var(f"input_{place}", relax.TensorType(list(tensor.shape), tensor.dtype))
+    return relax.Var(name, relax.TensorType(list(tensor.shape), tensor.dtype))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy.typing as npt
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from service.compiler.importers.tflite.accessors import shortened
 
 Array = npt.NDArray[Any]
-OptionValue = int | float | bool | tuple[int, ...]
+OptionValue = int | float | bool | str | tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Tensor:
             1 in its place); empty where the file says nothing of it.
         storage: constants with equal numbers share their bytes; None for what is computed or given.
         data: the elements of a constant without oddity, read-only.
+        is_variable: whether it keeps its elements from one call to the next.
         oddity: why no operator can use the tensor, as in "is sparse"; None if one may.
     """
 
@@ -50,6 +51,7 @@ class Tensor:
     signature: tuple[int, ...] = ()
     storage: int | None = None
     data: Array | None = None
+    is_variable: bool = False
     oddity: str | None = None
 
     @property
@@ -64,7 +66,11 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Operator:
-    """A node of the graph: indices into `Model.tensors`, -1 for an optional input that is left out."""
+    """A node of the graph: indices into `Model.tensors`, -1 for an optional input that is left out.
+
+    Attributes:
+        intermediates: tensors that nothing holds, but whose quantization the kernel computes with.
+    """
 
     index: int
     name: str
@@ -72,6 +78,7 @@ class Operator:
     outputs: tuple[int, ...]
     options: Mapping[str, OptionValue] | None
     custom_options: bytes = b""
+    intermediates: tuple[int, ...] = ()
 
     @property
     def label(self) -> str:
@@ -89,12 +96,42 @@ class Signature:
 
 
 @dataclass(frozen=True)
-class Model:
-    """One subgraph, its operators in an order in which they can be computed."""
+class State:
+    """A tensor whose elements are those that the call before left.
+
+    Attributes:
+        name: of the variable, unless it is the tensor's own.
+        tensor: as the call finds it.
+        result: as the call leaves it; the same tensor where its operator writes in place.
+        initial: before the first call.
+    """
+
+    name: str
+    tensor: int
+    result: int
+    initial: Array
+
+
+@dataclass(frozen=True)
+class Subgraph:
+    """Its operators in an order in which they can be computed."""
 
     tensors: tuple[Tensor, ...]
     operators: tuple[Operator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Model(Subgraph):
+    """The first subgraph of a file, and what is known of the file besides.
+
+    Attributes:
+        initializers: by number, the subgraphs that CALL_ONCE runs before the first call.
+        states: what is kept between calls; found by `variables.find_states`.
+    """
+
     signatures: tuple[Signature, ...]
     size_bytes: int
+    initializers: Mapping[int, Subgraph] = field(default_factory=dict)
+    states: tuple[State, ...] = ()

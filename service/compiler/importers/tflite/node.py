@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import replace
 from typing import NoReturn
 
@@ -69,7 +69,7 @@ class Node:
         model: Model,
         operator: Operator,
         builder: relax.BlockBuilder,
-        values: Mapping[int, relax.Expr],
+        values: MutableMapping[int, relax.Expr],
         constants: Constants,
     ) -> None:
         self.model, self.operator = model, operator
@@ -219,6 +219,13 @@ class Node:
             raise MalformedModel(
                 f"{self.operator.label}: {exc.message}", op=self.operator.label, tensor=self.output.label
             ) from exc
+
+    def keep(self, place: int, value: relax.Expr) -> None:
+        """The operator leaves `value` in its input `place`, which is a variable."""
+        tensor = self.input(place)
+        self.require(tensor.is_variable, f"changes {tensor.label}, which is no variable", tensor)
+        self.expect(tensor, value)
+        self._values[tensor.index] = value
 
     def expect_shape(self, shape: tuple[int, ...], tensor: Tensor | None = None) -> None:
         """The operator makes `shape`: what the file says for certain of its output has to agree."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
 
 import tflite
 
@@ -11,7 +11,7 @@ from service.compiler.importers.tflite import schema
 from service.compiler.importers.tflite.accessors import ints, shortened, text
 from service.compiler.importers.tflite.flatbuffer import verify
 from service.compiler.importers.tflite.graph import check_graph
-from service.compiler.importers.tflite.model import Model, Operator, OptionValue, Signature
+from service.compiler.importers.tflite.model import Model, Operator, OptionValue, Signature, Subgraph
 from service.compiler.importers.tflite.tensors import read_tensor
 from service.core.errors import MalformedModel, Unsupported
 
@@ -32,26 +32,47 @@ def read_model(data: bytes) -> Model:
     if model.Version() != schema.VERSION:
         raise MalformedModel(f"the file is of TFLite schema version {model.Version()}, not {schema.VERSION}")
     _check_subgraphs(model)
-    subgraph = model.Subgraphs(0)
-    tensors = tuple(read_tensor(model, data, index) for index in range(subgraph.TensorsLength()))
     codes = [_operator_name(model.OperatorCodes(index)) for index in range(model.OperatorCodesLength())]
+    main = _subgraph(model, data, 0, codes)
     result = Model(
-        tensors=tensors,
-        operators=tuple(
-            _operator(subgraph.Operators(index), index, codes) for index in range(subgraph.OperatorsLength())
-        ),
-        inputs=ints(subgraph, "Inputs"),
-        outputs=ints(subgraph, "Outputs"),
+        **vars(main),
         signatures=tuple(_signatures(model)),
         size_bytes=len(data),
+        initializers={number: _subgraph(model, data, number, codes) for number in _initializers(model, main)},
     )
     check_graph(result)
     return result
 
 
+def _subgraph(model: Any, data: bytes, number: int, codes: Sequence[str]) -> Subgraph:
+    subgraph = model.Subgraphs(number)
+    return Subgraph(
+        tensors=tuple(read_tensor(model, data, subgraph, index) for index in range(subgraph.TensorsLength())),
+        operators=tuple(
+            _operator(subgraph.Operators(index), index, codes) for index in range(subgraph.OperatorsLength())
+        ),
+        inputs=ints(subgraph, "Inputs"),
+        outputs=ints(subgraph, "Outputs"),
+    )
+
+
+def _initializers(model: Any, main: Subgraph) -> set[int]:
+    """The numbers of the subgraphs that run once, before the first call."""
+    found = set()
+    for operator in main.operators:
+        if operator.name == "CALL_ONCE":
+            number = cast(int, (operator.options or {}).get("init_subgraph_index", 0))
+            if not 0 < number < model.SubgraphsLength():
+                raise MalformedModel(
+                    f"{operator.label} calls subgraph {number} of {model.SubgraphsLength()}", op=operator.label
+                )
+            found.add(number)
+    return found
+
+
 def _check_subgraphs(model: Any) -> None:
-    """The first subgraph is the model. Others belong to its operators (IF, WHILE, CALL_ONCE), which are refused by
-    name, or are entry points of their own."""
+    """The first subgraph is the model. Others belong to its operators (CALL_ONCE; IF and WHILE, which are refused by
+    name), or are entry points of their own."""
     if not model.SubgraphsLength():
         raise MalformedModel("the file has no subgraph")
     signatures = [model.SignatureDefs(index) for index in range(model.SignatureDefsLength())]
@@ -73,7 +94,7 @@ def _operator_name(code: Any) -> str:
     return f"CUSTOM({shortened(text(code.CustomCode()))})" if name == "CUSTOM" else name
 
 
-def _operator(operator: Any, index: int, codes: list[str]) -> Operator:
+def _operator(operator: Any, index: int, codes: Sequence[str]) -> Operator:
     if operator.OpcodeIndex() >= len(codes):
         raise MalformedModel(f"operator #{index} has operator code {operator.OpcodeIndex()} of {len(codes)}")
     return Operator(
@@ -83,6 +104,7 @@ def _operator(operator: Any, index: int, codes: list[str]) -> Operator:
         outputs=ints(operator, "Outputs"),
         options=_options(operator),
         custom_options=bytes(operator.CustomOptionsAsNumpy()) if operator.CustomOptionsLength() else b"",
+        intermediates=ints(operator, "Intermediates"),
     )
 
 
@@ -96,12 +118,15 @@ def _options(operator: Any) -> dict[str, OptionValue] | None:
         return None
     options = getattr(tflite, name)()
     options.Init(union.Bytes, union.Pos)
-    return {
-        field: ints(options, schema.accessor(field))
-        if isinstance(kind, schema.Vector)
-        else getattr(options, schema.accessor(field))()
-        for field, (_, kind) in schema.TABLES[name].items()
-    }
+    return {field: _option(options, field, kind) for field, (_, kind) in schema.TABLES[name].items()}
+
+
+def _option(options: Any, field: str, kind: schema.Kind) -> OptionValue:
+    name = schema.accessor(field)
+    if isinstance(kind, schema.Vector):
+        return ints(options, name)
+    value: Any = getattr(options, name)()
+    return text(value) if isinstance(kind, schema.Text) else cast(OptionValue, value)
 
 
 def _signatures(model: Any) -> Iterator[Signature]:

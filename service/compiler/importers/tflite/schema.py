@@ -62,6 +62,7 @@ OPTIONS: Mapping[int, str] = {
     1: "Conv2DOptions",
     2: "DepthwiseConv2DOptions",
     5: "Pool2DOptions",
+    6: "SVDFOptions",
     8: "FullyConnectedOptions",
     9: "SoftmaxOptions",
     10: "ConcatenationOptions",
@@ -80,11 +81,14 @@ OPTIONS: Mapping[int, str] = {
     49: "TransposeConvOptions",
     59: "PackOptions",
     64: "UnpackOptions",
+    71: "UnidirectionalSequenceLSTMOptions",
     74: "ResizeNearestNeighborOptions",
     75: "LeakyReluOptions",
     77: "MirrorPadOptions",
     94: "DepthToSpaceOptions",
     101: "BatchMatMulOptions",
+    103: "CallOnceOptions",
+    111: "VarHandleOptions",
     116: "GeluOptions",
 }
 
@@ -137,6 +141,7 @@ TABLES: Mapping[str, Table] = {
         "builtin_options_type": (3, BYTE),
         "builtin_options": (4, Union("builtin_options_type", OPTIONS)),
         "custom_options": (5, Vector(1)),
+        "intermediates": (8, Vector(4)),
     },
     "SignatureDef": {
         "inputs": (0, Refs("TensorMap")),
@@ -214,6 +219,15 @@ TABLES: Mapping[str, Table] = {
         "stride_h": (2, INT),
         "fused_activation_function": (3, BYTE),
     },
+    "SVDFOptions": {"rank": (0, INT), "fused_activation_function": (1, BYTE)},
+    "UnidirectionalSequenceLSTMOptions": {
+        "fused_activation_function": (0, BYTE),
+        "cell_clip": (1, FLOAT),
+        "proj_clip": (2, FLOAT),
+        "time_major": (3, BOOL),
+    },
+    "CallOnceOptions": {"init_subgraph_index": (0, INT)},
+    "VarHandleOptions": {"container": (0, Text()), "shared_name": (1, Text())},
 }
 
 

@@ -10,23 +10,41 @@ names where none does.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from service.compiler.importers.names import printable, unique
 from service.compiler.importers.tflite.model import Model, Signature, Tensor
-from service.core.signature import ModelSignature, Quantization, TensorSpec, datatype_of
+from service.core.errors import Unsupported
+from service.core.signature import DATATYPES, ModelSignature, Quantization, State, TensorSpec, datatype_of
 
+_SENDABLE = {dtype.name for dtype in DATATYPES.values()}
 _DEFAULT_KEY = "serving_default"  # TensorFlow's DEFAULT_SERVING_SIGNATURE_DEF_KEY
 
 
 def signature_of(model: Model) -> ModelSignature:
-    """Inputs and outputs in the file's order, under names that are unique among the inputs and among the outputs."""
+    """Inputs and outputs in the file's order, and the states, each under names that are unique among their kind.
+
+    Raises:
+        Unsupported: an input is of a type that no client can send.
+    """
     chosen = _chosen(model)
     input_names = {index: name for name, index in chosen.inputs} if chosen else {}
     output_names = {index: name for name, index in chosen.outputs} if chosen else {}
     return ModelSignature(
         _specs([model.tensors[index] for index in model.inputs], input_names, "input"),
         _specs([model.tensors[index] for index in model.outputs], output_names, "output"),
+        tuple(
+            State(spec, np.ascontiguousarray(state.initial).tobytes())
+            for spec, state in zip(_state_specs(model), model.states, strict=True)
+        ),
     )
+
+
+def _state_specs(model: Model) -> tuple[TensorSpec, ...]:
+    tensors = [replace(model.tensors[state.tensor], shape=state.initial.shape) for state in model.states]
+    return _specs(tensors, {state.tensor: state.name for state in model.states}, "state")
 
 
 def _chosen(model: Model) -> Signature | None:
@@ -44,6 +62,8 @@ def _chosen(model: Model) -> Signature | None:
 def _specs(tensors: Sequence[Tensor], names: dict[int, str], what: str) -> tuple[TensorSpec, ...]:
     specs: dict[str, TensorSpec] = {}
     for place, tensor in enumerate(tensors):
+        if tensor.dtype not in _SENDABLE:
+            raise Unsupported(f"the {what} {tensor.label} is {tensor.dtype}", tensor=tensor.label)
         name = unique(printable(names.get(tensor.index) or tensor.name) or f"{what}_{place}", specs)
         specs[name] = TensorSpec(name, datatype_of(tensor.dtype), tensor.shape, _quantization(tensor))
     return tuple(specs.values())

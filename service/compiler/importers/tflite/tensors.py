@@ -22,6 +22,7 @@ _NUMPY_TYPES: dict[int, np.dtype[Any]] = {
     tflite.TensorType.INT32: np.dtype("<i4"),
     tflite.TensorType.UINT8: np.dtype("u1"),
     tflite.TensorType.INT64: np.dtype("<i8"),
+    tflite.TensorType.FLOAT16: np.dtype("<f2"),
     tflite.TensorType.BOOL: np.dtype("?"),
     tflite.TensorType.INT16: np.dtype("<i2"),
     tflite.TensorType.INT8: np.dtype("i1"),
@@ -29,16 +30,15 @@ _NUMPY_TYPES: dict[int, np.dtype[Any]] = {
 _TYPE_NAMES = {value: name.lower() for name, value in vars(tflite.TensorType).items() if isinstance(value, int)}
 
 
-def read_tensor(model: Any, data: bytes, index: int) -> Tensor:
-    """Tensor `index` of the model's first subgraph; `data` is the whole file.
+def read_tensor(model: Any, data: bytes, subgraph: Any, index: int) -> Tensor:
+    """Tensor `index` of a subgraph; `data` is the whole file.
 
     What is well formed but beyond us is noted in the tensor's `oddity`, so that unsupported operators are told first.
 
     Raises:
         MalformedModel: its bytes, shape and quantization do not fit together.
     """
-    table = model.Subgraphs(0).Tensors(index)
-    return _Reader(model, data, table, index).tensor()
+    return _Reader(model, data, subgraph.Tensors(index), index).tensor()
 
 
 class _Reader:
@@ -59,6 +59,7 @@ class _Reader:
             shape=shape,
             signature=ints(self._table, "ShapeSignature"),
             storage=None if raw is None else self._table.Buffer(),
+            is_variable=bool(self._table.IsVariable()),
             oddity=oddity,
         )
         if oddity or dtype is None:
@@ -75,8 +76,6 @@ class _Reader:
         quantization = self._table.Quantization()
         if dtype is None:
             return "has an element type that no operator here takes"
-        if self._table.IsVariable():
-            return "is a variable, so the model keeps state between calls"
         if self._table.Sparsity() is not None:
             return "is sparse"
         if quantization is not None and quantization.DetailsType():

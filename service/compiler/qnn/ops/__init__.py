@@ -32,6 +32,7 @@ from service.compiler.qnn.ops import (
     pooling,
     products,
     real,
+    recurrent,
     resizing,
 )
 from service.compiler.qnn.ops import unary as functions
@@ -45,6 +46,7 @@ from service.compiler.qnn.ops.normalizing import l2_normalize, softmax
 from service.compiler.qnn.ops.pooling import avg_pool2d, max_pool2d, mean, sum_
 from service.compiler.qnn.ops.products import matmul
 from service.compiler.qnn.ops.real import real_conv2d
+from service.compiler.qnn.ops.recurrent import lstm_cell, lstm_output, rescale, time_dense
 from service.compiler.qnn.ops.resizing import resize_bilinear
 from service.compiler.qnn.ops.unary import unary
 
@@ -60,6 +62,8 @@ __all__ = [
     "dequantize",
     "detect",
     "l2_normalize",
+    "lstm_cell",
+    "lstm_output",
     "matmul",
     "max_pool2d",
     "mean",
@@ -70,12 +74,14 @@ __all__ = [
     "real_conv2d",
     "requantize",
     "requantize_add",
+    "rescale",
     "resize_bilinear",
     "softmax",
     "squared_difference",
     "storage_cast",
     "sub",
     "sum_",
+    "time_dense",
     "unary",
     "with_operands",
 ]
@@ -89,6 +95,7 @@ _FAMILIES = (
     normalizing,
     products,
     real,
+    recurrent,
     resizing,
     detecting,
     functions,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from tvm import relax
 
 from service.compiler.importers.tflite.node import Node
@@ -17,8 +18,10 @@ def quantize(node: Node) -> relax.Expr:
 
 
 def dequantize(node: Node) -> relax.Expr:
-    """Stored values -> float32 (`DequantizeImpl` in tflite/kernels/dequantize.h); weights at once."""
+    """Stored values -> float32 (`DequantizeImpl` in tflite/kernels/dequantize.h); weights at once, float16 ones too."""
     tensor = node.input(0)
+    if tensor.dtype == "float16":
+        return relax.const(node.data(0).astype(np.float32))
     if tensor.data is not None and tensor.quantization is not None:
         return relax.const(real_values(node, tensor.data, tensor.quantization))
     return node.emit(ops.dequantize(node.expr(0), node.in_type(0)))

@@ -170,14 +170,14 @@ def sum_(node: Node) -> relax.Expr:
 
 
 def conv2d(node: Node) -> relax.Expr:
-    weights, channels = _weights(node), node.input(0).shape[-1]
+    weights, channels = _weights(node), _channels(node)
     per_group = weights.shape[3] if weights.ndim == 4 else 0
     node.require(per_group > 0 and channels % per_group == 0, f"has weights of {list(weights.shape)}", node.input(1))
     return _convolve(node, weights, channels // per_group)
 
 
 def depthwise_conv2d(node: Node) -> relax.Expr:
-    weights, channels = _weights(node), node.input(0).shape[-1]
+    weights, channels = _weights(node), _channels(node)
     fits = weights.ndim == 4 and weights.shape[0] == 1 and weights.shape[3] % channels == 0
     node.require(fits, f"has weights of {list(weights.shape)}", node.input(1))
     return _convolve(node, output_channels_first(weights), channels)
@@ -199,8 +199,13 @@ def fully_connected(node: Node) -> relax.Expr:
     return clamped(node, made, node.activation())
 
 
+def _channels(node: Node) -> int:
+    shape = node.input(0).shape
+    node.require(len(shape) == 4, f"has an input of {list(shape)}, not [N, H, W, C]")
+    return shape[3]
+
+
 def _convolve(node: Node, weights: Array, groups: int) -> relax.Expr:
-    node.require(len(node.input(0).shape) == 4, f"has an input of {list(node.input(0).shape)}, not [N, H, W, C]")
     strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
     dilation = (node.int_option("dilation_h_factor", least=1), node.int_option("dilation_w_factor", least=1))
     call = ops.real_conv2d(

@@ -27,6 +27,7 @@ from service.compiler.qnn.numerics.l2 import L2Normalize
 from service.compiler.qnn.numerics.mode import EXACT, Mode
 from service.compiler.qnn.numerics.pooling import FixedPointMean, FixedPointSum, FloatMean, FloatSum
 from service.compiler.qnn.numerics.real import RealConv2d
+from service.compiler.qnn.numerics.recurrent import LstmCell, LstmOutput, Rescale, TimeDense
 from service.compiler.qnn.numerics.requantize import FloatRequantize, OneRounding, SharedMultiplier, TwoRoundings
 from service.compiler.qnn.numerics.resize import ByStorage, ElevenBits
 from service.compiler.qnn.numerics.softmax import FixedPointSoftmax, TableSoftmax
@@ -60,14 +61,18 @@ _SHARED: Mapping[str, Formula] = {
     "l2_normalize": L2Normalize(),
     "log": LOG,
     "logistic": LOGISTIC,
+    "lstm_cell": LstmCell(),
+    "lstm_output": LstmOutput(),
     "matmul+requantize": TwoRoundings(),
     "prelu": PRelu(),
     "real_conv2d": RealConv2d(),
     "relu": Relu(),
+    "rescale": Rescale(),
     "rsqrt": ReciprocalSquareRoot(),
     "sqrt": SquareRoot(),
     "squared_difference": SquaredDifference(),
     "tanh": TANH,
+    "time_dense": TimeDense(),
     "add:int16": FixedPointAdd(left_shift=15),
     "conv2d+requantize:int16": ReducedMultiplier(),
     "conv2d_transpose+requantize:int16": ReducedMultiplier(),

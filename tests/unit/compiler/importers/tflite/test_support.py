@@ -44,7 +44,7 @@ def test_every_unsupported_operator_is_named_with_its_tensor() -> None:
     assert error.hint == "convert the model without them, or cut it at: t1, t3"
 
 
-@pytest.mark.parametrize("name", ["IF", "WHILE", "CALL_ONCE"])
+@pytest.mark.parametrize("name", ["IF", "WHILE"])
 def test_control_flow_is_refused_by_name(name: str) -> None:
     builder = ModelBuilder()
     chain(["RELU", name], builder=builder)

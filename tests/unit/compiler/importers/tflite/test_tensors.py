@@ -93,8 +93,6 @@ def test_nameless_tensor_is_called_by_its_number() -> None:
         (setting(X, shape=[0x7FFFFFFF] * 8), "more than 2 GiB"),
         (setting(X, shape=[1] * 9), "9 dimensions"),
         (setting(X, shape=[1] * 5000), "5000 dimensions"),
-        (setting(X, isVariable=True), "variable"),
-        (setting(X, type=litert_schema.TensorType.FLOAT16), "element type"),
         (setting(X, type=litert_schema.TensorType.STRING), "element type"),
         (setting(X, type=litert_schema.TensorType.INT4), "element type"),
         (setting(X, type=99), "element type"),

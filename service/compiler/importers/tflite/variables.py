@@ -1,0 +1,185 @@
+"""What a model keeps between calls, found before its operators are converted.
+
+There are two kinds. A tensor that the file calls variable is changed in place by its operator (the hidden and cell
+state of an LSTM, the past of an SVDF) and begins at its zero point. A resource variable is named by VAR_HANDLE, read by
+READ_VARIABLE and written by ASSIGN_VARIABLE (tflite/kernels/{var_handle,read_variable,assign_variable}.cc), and begins
+at what the subgraph assigns to it that CALL_ONCE runs before the first call. Their operators compute nothing: what
+reads a variable reads the tensor that was last assigned to it, in this call or the one before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+
+from service.compiler.importers.tflite.graph import check_order
+from service.compiler.importers.tflite.model import Array, Model, Operator, State, Subgraph, Tensor
+from service.core.errors import MalformedModel, Unsupported
+
+Name = tuple[str, str]  # container and name, as the kernels look variables up
+
+_MOST_BYTES = 16 << 20  # of a variable in place
+_HANDLE, _READ, _ASSIGN, _ONCE = "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"
+# Operator -> its least number of inputs, and its number of outputs.
+_ARITY = {_HANDLE: (0, 1), _READ: (1, 1), _ASSIGN: (2, 0), _ONCE: (0, 0)}
+
+
+def find_states(model: Model) -> Model:
+    """`model` without operators on resource variables, and with its `states`.
+
+    Raises:
+        MalformedModel: a variable is read before it has a value, or an operator on one is not as it has to be.
+        Unsupported: a variable's first value is not a constant.
+    """
+    resources = _Resources(model).run()
+    read = {index for operator in resources.operators for index in operator.inputs} - set(model.inputs)
+    kept = tuple(
+        State("", tensor.index, tensor.index, _zero_point(tensor))
+        for tensor in resources.tensors
+        if tensor.is_variable and tensor.index in read and not tensor.is_constant and tensor.oddity is None
+    )
+    return replace(resources, states=(*kept, *resources.states))
+
+
+def _zero_point(tensor: Tensor) -> Array:
+    """`ResetVariableTensor` of tflite/core/subgraph.cc: int8 begins at its zero point, everything else at zero.
+
+    A few bytes of a file can declare any size, which every sequence is then to hold.
+    """
+    if math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize > _MOST_BYTES:
+        raise Unsupported(
+            f"the variable {tensor.label} of {list(tensor.shape)} is larger than {_MOST_BYTES >> 20} MiB",
+            tensor=tensor.label,
+        )
+    point = tensor.quantization.zero_points[0] if tensor.quantization and tensor.dtype == "int8" else 0
+    return np.full(tensor.shape, point, tensor.dtype)
+
+
+class _Resources:
+    """Follows each variable through the operators, in their order."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._tensors = list(model.tensors)
+        self._handles: dict[int, Name] = {}
+        self._first: dict[Name, Array] = {}
+        self._found: dict[Name, int] = {}  # the tensor that holds what the call before left
+        self._last: dict[Name, int] = {}  # the tensor that was last assigned
+        self._same: dict[int, int] = {}  # the output of a read -> the tensor that it is
+
+    def run(self) -> Model:
+        operators = []
+        for operator in self._model.operators:
+            if operator.name not in _ARITY:
+                operators.append(
+                    replace(operator, inputs=tuple(self._same.get(each, each) for each in operator.inputs))
+                )
+                continue
+            _check(operator)
+            if operator.name == _ONCE:
+                self._initialize(operator)
+            elif operator.name == _HANDLE:
+                self._handles[operator.outputs[0]] = _name(operator)
+            elif operator.name == _READ:
+                self._read(operator, operator.outputs[0])
+            else:
+                value = operator.inputs[1]
+                self._last[self._variable(operator)] = self._same.get(value, value)
+        states = tuple(self._states())
+        return replace(
+            self._model,
+            tensors=tuple(self._tensors),
+            operators=tuple(operators),
+            outputs=tuple(self._same.get(each, each) for each in self._model.outputs),
+            states=states,
+        )
+
+    def _initialize(self, operator: Operator) -> None:
+        assert operator.options is not None  # or it could not have been read
+        number = cast(int, operator.options["init_subgraph_index"])
+        self._first.update(_assigned(self._model.initializers[number], number))
+
+    def _variable(self, operator: Operator) -> Name:
+        if operator.inputs[0] not in self._handles:
+            raise MalformedModel(f"{operator.label} works on what is no variable's handle", op=operator.label)
+        return self._handles[operator.inputs[0]]
+
+    def _read(self, operator: Operator, made: int) -> None:
+        name = self._variable(operator)
+        if name in self._last:
+            self._same[made] = self._last[name]
+        elif name in self._found:
+            self._same[made] = self._found[name]
+        elif name in self._first:
+            first, tensor = self._first[name], self._tensors[made]
+            if tensor.dtype != first.dtype.name or len(tensor.shape) not in (0, first.ndim):
+                raise MalformedModel(
+                    f"{operator.label} reads {tensor.dtype} {list(tensor.shape)} from the variable {name[1]}, which is "
+                    f"{first.dtype.name} {list(first.shape)}",
+                    op=operator.label,
+                    tensor=tensor.label,
+                )
+            self._tensors[made] = replace(tensor, shape=first.shape, signature=(), oddity=None)
+            self._found[name] = made
+        else:
+            raise MalformedModel(
+                f"{operator.label} reads the variable {name[1]} before it has a value",
+                op=operator.label,
+                tensor=self._tensors[made].label,
+            )
+
+    def _states(self) -> Iterator[State]:
+        """Of the variables that are written; one that is only read is a constant, one that is never read nothing."""
+        for name, tensor in self._found.items():
+            first = self._first[name]
+            if name in self._last:
+                yield State(name[1], tensor, self._last[name], first)
+            else:
+                self._tensors[tensor] = replace(self._tensors[tensor], data=first, storage=-1 - tensor)  # in no buffer
+
+
+def _assigned(graph: Subgraph, number: int) -> Mapping[Name, Array]:
+    """What an initializing subgraph assigns to each variable."""
+    check_order(graph)
+    handles: dict[int, Name] = {}
+    values: dict[Name, Array] = {}
+    for operator in graph.operators:
+        if operator.name not in (_HANDLE, _ASSIGN):
+            raise Unsupported(
+                f"{operator.label} of subgraph {number} computes a variable's first value",
+                op=operator.label,
+                hint="initialize the model's variables with constants",
+            )
+        _check(operator)
+        if operator.name == _HANDLE:
+            handles[operator.outputs[0]] = _name(operator)
+            continue
+        handle, value = operator.inputs[:2]
+        tensor = graph.tensors[value]
+        if handle not in handles or tensor.data is None:
+            raise Unsupported(
+                f"{operator.label} of subgraph {number} does not assign a constant to a variable",
+                op=operator.label,
+                tensor=tensor.label,
+            )
+        values[handles[handle]] = tensor.data
+    return values
+
+
+def _check(operator: Operator) -> None:
+    inputs, outputs = _ARITY[operator.name]
+    given = [index for index in operator.inputs[:inputs] if index >= 0]
+    if len(given) < inputs or len(operator.outputs) != outputs:
+        raise MalformedModel(
+            f"{operator.label} has {len(operator.inputs)} inputs and {len(operator.outputs)} outputs", op=operator.label
+        )
+
+
+def _name(operator: Operator) -> Name:
+    if operator.options is None or "shared_name" not in operator.options:
+        raise MalformedModel(f"{operator.label} lacks its options", op=operator.label)
+    return str(operator.options["container"]), str(operator.options["shared_name"])
