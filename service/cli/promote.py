@@ -29,8 +29,8 @@ def promote(
     """Let a version of a model answer: all requests, or some."""
     with reporting(as_json) as output, Client(server_url(server)) as client:
         _show(output, name, client.promote(name, version, alias, percent))
-        if percent < ALL_PERCENT:
-            output.next_command(f"octet rollback {name}{server_flag(server)}")
+        if percent < ALL_PERCENT and not as_json:
+            output.next_command(f"octet promote {name} {version}{server_flag(server)}")
 
 
 def rollback(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
@@ -95,7 +96,7 @@ def compile_worker(settings: Settings) -> Supervisor:
     """A supervisor of `octet worker compile` with the same settings."""
     environment = dict(os.environ)
     for name, value in settings.model_dump(mode="json", exclude_none=True).items():
-        environment[f"OCTET_{name.upper()}"] = str(value)
+        environment[f"OCTET_{name.upper()}"] = value if isinstance(value, str) else json.dumps(value)
     environment["OCTET_DATA_DIR"] = str(settings.data_dir.absolute())
     verbose = ["--verbose"] if _logger.isEnabledFor(logging.INFO) else []
     return Supervisor([sys.executable, "-m", "service.workers.compile_worker", *verbose], environment)

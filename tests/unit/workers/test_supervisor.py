@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from service.core.settings import Settings, load_settings
+from service.core.settings import Serving, Settings, load_settings
 from service.workers import supervisor as supervisor_module
 from service.workers.supervisor import Supervisor, compile_worker
 from tests.support.building import eventually
@@ -92,7 +92,15 @@ def test_ctrl_c_in_the_terminal_is_not_for_it() -> None:
 
 
 def test_the_compile_worker_has_the_settings_of_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = Settings(data_dir=tmp_path, lease_s=1.5, allow_unsandboxed=True, max_build_attempts=7)
+    models = {"mobilenet": Serving(**dict(Serving(), instances=2, predict_timeout_s=1.5))}
+    settings = Settings(
+        data_dir=tmp_path,
+        lease_s=1.5,
+        allow_unsandboxed=True,
+        max_build_attempts=7,
+        models=models,
+        preload="a, b@stable",
+    )
     environment = compile_worker(settings)._environment
     monkeypatch.setattr(os, "environ", environment)
     assert load_settings() == settings

@@ -1,0 +1,120 @@
+"""Models that replace each other under load: no request fails, every answer is right, and nothing stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from service.cache import OciLayout
+from service.core.artifact import LIBRARY_MEDIA_TYPE
+from service.core.build import BuildState
+from service.core.digest import Digest
+from service.core.target import detect_host
+from service.workers.inference.artifacts import StoredArtifacts
+from tests.integration.inference.conftest import SAMPLES
+from tests.support.compiled import PICTURES, expected
+from tests.support.data_plane import DataPlane
+from tests.support.tables import Tables
+
+pytestmark = pytest.mark.anyio
+TARGET = detect_host().target.name
+PNG = {"Content-Type": "image/png"}
+CLIENTS = 3
+
+
+class Service:
+    """One model, whose first version is one sample and whose second is another; and clients that never pause."""
+
+    def __init__(self, store: OciLayout, artifacts: dict[str, Digest]) -> None:
+        self.tables = Tables()
+        for file in SAMPLES:
+            version = self.tables.push("digits")
+            self.tables.build("digits", version, BuildState.SUCCEEDED, target=TARGET, artifact=artifacts[file])
+        self.tables.promote("digits", 1)
+        self.plane = DataPlane(self.tables, artifacts=StoredArtifacts(store), targets=(TARGET,))
+        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.plane.app), base_url="http://octet")
+        self.answers: Counter[str] = Counter()
+        self.stopped = False
+
+    async def ask(self, start: int) -> None:
+        """Asks until it is told to stop. Each answer is that of the version that says it gave it."""
+        while not self.stopped:
+            start = (start + 1) % len(PICTURES)
+            response = await self.client.post(
+                "/v2/models/digits/infer", content=PICTURES[start].read_bytes(), headers=PNG
+            )
+            assert response.status_code == 200, response.text
+            answer = response.json()
+            right = expected(SAMPLES[int(answer["model_version"]) - 1])[start]
+            np.testing.assert_array_equal(answer["outputs"][0]["data"], right)
+            self.answers[answer["model_version"]] += 1
+
+    async def reload(self, times: int) -> None:
+        """Switches from one version to the other and back; each time another library is mapped, and one unmapped."""
+        for _ in range(times):
+            other = 3 - self.tables.aliases["digits", "stable"].version
+            self.tables.promote("digits", other)
+            await self.plane.registry.refresh("digits")
+            answered = self.answers.total()
+            while self.answers.total() < answered + CLIENTS:  # or an idle server would be reloaded
+                await asyncio.sleep(0)
+
+
+def mapped(store: OciLayout, artifacts: dict[str, Digest]) -> int:
+    """How many of the artifacts' libraries are in this process's memory."""
+    maps = Path("/proc/self/maps").read_text()
+    libraries = [
+        layer.digest.removeprefix("sha256:")
+        for artifact in artifacts.values()
+        for layer in store.manifest(artifact).layers
+        if layer.media_type == LIBRARY_MEDIA_TYPE
+    ]
+    return sum(str(store.root / "blobs" / "sha256" / library) in maps for library in libraries)
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def reload(store: OciLayout, artifacts: dict[str, Digest], times: int) -> list[int]:
+    """Memory after each twentieth of `times` reloads under load."""
+    service = Service(store, artifacts)
+    asking = [asyncio.create_task(service.ask(start)) for start in range(CLIENTS)]
+    resident: list[int] = []
+    try:
+        for _ in range(20):
+            await service.reload(times // 20)
+            assert not [task.exception() for task in asking if task.done()]
+            resident.append(resident_bytes())
+            assert 1 <= mapped(store, artifacts) <= 2
+        service.stopped = True
+        await asyncio.gather(*asking)
+    finally:
+        service.stopped = True
+        await service.client.aclose()
+        await service.plane.registry.close()
+    assert min(service.answers.values()) > times
+    assert mapped(store, artifacts) == 0
+    return resident
+
+
+async def test_no_request_fails_while_versions_replace_each_other(
+    store: OciLayout, artifacts: dict[str, Digest]
+) -> None:
+    await reload(store, artifacts, times=60)
+
+
+@pytest.mark.slow
+async def test_a_thousand_reloads_leave_no_memory_behind(store: OciLayout, artifacts: dict[str, Digest]) -> None:
+    resident = await reload(store, artifacts, times=1000)
+    # Libraries that stay mapped cost 300 KB a reload: 225 MB from the fifth measurement to the last. What was measured
+    # is 1 MB; the allocator's arenas come and go by a few.
+    grown = np.mean(resident[-5:]) - np.mean(resident[5:10])
+    print([round(each / 1e6, 1) for each in resident])
+    assert grown < 8e6

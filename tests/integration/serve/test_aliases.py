@@ -1,0 +1,145 @@
+"""Promotion and rollback on a real server, with other people's clients; and what is left of them when it is killed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+from tritonclient import http as triton
+from typer.testing import CliRunner
+
+from service.cli.app import app
+from tests.integration.serve.conftest import LEASE
+from tests.support.compiled import PICTURES, expected
+from tests.support.serving import INT8, UINT8, Served, serving
+
+FILES = {"1": INT8, "2": UINT8}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a server that has two versions of a model, and is not running."""
+    folder = tmp_path_factory.mktemp("aliases")
+    with serving(folder, **LEASE) as served:
+        for file in FILES.values():
+            assert served.ended(served.push(file)["id"])["state"] == "succeeded"
+        assert served.stop() == 0
+    return folder
+
+
+@pytest.fixture
+def served(folder: Path) -> Iterator[Served]:
+    with serving(folder, **LEASE) as served:
+        yield served
+        assert served.stop() == 0
+
+
+def octet(served: Served, command: str) -> Any:
+    """What the command prints as JSON."""
+    result = CliRunner().invoke(app, [*command.split(), "--json", "--server", served.url])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def answer(served: Served, model: str, version: str = "") -> str:
+    """The version that answers a client that knows nothing of aliases, rightly."""
+    client = triton.InferenceServerClient(served.url.removeprefix("http://"))
+    (spec,) = client.get_model_metadata(model, version)["inputs"]
+    pixels = np.asarray(Image.open(PICTURES[3]).convert("L"))[None, :, :, None]
+    stored = pixels if spec["datatype"] == "UINT8" else (pixels.astype(np.int16) - 128).astype(np.int8)
+    tensor = triton.InferInput(spec["name"], [1, 16, 16, 1], spec["datatype"])
+    tensor.set_data_from_numpy(stored)
+    result = client.infer(model, [tensor], version)
+    response = result.get_response()
+    (output,) = response["outputs"]
+    found: str = response["model_version"]
+    np.testing.assert_array_equal(result.as_numpy(output["name"])[0], expected(FILES[found])[3])
+    client.close()
+    return found
+
+
+def test_clients_and_commands(served: Served) -> None:
+    assert answer(served, "digits") == "2"
+    assert octet(served, "promote digits 1")["version"] == 1
+    assert [answer(served, "digits"), answer(served, "digits@stable"), answer(served, "digits", "stable")] == ["1"] * 3
+    assert answer(served, "digits@latest") == "2"
+    shared = octet(served, "promote digits 2 --percent 30")
+    assert (shared["version"], shared["canary"]) == (1, {"version": 2, "percent": 30})
+    (listed,) = octet(served, "models")
+    assert listed["aliases"] == [shared]
+    assert [len(version["aliases"]) for version in octet(served, "models digits")] == [1, 1]
+    assert octet(served, "promote digits 2")["previous"] == [1]
+    assert answer(served, "digits") == "2"
+    assert octet(served, "rollback digits")["version"] == 1
+    assert answer(served, "digits") == "1"
+
+
+class Promoter:
+    """Promotes one version, then the other, and so on, until the server is gone."""
+
+    def __init__(self, served: Served) -> None:
+        self.asked = self.answered = served.client.get("/api/v1/models/digits/aliases").json()["aliases"][0]["version"]
+        self.count = 0
+        self.thread = threading.Thread(target=self._work, args=(served.url,))
+        self.thread.start()
+
+    def _work(self, url: str) -> None:
+        with httpx.Client(base_url=url, trust_env=False) as client:
+            while True:
+                self.asked = 3 - self.answered
+                try:
+                    response = client.post("/api/v1/models/digits/promote", json={"version": self.asked})
+                except httpx.TransportError:
+                    return
+                assert response.status_code == 200, response.text
+                self.answered = self.asked
+                self.count += 1
+
+
+def killed_while_it_promotes(folder: Path, promotions: int) -> Promoter:
+    with serving(folder, **LEASE) as served:
+        octet(served, "promote digits 1")
+        promoter = Promoter(served)
+        while promoter.count < promotions:
+            assert promoter.thread.is_alive()
+        served.kill()
+        promoter.thread.join()
+    return promoter
+
+
+def stable(served: Served) -> int:
+    (alias,) = served.client.get("/api/v1/models/digits/aliases").json()["aliases"]
+    assert answer(served, "digits") == str(alias["version"])
+    return int(alias["version"])
+
+
+def test_a_server_that_is_killed_has_the_old_alias_or_the_new_and_so_it_has_without_its_database(folder: Path) -> None:
+    promoter = killed_while_it_promotes(folder, promotions=3)
+    with serving(folder, **LEASE) as served:
+        left = stable(served)
+        assert left in {promoter.answered, promoter.asked}
+        served.kill()
+    for file in (folder / "data").glob("octet.sqlite3*"):
+        file.unlink()
+    with serving(folder, **LEASE) as served:
+        assert stable(served) == left
+        builds = served.client.get("/api/v1/builds").json()["builds"]
+        assert {build["state"] for build in builds} == {"succeeded"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("promotions", range(12))
+def test_wherever_it_is_killed(folder: Path, promotions: int) -> None:
+    promoter = killed_while_it_promotes(folder, promotions)
+    if promotions % 2:
+        for file in (folder / "data").glob("octet.sqlite3*"):
+            file.unlink()
+    with serving(folder, **LEASE) as served:
+        assert stable(served) in {promoter.answered, promoter.asked}
