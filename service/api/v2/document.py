@@ -161,7 +161,10 @@ def _parameter(name: str, place: str, schema: Members, description: str = "") ->
 
 
 _MODEL = _parameter("model", "path", _TEXT)
-_VERSION = _parameter("version", "path", {"type": "integer", "minimum": 1})
+_VERSION = _parameter("version", "path", _TEXT, "A number, or an alias: `stable`, `latest`, one that was set.")
+_AFFINITY = _parameter(
+    "Octet-Affinity", "header", _TEXT, "Requests with the same are answered by the same version, where two share them."
+)
 _HEADER_LENGTH = _parameter(
     "Inference-Header-Content-Length",
     "header",
@@ -199,6 +202,7 @@ def _model_paths(suffix: str, *path: Members) -> Members:
         _ref("InferResponse"),
         *path,
         _HEADER_LENGTH,
+        _AFFINITY,
         _TIMEOUT,
     )
     infer["requestBody"] = _INFER_BODY

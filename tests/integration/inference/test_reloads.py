@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from platform import machine
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
 from service.cache import OciLayout
-from service.core.artifact import LIBRARY_MEDIA_TYPE
+from service.core.artifact import CONFIG_MEDIA_TYPE, LIBRARY_MEDIA_TYPE, Report
 from service.core.build import BuildState
-from service.core.digest import Digest
+from service.core.digest import Digest, canonical_json
 from service.core.target import detect_host
 from service.workers.inference.artifacts import StoredArtifacts
 from tests.integration.inference.conftest import SAMPLES
@@ -102,6 +107,47 @@ async def reload(store: OciLayout, artifacts: dict[str, Digest], times: int) -> 
     assert min(service.answers.values()) > times
     assert mapped(store, artifacts) == 0
     return resident
+
+
+def changed(store: OciLayout, artifact: Digest, **members: Any) -> Digest:
+    """The same artifact, but for what its config says; verified, as it believes."""
+    manifest = store.manifest(artifact)
+    config = json.loads(store.blobs.read(manifest.config.digest)) | members
+    descriptor = store.put_blob_descriptor(CONFIG_MEDIA_TYPE, canonical_json(config))
+    digest = store.put_manifest(replace(manifest, config=descriptor)).digest
+    store.attach(digest, Report.NUMERICS, canonical_json({"verified": True}))
+    return digest
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ({"abi": {"tvm": "0.1.0"}}, "was built with tvm 0.1.0, but this is tvm"),
+        ({"target": "aarch64+i8mm" if machine() == "x86_64" else "x86-64-v4+vnni"}, "this .* host lacks"),
+    ],
+)
+async def test_what_is_not_for_this_machine_is_never_mapped_and_leaves_the_one_before_answering(
+    store: OciLayout,
+    artifacts: dict[str, Digest],
+    members: dict[str, Any],
+    reason: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service = Service(store, artifacts)
+    served = await service.plane.registry.acquire("digits")
+    served.release()
+    foreign = changed(store, artifacts[SAMPLES[1]], **members)
+    version = service.tables.push("digits")
+    service.tables.build("digits", version, BuildState.SUCCEEDED, target=TARGET, artifact=foreign)
+    service.tables.promote("digits", version)
+    await service.plane.registry.refresh("digits")
+    assert re.search(reason, caplog.text)
+    assert mapped(store, artifacts) == 1
+    again = await service.plane.registry.acquire("digits")
+    assert again is served
+    again.release()
+    await service.client.aclose()
+    await service.plane.registry.close()
 
 
 async def test_no_request_fails_while_versions_replace_each_other(
