@@ -75,12 +75,16 @@ class FixedPointSum:
     """`FixedPointAdd`: both operands in 2**-20 of twice the larger scale; multipliers are (significand, shift).
 
     Operands less their zero points stay below 2**9, so shifted by 20 they and their sum are below 2**30.
+
+    Attributes:
+        subtracts: the residual instead (`FixedPointSub`).
     """
 
     multiplier: tuple[int, int]
     residual_multiplier: tuple[int, int]
     residual_zero_point: int
     out_multiplier: tuple[int, int]
+    subtracts: bool = False
 
     LEFT_SHIFT = 20
     _HALF = (1 << 30, 0)  # of the operand with the larger scale: exact, a shift less
@@ -98,7 +102,8 @@ class FixedPointSum:
                 ((value, self.multiplier), (residual - zero_point, self.residual_multiplier))
             )
         ]
-        return self._round_twice(lanes, lanes.keep(terms[0] + terms[1]), self.out_multiplier, rest[4], rest[5])
+        total = lanes.keep(terms[0] - terms[1] if self.subtracts else terms[0] + terms[1])
+        return self._round_twice(lanes, total, self.out_multiplier, rest[4], rest[5])
 
     def _scaled(self, lanes: Lanes, operand: Expr, multiplier: tuple[int, int], significand: Expr, right: Expr) -> Expr:
         if multiplier == self._HALF:

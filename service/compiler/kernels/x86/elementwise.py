@@ -1,13 +1,6 @@
-"""Addition and multiplication of quantized images, and what one operand alone decides: that is a table.
-
-The arithmetic is the epilogues', so an addition rounds here as it does when a convolution has swallowed it.
-"""
+"""Operators of two quantized images (`pairs`), and what one operand alone decides: that is a table."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from tvm import tirx
@@ -17,25 +10,22 @@ from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layout import BIAS, Image
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load, splat
 from service.compiler.kernels.walk import Run, View, Walk
-from service.compiler.kernels.x86.addition import Addition, SharedShiftSum
 from service.compiler.kernels.x86.epilogue import Epilogue
-from service.compiler.kernels.x86.floats import ShiftedProduct
 from service.compiler.kernels.x86.isa import PIXELS, Isa
 from service.compiler.kernels.x86.lanes import Lanes
-from service.compiler.kernels.x86.numerics import addition, bounds
-from service.compiler.kernels.x86.requantization import DoubleRounding, FloatScale, Kept, Requantization
+from service.compiler.kernels.x86.numerics import bounds
+from service.compiler.kernels.x86.pairs import Arithmetic, arithmetic_of
+from service.compiler.kernels.x86.requantization import Kept
 from service.compiler.kernels.x86.table import ENTRIES, require_blocks, table
-from service.compiler.qnn.numerics import Mode, fixed_point, mlas
-from service.compiler.qnn.numerics.elementwise import FixedPointMul, FloatMul, product_scale
+from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation, value_of
 
-_LARGEST_PRODUCT = 255 * 255
 
-
-def add(
+def pairwise(
     isa: Isa, lhs: Image, rhs: Image, destination: Image, operation: Operation, mode: Mode, *, parallel: bool
 ) -> Kernel:
-    """`qnn.add`. Batch, height and width of an operand may be 1 where the destination's are not: it is repeated.
+    """An operator of two tensors (`pairs`). Batch, height and width of an operand may be 1 where the destination's are
+    not: it is repeated, as where squeeze-and-excitation multiplies `[N, H, W, C]` by `[N, 1, 1, C]`.
 
     Args:
         parallel: whether runs of pixels are shared between threads.
@@ -43,16 +33,9 @@ def add(
     Raises:
         Declined: no kernel computes `mode`'s formula for it, or an image is packed, or channels are broadcast.
     """
-    arithmetic = _sum(addition(mode, operation, residual_is_lhs=False), _zero_points(operation)[0])
-    return _Elementwise(isa, (lhs, rhs), destination, operation, arithmetic, parallel).kernel("add")
-
-
-def mul(
-    isa: Isa, lhs: Image, rhs: Image, destination: Image, operation: Operation, mode: Mode, *, parallel: bool
-) -> Kernel:
-    """`qnn.mul`; as `add`. Squeeze-and-excitation multiplies `[N, H, W, C]` by `[N, 1, 1, C]`."""
-    arithmetic = _Product(product_requantization(mode, operation), _zero_points(operation))
-    return _Elementwise(isa, (lhs, rhs), destination, operation, arithmetic, parallel).kernel("mul")
+    arithmetic = arithmetic_of(mode, operation)
+    family = operation.name.removeprefix("qnn.")
+    return _Elementwise(isa, (lhs, rhs), destination, operation, arithmetic, parallel).kernel(family)
 
 
 def look_up(isa: Isa, source: Image, destination: Image, operation: Operation, mode: Mode, *, parallel: bool) -> Kernel:
@@ -85,97 +68,6 @@ def table_of(mode: Mode, operation: Operation) -> Array:
     return (result.astype(np.int16) + BIAS[out_type.storage]).astype(np.uint8)
 
 
-def product_requantization(mode: Mode, operation: Operation) -> Requantization:
-    """What takes the product of two operands less their zero points to the output of a `qnn.mul`.
-
-    Raises:
-        Declined: no kernel computes `mode`'s formula for it.
-    """
-    formula, scale = mode.formula(operation), product_scale(operation)
-    if isinstance(formula, FloatMul):
-        largest = _LARGEST_PRODUCT * scale
-        if largest >= 1 << 62:
-            raise Declined("a product exceeds 64 bits")
-        return FloatScale(np.array([scale]), bounded=largest < 1 << 30)
-    if isinstance(formula, FixedPointMul):
-        significands, shifts = fixed_point.quantize_multipliers([scale])
-        return DoubleRounding(significands, shifts, bounded=True)
-    if isinstance(formula, mlas.Mul):
-        return ShiftedProduct(formula.scale(operation), operation.per_tensor("out_type").zero_point)
-    raise Declined(f"no kernel computes {formula.summary}")
-
-
-def _zero_points(operation: Operation) -> tuple[int, int]:
-    lhs, rhs = (bounds(operation.per_tensor(name)).zero_point for name in ("lhs_type", "rhs_type"))
-    return lhs, rhs
-
-
-class _Arithmetic(Protocol):
-    """Two operands as stored -> values less the output's zero point, not yet clamped."""
-
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """Numbers that the code reads, each alone in its array."""
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """More of them, int32."""
-
-    def apply(self, lanes: Lanes, operands: Sequence[Expr], arrays: Sequence[Expr], numbers: Sequence[Expr]) -> Expr:
-        """`arrays` and `numbers` are in every lane."""
-
-
-@dataclass(frozen=True)
-class _Sum:
-    """An epilogue's addition, the second operand its residual.
-
-    Attributes:
-        zero_point: of the first operand, which is subtracted here; 0 where the addition itself takes it out.
-    """
-
-    addition: Addition
-    zero_point: int
-
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        return ()
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        return self.zero_point, *self.addition.parameters
-
-    def apply(self, lanes: Lanes, operands: Sequence[Expr], arrays: Sequence[Expr], numbers: Sequence[Expr]) -> Expr:
-        zero_point, *rest = numbers
-        value = lanes.keep(operands[0] - zero_point) if self.zero_point else operands[0]
-        return self.addition.apply(lanes, value, operands[1], tuple(rest))
-
-
-def _sum(addition: Addition, zero_point: int) -> _Sum:
-    if isinstance(addition, SharedShiftSum):  # one subtraction less for each vector
-        return _Sum(replace(addition, bias=addition.bias - addition.multiplier * zero_point), 0)
-    return _Sum(addition, zero_point)
-
-
-@dataclass(frozen=True)
-class _Product:
-    """A product requantized as accumulators are."""
-
-    requantization: Requantization
-    zero_points: tuple[int, int]
-
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        return self.requantization.arrays
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        return self.zero_points
-
-    def apply(self, lanes: Lanes, operands: Sequence[Expr], arrays: Sequence[Expr], numbers: Sequence[Expr]) -> Expr:
-        lhs, rhs = (operand - zero_point for operand, zero_point in zip(operands, numbers, strict=True))
-        return self.requantization.apply(lanes, lanes.keep(lhs * rhs), tuple(arrays))
-
-
 class _Elementwise:
     def __init__(
         self,
@@ -183,7 +75,7 @@ class _Elementwise:
         operands: tuple[Image, Image],
         destination: Image,
         operation: Operation,
-        arithmetic: _Arithmetic,
+        arithmetic: Arithmetic,
         parallel: bool,
     ) -> None:
         require_blocks(isa, *operands, destination)

@@ -18,6 +18,7 @@ from service.compiler.kernels.x86.grouped import Grouping, Scheme, grouped
 from service.compiler.kernels.x86.grouped import ranked as ranked_schemes
 from service.compiler.kernels.x86.isa import GROUP, Isa
 from service.compiler.kernels.x86.numerics import addition, bounds, dequantization, requantization
+from service.compiler.kernels.x86.pairs import arithmetic_of
 from service.compiler.kernels.x86.reals import BiasedScale, RealScale
 from service.compiler.kernels.x86.requantization import FloatScale, FusedScale, Kept
 from service.compiler.kernels.x86.tiles import cycles, key_of, ranked, worth_sharing
@@ -192,13 +193,9 @@ class Elementwise(Family):
                 elementwise.table_of(self.mode, core)
                 if shape_of(group.inputs[0]) != shape_of(group.output):
                     raise Declined("its only operand is repeated")
-            case "qnn.add":
-                addition(self.mode, core, residual_is_lhs=False)
-            case "qnn.mul":
-                elementwise.product_requantization(self.mode, core)
             case _:
-                raise Declined("no kernel computes this operator of two tensors")
-        if core.name in ("qnn.add", "qnn.mul") and len({shape_of(var)[-1] for var in group.inputs}) > 1:
+                arithmetic_of(self.mode, core)
+        if core.name != "qnn.concatenate" and len({shape_of(var)[-1] for var in group.inputs}) > 1:
             raise Declined("one channel is repeated for all")
         if len({len(shape_of(var)) for var in group.inputs}) > 1:
             raise Declined("its operands have different ranks")
@@ -218,8 +215,7 @@ class Elementwise(Family):
             return concat.concat(isa, sources, destination, core, mode, placed=placed, parallel=parallel)
         if len(sources) == 1:
             return elementwise.look_up(isa, sources[0], destination, core, mode, parallel=parallel)
-        arithmetic = elementwise.add if core.name == "qnn.add" else elementwise.mul
-        return arithmetic(isa, sources[0], sources[1], destination, core, mode, parallel=parallel)
+        return elementwise.pairwise(isa, sources[0], sources[1], destination, core, mode, parallel=parallel)
 
 
 class Pooling(Family):

@@ -27,6 +27,7 @@ from service.compiler.kernels.x86.sums import shared_shift_sum
 from service.compiler.qnn.numerics import Mode, mlas
 from service.compiler.qnn.numerics.accumulate import centered
 from service.compiler.qnn.numerics.affine import Dequantize
+from service.compiler.qnn.numerics.arithmetic import FixedPointSub, SharedShiftSub
 from service.compiler.qnn.numerics.aten import ByGroups, FbgemmRequantize, FloatAdd, OneDnnRequantize, reciprocal
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, SharedShiftAdd
 from service.compiler.qnn.numerics.onednn import PostSum, ScaledSum
@@ -129,10 +130,10 @@ def _fused_sum(formula: PostSum, operation: Operation, channels: int, largest: A
 
 
 def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Addition:
-    """What adds a residual to a layer's result, in `mode`.
+    """What adds a residual to a layer's result, in `mode`, or subtracts it.
 
     Args:
-        operation: a `qnn.add`.
+        operation: a `qnn.add`; or a `qnn.sub` whose second operand is the residual.
         residual_is_lhs: whether its first operand is the residual, and its second the layer's result.
 
     Raises:
@@ -148,7 +149,10 @@ def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Additio
         zero_points = bounds(value_type).zero_point, residual_zero_point
         quicker = shared_shift_sum((value, residual, out), zero_points, bounds(out_type), formula.left_shift)
         return quicker or FixedPointSum(value, residual, residual_zero_point, out)
-    if isinstance(formula, SharedShiftAdd):
+    if isinstance(formula, FixedPointSub):
+        value, residual, out = formula.multipliers(operation)
+        return FixedPointSum(value, residual, residual_zero_point, out, subtracts=True)
+    if isinstance(formula, SharedShiftAdd | SharedShiftSub):
         lhs, rhs, _, shift = formula.parameters(operation)
         factor, of_residual = (rhs, lhs) if residual_is_lhs else (lhs, rhs)
         # The formula's bias takes out both zero points; kernels take the layer's out themselves.

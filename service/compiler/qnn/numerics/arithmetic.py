@@ -26,7 +26,7 @@ class FixedPointSub:
 
     def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
         lhs_type, rhs_type, out_type = binary_types(operation)
-        lhs, rhs, out = _SUM.multipliers(operation)
+        lhs, rhs, out = self.multipliers(operation)
         first, second = (
             multiply_by_quantized_multiplier((x.astype(np.int64) - zero_point) << _SUM.left_shift, *multiplier)
             for x, zero_point, multiplier in ((a, lhs_type.zero_point, lhs), (b, rhs_type.zero_point, rhs))
@@ -35,7 +35,7 @@ class FixedPointSub:
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
         lhs_type, rhs_type, out_type = binary_types(operation)
-        lhs, rhs, out = _SUM.multipliers(operation)
+        lhs, rhs, out = self.multipliers(operation)
 
         def compute(a: Scalar, b: Scalar) -> Scalar:
             first = _scaled((a.astype("int32") - lhs_type.zero_point) << _SUM.left_shift, lhs)
@@ -43,6 +43,10 @@ class FixedPointSub:
             return clamped(_scaled(first - second, out) + out_type.zero_point, out_type)
 
         return pointwise(builder, "sub", compute, [a, b])
+
+    def multipliers(self, operation: Operation) -> list[Multiplier]:
+        """Of both operands and of their difference: those of the sum."""
+        return _SUM.multipliers(operation)
 
 
 class SharedShiftSub:
@@ -78,13 +82,13 @@ class SquaredDifference:
     """TFLite (kernels/squared_difference.cc): both operands in 2**-7 of twice the larger scale."""
 
     summary = "z + mul((mul((a - za) << 7, ma) - mul((b - zb) << 7, mb)) ** 2, m), each mul rounded twice"
-    _LEFT_SHIFT = 7
+    LEFT_SHIFT = 7
 
     def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
         lhs_type, rhs_type, out_type = binary_types(operation)
-        lhs, rhs, out = self._multipliers(operation)
+        lhs, rhs, out = self.multipliers(operation)
         first, second = (
-            multiply_by_quantized_multiplier((x.astype(np.int64) - zero_point) << self._LEFT_SHIFT, *multiplier)
+            multiply_by_quantized_multiplier((x.astype(np.int64) - zero_point) << self.LEFT_SHIFT, *multiplier)
             for x, zero_point, multiplier in ((a, lhs_type.zero_point, lhs), (b, rhs_type.zero_point, rhs))
         )
         squared = (first - second) ** 2
@@ -92,11 +96,11 @@ class SquaredDifference:
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
         lhs_type, rhs_type, out_type = binary_types(operation)
-        lhs, rhs, out = self._multipliers(operation)
+        lhs, rhs, out = self.multipliers(operation)
 
         def difference(a: Scalar, b: Scalar) -> Scalar:
-            first = _scaled((a.astype("int32") - lhs_type.zero_point) << self._LEFT_SHIFT, lhs)
-            return first - _scaled((b.astype("int32") - rhs_type.zero_point) << self._LEFT_SHIFT, rhs)
+            first = _scaled((a.astype("int32") - lhs_type.zero_point) << self.LEFT_SHIFT, lhs)
+            return first - _scaled((b.astype("int32") - rhs_type.zero_point) << self.LEFT_SHIFT, rhs)
 
         def square(value: Scalar) -> Scalar:
             return clamped(_scaled(value * value, out) + out_type.zero_point, out_type)
@@ -104,11 +108,11 @@ class SquaredDifference:
         raw = builder.emit(pointwise(builder, "difference", difference, [a, b]))
         return pointwise(builder, "square", square, [raw])
 
-    def _multipliers(self, operation: Operation) -> list[Multiplier]:
+    def multipliers(self, operation: Operation) -> list[Multiplier]:
         """Of both operands and of the square, in double; scales are float32, and so is twice the larger one."""
         lhs, rhs, out = (quantized.scale for quantized in binary_types(operation))
         twice_largest = 2 * max(lhs, rhs)
-        real = twice_largest * twice_largest / ((1 << 2 * self._LEFT_SHIFT) * out)
+        real = twice_largest * twice_largest / ((1 << 2 * self.LEFT_SHIFT) * out)
         operation.require(real < 1, "the output's scale is so small that LiteRT stops")
         return [
             quantize_multiplier(lhs / twice_largest),
@@ -124,7 +128,7 @@ class PRelu:
 
     def evaluate(self, operation: Operation, x: Array, alpha: Array) -> Array:
         in_type, alpha_type, out_type = binary_types(operation)
-        identity, slope = self._multipliers(operation)
+        identity, slope = self.multipliers(operation)
         centered = x.astype(np.int64) - in_type.zero_point
         above = multiply_by_quantized_multiplier(centered, *identity)
         below = multiply_by_quantized_multiplier(centered * (alpha.astype(np.int64) - alpha_type.zero_point), *slope)
@@ -132,7 +136,7 @@ class PRelu:
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, alpha: relax.Expr) -> relax.Expr:
         in_type, alpha_type, out_type = binary_types(operation)
-        identity, slope = self._multipliers(operation)
+        identity, slope = self.multipliers(operation)
 
         def compute(x: Scalar, alpha: Scalar) -> Scalar:
             centered = x.astype("int32") - in_type.zero_point
@@ -142,7 +146,7 @@ class PRelu:
 
         return pointwise(builder, "prelu", compute, [x, alpha])
 
-    def _multipliers(self, operation: Operation) -> tuple[Multiplier, Multiplier]:
+    def multipliers(self, operation: Operation) -> tuple[Multiplier, Multiplier]:
         """From zero on and below (PreluPrepare in kernels/activations.cc), each step rounded to float32."""
         x, alpha, out = (np.float32(quantized.scale) for quantized in binary_types(operation))
         return quantize_multiplier(float(x / out)), quantize_multiplier(float(x * alpha / out))

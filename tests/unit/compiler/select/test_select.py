@@ -432,10 +432,9 @@ def test_a_constant_for_each_channel_is_an_operand_and_one_for_all_makes_a_table
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
 @pytest.mark.parametrize("operator", [ops.sub, ops.prelu, ops.squared_difference])
-def test_arithmetic_that_has_no_kernel_has_a_table_for_one_constant(
+def test_arithmetic_has_a_table_for_one_constant_and_a_kernel_for_many(
     target: Any, operator: Callable[..., relax.Call], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Of two tensors it is plain, and the report says so."""
     kind, rng = QuantizedType("int8", (0.1,), (3,)), np.random.default_rng(1)
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -450,9 +449,9 @@ def test_arithmetic_that_has_no_kernel_has_a_table_for_one_constant(
     x = rng.integers(-128, 128, (1, 8, 8, 3)).astype(np.int8)
     selection, outputs = run_selected(module, target, "litert-reference", [x], tmp_path_factory.mktemp("build"))
     np.testing.assert_array_equal(outputs[0], oracle.run(module, get_mode("litert-reference"), [x])[0])
-    assert [layer["kernel"] for layer in selection.layers].count("table") == 1
-    (plain,) = selection.plain
-    assert plain["reason"] == "no kernel computes this operator of two tensors"
+    kernels = [layer["kernel"] for layer in selection.layers]
+    assert kernels == ["enter", "conv", "table", operator.__name__, "conv", "leave"]
+    assert selection.plain == []
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
