@@ -20,6 +20,7 @@ from service.compiler.kernels.kernel import Array, Kernel
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.program import Expr, Program, Register, at_most, bits, load, shuffle, splat
 from service.compiler.kernels.x86.isa import Isa
+from service.compiler.kernels.x86.lanes import Lanes
 from service.compiler.kernels.x86.tiles import NEAR_BYTES, TILE_CYCLES, rates
 
 Shape = tuple[int, int, int, int]
@@ -31,14 +32,14 @@ _EPILOGUE_CYCLES = 16.0  # for one vector of sums
 
 
 class Rescaling(Protocol):
-    """64-bit sums, with their bias, -> values not yet clamped."""
+    """Sums, with their bias, -> values not yet clamped."""
 
     @property
     def arrays(self) -> tuple[Array, ...]:
         """A value for each output channel."""
 
-    def apply(self, total: Expr, channels: tuple[Expr, ...], lanes: int) -> Expr:
-        """`total`: int64; `channels`: the arrays' values for its lanes. Returns int32."""
+    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
+        """`total`: int64, half a vector of sums; `channels`: the arrays' values for them. Returns int32."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,24 @@ class Reduced:
     def arrays(self) -> tuple[Array, ...]:
         return self.multipliers, np.int64(1) << (self.counts - 1), self.counts
 
-    def apply(self, total: Expr, channels: tuple[Expr, ...], lanes: int) -> Expr:
+    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
         multiplier, half, count = channels
-        return tirx.Cast(f"int32x{lanes}", (total * multiplier + half) >> count)
+        return tirx.Cast(f"int32x{lanes.isa.lanes // 2}", (total * multiplier + half) >> count)
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """`ReducedMultiplier` of sums that fit 32 bits, a vector at once."""
+
+    wide: Reduced
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return self.wide.multipliers.astype(np.int32), self.wide.counts.astype(np.int32)
+
+    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
+        """`total`: int32. What does not fit 32 bits is cut off, as the reference does."""
+        return lanes.scale_once(lanes.keep(total), *channels)
 
 
 @dataclass(frozen=True)
@@ -67,16 +83,18 @@ class Double:
     def arrays(self) -> tuple[Array, ...]:
         return (self.scales,)
 
-    def apply(self, total: Expr, channels: tuple[Expr, ...], lanes: int) -> Expr:
-        def const(value: float) -> Expr:
-            return splat(tirx.const(value, "float64"), lanes)
+    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
+        size = lanes.isa.lanes // 2
 
-        product = tirx.Cast(f"float64x{lanes}", total) * channels[0]
+        def const(value: float) -> Expr:
+            return splat(tirx.const(value, "float64"), size)
+
+        product = tirx.Cast(f"float64x{size}", total) * channels[0]
         whole = tirx.trunc(product)
         rest, one, half, limit = product - whole, const(1.0), const(0.5), const(2.0**31)
         away = tirx.Select(rest >= half, whole + one, tirx.Select(rest <= const(-0.5), whole - one, whole))
         held = tirx.Select(away >= limit, const(-(2.0**31)), tirx.max(away, const(-(2.0**31))))
-        return tirx.Cast(f"int32x{lanes}", held)
+        return tirx.Cast(f"int32x{size}", held)
 
 
 @dataclass(frozen=True)
@@ -168,9 +186,12 @@ class _Layer:
         self.block_tiles = -(-len(self.starts) // self.blocks)
         self.pairs, self.single = divmod(words.run, 2)
         self.flush = _flush(weights, words)
+        if isinstance(rescaling, Reduced) and self.flush == "at the end" and _fit(weights, bias):
+            self.flush, self.rescaling = "never", Narrow(rescaling)
+            bias = bias.astype(np.int32)
         self.constants = [
             self._packed(weights),
-            *(self._by_block(values) for values in (bias, *rescaling.arrays)),
+            *(self._by_block(values) for values in (bias, *self.rescaling.arrays)),
             np.array(bounds, np.int32),
         ]
 
@@ -220,7 +241,7 @@ class _Layer:
         self.sums = [program.register("int32", lanes) for _ in range(self.columns * self.blocks)]
         self.totals: list[tuple[Register, Register]] = []
         self._clear()
-        if self.flush != "at the end":
+        if self.flush in ("each row", "each section"):
             self.totals = [self._new_total() for _ in self.sums]
         window = self._window(line, column)
         rows, taps = self.words.positions
@@ -303,33 +324,42 @@ class _Layer:
     # --- epilogue ---
 
     def _store(self, block_tile: Expr, line: Expr, column: Expr) -> None:
-        program, lanes, half = self.program, self.isa.lanes, self.isa.lanes // 2
+        """Vectors of 32-bit sums at once, or halves of them in 64 bits."""
+        program, lanes = self.program, self.isa.lanes
+        size = lanes if self.flush == "never" else lanes // 2
         width = self.words.destination[2]
         first = program.bind(at_most(block_tile * self.blocks, len(self.starts) - self.blocks))
         for block in range(self.blocks):
             start = program.bind(at_most((first + block) * lanes, max(self.channels - lanes, 0)))
-            for part in range(2):
-                at = program.bind((first + block) * lanes + part * half)
+            for part in range(lanes // size):
+                at = program.bind((first + block) * lanes + part * size)
                 bias, *channels = (
-                    program.bind(load(buffer, at, half), f"{array.dtype}x{half}")
+                    program.bind(load(buffer, at, size), f"{array.dtype}x{size}")
                     for buffer, array in zip(self.buffers[1:-1], self.constants[1:-1], strict=True)
                 )
                 for pixel in range(self.columns):
                     total = self._total(pixel * self.blocks + block, part) + bias
-                    value = self._clamped(self.rescaling.apply(total, tuple(channels), half))
-                    to = (line * width + column + pixel) * self.channels + start + part * half
-                    channels_left = min(half, self.channels - part * half)
-                    program.store_first(self.destination, program.bind(to), value, half, channels_left)
+                    value = self._clamped(self.rescaling.apply(Lanes(program, self.isa), total, tuple(channels)), size)
+                    to = (line * width + column + pixel) * self.channels + start + part * size
+                    channels_left = min(size, self.channels - part * size)
+                    program.store_first(self.destination, program.bind(to), value, size, channels_left)
 
     def _total(self, place: int, part: int) -> Expr:
+        if self.flush == "never":
+            return self.sums[place].value
         total = self._half(self.sums[place], part)
         return self.totals[place][part].value + total if self.totals else total
 
-    def _clamped(self, value: Expr) -> Expr:
-        half, bounds = self.isa.lanes // 2, self.buffers[-1]
-        low, high = (splat(load(bounds, place, 1), half) for place in range(2))
+    def _clamped(self, value: Expr, size: int) -> Expr:
+        low, high = (splat(load(self.buffers[-1], place, 1), size) for place in range(2))
         held = tirx.max(tirx.min(value, high), low)
-        return self.program.bind(tirx.Cast(f"int16x{half}", held), f"int16x{half}")
+        return self.program.bind(tirx.Cast(f"int16x{size}", held), f"int16x{size}")
+
+
+def _fit(weights: Array, bias: Array) -> bool:
+    """Whether sums with their bias fit 32 bits."""
+    magnitudes = np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(axis=1) * _LARGEST
+    return bool((magnitudes + np.abs(bias.astype(np.float64))).max() < 1 << 31)
 
 
 def _flush(weights: Array, words: Words) -> str:

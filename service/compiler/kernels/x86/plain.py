@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from service.compiler.kernels.group import Group, PlainKernel, image_shape, shape_of
-from service.compiler.kernels.kernel import Declined
+from service.compiler.kernels.kernel import Array, Declined
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.layout import Halo
 from service.compiler.kernels.x86 import int16
@@ -15,9 +15,11 @@ from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.int16 import DoubleScale, OptimizedDense, ReducedMultiplier
 from service.compiler.qnn.operation import Operation, value_of
 
+_MOST_GROUPS = 32  # beyond, TVM's own code is faster than the products by zeros
+
 
 def plain_kernel(isa: Isa, mode: Mode, group: Group) -> PlainKernel:
-    """A convolution without groups or a dense layer: 16x8, requantized.
+    """A convolution or a dense layer: 16x8, requantized.
 
     Raises:
         Declined: it is another group.
@@ -27,24 +29,38 @@ def plain_kernel(isa: Isa, mode: Mode, group: Group) -> PlainKernel:
         raise Declined(f"no kernel computes this operator on {group.inputs[0].ty.dtype}")
     if group.requantize is None or group.addition is not None or str(core.attr("accum_dtype")) != "int64":
         raise Declined("it is more or less than 64-bit sums, requantized")
-    if core.name == "qnn.conv2d" and core.integer("groups") > 1:
-        raise Declined("it has groups, for which there is no kernel of 16 bits")
     weights, *bias = (value_of(arg) for arg in core.call.args[1:])
     if weights is None or any(value is None for value in bias):
         raise Declined("its weights are not constant")
     if weights.dtype != np.int8 or any(core.quantized("weight_type").zero_points):
         raise Declined("its weights are not 8 bits around 0")
-    weights = weights if weights.ndim == 4 else weights[:, None, None, :]
+    groups = core.integer("groups") if core.name == "qnn.conv2d" else 1
+    if groups > _MOST_GROUPS or (groups > 1 and weights.shape[-1] == 1):
+        raise Declined(
+            f"its {groups} groups are so small that nearly all products of a kernel of 16 bits were by zeros"
+        )
+    summand = bias[0] if bias and bias[0] is not None else np.zeros(len(weights), np.int64)
+    rescaling, bounds = _rescaling(mode, group.requantize, len(weights)), (group.out_type.min, group.out_type.max)
+    weights = _ungrouped(weights if weights.ndim == 4 else weights[:, None, None, :], groups)
     halo, words = _geometry(group, weights.shape[1:3])
     tile = int16.choose(isa, words)
     parallel = worth_sharing(int16.cycles(isa, words, tile))
-    summand = bias[0] if bias and bias[0] is not None else np.zeros(len(weights), np.int64)
-    rescaling, bounds = _rescaling(mode, group.requantize, len(weights)), (group.out_type.min, group.out_type.max)
     return PlainKernel(
         int16.layer(isa, words, weights, summand, rescaling, bounds, tile, parallel=parallel),
         halo,
         core.per_tensor("in_type").zero_point,
     )
+
+
+def _ungrouped(weights: Array, groups: int) -> Array:
+    """`[O, KH, KW, C / groups]` -> `[O, KH, KW, C]`, zero for the channels of other groups."""
+    if groups == 1:
+        return weights
+    filters, kernel_h, kernel_w, channels = weights.shape
+    filled = np.zeros((groups, filters // groups, kernel_h, kernel_w, groups, channels), weights.dtype)
+    for place, own in enumerate(np.split(weights, groups)):
+        filled[place, :, :, :, place] = own
+    return filled.reshape(filters, kernel_h, kernel_w, groups * channels)
 
 
 def _geometry(group: Group, kernel: tuple[int, int]) -> tuple[Halo, int16.Words]:

@@ -54,7 +54,8 @@ def module(
     x = rng.integers(LOW, HIGH, shape, endpoint=True).astype(np.int16)
     if rng.integers(3) == 0:
         x[:] = rng.choice(np.array([LOW, HIGH]))
-    bias = relax.const(rng.integers(-(10**11), 10**11, filters), "int64") if rng.integers(4) else None
+    large = 10 ** int(rng.choice([6, 11]))  # so that sums fit 32 bits, or not
+    bias = relax.const(rng.integers(-large, large, filters), "int64") if rng.integers(4) else None
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         common = (inputs[0], relax.const(weight), bias, in_type, weight_type)
@@ -109,6 +110,14 @@ def test_convolution(
 
 @runs_here
 @EXAMPLES
+@given(SMALL, st.integers(2, 6), st.integers(2, 9), st.integers(1, 9), st.integers(0, 1 << 32), RUNNING)
+def test_groups(kernel: tuple[int, int], groups: int, channels: int, filters: int, seed: int, isa: Isa) -> None:
+    rng = np.random.default_rng(seed)
+    holds(isa, *module(rng, weights(rng, (groups * filters, *kernel, channels)), groups=groups))
+
+
+@runs_here
+@EXAMPLES
 @given(st.integers(1, 1200), st.integers(1, 60), st.integers(1, 20), st.integers(0, 1 << 32), RUNNING)
 def test_dense(depth: int, filters: int, batch: int, seed: int, isa: Isa) -> None:
     rng = np.random.default_rng(seed)
@@ -130,11 +139,18 @@ def test_sums_are_widened_before_they_leave_32_bits(isa: Isa, shape: tuple[int, 
 
 @runs_here
 @pytest.mark.parametrize("isa", RUNNABLE, ids=[isa.name for isa in RUNNABLE])
-@pytest.mark.parametrize("shape", [(4, 3, 3, 3), (20, 3, 3, 5), (40, 7), (16, 1, 1, 1)])
-def test_nothing_beyond_a_buffer_is_touched(isa: Isa, shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("shape", "groups"),
+    [((4, 3, 3, 3), 1), ((20, 3, 3, 5), 1), ((40, 7), 1), ((16, 1, 1, 1), 1), ((20, 3, 3, 2), 10)],
+)
+def test_nothing_beyond_a_buffer_is_touched(isa: Isa, shape: tuple[int, ...], groups: int) -> None:
     """A kernel that does dies of it, and the test run with it."""
     model, x = module(
-        np.random.default_rng(1), np.ones(shape, np.int8), size=(4, 8), batch=32 if len(shape) == 2 else 2
+        np.random.default_rng(1),
+        np.ones(shape, np.int8),
+        size=(4, 8),
+        batch=32 if len(shape) == 2 else 2,
+        groups=groups,
     )
     (expected,) = oracle.run(model, MODE, [x])
     kernel = plain_kernel(isa, MODE, group_of(model)).kernel
@@ -157,7 +173,9 @@ def test_sections_make_the_whole() -> None:
         assert (sum(lengths), max(lengths, default=0)) == (pairs, min(pairs, 257))
 
 
-@pytest.mark.parametrize(("shape", "groups", "why"), [((4, 3, 3, 2), 2, "it has groups")])
+@pytest.mark.parametrize(
+    ("shape", "groups", "why"), [((80, 3, 3, 2), 40, "its 40 groups"), ((4, 3, 3, 1), 4, "its 4 groups")]
+)
 def test_declined(shape: tuple[int, ...], groups: int, why: str) -> None:
     model, _ = module(np.random.default_rng(0), np.ones(shape, np.int8), groups=groups)
     with pytest.raises(Declined, match=why):
