@@ -13,7 +13,7 @@ from typing import Any
 
 import typer.main
 
-from service.api import problems
+from service.api import documents, problems
 from service.api.app import control_plane
 from service.cli.app import app as command_line
 from service.compiler.qnn.numerics import get_mode
@@ -150,7 +150,7 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator
     answers = [
         (status, ", ".join(map(_media, answer.get("content", {}).items())), _flat(answer.get("description", "")))
         for status, answer in operation["responses"].items()
-        if not answer.get("content", {}).keys() >= {problems.MEDIA_TYPE} or status == "default"
+        if not answer.get("content", {}).keys() >= {documents.MEDIA_TYPE} or status == "default"
     ]
     yield _table(("status", "body", ""), answers)
 

@@ -13,11 +13,13 @@ from service.api.v2 import InferenceTelemetry
 from service.cache import OciLayout
 from service.core.build import Build
 from service.core.errors import OctetError
+from service.core.running import Running
 from service.core.settings import Serving, Settings
 from service.core.target import TARGETS, Host
 from service.db import AliasStore, BuildStore, Database, ModelStore, WorkerStore
 from service.runtime.cores import affordable_threads
 from service.workers.catalog import synchronize
+from service.workers.crashes import Crashes
 from service.workers.inference import Registry, Scheduling
 from service.workers.inference.artifacts import StoredArtifacts
 
@@ -25,13 +27,18 @@ _logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def assemble(settings: Settings, host: Host) -> Iterator[Services]:
+def assemble(
+    settings: Settings, host: Host, running: Running | None = None, crashes: Crashes | None = None
+) -> Iterator[Services]:
     """The services of one process, on the folder that `settings` name; brought up to date, and restored if need be.
+
+    Args:
+        running, crashes: see `StoredArtifacts`.
 
     Raises:
         OctetError: the database or the store cannot be opened.
     """
-    database = Database(settings.database_url)
+    database = Database(settings.database_url, settings.database_timeout_s)
     database.migrate()
     layout = OciLayout(settings.store_dir)
     builds = BuildStore(database, max_attempts=settings.max_build_attempts)
@@ -48,7 +55,7 @@ def assemble(settings: Settings, host: Host) -> Iterator[Services]:
     registry = Registry(
         builds,
         models,
-        StoredArtifacts(layout),
+        StoredArtifacts(layout, running, crashes),
         aliases=aliases,
         targets=[target.name for target in TARGETS if target.runs_on(host)],
         scheduling=lambda model: _scheduling(settings.serving(model)),

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from service.api import wire
-from service.api.problems import MEDIA_TYPE
+from service.api.documents import MEDIA_TYPE
 from service.api.v2.document import PATHS, SCHEMAS, TAG
 
 _METHODS = ("get", "put", "post", "delete", "head", "patch")

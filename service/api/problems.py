@@ -6,7 +6,6 @@ Each document also has the member `error` (equal to `detail`), which clients of 
 from __future__ import annotations
 
 import errno
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -20,10 +19,9 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 from starlette.types import Scope
 
+from service.api.documents import MEDIA_TYPE, document, title_of
 from service.core import errors
 from service.core.errors import OctetError
-
-MEDIA_TYPE = "application/problem+json"
 
 _logger = logging.getLogger(__name__)
 
@@ -40,10 +38,11 @@ STATUS: Mapping[type[OctetError], int] = {
     errors.QueueFull: 429,
     errors.SandboxUnavailable: 503,
     errors.NotReady: 503,
+    errors.DatabaseBusy: 503,
     errors.DeadlinePassed: 504,
     errors.StorageFull: 507,
 }
-_MAY_BE_RETRIED = (errors.QueueFull, errors.NotReady)
+_MAY_BE_RETRIED = (errors.QueueFull, errors.NotReady, errors.DatabaseBusy)
 _METHODS = ("delete", "get", "head", "patch", "post", "put")
 _WHERE = ("stage", "op", "tensor", "hint")
 
@@ -56,7 +55,7 @@ def problem_response(error: OctetError, scope: Scope) -> Response:
     """`error` as the answer to the request of `scope`."""
     headers = {"retry-after": retry_after(error)} if may_be_retried(error) else {}
     members = {name: value for name, value in error.to_json().items() if name in _WHERE}
-    return _respond(scope, status_of(error), error.code, _title(type(error)), error.message, members, headers)
+    return _respond(scope, status_of(error), error.code, title_of(type(error)), error.message, members, headers)
 
 
 def may_be_retried(error: OctetError) -> bool:
@@ -73,6 +72,9 @@ def unexpected_response(exception: BaseException, scope: Scope) -> Response:
     """The answer to a request that an unforeseen exception ended: its details are in the log, never in the answer."""
     if isinstance(exception, OSError) and exception.errno in (errno.ENOSPC, errno.EDQUOT):
         return problem_response(errors.StorageFull(), scope)
+    if isinstance(exception, MemoryError):
+        _logger.error("request %s: %s", request_id(scope), exception)
+        return problem_response(errors.MemoryFull(hint="try again later, or with less at once"), scope)
     _logger.error("request %s failed", request_id(scope), exc_info=exception)
     detail = "The server failed in a way that it did not foresee."
     hint = f"the server's log says more about request {request_id(scope)}"
@@ -99,7 +101,7 @@ def install(app: FastAPI) -> None:
         found = [_finding(finding) for finding in exception.errors()]
         detail = "; ".join(f"{finding['location']}: {finding['detail']}" for finding in found)
         kind = errors.InvalidInput
-        return _respond(request.scope, 400, kind.code, _title(kind), detail, {"errors": found})
+        return _respond(request.scope, 400, kind.code, title_of(kind), detail, {"errors": found})
 
     async def http_error(request: Request, exception: Exception) -> Response:
         assert isinstance(exception, HTTPException)
@@ -125,23 +127,8 @@ def _respond(
     members: Mapping[str, Any],
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    document = {
-        "type": f"urn:octet:problem:{code}",
-        "title": title,
-        "status": status,
-        "detail": detail,
-        "instance": scope.get("path", ""),
-        "code": code,
-        **members,
-        "request_id": request_id(scope),
-        "error": detail,
-    }
-    body = json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace")
+    body = document(status, code, title, detail, members, scope.get("path", ""), request_id(scope))
     return Response(body, status, dict(headers or {}), MEDIA_TYPE)
-
-
-def _title(kind: type[OctetError]) -> str:
-    return (kind.__doc__ or kind.__name__).split("\n")[0]
 
 
 def _finding(finding: Mapping[str, Any]) -> dict[str, str]:

@@ -1,5 +1,11 @@
 """The `octet` command. A client of the HTTP API, and the road without a server; it holds no logic that they lack."""
 
+import os
+
+# NumPy's library of real products makes its threads when it is loaded. Nothing here multiplies real matrices, and
+# `octet serve` is a process that forks, which it may only with one thread.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from service.cli.app import main
 
 __all__ = ["main"]

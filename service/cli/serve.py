@@ -15,7 +15,7 @@ from service.cli.output import Output, reporting
 from service.core.settings import Settings
 
 if TYPE_CHECKING:
-    from service.api.server import Started
+    from service.api.keeper import Started
     from service.compiler.sandbox import Finding
     from service.core.target import Host
 
@@ -49,9 +49,12 @@ def serve(
     settings = load_checked({**flags, **switches})
     _log(verbose)
     with reporting(as_json) as output:
-        from service.api import server
+        from service.api import keeper
 
-        server.serve(settings, compile=not no_compile, on_started=lambda started: _welcome(output, started, settings))
+        status = keeper.serve(
+            settings, compile=not no_compile, on_started=lambda started: _welcome(output, started, settings)
+        )
+    raise typer.Exit(status)
 
 
 @worker.callback()

@@ -22,6 +22,11 @@ OctetError
 ├── CorruptBlob             500  bytes on disk no longer hash to their name
 ├── SandboxUnavailable      503
 ├── NotReady                503  no loaded, verified artifact for a model
+│   ├── Quarantined              its artifact crashed the server
+│   ├── Restarting               the serving process is on its way, or stops
+│   └── MemoryFull               no memory for this request at this moment
+├── DatabaseBusy            503
+├── NotStarted                   a process of the server ended while it started; never as HTTP
 ├── DeadlinePassed          504
 └── StorageFull             507
 
@@ -206,6 +211,36 @@ class NotReady(OctetError):
     """No verified artifact of the model is loaded here."""
 
     code = "not_ready"
+
+
+class Quarantined(NotReady):
+    """The model's artifact crashed the server, and is not run any more."""
+
+    code = "quarantined"
+
+
+class Restarting(NotReady):
+    """The server is not ready to take requests."""
+
+    code = "restarting"
+
+
+class MemoryFull(NotReady):
+    """There is not enough memory for this request at the moment."""
+
+    code = "memory_full"
+
+
+class DatabaseBusy(OctetError):
+    """The database was locked for too long."""
+
+    code = "database_busy"
+
+
+class NotStarted(OctetError):
+    """A process of the server ended while it started."""
+
+    code = "not_started"
 
 
 class DeadlinePassed(OctetError):

@@ -68,6 +68,16 @@ class Settings(BaseSettings, Serving):
         pattern=rf"^(\*|{_REFERENCE}(\s*,\s*{_REFERENCE})*)?$",
         description="models that are loaded before the server is ready: NAME or NAME@VERSION, …; * for all",
     )
+    grace_s: float = Field(30.0, gt=0, description="what requests under way may take when the server is told to stop")
+    head_timeout_s: float = Field(10.0, gt=0, description="for the head of a request; then the client is cut off")
+    stall_timeout_s: float = Field(60.0, gt=0, description="a client silent this long in the middle of a body is gone")
+    min_body_bytes_per_s: int = Field(
+        1000, ge=0, description="a body that comes slower for longer than that is refused"
+    )
+    max_head_bytes: int = Field(64 << 10, gt=0, description="the head of a request")
+    database_timeout_s: float = Field(30.0, gt=0, description="how long to wait for a locked database")
+    max_crashes: int = Field(3, gt=0, description="an artifact that so many crashes are put down to is quarantined")
+    crash_window_s: float = Field(3600.0, gt=0, description="for so long a crash counts")
 
     def serving(self, model: str) -> Serving:
         """What holds for a model: its own choices, and the common ones where it has none."""
@@ -103,6 +113,11 @@ class Settings(BaseSettings, Serving):
     def tiles_dir(self) -> Path:
         """Tiles that tuning found (`service.compiler.tile_store`)."""
         return self.data_dir / "tiles"
+
+    @property
+    def crashes_file(self) -> Path:
+        """What crashes were put down to (`service.workers.crashes`)."""
+        return self.data_dir / "crashes.json"
 
     @property
     def results_dir(self) -> Path:

@@ -17,7 +17,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 from service.core.errors import StorageFull
 from service.db.migrations import upgrade, versions
 
-_BUSY_TIMEOUT_MS = 30_000
 _ADVISORY_LOCK = 0x0C7E7  # which migration lock of PostgreSQL is ours: any number that nobody else uses
 _migrating = threading.Lock()  # Alembic keeps its context in module globals
 
@@ -30,13 +29,15 @@ class Database:
 
     Args:
         url: `sqlite:///<path>` or `postgresql+psycopg://…`.
+        timeout_s: how long to wait for a writer of SQLite.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, timeout_s: float = 30.0) -> None:
+        self._timeout_s = timeout_s
         self._engine = sa.create_engine(url)
         self.is_sqlite = self._engine.dialect.name == "sqlite"
         if self.is_sqlite:
-            sa.event.listen(self._engine, "connect", _on_connect)
+            sa.event.listen(self._engine, "connect", self._on_connect)
             sa.event.listen(self._engine, "begin", _on_begin)
         self._writing = self._engine.execution_options(octet_writes=True)
 
@@ -47,7 +48,7 @@ class Database:
             Unsupported: a newer version of the program has migrated it.
         """
         if self.is_sqlite and self._engine.url.database:
-            _make_sqlite(Path(self._engine.url.database))
+            _make_sqlite(Path(self._engine.url.database), self._timeout_s)
         with _migrating, self.write() as connection:
             if not self.is_sqlite:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
@@ -61,6 +62,15 @@ class Database:
     def close(self) -> None:
         """Closes every connection that is not in use."""
         self._engine.dispose()
+
+    def _on_connect(self, connection: Any, record: Any) -> None:
+        connection.isolation_level = None  # the driver's own idea of when to begin is none that we want: see _on_begin
+        for pragma in (
+            f"busy_timeout = {round(1000 * self._timeout_s)}",
+            "synchronous = FULL",  # what was acknowledged survives a power cut
+            "foreign_keys = ON",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -91,10 +101,10 @@ def insert_new(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | po
     return postgresql.insert(table).on_conflict_do_nothing()
 
 
-def _make_sqlite(path: Path) -> None:
+def _make_sqlite(path: Path, timeout_s: float) -> None:
     """A database in WAL mode, where readers do not wait for the writer; the mode stays with the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    until_s = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
+    until_s = time.monotonic() + timeout_s
     with closing(sqlite3.connect(path, timeout=0)) as connection:
         while True:
             try:
@@ -105,16 +115,6 @@ def _make_sqlite(path: Path) -> None:
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until_s:
                     raise
                 time.sleep(random.uniform(0.001, 0.02))
-
-
-def _on_connect(connection: Any, record: Any) -> None:
-    connection.isolation_level = None  # the driver's own idea of when to begin is none that we want: see _on_begin
-    for pragma in (
-        f"busy_timeout = {_BUSY_TIMEOUT_MS}",
-        "synchronous = FULL",  # what was acknowledged survives a power cut
-        "foreign_keys = ON",
-    ):
-        connection.execute(f"PRAGMA {pragma}")
 
 
 def _on_begin(connection: sa.Connection) -> None:

@@ -7,6 +7,7 @@ import mmap
 import platform
 import shutil
 import tempfile
+from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,17 +23,24 @@ from service.core.artifact import (
 )
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, NotFound, Unsupported
+from service.core.running import Place, Running
 from service.core.target import detect_host, parse_target
 from service.runtime.machine import load_library
 from service.runtime.model import Array, Model, views
 from service.runtime.threads import Threads
 
 
-def load(path: Path | str | OciLayout, digest: Digest | None = None, threads: int | Threads = 0) -> Model:
+def load(
+    path: Path | str | OciLayout,
+    digest: Digest | None = None,
+    threads: int | Threads = 0,
+    running: Running | None = None,
+) -> Model:
     """The artifact `digest` of the OCI layout at `path`; without a digest, the layout must hold exactly one.
 
     Args:
         threads: per call; at most, and for 0, one for each core that this process may use.
+        running: where it is noted that native code of the artifact runs, its loading included.
 
     Raises:
         NotFound: there is no such artifact.
@@ -44,13 +52,22 @@ def load(path: Path | str | OciLayout, digest: Digest | None = None, threads: in
     manifest = layout.manifest(digest)
     config = ArtifactConfig.from_json(json.loads(layout.blobs.read(manifest.config.digest)))
     files = {layer.media_type: layout.blobs.path(layer.digest) for layer in manifest.layers}
-    return load_files(config, files[LIBRARY_MEDIA_TYPE], files[CONSTANTS_MEDIA_TYPE], digest=digest, threads=threads)
+    place = running.place(digest) if running else None
+    return load_files(
+        config, files[LIBRARY_MEDIA_TYPE], files[CONSTANTS_MEDIA_TYPE], digest=digest, threads=threads, place=place
+    )
 
 
 def load_files(
-    config: ArtifactConfig, library: Path, constants: Path, *, digest: str = "", threads: int | Threads = 0
+    config: ArtifactConfig,
+    library: Path,
+    constants: Path,
+    *,
+    digest: str = "",
+    threads: int | Threads = 0,
+    place: Place | None = None,
 ) -> Model:
-    """The artifact made of `config` and two files; `threads` as for `load`.
+    """The artifact made of `config` and two files; `threads` as for `load`, `place` as for `Model`.
 
     Raises:
         CorruptBlob: the constants layer is too short for what the config says of it.
@@ -59,7 +76,9 @@ def load_files(
     _check_host(config)
     _check_abi(config)
     shared = threads if isinstance(threads, Threads) else Threads(threads)
-    return Model(config, _load_library(library), _map_constants(config, constants), digest, shared)
+    mapped = _map_constants(config, constants)
+    with place or nullcontext():
+        return Model(config, _load_library(library), mapped, digest, shared, place)
 
 
 def _only_artifact(layout: OciLayout) -> Digest:

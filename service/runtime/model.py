@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from service.core.artifact import ArtifactConfig, Slot
 from service.core.buffers import aligned_empty, is_aligned
 from service.core.errors import InvalidTensor
+from service.core.running import Place
 from service.core.sequence import SequenceState
 from service.core.signature import ModelSignature, TensorSpec
 from service.runtime.machine import Machine
@@ -30,13 +31,17 @@ class Model:
         constants: Sequence[Array],
         digest: str = "",
         threads: Threads | None = None,
+        place: Place | None = None,
     ) -> None:
         """
         Args:
             module: the loaded library.
             constants: in the config's order, each 64-byte aligned.
             threads: that share a call; by default one for each core that this process may use.
+            place: marked while the library computes, for whoever watches over this process.
         """
+        self._place = place
+        self._mark = bytearray(1) if place is None else place.mark
         self.config, self.digest = config, digest
         self.threads = threads or Threads()
         self._module, self._constants = module, constants
@@ -52,7 +57,8 @@ class Model:
 
     def clone(self) -> Model:
         """Another instance, with buffers of its own."""
-        return Model(self.config, self._module, self._constants, self.digest, self.threads)
+        place = self._place.another() if self._place else None
+        return Model(self.config, self._module, self._constants, self.digest, self.threads, place)
 
     def __call__(self, *inputs: Array) -> Array | tuple[Array, ...]:
         """The output for `inputs` (in the signature's order), or a tuple of outputs where there are several.
@@ -82,7 +88,11 @@ class Model:
         state = state or SequenceState(self.signature)
         tensors += [tvm_ffi.from_dlpack(tensor) for tensor in state.tensors]
         with self.threads:
-            result = self._entry(*tensors, *self._tensors)
+            self._mark[0] = 1
+            try:
+                result = self._entry(*tensors, *self._tensors)
+            finally:
+                self._mark[0] = 0
         # The arena is written again by the next call, so the answer is copied out of it.
         results = [np.from_dlpack(each) for each in (result if isinstance(result, Sequence) else [result])]
         count = len(self.signature.outputs)

@@ -6,14 +6,10 @@ found again by content; what it left in scratch is swept when the next one start
 
 from __future__ import annotations
 
-import argparse
-import ctypes
 import logging
-import os
 import signal
-import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -26,7 +22,7 @@ from service.compiler.tuning import build_artifact
 from service.core.build import Build, BuildCanceled, LeaseLost, Progress, Stage
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, CorruptBlob, NotFound, OctetError
-from service.core.settings import Settings, load_settings
+from service.core.settings import Settings
 from service.core.target import parse_target
 from service.core.worker import WorkerKind
 from service.db import BuildStore, Claim, Database, ModelStore, WorkerStore
@@ -36,10 +32,9 @@ from service.workers.garbage import Collector
 from service.workers.presence import Presence
 from service.workers.scratch import attempt_directory, sweep
 
-_logger = logging.getLogger("service.workers.compile_worker")  # which __name__ is not where this is the program
+_logger = logging.getLogger(__name__)
 _IDLE_S = 0.2
 _TROUBLE_S = 2.0
-_PR_SET_PDEATHSIG = 1
 
 Compile = Callable[[CompileRequest, OciLayout, Path, Progress, Settings], Digest]
 
@@ -164,7 +159,7 @@ def run(settings: Settings, stop: threading.Event, on_started: Callable[[str], N
     Raises:
         OctetError: the database or the store cannot be opened.
     """
-    database = Database(settings.database_url)
+    database = Database(settings.database_url, settings.database_timeout_s)
     database.migrate()
     layout = OciLayout(settings.store_dir)
     sweep(settings.scratch_dir)
@@ -186,10 +181,8 @@ def run(settings: Settings, stop: threading.Event, on_started: Callable[[str], N
     database.close()
 
 
-def run_until_signaled(
-    settings: Settings, parent: int | None = None, on_started: Callable[[str], None] = lambda worker: None
-) -> None:
-    """`run`, until SIGTERM or SIGINT comes; or, if it is given, until the process `parent` dies.
+def run_until_signaled(settings: Settings, on_started: Callable[[str], None] = lambda worker: None) -> None:
+    """`run`, until SIGTERM or SIGINT comes.
 
     To be called in the main thread. It only waits there: a signal's handler interrupts whatever the main thread does,
     and would wait for ever for a lock that the interrupted code holds.
@@ -197,29 +190,5 @@ def run_until_signaled(
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    if parent is not None:
-        _die_with(parent, stop)
     with ThreadPoolExecutor(1, "octet-compile") as executor:
         executor.submit(run, settings, stop, on_started).result()
-
-
-def _die_with(parent: int, stop: threading.Event) -> None:
-    """The kernel tells us when the process that started us dies, however it does."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it died before we asked
-        stop.set()
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m service.workers.compile_worker", description=__doc__)
-    parser.add_argument("--parent", type=int, help="stop when this process, which started us, ends")
-    parser.add_argument("--verbose", action="store_true", help="log what is done, not only what goes wrong")
-    options = parser.parse_args(arguments)
-    level = logging.INFO if options.verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    run_until_signaled(load_settings(), options.parent)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

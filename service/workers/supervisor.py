@@ -1,106 +1,211 @@
-"""Keeps one process of another program running: starts it, and again when it dies, until told to stop."""
+"""Keeps processes of this program running: forks them, and forks them again when they die, until told to stop.
+
+Only a process with one thread forks safely, so whoever supervises has no other, and loads no library that starts some:
+its children load what they need. They share its memory, know its settings, and start without a new interpreter. A pipe
+is all that goes between: a child says on it that it is ready, or why it cannot be, and the kernel closes it when the
+child is gone, however it went.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import json
 import logging
 import os
 import signal
-import subprocess
 import sys
-import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
 
-from service.core.settings import Settings
+from service.core.errors import NotStarted, OctetError, from_json
 
 _logger = logging.getLogger(__name__)
-_LOOK_S = 0.1
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 30.0
 _HEALTHY_S = 60.0  # who lived this long did not die of being started
-_GRACE_S = 10.0
+_PR_SET_PDEATHSIG = 1
+_TOLD = (signal.SIGTERM, signal.SIGINT)
+
+Ready = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class End:
+    """How a child ended that nobody had told to.
+
+    Attributes:
+        status: its exit status; the signal that killed it, negative.
+        was_ready: whether it had said so.
+        error: what it said instead, if it did.
+    """
+
+    status: int
+    was_ready: bool
+    error: OctetError | None
+
+    def __str__(self) -> str:
+        if self.error:
+            return self.error.message
+        if self.status >= 0:
+            return f"exit status {self.status}"
+        return f"signal {-self.status}: {signal.strsignal(-self.status)}"
 
 
 class Supervisor:
-    """One child process, watched by one thread.
+    """One child at a time. For the event loop of a process that has no other thread."""
 
-    The thread starts the child itself, and lives as long: the kernel tells a child that its parent died when the
-    *thread* that started it does.
+    def __init__(
+        self,
+        name: str,
+        main: Callable[[Ready], None],
+        *,
+        grace_s: float = 10.0,
+        keep: Collection[int] = (),
+        on_ready: Callable[[], None] = lambda: None,
+        on_end: Callable[[End], bool] = lambda end: True,
+    ) -> None:
+        """
+        Args:
+            name: for the log.
+            main: what the child does; it ends when `main` returns, and its exit status is 1 if `main` raises.
+            grace_s: how long the child may take to end when it is told to, before it is killed.
+            keep: the sockets and pipes of this process that the child may use too.
+            on_ready: called whenever a child says that it is.
+            on_end: called whenever a child has ended that was not told to; whether to start another.
+        """
+        self._name, self._main, self._grace_s = name, main, grace_s
+        self._kept, self._on_ready, self._on_end = frozenset(keep), on_ready, on_end
+        self._stopping = asyncio.Event()
+        self.pid: int | None = None  # of the child, while there is one
 
-    Args:
-        command: what to run; `--parent PID` is added.
-        environment: of the child, all of it.
-    """
+    async def run(self) -> None:
+        """Returns when the child has ended after `stop`.
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], *, grace_s: float = _GRACE_S) -> None:
-        self._command = [*command, "--parent", str(os.getpid())]
-        self._environment, self._grace_s = dict(environment), grace_s
-        self._stop = threading.Event()
-        self._child: subprocess.Popen[bytes] | None = None
-        self._thread = threading.Thread(target=self._supervise, name="octet-supervisor", daemon=True)
-
-    @property
-    def pid(self) -> int | None:
-        """The child's, while there is one."""
-        child = self._child
-        return None if child is None else child.pid
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Lets the child end what it must (SIGTERM), kills it if that takes too long, and waits for its end."""
-        self.begin_stop()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def begin_stop(self) -> None:
-        """As `stop`, without waiting. May be called in a signal handler."""
-        self._stop.set()
-
-    def _supervise(self) -> None:
+        Raises:
+            OctetError: no other is to be started; what the last one said, or how it ended.
+        """
         pause_s = _FIRST_PAUSE_S
-        while not self._stop.is_set():
+        while not self._stopping.is_set():
             started_s = time.monotonic()
-            code = self._run()
-            if self._stop.is_set():
+            end = await self._run_once()
+            if self._stopping.is_set():
                 return
+            if not self._on_end(end):
+                raise end.error or NotStarted(f"the {self._name} ended while it started ({end})")
             pause_s = _FIRST_PAUSE_S if time.monotonic() - started_s > _HEALTHY_S else pause_s
-            _logger.error("the compile worker ended (%s); starting another in %.1f s", _why(code), pause_s)
-            self._stop.wait(pause_s)
+            _logger.error("the %s ended (%s); starting another in %.1f s", self._name, end, pause_s)
+            await self._pause(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    def _run(self) -> int:
-        # A session of its own: Ctrl-C in our terminal is for us, and we then tell the child.
-        with subprocess.Popen(
-            self._command, env=self._environment, stdin=subprocess.DEVNULL, start_new_session=True
-        ) as child:
-            self._child = child
-            while child.poll() is None and not self._stop.wait(_LOOK_S):
-                pass
-            if child.poll() is None:
-                self._end(child)
-            self._child = None
-            return child.wait()
+    def stop(self) -> None:
+        """Lets the child end what it must (SIGTERM), and kills it if that takes too long."""
+        self._stopping.set()
+        if self.pid is not None:
+            os.kill(self.pid, signal.SIGTERM)
+            asyncio.get_running_loop().call_later(self._grace_s, self._give_up, self.pid)
 
-    def _end(self, child: subprocess.Popen[bytes]) -> None:
-        child.terminate()
+    def kill(self) -> None:
+        """As `stop`, without waiting for anything."""
+        self._stopping.set()
+        if self.pid is not None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    async def _pause(self, seconds: float) -> None:
         try:
-            child.wait(self._grace_s)
-        except subprocess.TimeoutExpired:
-            _logger.warning("the compile worker did not end in %.0f s, and is killed", self._grace_s)
-            child.kill()
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass
+
+    def _give_up(self, pid: int) -> None:
+        if self.pid == pid:
+            _logger.warning("the %s did not end in %.0f s, and is killed", self._name, self._grace_s)
+            os.kill(pid, signal.SIGKILL)
+
+    async def _run_once(self) -> End:
+        read, write = os.pipe()
+        try:
+            pid = self.pid = self._fork(write)
+        finally:
+            os.close(write)
+        said = asyncio.StreamReader()
+        with os.fdopen(read, "rb", 0) as pipe:
+            await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(said), pipe)
+            was_ready, error = False, None
+            async for line in said:
+                error = _error_in(line)
+                if error is None:
+                    was_ready = True
+                    if not self._stopping.is_set():
+                        self._on_ready()
+        self.pid = None
+        os.kill(pid, signal.SIGKILL)  # its end of the pipe is closed: it is ending, and this changes nothing
+        return End(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), was_ready, error)
+
+    def _fork(self, pipe: int) -> int:
+        threads = sum(1 for _ in Path("/proc/self/task").iterdir())
+        if threads > 1:
+            raise RuntimeError(f"a process with {threads} threads is forked for the {self._name}")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _TOLD)  # or the child could take one for its parent
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self._be_child(parent, pipe)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _TOLD)
+        return pid
+
+    def _be_child(self, parent: int, pipe: int) -> None:
+        """Never returns."""
+        status = 1
+        try:
+            _leave(parent, {*self._kept, pipe})
+            self._main(lambda: _say(pipe, {}))
+            status = 0
+        except OctetError as error:
+            _say(pipe, {"error": error.to_json()})
+        except BaseException:
+            _logger.exception("the %s failed in a way that was not foreseen", self._name)
+        finally:
+            logging.shutdown()
+            os._exit(status)  # what was to be done at the parent's end is none of the child's business
 
 
-def compile_worker(settings: Settings) -> Supervisor:
-    """A supervisor of `octet worker compile` with the same settings."""
-    environment = dict(os.environ)
-    for name, value in settings.model_dump(mode="json", exclude_none=True).items():
-        environment[f"OCTET_{name.upper()}"] = value if isinstance(value, str) else json.dumps(value)
-    environment["OCTET_DATA_DIR"] = str(settings.data_dir.absolute())
-    verbose = ["--verbose"] if _logger.isEnabledFor(logging.INFO) else []
-    return Supervisor([sys.executable, "-m", "service.workers.compile_worker", *verbose], environment)
+def _leave(parent: int, keep: Collection[int]) -> None:
+    """Makes a fork a process of its own, which ends with its parent."""
+    os.setsid()  # Ctrl-C in the terminal is for the parent, which then tells its children
+    signal.set_wakeup_fd(-1)
+    for number in _TOLD:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _TOLD)
+    for path in list(Path("/proc/self/fd").iterdir()):
+        descriptor = int(path.name)
+        if descriptor > 2 and descriptor not in keep and _is_channel(path):
+            os.close(descriptor)  # a connection or a port must not outlive the parent's use of it
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # however the parent dies
+    if os.getppid() != parent:  # it died before we asked
+        os._exit(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
 
 
-def _why(code: int) -> str:
-    return f"exit status {code}" if code >= 0 else f"signal {-code}: {signal.strsignal(-code)}"
+def _is_channel(path: Path) -> bool:
+    try:
+        return str(path.readlink()).startswith(("socket:", "pipe:", "anon_inode:"))
+    except FileNotFoundError:  # of the listing itself
+        return False
+
+
+def _say(pipe: int, what: object) -> None:
+    os.write(pipe, json.dumps(what).encode() + b"\n")
+
+
+def _error_in(line: bytes) -> OctetError | None:
+    error = json.loads(line).get("error")
+    return None if error is None else from_json(error)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import typer
 
-from service.api.server import _DRAIN_S
 from service.cli.app import app
 from service.core.settings import Settings, load_settings
 from tests.support.deployment import COMPOSE, ROOT, compose, services, stages
@@ -78,4 +77,4 @@ def test_nothing_keeps_a_privilege(service: dict[str, Any]) -> None:
 
 
 def test_a_server_is_left_the_time_to_drain(service: dict[str, Any]) -> None:
-    assert int(service["stop_grace_period"].removesuffix("s")) > _DRAIN_S
+    assert int(service["stop_grace_period"].removesuffix("s")) > load_settings().grace_s

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service import runtime
@@ -10,15 +13,28 @@ from service.cache import OciLayout
 from service.core.artifact import ArtifactConfig, Report
 from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady
+from service.core.running import Running
+from service.core.signature import ModelSignature
+from service.workers.crashes import Crashes
 from service.workers.inference.memory import Weight
-from service.workers.inference.runner import Runner
+from service.workers.inference.runner import Array, Runner
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class StoredArtifacts:
-    """The artifacts of an OCI layout."""
+    """The artifacts of an OCI layout.
+
+    Attributes:
+        layout: the store.
+        running: where it is noted what computes; None where nobody reads it.
+        crashes: what earlier crashes were put down to.
+    """
 
     layout: OciLayout
+    running: Running | None = None
+    crashes: Crashes | None = None
 
     def load(self, artifact: Digest, threads: int = 0) -> Runner:
         """An instance of `artifact`, if a worker of its target has verified it.
@@ -30,8 +46,10 @@ class StoredArtifacts:
             CorruptBlob, NotFound: some of its bytes are damaged or gone. Its numerics report is one of its parts: every
                 build attaches one.
             NotReady: the report says that it was not verified.
+            Quarantined: the server crashed too often while it ran.
             OctetError: it cannot run here.
         """
+        is_suspect = self.crashes is not None and self.crashes.check(artifact)
         attached = self.layout.attached(artifact, Report.NUMERICS)
         if attached is None:
             raise NotFound(f"artifact {artifact} has no numerics report")
@@ -41,7 +59,13 @@ class StoredArtifacts:
             raise NotReady(
                 f"artifact {artifact} was not verified: {reason}", hint="octet verify, on its target, does it"
             )
-        return runtime.load(self.layout, artifact, threads=threads)
+        runner = runtime.load(self.layout, artifact, threads=threads, running=self.running)
+        return Alone(runner) if is_suspect else runner
+
+    def forgive(self, artifact: Digest) -> None:
+        """Lets an artifact run that is in quarantine."""
+        if self.crashes is not None and self.crashes.forgive(artifact):
+            _logger.warning("artifact %s may run again", artifact)
 
     def weigh(self, artifact: Digest) -> Weight:
         """What an instance maps, and computes in.
@@ -52,3 +76,24 @@ class StoredArtifacts:
         manifest = self.layout.manifest(artifact)
         config = ArtifactConfig.from_json(json.loads(self.layout.blobs.read(manifest.config.digest)))
         return Weight({layer.digest: layer.size_bytes for layer in manifest.layers}, config.arena_bytes)
+
+
+class Alone:
+    """A `Runner` beside which no other of its kind runs, so that a crash tells which of them it was."""
+
+    _turn = threading.Lock()
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    @property
+    def signature(self) -> ModelSignature:
+        return self._runner.signature
+
+    def run(self, inputs: Sequence[Array]) -> Sequence[Array]:
+        """As `Runner.run`."""
+        with Alone._turn:
+            return self._runner.run(inputs)
+
+    def clone(self) -> Alone:
+        return Alone(self._runner.clone())

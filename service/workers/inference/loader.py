@@ -104,8 +104,9 @@ class Loader:
         return self._failed.get(artifact, (0.0, None))[1]
 
     def forgive(self, artifact: Digest) -> None:
-        """Lets an artifact be tried again at once."""
+        """Lets an artifact be tried again at once, whatever it did before. Writes a file: to be called in a thread."""
         self._failed.pop(artifact, None)
+        self._artifacts.forgive(artifact)
 
     async def close(self) -> None:
         """Ends what is being loaded, and waits for the requests that hold what is."""

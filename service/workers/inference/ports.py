@@ -46,9 +46,12 @@ class Artifacts(Protocol):
 
         Raises:
             CorruptBlob, NotFound: some of its bytes are damaged or gone.
-            NotReady: no worker of its target has verified it.
+            NotReady: no worker of its target has verified it, or it crashed the server too often.
             OctetError: it cannot run here.
         """
 
     def weigh(self, artifact: Digest) -> Weight:
         """What an instance of it would take of memory. Raises `CorruptBlob`, `NotFound`."""
+
+    def forgive(self, artifact: Digest) -> None:
+        """Holds earlier crashes against an artifact no more."""

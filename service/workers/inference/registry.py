@@ -281,7 +281,8 @@ class Registry:
                 failure = error
         if failure is None:
             raise await asyncio.to_thread(why_not_ready, self._builds, self._models, model, version, self._targets)
-        here = NotReady(f"model {model!r} cannot be loaded here: {failure.message}", hint=failure.hint)
+        kind = type(failure) if isinstance(failure, NotReady) else NotReady
+        here = kind(f"model {model!r} cannot be loaded here: {failure.message}", hint=failure.hint)
         raise _CannotLoad(here) from failure
 
     async def _load(self, build: Build, identity: Identity) -> Served:
@@ -301,7 +302,7 @@ class Registry:
         """Takes an `unload` back, and lets what could not be loaded be tried again."""
         self._unloaded -= {(model, None), (model, version)}
         for _, identity in await asyncio.to_thread(self._candidates, model, version):
-            self._loader.forgive(identity.artifact)
+            await asyncio.to_thread(self._loader.forgive, identity.artifact)
 
     def _plan(self, model: str, reference: Reference) -> Plan:
         self._models.get(model)

@@ -14,7 +14,8 @@ from types import SimpleNamespace
 import pytest
 from fastapi import FastAPI
 
-from service.api.server import _listen, _Server, _Signals
+from service.api.server import _Server, _Signals
+from service.core.settings import Settings
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def run(listener: socket.socket, signals: _Signals, starting: signal.Signals | N
         happened.append("told of")
         os.kill(os.getpid(), signal.SIGTERM)
 
-    _Server(app, None, signals, on_started).run(sockets=[listener])
+    _Server(app, Settings(), signals, on_started).run(sockets=[listener])
     return happened
 
 
@@ -68,22 +69,8 @@ def test_a_signal_that_came_before_there_was_a_server_is_not_lost(listener: sock
         assert run(listener, signals) == ["application started", "application ended"]
 
 
-def test_a_second_ctrl_c_does_not_wait() -> None:
-    with _Signals():
-        os.kill(os.getpid(), signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-
-
 def test_afterwards_signals_are_what_they_were() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     with _Signals():
         pass
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
-
-
-def test_answers_on_a_kept_connection_are_sent_at_once() -> None:
-    with _listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
-        accepted, _ = listener.accept()
-        with accepted:
-            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -1,129 +1,156 @@
-"""A process that is started again, and ended with its parent."""
+"""A process that is started again, and ended with its parent. Supervisors fork, so each has a process of its own."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import Any
 
-import pytest
-
-from service.core.settings import Serving, Settings, load_settings
-from service.workers import supervisor as supervisor_module
-from service.workers.supervisor import Supervisor, compile_worker
 from tests.support.building import eventually
-
-OBEDIENT = "import time; time.sleep(60)"
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
-
-
-@contextmanager
-def supervising(program: str, grace_s: float = 5.0) -> Iterator[Supervisor]:
-    supervisor = Supervisor([sys.executable, "-c", program], dict(os.environ), grace_s=grace_s)
-    supervisor.start()
-    try:
-        eventually(lambda: supervisor.pid is not None)
-        yield supervisor
-    finally:
-        supervisor.stop()
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def pid_of(supervisor: Supervisor) -> int:
-    assert supervisor.pid is not None
-    return supervisor.pid
-
-
-def test_one_that_is_killed_is_started_again() -> None:
-    with supervising(OBEDIENT) as supervisor:
-        first = pid_of(supervisor)
-        os.kill(first, signal.SIGKILL)
-        eventually(lambda: supervisor.pid not in (None, first))
-
-
-def test_one_that_keeps_dying_is_started_less_and_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor_module, "_FIRST_PAUSE_S", 0.2)
-    starts = tmp_path / "starts"
-    program = f"import time; open({str(starts)!r}, 'a').write(f'{{time.monotonic()}}\\n')"
-    supervisor = Supervisor([sys.executable, "-c", program], dict(os.environ))
-    supervisor.start()
-    eventually(lambda: starts.exists() and len(starts.read_text().split()) >= 4)
-    supervisor.stop()
-    times_s = [float(line) for line in starts.read_text().split()[:4]]
-    pauses_s = [later - earlier for earlier, later in itertools.pairwise(times_s)]
-    assert pauses_s[2] > 2 * pauses_s[0] * 0.9
-
-
-def test_stopping_ends_it_and_starts_no_other() -> None:
-    with supervising(OBEDIENT) as supervisor:
-        pid = pid_of(supervisor)
-        supervisor.stop()
-        assert not is_alive(pid)
-        assert supervisor.pid is None
-
-
-def test_one_that_does_not_end_is_killed() -> None:
-    with supervising(STUBBORN, grace_s=0.3) as supervisor:
-        pid = pid_of(supervisor)
-        time.sleep(0.5)  # until it ignores the signal
-        supervisor.stop()
-        assert not is_alive(pid)
-
-
-def test_stopping_one_that_was_never_started() -> None:
-    Supervisor(["false"], {}).stop()
-
-
-def test_ctrl_c_in_the_terminal_is_not_for_it() -> None:
-    with supervising(OBEDIENT) as supervisor:
-        assert os.getsid(pid_of(supervisor)) == pid_of(supervisor)
-
-
-def test_the_compile_worker_has_the_settings_of_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    models = {"mobilenet": Serving(**dict(Serving(), instances=2, predict_timeout_s=1.5))}
-    settings = Settings(
-        data_dir=tmp_path,
-        lease_s=1.5,
-        allow_unsandboxed=True,
-        max_build_attempts=7,
-        models=models,
-        preload="a, b@stable",
-    )
-    environment = compile_worker(settings)._environment
-    monkeypatch.setattr(os, "environ", environment)
-    assert load_settings() == settings
-
+from tests.support.child_process import ROOT, is_running
 
 PARENT = """
-import sys, time
-from pathlib import Path
-from service.core.settings import Settings
-from service.workers.supervisor import compile_worker
-supervisor = compile_worker(Settings(data_dir=Path(sys.argv[1])))
-supervisor.start()
-while supervisor.pid is None:
-    time.sleep(0.01)
-print(supervisor.pid, flush=True)
-time.sleep(60)
+import asyncio, json, os, signal, sys, time
+from service.core.errors import NotFound
+from service.workers.supervisor import Supervisor
+
+def obedient(ready):
+    ready()
+    time.sleep(60)
+
+def stubborn(ready):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ready()
+    time.sleep(60)
+
+def at_once(ready):
+    pass
+
+def in_vain(ready):
+    raise NotFound("no such thing")
+
+def crashing(ready):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+def say(**what):
+    print(json.dumps({"at": time.monotonic(), **what}), flush=True)
+
+def ended(end):
+    say(end=str(end), was_ready=end.was_ready)
+    return sys.argv[2] != "once"
+
+async def main():
+    supervisor = Supervisor(
+        "child", globals()[sys.argv[1]], grace_s=0.3,
+        on_ready=lambda: say(ready=supervisor.pid), on_end=ended,
+    )
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, supervisor.stop)
+    try:
+        await supervisor.run()
+    except Exception as error:
+        say(error=str(error))
+    say(over=True)
+
+asyncio.run(main())
 """
 
 
-def test_the_compile_worker_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        worker = int(parent.stdout.readline())
-        eventually(lambda: (tmp_path / "octet.sqlite3").exists())  # it runs
-        parent.kill()
-    eventually(lambda: not is_alive(worker))
+class Supervised:
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def says(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        said: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return said
+
+    def ready(self) -> int:
+        return int(self.says()["ready"])
+
+
+@contextmanager
+def supervising(main: str, kind: str = "") -> Iterator[Supervised]:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, main, kind], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        try:
+            yield Supervised(process)
+        finally:
+            process.kill()
+
+
+def test_one_that_is_killed_is_started_again_and_told_of() -> None:
+    with supervising("obedient") as supervised:
+        first = supervised.ready()
+        os.kill(first, signal.SIGKILL)
+        end = supervised.says()
+        assert (end["end"], end["was_ready"]) == ("signal 9: Killed", True)
+        second = supervised.says()
+        assert second["ready"] != first
+        assert second["at"] - end["at"] < 1
+
+
+def test_one_that_keeps_dying_is_started_less_and_less_often() -> None:
+    with supervising("at_once") as supervised:
+        times_s = [supervised.says()["at"] for _ in range(5)]
+    pauses_s = [later - earlier for earlier, later in itertools.pairwise(times_s)]
+    assert pauses_s[3] > 3 * pauses_s[0] * 0.9
+
+
+def test_why_one_could_not_start_is_told_where_it_is_not_started_again() -> None:
+    with supervising("in_vain", "once") as supervised:
+        assert supervised.says()["end"] == "no such thing"
+        assert supervised.says()["error"] == "no such thing"
+        assert supervised.says()["over"]
+
+
+def test_how_one_died_is_told_where_it_is_not_started_again() -> None:
+    with supervising("crashing", "once") as supervised:
+        assert supervised.says()["end"] == "signal 11: Segmentation fault"
+        assert supervised.says()["error"] == "the child ended while it started (signal 11: Segmentation fault)"
+
+
+def test_stopping_ends_it_and_starts_no_other() -> None:
+    with supervising("obedient") as supervised:
+        pid = supervised.ready()
+        supervised.process.terminate()
+        assert supervised.says()["over"]
+        assert not is_running(pid)
+
+
+def test_one_that_does_not_end_is_killed() -> None:
+    with supervising("stubborn") as supervised:
+        pid = supervised.ready()
+        supervised.process.terminate()
+        assert supervised.says()["over"]
+        assert not is_running(pid)
+        assert "did not end in 0 s" in supervised.process.communicate(timeout=20)[1]
+
+
+def test_it_ends_when_its_parent_is_killed() -> None:
+    with supervising("obedient") as supervised:
+        pid = supervised.ready()
+        supervised.process.kill()
+        eventually(lambda: not is_running(pid))
+
+
+def test_ctrl_c_in_the_terminal_is_not_for_it() -> None:
+    with supervising("obedient") as supervised:
+        pid = supervised.ready()
+        assert os.getsid(pid) == pid
+
+
+def test_a_process_with_threads_is_not_forked() -> None:
+    program = PARENT.replace("asyncio.run(main())", "import threading; threading.Timer(5, print).start()")
+    program += "\ntry:\n    asyncio.run(main())\nfinally:\n    os._exit(0)\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "obedient", ""], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        assert process.stdout is not None
+        assert "a process with 2 threads is forked" in process.stdout.readline()

@@ -1,0 +1,126 @@
+"""A model whose native code crashes: the others go on, and it is not run for ever."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from service.core.digest import Digest
+from tests.support.compiled import EXAMPLES
+from tests.support.poison import poison
+from tests.support.serving import INT8, UINT8, Served, serving
+
+BACK_WITHIN_S = 2.0
+PICTURE = (EXAMPLES / "digits" / "3.png").read_bytes()
+
+
+class Scene:
+    """A server with a good model, and one that crashes it."""
+
+    def __init__(self, served: Served, folder: Path) -> None:
+        self.served, self.data_dir = served, folder / "data"
+        for name, file in (("digits", INT8), ("poison", UINT8)):
+            assert served.ended(served.push(file, name)["id"])["state"] == "succeeded"
+        assert served.label(3) == 3
+        self.artifact: Digest = poison(self.data_dir, "poison")
+
+    def predict(self, model: str) -> httpx.Response:
+        """On a connection of its own, so that no other request's end is taken for this one's."""
+        return httpx.post(
+            f"{self.served.url}/v2/models/{model}/infer",
+            content=PICTURE,
+            headers={"Content-Type": "image/png"},
+            timeout=30,
+            trust_env=False,
+        )
+
+    def crash(self) -> float:
+        """Asks the bad model; how long until the good one answers again, in seconds."""
+        with pytest.raises(httpx.TransportError):
+            self.predict("poison")
+        crashed_s = time.monotonic()
+        while (response := self.predict("digits")).status_code != 200:
+            assert response.status_code == 503
+            assert response.headers["retry-after"] == "1"
+            assert response.json()["code"] == "restarting"
+            time.sleep(0.02)
+        return time.monotonic() - crashed_s
+
+
+def is_cut(connection: socket.socket) -> bool:
+    """Whether the connection ended without an answer."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    folder = tmp_path_factory.mktemp("crashes")
+    with serving(folder) as served:
+        yield Scene(served, folder)
+        assert served.stop() == 0
+
+
+def test_after_each_crash_the_others_answer_again_soon_and_after_the_third_it_is_in_quarantine(scene: Scene) -> None:
+    url = urlsplit(scene.served.url)
+    with socket.create_connection((url.hostname, url.port), timeout=30) as in_flight:
+        in_flight.sendall(b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: octet\r\nContent-Length: 900\r\n\r\n{")
+        times_s = [scene.crash()]
+        assert is_cut(in_flight)
+    times_s += [scene.crash() for _ in range(2)]
+    assert min(times_s) < BACK_WITHIN_S  # the machine may be busy with other things than this
+    refused = scene.predict("poison")
+    assert (refused.status_code, refused.json()["code"]) == (503, "quarantined")
+    assert scene.artifact in refused.json()["detail"]
+    assert "crashed 3 times" in refused.json()["detail"]
+    assert "signal 11: Segmentation fault" in refused.json()["detail"]
+    assert scene.predict("digits").status_code == 200
+
+
+def test_the_record_names_the_artifact(scene: Scene) -> None:
+    (record,) = json.loads((scene.data_dir / "crashes.json").read_text()).items()
+    assert (record[0], len(record[1]["crashes"]), record[1]["is_quarantined"]) == (scene.artifact, 3, True)
+
+
+def test_an_explicit_call_tries_it_again(scene: Scene) -> None:
+    with pytest.raises(httpx.TransportError):
+        httpx.post(f"{scene.served.url}/v2/repository/models/poison/load", timeout=30, trust_env=False)
+    while scene.predict("digits").status_code != 200:
+        time.sleep(0.02)
+    (record,) = json.loads((scene.data_dir / "crashes.json").read_text()).values()
+    assert (len(record["crashes"]), record["is_quarantined"]) == (1, False)
+
+
+def test_under_load_nobody_but_those_in_flight_sees_more_than_a_503(scene: Scene) -> None:
+    statuses: list[int] = []
+    failures = 0
+    over = threading.Event()
+
+    def ask() -> None:
+        nonlocal failures
+        while not over.is_set():
+            try:
+                statuses.append(scene.predict("digits").status_code)
+            except httpx.TransportError:
+                failures += 1
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    scene.crash()
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert set(statuses) <= {200, 503}
+    assert 200 in statuses
+    assert failures <= 2 * len(threads)  # what each had in flight, and what it had in the listener's queue

@@ -1,0 +1,69 @@
+"""An artifact whose native code crashes when it runs; everything else about it is right."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import struct
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from service.cache import OciLayout
+from service.core.artifact import LIBRARY_MEDIA_TYPE, Report
+from service.core.digest import Digest
+
+_DYNSYM, _PT_LOAD = 11, 1
+# By machine: a store to address 0. The kernels are entered through it, whatever the input.
+_CRASH = {62: bytes.fromhex("31c08900"), 183: bytes.fromhex("000080d2 000000b9")}
+
+
+def poison(data_dir: Path, model: str) -> Digest:
+    """Makes the builds of `model` answer with an artifact that crashes; that artifact."""
+    layout = OciLayout(data_dir / "store")
+    with closing(sqlite3.connect(data_dir / "octet.sqlite3", timeout=30)) as database, database:
+        ((artifact,),) = database.execute("SELECT DISTINCT artifact FROM builds WHERE model = ?", (model,))
+        poisoned = poisoned_copy(layout, Digest(artifact))
+        database.execute("UPDATE builds SET artifact = ? WHERE model = ?", (poisoned, model))
+    return poisoned
+
+
+def poisoned_copy(layout: OciLayout, artifact: Digest) -> Digest:
+    manifest = layout.manifest(artifact)
+    layers = []
+    for layer in manifest.layers:
+        if layer.media_type == LIBRARY_MEDIA_TYPE:
+            library = bytearray(layout.blobs.read(layer.digest))
+            crash = _CRASH[struct.unpack_from("<H", library, 18)[0]]
+            for offset in _kernels(library):
+                library[offset : offset + len(crash)] = crash
+            layer = layout.put_blob_descriptor(LIBRARY_MEDIA_TYPE, bytes(library))
+        layers.append(layer)
+    poisoned = layout.put_manifest(replace(manifest, layers=tuple(layers))).digest
+    report = layout.attached(artifact, Report.NUMERICS)
+    assert report is not None
+    assert json.loads(report)["verified"] is True
+    layout.attach(poisoned, Report.NUMERICS, report)
+    return poisoned
+
+
+def _kernels(library: bytearray) -> Iterator[int]:
+    """Where in the file the code of the kernels begins (ELF-64, little-endian)."""
+    programs, sections = struct.unpack_from("<QQ", library, 32)
+    program_bytes, program_count, section_bytes, section_count = struct.unpack_from("<HHHH", library, 54)
+    loads = []
+    for index in range(program_count):
+        kind, _, offset, address, _, size = struct.unpack_from("<IIQQQQ", library, programs + index * program_bytes)
+        if kind == _PT_LOAD:
+            loads.append((address, size, offset))
+    headers = [
+        struct.unpack_from("<IIQQQQIIQQ", library, sections + index * section_bytes) for index in range(section_count)
+    ]
+    symbols = next(header for header in headers if header[1] == _DYNSYM)
+    names = headers[symbols[6]][4]
+    for start in range(symbols[4], symbols[4] + symbols[5], 24):
+        name_at, _, _, _, value, _ = struct.unpack_from("<IBBHQQ", library, start)
+        name = bytes(library[names + name_at : library.index(0, names + name_at)])
+        if name.startswith(b"__tvm_ffi_octet_"):
+            yield from (value - address + offset for address, size, offset in loads if 0 <= value - address < size)
