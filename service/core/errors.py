@@ -23,10 +23,10 @@ OctetError
 ├── SandboxUnavailable      503
 ├── NotReady                503  no loaded, verified artifact for a model
 │   ├── Quarantined              its artifact crashed the server
+│   ├── NotStarted               a process of the server ended while it started
 │   ├── Restarting               the serving process is on its way, or stops
 │   └── MemoryFull               no memory for this request at this moment
 ├── DatabaseBusy            503
-├── NotStarted                   a process of the server ended while it started; never as HTTP
 ├── DeadlinePassed          504
 └── StorageFull             507
 
@@ -237,7 +237,7 @@ class DatabaseBusy(OctetError):
     code = "database_busy"
 
 
-class NotStarted(OctetError):
+class NotStarted(NotReady):
     """A process of the server ended while it started."""
 
     code = "not_started"

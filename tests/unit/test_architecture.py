@@ -8,7 +8,12 @@ import sys
 import pytest
 
 # What the API may ask: which format a file has, which build answers it, whether the kernel can lock a compiler in.
-_LIGHT_COMPILER = ("service.compiler.importers.detect", "service.compiler.toolchain", "service.compiler.sandbox")
+_LIGHT_COMPILER = (
+    "service.compiler.importers.detect",
+    "service.compiler.importers.zip_names",
+    "service.compiler.toolchain",
+    "service.compiler.sandbox",
+)
 
 _SERVING = ["service.api.server", "service.workers.inference", "service.runtime"]
 _WITHOUT_TVM = ["service.core", "service.db", "service.cache", "service.compiler.pipeline", "service.cli.app"]
