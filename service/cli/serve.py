@@ -6,7 +6,7 @@ import logging
 import os
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -36,6 +36,17 @@ def serve(
     no_grpc: Annotated[bool, typer.Option("--no-grpc", help="Answer over HTTP only.")] = False,
     data_dir: DataDirOption = None,
     threads: Annotated[int | None, typer.Option("--threads", help="For each prediction; 0: all cores.")] = None,
+    instances: Annotated[
+        int | None, typer.Option("--instances", help="Predictions of a model at the same time; 0: one for each core.")
+    ] = None,
+    queue_size: Annotated[int | None, typer.Option("--queue-size", help="Requests that may wait for a model.")] = None,
+    max_batch: Annotated[
+        int | None,
+        typer.Option("--max-batch", help="Samples of several requests in one call; 0: the most built."),
+    ] = None,
+    max_delay_s: Annotated[
+        float | None, typer.Option("--max-delay-s", help="How long a call waits for requests that may join it.")
+    ] = None,
     no_compile: Annotated[
         bool, typer.Option("--no-compile", help="Leave builds to an octet worker compile on the same folder.")
     ] = False,
@@ -44,7 +55,9 @@ def serve(
     as_json: JsonOption = False,
 ) -> None:
     """Serve models: the API, a compile worker and an inference worker."""
-    flags = {"host": host, "port": port, "grpc_port": grpc_port, "data_dir": data_dir, "threads": threads}
+    flags: dict[str, Any] = {"host": host, "port": port, "grpc_port": grpc_port, "data_dir": data_dir}
+    flags |= {"threads": threads, "instances": instances, "queue_size": queue_size}
+    flags |= {"max_batch": max_batch, "max_delay_s": max_delay_s}
     switches = {"grpc": False if no_grpc else None, "allow_unsandboxed": allow_unsandboxed or None}
     settings = load_checked({**flags, **switches})
     _log(verbose)

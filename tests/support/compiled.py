@@ -13,6 +13,7 @@ from service.cache import OciLayout
 from service.compiler.pipeline import CompileRequest, compile_model
 from service.core.build import Stage
 from service.core.digest import Digest, digest_of_file
+from service.core.options import with_batch
 from service.core.settings import Settings
 from service.core.target import parse_target
 
@@ -30,11 +31,11 @@ class Unreported:
         pass
 
 
-def compile_sample(file: str, layout: OciLayout, scratch: Path) -> Digest:
+def compile_sample(file: str, layout: OciLayout, scratch: Path, batch: int = 1) -> Digest:
     """`examples/file`, for this host."""
     scratch.mkdir(parents=True)
-    source = EXAMPLES / file
-    request = CompileRequest(source, digest_of_file(source), parse_target("host"), "litert-reference")
+    source, options = EXAMPLES / file, with_batch(batch)
+    request = CompileRequest(source, digest_of_file(source), parse_target("host"), "litert-reference", options)
     return compile_model(request, layout, scratch, Unreported(), Settings(data_dir=scratch, allow_unsandboxed=True))
 
 

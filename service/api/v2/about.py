@@ -12,7 +12,7 @@ from service import __version__
 from service.api.statistics import Statistics
 from service.core.errors import NotFound, NotReady
 from service.core.signature import TensorSpec
-from service.workers.inference import ModelState, Reference, Registry
+from service.workers.inference import ModelState, Reference, Registry, Scheduling
 
 PLATFORM = "tvm_relax_vm"
 EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository", "statistics")
@@ -63,6 +63,7 @@ class About:
         served = await self._registry.acquire(name, version)
         try:
             signature, batch = served.signature, max(served.batches, default=0)
+            scheduling = _scheduled(served.scheduling, batch)
         finally:
             served.release()
         return {
@@ -72,6 +73,7 @@ class About:
             "max_batch_size": batch,
             "input": _configured(signature.inputs, batch > 0),
             "output": _configured(signature.outputs, batch > 0),
+            **scheduling,
         }
 
     async def statistics(self, name: str | None = None, version: Reference = None) -> Members:
@@ -119,3 +121,23 @@ def _configured(specs: Sequence[TensorSpec], batched: bool) -> list[Members]:
     return [
         {"name": spec.name, "data_type": f"TYPE_{spec.datatype}", "dims": list(spec.shape[first:])} for spec in specs
     ]
+
+
+def _scheduled(scheduling: Scheduling, batch: int) -> Members:
+    """The queue in Triton's words. Its times are in microseconds; a limit that there is not is 0."""
+    return {
+        "instance_group": [{"name": "cpu", "kind": "KIND_CPU", "count": scheduling.instances}],
+        "dynamic_batching": {
+            "preferred_batch_size": [min(scheduling.max_batch or batch, batch)] if batch else [],
+            "max_queue_delay_microseconds": round(1e6 * scheduling.max_delay_s),
+            "priority_levels": scheduling.priority_levels,
+            "default_priority_level": scheduling.level_of(0),
+            "default_queue_policy": {
+                "timeout_action": "REJECT",
+                "default_timeout_microseconds": round(1e6 * (scheduling.timeout_s or 0)),
+                "allow_timeout_override": True,
+                "max_queue_size": scheduling.queue_size,
+            },
+        },
+        "parameters": {"threads": {"string_value": str(scheduling.threads)}},
+    }

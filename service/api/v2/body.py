@@ -9,6 +9,7 @@ import asyncio
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from time import monotonic
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
@@ -139,20 +140,22 @@ async def read_body(receive: Receive, head: Head, limit_bytes: int) -> Body:
         )
     chunks: list[bytes] = []
     size_bytes, more = 0, True
-    while more:
-        try:
-            async with asyncio.timeout(_STALL_S):
+    try:
+        async with asyncio.timeout(_STALL_S) as stalled:
+            while more:
                 message = await receive()
-        except TimeoutError:
-            raise InvalidInput(f"the body stood still for {_STALL_S:.0f} s") from None
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        chunk = message.get("body", b"")
-        size_bytes += len(chunk)
-        if size_bytes > limit_bytes:
-            raise _too_large(limit_bytes)
-        chunks.append(chunk)
-        more = message.get("more_body", False)
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                chunk = message.get("body", b"")
+                size_bytes += len(chunk)
+                if size_bytes > limit_bytes:
+                    raise _too_large(limit_bytes)
+                chunks.append(chunk)
+                more = message.get("more_body", False)
+                if more:
+                    stalled.reschedule(monotonic() + _STALL_S)
+    except TimeoutError:
+        raise InvalidInput(f"the body stood still for {_STALL_S:.0f} s") from None
     if head.encoding in _WINDOW_BITS:
         chunks = [await asyncio.to_thread(_inflate, chunks, head.encoding, limit_bytes)]
     return Body(chunks)

@@ -66,6 +66,11 @@ SCHEMAS: Members = {
         },
         input=_array(_ref("TensorConfig")),
         output=_array(_ref("TensorConfig")),
+        instance_group=_array(
+            _object("name kind count", name=_TEXT, kind=_TEXT, count=_COUNT), "How many predictions run at a time."
+        ),
+        dynamic_batching={"type": "object", "description": "The queue: batches, delay, priorities, timeout, size."},
+        parameters={"type": "object", "description": "`threads` that share a prediction; 0: one for each core."},
     ),
     "TensorConfig": _object(
         "name data_type dims",

@@ -11,6 +11,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from time import monotonic
 
@@ -108,8 +109,9 @@ class Executor:
 
     def release(self, permit: Permit) -> None:
         """Ends the permit."""
-        self.withdraw(permit)
-        self.lend(permit)
+        if permit.has_place:
+            self.withdraw(permit)
+            self.lend(permit)
         self._admitted -= 1
         self._observer.released()
 
@@ -200,6 +202,27 @@ class Executor:
         if instance is not None:
             instance.tell(lambda: self._serve(instance))
 
+    def _settle(
+        self,
+        permits: Sequence[Permit],
+        outputs: Sequence[Sequence[Array]],
+        error: Exception | None,
+        taken_s: float,
+        ended_s: float,
+        run_s: float,
+    ) -> None:
+        samples, returned_s = sum(permit.samples for permit in permits), monotonic() - ended_s
+        batched_s = ended_s - taken_s - run_s
+        for permit, answer in zip(permits, outputs, strict=True):
+            queued_s = taken_s - permit.submitted_s
+            permit.settle(answer, error, Stages(queued_s, batched_s, run_s, returned_s, len(permits), samples))
+
+        def observe() -> None:
+            self._observer.batched(len(permits), samples, batched_s)
+            self._observer.inferred(run_s, samples)
+
+        self._loop.call_soon(observe)  # after the answers that were just made ready
+
     @property
     def _most(self) -> int:
         """Samples of one call of several requests."""
@@ -210,13 +233,12 @@ class Executor:
 
         For no more than were there together lately: who is alone is never kept waiting.
         """
+        max_delay_s = self.scheduling.max_delay_s
+        if not self._backlog.samples or max_delay_s == 0 or self._closing:
+            return self._backlog.samples > 0
         oldest = self._backlog.oldest
-        if oldest is None:
-            return False
-        return (
-            self._closing
-            or self._backlog.samples >= min(self._most, self._company)
-            or now_s - oldest.submitted_s >= self.scheduling.max_delay_s
+        return self._backlog.samples >= min(self._most, self._company) or (
+            oldest is not None and now_s - oldest.submitted_s >= max_delay_s
         )
 
     # What follows runs on the instances' threads.
@@ -227,52 +249,61 @@ class Executor:
             instance.variants.warm()
         except Exception as exc:  # whatever it is, it is the loader's
             error = exc
-        self._tell_loop(_end, done, error)
+        self._tell_loop(partial(_end, done, error))
 
     def _serve(self, instance: _Instance) -> None:
-        """Runs calls until nothing is due."""
-        while self._serve_one(instance):
-            pass
+        """Runs calls until nothing is due. What comes next is settled before a call's answers are: then this thread
+        waits again, or computes, and the event loop's need not contend with it for the interpreter.
+        """
+        answered: Callable[[], None] | None = None
+        while True:
+            taken_s = monotonic()
+            chosen, late = self._take(instance, taken_s)
+            if answered is not None:
+                self._tell_loop(answered)
+            for permit in (*chosen, *late):
+                self._observer.dequeued(taken_s - permit.submitted_s)
+            if late:
+                self._tell_loop(partial(_refuse, late))
+            if not chosen:
+                answered = None
+                if not late:
+                    return
+                continue
+            answered = self._run(instance.variants, chosen, taken_s)
+            del chosen  # or its tensors would live until the next
 
-    def _serve_one(self, instance: _Instance) -> bool:
-        taken_s = monotonic()
+    def _take(self, instance: _Instance, now_s: float) -> tuple[list[Permit], list[Permit]]:
+        """Those that `instance` is to run now, and those that are too late. If there are neither, it is idle."""
         with self._lock:
             chosen: list[Permit] = []
             late: list[Permit] = []
-            if self._is_due(taken_s):
-                chosen, late = self._backlog.take(taken_s, self._most, self._variants.plan.is_one_call)
+            if self._is_due(now_s):
+                chosen, late = self._backlog.take(now_s, self._most, self._variants.plan.is_one_call)
             for permit in (*chosen, *late):
                 self._leave(permit)
             self._free += instance.is_running - bool(chosen)
             instance.is_running = bool(chosen)
             if not chosen and not late:
                 self._idle.append(instance)
-                return False
-        for permit in (*chosen, *late):
-            self._observer.dequeued(taken_s - permit.submitted_s)
-        if late:
-            self._tell_loop(_refuse, late)
-        if chosen:
-            self._run(instance.variants, chosen, taken_s)
-        return True
+            return chosen, late
 
-    def _run(self, variants: Variants, permits: list[Permit], taken_s: float) -> None:
+    def _run(self, variants: Variants, permits: list[Permit], taken_s: float) -> Callable[[], None]:
+        """What the event loop has to do about their answers."""
         outputs: Sequence[Sequence[Array]] = [()] * len(permits)
         error: Exception | None = None
         try:
             outputs = variants.run([permit.inputs for permit in permits])
         except Exception as exc:  # whatever it is, it is the callers': this thread has other requests to answer
             error = exc
-        ended_s, samples = monotonic(), sum(permit.samples for permit in permits)
+        ended_s = monotonic()
         request_s = (ended_s - taken_s) / len(permits)
         self._request_s = _MEMORY * (self._request_s or request_s) + (1 - _MEMORY) * request_s
-        self._tell_loop(_settle, permits, outputs, error, taken_s, ended_s, variants.run_s)
-        self._observer.batched(len(permits), samples, ended_s - taken_s - variants.run_s)
-        self._observer.inferred(variants.run_s, samples)
+        return partial(self._settle, permits, outputs, error, taken_s, ended_s, variants.run_s)
 
-    def _tell_loop(self, function: Callable[..., None], *arguments: object) -> None:
+    def _tell_loop(self, errand: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the event loop was closed, and nobody waits
-            self._loop.call_soon_threadsafe(function, *arguments)
+            self._loop.call_soon_threadsafe(errand)
 
 
 def _end(done: asyncio.Future[None], error: Exception | None) -> None:
@@ -282,21 +313,6 @@ def _end(done: asyncio.Future[None], error: Exception | None) -> None:
         done.set_result(None)
     else:
         done.set_exception(error)
-
-
-def _settle(
-    permits: Sequence[Permit],
-    outputs: Sequence[Sequence[Array]],
-    error: Exception | None,
-    taken_s: float,
-    ended_s: float,
-    run_s: float,
-) -> None:
-    samples, returned_s = sum(permit.samples for permit in permits), monotonic() - ended_s
-    for permit, answer in zip(permits, outputs, strict=True):
-        queued_s = taken_s - permit.submitted_s
-        stages = Stages(queued_s, ended_s - taken_s - run_s, run_s, returned_s, len(permits), samples)
-        permit.settle(answer, error, stages)
 
 
 def _refuse(permits: Sequence[Permit]) -> None:

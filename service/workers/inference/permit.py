@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from service.core.errors import DeadlinePassed
 from service.workers.inference.runner import Array
@@ -20,8 +20,7 @@ class Abandoned(Exception):
     """Nobody waits for the answer any more."""
 
 
-@dataclass(frozen=True)
-class Stages:
+class Stages(NamedTuple):
     """Where the time of an answered request went.
 
     Attributes:

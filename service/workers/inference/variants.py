@@ -33,6 +33,7 @@ class Variants:
         """
         self._runners = {1: one, **(others or {})}
         self.signature: ModelSignature = one.signature
+        self._one = [(spec.dtype, spec.shape) for spec in one.signature.inputs]
         self._buffers: dict[int, list[Array]] = {}
         self.plan = BatchPlan({size: float(size) for size in self._runners})
         self.run_s = 0.0
@@ -60,6 +61,8 @@ class Variants:
         Raises:
             InvalidTensor: an input does not fit the signature, or its inputs differ in it.
         """
+        if [(each.dtype, each.shape) for each in inputs] == self._one:
+            return 1
         specs = self.signature.inputs
         if len(inputs) != len(specs):
             raise InvalidTensor(f"the model takes {len(specs)} inputs, not {len(inputs)}")
