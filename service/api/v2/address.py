@@ -15,6 +15,7 @@ from service.core.errors import InvalidInput, NotFound
 from service.workers.inference import Reference
 
 _MAX_DIGITS = 9
+_ALIAS = re.compile(ALIAS_PATTERN)
 
 
 def model_and_version(scope: Scope) -> tuple[str, Reference]:
@@ -39,7 +40,7 @@ def parse_address(model: str, version: str = "") -> tuple[str, Reference]:
         return model, None
     if version.isascii() and version.isdigit() and len(version) <= _MAX_DIGITS:
         return model, int(version)
-    if not re.fullmatch(ALIAS_PATTERN, version):
+    if not _ALIAS.fullmatch(version):
         raise NotFound("there is no such version", hint="versions are numbers, 1, 2, ..., or aliases, like stable")
     return model, version
 

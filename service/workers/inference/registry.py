@@ -305,8 +305,11 @@ class Registry:
             await asyncio.to_thread(self._loader.forgive, identity.artifact)
 
     def _plan(self, model: str, reference: Reference) -> Plan:
-        self._models.get(model)
-        return plan(self._aliases, model, reference)
+        try:
+            return plan(self._aliases, model, reference)
+        except NotFound:
+            self._models.get(model)  # it may be the model that there is not
+            raise
 
     def _candidates(self, model: str, version: int | None) -> list[Candidate]:
         return candidates(self._builds, self._targets, model, version, self._loader.is_usable)

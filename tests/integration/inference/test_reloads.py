@@ -21,6 +21,8 @@ from service.core.artifact import CONFIG_MEDIA_TYPE, LIBRARY_MEDIA_TYPE, Report
 from service.core.build import BuildState
 from service.core.digest import Digest, canonical_json
 from service.core.target import detect_host
+from service.runtime.image import decode
+from service.workers.inference import Registry
 from service.workers.inference.artifacts import StoredArtifacts
 from tests.integration.inference.conftest import SAMPLES
 from tests.support.compiled import PICTURES, expected
@@ -107,6 +109,32 @@ async def reload(store: OciLayout, artifacts: dict[str, Digest], times: int) -> 
     assert min(service.answers.values()) > times
     assert mapped(store, artifacts) == 0
     return resident
+
+
+def files_of(store: OciLayout, artifact: Digest) -> dict[Digest, int]:
+    return {layer.digest: store.blobs.size_bytes(layer.digest) for layer in store.manifest(artifact).layers}
+
+
+async def test_models_that_do_not_fit_together_take_turns(store: OciLayout, artifacts: dict[str, Digest]) -> None:
+    stored = StoredArtifacts(store)
+    weights = [stored.weigh(artifact) for artifact in artifacts.values()]
+    assert [weight.mapped for weight in weights] == [files_of(store, artifact) for artifact in artifacts.values()]
+    tables = Tables()
+    for file, artifact in artifacts.items():
+        tables.build(file, tables.push(file), BuildState.SUCCEEDED, target=TARGET, artifact=artifact)
+    limit_bytes = max(weight.total_bytes for weight in weights)
+    registry = Registry(tables, tables, stored, targets=(TARGET,), memory_bytes=limit_bytes)
+    for file in SAMPLES * 3:
+        served = await registry.acquire(file)
+        (spec,) = served.signature.inputs
+        outputs = await served.infer([decode(PICTURES[3].read_bytes(), spec)])
+        served.release()
+        del served
+        np.testing.assert_array_equal(outputs[0][0], expected(file)[3])
+        assert mapped(store, artifacts) == 1
+        assert 0 < registry.memory_bytes <= limit_bytes
+    await registry.close()
+    assert (mapped(store, artifacts), registry.memory_bytes) == (0, 0)
 
 
 def changed(store: OciLayout, artifact: Digest, **members: Any) -> Digest:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from service.cli.app import app
 from tests.integration.serve.conftest import LEASE
+from tests.support.building import eventually
 from tests.support.compiled import PICTURES, expected
 from tests.support.serving import INT8, UINT8, Served, serving
 
@@ -128,7 +129,10 @@ def test_a_server_that_is_killed_has_the_old_alias_or_the_new_and_so_it_has_with
         served.kill()
     for file in (folder / "data").glob("octet.sqlite3*"):
         file.unlink()
-    with serving(folder, **LEASE) as served:
+    with serving(folder, preload="digits@stable", **LEASE) as served:
+        eventually(lambda: served.client.get("/v2/health/ready").is_success)
+        index = served.client.post("/v2/repository/index", json={"ready": True}).json()
+        assert [each["version"] for each in index] == [str(left)]  # and nobody has asked for it
         assert stable(served) == left
         builds = served.client.get("/api/v1/builds").json()["builds"]
         assert {build["state"] for build in builds} == {"succeeded"}
