@@ -24,6 +24,7 @@ from service.workers.inference import Registry, Scheduling
 from service.workers.inference.artifacts import StoredArtifacts
 
 _logger = logging.getLogger(__name__)
+_MOST_INSTANCES = 8  # unless told otherwise: each has a thread for every core
 
 
 @contextmanager
@@ -73,7 +74,7 @@ def assemble(
 def _scheduling(chosen: Serving) -> Scheduling:
     return Scheduling(
         queue_size=chosen.queue_size,
-        instances=chosen.instances or affordable_threads(),
+        instances=chosen.instances or min(affordable_threads(), _MOST_INSTANCES),
         threads=chosen.threads,
         priority_levels=chosen.priority_levels,
         timeout_s=chosen.predict_timeout_s,

@@ -37,7 +37,8 @@ def serve(
     data_dir: DataDirOption = None,
     threads: Annotated[int | None, typer.Option("--threads", help="For each prediction; 0: all cores.")] = None,
     instances: Annotated[
-        int | None, typer.Option("--instances", help="Predictions of a model at the same time; 0: one for each core.")
+        int | None,
+        typer.Option("--instances", help="Predictions of a model at the same time; 0: one for each core, up to 8."),
     ] = None,
     queue_size: Annotated[int | None, typer.Option("--queue-size", help="Requests that may wait for a model.")] = None,
     max_batch: Annotated[

@@ -23,7 +23,9 @@ class Serving(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     queue_size: int = Field(64, gt=0, description="waiting predict requests per model before 429")
-    instances: int = Field(0, ge=0, description="predictions of a model at the same time; 0: one for each core")
+    instances: int = Field(
+        0, ge=0, description="predictions of a model at the same time; 0: one for each core, up to 8"
+    )
     threads: int = Field(0, ge=0, description="threads per prediction; 0: all the cores this process may use")
     priority_levels: int = Field(3, gt=0, le=16, description="of predict requests; 1 is served first")
     predict_timeout_s: float | None = Field(
