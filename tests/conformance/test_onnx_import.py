@@ -18,9 +18,12 @@ from service.core.vectors import sample_inputs
 from tests.support import evidence
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_catalog import CATALOG, QDQ, case, clipped_conv, real_bias
+from tests.support.onnx_catalog_real import DYNAMIC, MOVED, REAL, ROUNDED_ONCE
 from tests.support.onnx_reference import Reference
 
 CASES, SAMPLES = 15, 12
+WORDS = 30  # of embeddings
+OPSETS = {"int4 in blocks": 21, "uint4 in blocks": 21, "of 16 bits": 21, "ReduceMax": 12, "ReduceMin": 12}
 MODE = get_mode(ONNXRUNTIME)
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -31,6 +34,7 @@ def answers(model: bytes, seed: int, *, optimized: bool) -> list[tuple[Arrays, A
     samples = sample_inputs(imported.signature, SAMPLES, seed)
     # Between optimized operators, infinities and NaN are nobody's contract.
     samples = [[np.clip(x, -100, 100) if x.dtype.kind == "f" and optimized else x for x in each] for each in samples]
+    samples = [[x % WORDS if x.dtype == np.int64 else x for x in each] for each in samples]  # beyond, it is an error
     return [(oracle.run(imported.module, MODE, sample), reference(sample)) for sample in samples]
 
 
@@ -51,6 +55,36 @@ def test_float_operators_between_conversions(name: str) -> None:
     """What ONNX Runtime makes of them is the reference: it puts the same quantized operators there."""
     for seed in range(CASES):
         equal(case(name, seed, QDQ), seed, optimized=True)
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_what_moves_between_conversions(name: str) -> None:
+    for seed in range(4):
+        equal(case(name, seed, MOVED), seed, optimized=True)
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_scales_that_are_found_when_the_model_runs(name: str) -> None:
+    for seed in range(6):
+        equal(case(name, seed, DYNAMIC), seed, optimized=True)
+
+
+@pytest.mark.parametrize("name", ROUNDED_ONCE)
+def test_real_values_that_are_rounded_once(name: str) -> None:
+    """Every operator as it stands in the file."""
+    for seed in range(4):
+        equal(case(name, seed, ROUNDED_ONCE, opset=OPSETS.get(name, 17)), seed, optimized=False)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_values_that_are_functions_and_sums(name: str) -> None:
+    """ONNX Runtime computes them in float32, Octet in float64 and rounds once: both are within the rounding of a few
+    dozen float32 operations on values of that size."""
+    for seed in range(4):
+        model = case(name, seed, REAL, opset=OPSETS.get(name, 17))
+        actual, expected = zip(*answers(model, seed, optimized=False), strict=True)
+        largest = max(float(np.abs(each[0]).max()) for each in expected)
+        evidence.compare(import_model(model), ONNXRUNTIME, actual, expected, steps=1e-5 * max(largest, 1))
 
 
 def test_a_convolution_with_a_clip_of_its_own() -> None:

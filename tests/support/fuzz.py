@@ -20,7 +20,7 @@ from pathlib import Path
 
 from service.compiler.importers.auto import import_model
 from service.core.errors import OctetError
-from tests.support import onnx_catalog, tflite_catalog, tflite_recurrent
+from tests.support import onnx_catalog, onnx_catalog_real, tflite_catalog, tflite_recurrent
 
 MODELS: Mapping[str, Callable[[], bytes]] = {
     **tflite_catalog.MODELS,
@@ -28,6 +28,11 @@ MODELS: Mapping[str, Callable[[], bytes]] = {
     **{
         f"onnx {name}": partial(onnx_catalog.case, name, 1, catalog)
         for catalog in (onnx_catalog.CATALOG, onnx_catalog.QDQ)
+        for name in catalog
+    },
+    **{
+        f"onnx {kind} {name}": partial(onnx_catalog.case, name, 1, catalog)
+        for kind, catalog in onnx_catalog_real.CATALOGS.items()
         for name in catalog
     },
 }

@@ -13,6 +13,7 @@ DTYPES = {
     "float32": 1,
     "uint8": 2,
     "int8": 3,
+    "uint16": 4,
     "int16": 5,
     "int32": 6,
     "int64": 7,
@@ -20,6 +21,7 @@ DTYPES = {
     "float16": 10,
     "float64": 11,
     "bfloat16": 16,
+    "uint4": 21,
     "int4": 22,
 }
 Dims = Sequence[int | str | None]
@@ -107,6 +109,15 @@ class OnnxBuilder:
     def constant(self, array: Any, dtype: str | None = None) -> str:
         name = self.name("c")
         self.constants.append(tensor(name, np.asarray(array, dtype)))
+        return name
+
+    def nibbles(self, array: Any, dtype: str) -> str:
+        """A constant of 4 bits: two values in a byte, the first one in the low half."""
+        name, values = self.name("c"), np.asarray(array).reshape(-1).astype(np.uint8) & 15
+        values = np.append(values, [0] * (values.size % 2)).astype(np.uint8)
+        dims = b"".join(number(1, size) for size in np.shape(array))
+        packed = (values[::2] | values[1::2] << 4).astype(np.uint8)
+        self.constants.append(dims + number(2, DTYPES[dtype]) + message(8, name) + message(9, packed.tobytes()))
         return name
 
     def quantization(self, scale: Any, zero_point: Any, dtype: str) -> tuple[str, str]:

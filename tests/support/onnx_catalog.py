@@ -393,8 +393,8 @@ QDQ: dict[str, Write] = {
 }
 
 
-def case(name: str, seed: int, catalog: dict[str, Write] | None = None) -> bytes:
+def case(name: str, seed: int, catalog: dict[str, Write] | None = None, opset: int = 17) -> bytes:
     """The model that `seed` makes of an entry."""
     model = OnnxBuilder()
     (catalog or CATALOG)[name](model, np.random.default_rng(seed))
-    return model.build()
+    return model.build(opset)

@@ -1,6 +1,6 @@
 """Batch: a model of one sample becomes one of several.
 
-Requires: every tensor that is computed has a first dimension of 1, the sample's.
+Requires: every tensor that is computed of an input has a first dimension of 1, the sample's.
 Ensures: that dimension is the batch, and no sample meets another: every operator gives for several what it gave for
 one, as its type inference sees it. The oracle computes sample by sample, so that verification sees it too.
 """
@@ -26,10 +26,14 @@ def batched(module: tvm.IRModule, batch: int) -> tvm.IRModule:
     builder = relax.BlockBuilder()
     params = [relax.Var(each.name, relax.TensorType(_grown(each, batch), each.ty.dtype)) for each in function.params]
     environment: dict[relax.Var, relax.Expr] = dict(zip(function.params, params, strict=True))
+    varying = set(function.params)
     with builder.function("main", params):
         with builder.dataflow():
             for var, value in graph.bindings(function):
-                environment[var] = _rebuilt(builder, var, value, environment, batch)
+                own = varying.isdisjoint(graph.variables(value))  # the same for every sample
+                if not own:
+                    varying.add(var)
+                environment[var] = _rebuilt(builder, var, value, environment, 0 if own else batch)
             outputs = [builder.emit_output(graph.substitute(each, environment)) for each in graph.results_of(function)]
         builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
     return builder.get()
@@ -42,8 +46,12 @@ def _rebuilt(
     environment: dict[relax.Var, relax.Expr],
     batch: int,
 ) -> relax.Expr:
+    """`value` for `batch` samples; as it is where that is 0."""
     if not isinstance(value, relax.Call):
         return graph.substitute(value, environment)
+    if not batch:
+        args = [graph.substitute(arg, environment) for arg in value.args]
+        return graph.emit(builder, graph.with_args(value, args), var.name)
     wanted = _grown(var, batch)
     args = [graph.substitute(arg, environment) for arg in value.args]
     is_reshape = value.op.name == "relax.reshape"  # the one operator that is told its result's shape

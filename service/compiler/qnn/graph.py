@@ -61,25 +61,20 @@ def results_of(function: relax.Function) -> list[relax.Expr]:
     return list(body.fields) if isinstance(body, relax.Tuple) else [body]
 
 
+def variables(expr: relax.Expr) -> Iterator[relax.Var]:
+    """Those that `expr` reads, as often as it does."""
+    if isinstance(expr, relax.Var):
+        yield expr
+        return
+    parts = expr.args if isinstance(expr, relax.Call) else expr.fields if isinstance(expr, relax.Tuple) else ()
+    for part in parts:
+        yield from variables(part)
+
+
 def uses_of(function: relax.Function) -> Counter[relax.Var]:
     """How often each variable is read; by the function's results too."""
-    uses: Counter[relax.Var] = Counter()
-
-    def count(expr: relax.Expr) -> None:
-        if isinstance(expr, relax.Var):
-            uses[expr] += 1
-        elif isinstance(expr, relax.Tuple):
-            for field in expr.fields:
-                count(field)
-        elif isinstance(expr, relax.Call):
-            for arg in expr.args:
-                count(arg)
-
-    for _, value in bindings(function):
-        count(value)
-    for result in results_of(function):
-        count(result)
-    return uses
+    read = [value for _, value in bindings(function)] + results_of(function)
+    return Counter(var for expr in read for var in variables(expr))
 
 
 def rewrite(module: tvm.IRModule, rewrite_call: Rewrite) -> tvm.IRModule:

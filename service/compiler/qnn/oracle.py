@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tvm
@@ -64,21 +64,12 @@ def _last_uses(function: relax.Function, exprs: Sequence[relax.Expr]) -> dict[in
     """Place of a binding -> the variables that nothing after it reads."""
     last: dict[relax.Var, int] = {}
     for place, expr in enumerate([*exprs, *graph.results_of(function)]):
-        last.update((var, place) for var in _variables(expr))
+        last.update((var, place) for var in graph.variables(expr))
     ends: dict[int, list[relax.Var]] = {}
     for var, place in last.items():
         if place < len(exprs):
             ends.setdefault(place, []).append(var)
     return ends
-
-
-def _variables(expr: relax.Expr) -> Iterator[relax.Var]:
-    if isinstance(expr, relax.Var):
-        yield expr
-        return
-    parts = expr.args if isinstance(expr, relax.Call) else expr.fields if isinstance(expr, relax.Tuple) else ()
-    for part in parts:
-        yield from _variables(part)
 
 
 def knows(call: relax.Call) -> bool:

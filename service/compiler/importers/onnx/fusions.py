@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.compiler.importers.onnx.model import REQUANTIZE, Array, Tensor
+from service.compiler.importers.onnx.model import CONV_TRANSPOSE, REQUANTIZE, Array, Tensor
 from service.compiler.importers.onnx.rewriting import (
     DEQUANTIZE,
     OnnxGraph,
     bounds_of,
     dequantized,
-    is_per_tensor,
+    is_simple,
     parameters,
     weights_of,
 )
@@ -67,15 +67,20 @@ def _rounded_bias(
     return quantized.name
 
 
-def _conv(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    x, w = dequantized(graph, operator.inputs[0]), weights_of(graph, operator.inputs[1], axis=0)
-    if conversion is None or x is None or w is None:
-        return []
-    bias = _bias(graph, operator.inputs[2] if len(operator.inputs) > 2 else "", x, w)
-    if bias is None:
-        return []
-    inputs = (*x, *w, *parameters(conversion), *([bias] if bias else []))
-    return [replace(operator, op_type="QLinearConv", inputs=inputs)]
+def _convolution(name: str, axis: int) -> Fuse[OnnxGraph]:
+    """A convolution whose filters lie along `axis` of its weights, which becomes `name`."""
+
+    def fuse(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+        x, w = dequantized(graph, operator.inputs[0]), weights_of(graph, operator.inputs[1], axis)
+        if conversion is None or x is None or w is None:
+            return []
+        bias = _bias(graph, operator.inputs[2] if len(operator.inputs) > 2 else "", x, w)
+        if bias is None:
+            return []
+        inputs = (*x, *w, *parameters(conversion), *([bias] if bias else []))
+        return [replace(operator, op_type=name, inputs=inputs)]
+
+    return fuse
 
 
 def _gemm(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
@@ -103,10 +108,11 @@ def _gemm(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> 
 
 def _matmul(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
     x, w = dequantized(graph, operator.inputs[0]), weights_of(graph, operator.inputs[1], axis=1)
+    if conversion is None:
+        return [] if x is None or w is None else [replace(operator, op_type="com.microsoft.QGemm", inputs=(*x, *w, ""))]
+    w = w or dequantized(graph, operator.inputs[1])
     if x is None or w is None:
         return []
-    if conversion is None:
-        return [replace(operator, op_type="com.microsoft.QGemm", inputs=(*x, *w, ""))]
     return [replace(operator, op_type="QLinearMatMul", inputs=(*x, *w, *parameters(conversion)))]
 
 
@@ -148,28 +154,58 @@ def _activation(graph: OnnxGraph, operator: Operator, conversion: Operator | Non
 def _conversion(graph: OnnxGraph, operator: Operator, _behind: Operator | None) -> list[Operator]:
     """QuantizeLinear of what DequantizeLinear made."""
     x = dequantized(graph, operator.inputs[0])
-    if x is None or not is_per_tensor(graph, operator):
+    if x is None or not is_simple(graph, operator):
         return []
     return [replace(operator, op_type=REQUANTIZE, inputs=(*x, *parameters(operator)), attributes={})]
 
 
+def _moved(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+    """Resize to the nearest elements, and Pad: with zeros, which are stored as the zero point, or with elements."""
+    x = dequantized(graph, operator.inputs[0])
+    attributes, inputs = operator.attributes, operator.inputs
+    if conversion is None or x is None:
+        return []
+    if operator.op_type == "Pad" and attributes.get("mode", "constant") == "constant":
+        value = graph.scalar(inputs[2]) if len(inputs) > 2 and inputs[2] else attributes.get("value", 0.0)
+        if value != 0 or len(inputs) < 2:
+            return []
+        inputs = (inputs[0], inputs[1], x[2], *inputs[3:])
+    elif operator.op_type == "Resize" and attributes.get("mode", "nearest") != "nearest":
+        return []
+    stored = graph.new_name(operator.outputs[0])
+    moved = replace(operator, inputs=(x[0], *inputs[1:]), outputs=(stored,))
+    last = (stored, *x[1:], *parameters(conversion))
+    return [moved, replace(operator, op_type=REQUANTIZE, inputs=last, attributes={})]
+
+
+def _extreme_place(graph: OnnxGraph, operator: Operator, _conversion: Operator | None) -> list[Operator]:
+    """Where the largest is; stored values are in the order of the real ones."""
+    x = dequantized(graph, operator.inputs[0])
+    return [] if x is None else [replace(operator, inputs=(x[0],))]
+
+
 FUSED: Mapping[str, Fuse[OnnxGraph]] = {
     "Add": _several("QLinearAdd", 2),
+    "ArgMax": _extreme_place,
+    "ArgMin": _extreme_place,
     "AveragePool": _several("QLinearAveragePool", 1),
     "Clip": _activation,
     "Concat": _concat,
-    "Conv": _conv,
+    "Conv": _convolution("QLinearConv", axis=0),
+    "ConvTranspose": _convolution(CONV_TRANSPOSE, axis=1),
     "Gemm": _gemm,
     "GlobalAveragePool": _several("QLinearGlobalAveragePool", 1),
     "LeakyRelu": _several("QLinearLeakyRelu", 1),
     "MatMul": _matmul,
     "Mul": _several("QLinearMul", 2),
+    "Pad": _moved,
     "QuantizeLinear": _conversion,
+    "Resize": _moved,
     "Sigmoid": _several("QLinearSigmoid", 1),
     "Softmax": _softmax,
 }
 # How many of their inputs the functions here and in `qdq` look at.
 LEAST_INPUTS: Mapping[str, int] = {
     **dict.fromkeys(FUSED, 1),
-    **dict.fromkeys(("Conv", "DequantizeLinear", "Gemm", "MatMul", "QuantizeLinear"), 2),
+    **dict.fromkeys(("Conv", "ConvTranspose", "DequantizeLinear", "Gemm", "MatMul", "QuantizeLinear"), 2),
 }

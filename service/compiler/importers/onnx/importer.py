@@ -57,12 +57,28 @@ def _imported(model: Model, at: At, shapes: Shapes) -> ImportedModel:
             for operator in model.operators:
                 node = Node(state, operator)
                 at(operator.label, node.label)
-                values[node.output] = RULES[operator.op_type].convert(node)
-            results = [_result(end, values[end.name]) for end in model.outputs]
+                values |= _outputs(node, RULES[operator.op_type].convert(node))
+            results = [_result(end, _scalar(state, end)) for end in model.outputs]
             outputs = [builder.emit_output(result) for result in results]
         builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
     signature = signature_of(model, map(_described, params), map(_described, outputs), state.types.get)
     return ImportedModel(builder.get(), signature, ONNX)
+
+
+def _outputs(node: Node, made: Value | tuple[Value, ...]) -> dict[str, Value]:
+    """What was made, by name; an operator may leave out outputs that nobody asked for."""
+    if not isinstance(made, tuple):
+        return {node.output: made}
+    node.require(len(node.operator.outputs) <= len(made), f"has {len(node.operator.outputs)} outputs")
+    return {name: value for name, value in zip(node.operator.outputs, made, strict=False) if name}
+
+
+def _scalar(state: State, end: End) -> Value:
+    """An output; a scalar without the axes that it was kept with."""
+    if end.name not in state.values:
+        raise Unsupported(f"the output {shortened(end.name)} is not compiled", tensor=shortened(end.name))
+    value = state.values[end.name]
+    return state.builder.emit(relax.op.reshape(value, ())) if end.name in state.loose else value
 
 
 def _named(inputs: tuple[End, ...], shapes: Shapes) -> tuple[End, ...]:

@@ -15,6 +15,7 @@ Array = npt.NDArray[Any]
 _SHOWN = 200
 OWN_DOMAIN = "octet"  # of operators that `qdq` makes; no file may name it
 REQUANTIZE = f"{OWN_DOMAIN}.Requantize"
+CONV_TRANSPOSE = f"{OWN_DOMAIN}.QLinearConvTranspose"
 
 
 @dataclass(frozen=True, eq=False)

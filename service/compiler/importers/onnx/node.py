@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -11,6 +11,7 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.onnx.model import Array, Model, Tensor, shortened
+from service.compiler.importers.onnx.rewriting import BYTES
 from service.compiler.importers.qdq import UNBOUNDED, Operator
 from service.compiler.qnn.graph import emit, shape_of
 from service.compiler.qnn.operation import IllTyped
@@ -33,12 +34,15 @@ class State:
     Attributes:
         values: by name; what is known already is an array.
         types: of the tensors that hold stored values.
+        loose: names of scalars that are computed, and kept with the axes of the tensor that they come from: those of
+            length 1, so that of several samples each has its own.
     """
 
     model: Model
     builder: relax.BlockBuilder
     values: dict[str, Value]
     types: dict[str, QuantizedType] = field(default_factory=dict)
+    loose: set[str] = field(default_factory=set)
     constants: Constants = field(init=False)
 
     def __post_init__(self) -> None:
@@ -98,12 +102,21 @@ class Node:
         return self.operator.inputs[place]
 
     def value(self, place: int) -> Value:
-        return self.state.values[self.name(place)]
+        name = self.name(place)
+        if name not in self.state.values:  # of an operator that is converted for its first output only
+            self.unsupported("reads an output that is not compiled", name)
+        return self.state.values[name]
 
     def known(self, place: int) -> Array | None:
         """The elements of an input that is constant; None for what is computed."""
         value = self.value(place)
         return value if isinstance(value, np.ndarray) else None
+
+    def all_known(self) -> list[Array] | None:
+        """The elements of all inputs, if every one is constant."""
+        known = [self.known(place) for place in range(self.input_count)]
+        values = [data for data in known if data is not None]
+        return values if len(values) == len(known) else None
 
     def data(self, place: int) -> Array:
         """The elements of an input that has to be constant."""
@@ -188,19 +201,44 @@ class Node:
             plain.storage, plain.scales, plain.zero_points, storage_min=bounds[0], storage_max=bounds[1]
         )
 
-    def type_of(self, scale: int, points: Array | None, storage: str, axis: int | None) -> QuantizedType:
-        scales = self.data(scale)
-        self.require(scales.dtype == np.float32, f"has a scale of {scales.dtype}, not float32", self.name(scale))
-        self.require(bool(np.isfinite(scales).all() and (scales > 0).all()), "has a scale that is not positive")
+    def storage(self, place: int) -> str:
+        """How an input is stored, by its own type: 4-bit values lie in bytes."""
+        name = self.name(place)
+        constant, quantized = self.state.model.constants.get(name), self.state.types.get(name)
+        return constant.dtype if constant is not None else quantized.storage if quantized else self.dtype(place)
+
+    def type_of(
+        self, scale: int, points: Array | None, storage: str, axis: int | None, allowed: Collection[str] = BYTES
+    ) -> QuantizedType:
+        """The type of stored values, by a scale or several along `axis`."""
+        scales = self._scales(scale, storage, allowed)
         self.require(points is None or points.size in (1, scales.size), "has scales and zero points of other numbers")
-        if storage not in ("int8", "uint8"):
-            self.unsupported(f"works on stored values of {storage}; those of 8 bits can be compiled")
         if scales.size != 1 and axis is None:
             self.unsupported(f"has {scales.size} scales for one tensor")
         zero_points = (0,) if points is None else tuple(int(point) for point in points.reshape(-1))
         if scales.size == 1:
             return QuantizedType(storage, (float(scales.reshape(-1)[0]),), zero_points)
         return QuantizedType(storage, tuple(float(value) for value in scales.reshape(-1)), zero_points, axis=axis)
+
+    def blocked_type(
+        self, scale: int, points: Array | None, storage: str, allowed: Collection[str], axis: int, size: int
+    ) -> QuantizedType:
+        """The same of blocks of `size` elements along `axis`: every other axis has a scale for each index."""
+        scales, shape = self._scales(scale, storage, allowed), self.shape(0)
+        fits = scales.ndim == len(shape) and (points is None or points.shape == scales.shape)
+        self.require(fits, f"has scales of {list(scales.shape)} for blocks of {list(shape)}")
+        blocks = tuple((each, size if each == axis else 1) for each in range(len(shape)))
+        each = tuple(float(value) for value in scales.reshape(-1))
+        zero_points = (0,) if points is None else tuple(int(point) for point in points.reshape(-1))
+        return QuantizedType(storage, each, zero_points, blocks=blocks, grid=scales.shape)
+
+    def _scales(self, place: int, storage: str, allowed: Collection[str]) -> Array:
+        scales = self.data(place)
+        self.require(scales.dtype == np.float32, f"has a scale of {scales.dtype}, not float32", self.name(place))
+        self.require(bool(np.isfinite(scales).all() and (scales > 0).all()), "has a scale that is not positive")
+        if storage not in allowed:
+            self.unsupported(f"works on stored values of {storage}; those of {', '.join(allowed)} can be compiled")
+        return scales
 
     # -- what it makes
 
@@ -222,6 +260,11 @@ class Node:
         """The output, whose stored values are of that type."""
         self.state.types[self.output] = quantized
         return value
+
+    def kept(self, value: relax.Var) -> relax.Var:
+        """The output, of the type of the first input, if that has one for the whole tensor."""
+        quantized = self.state.types.get(self.name(0))
+        return value if quantized is None or not quantized.is_per_tensor else self.typed(value, quantized)
 
     def folded(self, value: Any) -> Array:
         """An output that is known already.
@@ -247,6 +290,11 @@ class Node:
     def unsupported(self, what: str, tensor: str | None = None, hint: str | None = None) -> NoReturn:
         label = shortened(tensor or self.output)
         raise Unsupported(f"{self.operator.label} {what}", op=self.operator.label, tensor=label, hint=hint)
+
+
+def literal(array: Array) -> relax.Constant:
+    """A constant of the array's own dtype."""
+    return relax.const(np.ascontiguousarray(array).reshape(array.shape), array.dtype.name)
 
 
 def _stored(real: float, quantized: QuantizedType) -> int:

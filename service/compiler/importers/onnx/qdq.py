@@ -13,7 +13,7 @@ from service.compiler.importers.onnx.rewriting import (
     QUANTIZE,
     OnnxGraph,
     bounds_of,
-    is_per_tensor,
+    is_simple,
     parameters,
 )
 from service.compiler.importers.qdq import Operator, Vocabulary
@@ -21,7 +21,24 @@ from service.compiler.importers.qdq import fuse as fuse_operators
 from service.core.errors import MalformedModel
 
 MOVES = frozenset(
-    {"Dropout", "Flatten", "Identity", "MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
+    {
+        "DepthToSpace",
+        "Dropout",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "Identity",
+        "MaxPool",
+        "ReduceMax",
+        "ReduceMin",
+        "Reshape",
+        "Slice",
+        "SpaceToDepth",
+        "Squeeze",
+        "Tile",
+        "Transpose",
+        "Unsqueeze",
+    }
 )
 
 
@@ -53,7 +70,8 @@ _VOCABULARY = Vocabulary(
     quantize=QUANTIZE,
     dequantize=DEQUANTIZE,
     moves=MOVES,
-    per_tensor=is_per_tensor,
+    splits=frozenset({"Split"}),
+    per_tensor=is_simple,
     bounds=bounds_of,
     bounded=_bounded,
     bounded_types=frozenset({"Relu"}),

@@ -22,6 +22,7 @@ from service.core.errors import MalformedModel, Unsupported
 
 OPSETS = range(10, 26)
 _OWN_DOMAINS = ("", "ai.onnx")
+_SAME = ("DequantizeLinear", "QuantizeLinear")  # com.microsoft has them for 4 and 16 bits in older operator sets
 
 
 def read_model(data: bytes) -> Model:
@@ -97,7 +98,8 @@ def _operator(values: Values, index: int) -> Operator:
     domain, op_type = text(values.get("domain")), text(values.get("op_type"))
     if domain == OWN_DOMAIN:
         raise MalformedModel(f"operator #{index} is of the domain {OWN_DOMAIN}, which no file may use")
-    name = shortened(op_type if domain in _OWN_DOMAINS else f"{domain}.{op_type}")
+    own = domain in _OWN_DOMAINS or (domain == "com.microsoft" and op_type in _SAME)
+    name = shortened(op_type if own else f"{domain}.{op_type}")
     attributes: dict[str, AttributeValue] = {}
     for attribute in values.get("attribute", ()):
         key = text(attribute.get("name"))

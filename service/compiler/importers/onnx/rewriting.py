@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 from service.compiler.importers.onnx.model import Model
+from service.compiler.importers.onnx.schema import DTYPES
 from service.compiler.importers.qdq import Graph, Operator
 
+BYTES = ("int8", "uint8")
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 
 
@@ -33,16 +35,31 @@ class OnnxGraph(Graph):
         )
 
 
-def is_per_tensor(graph: OnnxGraph, conversion: Operator) -> bool:
-    """Whether a conversion has one scale, which is constant and positive."""
+def is_simple(graph: OnnxGraph, conversion: Operator) -> bool:
+    """Whether a conversion has one scale, which is constant and positive, and stored values of 8 bits, which is what
+    arithmetic on stored values takes."""
     scale = graph.scalar(conversion.inputs[1])
-    blocks = conversion.attributes.get("block_size", 0)
     return (
         scale is not None
         and scale > 0
-        and blocks == 0
+        and conversion.attributes.get("block_size", 0) == 0
         and all(name == "" or graph.scalar(name) is not None for name in conversion.inputs[2:])
+        and _storage(graph, conversion) in BYTES
     )
+
+
+def _storage(graph: OnnxGraph, conversion: Operator) -> str:
+    """The type of a conversion's stored values: as the zero point says, or else who made them."""
+    constant = graph.constants.get(parameters(conversion)[1] or conversion.inputs[0])
+    if constant is not None:
+        return constant.dtype
+    if conversion.op_type == DEQUANTIZE:
+        given = next((end.dtype for end in graph.model.inputs if end.name == conversion.inputs[0]), None)
+        maker = graph.made_by(conversion.inputs[0], QUANTIZE)
+        if given is not None or maker is None or parameters(maker)[1]:
+            return given or "uint8"  # arithmetic looks at the stored values themselves
+        conversion = maker
+    return DTYPES.get(conversion.attributes.get("output_dtype") or 2, "")
 
 
 def parameters(conversion: Operator) -> tuple[str, str]:
@@ -68,7 +85,7 @@ def bounds_of(graph: OnnxGraph, activation: Operator, name: str) -> tuple[float,
 def dequantized(graph: OnnxGraph, name: str) -> tuple[str, str, str] | None:
     """Stored values, scale and zero point of what DequantizeLinear made of one tensor of one scale."""
     conversion = graph.made_by(name, DEQUANTIZE)
-    if conversion is None or not is_per_tensor(graph, conversion):
+    if conversion is None or not is_simple(graph, conversion):
         return None
     return (conversion.inputs[0], *parameters(conversion))
 
@@ -79,9 +96,9 @@ def weights_of(graph: OnnxGraph, name: str, axis: int) -> tuple[str, str, str] |
     if conversion is None or conversion.inputs[0] not in graph.constants or conversion.attributes.get("block_size", 0):
         return None
     weights = graph.constants[conversion.inputs[0]]
+    if weights.dtype not in BYTES:
+        return None
     named = conversion.attributes.get("axis", 1)
-    if not is_per_tensor(graph, conversion) and not (
-        isinstance(named, int) and named % max(1, len(weights.shape)) == axis
-    ):
+    if not is_simple(graph, conversion) and not (isinstance(named, int) and named % max(1, len(weights.shape)) == axis):
         return None
     return (conversion.inputs[0], *parameters(conversion))

@@ -74,6 +74,9 @@ def _specs(
 ) -> tuple[TensorSpec, ...]:
     specs: dict[str, TensorSpec] = {}
     for place, (end, (shape, dtype)) in enumerate(zip(ends, tensors, strict=True)):
+        if dtype not in _DTYPES:
+            label = shortened(end.name)
+            raise Unsupported(f"the {what} {label} is of {dtype}, which cannot be sent", tensor=label)
         name = unique(printable(end.name) or f"{what}_{place}", specs)
         specs[name] = TensorSpec(name, datatype_of(dtype), shape, _quantization(type_of(end.name)))
     return tuple(specs.values())

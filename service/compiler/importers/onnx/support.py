@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
-from service.compiler.importers.onnx.fusions import FUSED
 from service.compiler.importers.onnx.model import OWN_DOMAIN, Model, shortened
 from service.compiler.importers.onnx.operators import RULES
 from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
 
 _LISTED = 20
-_CONVERSIONS = ("QuantizeLinear", "DequantizeLinear")
+_PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 def check_support(model: Model) -> None:
-    """Passes if every operator is one that we convert.
+    """Passes if every operator is one that we convert. Sums of products of real values are converted in a model that
+    is quantized elsewhere.
 
     Requires: quantized operators stand where they can (`qdq.fuse`).
 
@@ -24,7 +24,12 @@ def check_support(model: Model) -> None:
         Unsupported: an operator uses a constant that none can use.
         MalformedModel: an operator has a number of inputs that its definition forbids.
     """
-    obstacles = [operator for operator in model.operators if operator.op_type not in RULES]
+    quantized = any(_is_quantized(operator) for operator in model.operators)
+    obstacles = [
+        operator
+        for operator in model.operators
+        if operator.op_type not in RULES or (operator.op_type in _PRODUCTS and not quantized)
+    ]
     if obstacles:
         _refuse(model, obstacles)
     for operator in model.operators:
@@ -50,13 +55,19 @@ def _refuse(model: Model, obstacles: list[Operator]) -> None:
         f"They are: {_listed(each)}",
         op=obstacles[0].label,
         tensor=_output(obstacles[0]),
-        hint=_hint(model, obstacles),
+        hint=_hint(model),
     )
+
+
+def _is_quantized(operator: Operator) -> bool:
+    """Whether an operator makes or takes stored values."""
+    name = operator.op_type.rpartition(".")[2]
+    return name.startswith(("Q", "Dequantize", "DynamicQuantize")) or "Integer" in name or name == "MatMulNBits"
 
 
 def _what(operator: Operator) -> str:
     """`Conv on float32`, or an operator that is not known at all."""
-    return f"{operator.op_type} on float32" if operator.op_type in FUSED else operator.op_type
+    return f"{operator.op_type} on float32" if operator.op_type in RULES else operator.op_type
 
 
 def _listed(items: list[str]) -> str:
@@ -64,13 +75,10 @@ def _listed(items: list[str]) -> str:
     return ", ".join(items[:_LISTED]) + more
 
 
-def _hint(model: Model, obstacles: list[Operator]) -> str:
-    quantized = any(operator.op_type in _CONVERSIONS or ".Q" in f".{operator.op_type}" for operator in model.operators)
-    if not quantized:
+def _hint(model: Model) -> str:
+    if not any(_is_quantized(operator) for operator in model.operators):
         return "the model is not quantized: use onnxruntime.quantization.quantize_static"
-    if all(operator.op_type in FUSED for operator in obstacles):
-        return "quantize these too: each needs DequantizeLinear of one scale before it, and QuantizeLinear behind it"
-    known = sorted({*RULES, *FUSED} - {name for name in RULES if name.startswith(f"{OWN_DOMAIN}.")})
+    known = sorted(name for name in RULES if not name.startswith(f"{OWN_DOMAIN}."))
     return f"Octet compiles: {', '.join(known)}; export the model without the others"
 
 

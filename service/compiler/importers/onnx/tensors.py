@@ -14,8 +14,11 @@ from service.core.errors import MalformedModel
 _MAX_BYTES = (1 << 31) - 1
 _MAX_RANK = 8
 
+# Two values in a byte, the first one in the low half -> the dtype that holds one each.
+NIBBLES = {"int4": "int8", "uint4": "uint8"}
 # The dtypes that are read, and the field that holds their elements where they are not raw.
 _FIELDS = {
+    **dict.fromkeys(NIBBLES, "int32_data"),
     "float32": "float_data",
     "float64": "double_data",
     "int64": "int64_data",
@@ -58,12 +61,14 @@ def _oddity(values: Values, dtype: str, shape: tuple[int, ...]) -> str | None:
         return f"has elements of {dtype}, which no operator here takes"
     if len(shape) > _MAX_RANK:
         return f"has {len(shape)} dimensions; the limit is {_MAX_RANK}"
-    if math.prod(shape) * np.dtype(dtype).itemsize > _MAX_BYTES:
+    if math.prod(shape) * np.dtype(NIBBLES.get(dtype, dtype)).itemsize > _MAX_BYTES:
         return f"has shape {list(shape)}, which is more than 2 GiB"
     return None
 
 
 def _elements(values: Values, name: str, dtype: str, shape: tuple[int, ...]) -> Array:
+    if dtype in NIBBLES:
+        return _nibbles(values, name, dtype, shape)
     count, kind = math.prod(shape), np.dtype(dtype)
     if "raw_data" in values:
         raw = values["raw_data"]
@@ -77,6 +82,23 @@ def _elements(values: Values, name: str, dtype: str, shape: tuple[int, ...]) -> 
     if dtype == "float16":
         return np.asarray(elements.astype(np.uint16).view(np.float16)).reshape(shape)
     return np.asarray(elements.astype(kind)).reshape(shape)
+
+
+def _nibbles(values: Values, name: str, dtype: str, shape: tuple[int, ...]) -> Array:
+    count = math.prod(shape)
+    if "raw_data" in values:
+        packed = np.frombuffer(values["raw_data"], np.uint8)
+    else:
+        packed = values.get("int32_data", np.zeros(0, np.int64)).astype(np.uint8)
+    if len(packed) != -(-count // 2):
+        _malformed(name, f"holds {len(packed)} bytes, but {dtype} {list(shape)} takes {-(-count // 2)}")
+    return unpacked(packed, dtype)[:count].reshape(shape)
+
+
+def unpacked(packed: Array, dtype: str) -> Array:
+    """The values of `dtype`, of 4 bits, in the bytes along the last axis."""
+    halves = np.stack([packed & 15, packed >> 4], axis=-1).reshape(*packed.shape[:-1], -1)
+    return (halves ^ 8).astype(np.int8) - np.int8(8) if dtype == "int4" else halves
 
 
 def _malformed(name: str, what: str) -> None:

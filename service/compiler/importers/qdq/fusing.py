@@ -37,19 +37,24 @@ def fuse(graph: G, operators: Iterable[Operator], words: Vocabulary[G]) -> list[
 
 
 def _dequantized_later(graph: G, operator: Operator, words: Vocabulary[G]) -> list[Operator]:
-    """`operator`, or what does the same on stored values and the conversion behind it."""
-    if operator.op_type not in words.moves | words.bounded_types or not operator.inputs:
+    """`operator`, or what does the same on stored values and the conversions behind it."""
+    if operator.op_type not in words.moves | words.splits | words.bounded_types or not operator.inputs:
         return [operator]
     conversion = graph.made_by(operator.inputs[0], words.dequantize)
-    if conversion is None or any(operator.outputs[1:]) or not words.per_tensor(graph, conversion):
+    several = operator.op_type not in words.splits and any(operator.outputs[1:])
+    if conversion is None or several or not words.per_tensor(graph, conversion):
         return [operator]
-    stored = graph.new_name(operator.outputs[0])
+    stored = tuple(graph.new_name(name) if name else "" for name in operator.outputs)
     if operator.op_type in words.bounded_types:
-        moved = words.bounded(operator, conversion, stored)
+        moved = words.bounded(operator, conversion, stored[0])
     else:
-        moved = replace(operator, inputs=(conversion.inputs[0], *operator.inputs[1:]), outputs=(stored,))
-    behind = replace(conversion, inputs=(stored, *conversion.inputs[1:]), outputs=operator.outputs[:1])
-    return [moved, behind]
+        moved = replace(operator, inputs=(conversion.inputs[0], *operator.inputs[1:]), outputs=stored)
+    behind = [
+        replace(conversion, inputs=(own, *conversion.inputs[1:]), outputs=(name,))
+        for own, name in zip(stored, operator.outputs, strict=True)
+        if name
+    ]
+    return [moved, *behind]
 
 
 def _quantized_earlier(graph: G, words: Vocabulary[G]) -> list[Operator]:

@@ -23,7 +23,9 @@ class Vocabulary(Generic[G]):
         quantize, dequantize: types of the conversions; their first input is what they convert.
         moves: types of operators that only move elements of their first input, or choose between them by an order
             that stored values share.
-        per_tensor: whether a conversion has one scale, which is constant and positive.
+        splits: the same of operators with several outputs, all of elements of their first input.
+        per_tensor: whether a conversion has one scale, which is constant and positive, and stored values that the
+            operators of `fused` take.
         bounds: an activation and the name of its operand -> the real bounds that it sets to that operand; None of
             any other operator.
         bounded: an activation of `bounded_types`, the conversion in front of it, and a name -> an operator that
@@ -40,3 +42,4 @@ class Vocabulary(Generic[G]):
     bounded: Callable[[Operator, Operator, str], Operator]
     bounded_types: Set[str]
     fused: Mapping[str, Fuse[G]]
+    splits: Set[str] = frozenset()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 
@@ -30,7 +31,10 @@ def fold_constants(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list
     def fold(
         builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
     ) -> relax.Expr:
-        return relax.const(known[folded[call]]) if call in folded else graph.with_args(call, args)
+        if call not in folded:
+            return graph.with_args(call, args)
+        value = np.asarray(known[folded[call]])
+        return relax.const(value, value.dtype.name)  # without the dtype, float64 would become float32
 
     names = [str(var.name) for var in folded.values()]
     return (graph.rewrite(module, fold) if names else module), names

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from service.compiler.importers.onnx.model import REQUANTIZE
+from service.compiler.importers.onnx.model import CONV_TRANSPOSE, REQUANTIZE
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators import (
     conversion,
     convolution,
+    dynamic,
     elementwise,
     functions,
     joining,
     matrix,
     movement,
     pooling,
+    real,
+    resizing,
+    selection,
     shapes,
 )
 
@@ -27,39 +31,57 @@ class Rule:
     """How one operator is converted.
 
     Attributes:
-        convert: emits its calls, or computes it; the result is the operator's output.
+        convert: emits its calls, or computes it; the result is the operator's output, or a tuple of all of them.
         arity: least and largest number of inputs.
     """
 
-    convert: Callable[[Node], Value]
+    convert: Callable[[Node], Value | tuple[Value, ...]]
     arity: tuple[int, int]
 
 
 RULES: Mapping[str, Rule] = {
     "Add": Rule(elementwise.arithmetic, (2, 2)),
+    "AveragePool": Rule(pooling.average_pool, (1, 1)),
     "Cast": Rule(shapes.cast, (1, 1)),
     "Clip": Rule(elementwise.clip, (1, 3)),
     "Concat": Rule(joining.concat, (1, _ANY_NUMBER)),
+    "Conv": Rule(convolution.conv, (2, 3)),
+    "ConvTranspose": Rule(convolution.conv_transpose, (2, 3)),
+    "ConvInteger": Rule(dynamic.conv_integer, (2, 4)),
     "ConstantOfShape": Rule(shapes.constant_of_shape, (1, 1)),
+    "DepthToSpace": Rule(selection.depth_to_space, (1, 1)),
     "DequantizeLinear": Rule(conversion.dequantize_linear, (2, 3)),
     "Div": Rule(elementwise.arithmetic, (2, 2)),
     "Dropout": Rule(movement.identity, (1, 3)),
+    "DynamicQuantizeLinear": Rule(dynamic.dynamic_quantize_linear, (1, 1)),
+    "Expand": Rule(selection.expand, (2, 2)),
     "Flatten": Rule(movement.flatten, (1, 1)),
-    "Gather": Rule(shapes.gather, (2, 2)),
+    "Gather": Rule(selection.gather, (2, 2)),
+    "Gemm": Rule(matrix.gemm, (2, 3)),
     "Identity": Rule(movement.identity, (1, 1)),
+    "MatMul": Rule(matrix.matmul, (2, 2)),
+    "MatMulInteger": Rule(dynamic.matmul_integer, (2, 4)),
     "MaxPool": Rule(pooling.max_pool, (1, 1)),
     "Mul": Rule(elementwise.arithmetic, (2, 2)),
+    "Pad": Rule(selection.pad, (1, 4)),
     "QLinearConv": Rule(convolution.qlinear_conv, (8, 9)),
     "QLinearMatMul": Rule(matrix.qlinear_matmul, (8, 8)),
     "QuantizeLinear": Rule(conversion.quantize_linear, (2, 3)),
     "Relu": Rule(elementwise.relu, (1, 1)),
     "Reshape": Rule(movement.reshape, (2, 2)),
+    "Resize": Rule(resizing.resize, (2, 4)),
     "Shape": Rule(shapes.shape, (1, 1)),
-    "Slice": Rule(shapes.slice_, (3, 5)),
+    "Slice": Rule(selection.slice_, (3, 5)),
+    "SpaceToDepth": Rule(selection.space_to_depth, (1, 1)),
+    "Split": Rule(selection.split, (1, 2)),
     "Squeeze": Rule(movement.squeeze, (1, 2)),
     "Sub": Rule(elementwise.arithmetic, (2, 2)),
+    "Tile": Rule(selection.tile, (2, 2)),
     "Transpose": Rule(movement.transpose, (1, 1)),
     "Unsqueeze": Rule(movement.unsqueeze, (1, 2)),
+    "com.microsoft.DynamicQuantizeMatMul": Rule(dynamic.dynamic_quantize_matmul, (3, 5)),
+    "com.microsoft.MatMulIntegerToFloat": Rule(dynamic.matmul_integer_to_float, (4, 7)),
+    "com.microsoft.MatMulNBits": Rule(matrix.matmul_nbits, (3, 6)),
     "com.microsoft.QGemm": Rule(matrix.qgemm, (6, 9)),
     "com.microsoft.QLinearAdd": Rule(elementwise.qlinear_add, (7, 8)),
     "com.microsoft.QLinearAveragePool": Rule(pooling.qlinear_average_pool, (4, 5)),
@@ -69,5 +91,7 @@ RULES: Mapping[str, Rule] = {
     "com.microsoft.QLinearMul": Rule(elementwise.qlinear_mul, (7, 8)),
     "com.microsoft.QLinearSigmoid": Rule(functions.qlinear_sigmoid, (4, 5)),
     "com.microsoft.QLinearSoftmax": Rule(functions.qlinear_softmax, (4, 5)),
+    **{name: Rule(convert, arity) for name, (convert, arity) in real.REAL.items()},
+    CONV_TRANSPOSE: Rule(convolution.qlinear_conv_transpose, (8, 9)),
     REQUANTIZE: Rule(conversion.requantize, (4, 5)),
 }

@@ -5,21 +5,42 @@ from __future__ import annotations
 from tvm import relax
 
 from service.compiler.importers.onnx.node import Node
+from service.compiler.importers.onnx.schema import DTYPES
 from service.compiler.qnn import ops
+from service.compiler.qnn.types import QuantizedType
+
+_STORAGES = ("int4", "uint4", "int8", "uint8", "int16", "uint16", "int32")
 
 
 def quantize_linear(node: Node) -> relax.Var:
-    """x, y_scale, y_zero_point: float32 -> stored values."""
+    """x, y_scale, y_zero_point: float32 -> stored values, of the zero point's type or of `output_dtype`."""
     node.require(node.dtype(0) == "float32", f"quantizes {node.dtype(0)}, not float32", node.name(0))
-    points = node.data(2) if node.has(2) else None
-    quantized = node.type_of(1, points, "uint8" if points is None else points.dtype.name, _axis(node))
+    named = DTYPES.get(node.attribute("output_dtype", 0), "uint8")
+    quantized = _type(node, node.storage(2) if node.has(2) else named)
     return node.typed(node.emit(ops.quantize(node.expr(0), quantized)), quantized)
 
 
 def dequantize_linear(node: Node) -> relax.Var:
     """x, x_scale, x_zero_point: stored values -> float32."""
-    quantized = node.quantized(0, 1, 2, _axis(node))
+    storage = node.storage(0)
+    node.require(not node.has(2) or node.storage(2) == storage, f"has a zero point that is not {storage}")
+    quantized = _type(node, storage)
+    node.state.types.setdefault(node.name(0), quantized)
     return node.emit(ops.dequantize(node.expr(0), quantized))
+
+
+def _type(node: Node, storage: str) -> QuantizedType:
+    """Of the stored values of a conversion."""
+    points = node.data(2) if node.has(2) else None
+    rank, axis = len(node.shape(0)), node.attribute("axis", 1)
+    size = node.attribute("block_size", 0)
+    if not size and node.data(1).size == 1:
+        return node.type_of(1, points, storage, None, _STORAGES)
+    node.require(-rank <= axis < rank, f"has axis {axis} of {rank}")
+    if not size:
+        return node.type_of(1, points, storage, int(axis % rank), _STORAGES)
+    node.require(size > 0, f"has blocks of {size}")
+    return node.blocked_type(1, points, storage, _STORAGES, int(axis % rank), size)
 
 
 def requantize(node: Node) -> relax.Var:
@@ -29,14 +50,3 @@ def requantize(node: Node) -> relax.Var:
     if in_type == out_type:
         return node.typed(node.emit(node.expr(0)), out_type)
     return node.typed(node.emit(ops.requantize(node.expr(0), in_type, out_type)), out_type)
-
-
-def _axis(node: Node) -> int | None:
-    """The axis of several scales."""
-    if node.attribute("block_size", 0):
-        node.unsupported("is quantized in blocks")
-    if node.data(1).size == 1:
-        return None
-    rank, axis = len(node.shape(0)), node.attribute("axis", 1)
-    node.require(-rank <= axis < rank, f"has axis {axis} of {rank}")
-    return int(axis % rank)

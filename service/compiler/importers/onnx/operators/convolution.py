@@ -1,14 +1,17 @@
-"""QLinearConv."""
+"""Convolutions: QLinearConv, and Conv of real values; transposed ones of both."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 from tvm import relax
 
 from service.compiler.importers.channels_first import CHANNELS, filters_channels_last, in_channels_last
 from service.compiler.importers.onnx.model import Array
-from service.compiler.importers.onnx.node import Node
-from service.compiler.importers.onnx.operators.windows import dilation_of, padding_of, strides_of
+from service.compiler.importers.onnx.node import Node, literal
+from service.compiler.importers.onnx.operators.real import float32
+from service.compiler.importers.onnx.operators.windows import Windows
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import accumulator_type
 
@@ -16,41 +19,114 @@ from service.compiler.qnn.types import accumulator_type
 def qlinear_conv(node: Node) -> relax.Var:
     """x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, and a bias of int32.
 
-    Images `[N, C, H, W]`, filters `[O, C / groups, KH, KW]` with one scale or one each.
+    Images `[N, C, H, W]` or rows `[N, C, L]`, filters `[O, C / groups, KH, KW]` with one scale or one each.
     """
-    image, weights = node.shape(0), node.shape(3)
-    if len(image) != 4:
-        node.unsupported(f"has an input of {list(image)}; images of [N, C, H, W] can be compiled", node.name(0))
-    node.require(len(weights) == 4, f"has weights of {list(weights)} for an image", node.name(3))
-    groups = node.attribute("group", 1)
-    node.require(
-        groups > 0 and image[1] == weights[1] * groups and weights[0] % groups == 0,
-        f"has {image[1]} channels and weights of {list(weights)} in {groups} groups",
-    )
-    window = (weights[2], weights[3])
-    node.require(node.attribute("kernel_shape", window) == window, f"has a kernel_shape other than {list(window)}")
+    windows, weights = Windows(node, weights=3), node.shape(3)
+    windows.check_groups(weights)
     in_type, weight_type = node.quantized(0, 1, 2), node.quantized(3, 4, 5, axis=0)
     out_type = node.output_type(6, 7, in_type.storage)
-    strides, dilation = strides_of(node), dilation_of(node)
-    padding = padding_of(node, image, window, strides, dilation)
-    weight, bias = node.constant(3, filters_channels_last), bias_of(node, 8, weights[0])
+    weight = node.constant(3, _filters_of_rows if len(weights) == 3 else filters_channels_last)
+    bias = bias_of(node, 8, weights[0])
 
     def body(x: relax.Var) -> relax.Expr:
-        call = ops.conv2d(
+        accumulated = node.emit(ops.conv2d(x, weight, bias, in_type, weight_type, **windows.options()), "accumulate")
+        return ops.requantize(accumulated, accumulator_type(in_type, weight_type, axis=CHANNELS), out_type)
+
+    result = in_channels_last(node.emit, windows.image(node.expr(0)), body)
+    return node.typed(windows.restored(result), out_type)
+
+
+def conv(node: Node) -> relax.Var:
+    """X, W, B of float32."""
+    float32(node, *range(node.input_count))
+    windows, weights = Windows(node, weights=1), node.shape(1)
+    windows.check_groups(weights)
+    weight = _arranged(node, windows, 1)
+    bias = node.expr(2) if node.has(2) else None
+
+    def body(x: relax.Var) -> relax.Expr:
+        return ops.real_conv2d(x, weight, bias, **windows.options())
+
+    return windows.restored(in_channels_last(node.emit, windows.image(node.expr(0)), body))
+
+
+def _arranged(node: Node, windows: Windows, place: int) -> relax.Expr:
+    """Filters, which may be computed of constants, as `[O, KH, KW, C / groups]`."""
+    filters, per_group = node.shape(place)[:2]
+    whole = node.emit(relax.op.reshape(node.expr(place), (filters, per_group, *windows.kernel)), "filters")
+    return node.emit(relax.op.permute_dims(whole, (0, 2, 3, 1)), "filters")
+
+
+def qlinear_conv_transpose(node: Node) -> relax.Var:
+    """The inputs of `qlinear_conv`, with filters `[C, O, KH, KW]`."""
+    if node.attribute("group", 1) != 1:
+        node.unsupported("is a transposed convolution in groups")
+    windows = Windows(node, weights=3, transposed=True)
+    channels, filters = node.shape(3)[:2]
+    node.require(channels == windows.channels, f"has {windows.channels} channels and weights of {channels}")
+    in_type, weight_type = node.quantized(0, 1, 2), node.quantized(3, 4, 5, axis=1)
+    if weight_type.axis is not None:
+        weight_type = replace(weight_type, axis=0)
+    out_type, bias = node.output_type(6, 7, in_type.storage), bias_of(node, 8, filters)
+    weight = node.constant(3, _transposed_rows if len(node.shape(3)) == 3 else _transposed_filters)
+
+    def body(x: relax.Var) -> relax.Expr:
+        call = ops.conv2d_transpose(
             x,
             weight,
             bias,
             in_type,
             weight_type,
-            strides=strides,
-            padding=padding,
-            dilation=dilation,
-            groups=groups,
+            strides=windows.strides,
+            padding=windows.padding,
+            output_padding=windows.output_padding,
         )
-        accumulated = node.emit(call, "accumulate")
-        return ops.requantize(accumulated, accumulator_type(in_type, weight_type, axis=CHANNELS), out_type)
+        return ops.requantize(node.emit(call, "accumulate"), accumulator_type(in_type, weight_type, CHANNELS), out_type)
 
-    return node.typed(in_channels_last(node.emit, node.expr(0), body), out_type)
+    result = in_channels_last(node.emit, windows.image(node.expr(0)), body)
+    return node.typed(windows.restored(result), out_type)
+
+
+def conv_transpose(node: Node) -> relax.Var:
+    """X, W, B of float32: a convolution of the input with zeros between its elements, by filters turned round."""
+    float32(node, *range(node.input_count))
+    windows, (channels, per_group) = Windows(node, weights=1, transposed=True), node.shape(1)[:2]
+    groups = windows.groups
+    node.require(groups > 0 and channels == windows.channels and channels % groups == 0, f"has {groups} groups")
+    x = _spread(node, windows)
+    weight = _turned(node, windows, per_group)
+    padding = [
+        windows.dilation[axis % 2] * (windows.kernel[axis % 2] - 1) - side for axis, side in enumerate(windows.padding)
+    ]
+    if min(padding) < 0:
+        node.unsupported("cuts more than its window")
+    bias = node.expr(2) if node.has(2) else None
+
+    def body(image: relax.Var) -> relax.Expr:
+        return ops.real_conv2d(image, weight, bias, padding=padding, dilation=windows.dilation, groups=groups)
+
+    return windows.restored(in_channels_last(node.emit, x, body))
+
+
+def _spread(node: Node, windows: Windows) -> relax.Expr:
+    """The image with `stride - 1` zeros between its elements, and `output_padding` behind them."""
+    (height, width), (down, right) = windows.size, windows.strides
+    n, channels = node.shape(0)[:2]
+    cells = node.emit(relax.op.reshape(windows.image(node.expr(0)), (n, channels, height, 1, width, 1)), "cells")
+    apart = node.emit(relax.op.nn.pad(cells, [0, 0, 0, 0, 0, 0, 0, down - 1, 0, 0, 0, right - 1]), "apart")
+    whole = node.emit(relax.op.reshape(apart, (n, channels, height * down, width * right)), "whole")
+    ends = [(height - 1) * down + 1, (width - 1) * right + 1]
+    inside = node.emit(relax.op.strided_slice(whole, [2, 3], [0, 0], ends, [1, 1]), "inside")
+    below, beside = windows.output_padding
+    return node.emit(relax.op.nn.pad(inside, [0, 0, 0, 0, 0, below, 0, beside]), "spread")
+
+
+def _turned(node: Node, windows: Windows, per_group: int) -> relax.Expr:
+    """Filters `[C, O / groups, KH, KW]` as those of the convolution: `[O, KH, KW, C / groups]`, turned round."""
+    groups, each = windows.groups, windows.channels // windows.groups
+    (rows, columns), data = windows.kernel, node.data(1)
+    whole = data.reshape(groups, each, per_group, rows, columns)[..., ::-1, ::-1]
+    return literal(whole.transpose(0, 2, 3, 4, 1).reshape(groups * per_group, rows, columns, each))
 
 
 def bias_of(node: Node, place: int, filters: int) -> relax.Constant | None:
@@ -65,3 +141,18 @@ def bias_of(node: Node, place: int, filters: int) -> relax.Constant | None:
 
 def flat(values: Array) -> Array:
     return values.reshape(-1)
+
+
+def _transposed_filters(weights: Array) -> Array:
+    """`[C, O, KH, KW]` -> `[O, KH, KW, C]`."""
+    return np.ascontiguousarray(weights.transpose(1, 2, 3, 0))
+
+
+def _transposed_rows(weights: Array) -> Array:
+    """`[C, O, K]` -> `[O, 1, K, C]`."""
+    return _transposed_filters(weights[:, :, np.newaxis])
+
+
+def _filters_of_rows(weights: Array) -> Array:
+    """`[O, C / groups, K]` -> `[O, 1, K, C / groups]`."""
+    return filters_channels_last(weights[:, :, np.newaxis])

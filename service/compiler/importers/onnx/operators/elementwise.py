@@ -9,6 +9,7 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.onnx.node import Node, Value
+from service.compiler.importers.onnx.operators import real
 from service.compiler.qnn import ops
 
 _RELAX: dict[str, Callable[..., relax.Expr]] = {
@@ -54,16 +55,13 @@ def _repeats(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> bool:
 
 
 def arithmetic(node: Node) -> Value:
-    """Add, Sub, Mul, Div: of shapes while importing, of float32 when the model runs."""
+    """Add, Sub, Mul, Div: of shapes while importing, of float32 and whole numbers when the model runs."""
     kind, known = node.operator.op_type, [node.known(0), node.known(1)]
     if all(data is not None and data.dtype.kind in "iu" for data in known):
         if kind == "Div":
             return node.folded(_truncated(node, known[0], known[1]))
         return node.folded(_NUMPY[kind](*known))
-    for place in (0, 1):
-        if node.dtype(place) != "float32":
-            node.unsupported(f"computes in {node.dtype(place)}; float32 can be compiled", node.name(place))
-    return node.emit(_RELAX[kind](node.expr(0), node.expr(1)))
+    return real.plain(_RELAX[kind], dtypes="f" if kind == "Div" else "fi")(node)
 
 
 def _truncated(node: Node, lhs: Any, rhs: Any) -> Any:
@@ -73,8 +71,7 @@ def _truncated(node: Node, lhs: Any, rhs: Any) -> Any:
 
 def clip(node: Node) -> relax.Var:
     """Clip of float32; bounds are attributes up to operator set 10, then inputs."""
-    if node.dtype(0) != "float32":
-        node.unsupported(f"works on {node.dtype(0)}; float32 can be compiled", node.name(0))
+    real.float32(node)
     result = node.expr(0)
     for place, name, bound_by in ((1, "min", relax.op.maximum), (2, "max", relax.op.minimum)):
         if node.has(place) or name in node.operator.attributes:
@@ -85,6 +82,5 @@ def clip(node: Node) -> relax.Var:
 
 def relu(node: Node) -> relax.Var:
     """Relu of float32."""
-    if node.dtype(0) != "float32":
-        node.unsupported(f"works on {node.dtype(0)}; float32 can be compiled", node.name(0))
+    real.float32(node)
     return node.emit(relax.op.nn.relu(node.expr(0)))

@@ -1,22 +1,42 @@
-"""QLinearMatMul and QGemm: matrices of activations times constant matrices."""
+"""Products of matrices: QLinearMatMul and QGemm, MatMul and Gemm of real values."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from tvm import relax
 
 from service.compiler.importers.onnx.model import Array
-from service.compiler.importers.onnx.node import Node
+from service.compiler.importers.onnx.node import Node, literal
 from service.compiler.importers.onnx.operators.convolution import bias_of
+from service.compiler.importers.onnx.operators.real import float32
+from service.compiler.importers.onnx.tensors import unpacked
+from service.compiler.importers.real import Wide
 from service.compiler.qnn import ops
-from service.compiler.qnn.types import accumulator_type
+from service.compiler.qnn.graph import shape_of
+from service.compiler.qnn.types import QuantizedType, accumulator_type
+
+Taken = Callable[[relax.Var, int], relax.Expr]
 
 
 def qlinear_matmul(node: Node) -> relax.Var:
-    """a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point: `[…, M, K]` times `[K, N]`."""
+    """a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point: `[…, M, K]` times `[K, N]`, or times
+    `[…, K, N]` that is computed."""
+    if node.known(3) is None or node.known(0) is not None:
+        return _computed(node)
     return _product(node, transposed=False, bias=None)
+
+
+def _computed(node: Node) -> relax.Var:
+    types = node.quantized(0, 1, 2), node.quantized(3, 4, 5)
+    out_type = node.output_type(6, 7, types[0].storage) if node.has(6) else None
+    sums = node.emit(ops.matmul(node.expr(0), node.expr(3), *types), "accumulate")
+    accumulator = accumulator_type(*types, axis=0)
+    if out_type is None:
+        return node.emit(ops.dequantize(sums, accumulator))
+    return node.typed(node.emit(ops.requantize(sums, accumulator, out_type)), out_type)
 
 
 def qgemm(node: Node) -> relax.Var:
@@ -36,27 +56,119 @@ def _product(node: Node, *, transposed: bool, bias: int | None) -> relax.Var:
     rows, weights = node.shape(0), node.shape(3)
     node.require(len(weights) == 2, f"multiplies by weights of {list(weights)}, not a matrix", node.name(3))
     units, depth = weights if transposed else weights[::-1]
-    node.require(bool(rows) and rows[-1] == depth, f"multiplies {list(rows)} by {list(weights)}")
+    node.require(len(rows) >= 2 and rows[-1] == depth, f"multiplies {list(rows)} by {list(weights)}")
     in_type, weight_type = node.quantized(0, 1, 2), node.quantized(3, 4, 5, axis=0 if transposed else 1)
     if weight_type.axis is not None:
         weight_type = type(weight_type)(weight_type.storage, weight_type.scales, weight_type.zero_points, axis=0)
     first = 6 if bias is None else 7  # of the output's scale and zero point
     out_type = node.output_type(first, first + 1, in_type.storage) if node.has(first) else None
     weight = node.constant(3, None if transposed else rows_of_columns)
-    flat = (math.prod(rows[:-1]), depth)
-    x = node.expr(0) if rows == flat else node.emit(relax.op.reshape(node.expr(0), flat), "rows")
-    call = ops.dense(x, weight, None if bias is None else bias_of(node, bias, units), in_type, weight_type)
-    accumulated, accumulator = node.emit(call, "accumulate"), accumulator_type(in_type, weight_type, axis=1)
-    result = node.emit(
-        ops.dequantize(accumulated, accumulator)
-        if out_type is None
-        else ops.requantize(accumulated, accumulator, out_type)
-    )
-    if rows != flat:
-        result = node.emit(relax.op.reshape(result, (*rows[:-1], units)), "reshaped")
+    constant_bias = None if bias is None else bias_of(node, bias, units)
+
+    def taken(sums: relax.Var, axis: int) -> relax.Expr:
+        accumulator = accumulator_type(in_type, weight_type, axis)
+        return ops.dequantize(sums, accumulator) if out_type is None else ops.requantize(sums, accumulator, out_type)
+
+    result = of_rows(node, node.expr(0), weight, constant_bias, (in_type, weight_type), taken)
     return result if out_type is None else node.typed(result, out_type)
+
+
+def of_rows(
+    node: Node,
+    x: relax.Expr,
+    weight: relax.Constant,
+    bias: relax.Constant | None,
+    types: tuple[QuantizedType, QuantizedType],
+    taken: Taken,
+) -> relax.Var:
+    """What is `taken` of the sums of products of rows `[…, K]` and weights `[O, K]`: `[…, O]`.
+
+    Rows of more than two dimensions are the pixels of an image, so that the samples keep an axis of their own.
+
+    Args:
+        taken: the accumulators and the axis of their channels -> the result's values.
+    """
+    shape, (units, depth) = shape_of(x), shape_of(weight)
+    if len(shape) == 2:
+        return node.emit(taken(node.emit(ops.dense(x, weight, bias, *types), "accumulate"), 1))
+    pixels = (shape[0], math.prod(shape[1:-1]), 1)
+    image = node.emit(relax.op.reshape(x, (*pixels, depth)), "pixels")
+    kernel = relax.const(weight.value.numpy().reshape(units, 1, 1, depth))
+    sums = node.emit(ops.conv2d(image, kernel, bias, *types), "accumulate")
+    return node.emit(relax.op.reshape(node.emit(taken(sums, 3), "taken"), (*shape[:-1], units)))
 
 
 def rows_of_columns(weights: Array) -> Array:
     """`[K, N]` -> `[N, K]`."""
     return np.ascontiguousarray(weights.T)
+
+
+def matmul(node: Node) -> relax.Var:
+    """A, B of float32."""
+    float32(node, 0, 1)
+    node.require(min(len(node.shape(0)), len(node.shape(1))) >= 2, "multiplies something else than matrices")
+    if node.known(0) is None and len(node.shape(1)) == 2:
+        return _real_rows(node, node.expr(0), node.expr(1), transposed=False)
+    wide = Wide(node.emit, node.expr(0))
+    return wide.rounded(wide.apply(relax.op.matmul, wide.x, wide.widened(node.expr(1))))
+
+
+def _real_rows(node: Node, x: relax.Expr, weights: relax.Expr, *, transposed: bool) -> relax.Var:
+    """Rows `[…, K]` times `[K, N]`, or `[N, K]`: a convolution of pixels, so that the samples keep their axis."""
+    shape = shape_of(x)
+    rows = weights if transposed else node.emit(relax.op.permute_dims(weights, (1, 0)), "rows")
+    units, depth = shape_of(rows)
+    node.require(shape[-1] == depth, f"multiplies {list(shape)} by {list(shape_of(weights))}")
+    image = node.emit(relax.op.reshape(x, (shape[0], math.prod(shape[1:-1]), 1, depth)), "pixels")
+    kernel = node.emit(relax.op.reshape(rows, (units, 1, 1, depth)), "kernel")
+    products = node.emit(ops.real_conv2d(image, kernel, None), "products")
+    return node.emit(relax.op.reshape(products, (*shape[:-1], units)))
+
+
+def gemm(node: Node) -> relax.Var:
+    """alpha * A * B + beta * C of float32."""
+    float32(node, *range(node.input_count))
+    node.require(len(node.shape(0)) == len(node.shape(1)) == 2, "multiplies something else than matrices")
+    x = node.expr(0)
+    if node.attribute("transA", 0):
+        x = node.emit(relax.op.permute_dims(x, (1, 0)), "columns")
+    result = _real_rows(node, x, node.expr(1), transposed=bool(node.attribute("transB", 0)))
+    if (alpha := node.attribute("alpha", 1.0)) != 1.0:
+        result = node.emit(relax.op.multiply(result, relax.const(np.array(alpha, np.float32))), "scaled")
+    if not node.has(2):
+        return result
+    bias, beta = node.expr(2), node.attribute("beta", 1.0)
+    if beta != 1.0:
+        bias = node.emit(relax.op.multiply(bias, relax.const(np.array(beta, np.float32))), "bias")
+    return node.emit(relax.op.add(result, bias))
+
+
+def matmul_nbits(node: Node) -> relax.Var:
+    """A, B, scales, zero_points, g_idx, bias (com.microsoft): rows `[…, K]` times weights `[N, K]` of 4 or 8 bits, in
+    blocks along K, which lie in bytes `[N, K / block, block * bits / 8]`; zero points are packed alike."""
+    float32(node, 0)
+    bits, size = node.attribute("bits", 4), node.attribute("block_size", 0)
+    depth, units = node.attribute("K", 0), node.attribute("N", 0)
+    if node.has(4) or bits not in (4, 8):
+        node.unsupported(f"has weights of {bits} bits, or in another order")
+    node.require(size > 0 and depth > 0 and units > 0, f"has blocks of {size} of {units} by {depth}")
+    count = -(-depth // size)
+    stored = _unpacked(node, 1, bits, units * count * size).reshape(units, count, size).astype(np.float32)
+    scales = node.data(2)
+    node.require(scales.dtype == np.float32 and scales.size == units * count, f"has {scales.size} scales")
+    points: Array = np.full((units, count), 1 << (bits - 1), np.float32)
+    if node.has(3):
+        per_row = -(-count * bits // 8) * 8 // bits
+        points = _unpacked(node, 3, bits, units * per_row).reshape(units, per_row)[:, :count].astype(np.float32)
+    weights = (stored - points[..., np.newaxis]) * scales.reshape(units, count, 1)
+    rows = literal(weights.reshape(units, -1)[:, :depth])
+    result = _real_rows(node, node.expr(0), rows, transposed=True)
+    return node.emit(relax.op.add(result, node.expr(5))) if node.has(5) else result
+
+
+def _unpacked(node: Node, place: int, bits: int, count: int) -> Array:
+    data = node.data(place)
+    node.require(data.dtype == np.uint8, f"has packed values of {data.dtype}", node.name(place))
+    values = unpacked(data.reshape(-1), "uint4") if bits == 4 else data.reshape(-1)
+    node.require(values.size == count, f"has {values.size} packed values, not {count}", node.name(place))
+    return values

@@ -55,7 +55,7 @@ def transpose(node: Node) -> Value:
     known = node.known(0)
     if known is not None:
         return node.folded(known.transpose(order))
-    return _kept(node, node.emit(relax.op.permute_dims(node.expr(0), list(order))))
+    return node.kept(node.emit(relax.op.permute_dims(node.expr(0), list(order))))
 
 
 def identity(node: Node) -> Value:
@@ -63,7 +63,7 @@ def identity(node: Node) -> Value:
     if any(node.operator.outputs[1:]):
         node.unsupported("gives its mask too")
     known = node.known(0)
-    return known if known is not None else _kept(node, node.emit(node.expr(0)))
+    return known if known is not None else node.kept(node.emit(node.expr(0)))
 
 
 def _axes(node: Node, rank: int) -> list[int] | None:
@@ -92,12 +92,4 @@ def _reshaped(node: Node, target: Sequence[int]) -> Value:
     data = node.known(0)
     if data is not None:
         return data.reshape(shape)
-    return _kept(node, node.emit(relax.op.reshape(node.expr(0), shape)))
-
-
-def _kept(node: Node, value: relax.Var) -> relax.Var:
-    """The output, of its input's type."""
-    quantized = node.state.types.get(node.name(0))
-    if quantized is None or not quantized.is_per_tensor:
-        return value
-    return node.typed(value, quantized)
+    return node.kept(node.emit(relax.op.reshape(node.expr(0), shape)))

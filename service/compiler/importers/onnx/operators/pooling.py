@@ -1,47 +1,118 @@
-"""MaxPool, QLinearAveragePool and QLinearGlobalAveragePool."""
+"""Poolings: MaxPool, AveragePool of real values, QLinearAveragePool and QLinearGlobalAveragePool."""
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
+from typing import Any
+
+import numpy as np
 from tvm import relax
 
 from service.compiler.importers.channels_first import in_channels_last
-from service.compiler.importers.onnx.node import Node
-from service.compiler.importers.onnx.operators.windows import padding_of, strides_of
+from service.compiler.importers.onnx.model import Array
+from service.compiler.importers.onnx.node import Node, literal
+from service.compiler.importers.onnx.operators.real import float32
+from service.compiler.importers.onnx.operators.windows import Windows
+from service.compiler.importers.real import Wide
 from service.compiler.qnn import ops
+from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.types import QuantizedType
 
 
 def max_pool(node: Node) -> relax.Var:
-    """Of stored values, which are in the order of the real ones."""
-    image, window, strides = _window(node)
+    """Of stored values, which are in the order of the real ones, and of real ones."""
+    windows = _windows(node)
+    if windows.dilation != (1, 1):
+        node.unsupported("is dilated")
+    if node.dtype(0) == "float32":
+        return _real_max_pool(node, windows)
     storage = node.dtype(0)
     if storage not in ("int8", "uint8"):
         node.unsupported(f"works on {storage}; stored values of 8 bits can be compiled", node.name(0))
-    if node.attribute("dilations", (1, 1)) != (1, 1):
-        node.unsupported("is dilated")
     quantized = node.state.types.get(node.name(0), QuantizedType(storage, (1.0,)))
-    padding = padding_of(node, image, window, strides, (1, 1))
 
     def body(x: relax.Var) -> relax.Expr:
-        return ops.max_pool2d(x, quantized, quantized, pool_size=window, strides=strides, padding=padding)
+        return ops.max_pool2d(x, quantized, quantized, **_options(windows))
 
-    return node.typed(in_channels_last(node.emit, node.expr(0), body), quantized)
+    result = in_channels_last(node.emit, windows.image(node.expr(0)), body)
+    return node.typed(windows.restored(result), quantized)
+
+
+def _real_max_pool(node: Node, windows: Windows) -> relax.Var:
+    """The largest of the shifted images: one for each place in the window."""
+    top, left, bottom, right = windows.padding
+    sides = [0, 0, 0, 0, top, bottom, left, right]
+    lowest = float(np.finfo(np.float32).min)
+    x = node.emit(relax.op.nn.pad(windows.image(node.expr(0)), sides, pad_value=lowest), "padded")
+    result = None
+    for places in itertools.product(*map(range, windows.kernel)):
+        part = _strided(node, x, windows, places)
+        result = part if result is None else node.emit(relax.op.maximum(result, part), "largest")
+    assert result is not None  # a window has at least one place
+    return windows.restored(result)
+
+
+def average_pool(node: Node) -> relax.Var:
+    """Of real values: sums in float64, divided and rounded once."""
+    windows = _windows(node)
+    if windows.dilation != (1, 1):
+        node.unsupported("is dilated")
+    float32(node)
+    top, left, bottom, right = windows.padding
+    sides = [0, 0, 0, 0, top, bottom, left, right]
+    wide = Wide(node.emit, windows.image(node.expr(0)))
+    x = wide(relax.op.nn.pad(wide.x, sides))
+    places = list(itertools.product(*map(range, windows.kernel)))
+    parts = [_strided(node, x, windows, place) for place in places]
+    total = functools.reduce(lambda a, b: wide(relax.op.add(a, b)), parts)
+    counts = literal(_counts(node, windows, shape_of(total)[2:]))
+    return windows.restored(node.emit(wide.rounded(wide(relax.op.divide(total, counts)))))
+
+
+def _strided(node: Node, x: relax.Expr, windows: Windows, first: tuple[int, ...]) -> relax.Var:
+    """Every element of `[N, C, H, W]` that is the window's `first` one."""
+    extents = shape_of(x)[2:]
+    steps = zip(extents, windows.kernel, windows.strides, first, strict=True)
+    ends = [place + (extent - kernel) // stride * stride + 1 for extent, kernel, stride, place in steps]
+    return node.emit(relax.op.strided_slice(x, [2, 3], list(first), ends, list(windows.strides)), "shifted")
+
+
+def _counts(node: Node, windows: Windows, size: tuple[int, ...]) -> Array:
+    """How many elements each window has, `[1, 1, OH, OW]`."""
+    if node.attribute("count_include_pad", 0):
+        _inside(node, windows)
+        return np.full((1, 1, *size), math.prod(windows.kernel), np.float64)
+    top, left = windows.padding[:2]
+    rows = []
+    for axis, before in enumerate((top, left)):
+        starts = np.arange(size[axis]) * windows.strides[axis] - before
+        ends = np.minimum(starts + windows.kernel[axis], windows.size[axis])
+        rows.append((ends - np.maximum(starts, 0)).astype(np.float64))
+    return np.asarray(rows[0][:, np.newaxis] * rows[1])[np.newaxis, np.newaxis]
+
+
+def _inside(node: Node, windows: Windows) -> None:
+    """Requires that no window reaches beyond the padding that the file names: what it covers there is not counted."""
+    (top, bottom), (left, right) = windows.named_padding()
+    if node.attribute("ceil_mode", 0) and windows.padding != (top, left, bottom, right):
+        node.unsupported("counts its padding, and has windows that reach beyond it (ceil_mode)")
 
 
 def qlinear_average_pool(node: Node) -> relax.Var:
     """X, x_scale, x_zero_point, y_scale, y_zero_point (com.microsoft)."""
-    image, window, strides = _window(node)
+    windows = _windows(node)
     _channels_first(node)
     in_type = node.quantized(0, 1, 2)
-    out_type, padding = node.output_type(3, 4, in_type.storage), padding_of(node, image, window, strides, (1, 1))
+    out_type = node.output_type(3, 4, in_type.storage)
     whole = bool(node.attribute("count_include_pad", 0))
 
     def body(x: relax.Var) -> relax.Expr:
-        return ops.avg_pool2d(
-            x, in_type, out_type, pool_size=window, strides=strides, padding=padding, count_include_pad=whole
-        )
+        return ops.avg_pool2d(x, in_type, out_type, **_options(windows), count_include_pad=whole)
 
-    return node.typed(in_channels_last(node.emit, node.expr(0), body), out_type)
+    result = in_channels_last(node.emit, windows.image(node.expr(0)), body)
+    return node.typed(windows.restored(result), out_type)
 
 
 def qlinear_global_average_pool(node: Node) -> relax.Var:
@@ -55,17 +126,16 @@ def qlinear_global_average_pool(node: Node) -> relax.Var:
     return node.typed(node.emit(call), out_type)
 
 
-def _window(node: Node) -> tuple[tuple[int, ...], tuple[int, int], tuple[int, int]]:
-    image = node.shape(0)
-    if len(image) != 4:
-        node.unsupported(f"has an input of {list(image)}; images of [N, C, H, W] can be compiled", node.name(0))
+def _windows(node: Node) -> Windows:
     if any(node.operator.outputs[1:]):
         node.unsupported("gives the places of its maxima too")
     if node.attribute("storage_order", 0):
         node.unsupported("stores columns first")
-    node.require("kernel_shape" in node.operator.attributes, "lacks its kernel_shape")
-    rows, columns = node.integers_attribute("kernel_shape", (1, 1), 1)
-    return image, (rows, columns), strides_of(node)
+    return Windows(node)
+
+
+def _options(windows: Windows) -> dict[str, Any]:
+    return {"pool_size": windows.kernel, "strides": windows.strides, "padding": windows.padding}
 
 
 def _channels_first(node: Node) -> None:

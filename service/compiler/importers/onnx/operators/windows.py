@@ -1,50 +1,136 @@
-"""Where a sliding window goes: padding, as ONNX's operator specification has it for Conv and the poolings."""
+"""Where a sliding window goes: sizes, steps and padding, as ONNX's operator specification has them for convolutions and
+poolings."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from tvm import relax
+
+from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.node import Node
+from service.compiler.qnn.graph import shape_of
 
 _MAX_PADDED_ELEMENTS = (1 << 31) - 1
 
-
-def strides_of(node: Node) -> tuple[int, int]:
-    rows, columns = node.integers_attribute("strides", (1, 1), 1)
-    return rows, columns
+Pair = tuple[int, int]
 
 
-def dilation_of(node: Node) -> tuple[int, int]:
-    rows, columns = node.integers_attribute("dilations", (1, 1), 1)
-    return rows, columns
+class Windows:
+    """A window over images `[N, C, H, W]`, or over rows `[N, C, L]`, which are images of one row.
 
-
-def padding_of(
-    node: Node, image: tuple[int, ...], window: tuple[int, int], strides: tuple[int, int], dilation: tuple[int, int]
-) -> tuple[int, int, int, int]:
-    """Top, left, bottom, right. `image` is `[N, C, H, W]`.
-
-    With `ceil_mode`, a last window that begins inside the image or its leading padding is taken whole.
+    Attributes:
+        size: height and width of the image.
+        channels: C.
+        groups: of the channels.
+        kernel, strides, dilation: of height and width.
+        padding: top, left, bottom, right. With `ceil_mode`, a last window that begins inside the image or its leading
+            padding is taken whole. Of a transposed convolution: what its result loses.
+        output_padding: rows and columns that the result of a transposed convolution gains below and on the right.
     """
-    sides = [_padding(node, axis, image[2 + axis], window[axis], strides[axis], dilation[axis]) for axis in (0, 1)]
-    (top, bottom), (left, right) = sides
-    height, width = image[2] + top + bottom, image[3] + left + right
-    if image[0] * image[1] * height * width > _MAX_PADDED_ELEMENTS:
-        node.unsupported(f"pads its input to {height} by {width}")
-    return top, left, bottom, right
 
+    def __init__(self, node: Node, weights: int | None = None, *, transposed: bool = False) -> None:
+        """`weights` is the input whose last dimensions are the window; without it, `kernel_shape` says it.
 
-def _padding(node: Node, axis: int, size: int, window: int, stride: int, dilation: int) -> tuple[int, int]:
-    scheme = node.attribute("auto_pad", "NOTSET")
-    reach = (window - 1) * dilation + 1
-    if scheme in ("SAME_UPPER", "SAME_LOWER"):
-        total = max(0, (-(-size // stride) - 1) * stride + reach - size)
-        less, more = total // 2, total - total // 2
-        return (less, more) if scheme == "SAME_UPPER" else (more, less)
-    node.require(scheme in ("NOTSET", "VALID"), f"has auto_pad {scheme}")
-    pads = node.integers_attribute("pads", (0, 0, 0, 0), 0) if scheme == "NOTSET" else (0, 0, 0, 0)
-    before, after = pads[axis], pads[2 + axis]
-    node.require(reach <= size + before + after, f"has a window of {reach} for {size + before + after} padded elements")
-    if node.attribute("ceil_mode", 0):
-        count = -(-(size + before + after - reach) // stride) + 1
-        count -= (count - 1) * stride >= size + before
-        after = max(after, (count - 1) * stride + reach - size - before)
-    return before, after
+        Raises:
+            Unsupported: the input has other dimensions.
+        """
+        shape = node.shape(0)
+        if len(shape) not in (3, 4):
+            node.unsupported(f"has an input of {list(shape)}; [N, C, H, W] and [N, C, L] can be compiled", node.name(0))
+        self.node, self._shape, self._rank = node, shape, len(shape) - 2
+        self.channels, self.groups = shape[1], node.attribute("group", 1)
+        self.size, self.kernel = self._pair(shape[2:], 1), self._kernel(weights)
+        self.strides, self.dilation = self._integers("strides"), self._integers("dilations")
+        self.output_padding = (0, 0)
+        self.padding = self._transposed_padding() if transposed else self._padding()
+
+    def _pair(self, values: tuple[int, ...], first: int) -> Pair:
+        """Of height and width; `first` is that of an image of one row."""
+        height, width = (first,) * (2 - self._rank) + tuple(values)
+        return height, width
+
+    def _integers(self, name: str) -> Pair:
+        return self._pair(self.node.integers_attribute(name, (1,) * self._rank, 1), 1)
+
+    def _kernel(self, weights: int | None) -> Pair:
+        node = self.node
+        if weights is None:
+            node.require("kernel_shape" in node.operator.attributes, "lacks its kernel_shape")
+            return self._integers("kernel_shape")
+        shape = node.shape(weights)
+        node.require(
+            len(shape) == self._rank + 2, f"has weights of {list(shape)} for such an image", node.name(weights)
+        )
+        window = shape[2:]
+        node.require(node.attribute("kernel_shape", window) == window, f"has a kernel_shape other than {list(window)}")
+        return self._pair(window, 1)
+
+    def _padding(self) -> tuple[int, int, int, int]:
+        sides = [self._side(axis) for axis in (0, 1)]
+        (top, bottom), (left, right) = sides
+        height, width = self.size[0] + top + bottom, self.size[1] + left + right
+        if self._shape[0] * self.channels * height * width > _MAX_PADDED_ELEMENTS:
+            self.node.unsupported(f"pads its input to {height} by {width}")
+        return top, left, bottom, right
+
+    def _transposed_padding(self) -> tuple[int, int, int, int]:
+        node, named = self.node, self.node.attribute("output_shape", ())
+        if node.attribute("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or named:
+            node.unsupported("says the size of its result; say its pads")
+        self.output_padding = self._pair(node.integers_attribute("output_padding", (0,) * self._rank, 0), 0)
+        (top, bottom), (left, right) = self.named_padding()
+        return top, left, bottom, right
+
+    def _side(self, axis: int) -> Pair:
+        node, size, stride = self.node, self.size[axis], self.strides[axis]
+        scheme, reach = node.attribute("auto_pad", "NOTSET"), (self.kernel[axis] - 1) * self.dilation[axis] + 1
+        if scheme in ("SAME_UPPER", "SAME_LOWER"):
+            total = max(0, (-(-size // stride) - 1) * stride + reach - size)
+            less, more = total // 2, total - total // 2
+            return (less, more) if scheme == "SAME_UPPER" else (more, less)
+        node.require(scheme in ("NOTSET", "VALID"), f"has auto_pad {scheme}")
+        before, after = self.named_padding()[axis]
+        node.require(
+            reach <= size + before + after, f"has a window of {reach} for {size + before + after} padded elements"
+        )
+        if node.attribute("ceil_mode", 0):
+            count = -(-(size + before + after - reach) // stride) + 1
+            count -= (count - 1) * stride >= size + before
+            after = max(after, (count - 1) * stride + reach - size - before)
+        return before, after
+
+    def named_padding(self) -> tuple[Pair, Pair]:
+        """Before and after, of height and width, as the attribute `pads` says."""
+        explicit = self.node.attribute("auto_pad", "NOTSET") == "NOTSET"
+        none = (0,) * (2 * self._rank)
+        pads = self.node.integers_attribute("pads", none, 0) if explicit else none
+        (top, left), (bottom, right) = self._pair(pads[: self._rank], 0), self._pair(pads[self._rank :], 0)
+        return (top, bottom), (left, right)
+
+    def image(self, x: relax.Expr) -> relax.Expr:
+        """`x` as `[N, C, H, W]`."""
+        n, channels = self._shape[:2]
+        return x if self._rank == 2 else self.node.emit(relax.op.reshape(x, (n, channels, *self.size)), "image")
+
+    def restored(self, y: relax.Var) -> relax.Var:
+        """What was made of an image, of as many dimensions as the input."""
+        n, channels, _, width = shape_of(y)
+        return y if self._rank == 2 else self.node.emit(relax.op.reshape(y, (n, channels, width)))
+
+    def filters(self, weights: Array) -> Array:
+        """`[O, C / groups, KH, KW]`."""
+        return weights.reshape(*weights.shape[:2], *self.kernel)
+
+    def check_groups(self, weights: tuple[int, ...]) -> None:
+        """Requires that filters `[O, C / groups, …]` fit the channels."""
+        groups = self.groups
+        self.node.require(
+            groups > 0 and self.channels == weights[1] * groups and weights[0] % groups == 0,
+            f"has {self.channels} channels and weights of {list(weights)} in {groups} groups",
+        )
+
+    def options(self) -> dict[str, Any]:
+        """What the dialect's convolutions take."""
+        each = {"strides": self.strides, "padding": self.padding, "dilation": self.dilation}
+        return {**each, "groups": self.groups}

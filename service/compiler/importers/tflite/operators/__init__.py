@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tvm import relax
 
+from service.compiler.importers import real as functions
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators import (
     batch_matmul,
@@ -207,14 +208,14 @@ _REAL: Mapping[str, Callable[[Node], relax.Expr]] = {
     "CONV_2D": real.conv2d,
     "DEPTHWISE_CONV_2D": real.depthwise_conv2d,
     "DIV": real.binary(relax.op.divide),
-    "ELU": real.function(real.elu),
-    "EXP": real.function(real.of_relax(relax.op.exp)),
+    "ELU": real.function(functions.elu),
+    "EXP": real.function(functions.of_relax(relax.op.exp)),
     "FULLY_CONNECTED": real.fully_connected,
     "GELU": real.gelu,
-    "HARD_SWISH": real.function(real.hard_swish),
+    "HARD_SWISH": real.function(functions.hard_swish),
     "LEAKY_RELU": real.leaky_relu,
-    "LOG": real.function(real.of_relax(relax.op.log)),
-    "LOGISTIC": real.function(real.logistic),
+    "LOG": real.function(functions.of_relax(relax.op.log)),
+    "LOGISTIC": real.function(functions.logistic),
     "MAXIMUM": real.plain(relax.op.maximum),
     "MEAN": real.mean,
     "MINIMUM": real.plain(relax.op.minimum),
@@ -226,12 +227,12 @@ _REAL: Mapping[str, Callable[[Node], relax.Expr]] = {
     "RELU6": real.clamp,
     "RELU_0_TO_1": real.clamp,
     "RELU_N1_TO_1": real.clamp,
-    "RSQRT": real.function(real.rsqrt),
+    "RSQRT": real.function(functions.rsqrt),
     "SOFTMAX": real.softmax,
     "SQRT": real.plain(relax.op.sqrt),
     "SQUARED_DIFFERENCE": real.squared_difference,
     "SUB": real.binary(relax.op.subtract),
     "SUM": real.sum_,
-    "TANH": real.function(real.of_relax(relax.op.tanh)),
+    "TANH": real.function(functions.of_relax(relax.op.tanh)),
 }
 RULES = {name: replace(rule, real=_REAL.get(name)) for name, rule in RULES.items()}

@@ -16,6 +16,8 @@ from typing import cast
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers import real
+from service.compiler.importers.real import Wide
 from service.compiler.importers.tflite import activations
 from service.compiler.importers.tflite.model import Array, Quantization
 from service.compiler.importers.tflite.node import Node
@@ -74,64 +76,20 @@ def leaky_relu(node: Node) -> relax.Expr:
     return node.emit(relax.op.where(above, x, below))
 
 
-class _Wide:
-    """Float64 arithmetic inside of one operator."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self.x = self(relax.op.astype(node.expr(0), "float64"))
-
-    def __call__(self, expr: relax.Expr) -> relax.Expr:
-        return self._node.emit(expr, "wide")
-
-    def apply(self, make: Callable[..., relax.Call], *operands: relax.Expr | float) -> relax.Expr:
-        return self(make(*(relax.const(x, "float64") if isinstance(x, float) else x for x in operands)))
-
-    def rounded(self, x: relax.Expr) -> relax.Expr:
-        return self._node.emit(relax.op.astype(x, "float32"))
-
-
-def function(of: Callable[[_Wide], relax.Expr]) -> Convert:
+def function(of: real.Function) -> Convert:
     """A function of each value."""
 
     def convert(node: Node) -> relax.Expr:
-        wide = _Wide(node)
+        wide = Wide(node.emit, node.expr(0))
         return wide.rounded(of(wide))
 
     return convert
 
 
-def logistic(wide: _Wide) -> relax.Expr:
-    grown = wide.apply(relax.op.exp, wide.apply(relax.op.negative, wide.x))
-    return wide.apply(relax.op.divide, 1.0, wide.apply(relax.op.add, 1.0, grown))
-
-
-def hard_swish(wide: _Wide) -> relax.Expr:
-    moved = wide.apply(relax.op.add, wide.x, 3.0)
-    gate = wide.apply(relax.op.minimum, wide.apply(relax.op.maximum, moved, 0.0), 6.0)
-    return wide.apply(relax.op.divide, wide.apply(relax.op.multiply, wide.x, gate), 6.0)
-
-
-def elu(wide: _Wide) -> relax.Expr:
-    below = wide.apply(relax.op.subtract, wide.apply(relax.op.exp, wide.apply(relax.op.minimum, wide.x, 0.0)), 1.0)
-    return wide.apply(relax.op.where, wide.apply(relax.op.less, wide.x, 0.0), below, wide.x)
-
-
-def rsqrt(wide: _Wide) -> relax.Expr:
-    return wide.apply(relax.op.divide, 1.0, wide.apply(relax.op.sqrt, wide.x))
-
-
 def gelu(node: Node) -> relax.Expr:
-    """x * (1 + erf(x / sqrt(2))) / 2, or its approximation by tanh (reference/gelu.h)."""
-    wide = _Wide(node)
-    if node.option("approximate"):
-        cubed = wide.apply(relax.op.multiply, wide.apply(relax.op.multiply, wide.x, wide.x), wide.x)
-        moved = wide.apply(relax.op.add, wide.x, wide.apply(relax.op.multiply, cubed, 0.044715))
-        gate = wide.apply(relax.op.tanh, wide.apply(relax.op.multiply, moved, math.sqrt(2 / math.pi)))
-    else:
-        gate = wide.apply(relax.op.erf, wide.apply(relax.op.multiply, wide.x, math.sqrt(0.5)))
-    half = wide.apply(relax.op.multiply, wide.x, 0.5)
-    return wide.rounded(wide.apply(relax.op.multiply, half, wide.apply(relax.op.add, gate, 1.0)))
+    """As reference/gelu.h."""
+    wide = Wide(node.emit, node.expr(0))
+    return wide.rounded(real.gelu(wide, approximate=bool(node.option("approximate"))))
 
 
 def batch_matmul(node: Node) -> relax.Expr:
@@ -139,33 +97,24 @@ def batch_matmul(node: Node) -> relax.Expr:
     return node.emit(relax.op.astype(node.emit(relax.op.matmul(*wide), "products"), "float32"))
 
 
-def of_relax(make: Callable[[relax.Expr], relax.Call]) -> Callable[[_Wide], relax.Expr]:
-    return lambda wide: wide.apply(make, wide.x)
-
-
 def softmax(node: Node) -> relax.Expr:
     """Over the last axis."""
     beta = float(cast(float, node.option("beta")))
     node.require(math.isfinite(beta) and beta > 0, f"has beta {beta}")
     node.require(bool(node.input(0).shape), "has a scalar input", node.input(0))
-    wide = _Wide(node)
-    largest = wide(relax.op.max(wide.x, axis=[-1 % len(node.input(0).shape)], keepdims=True))
-    scaled = wide.apply(relax.op.multiply, wide.apply(relax.op.subtract, wide.x, largest), beta)
-    grown = wide.apply(relax.op.exp, scaled)
-    total = wide(relax.op.sum(grown, axis=[len(node.input(0).shape) - 1], keepdims=True))
-    return wide.rounded(wide.apply(relax.op.divide, grown, total))
+    wide = Wide(node.emit, node.expr(0))
+    return wide.rounded(real.softmax(wide, [len(node.input(0).shape) - 1], beta))
 
 
 def mean(node: Node) -> relax.Expr:
-    shape, (axes, keepdims) = node.input(0).shape, node.axes()
-    wide = _Wide(node)
-    total = wide(relax.op.sum(wide.x, axis=axes, keepdims=keepdims))
-    return wide.rounded(wide.apply(relax.op.divide, total, float(math.prod(shape[axis] for axis in axes))))
+    axes, keepdims = node.axes()
+    wide = Wide(node.emit, node.expr(0))
+    return wide.rounded(real.mean(wide, axes, keepdims=keepdims))
 
 
 def sum_(node: Node) -> relax.Expr:
     axes, keepdims = node.axes()
-    wide = _Wide(node)
+    wide = Wide(node.emit, node.expr(0))
     return wide.rounded(wide(relax.op.sum(wide.x, axis=axes, keepdims=keepdims)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from service.compiler.qnn.numerics import mlas, mlas_functions
 from service.compiler.qnn.numerics.mode import EXACT, Mode
+from service.compiler.qnn.numerics.real import RealConv2d
 from service.compiler.qnn.numerics.requantize import FloatRequantize
 from service.core.numerics import ONNXRUNTIME
 
@@ -17,10 +18,12 @@ CPU = Mode(
         "conv2d+requantize": FloatRequantize(),
         "conv2d_transpose+requantize": FloatRequantize(),
         "dense+requantize": FloatRequantize(),
+        "matmul+requantize": FloatRequantize(),
         "add": mlas.Add(),
         "mul": mlas.Mul(),
         "avg_pool2d": mlas.WindowAverage(),
         "mean": mlas.GlobalAverage(),
+        "real_conv2d": RealConv2d(),
         "concatenate": mlas.Concatenate(),
         "leaky_relu": mlas_functions.LEAKY_RELU,
         "logistic": mlas_functions.LOGISTIC,

@@ -53,11 +53,12 @@ def test_stored_ends_say_their_quantization() -> None:
 def test_all_that_is_not_compiled_is_named_at_once() -> None:
     model = OnnxBuilder()
     model.input("x", "float32", [1, 4])
-    model.output(model.node("Einsum", [model.node("Sigmoid", [model.node("Erf", ["x"])])]), "float32")
+    product = model.node("MatMul", ["x", model.constant(np.ones((4, 4)), "float32")])
+    model.output(model.node("Einsum", [model.node("Sigmoid", [model.node("Det", [product])])]), "float32")
     with pytest.raises(UnsupportedOperator) as caught:
         import_model(model.build())
-    assert "3 of 3 operators" in caught.value.message
-    assert "Erf, Sigmoid on float32, Einsum" in caught.value.message
+    assert "3 of 4 operators" in caught.value.message
+    assert "MatMul on float32, Det, Einsum" in caught.value.message
     assert "not quantized" in str(caught.value.hint)
 
 

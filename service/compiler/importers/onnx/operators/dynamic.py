@@ -1,0 +1,172 @@
+"""Dynamic quantization: activations whose scale and zero point are found when the model runs.
+
+The types of the dialect are constant, so stored values whose zero point is not known yet are taken as those of zero
+point 0, and what that adds to a sum of products is taken off again: sum((x - z) * w) = sum(x * w) - z * sum(w). All of
+it is in int32, which wraps, so the sums are exact.
+
+A scale or a zero point that is computed keeps the axes of its tensor, with length 1 (`State.loose`): every tensor of
+the module has the samples along its first axis, and of several, each is quantized alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.channels_first import filters_channels_last, in_channels_last
+from service.compiler.importers.onnx.model import Array
+from service.compiler.importers.onnx.node import Node, Value, literal
+from service.compiler.importers.onnx.operators.matrix import of_rows, rows_of_columns
+from service.compiler.importers.onnx.operators.windows import Windows
+from service.compiler.qnn import ops
+from service.compiler.qnn.graph import shape_of
+from service.compiler.qnn.types import QuantizedType
+
+_STORAGES = ("int8", "uint8")
+_STEPS = 255.0
+
+
+def dynamic_quantize_linear(node: Node) -> tuple[Value, ...]:
+    """x: float32 -> uint8, its scale and its zero point, of a range that holds zero (core/util/qmath.h,
+    GetQuantizationParameter)."""
+    stored, scale, point = quantized_dynamically(node, node.expr(0), node.dtype(0))
+    node.state.loose |= {name for name in node.operator.outputs[1:] if name}
+    return stored, scale, point
+
+
+def quantized_dynamically(node: Node, x: relax.Expr, dtype: str) -> tuple[relax.Var, relax.Var, relax.Var]:
+    if dtype != "float32":
+        node.unsupported(f"quantizes {dtype}, not float32")
+    shape, emit = shape_of(x), node.emit
+    axes = list(range(1 if len(shape) > 1 and shape[0] == 1 else 0, len(shape)))  # of one sample
+    zero, one = (relax.const(np.array(value, np.float32)) for value in (0, 1))
+    low = emit(relax.op.minimum(emit(relax.op.min(x, axis=axes, keepdims=True), "smallest"), zero), "low")
+    high = emit(relax.op.maximum(emit(relax.op.max(x, axis=axes, keepdims=True), "largest"), zero), "high")
+    width = emit(relax.op.subtract(high, low), "width")
+    steps = emit(relax.op.divide(width, relax.const(np.array(_STEPS, np.float32))), "step")
+    scale = emit(relax.op.where(emit(relax.op.equal(high, low), "empty"), one, steps), "scale")
+    place = emit(relax.op.subtract(zero, emit(relax.op.divide(low, scale), "ratio")), "place")
+    real_point = emit(relax.op.round(_between(node, place, 0.0, _STEPS)), "point")
+    ratio = emit(relax.op.divide(x, scale), "ratios")
+    moved = emit(relax.op.add(emit(relax.op.round(ratio), "rounded"), real_point), "moved")
+    stored = emit(relax.op.astype(_between(node, moved, 0.0, _STEPS), "uint8"))
+    return stored, scale, emit(relax.op.astype(real_point, "uint8"), "zero_point")
+
+
+def _between(node: Node, x: relax.Expr, low: float, high: float) -> relax.Var:
+    bounds = [relax.const(np.array(value, np.float32)) for value in (low, high)]
+    return node.emit(relax.op.minimum(node.emit(relax.op.maximum(x, bounds[0]), "bounded"), bounds[1]), "bounded")
+
+
+def matmul_integer(node: Node) -> Value:
+    """A, B, a_zero_point, b_zero_point: `[…, K]` times constant `[K, N]` -> int32."""
+    return integer_product(node, node.expr(0), node.dtype(0), weights=1, point=_point(node, 2), weight_point=3)
+
+
+def matmul_integer_to_float(node: Node) -> Value:
+    """A, B, a_scale, b_scale, a_zero_point, b_zero_point, bias (com.microsoft) -> float32."""
+    sums = integer_product(node, node.expr(0), node.dtype(0), weights=1, point=_point(node, 4), weight_point=5)
+    return _scaled(node, sums, node.expr(2), weight_scale=3, bias=6)
+
+
+def dynamic_quantize_matmul(node: Node) -> Value:
+    """A, B, b_scale, b_zero_point, bias (com.microsoft): float32 times stored values -> float32."""
+    stored, scale, point = quantized_dynamically(node, node.expr(0), node.dtype(0))
+    sums = integer_product(node, stored, "uint8", weights=1, point=point, weight_point=3)
+    return _scaled(node, sums, scale, weight_scale=2, bias=4)
+
+
+def _scaled(node: Node, sums: relax.Var, scale: relax.Expr, weight_scale: int, bias: int) -> relax.Var:
+    """float(sum) * (s_a * s_b) + bias (mlas/lib/qpostprocessor.cpp)."""
+    product = node.emit(relax.op.multiply(scale, node.expr(weight_scale)), "scale")
+    real = node.emit(relax.op.astype(sums, "float32"), "real")
+    scaled = node.emit(relax.op.multiply(real, product), "scaled")
+    return node.emit(relax.op.add(scaled, node.expr(bias))) if node.has(bias) else scaled
+
+
+def _point(node: Node, place: int) -> int | relax.Expr:
+    """The zero point of the activations: a number, or a tensor of axes of length 1."""
+    if not node.has(place):
+        return 0
+    known = node.known(place)
+    if known is None:
+        return node.expr(place)
+    if known.size != 1:
+        node.unsupported(f"has {known.size} zero points for its activations", node.name(place))
+    return int(known.reshape(-1)[0])
+
+
+def integer_product(
+    node: Node, x: relax.Expr, storage: str, *, weights: int, point: int | relax.Expr, weight_point: int
+) -> relax.Var:
+    """sum((x - point) * (w - its zero point)) as int32 `[…, N]`, of constant weights `[K, N]`."""
+    data, shape = node.data(weights), shape_of(x)
+    node.require(data.ndim == 2, f"multiplies by weights of {list(data.shape)}, not a matrix", node.name(weights))
+    node.require(len(shape) >= 2 and shape[-1] == data.shape[0], f"multiplies {list(shape)} by {list(data.shape)}")
+    in_type, weight_type = _types(node, storage, point, weights, weight_point, units=data.shape[1])
+    matrix = node.constant(weights, rows_of_columns)
+    sums = of_rows(node, x, matrix, None, (in_type, weight_type), lambda sums, _axis: sums)
+    return _without(node, sums, point, _sums(data.T, weight_type))
+
+
+def conv_integer(node: Node) -> Value:
+    """x, w, x_zero_point, w_zero_point -> int32 `[N, O, OH, OW]`."""
+    windows, data, point = Windows(node, weights=1), node.data(1), _point(node, 2)
+    windows.check_groups(data.shape)
+    in_type, weight_type = _types(node, node.dtype(0), point, 1, 3, units=data.shape[0])
+    x = _padded(node, windows, point) if isinstance(point, relax.Expr) else windows.image(node.expr(0))
+    options = windows.options() | ({"padding": (0, 0, 0, 0)} if isinstance(point, relax.Expr) else {})
+    weight = relax.const(filters_channels_last(windows.filters(data)))
+
+    def body(image: relax.Var) -> relax.Expr:
+        return ops.conv2d(image, weight, None, in_type, weight_type, **options)
+
+    sums = in_channels_last(node.emit, x, body)
+    rows = _sums(data, weight_type).reshape(-1, 1, 1)
+    return windows.restored(_without(node, sums, point, rows))
+
+
+def _padded(node: Node, windows: Windows, point: relax.Expr) -> relax.Expr:
+    """The image with its zero point around it: zeros, and the zero point where nothing else is."""
+    top, left, bottom, right = windows.padding
+    if not any(windows.padding):
+        return windows.image(node.expr(0))
+    widths = [0, 0, 0, 0, top, bottom, left, right]
+    image, dtype = windows.image(node.expr(0)), node.dtype(0)
+    inside = np.zeros((1, 1, *windows.size), dtype)
+    border = np.pad(inside, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=1)
+    fill = node.emit(relax.op.multiply(literal(border), node.emit(relax.op.reshape(point, (1, 1, 1, 1)))), "border")
+    return node.emit(relax.op.add(node.emit(relax.op.nn.pad(image, widths), "padded"), fill), "filled")
+
+
+def _types(
+    node: Node, storage: str, point: int | relax.Expr, weights: int, weight_point: int, units: int
+) -> tuple[QuantizedType, QuantizedType]:
+    """Of the activations and the weights, in steps of 1."""
+    stored = node.dtype(weights)
+    for dtype, what in ((storage, "activations"), (stored, "weights")):
+        if dtype not in _STORAGES:
+            node.unsupported(f"has {what} of {dtype}; those of 8 bits can be compiled")
+    points = node.data(weight_point).reshape(-1) if node.has(weight_point) else np.zeros(1, stored)
+    node.require(points.dtype.name == stored, f"has weights of {stored} and zero points of {points.dtype.name}")
+    node.require(points.size in (1, units), f"has {points.size} zero points for {units} columns of weights")
+    in_type = QuantizedType(storage, (1.0,), (point if isinstance(point, int) else 0,))
+    each = tuple(int(value) for value in points)
+    weight_type = QuantizedType(stored, (1.0,) * len(each), each, axis=None if len(each) == 1 else 0)
+    return in_type, weight_type
+
+
+def _sums(weights: Array, weight_type: QuantizedType) -> Array:
+    """Of each filter, less its zero point: `[O]` int32."""
+    rows = weights.reshape(len(weights), -1).astype(np.int64)
+    points = np.array(weight_type.zero_points, np.int64).reshape(-1, 1)
+    return np.asarray((rows - points).sum(axis=1).astype(np.int32))
+
+
+def _without(node: Node, sums: relax.Var, point: int | relax.Expr, rows: Array) -> relax.Var:
+    """`sums` less what a zero point of 0 has added to them: `rows` times the zero point that was computed."""
+    if isinstance(point, int):
+        return node.emit(sums)
+    scalar = node.emit(relax.op.reshape(point, [1] * len(shape_of(sums))), "point")
+    wide = node.emit(relax.op.astype(scalar, "int32"), "wide_point")
+    return node.emit(relax.op.subtract(sums, node.emit(relax.op.multiply(wide, literal(rows)), "moved")))

@@ -1,0 +1,363 @@
+"""Operators on float32 values outside of quantized parts, and the plain arithmetic of integers and truths beside them.
+
+What rounds once is computed in float32 and equals ONNX Runtime bit for bit. Functions and sums of many terms are taken
+in float64 and rounded once (`importers/real.py`); ONNX Runtime's own come within a few units in the last place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers import real
+from service.compiler.importers.onnx.node import Node, Value, literal
+from service.compiler.importers.real import Wide
+
+Convert = Callable[[Node], Value]
+
+_LAST_AXIS_SINCE = 13  # of ONNX's operator sets: before, softmax took all axes from the named one on as one
+_EXACT_POWERS = (2.0, 3.0)  # which ONNX Runtime multiplies out (core/providers/cpu/math/element_wise_ops.cc)
+
+
+def float32(node: Node, *places: int) -> None:
+    """Requires that inputs are float32."""
+    for place in places or (0,):
+        if node.dtype(place) != "float32":
+            node.unsupported(f"works on {node.dtype(place)}; float32 can be compiled", node.name(place))
+
+
+def plain(make: Callable[..., relax.Call], compute: Callable[..., Any] | None = None, dtypes: str = "f") -> Convert:
+    """An operator that Relax has, on one tensor or on several of one type.
+
+    Args:
+        compute: the same of what is known already, in NumPy; None if that is not computed.
+        dtypes: NumPy's kinds of the operands' types: `f` is float32 only.
+    """
+
+    def convert(node: Node) -> Value:
+        places = range(node.input_count)
+        known = node.all_known()
+        if compute is not None and known is not None:
+            with np.errstate(all="ignore"):
+                return node.folded(compute(*known))
+        kinds = {node.dtype(place) for place in places}
+        dtype = np.dtype(next(iter(kinds)))
+        if len(kinds) > 1 or dtype.kind not in dtypes or (dtype.kind == "f" and dtype != np.float32):
+            node.unsupported(f"works on {', '.join(sorted(kinds))}")
+        return node.emit(make(*operands(node)))
+
+    return convert
+
+
+def operands(node: Node) -> list[relax.Expr]:
+    """All inputs. A scalar that was kept with the axes of its tensor gets the rank of what is computed beside it."""
+    places = range(node.input_count)
+    loose = [node.name(place) in node.state.loose for place in places]
+    ranks = [len(node.shape(place)) for place in places if not loose[place] and node.known(place) is None]
+    if ranks and max(ranks) > 0:
+        one = [1] * max(ranks)
+        return [
+            node.emit(relax.op.reshape(node.expr(place), one), "scalar") if loose[place] else node.expr(place)
+            for place in places
+        ]
+    if any(loose) and all(math.prod(node.shape(place)) == 1 for place in places):
+        node.state.loose.add(node.output)
+    return [node.expr(place) for place in places]
+
+
+def folded(make: Callable[..., relax.Call], compute: Callable[..., Any], dtypes: str = "f") -> Convert:
+    """Min, Max: an operator of two on any number of operands, from the left."""
+
+    def convert(node: Node) -> Value:
+        one = plain(lambda *values: values[0] if len(values) == 1 else make(*values[:2]))
+        if node.input_count <= 2:
+            return plain(make, compute, dtypes)(node) if node.input_count == 2 else one(node)
+        float32(node, *range(node.input_count))
+        result, *rest = operands(node)
+        for value in rest:
+            result = node.emit(make(result, value), "part")
+        return result
+
+    return convert
+
+
+def function(of: Callable[[Node, Wide], relax.Expr]) -> Convert:
+    """A function of each value."""
+
+    def convert(node: Node) -> Value:
+        float32(node)
+        wide = Wide(node.emit, node.expr(0))
+        return wide.rounded(of(node, wide))
+
+    return convert
+
+
+def _of(shared: real.Function) -> Convert:
+    return function(lambda _node, wide: shared(wide))
+
+
+def _gelu(node: Node, wide: Wide) -> relax.Expr:
+    approximate = node.attribute("approximate", "none")
+    node.require(approximate in ("none", "tanh"), f"approximates by {approximate}")
+    return real.gelu(wide, approximate=approximate == "tanh")
+
+
+def _quick_gelu(node: Node, wide: Wide) -> relax.Expr:
+    """x * logistic(alpha * x) (com.microsoft)."""
+    scaled = wide.apply(relax.op.multiply, wide.x, node.attribute("alpha", 1.702))
+    grown = wide.apply(relax.op.exp, wide.apply(relax.op.negative, scaled))
+    return wide.apply(relax.op.divide, wide.x, wide.apply(relax.op.add, grown, 1.0))
+
+
+def _softplus(_node: Node, wide: Wide) -> relax.Expr:
+    """log(1 + exp(x)), as max(x, 0) + log(1 + exp(-|x|))."""
+    grown = wide.apply(relax.op.exp, wide.apply(relax.op.negative, wide.apply(relax.op.abs, wide.x)))
+    rest = wide.apply(relax.op.log, wide.apply(relax.op.add, grown, 1.0))
+    return wide.apply(relax.op.add, wide.apply(relax.op.maximum, wide.x, 0.0), rest)
+
+
+def hard_sigmoid(node: Node) -> Value:
+    """max(0, min(1, alpha * x + beta)), each step in float32."""
+    float32(node)
+    scaled = node.emit(relax.op.multiply(node.expr(0), _number(node.attribute("alpha", 0.2))), "scaled")
+    moved = node.emit(relax.op.add(scaled, _number(node.attribute("beta", 0.5))), "moved")
+    return _within(node, moved, 0.0, 1.0)
+
+
+def hard_swish(node: Node) -> Value:
+    """x * max(0, min(1, x / 6 + 1 / 2)), each step in float32."""
+    float32(node)
+    scaled = node.emit(relax.op.multiply(node.expr(0), _number(float(np.float32(1) / np.float32(6)))), "scaled")
+    gate = _within(node, node.emit(relax.op.add(scaled, _number(0.5)), "moved"), 0.0, 1.0)
+    return node.emit(relax.op.multiply(node.expr(0), gate))
+
+
+def _within(node: Node, x: relax.Expr, low: float, high: float) -> relax.Var:
+    bounded = node.emit(relax.op.minimum(x, _number(high)), "bounded")
+    return node.emit(relax.op.maximum(bounded, _number(low)), "gate")
+
+
+def _number(value: float) -> relax.Constant:
+    return relax.const(np.array(value, np.float32))
+
+
+def leaky_relu(node: Node) -> Value:
+    float32(node)
+    return _sloped(node, _number(node.attribute("alpha", 0.01)))
+
+
+def prelu(node: Node) -> Value:
+    float32(node, 0, 1)
+    return _sloped(node, node.expr(1))
+
+
+def _sloped(node: Node, slope: relax.Expr) -> relax.Var:
+    x = node.expr(0)
+    below = node.emit(relax.op.multiply(x, slope), "below")
+    return node.emit(relax.op.where(node.emit(relax.op.less(x, _number(0)), "negative"), below, x))
+
+
+def reciprocal(node: Node) -> Value:
+    float32(node)
+    return node.emit(relax.op.divide(_number(1), node.expr(0)))
+
+
+def power(node: Node) -> Value:
+    """x, exponent: squares and cubes are products, other powers are functions."""
+    known = node.all_known()
+    if known is not None:
+        return node.folded(np.power(*known).astype(known[0].dtype))
+    float32(node)
+    exponent = node.known(1)
+    if exponent is not None and exponent.size == 1 and float(exponent.reshape(-1)[0]) in _EXACT_POWERS:
+        result = squared = node.emit(relax.op.multiply(node.expr(0), node.expr(0)), "squared")
+        return squared if float(exponent.reshape(-1)[0]) == 2 else node.emit(relax.op.multiply(result, node.expr(0)))
+    wide = Wide(node.emit, node.expr(0))
+    return wide.rounded(wide.apply(relax.op.power, wide.x, wide.widened(node.expr(1))))
+
+
+def where(node: Node) -> Value:
+    """condition, X, Y."""
+    known = node.all_known()
+    if known is not None:
+        return node.folded(np.where(known[0], known[1], known[2]))
+    node.require(node.dtype(0) == "bool", f"chooses by {node.dtype(0)}")
+    node.require(node.dtype(1) == node.dtype(2), f"chooses between {node.dtype(1)} and {node.dtype(2)}")
+    return node.emit(relax.op.where(node.expr(0), node.expr(1), node.expr(2)))
+
+
+# -- along axes
+
+
+def softmax(node: Node, *, logarithm: bool = False) -> Value:
+    float32(node)
+    shape = node.shape(0)
+    node.require(bool(shape), "has a scalar input")
+    recent = node.state.model.opset >= _LAST_AXIS_SINCE
+    axis = axis_of(node, len(shape), -1 if recent else 1)
+    axes = [axis] if recent else list(range(axis, len(shape)))
+    wide = Wide(node.emit, node.expr(0))
+    return wide.rounded(real.softmax(wide, axes, logarithm=logarithm))
+
+
+def axis_of(node: Node, rank: int, default: int) -> int:
+    named = node.attribute("axis", default)
+    node.require(-rank <= named < rank, f"has axis {named} of {rank}")
+    return int(named % rank)
+
+
+def reduced(of: Callable[[Wide, list[int], bool], relax.Expr]) -> Convert:
+    """Of the values along some axes, float32."""
+
+    def convert(node: Node) -> Value:
+        float32(node)
+        axes, keepdims = reduced_axes(node)
+        if not axes:
+            return node.emit(node.expr(0))
+        wide = Wide(node.emit, node.expr(0))
+        return wide.rounded(of(wide, axes, keepdims))
+
+    return convert
+
+
+def extreme(make: Callable[..., relax.Call]) -> Convert:
+    """The largest or smallest value along some axes, of stored values too."""
+
+    def convert(node: Node) -> Value:
+        axes, keepdims = reduced_axes(node)
+        return node.kept(node.emit(make(node.expr(0), axis=axes, keepdims=keepdims) if axes else node.expr(0)))
+
+    return convert
+
+
+def extreme_place(make: Callable[..., relax.Call]) -> Convert:
+    """Where that is: int64, the first of equals."""
+
+    def convert(node: Node) -> Value:
+        if node.attribute("select_last_index", 0):
+            node.unsupported("gives the last of equals")
+        axis = axis_of(node, len(node.shape(0)), 0)
+        return node.emit(make(node.expr(0), axis=axis, keepdims=bool(node.attribute("keepdims", 1))))
+
+    return convert
+
+
+def reduced_axes(node: Node) -> tuple[list[int], bool]:
+    """Axes are an attribute up to operator set 17 (12 of ReduceSum), then an input; without them, all. None are
+    left where `noop_with_empty_axes` says so."""
+    rank, keepdims = len(node.shape(0)), bool(node.attribute("keepdims", 1))
+    named = node.integers(1) if node.has(1) else node.attribute("axes", ())
+    node.require(all(-rank <= axis < rank for axis in named), f"names the axes {list(named)[:8]} of {rank}")
+    if not named and node.attribute("noop_with_empty_axes", 0):
+        return [], keepdims
+    return sorted({axis % rank for axis in named}) or list(range(rank)), keepdims
+
+
+def _sum(wide: Wide, axes: list[int], keepdims: bool) -> relax.Expr:
+    return wide(relax.op.sum(wide.x, axis=axes, keepdims=keepdims))
+
+
+def _root_of_squares(wide: Wide, axes: list[int], keepdims: bool) -> relax.Expr:
+    squares = wide.apply(relax.op.multiply, wide.x, wide.x)
+    return wide.apply(relax.op.sqrt, wide(relax.op.sum(squares, axis=axes, keepdims=keepdims)))
+
+
+def layer_normalization(node: Node) -> Value:
+    """X, Scale, B: over all axes from the named one on."""
+    if any(node.operator.outputs[1:]):
+        node.unsupported("gives its mean too")
+    float32(node, *range(node.input_count))
+    rank = len(node.shape(0))
+    axes = list(range(axis_of(node, rank, -1), rank))
+    wide = Wide(node.emit, node.expr(0))
+    result = real.normalize(wide, axes, node.attribute("epsilon", 1e-5))
+    result = wide.apply(relax.op.multiply, result, wide.widened(node.expr(1)))
+    if node.has(2):
+        result = wide.apply(relax.op.add, result, wide.widened(node.expr(2)))
+    return wide.rounded(result)
+
+
+def batch_normalization(node: Node) -> Value:
+    """X, scale, B, mean, var, each of the last four `[C]`: of running statistics, as a model has them."""
+    float32(node, *range(5))
+    shape, (scale, bias, center, variance) = node.shape(0), (node.data(place) for place in range(1, 5))
+    node.require(len(shape) >= 2, f"has an input of {list(shape)}, not [N, C, …]")
+    rows = [scale, bias, center, variance]
+    node.require(all(row.shape == (shape[1],) for row in rows), f"has parameters that are not of {shape[1]} channels")
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(variance.astype(np.float64) + node.attribute("epsilon", 1e-5))
+    wide, channels = Wide(node.emit, node.expr(0)), (-1, *[1] * (len(shape) - 2))
+    moved = wide.apply(relax.op.subtract, wide.x, literal(center.astype(np.float64).reshape(channels)))
+    scaled = wide.apply(relax.op.multiply, moved, literal(factor.reshape(channels)))
+    return wide.rounded(wide.apply(relax.op.add, scaled, literal(bias.astype(np.float64).reshape(channels))))
+
+
+def global_average_pool(node: Node) -> Value:
+    float32(node)
+    rank = len(node.shape(0))
+    node.require(rank >= 3, f"has an input of {list(node.shape(0))}, not [N, C, …]")
+    wide = Wide(node.emit, node.expr(0))
+    return wide.rounded(real.mean(wide, range(2, rank), keepdims=True))
+
+
+_NUMBERS = "fiu"
+_wide_relax = {
+    name: _of(real.of_relax(make))
+    for name, make in {
+        "Erf": relax.op.erf,
+        "Exp": relax.op.exp,
+        "Log": relax.op.log,
+        "Tanh": relax.op.tanh,
+    }.items()
+}
+
+# Operators of one result that take any number of operands within their arity, which `operators` gives.
+REAL: dict[str, tuple[Convert, tuple[int, int]]] = {
+    **{name: (convert, (1, 1)) for name, convert in _wide_relax.items()},
+    "Abs": (plain(relax.op.abs), (1, 1)),
+    "And": (plain(relax.op.logical_and, np.logical_and, "b"), (2, 2)),
+    "ArgMax": (extreme_place(relax.op.argmax), (1, 1)),
+    "ArgMin": (extreme_place(relax.op.argmin), (1, 1)),
+    "BatchNormalization": (batch_normalization, (5, 5)),
+    "Ceil": (plain(relax.op.ceil), (1, 1)),
+    "Elu": (function(lambda node, wide: real.elu(wide, node.attribute("alpha", 1.0))), (1, 1)),
+    "Equal": (plain(relax.op.equal, np.equal, _NUMBERS), (2, 2)),
+    "Floor": (plain(relax.op.floor), (1, 1)),
+    "Gelu": (function(_gelu), (1, 1)),
+    "GlobalAveragePool": (global_average_pool, (1, 1)),
+    "Greater": (plain(relax.op.greater, np.greater, _NUMBERS), (2, 2)),
+    "GreaterOrEqual": (plain(relax.op.greater_equal, np.greater_equal, _NUMBERS), (2, 2)),
+    "HardSigmoid": (hard_sigmoid, (1, 1)),
+    "HardSwish": (hard_swish, (1, 1)),
+    "LayerNormalization": (layer_normalization, (2, 3)),
+    "LeakyRelu": (leaky_relu, (1, 1)),
+    "Less": (plain(relax.op.less, np.less, _NUMBERS), (2, 2)),
+    "LessOrEqual": (plain(relax.op.less_equal, np.less_equal, _NUMBERS), (2, 2)),
+    "LogSoftmax": (partial(softmax, logarithm=True), (1, 1)),
+    "Max": (folded(relax.op.maximum, np.maximum, _NUMBERS), (1, 1 << 16)),
+    "Min": (folded(relax.op.minimum, np.minimum, _NUMBERS), (1, 1 << 16)),
+    "Neg": (plain(relax.op.negative, np.negative, "fi"), (1, 1)),
+    "Not": (plain(relax.op.logical_not, np.logical_not, "b"), (1, 1)),
+    "Or": (plain(relax.op.logical_or, np.logical_or, "b"), (2, 2)),
+    "PRelu": (prelu, (2, 2)),
+    "Pow": (power, (2, 2)),
+    "Reciprocal": (reciprocal, (1, 1)),
+    "ReduceL2": (reduced(_root_of_squares), (1, 2)),
+    "ReduceMax": (extreme(relax.op.max), (1, 2)),
+    "ReduceMean": (reduced(lambda wide, axes, keepdims: real.mean(wide, axes, keepdims=keepdims)), (1, 2)),
+    "ReduceMin": (extreme(relax.op.min), (1, 2)),
+    "ReduceSum": (reduced(_sum), (1, 2)),
+    "Round": (plain(relax.op.round), (1, 1)),
+    "Sigmoid": (_of(real.logistic), (1, 1)),
+    "Softmax": (softmax, (1, 1)),
+    "Softplus": (function(_softplus), (1, 1)),
+    "Sqrt": (plain(relax.op.sqrt), (1, 1)),
+    "Where": (where, (3, 3)),
+    "com.microsoft.Gelu": (_of(partial(real.gelu, approximate=False)), (1, 1)),
+    "com.microsoft.QuickGelu": (function(_quick_gelu), (1, 1)),
+}

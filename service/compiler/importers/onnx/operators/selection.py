@@ -1,0 +1,187 @@
+"""Operators that choose, repeat and surround elements: of stored values as of any others, and of what is known already
+while importing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.onnx.model import Array
+from service.compiler.importers.onnx.node import Node, Value, literal
+from service.compiler.importers.onnx.operators.real import axis_of
+from service.compiler.qnn.graph import shape_of
+
+
+def gather(node: Node) -> Value:
+    """data, indices: parts of the data along one axis. Negative indices count from the end. What lies beyond the ends
+    is an error in ONNX; here it is the end."""
+    shape = node.shape(0)
+    axis, indices, data = axis_of(node, len(shape), 0), node.known(1), node.known(0)
+    if indices is not None:
+        size = shape[axis]
+        node.require(
+            indices.dtype.kind == "i" and bool(((indices >= -size) & (indices < size)).all()),
+            "has indices out of range",
+        )
+        if data is not None and indices.size * data.size <= 1 << 16:
+            return node.folded(np.take(data, indices, axis))
+        wanted = literal((indices % size).astype(np.int64))
+    else:
+        node.require(node.dtype(1) in ("int32", "int64"), f"has indices of {node.dtype(1)}")
+        size = literal(np.array(shape[axis], node.dtype(1)))
+        zero = literal(np.array(0, node.dtype(1)))
+        low = node.emit(relax.op.less(node.expr(1), zero), "negative")
+        moved = node.emit(relax.op.add(node.expr(1), size), "from_end")
+        wanted = node.emit(relax.op.where(low, moved, node.expr(1)), "indices")
+    return node.kept(node.emit(relax.op.take(node.expr(0), wanted, axis, mode="clip")))
+
+
+def slice_(node: Node) -> Value:
+    """data, starts, ends, axes, steps."""
+    shape = node.shape(0)
+    starts, ends = node.integers(1), node.integers(2)
+    axes = node.integers(3) if node.has(3) else tuple(range(len(starts)))
+    steps = node.integers(4) if node.has(4) else (1,) * len(starts)
+    node.require(
+        len(starts) == len(ends) == len(axes) == len(steps), "has starts, ends, axes and steps of other lengths"
+    )
+    node.require(
+        0 not in steps and all(-len(shape) <= axis < len(shape) for axis in axes), f"slices the axes {list(axes)[:8]}"
+    )
+    places = {}
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        size = shape[axis]
+        before_first = step < 0 and end < -size
+        places[axis % len(shape)] = range(size)[slice(start, None if before_first else end, step)]
+    known = node.known(0)
+    if known is not None:
+        return node.folded(_of_known(known, places))
+    x = node.expr(0)
+    for axis, place in places.items():
+        x = part(node, x, axis, place)
+    return node.kept(node.emit(x))
+
+
+def _of_known(data: Array, places: dict[int, range]) -> Array:
+    for axis, place in places.items():
+        data = np.take(data, place, axis)
+    return data
+
+
+def part(node: Node, x: relax.Expr, axis: int, places: range) -> relax.Expr:
+    """`x` at some places of one axis."""
+    if places == range(shape_of(x)[axis]):
+        return x
+    if not places:
+        node.unsupported(f"leaves nothing of axis {axis}")
+    if places.step > 0:
+        call = relax.op.strided_slice(x, [axis], [places.start], [places[-1] + 1], [places.step])
+    else:
+        call = relax.op.take(x, literal(np.array(places, np.int64)), axis, mode="clip")
+    return node.emit(call, "part")
+
+
+def split(node: Node) -> tuple[Value, ...]:
+    """Neighbouring parts along one axis: of the lengths that an attribute (up to operator set 12) or an input gives,
+    else of equal ones, the last as long as what is left."""
+    shape, count = node.shape(0), len(node.operator.outputs)
+    axis = axis_of(node, len(shape), 0)
+    sizes = node.integers(1) if node.has(1) else node.attribute("split", ())
+    if not sizes:
+        each = -(-shape[axis] // count)
+        sizes = (*(each,) * (count - 1), shape[axis] - each * (count - 1))
+    fits = len(sizes) == count and min(sizes) >= 0 and sum(sizes) == shape[axis]
+    node.require(fits, f"splits {shape[axis]} elements into {list(sizes)[:8]} for {count} outputs")
+    starts = np.cumsum([0, *sizes])
+    ranges = [range(int(start), int(start) + size) for start, size in zip(starts, sizes, strict=False)]
+    known, quantized = node.known(0), node.state.types.get(node.name(0))
+    if known is not None:
+        return tuple(node.folded(np.take(known, places, axis)) for places in ranges)
+    if quantized is not None and quantized.is_per_tensor:
+        node.state.types |= dict.fromkeys(filter(None, node.operator.outputs), quantized)
+    return tuple(node.emit(part(node, node.expr(0), axis, places), f"part{n}") for n, places in enumerate(ranges))
+
+
+def pad(node: Node) -> Value:
+    """data, pads, constant_value, axes; the first two are attributes up to operator set 10."""
+    shape, rank = node.shape(0), len(node.shape(0))
+    pads = node.integers(1) if node.has(1) else node.attribute("pads", ())
+    named = node.integers(3) if node.has(3) else tuple(range(rank))
+    node.require(len(pads) == 2 * len(named), f"has {len(pads)} pads for {len(named)} axes")
+    node.require(all(-rank <= axis < rank for axis in named), f"pads the axes {list(named)[:8]} of {rank}")
+    if min(pads, default=0) < 0:
+        node.unsupported("cuts its input by negative pads; slice it")
+    sides = [(0, 0)] * rank
+    for axis, before, after in zip(named, pads[: len(named)], pads[len(named) :], strict=True):
+        sides[axis] = (before, after)
+    mode = node.attribute("mode", "constant")
+    if mode == "constant":
+        value = node.number(2) if node.has(2) else float(node.attribute("value", 0.0))
+        widths = [width for pair in sides for width in pair]
+        return node.kept(node.emit(relax.op.nn.pad(node.expr(0), widths, pad_value=value)))
+    if mode not in ("edge", "reflect", "wrap"):
+        node.unsupported(f"pads by {mode}")
+    x = node.expr(0)
+    for axis, (before, after) in enumerate(sides):
+        node.require(mode != "reflect" or max(before, after) < shape[axis], "reflects more than there is")
+        if before or after:
+            places = np.pad(np.arange(shape[axis]), (before, after), mode=mode)
+            x = node.emit(relax.op.take(x, literal(places.astype(np.int64)), axis, mode="clip"), "padded")
+    return node.kept(node.emit(x))
+
+
+def expand(node: Node) -> Value:
+    """data, shape: both broadcast."""
+    known, wanted = node.known(0), node.integers(1)
+    try:
+        shape = np.broadcast_shapes(node.shape(0), wanted)
+    except ValueError:
+        node.malformed(f"makes {list(wanted)[:8]} of {list(node.shape(0))}")
+    if known is not None and np.prod(shape) <= 1 << 16:
+        return node.folded(np.broadcast_to(known, shape))
+    return node.kept(node.emit(relax.op.broadcast_to(node.expr(0), shape)))
+
+
+def tile(node: Node) -> Value:
+    """data, repeats."""
+    repeats = node.integers(1)
+    node.require(len(repeats) == len(node.shape(0)) and min(repeats, default=1) > 0, f"repeats {list(repeats)[:8]}")
+    known = node.known(0)
+    if known is not None and known.size * int(np.prod(repeats)) <= 1 << 16:
+        return node.folded(np.tile(known, repeats))
+    return node.kept(node.emit(relax.op.tile(node.expr(0), list(repeats))))
+
+
+def depth_to_space(node: Node) -> Value:
+    """`[N, C * b * b, H, W]` -> `[N, C, H * b, W * b]`; by columns and rows first (DCR), or by channels (CRD)."""
+    (n, channels, height, width), block = _image(node)
+    node.require(channels % (block * block) == 0, f"moves {channels} channels into blocks of {block}")
+    mode, rest = node.attribute("mode", "DCR"), channels // (block * block)
+    node.require(mode in ("DCR", "CRD"), f"has mode {mode}")
+    split_, order = ([n, block, block, rest], (0, 3, 4, 1, 5, 2))
+    if mode == "CRD":
+        split_, order = ([n, rest, block, block], (0, 1, 4, 2, 5, 3))
+    return _blocks(node, [*split_, height, width], order, (n, rest, height * block, width * block))
+
+
+def space_to_depth(node: Node) -> Value:
+    """`[N, C, H * b, W * b]` -> `[N, C * b * b, H, W]`."""
+    (n, channels, height, width), block = _image(node)
+    node.require(height % block == 0 and width % block == 0, f"cuts {height} by {width} into blocks of {block}")
+    rows, columns = height // block, width // block
+    cut = [n, channels, rows, block, columns, block]
+    return _blocks(node, cut, (0, 3, 5, 1, 2, 4), (n, channels * block * block, rows, columns))
+
+
+def _image(node: Node) -> tuple[tuple[int, ...], int]:
+    shape, block = node.shape(0), node.attribute("blocksize", 0)
+    node.require(len(shape) == 4 and block > 0, f"has an input of {list(shape)} and blocks of {block}")
+    return shape, block
+
+
+def _blocks(node: Node, cut: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Value:
+    parts = node.emit(relax.op.reshape(node.expr(0), list(cut)), "cut")
+    moved = node.emit(relax.op.permute_dims(parts, list(order)), "moved")
+    return node.kept(node.emit(relax.op.reshape(moved, list(shape))))
