@@ -26,12 +26,12 @@ OPSET = 17
 
 def export(folder: Path) -> None:
     """The float networks: `bert.onnx`, `mobilenet_v3.onnx`."""
-    import torch
+    import torch  # type: ignore[import-not-found]
     from torch import nn
 
     torch.manual_seed(7)
 
-    class Attention(nn.Module):
+    class Attention(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.query, self.key, self.value, self.output = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
@@ -44,7 +44,7 @@ def export(folder: Path) -> None:
             scores = torch.softmax(query @ key.transpose(2, 3) / (WIDTH // HEADS) ** 0.5, -1)
             return self.output((scores @ value).transpose(1, 2).reshape(-1, TOKENS, WIDTH))
 
-    class Layer(nn.Module):
+    class Layer(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.attention = Attention()
@@ -55,7 +55,7 @@ def export(folder: Path) -> None:
             x = self.first(x + self.attention(x))
             return self.second(x + self.shrink(nn.functional.gelu(self.grow(x))))
 
-    class Bert(nn.Module):
+    class Bert(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.words, self.places = nn.Embedding(WORDS, WIDTH), nn.Embedding(TOKENS, WIDTH)
@@ -77,7 +77,7 @@ def export(folder: Path) -> None:
         nn.init.uniform_(norm.running_var, 0.5, 1.5)
         return [nn.Conv2d(channels, filters, size, stride, size // 2, groups=groups, bias=False), norm, act]
 
-    class Gate(nn.Module):
+    class Gate(nn.Module):  # type: ignore[misc]
         """Squeeze and excitation."""
 
         def __init__(self, channels: int) -> None:
@@ -90,7 +90,7 @@ def export(folder: Path) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x * nn.functional.hardsigmoid(self.scale(x))
 
-    class Block(nn.Module):
+    class Block(nn.Module):  # type: ignore[misc]
         """An inverted residual."""
 
         def __init__(self, channels: int, size: int, wide: int, out: int, *, gate: bool, act: Any, stride: int) -> None:

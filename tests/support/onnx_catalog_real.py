@@ -110,7 +110,7 @@ def conv_transpose(model: OnnxBuilder, rng: Rng) -> None:
     x = real(model, "x", (1, 4, 5, 6), Quantized(model, rng, storage(rng)))
     more = [int(rng.integers(0, stride)) for stride in strides]
     pads = [int(rng.integers(0, 2)) for _ in range(4)]
-    attributes = {"strides": strides, "pads": pads, "group": groups, "output_padding": more}
+    attributes: dict[str, Any] = {"strides": strides, "pads": pads, "group": groups, "output_padding": more}
     model.output(model.node("ConvTranspose", [x, weights], kernel_shape=list(kernel), **attributes), "float32")
 
 
@@ -142,7 +142,7 @@ def gemm(model: OnnxBuilder, rng: Rng) -> None:
     transposed = int(rng.integers(0, 2))
     weights = model.constant(rng.normal(size=(7, 10) if transposed else (10, 7)), "float32")
     bias = model.constant(rng.normal(size=7), "float32")
-    attributes = {"alpha": 0.5, "beta": 2.0, "transB": transposed}
+    attributes: dict[str, Any] = {"alpha": 0.5, "beta": 2.0, "transB": transposed}
     model.output(model.node("Gemm", [x, weights, bias], **attributes), "float32")
 
 
@@ -312,8 +312,8 @@ def dynamic_matmul(model: OnnxBuilder, rng: Rng, *, convolution: bool = False) -
     weights = model.constant(rng.integers(low, low + 256, shape), dtype)
     zero_point = model.constant(int(rng.integers(low, low + 256)), dtype)
     if convolution:
-        operands, attributes = [stored, weights, point, zero_point], {"pads": [1, 0, 2, 1], "strides": [1, 2]}
-        sums = model.node("ConvInteger", operands, **attributes)
+        operands = [stored, weights, point, zero_point]
+        sums = model.node("ConvInteger", operands, pads=[1, 0, 2, 1], strides=[1, 2])
     else:
         sums = model.node("MatMulInteger", [stored, weights, point, zero_point])
     product = model.node("Mul", [step, model.constant(scale(rng), "float32")])
