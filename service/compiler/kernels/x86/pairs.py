@@ -21,6 +21,8 @@ from service.compiler.kernels.x86.numerics import addition, bounds
 from service.compiler.kernels.x86.requantization import DoubleRounding, FloatScale, Requantization
 from service.compiler.qnn.numerics import Mode, fixed_point, mlas
 from service.compiler.qnn.numerics.arithmetic import Multiplier, PRelu, SquaredDifference
+from service.compiler.qnn.numerics.aten import reciprocal
+from service.compiler.qnn.numerics.decomposed import RealMul
 from service.compiler.qnn.numerics.elementwise import FixedPointMul, FloatMul, product_scale
 from service.compiler.qnn.operation import Operation
 
@@ -91,6 +93,34 @@ class Product(Arithmetic):
     def apply(self, lanes: Lanes, operands: Sequence[Expr], arrays: Sequence[Expr], numbers: Sequence[Expr]) -> Expr:
         lhs, rhs = (operand - zero_point for operand, zero_point in zip(operands, numbers, strict=True))
         return self.requantization.apply(lanes, lanes.keep(lhs * rhs), tuple(arrays))
+
+
+@dataclass(frozen=True)
+class RealProduct(Arithmetic):
+    """`RealMul`: real values are multiplied, and their product by the reciprocal of the output's scale.
+
+    Attributes:
+        factors: both scales, and the reciprocal; float32.
+    """
+
+    factors: tuple[float, float, float]
+    zero_points: tuple[int, int]
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return tuple(np.array([factor], np.float32) for factor in self.factors)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return self.zero_points
+
+    def apply(self, lanes: Lanes, operands: Sequence[Expr], arrays: Sequence[Expr], numbers: Sequence[Expr]) -> Expr:
+        *scales, factor = arrays
+        lhs, rhs = (
+            lanes.keep(tirx.Cast(f"float32x{lanes.isa.lanes}", operand - zero_point) * scale, "float32")
+            for operand, zero_point, scale in zip(operands, numbers, scales, strict=True)
+        )
+        return lanes.keep(lanes.isa.round_even(lanes.keep(lhs * rhs, "float32") * factor))
 
 
 @dataclass(frozen=True)
@@ -168,9 +198,11 @@ def arithmetic_of(mode: Mode, operation: Operation) -> Arithmetic:
     lhs, rhs = (bounds(operation.per_tensor(name)).zero_point for name in ("lhs_type", "rhs_type"))
     if operation.name in ("qnn.add", "qnn.sub"):
         return Sum.of(addition(mode, operation, residual_is_lhs=False), lhs)
+    formula = mode.formula(operation)
+    if isinstance(formula, RealMul):
+        return _real_product(operation, (lhs, rhs))
     if operation.name == "qnn.mul":
         return Product(_product_requantization(mode, operation), (lhs, rhs))
-    formula = mode.formula(operation)
     if isinstance(formula, PRelu):
         above, below = map(_rounded_twice, formula.multipliers(operation))
         return Slope(above, below, (lhs, rhs))
@@ -178,6 +210,14 @@ def arithmetic_of(mode: Mode, operation: Operation) -> Arithmetic:
         first, second, squared = map(_rounded_twice, formula.multipliers(operation))
         return Square((first, second, squared), (lhs, rhs), formula.LEFT_SHIFT)
     raise Declined(f"no kernel computes {formula.summary}")
+
+
+def _real_product(operation: Operation, zero_points: tuple[int, int]) -> RealProduct:
+    scales = [operation.per_tensor(name).scale for name in ("lhs_type", "rhs_type")]
+    factor = float(reciprocal(operation.per_tensor("out_type")))
+    if not _LARGEST_PRODUCT * scales[0] * scales[1] * factor < 1 << 30:
+        raise Declined("a scale leaves the 32 bits that the kernels round to")
+    return RealProduct((scales[0], scales[1], factor), zero_points)
 
 
 def _rounded_twice(multiplier: Multiplier) -> DoubleRounding:

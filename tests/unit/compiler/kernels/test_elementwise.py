@@ -34,7 +34,7 @@ from tests.support.images import (
 )
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
-EXAMPLES = settings(max_examples=50, deadline=None)
+EXAMPLES = settings(max_examples=40, deadline=None)
 STORAGES = st.sampled_from(["int8", "uint8"])
 TYPE = QuantizedType("int8", (0.1,), (3,))
 PAIRS = ("add", "mul", "sub", "prelu", "squared_difference")

@@ -79,7 +79,7 @@ def real_values(seed: int, shape: tuple[int, ...], kind: QuantizedType) -> np.nd
     return values.astype(np.float32)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data(), st.sampled_from(MODES))
 def test_real_values_are_quantized_as_they_enter_and_dequantized_as_they_leave(data: st.DataObject, mode: str) -> None:
     draw = data.draw

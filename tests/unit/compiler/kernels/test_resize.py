@@ -32,7 +32,7 @@ from tests.support.images import (
 )
 from tests.support.qnn_models import i8, module_of
 
-EXAMPLES = settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+EXAMPLES = settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 CORNERS = st.sampled_from([(False, False), (True, False), (False, True)])
 
 

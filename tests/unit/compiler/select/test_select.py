@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,11 @@ NETWORKS = settings(
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )
+
+
+def in_turns(*modes: str) -> list[tuple[Any, str]]:
+    """Each target with one of the modes: the kernels' own tests have all pairs."""
+    return list(zip(HERE, itertools.cycle(modes), strict=False))
 
 
 @dataclass
@@ -297,8 +303,7 @@ def test_the_classifier_of_a_batch_reads_means_where_they_are_written(target: An
     assert report["plain"] == []
 
 
-@pytest.mark.parametrize("target", HERE, ids=str)
-@pytest.mark.parametrize("mode", ["onnxruntime", "litert-reference"])
+@pytest.mark.parametrize(("target", "mode"), in_turns("onnxruntime", "litert-reference"), ids=str)
 def test_sums_and_real_values_come_from_kernels(target: Any, mode: str, tmp_path: Path) -> None:
     """Of convolutions in all three kernels, and of a dense layer; sums that two read are written once."""
     rng = np.random.default_rng(1)
@@ -332,8 +337,7 @@ def test_sums_and_real_values_come_from_kernels(target: Any, mode: str, tmp_path
     assert [operator["operators"] for operator in report["plain"]] == ["dequantize"]
 
 
-@pytest.mark.parametrize("target", HERE, ids=str)
-@pytest.mark.parametrize("mode", [FBGEMM, ONEDNN, TORCH_X86])
+@pytest.mark.parametrize(("target", "mode"), in_turns(FBGEMM, ONEDNN, TORCH_X86), ids=str)
 def test_layers_with_biases_of_real_values_have_kernels(target: Any, mode: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     kind = QuantizedType("uint8", (0.1,), (3,))
@@ -357,8 +361,7 @@ def test_layers_with_biases_of_real_values_have_kernels(target: Any, mode: str, 
     assert selection.plain == []
 
 
-@pytest.mark.parametrize("target", HERE, ids=str)
-@pytest.mark.parametrize("mode", [FBGEMM, "onnxruntime"])
+@pytest.mark.parametrize(("target", "mode"), in_turns(FBGEMM, "onnxruntime"), ids=str)
 def test_real_values_are_converted_on_the_way_in_and_out(target: Any, mode: str, tmp_path: Path) -> None:
     rng, kind = np.random.default_rng(3), QuantizedType("uint8", (0.1,), (7,))
 
@@ -380,8 +383,7 @@ def test_real_values_are_converted_on_the_way_in_and_out(target: Any, mode: str,
     assert selection.plain == []
 
 
-@pytest.mark.parametrize("target", HERE, ids=str)
-@pytest.mark.parametrize("mode", ["litert-reference", "xnnpack"])
+@pytest.mark.parametrize(("target", "mode"), in_turns("litert-reference", "xnnpack"), ids=str)
 def test_images_are_resized_between_kernels(target: Any, mode: str, tmp_path: Path) -> None:
     """As segmentations do it: branches of several sizes, joined."""
     rng, kind = np.random.default_rng(4), QuantizedType("uint8", (0.1,), (7,))
