@@ -80,4 +80,6 @@ def _scheduling(chosen: Serving) -> Scheduling:
         timeout_s=chosen.predict_timeout_s,
         max_batch=chosen.max_batch,
         max_delay_s=chosen.max_delay_s,
+        max_sequences=chosen.max_sequences,
+        sequence_idle_s=chosen.sequence_idle_s,
     )

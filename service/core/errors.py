@@ -8,6 +8,7 @@ OctetError
 ├── Unauthorized            401
 ├── NotFound                404
 ├── Conflict                409
+│   └── UnknownSequence          of a model that keeps state
 ├── TooLarge                413
 ├── UnsupportedFormat       415  not a model format that we read
 ├── Unsupported             422  understood, but not something that we can do
@@ -127,6 +128,12 @@ class Conflict(OctetError):
     """The request conflicts with what there is."""
 
     code = "conflict"
+
+
+class UnknownSequence(Conflict):
+    """The sequence is not under way."""
+
+    code = "unknown_sequence"
 
 
 class TooLarge(OctetError):

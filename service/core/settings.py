@@ -33,6 +33,8 @@ class Serving(BaseModel):
     )
     max_batch: int = Field(0, ge=0, description="samples of several requests in one call; 0: the largest size built")
     max_delay_s: float = Field(0.0, ge=0, description="how long a call waits for requests that may join it")
+    max_sequences: int = Field(128, gt=0, description="under way at a time, of a model that keeps state, before 429")
+    sequence_idle_s: float = Field(60.0, gt=0, description="how long a sequence is kept that nobody asks for")
 
 
 class Settings(BaseSettings, Serving):

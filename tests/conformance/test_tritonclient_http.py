@@ -52,7 +52,7 @@ def test_health(client: triton.InferenceServerClient) -> None:
 
 
 def test_server_metadata(client: triton.InferenceServerClient) -> None:
-    extensions = ["binary_tensor_data", "model_configuration", "model_repository", "statistics"]
+    extensions = ["binary_tensor_data", "model_configuration", "model_repository", "sequence", "statistics"]
     assert client.get_server_metadata() == {"name": "octet", "version": __version__, "extensions": extensions}
 
 

@@ -33,9 +33,15 @@ class Unreported:
 
 def compile_sample(file: str, layout: OciLayout, scratch: Path, batch: int = 1) -> Digest:
     """`examples/file`, for this host."""
+    return compile_file(EXAMPLES / file, layout, scratch, batch)
+
+
+def compile_file(source: Path, layout: OciLayout, scratch: Path, batch: int = 1) -> Digest:
+    """A model file, for this host, by the arithmetic of LiteRT's reference kernels."""
     scratch.mkdir(parents=True)
-    source, options = EXAMPLES / file, with_batch(batch)
-    request = CompileRequest(source, digest_of_file(source), parse_target("host"), "litert-reference", options)
+    request = CompileRequest(
+        source, digest_of_file(source), parse_target("host"), "litert-reference", with_batch(batch)
+    )
     return compile_model(request, layout, scratch, Unreported(), Settings(data_dir=scratch, allow_unsandboxed=True))
 
 

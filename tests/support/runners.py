@@ -10,14 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from service.core.errors import InvalidTensor
-from service.core.signature import ModelSignature, TensorSpec
+from service.core.sequence import SequenceState
+from service.core.signature import ModelSignature, State, TensorSpec
 
 Array = npt.NDArray[Any]
 Function = Callable[..., Sequence[Array]]
 
 
 class FunctionRunner:
-    """Runs `function`; like the real one it checks its inputs, and refuses to be entered twice at a time."""
+    """Runs `function`, which takes states after inputs, and gives the next ones after outputs.
+
+    Like the real one it checks its inputs, and refuses to be entered twice at a time.
+    """
 
     def __init__(self, signature: ModelSignature, function: Function) -> None:
         self.signature = signature
@@ -25,7 +29,7 @@ class FunctionRunner:
         self._function = function
         self._running = threading.Lock()
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
+    def run(self, inputs: Sequence[Array], state: SequenceState | None = None) -> list[Array]:
         if not self._running.acquire(blocking=False):
             raise AssertionError("two threads run one instance")
         try:
@@ -33,7 +37,12 @@ class FunctionRunner:
                 if array.shape != spec.shape or array.dtype != spec.dtype:
                     raise InvalidTensor(f"input {spec.name!r} does not fit", tensor=spec.name)
             self.calls += 1
-            return list(self._function(*inputs))
+            if not self.signature.states:
+                return list(self._function(*inputs))
+            state = state or SequenceState(self.signature)
+            results = self._function(*inputs, *state.tensors)
+            state.advance(results[len(self.signature.outputs) :])
+            return list(results[: len(self.signature.outputs)])
         finally:
             self._running.release()
 
@@ -63,6 +72,13 @@ def affine() -> FunctionRunner:
         (tensor("y", "FP32", 1, 4),),
     )
     return FunctionRunner(signature, lambda x, a, b: ((x * a + b).astype(np.float32),))
+
+
+def tally() -> FunctionRunner:
+    """The sum of all inputs of a sequence, which begins at 100."""
+    total = State(tensor("total", "INT32", 1), np.array([100], "<i4").tobytes())
+    signature = ModelSignature((tensor("x", "INT32", 1),), (tensor("y", "INT32", 1),), (total,))
+    return FunctionRunner(signature, lambda x, total: (x + total, x + total))
 
 
 def identity(datatype: str, *shape: int) -> FunctionRunner:

@@ -15,12 +15,13 @@ from service.api.v2.members import flag, json_object, parameters_of, whole
 from service.api.v2.tensors import Array
 from service.core.errors import InvalidInput, TooLarge
 from service.core.signature import ModelSignature
-from service.workers.inference import Terms
+from service.workers.inference import Step, Terms
 
 # What JSON may take, so that nobody makes the event loop parse for long: names and shapes, and each number with the
 # digits of a float64, its comma, and the white space of an indented document.
 _JSON_BASE_BYTES = 64 << 10
 _JSON_ELEMENT_BYTES = 48
+_SEQUENCE_ID_LENGTH = 128  # what a client may have us keep
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class InferRequest:
         id: to be echoed; None if it sent none.
         inputs: in the order of the signature.
         outputs: in the order in which they were asked for.
-        terms: of the queue: Triton's parameters `priority` and `timeout` (in microseconds, 0 for none).
+        terms: of the queue: Triton's parameters `priority` and `timeout` (in microseconds, 0 for none), and the
+            protocol's `sequence_id` (0 or empty for none), `sequence_start` and `sequence_end`.
     """
 
     id: str | None
@@ -84,7 +86,18 @@ def checked_request(
 
 def _terms(parameters: Mapping[str, Any]) -> Terms:
     timeout_us = whole(parameters, "timeout")
-    return Terms(whole(parameters, "priority"), timeout_us / 1e6 if timeout_us else None)
+    return Terms(whole(parameters, "priority"), timeout_us / 1e6 if timeout_us else None, _step(parameters))
+
+
+def _step(parameters: Mapping[str, Any]) -> Step | None:
+    identity = parameters.get("sequence_id", 0)
+    if isinstance(identity, str) and len(identity) > _SEQUENCE_ID_LENGTH:
+        raise InvalidInput(f"the parameter 'sequence_id' has {len(identity)} characters, not {_SEQUENCE_ID_LENGTH}")
+    if not isinstance(identity, str):
+        identity = whole(parameters, "sequence_id")
+    if not identity:
+        return None
+    return Step(identity, flag(parameters, "sequence_start", False), flag(parameters, "sequence_end", False))
 
 
 def _envelope(head: Head, body: Body, signature: ModelSignature, batch: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ whoever only queues and serves (and every test of that) does not need it.
 from service.workers.inference.executor import Executor
 from service.workers.inference.inventory import Indexed, ModelState
 from service.workers.inference.observer import Identity, ModelObserver, Observer, Unobserved
-from service.workers.inference.permit import Abandoned, Permit, Stages, Terms
+from service.workers.inference.permit import Abandoned, Permit, Stages, Step, Terms
 from service.workers.inference.registry import Registry
 from service.workers.inference.routes import Reference
 from service.workers.inference.runner import Array, Runner
@@ -31,6 +31,7 @@ __all__ = [
     "Scheduling",
     "Served",
     "Stages",
+    "Step",
     "Terms",
     "Unobserved",
     "Variants",

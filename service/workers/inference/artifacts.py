@@ -14,6 +14,7 @@ from service.core.artifact import ArtifactConfig, Report
 from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady
 from service.core.running import Running
+from service.core.sequence import SequenceState
 from service.core.signature import ModelSignature
 from service.workers.crashes import Crashes
 from service.workers.inference.memory import Weight
@@ -90,10 +91,10 @@ class Alone:
     def signature(self) -> ModelSignature:
         return self._runner.signature
 
-    def run(self, inputs: Sequence[Array]) -> Sequence[Array]:
+    def run(self, inputs: Sequence[Array], state: SequenceState | None = None) -> Sequence[Array]:
         """As `Runner.run`."""
         with Alone._turn:
-            return self._runner.run(inputs)
+            return self._runner.run(inputs, state)
 
     def clone(self) -> Alone:
         return Alone(self._runner.clone())

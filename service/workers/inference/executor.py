@@ -16,11 +16,13 @@ from queue import SimpleQueue
 from time import monotonic
 
 from service.core.errors import DeadlinePassed, QueueFull
+from service.core.signature import ModelSignature
 from service.workers.inference.backlog import Backlog
 from service.workers.inference.observer import ModelObserver, Unobserved
 from service.workers.inference.permit import Permit, Stages
 from service.workers.inference.runner import Array
 from service.workers.inference.scheduling import Scheduling
+from service.workers.inference.sequences import Sequences
 from service.workers.inference.variants import Variants
 
 _COMPANY_S = 0.1  # clients that ask again at once are together in between, too
@@ -47,7 +49,11 @@ class _Instance:
 
 
 class Executor:
-    """Admits requests to one model and runs them. Methods are for the event loop's thread, where they do not say so."""
+    """Admits requests to one model and runs them. Methods are for the event loop's thread, where they do not say so.
+
+    Attributes:
+        sequences: of a model that keeps state; None for any other.
+    """
 
     def __init__(
         self,
@@ -67,6 +73,7 @@ class Executor:
         """
         self.scheduling = scheduling
         self._variants = variants
+        self.sequences = _sequences(variants.signature, scheduling)
         self._observer: ModelObserver = observer or Unobserved()
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
@@ -293,7 +300,7 @@ class Executor:
         outputs: Sequence[Sequence[Array]] = [()] * len(permits)
         error: Exception | None = None
         try:
-            outputs = variants.run([permit.inputs for permit in permits])
+            outputs = variants.run([permit.inputs for permit in permits], permits[0].state)
         except Exception as exc:  # whatever it is, it is the callers': this thread has other requests to answer
             error = exc
         ended_s = monotonic()
@@ -304,6 +311,12 @@ class Executor:
     def _tell_loop(self, errand: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the event loop was closed, and nobody waits
             self._loop.call_soon_threadsafe(errand)
+
+
+def _sequences(signature: ModelSignature, scheduling: Scheduling) -> Sequences | None:
+    if not signature.states:
+        return None
+    return Sequences(signature, most=scheduling.max_sequences, idle_s=scheduling.sequence_idle_s)
 
 
 def _end(done: asyncio.Future[None], error: Exception | None) -> None:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from service.core.errors import DeadlinePassed
+from service.core.sequence import SequenceState
 from service.workers.inference.runner import Array
 
 if TYPE_CHECKING:
@@ -41,16 +42,33 @@ class Stages(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Step:
+    """A request's place in a sequence, by the protocol's parameters.
+
+    Attributes:
+        id: `sequence_id`, which the client chose.
+        starts: whether the sequence begins with it, anew if it is under way.
+        ends: whether nothing comes after it.
+    """
+
+    id: int | str
+    starts: bool = False
+    ends: bool = False
+
+
+@dataclass(frozen=True)
 class Terms:
     """What a request asks of the queue.
 
     Attributes:
         priority: 1 is served first; 0 for the level in the middle.
         timeout_s: within which its call has to begin, after its admission.
+        step: of a model that keeps state, where it belongs; other models do not look at it.
     """
 
     priority: int = 0
     timeout_s: float | None = None
+    step: Step | None = None
 
 
 USUAL = Terms()
@@ -63,12 +81,13 @@ class Permit:
         has_place: whether it counts among those that wait.
         is_queued: whether it waits in the backlog.
         stages: once it was answered.
+        state: of its sequence, where the model keeps one.
         deadline_s, level, samples, submitted_s, ticket: see `backlog.Waiting`; times are those of `time.monotonic`.
     """
 
     __slots__ = (
         *("_admitted_s", "_executor", "_future", "_timeout_s", "deadline_s", "has_place", "inputs", "is_queued"),
-        *("level", "samples", "stages", "submitted_s", "ticket"),
+        *("level", "samples", "stages", "state", "submitted_s", "ticket", "_is_abandoned"),
     )
 
     def __init__(self, executor: Executor, timeout_s: float | None, admitted_s: float) -> None:
@@ -77,6 +96,8 @@ class Permit:
         self._future: asyncio.Future[Sequence[Array]] | None = None
         self.has_place, self.is_queued = True, False  # the executor's lock guards both
         self.inputs: Sequence[Array] = ()
+        self.state: SequenceState | None = None
+        self._is_abandoned = False
         self.deadline_s: float | None = None
         self.level = self.samples = self.ticket = 0
         self.submitted_s = admitted_s
@@ -113,8 +134,19 @@ class Permit:
         Raises:
             Abandoned: `abandon` was called meanwhile.
             DeadlinePassed: its call could not begin in time.
-            InvalidInput: there is no such priority; `InvalidTensor`: an input does not fit the signature.
+            InvalidInput: there is no such priority, or no sequence is named of a model that keeps state;
+                `InvalidTensor`: an input does not fit the signature.
+            UnknownSequence: the sequence is not under way; `QueueFull`: too many are.
         """
+        sequences = self._executor.sequences
+        if sequences is None:
+            return await self._run(inputs, terms)
+        async with sequences.turn(terms.step) as self.state:
+            if self._is_abandoned:
+                raise Abandoned
+            return await self._run(inputs, terms)
+
+    async def _run(self, inputs: Sequence[Array], terms: Terms) -> Sequence[Array]:
         loop = asyncio.get_running_loop()
         self._future = loop.create_future()
         timer = self._set_deadline(terms.timeout_s, loop)
@@ -130,6 +162,7 @@ class Permit:
 
     def abandon(self) -> None:
         """Ends `run` with `Abandoned`, if it has not ended yet."""
+        self._is_abandoned = True
         if self._future is not None and not self._future.done():
             self._executor.withdraw(self)
             self._future.set_exception(Abandoned())

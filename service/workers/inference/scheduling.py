@@ -19,6 +19,8 @@ class Scheduling:
         timeout_s: how long a request may wait that says nothing of it itself; None for ever.
         max_batch: samples of different requests that are computed in one call, at most; 0 for the largest size built.
         max_delay_s: how long a call waits for requests that may join it.
+        max_sequences: of a model that keeps state, how many sequences may be under way.
+        sequence_idle_s: how long one is kept that nobody asks for.
     """
 
     queue_size: int = 64
@@ -28,6 +30,8 @@ class Scheduling:
     timeout_s: float | None = None
     max_batch: int = 0
     max_delay_s: float = 0.0
+    max_sequences: int = 128
+    sequence_idle_s: float = 60.0
 
     def level_of(self, priority: int) -> int:
         """The level of a request that asks for `priority`: as in Triton, 1 comes first, and 0 is the middle one.

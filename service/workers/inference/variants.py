@@ -9,6 +9,7 @@ import numpy as np
 
 from service.core.buffers import aligned_empty
 from service.core.errors import InvalidTensor
+from service.core.sequence import SequenceState
 from service.core.signature import ModelSignature, TensorSpec
 from service.workers.inference.batch_plan import BatchPlan
 from service.workers.inference.runner import Array, Runner
@@ -76,25 +77,28 @@ class Variants:
                 raise _misfit(spec, array, self.plan.most)
         return samples
 
-    def run(self, requests: Sequence[Sequence[Array]]) -> list[Sequence[Array]]:
+    def run(self, requests: Sequence[Sequence[Array]], state: SequenceState | None = None) -> list[Sequence[Array]]:
         """The outputs of each of some requests that fit (`samples_of`), computed together by as many calls as planned.
 
         The outputs of a request are views of those of the calls.
+
+        Args:
+            state: of a model that keeps one, which has one size and takes one request at a time.
         """
         self.run_s = 0.0
         if len(requests) == 1:  # straight through
             runner = self._runners.get(len(requests[0][0]) if len(self._runners) > 1 else 1)
             if runner is not None:
-                return [self._call(runner, requests[0])]
+                return [self._call(runner, requests[0], state)]
         counts = [len(request[0]) for request in requests]
         answers = [self._call(self._runners[size], batch) for size, batch in self._batches(requests, counts)]
         whole = [_joined(parts, sum(counts)) for parts in zip(*answers, strict=True)]
         return list(_split(whole, counts))
 
-    def _call(self, runner: Runner, inputs: Sequence[Array]) -> Sequence[Array]:
+    def _call(self, runner: Runner, inputs: Sequence[Array], state: SequenceState | None = None) -> Sequence[Array]:
         begun_s = monotonic()
         try:
-            return runner.run(inputs)
+            return runner.run(inputs, state)
         finally:
             self.run_s += monotonic() - begun_s
 

@@ -25,7 +25,7 @@ def tables() -> Tables:
 async def test_the_server(tables: Tables) -> None:
     async with connect(tables) as client:
         response = await client.get("/v2")
-    extensions = ["binary_tensor_data", "model_configuration", "model_repository", "statistics"]
+    extensions = ["binary_tensor_data", "model_configuration", "model_repository", "sequence", "statistics"]
     assert response.json() == {"name": "octet", "version": __version__, "extensions": extensions}
 
 

@@ -1,0 +1,74 @@
+"""Models that keep state, really compiled, and asked by unmodified clients for interleaved sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from tritonclient import http as triton
+
+from service.cache import OciLayout
+from service.core.build import BuildState
+from service.workers.inference.artifacts import StoredArtifacts
+from tests.support import litert
+from tests.support.compiled import compile_file
+from tests.support.data_plane import DataPlane
+from tests.support.tables import Tables
+from tests.support.tflite_recurrent import MODELS
+from tests.support.uvicorn_thread import listening
+
+STEPS = 8
+STATEFUL = {"lstm": MODELS["lstm, projected"], "variable": MODELS["variable"]}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tables, OciLayout]:
+    root, tables = tmp_path_factory.mktemp("stateful"), Tables()
+    layout = OciLayout(root / "store")
+    for name, model in STATEFUL.items():
+        source = Path(root, f"{name}.tflite")
+        source.write_bytes(model())
+        artifact = compile_file(source, layout, root / name)
+        tables.build(name, tables.push(name), BuildState.SUCCEEDED, artifact=artifact)
+    return tables, layout
+
+
+@pytest.fixture
+def plane(stored: tuple[Tables, OciLayout]) -> DataPlane:
+    return DataPlane(stored[0], artifacts=StoredArtifacts(stored[1]))
+
+
+@pytest.mark.parametrize(("name", "model"), STATEFUL.items())
+def test_two_interleaved_sequences_answer_as_two_interpreters(
+    plane: DataPlane, name: str, model: Callable[[], bytes]
+) -> None:
+    interpreters = {id_: litert.interpreter(model()) for id_ in (7, "left")}
+    rng = np.random.default_rng(0)
+    with listening(plane.app) as address:
+        client = triton.InferenceServerClient(address)
+        (entry,) = client.get_model_metadata(name)["inputs"]
+        for step in range(STEPS):
+            for id_, interpreter in interpreters.items():
+                x = rng.integers(-128, 128, entry["shape"], np.int8)
+                tensor = triton.InferInput(entry["name"], entry["shape"], "INT8")
+                tensor.set_data_from_numpy(x)
+                result = client.infer(
+                    name, [tensor], sequence_id=id_, sequence_start=step == 0, sequence_end=step == STEPS - 1
+                )
+                (wanted,) = litert.run(interpreter, [x])
+                np.testing.assert_array_equal(result.as_numpy(result.get_response()["outputs"][0]["name"]), wanted)
+        client.close()
+
+
+def test_a_request_of_no_sequence_is_told_what_to_send(plane: DataPlane) -> None:
+    body = {"inputs": [{"name": "x", "datatype": "INT8", "shape": [1, 5], "data": [0] * 5}]}
+    with listening(plane.app) as address:
+        url = f"http://{address}/v2/models/variable/infer"
+        refused = httpx.post(url, json=body)
+        unknown = httpx.post(url, json={**body, "parameters": {"sequence_id": 3}})
+    assert refused.status_code == 400
+    assert "sequence_id" in refused.json()["hint"]
+    assert (unknown.status_code, unknown.json()["code"]) == (409, "unknown_sequence")
