@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tritonclient import http as triton
+from tritonclient.http import aio
 from tritonclient.utils import InferenceServerException
 
 from service import __version__
@@ -127,6 +128,71 @@ def test_a_tensor_that_comes_in_many_pieces(client: triton.InferenceServerClient
     array = np.random.default_rng(0).integers(0, 256, (1, 224, 224, 3), np.uint8)
     result = client.infer("large", [input_of("x", array, "UINT8")])
     np.testing.assert_array_equal(result.as_numpy("y"), array)
+
+
+@pytest.mark.parametrize("compression", ["gzip", "deflate"])
+def test_a_large_tensor_compressed_both_ways(client: triton.InferenceServerClient, compression: str) -> None:
+    array = np.random.default_rng(0).integers(0, 4, (1, 224, 224, 3), np.uint8)
+    result = client.infer(
+        "large",
+        [input_of("x", array, "UINT8")],
+        request_compression_algorithm=compression,
+        response_compression_algorithm=compression,
+    )
+    np.testing.assert_array_equal(result.as_numpy("y"), array)
+
+
+def test_statistics(client: triton.InferenceServerClient) -> None:
+    def count() -> int:
+        (found,) = client.get_inference_statistics("digits", "1")["model_stats"]
+        return int(found["inference_stats"]["success"]["count"])
+
+    before = count()
+    client.infer("digits", [input_of("image", IMAGE, "UINT8")], model_version="1")
+    assert count() == before + 1
+    assert "digits" in {each["name"] for each in client.get_inference_statistics()["model_stats"]}
+
+
+def test_configuration(client: triton.InferenceServerClient) -> None:
+    assert client.get_model_config("digits")["input"] == [
+        {"name": "image", "data_type": "TYPE_UINT8", "dims": [1, 8, 8, 1]}
+    ]
+
+
+def test_the_repository(client: triton.InferenceServerClient) -> None:
+    def states() -> dict[tuple[str, str], str]:
+        return {(each["name"], each["version"]): each["state"] for each in client.get_model_repository_index()}
+
+    client.load_model("bool")
+    assert states()["bool", "1"] == "READY"
+    client.unload_model("bool")
+    assert states()["bool", "1"] == "UNAVAILABLE"
+    assert not client.is_model_ready("bool")
+    client.load_model("bool")
+    assert client.is_model_ready("bool")
+    with pytest.raises(InferenceServerException, match="takes no parameter 'config'"):
+        client.load_model("bool", config="{}")
+
+
+@pytest.mark.anyio
+async def test_the_asyncio_client(url: str) -> None:
+    async with aio.InferenceServerClient(url) as client:
+        assert await client.is_server_ready()
+        assert await client.is_model_ready("digits")
+        result = await client.infer(
+            "digits",
+            [input_of("image", IMAGE, "UINT8")],
+            request_compression_algorithm="gzip",
+            response_compression_algorithm="gzip",
+        )
+        np.testing.assert_array_equal(result.as_numpy("columns"), COLUMNS)
+        with pytest.raises(InferenceServerException, match="no model 'cats'"):
+            await client.infer("cats", [input_of("image", IMAGE, "UINT8")])
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
 
 
 def test_a_picture_as_bytes(client: triton.InferenceServerClient) -> None:

@@ -14,10 +14,10 @@ from time import monotonic
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
+from service.api.v2.coding import WINDOW_BITS, preferred
 from service.core.errors import InvalidInput, TooLarge, UnsupportedFormat
 
 _STALL_S = 60.0  # a client silent this long is gone, even if its connection does not know it
-_WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 _MAX_DIGITS = 20
 
 
@@ -32,6 +32,7 @@ class Head:
         media_type: `Content-Type`, in lower case and without its parameters.
         wants_binary: whether `Accept` asks for `application/octet-stream`.
         affinity: `Octet-Affinity`: requests with the same are answered by the same version; None: by any.
+        coding: of `Accept-Encoding`, the one in which a long answer may come: gzip, deflate, or empty for neither.
         timeout_s: `Octet-Timeout-Ms`, how long the request may wait for its call; None where it is not there.
     """
 
@@ -41,13 +42,14 @@ class Head:
     media_type: str = ""
     wants_binary: bool = False
     affinity: bytes | None = None
+    coding: str = ""
     timeout_s: float | None = None
 
     @staticmethod
     def of(headers: Iterable[tuple[bytes, bytes]]) -> Head:
         """The head in an ASGI scope's headers, whose names are in lower case. Raises `InvalidInput`."""
         json_bytes = content_bytes = None
-        encoding = media_type = ""
+        encoding = media_type = coding = ""
         wants_binary, affinity, timeout_ms = False, None, None
         for name, value in headers:
             if name == b"inference-header-content-length":
@@ -60,12 +62,14 @@ class Head:
                 media_type = value.decode("latin-1").partition(";")[0].strip().lower()
             elif name == b"accept":
                 wants_binary = b"application/octet-stream" in value
+            elif name == b"accept-encoding":
+                coding = preferred(value)
             elif name == b"octet-affinity":
                 affinity = value
             elif name == b"octet-timeout-ms":
                 timeout_ms = _number("Octet-Timeout-Ms", value, "time in milliseconds", timeout_ms)
         timeout_s = None if timeout_ms is None else timeout_ms / 1e3
-        return Head(json_bytes, content_bytes, encoding, media_type, wants_binary, affinity, timeout_s)
+        return Head(json_bytes, content_bytes, encoding, media_type, wants_binary, affinity, coding, timeout_s)
 
     @property
     def is_raw(self) -> bool:
@@ -134,7 +138,7 @@ async def read_body(receive: Receive, head: Head, limit_bytes: int) -> Body:
     """
     if head.content_bytes is not None and head.content_bytes > limit_bytes:
         raise _too_large(limit_bytes)
-    if head.encoding not in ("", "identity", *_WINDOW_BITS):
+    if head.encoding not in ("", "identity", *WINDOW_BITS):
         raise UnsupportedFormat(
             f"bodies of encoding {head.encoding!r} are not read", hint="send it as it is, or as gzip or deflate"
         )
@@ -156,13 +160,13 @@ async def read_body(receive: Receive, head: Head, limit_bytes: int) -> Body:
                     stalled.reschedule(monotonic() + _STALL_S)
     except TimeoutError:
         raise InvalidInput(f"the body stood still for {_STALL_S:.0f} s") from None
-    if head.encoding in _WINDOW_BITS:
+    if head.encoding in WINDOW_BITS:
         chunks = [await asyncio.to_thread(_inflate, chunks, head.encoding, limit_bytes)]
     return Body(chunks)
 
 
 def _inflate(chunks: Sequence[bytes], encoding: str, limit_bytes: int) -> bytes:
-    inflater = zlib.decompressobj(_WINDOW_BITS[encoding])
+    inflater = zlib.decompressobj(WINDOW_BITS[encoding])
     try:
         inflated = inflater.decompress(b"".join(chunks), limit_bytes + 1)
     except zlib.error as error:

@@ -20,7 +20,7 @@ from service.api.v2.address import model_and_version
 from service.api.v2.body import Body, Head, read_body
 from service.api.v2.predictor import Predictor
 from service.api.v2.request import parse_request
-from service.api.v2.response import Answer, render
+from service.api.v2.response import encoded, render
 from service.api.v2.telemetry import RequestTelemetry
 from service.api.v2.tensors import Array
 from service.core.errors import OctetError
@@ -66,7 +66,7 @@ class Infer:
                     run=partial(_run, receive),
                 )
             ran_s = perf_counter()
-            answer: Answer = render(served, request, outputs)
+            answer = await encoded(render(served, request, outputs), head.coding)
             requests.rendered(perf_counter() - ran_s)
             code = 200
             return answer

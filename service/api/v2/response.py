@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,11 +10,14 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
+from service.api.v2.coding import compressed
 from service.api.v2.request import InferRequest
 from service.api.v2.tensors import Array
 from service.core.errors import Unsupported
 from service.core.signature import TensorSpec
 from service.workers.inference import Served
+
+_WORTH_BYTES = 4096  # a shorter answer takes longer to compress than to send
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,20 @@ class Answer:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.headers})
         await send({"type": "http.response.body", "body": self.body})
+
+
+async def encoded(answer: Answer, coding: str) -> Answer:
+    """`answer` compressed, if `coding` is one and it pays. The length of its JSON stays what it is inflated."""
+    if not coding or len(answer.body) < _WORTH_BYTES:
+        return answer
+    body = await asyncio.to_thread(compressed, answer.body, coding)
+    headers = [header for header in answer.headers if header[0] != b"content-length"]
+    about = (
+        (b"content-encoding", coding.encode()),
+        (b"vary", b"accept-encoding"),
+        (b"content-length", b"%d" % len(body)),
+    )
+    return Answer(body, [*headers, *about])
 
 
 def render(served: Served, request: InferRequest, arrays: Sequence[Array]) -> Answer:

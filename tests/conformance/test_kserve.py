@@ -1,0 +1,45 @@
+"""The unmodified `kserve` SDK over HTTP and gRPC, in an environment of its own: it wants other versions than ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.data_plane import DataPlane, sample_tables
+from tests.support.uvicorn_thread import listening
+
+PYTHON = Path(os.environ.get("OCTET_KSERVE", Path.home() / ".cache" / "octet-kserve" / "venv")) / "bin" / "python"
+SESSION = Path(__file__).parent.parent / "support" / "kserve_session.py"
+COLUMNS = (np.arange(64, dtype=np.int32) * 4 % 256).reshape(8, 8).sum(axis=0).tolist()
+
+
+@pytest.mark.skipif(
+    not PYTHON.exists(), reason=f"NOT TESTED: no kserve at {PYTHON} (python -m venv, pip install kserve)"
+)
+def test_what_the_sdk_sees() -> None:
+    plane = DataPlane(sample_tables())
+    with listening(plane.app) as address:
+        done = subprocess.run(
+            [str(PYTHON), str(SESSION), f"http://{address}", plane.grpc],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={"PATH": os.environ["PATH"]},
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    for protocol in ("rest", "grpc"):
+        assert told[protocol] == {
+            "live": True,
+            "ready": True,
+            "model_ready": True,
+            "unbuilt_ready": False,
+            "infer, binary False": [COLUMNS],
+            "infer, binary True": [COLUMNS],
+        }, protocol
