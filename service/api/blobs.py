@@ -18,6 +18,7 @@ _RAW_BODY = {"requestBody": {"required": True, "content": {"application/octet-st
 @router.head(
     "/{digest}",
     summary="Whether a blob is stored",
+    response_class=Response,
     responses={200: {"description": "It is; `Content-Length` is its size."}, 404: {"description": "It is not."}},
 )
 def look_up(digest: wire.PathDigest, services: ServicesOf) -> Response:

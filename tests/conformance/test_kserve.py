@@ -18,9 +18,8 @@ SESSION = Path(__file__).parent.parent / "support" / "kserve_session.py"
 COLUMNS = (np.arange(64, dtype=np.int32) * 4 % 256).reshape(8, 8).sum(axis=0).tolist()
 
 
-@pytest.mark.skipif(
-    not PYTHON.exists(), reason=f"NOT TESTED: no kserve at {PYTHON} (python -m venv, pip install kserve)"
-)
+@pytest.mark.slow  # the SDK takes ten seconds to import
+@pytest.mark.skipif(not PYTHON.exists(), reason=f"NOT TESTED, since there is no kserve at {PYTHON}: pip install kserve")
 def test_what_the_sdk_sees() -> None:
     plane = DataPlane(sample_tables())
     with listening(plane.app) as address:
