@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+
 from prometheus_client import Counter, Histogram
 
 from service.api.metrics import Metrics
@@ -9,6 +11,7 @@ from service.api.statistics import ModelStatistics
 from service.core.errors import DeadlinePassed, NotReady, OctetError, QueueFull
 from service.workers.inference import Identity
 
+Counts = collections.Counter[tuple[str, ...]]
 _SUCCESS = (200, "OK")
 _REASONS: dict[type[OctetError], str] = {QueueFull: "queue_full", DeadlinePassed: "deadline", NotReady: "no_worker"}
 
@@ -18,15 +21,20 @@ class InferenceTelemetry:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
+        self._loaded: Counts = collections.Counter()
 
     def loaded(self, identity: Identity) -> LoadedModel:
-        return LoadedModel(self._metrics, identity)
+        return LoadedModel(self._metrics, identity, self._loaded)
 
 
 class LoadedModel:
     """Watches one loaded model, from its loading to its unloading: the inference room's `ModelObserver`."""
 
-    def __init__(self, metrics: Metrics, identity: Identity) -> None:
+    def __init__(self, metrics: Metrics, identity: Identity, loaded: Counts) -> None:
+        """
+        Args:
+            loaded: how often each artifact is loaded, by its labels.
+        """
         labels = _labels(identity)
         self._inflight = metrics.inflight_requests.labels(identity.model)
         self._depth = metrics.queue_depth.labels(identity.model)
@@ -34,8 +42,9 @@ class LoadedModel:
         self._batch = metrics.batch_size.labels(*labels)
         self._infer = metrics.compute_duration.labels(*labels, "infer")
         self._statistics = metrics.statistics.of(identity.model, identity.version)
-        self._artifacts = metrics.artifact_info
+        self._artifacts, self._loaded = metrics.artifact_info, loaded
         self._artifact = *labels, identity.artifact, identity.numerics
+        self._loaded[self._artifact] += 1
         self._artifacts.labels(*self._artifact).set(1)
 
     def admitted(self) -> None:
@@ -60,7 +69,9 @@ class LoadedModel:
         self._statistics.compute_infer[samples].add(duration_s)
 
     def unloaded(self) -> None:
-        self._artifacts.remove(*self._artifact)
+        self._loaded[self._artifact] -= 1
+        if not self._loaded[self._artifact]:  # the same artifact may be there again, with other batch sizes
+            self._artifacts.remove(*self._artifact)
 
 
 class RequestTelemetry:

@@ -79,6 +79,7 @@ class Registry:
         self._inventory = Inventory(builds, models, self._targets, self._loader)
         self._current: dict[Name, Route] = {}
         self._unloaded: set[tuple[str, int | None]] = set()
+        self._complaints: dict[Name, str] = {}
         self._refreshing: Flights[Name, None] = Flights()
         self._refresher: asyncio.Task[None] | None = None
         self._closed = self._preloading = False
@@ -246,25 +247,32 @@ class Registry:
         except _CannotLoad as failure:
             if name not in self._current:
                 raise failure.args[0] from failure.__cause__
-            _logger.warning("what answers for %s goes on: %s", _spoken(name), failure.args[0])
+            self._complain(name, f"what answers goes on: {failure.args[0]}")
             return
         with main.held():  # while the canary is loaded
-            canary = await self._canary(model, wanted)
+            canary = await self._canary(name, wanted)
         route = Route(main, canary, wanted.percent if canary else 0)
         if all(map(self._loader.holds, route)):
             self._switch(name, route)
         else:  # somebody unloaded one of them meanwhile
             await self._resolve(name)
 
-    async def _canary(self, model: str, wanted: Plan) -> Served | None:
+    async def _canary(self, name: Name, wanted: Plan) -> Served | None:
         """The version on trial; without it, the others get its requests."""
-        if wanted.canary is None:
-            return None
-        try:
-            return await self._find(model, wanted.canary)
-        except (_CannotLoad, NotFound, NotReady) as error:
-            _logger.warning("version %d of %s gets no requests: %s", wanted.canary, model, error)
-            return None
+        complaint, canary = "", None
+        if wanted.canary is not None:
+            try:
+                canary = await self._find(name[0], wanted.canary)
+            except (_CannotLoad, NotFound, NotReady) as error:
+                complaint = f"version {wanted.canary} gets no requests: {error}"
+        self._complain(name, complaint)
+        return canary
+
+    def _complain(self, name: Name, complaint: str) -> None:
+        """Logs what is wrong with a name, once; empty for nothing."""
+        if complaint and complaint != self._complaints.get(name):
+            _logger.warning("%s: %s", _spoken(name), complaint)
+        self._complaints[name] = complaint
 
     async def _find(self, model: str, version: int | None) -> Served:
         """The best that is loaded, or can be.

@@ -7,6 +7,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.metrics import Metrics
+from service.api.v2 import InferenceTelemetry
+from service.core.digest import digest_of
+from service.workers.inference import Identity
 from tests.support.data_plane import as_json, connect
 from tests.support.runners import digits
 from tests.support.tables import TARGET, Tables
@@ -75,3 +78,14 @@ async def test_what_a_client_makes_up_is_never_a_label(tables: Tables) -> None:
         await client.post("/v2/models/digits/infer", json={"id": "made-up", "inputs": [{"name": "made-up"}]})
         metrics: Metrics = client.plane.metrics  # type: ignore[attr-defined]
     assert "made-up" not in metrics.text().decode()
+
+
+def test_an_artifact_that_is_loaded_anew_before_the_old_one_goes_is_shown_as_long_as_it_is_there() -> None:
+    metrics = Metrics()
+    telemetry = InferenceTelemetry(metrics)
+    old = telemetry.loaded(Identity("digits", 1, TARGET, "xnnpack", digest_of(b"artifact")))
+    new = telemetry.loaded(Identity("digits", 1, TARGET, "xnnpack", digest_of(b"artifact"), ((8, digest_of(b"8")),)))
+    old.unloaded()
+    assert list(samples(metrics, "octet_artifact_info").values()) == [1.0]
+    new.unloaded()
+    assert samples(metrics, "octet_artifact_info") == {}

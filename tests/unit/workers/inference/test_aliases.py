@@ -93,14 +93,18 @@ async def test_what_no_alias_needs_any_more_is_unloaded(tables: Tables) -> None:
         assert [each.version for each in await registry.index() if each.state == "READY"] == [2]
 
 
-async def test_a_promoted_version_that_cannot_be_loaded_leaves_the_one_before_answering(tables: Tables) -> None:
+async def test_a_promoted_version_that_cannot_be_loaded_leaves_the_one_before_answering(
+    tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
     tables.built("digits", tables.push("digits"), NotReady("no memory"))
     tables.promote("digits", 1)
     async with serving(tables, refresh_s=1e6) as registry:
         assert await answer(registry) == 1
         tables.promote("digits", 4)
-        await registry.refresh("digits")
-        assert await answer(registry) == 1
+        for _ in range(3):
+            await registry.refresh("digits")
+            assert await answer(registry) == 1
+        assert caplog.text.count("what answers goes on") == 1
     async with serving(tables) as registry:
         with pytest.raises(NotReady, match="no memory"):
             await answer(registry)
