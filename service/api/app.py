@@ -58,7 +58,7 @@ def create_app(services: Services) -> FastAPI:
     app = control_plane()
     app.state.services = services
     app.router.lifespan_context = _lifespan
-    app.router.routes[:0] = v2.routes(services)  # matched in order, and predictions are the busiest
+    v2.install(app, services)
     services.metrics.registry.register(BuildCollector(services.builds))
     services.metrics.registry.register(CacheCollector(services.layout.blobs))
     return app

@@ -21,7 +21,7 @@ from service.api.context import RequestContext
 from service.api.grpc.server import GrpcServer
 from service.api.metrics import Metrics
 from service.api.services import Services
-from service.api.v2 import InferenceTelemetry, routes
+from service.api.v2 import InferenceTelemetry, install
 from service.core.build import Build
 from service.core.settings import Settings
 from service.core.signature import datatype_of
@@ -69,7 +69,8 @@ class DataPlane:
         services = SimpleNamespace(registry=self.registry, metrics=self.metrics, settings=Settings(**settings))
         self.services = cast(Services, services)
         self.grpc = ""
-        api.router.routes[:] = routes(self.services)
+        api.router.routes.clear()
+        install(api, self.services)
         api.add_middleware(RequestContext)
         self.app: ASGIApp = api
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from starlette.routing import BaseRoute, Route
+from starlette.middleware import Middleware
+from starlette.routing import Route
 
+from service.api.shortcut import Shortcut
 from service.api.v2.about import About
 from service.api.v2.infer import Infer
 from service.api.v2.metadata import Metadata
@@ -18,13 +20,23 @@ from service.api.v2.repository import Repository
 from service.api.v2.telemetry import InferenceTelemetry
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from service.api.services import Services
 
-__all__ = ["InferenceTelemetry", "routes"]
+__all__ = ["InferenceTelemetry", "install", "routes"]
 
 
-def routes(services: Services) -> list[BaseRoute]:
-    """The routes under `/v2`. Predictions come first: they are matched in order."""
+def install(app: FastAPI, services: Services) -> None:
+    """Puts the data plane into `app`; predictions on the shortest road there is."""
+    found = routes(services)
+    app.router.routes[:0] = found
+    predictions = [route for route in found if route.path.endswith("/infer")]
+    app.user_middleware.append(Middleware(Shortcut, routes=predictions))  # the innermost: errors get their documents
+
+
+def routes(services: Services) -> list[Route]:
+    """The routes under `/v2`, which are matched in order."""
     infer = Infer(services.registry, services.metrics, services.settings.max_predict_bytes)
     about = About(services.registry, services.metrics.statistics)
     metadata, repository = Metadata(about), Repository(services.registry, about)
