@@ -15,9 +15,10 @@ ONNXRUNTIME = "onnxruntime"
 FBGEMM = "fbgemm"
 ONEDNN = "onednn"
 TORCH_X86 = "torch-x86"
+QNNPACK = "qnnpack"
 PT2E = "pt2e"
 MXNET_ONEDNN = "mxnet-onednn"
-_TORCH = (FBGEMM, ONEDNN, TORCH_X86)
+_TORCH = (FBGEMM, ONEDNN, TORCH_X86, QNNPACK)
 # Format of the source -> the modes that runtimes of its framework define; the first is the default.
 MODES_OF: Mapping[str, tuple[str, ...]] = {
     "tflite": (LITERT_REFERENCE, XNNPACK),

@@ -9,7 +9,8 @@ import pytest
 from service.compiler.facts import facts_of
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import FBGEMM
+from service.core.errors import UnsupportedOperator
+from service.core.numerics import FBGEMM, QNNPACK
 from service.core.options import with_shapes
 from service.core.target import parse_target
 from tests.support import evidence
@@ -21,8 +22,21 @@ def test_the_fixtures_are_there() -> None:
     assert len(FIXTURES) >= 5
 
 
-@pytest.mark.parametrize("mode", ENGINES)
-@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+# What PyTorch's engine qnnpack does otherwise than its other engines, and not on purpose: it counts padding that is not
+# to be counted in an average; and its hardtanh and ReLU6, where they stand alone, take an image in channels-last layout
+# for one in the other, so that the result's elements lie in wrong places.
+MISTAKEN = {("branches", QNNPACK), ("depthwise", QNNPACK)}
+CASES = [(path, mode) for path in FIXTURES for mode in ENGINES if (path.stem, mode) not in MISTAKEN]
+
+
+def test_an_average_that_the_engine_gets_wrong_is_refused() -> None:
+    path = next(path for path in FIXTURES if path.stem == "branches")
+    inputs, _ = answers(path, "qnnpack")
+    with pytest.raises(UnsupportedOperator, match="counts the padding"):
+        oracle.run_all(imported(path).module, get_mode(QNNPACK), [[inputs[0]]])
+
+
+@pytest.mark.parametrize(("path", "mode"), CASES, ids=lambda value: getattr(value, "stem", value))
 def test_oracle_equals_torch(path: Path, mode: str) -> None:
     inputs, expected = answers(path, ENGINES[mode])
     model = imported(path)
@@ -32,8 +46,7 @@ def test_oracle_equals_torch(path: Path, mode: str) -> None:
 
 COMPILED = [
     pytest.param(path, mode, marks=[] if mode == FBGEMM or path.stem == "residual" else pytest.mark.slow)
-    for path in FIXTURES
-    for mode in ENGINES
+    for path, mode in CASES
 ]
 
 

@@ -13,13 +13,18 @@ import numpy.typing as npt
 
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.torch import import_torchscript
-from service.core.numerics import FBGEMM, ONEDNN, TORCH_X86
+from service.core.numerics import FBGEMM, ONEDNN, QNNPACK, TORCH_X86
 
 Array = npt.NDArray[Any]
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "torch"
 FIXTURES = sorted(FOLDER.glob("*.pt"))
-ENGINES = {FBGEMM: "fbgemm", ONEDNN: "onednn", TORCH_X86: "x86"}  # of each mode, as the fixtures call it
+ENGINES = {
+    FBGEMM: "fbgemm",
+    ONEDNN: "onednn",
+    TORCH_X86: "x86",
+    QNNPACK: "qnnpack",
+}  # of each mode, as the fixtures call it
 
 
 def imported(path: Path) -> ImportedModel:

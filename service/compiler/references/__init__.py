@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from service.core.numerics import FBGEMM, LITERT_REFERENCE, ONEDNN, ONNXRUNTIME, PT2E, TORCH_X86, XNNPACK
+from service.core.numerics import FBGEMM, LITERT_REFERENCE, ONEDNN, ONNXRUNTIME, PT2E, QNNPACK, TORCH_X86, XNNPACK
 
 Array = NDArray[Any]
 # (path of the source, numerics mode, inputs of each sample) -> outputs of each sample, in the file's order.
@@ -62,7 +62,7 @@ REFERENCES: Mapping[str, Reference] = {
         "PyTorch",
         "torch",
         "torch",
-        {FBGEMM: "engine fbgemm", ONEDNN: "engine onednn", TORCH_X86: "engine x86"},
+        {FBGEMM: "engine fbgemm", ONEDNN: "engine onednn", TORCH_X86: "engine x86", QNNPACK: "engine qnnpack"},
     ),
     "pt2": Reference("PyTorch", "torch", "torch_exported", {PT2E: "the exported program in eager mode"}),
 }

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import torch  # type: ignore[import-not-found]
 
 from service.compiler.references import Array
-from service.core.numerics import FBGEMM, ONEDNN, TORCH_X86
+from service.core.numerics import FBGEMM, ONEDNN, QNNPACK, TORCH_X86
 
-_ENGINES = {FBGEMM: "fbgemm", ONEDNN: "onednn", TORCH_X86: "x86"}
+_ENGINES = {FBGEMM: "fbgemm", ONEDNN: "onednn", TORCH_X86: "x86", QNNPACK: "qnnpack"}
 
 
 def answer(source: str, numerics: str, samples: Sequence[Sequence[Array]]) -> list[list[Array]]:

@@ -18,8 +18,17 @@ _SIMPLE = (bool, int, float, str, type(None))
 
 
 def are_scalars(arguments: Sequence[Any]) -> bool:
-    """Whether no tensor that the model computes is among them, nor in their lists."""
-    return not any(isinstance(argument, Value | Unknown | Tensor) or _holds_tensors(argument) for argument in arguments)
+    """Whether no tensor that the model computes is among them, nor in their lists. A constant without dimensions is a
+    number: traces divide sizes by such."""
+    return not any(_is_tensor(argument) or _holds_tensors(argument) for argument in arguments)
+
+
+def _is_tensor(argument: Any) -> bool:
+    return isinstance(argument, Value | Unknown) or (isinstance(argument, Tensor) and not _is_number(argument))
+
+
+def _is_number(constant: Tensor) -> bool:
+    return constant.data.ndim == 0 and constant.quantization is None
 
 
 def _holds_tensors(argument: Any) -> bool:
@@ -56,6 +65,8 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _number(value: Any) -> int | float:
+    if isinstance(value, Tensor) and _is_number(value):
+        value = value.data.item()
     if not isinstance(value, int | float):
         raise TypeError
     return value
@@ -136,6 +147,7 @@ _PURE: dict[str, Callable[..., Any]] = {
     "aten::sub": _arithmetic(operator.sub),
     "aten::mul": _arithmetic(operator.mul),
     "aten::div": _arithmetic(operator.truediv),
+    "aten::floor_divide": _arithmetic(operator.floordiv),
     "aten::floordiv": _arithmetic(operator.floordiv),
     "aten::remainder": _arithmetic(operator.mod),
     "aten::neg": lambda a: -_number(a),

@@ -31,6 +31,7 @@ from service.compiler.qnn.numerics.arithmetic import FixedPointSub, SharedShiftS
 from service.compiler.qnn.numerics.aten import ByGroups, FbgemmRequantize, FloatAdd, OneDnnRequantize, reciprocal
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, SharedShiftAdd
 from service.compiler.qnn.numerics.onednn import PostSum, ScaledSum
+from service.compiler.qnn.numerics.qnnpack import IntegerBias
 from service.compiler.qnn.numerics.requantize import (
     FloatRequantize,
     OneRounding,
@@ -73,6 +74,8 @@ def requantization(mode: Mode, operation: Operation, channels: int, *, stored: b
         formula = formula.chosen(operation)
     if isinstance(formula, FbgemmRequantize):
         return _biased_scale(formula, operation, filters, channels, largest)
+    if isinstance(formula, IntegerBias):
+        return _integer_bias(formula, operation, filters, channels, np.maximum(largest, -smallest))
     if isinstance(formula, OneDnnRequantize):
         return _real_scale(formula, operation, filters, channels)
     if isinstance(formula, PostSum):
@@ -196,6 +199,19 @@ def _biased_scale(
         return FloatScale(_filled(scales, channels), bounded)
     fused = None if (factors == 1).all() else _filled(factors, channels)
     return BiasedScale(_filled(scales, channels), _filled(addends, channels), fused, bounded)
+
+
+def _integer_bias(
+    formula: IntegerBias, operation: Operation, filters: int, channels: int, magnitudes: Array
+) -> Requantization:
+    """As sums of float32, which are exact as long as they are integers of 24 bits."""
+    scales, addends = (_per_channel(values, filters) for values in formula.parameters(operation, _bias(operation)))
+    if (magnitudes + np.abs(addends.astype(np.int64)) >= 1 << 24).any():
+        raise Declined("a sum with its bias exceeds the integers of float32")
+    bounded = bool((magnitudes + np.abs(addends) < float(1 << 31) / np.maximum(scales, 1)).all())
+    if not addends.any():
+        return FloatScale(_filled(scales, channels), bounded)
+    return BiasedScale(_filled(scales, channels), _filled(addends.astype(np.float32), channels), None, bounded)
 
 
 def _real_scale(formula: OneDnnRequantize, operation: Operation, filters: int, channels: int) -> Requantization:

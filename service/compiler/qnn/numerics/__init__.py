@@ -21,6 +21,7 @@ _MODES = {
         torch.ENGINE_FBGEMM,
         torch.ENGINE_ONEDNN,
         torch.ENGINE_X86,
+        torch.ENGINE_QNNPACK,
         torch.EXPORTED,
         mxnet.ONEDNN,
     )

@@ -43,7 +43,8 @@ def _elu(_operation: Operation, x: Array) -> Array:
     return np.where(x < 0, np.expm1(np.minimum(x, 0).astype(np.float64)).astype(np.float32), x)
 
 
-def _hard_swish(_operation: Operation, x: Array) -> Array:
+def hard_swish(_operation: Operation, x: Array) -> Array:
+    """x * relu6(x + 3) / 6, each step in float32."""
     inside = np.minimum(np.maximum(x + np.float32(3), np.float32(0)), np.float32(6))
     return np.asarray(x * inside / np.float32(6))
 
@@ -73,7 +74,7 @@ def _tanh(_operation: Operation, x: Array) -> Array:
 
 ELU = EvenFunction("elu", _elu)
 HARD_SIGMOID = EvenFunction("hard_sigmoid", _hard_sigmoid)
-HARD_SWISH = EvenFunction("hard_swish", _hard_swish)
+HARD_SWISH = EvenFunction("hard_swish", hard_swish)
 LEAKY_RELU = EvenFunction("leaky_relu", _leaky_relu)
 LOGISTIC = EvenFunction("logistic", _logistic)
 REAL_TANH = EvenFunction("tanh", _tanh)

@@ -65,6 +65,8 @@ def _elu(
 RULES = {
     "aten::sigmoid": _with_range("logistic", 1 / 256, {"uint8": 0, "int8": -128}),
     "aten::tanh": _with_range("tanh", 2 / 256, {"uint8": 128, "int8": 0}),
+    "aten::hardsigmoid": _with_range("hard_sigmoid", 1 / 256, {"uint8": 0, "int8": -128}),
+    "aten::hardsigmoid_": _with_range("hard_sigmoid", 1 / 256, {"uint8": 0, "int8": -128}),
     "aten::hardswish": _hardswish,
     "aten::hardswish_": _hardswish,
     "aten::leaky_relu": _leaky_relu,

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from service.compiler.qnn.numerics import aten, aten_unary, decomposed, mlas, onednn
+from service.compiler.qnn.numerics import aten, aten_unary, decomposed, mlas, onednn, qnnpack
 from service.compiler.qnn.numerics.elementwise import FloatMul
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.mode import EXACT, Mode
 from service.compiler.qnn.numerics.pooling import FloatMean
-from service.core.numerics import FBGEMM, ONEDNN, PT2E, TORCH_X86
+from service.core.numerics import FBGEMM, ONEDNN, PT2E, QNNPACK, TORCH_X86
 
 _ATEN: Mapping[str, Formula] = {
     **EXACT,
@@ -61,6 +61,21 @@ ENGINE_X86 = Mode(
         "conv2d+requantize": aten.ByGroups(),
         "conv2d_transpose+requantize": aten.FbgemmRequantize(),
         "dense+requantize": aten.FbgemmRequantize(),
+    },
+)
+
+ENGINE_QNNPACK = Mode(
+    QNNPACK,
+    "PyTorch 2.13.0, engine qnnpack, on x86-64",
+    {
+        **_ATEN,
+        "conv2d+requantize": qnnpack.IntegerBias(),
+        "conv2d_transpose+requantize": qnnpack.IntegerBias(),
+        "dense+requantize": qnnpack.IntegerBias(),
+        "add": qnnpack.SharedShiftSum(),
+        "avg_pool2d": qnnpack.WindowAverage(),
+        "mean": mlas.GlobalAverage(),
+        "hard_swish": qnnpack.HARD_SWISH,
     },
 )
 
