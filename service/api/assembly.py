@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from service.api.metrics import Metrics
@@ -29,17 +29,22 @@ _MOST_INSTANCES = 8  # unless told otherwise: each has a thread for every core
 
 @contextmanager
 def assemble(
-    settings: Settings, host: Host, running: Running | None = None, crashes: Crashes | None = None
+    settings: Settings,
+    host: Host,
+    running: Running | None = None,
+    crashes: Crashes | None = None,
+    on_lost: Callable[[], None] = lambda: None,
 ) -> Iterator[Services]:
     """The services of one process, on the folder that `settings` name; brought up to date, and restored if need be.
 
     Args:
         running, crashes: see `StoredArtifacts`.
+        on_lost: see `Database`.
 
     Raises:
         OctetError: the database or the store cannot be opened.
     """
-    database = Database(settings.database_url, settings.database_timeout_s)
+    database = Database(settings.database_url, settings.database_timeout_s, on_lost)
     database.migrate()
     layout = OciLayout(settings.store_dir)
     builds = BuildStore(database, max_attempts=settings.max_build_attempts)

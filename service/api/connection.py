@@ -1,7 +1,7 @@
-"""Limits on what a client may cost before it has said anything: uvicorn's HTTP, with an end to waiting for a head.
+"""Limits on what a slow client may cost: uvicorn's HTTP, with an end to waiting for what was begun.
 
-A connection may be idle, between requests; but the head of a request, once begun, has to come to its end, and so has
-the first one. What is slow later is bounded where bodies are read (`pace`).
+A connection may be idle between requests; but the head of a request, once begun, has to come to its end in time, and
+so has the first one, and a body has to go on coming. A request that arrives at once costs no timer.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from service.core.settings import Settings
 
 _TOO_SLOW = (b"408 Request Timeout", b"the head of the request took too long")
+_STALLED = (b"408 Request Timeout", b"the body of the request came too slowly")
 _TOO_LARGE = (b"431 Request Header Fields Too Large", b"the head of the request is too large")
 
 
@@ -22,6 +23,8 @@ def connections(settings: Settings) -> type[HttpToolsProtocol]:
 
     class Connection(_Connection):
         head_timeout_s, max_head_bytes = settings.head_timeout_s, settings.max_head_bytes
+        stall_timeout_s = settings.stall_timeout_s
+        min_body_bytes = max(1, round(settings.min_body_bytes_per_s * settings.stall_timeout_s))
 
     return Connection
 
@@ -29,8 +32,12 @@ def connections(settings: Settings) -> type[HttpToolsProtocol]:
 class _Connection(HttpToolsProtocol):
     head_timeout_s: float
     max_head_bytes: int
+    stall_timeout_s: float
+    min_body_bytes: int  # in each `stall_timeout_s`
 
-    _in_head = False
+    _in_head = _in_body = False
+    _body_bytes = 0  # since the timer was set
+    _body_timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
 
@@ -46,6 +53,10 @@ class _Connection(HttpToolsProtocol):
                 self._refuse(*_TOO_LARGE)
             elif self._head_timer is None:
                 self._start_timer()
+        elif self._in_body:
+            self._body_bytes += len(data)
+            if self._body_timer is None:
+                self._watch_body()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -55,12 +66,33 @@ class _Connection(HttpToolsProtocol):
         self._in_head = False
         if self._head_timer is not None:
             self._stop_timer()
+        self._in_body = True
         super().on_headers_complete()
 
+    def on_message_complete(self) -> None:
+        self._in_body = False
+        super().on_message_complete()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        self._in_head = False
+        self._in_head = self._in_body = False
         self._stop_timer()
+        if self._body_timer is not None:
+            self._body_timer.cancel()
         super().connection_lost(exc)
+
+    def _watch_body(self) -> None:
+        """Sets a timer that is not canceled when the body is there: one serves for all the bodies of its time."""
+        self._body_bytes = 0
+        self._body_timer = self.loop.call_later(self.stall_timeout_s, self._check_body)
+
+    def _check_body(self) -> None:
+        self._body_timer = None
+        if not self._in_body:
+            return
+        if self._body_bytes < self.min_body_bytes and not self.flow.read_paused:  # else it waits for us
+            self._refuse(*_STALLED)
+        else:
+            self._watch_body()
 
     def _start_timer(self) -> None:
         self._head_timer = self.loop.call_later(self.head_timeout_s, self._refuse, *_TOO_SLOW)
@@ -75,7 +107,8 @@ class _Connection(HttpToolsProtocol):
         busy: Any = self.cycle
         if self.transport.is_closing():
             return
-        if busy is None or busy.response_complete:  # else this would be taken for the answer to the request before
+        # Where an answer is under way, this would be taken for a part of it.
+        if busy is None or busy.response_complete or (self._in_body and not busy.response_started):
             self.transport.write(
                 b"HTTP/1.1 %s\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
                 b"connection: close\r\n\r\n%s" % (status, len(why), why)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import logging
+import os
 import resource
 import signal
 import socket
@@ -55,7 +56,7 @@ def run(
         signals = stack.enter_context(_Signals())
         faulthandler.enable()  # a crash says where in the log
         _raise_descriptors()
-        services = stack.enter_context(assemble(settings, detect_host(), running, crashes))
+        services = stack.enter_context(assemble(settings, detect_host(), running, crashes, signals.database_lost))
         server = _Server(create_app(services), settings, signals, ready, GrpcServer(services, *grpc) if grpc else None)
         if services.host.best is not None:  # an inference worker is who can run something
             stack.enter_context(Presence(services.workers, WorkerKind.INFERENCE, settings.heartbeat_s))
@@ -88,6 +89,12 @@ class _Signals:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def database_lost(self) -> None:
+        """Ends this process as SIGTERM does: the next one makes the database again. From any thread."""
+        if not self.came:
+            _logger.error("the database file is gone: the server starts again, and makes it from the store's index")
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def _take_note(self, number: int, frame: FrameType | None) -> None:
         self.came = True

@@ -24,6 +24,7 @@ OctetError
 ├── SandboxUnavailable      503
 ├── NotReady                503  no loaded, verified artifact for a model
 │   ├── Quarantined              its artifact crashed the server
+│   ├── DatabaseLost             it is made again from the index of the store
 │   ├── NotStarted               a process of the server ended while it started
 │   ├── Restarting               the serving process is on its way, or stops
 │   └── MemoryFull               no memory for this request at this moment
@@ -242,6 +243,12 @@ class DatabaseBusy(OctetError):
     """The database was locked for too long."""
 
     code = "database_busy"
+
+
+class DatabaseLost(NotReady):
+    """The database is gone, and is made again."""
+
+    code = "database_lost"
 
 
 class NotStarted(NotReady):

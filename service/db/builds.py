@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -41,6 +41,7 @@ class BuildStore:
         self._database = database
         self._clock = clock or SystemClock()
         self._max_attempts = max_attempts
+        self._leases: dict[int, tuple[datetime, float]] = {}  # of running builds, and since when they are the same
 
     def submit(self, inputs: BuildInputs, model: str, version: int) -> tuple[Build, bool]:
         """The build that answers `inputs`, and whether it had to be created.
@@ -174,10 +175,18 @@ class BuildStore:
         """
         now = self._clock.now()
         with self._database.read() as connection:
-            if not claims.any_to_claim(connection, now):
+            silent = self._silent(claims.leases(connection), lease_s)
+            if not claims.any_to_claim(connection, now, silent):
                 return None
         with self._database.write() as connection:
-            return claims.claim(connection, owner, now, lease_s, self._max_attempts)
+            return claims.claim(connection, owner, now, silent, lease_s, self._max_attempts)
+
+    def _silent(self, leases: Mapping[int, datetime], lease_s: float) -> Collection[int]:
+        """The builds whose leases have been the same for `lease_s`: a clock that was put back must not keep them."""
+        now_s = self._clock.monotonic_s()
+        same = {build: seen for build, seen in self._leases.items() if leases.get(build) == seen[0]}
+        self._leases = {build: (until, now_s) for build, until in leases.items()} | same
+        return [build for build, (_, since_s) in same.items() if now_s - since_s > lease_s]
 
     def heartbeat(self, claim: Claim, lease_s: float) -> None:
         """Keeps the build for another `lease_s`.

@@ -7,6 +7,7 @@ change nothing any more. So two workers may compute the same build for a moment,
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -40,27 +41,37 @@ class Claim:
     token: int
 
 
-def _may_be_claimed(now: datetime) -> sa.ColumnElement[bool]:
-    fell_silent = sa.and_(builds.c.state == BuildState.RUNNING, builds.c.lease_until < now)
+def leases(connection: sa.Connection) -> dict[int, datetime]:
+    """Until when each running build is leased, by its row: it changes with every sign of life."""
+    query = sa.select(builds.c.sequence, builds.c.lease_until).where(builds.c.state == BuildState.RUNNING)
+    return {row.sequence: row.lease_until for row in connection.execute(query)}
+
+
+def _may_be_claimed(now: datetime, silent: Collection[int]) -> sa.ColumnElement[bool]:
+    is_over = sa.or_(builds.c.lease_until < now, builds.c.sequence.in_(silent))
+    fell_silent = sa.and_(builds.c.state == BuildState.RUNNING, is_over)
     return sa.or_(builds.c.state == BuildState.QUEUED, fell_silent)
 
 
-def any_to_claim(connection: sa.Connection, now: datetime) -> bool:
+def any_to_claim(connection: sa.Connection, now: datetime, silent: Collection[int]) -> bool:
     """Whether `claim` would find something to do; takes no lock, so idle workers may ask often."""
     unfinished = builds.c.state.in_([BuildState.QUEUED, BuildState.RUNNING])
-    query = sa.select(builds.c.sequence).where(unfinished, _may_be_claimed(now)).limit(1)
+    query = sa.select(builds.c.sequence).where(unfinished, _may_be_claimed(now, silent)).limit(1)
     return connection.execute(query).first() is not None
 
 
-def claim(connection: sa.Connection, owner: str, now: datetime, lease_s: float, max_attempts: int) -> Claim | None:
+def claim(
+    connection: sa.Connection, owner: str, now: datetime, silent: Collection[int], lease_s: float, max_attempts: int
+) -> Claim | None:
     """The oldest build that nobody works on, one in the background only where there is no other.
 
+    Those in `silent` gave no sign of life for the time of a lease, whatever the clock says.
     Ends those on the way that are not to be tried again.
     """
     unfinished = builds.c.state.in_([BuildState.QUEUED, BuildState.RUNNING])
     oldest = (
         sa.select(builds)
-        .where(unfinished, _may_be_claimed(now))
+        .where(unfinished, _may_be_claimed(now, silent))
         .order_by(builds.c.background, builds.c.sequence)
         .limit(1)
         .with_for_update(skip_locked=True)

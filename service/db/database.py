@@ -6,7 +6,7 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from service.core.errors import StorageFull
+from service.core.errors import DatabaseBusy, DatabaseLost, StorageFull
 from service.db.migrations import upgrade, versions
 
 _ADVISORY_LOCK = 0x0C7E7  # which migration lock of PostgreSQL is ours: any number that nobody else uses
@@ -30,10 +30,12 @@ class Database:
     Args:
         url: `sqlite:///<path>` or `postgresql+psycopg://…`.
         timeout_s: how long to wait for a writer of SQLite.
+        on_lost: called, from any thread and perhaps often, when the file is gone or another than it was.
     """
 
-    def __init__(self, url: str, timeout_s: float = 30.0) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self, url: str, timeout_s: float = 30.0, on_lost: Callable[[], None] = lambda: None) -> None:
+        self._timeout_s, self._on_lost = timeout_s, on_lost
+        self._inode: int | None = None  # of the file that was migrated
         self._engine = sa.create_engine(url)
         self.is_sqlite = self._engine.dialect.name == "sqlite"
         if self.is_sqlite:
@@ -48,7 +50,9 @@ class Database:
             Unsupported: a newer version of the program has migrated it.
         """
         if self.is_sqlite and self._engine.url.database:
-            _make_sqlite(Path(self._engine.url.database), self._timeout_s)
+            path = Path(self._engine.url.database)
+            _make_sqlite(path, self._timeout_s)
+            self._path, self._inode = path, path.stat().st_ino
         with _migrating, self.write() as connection:
             if not self.is_sqlite:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
@@ -74,8 +78,13 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """A transaction that sees one state of the database."""
-        with self._engine.begin() as connection:
+        """A transaction that sees one state of the database.
+
+        Raises:
+            DatabaseBusy: it was locked for too long.
+            DatabaseLost: its file is gone.
+        """
+        with self._told(), self._engine.begin() as connection:
             yield connection
 
     @contextmanager
@@ -84,14 +93,36 @@ class Database:
 
         Raises:
             StorageFull: no space is left.
+            DatabaseBusy, DatabaseLost: as `read`.
         """
+        with self._told(), self._writing.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turns what SQLite says into errors of ours."""
+        self._check_file()
         try:
-            with self._writing.begin() as connection:
-                yield connection
+            yield
         except sa.exc.OperationalError as error:
-            if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF  # the rest says more precisely which
+            if code == sqlite3.SQLITE_FULL:
                 raise StorageFull(hint="make room on the disk of the database") from error
+            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise DatabaseBusy(hint="some other process holds its lock") from error
             raise
+
+    def _check_file(self) -> None:
+        """A file that was removed is still written to by those who had it open, and comes back empty for others."""
+        if self._inode is None:
+            return
+        try:
+            if self._path.stat().st_ino == self._inode:
+                return
+        except FileNotFoundError:
+            pass
+        self._on_lost()
+        raise DatabaseLost(f"the database {self._path} is gone", hint="it is made again from the store's index")
 
 
 def insert_new(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:

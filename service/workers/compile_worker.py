@@ -159,7 +159,7 @@ def run(settings: Settings, stop: threading.Event, on_started: Callable[[str], N
     Raises:
         OctetError: the database or the store cannot be opened.
     """
-    database = Database(settings.database_url, settings.database_timeout_s)
+    database = Database(settings.database_url, settings.database_timeout_s, stop.set)
     database.migrate()
     layout = OciLayout(settings.store_dir)
     sweep(settings.scratch_dir)

@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -203,7 +204,8 @@ def _is_channel(path: Path) -> bool:
 
 
 def _say(pipe: int, what: object) -> None:
-    os.write(pipe, json.dumps(what).encode() + b"\n")
+    with suppress(BrokenPipeError):  # the parent is gone, and the signal that tells it is on its way
+        os.write(pipe, json.dumps(what).encode() + b"\n")
 
 
 def _error_in(line: bytes) -> OctetError | None:

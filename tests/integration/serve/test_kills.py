@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -64,7 +64,7 @@ class Ruin:
 
     folder: Path
     build: str
-    compile_worker: int
+    children: Sequence[int]
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +79,10 @@ def ruin(tmp_path_factory: pytest.TempPathFactory) -> Ruin:
             upload.sendall(head + model(INT8)[:1000])
             eventually(lambda: any((folder / "data" / "store" / "uploads").iterdir()))
             served.reaches(build["id"], "import")
-            worker = served.compile_worker()
+            children = children_of(served.process.pid)
             served.kill()
     assert any((folder / "data" / "store" / "uploads").iterdir())
-    return Ruin(folder, build["id"], worker)
+    return Ruin(folder, build["id"], children)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ class TestRevived:
         assert all_blobs_are_whole(ruin.folder / "data" / "store")
 
     def test_no_process_of_the_killed_is_left(self, revived: Served, ruin: Ruin) -> None:
-        eventually(lambda: not Path(f"/proc/{ruin.compile_worker}").exists())
+        eventually(lambda: not any(Path(f"/proc/{child}").exists() for child in ruin.children))
         assert revived.compile_worker() in children_of(revived.process.pid)
 
 

@@ -1,0 +1,233 @@
+"""Clients that are slow, half gone, many, or talk nonsense; and a server that is told to stop under them."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.support.building import eventually
+from tests.support.serving import Served, children_of, serving
+
+TIMEOUT_S = 1.0
+HEAD = b"POST /v2/models/none/infer HTTP/1.1\r\nHost: octet\r\n"
+# To a route that reads its body whatever is in it.
+UPLOAD = b"PUT /api/v1/blobs/sha256:" + b"0" * 64 + b" HTTP/1.1\r\nHost: octet\r\nContent-Length: 100000\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    limits = {"head_timeout_s": TIMEOUT_S, "stall_timeout_s": TIMEOUT_S, "max_head_bytes": 20_000}
+    with serving(tmp_path_factory.mktemp("clients"), **limits) as served:
+        yield served
+        assert served.client.get("/v2/health/ready").status_code == 200
+        assert served.stop() == 0
+
+
+def connect(served: Served) -> socket.socket:
+    url = urlsplit(served.url)
+    return socket.create_connection((url.hostname, url.port), timeout=20)
+
+
+def answer(connection: socket.socket) -> bytes:
+    """What comes until the server closes the connection."""
+    received = b""
+    try:
+        while chunk := connection.recv(1 << 16):
+            received += chunk
+    except ConnectionResetError:
+        pass
+    return received
+
+
+def server_process(served: Served) -> int:
+    workers = served.client.get("/api/v1/workers").json()["workers"]
+    return next(int(worker["pid"]) for worker in workers if worker["kind"] == "inference")
+
+
+@pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"\r\n" + HEAD], ids=["nothing", "half a head", "a second one"])
+def test_a_head_that_does_not_end_is_cut_off(served: Served, sent: bytes) -> None:
+    with connect(served) as connection:
+        started_s = time.monotonic()
+        connection.sendall(sent)
+        assert b"408 Request Timeout" in answer(connection)
+        assert TIMEOUT_S * 0.9 < time.monotonic() - started_s < 10 * TIMEOUT_S
+
+
+def test_a_head_that_comes_byte_by_byte_is_cut_off_too(served: Served) -> None:
+    with connect(served) as connection:
+        connection.settimeout(0.1)
+        sent = 0
+        received = b""
+        for byte in HEAD * 10:
+            try:
+                connection.sendall(bytes([byte]))
+                sent += 1
+                received = connection.recv(1 << 16)
+                break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+        assert b"408" in received or sent < len(HEAD) * 10
+
+
+def test_a_head_that_is_too_large_is_refused_while_it_comes(served: Served) -> None:
+    with connect(served) as connection:
+        connection.sendall(HEAD)
+        try:
+            for _ in range(1000):
+                connection.sendall(b"X-More: " + b"x" * 1000 + b"\r\n")
+        except OSError:
+            pass  # it did not listen to the end
+        assert b"431 Request Header Fields Too Large" in answer(connection)
+
+
+@pytest.mark.parametrize("drip", [b"", b"x"], ids=["stands still", "drips"])
+def test_a_body_that_does_not_go_on_is_refused(served: Served, drip: bytes) -> None:
+    with connect(served) as connection:
+        connection.sendall(UPLOAD)
+        over = threading.Event()
+
+        def send() -> None:
+            while drip and not over.wait(0.1):
+                try:
+                    connection.sendall(drip)
+                except OSError:
+                    return
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        received = answer(connection)
+        over.set()
+        sender.join()
+    assert received == b"" or b"408 Request Timeout" in received  # the answer may be lost to a client that still sends
+
+
+def test_a_body_that_is_slow_but_goes_on_is_taken(served: Served) -> None:
+    with connect(served) as connection:
+        connection.sendall(UPLOAD)
+        for _ in range(100):
+            connection.sendall(b"x" * 1000)
+            time.sleep(TIMEOUT_S / 50)
+        assert b" 400 " in connection.recv(1 << 16)  # all of it was read: it does not hash to its name
+
+
+def test_a_client_that_closes_its_half_is_taken_for_gone_and_leaves_nothing(served: Served) -> None:
+    before = len(list(Path(f"/proc/{server_process(served)}/fd").iterdir()))
+    for sent in (b"", HEAD, UPLOAD + b"x" * 100):
+        with connect(served) as connection:
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            answer(connection)
+    eventually(lambda: len(list(Path(f"/proc/{server_process(served)}/fd").iterdir())) <= before)
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100),  # TLS
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /v2/models/m/infer HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v2/models/m/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nhello",
+        b"POST /v2/models/m/infer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET / HTTP/1.1\r\nHost : a\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        os.urandom(1000),
+    ],
+)
+def test_malformed_requests_are_refused(served: Served, nonsense: bytes) -> None:
+    with connect(served) as connection:
+        connection.sendall(nonsense)
+        received = answer(connection)
+        assert received == b"" or received.split()[1] in (b"400", b"404", b"408", b"505")
+
+
+def test_the_server_lived_through_all_of_it(served: Served) -> None:
+    assert served.client.get("/v2/health/ready").status_code == 200
+    assert len(children_of(served.process.pid)) == 2
+
+
+@pytest.mark.slow
+def test_ten_thousand_idle_connections(tmp_path: Path) -> None:
+    count = 10_000
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most < count + 500:
+        pytest.skip(f"this process may have {most} descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with serving(tmp_path, head_timeout_s=600) as served:
+        process = server_process(served)
+        before = rss_bytes(process)
+        connections = []
+        try:
+            for _ in range(count):
+                connections.append(connect(served))
+            # They were all accepted, not only queued: each has its descriptor there.
+            eventually(lambda: len(list(Path(f"/proc/{process}/fd").iterdir())) > count)
+            each_bytes = (rss_bytes(process) - before) / count
+            print(f"{each_bytes:.0f} bytes for each idle connection")
+            assert each_bytes < 20_000
+            started_s = time.monotonic()
+            assert httpx.get(f"{served.url}/v2/health/ready", trust_env=False).status_code == 200
+            assert time.monotonic() - started_s < 1
+        finally:
+            for connection in connections:
+                connection.close()
+        assert served.stop() == 0
+
+
+def rss_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def is_uploading(folder: Path) -> bool:
+    return any((folder / "data" / "store").glob("uploads/*"))
+
+
+class TestStopping:
+    """SIGTERM while requests are under way."""
+
+    def test_what_is_under_way_ends_and_others_are_told_to_come_again(self, tmp_path: Path) -> None:
+        with serving(tmp_path, grace_s=20) as served, connect(served) as slow:
+            slow.sendall(UPLOAD + b"x" * 50_000)
+            eventually(lambda: is_uploading(tmp_path))
+            served.process.send_signal(signal.SIGTERM)
+            eventually(lambda: httpx.get(f"{served.url}/v2/health/ready", trust_env=False).status_code == 503)
+            refused = httpx.get(f"{served.url}/api/v1/models", trust_env=False)
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+            assert refused.json()["detail"] == "the server is stopping"
+            assert httpx.get(f"{served.url}/v2/health/live", trust_env=False).json() == {"live": True}
+            slow.sendall(b"x" * 50_000)
+            assert b" 400 " in slow.recv(1 << 16)  # answered: it was read to its end
+            assert served.process.wait(20) == 0
+
+    def test_the_time_for_it_is_bounded(self, tmp_path: Path) -> None:
+        with serving(tmp_path, grace_s=1) as served, connect(served) as slow:
+            slow.sendall(UPLOAD)
+            eventually(lambda: is_uploading(tmp_path))
+            started_s = time.monotonic()
+            assert served.stop() == 0
+            assert time.monotonic() - started_s < 15
+
+    def test_a_second_signal_does_not_wait(self, tmp_path: Path) -> None:
+        with serving(tmp_path, grace_s=60) as served, connect(served) as slow:
+            slow.sendall(UPLOAD)
+            eventually(lambda: is_uploading(tmp_path))
+            children = children_of(served.process.pid)
+            served.process.send_signal(signal.SIGTERM)
+            time.sleep(0.5)
+            served.process.send_signal(signal.SIGTERM)
+            started_s = time.monotonic()
+            assert served.process.wait(20) == 128 + signal.SIGTERM
+            assert time.monotonic() - started_s < 5
+            assert not any(Path(f"/proc/{child}").exists() for child in children)

@@ -1,0 +1,202 @@
+"""The disk, the files and the clock fail: nothing that was stored is lost, and the server mends itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.cache import OciLayout
+from service.core.artifact import LIBRARY_MEDIA_TYPE
+from service.core.digest import Digest
+from tests.support.building import eventually
+from tests.support.serving import UINT8, Served, command, environment, model, serving
+
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[None]:
+    """`folder` on a file system of its own, of `size`."""
+    folder.mkdir(exist_ok=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"no small disk can be made here: {mounted.stderr.decode().strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """A file that leaves no room."""
+    path = folder / "ballast"
+    with path.open("wb", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
+    return path
+
+
+@contextmanager
+def built(folder: Path, **settings: Any) -> Iterator[Served]:
+    with serving(folder, **settings) as served:
+        assert served.ended(served.push()["id"])["state"] == "succeeded"
+        assert served.label(3) == 3
+        yield served
+
+
+def predicts(served: Served, digit: int = 3) -> bool:
+    try:
+        return served.label(digit) == digit
+    except (AssertionError, httpx.TransportError):
+        return False
+
+
+def test_a_full_disk_fails_what_wants_to_be_stored_and_nothing_else(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "data", "64m"), built(tmp_path, lease_s=3, heartbeat_s=0.5) as served:
+        ballast = fill(tmp_path / "data")
+        upload = served.client.put("/api/v1/models", params={"name": "late"}, content=model(UINT8))
+        assert (upload.status_code, upload.json()["code"]) == (507, "storage_full")
+        assert served.label(4) == 4
+        ballast.unlink()
+        assert list((tmp_path / "data" / "store").glob("uploads/*")) == []
+        assert served.ended(served.push(UINT8, "late")["id"])["state"] == "succeeded"
+        assert served.label(5, "late") == 5
+        build = served.push(target="aarch64")
+        served.reaches(build["id"], "import")
+        ballast = fill(tmp_path / "data")
+        ended = served.client.get(f"/api/v1/builds/{build['id']}", headers={"Prefer": "wait=20"})
+        ballast.unlink()
+        if ended.json()["state"] not in ("succeeded", "failed"):  # what could not be written down is done again
+            eventually(lambda: served.build(build["id"])["state"] in ("succeeded", "failed"))
+        assert served.label(6) == 6
+        assert served.ended(served.push(target="aarch64")["id"])["state"] == "succeeded"
+        layout = OciLayout.open(tmp_path / "data" / "store")
+        assert all(layout.blobs.read(digest) for digest in layout.blobs.iterate())
+        assert served.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Path]]:
+    folder = tmp_path_factory.mktemp("storage")
+    with built(folder, database_timeout_s=1) as served:
+        yield served, folder / "data"
+        assert served.stop() == 0
+
+
+@pytest.mark.parametrize("damage", ["overwritten", "truncated"])
+def test_a_damaged_blob_is_built_again_when_it_is_next_loaded(served: tuple[Served, Path], damage: str) -> None:
+    server, data_dir = served
+    layout = OciLayout.open(data_dir / "store")
+    artifact = Digest(server.push()["artifact"])
+    library = next(layer for layer in layout.manifest(artifact).layers if layer.media_type == LIBRARY_MEDIA_TYPE)
+    path = data_dir / "store" / "blobs" / library.digest.replace(":", "/")
+    whole = path.read_bytes()
+    path.unlink()  # another file under its name: the one that is mapped is not touched by what happens to a disk
+    half = len(whole) // 2
+    path.write_bytes(whole[:half] + (b"?" * (len(whole) - half) if damage == "overwritten" else b""))
+    assert server.label(3) == 3  # from memory
+    server.client.post("/v2/repository/models/digits/unload")
+    server.client.post("/v2/repository/models/digits/load")
+    eventually(lambda: predicts(server))
+    assert path.read_bytes() == whole
+    assert any(entry.name.startswith(path.name) for entry in (data_dir / "store" / "quarantine").iterdir())
+
+
+def test_a_locked_database_delays_the_control_plane_and_no_prediction(served: tuple[Served, Path]) -> None:
+    server, data_dir = served
+    with closing(sqlite3.connect(data_dir / "octet.sqlite3", isolation_level=None)) as database:
+        database.execute("BEGIN IMMEDIATE")
+        busy = server.client.put("/api/v1/models", params={"name": "late"}, content=model(UINT8))
+        assert (busy.status_code, busy.json()["code"], busy.headers["retry-after"]) == (503, "database_busy", "1")
+        started_s = time.monotonic()
+        assert server.label(7) == 7
+        assert time.monotonic() - started_s < 1
+        assert server.client.get("/api/v1/models").status_code == 200  # readers do not wait for a writer
+        database.execute("ROLLBACK")
+    assert server.ended(server.push(UINT8, "late")["id"])["state"] == "succeeded"
+
+
+def test_a_database_that_is_removed_under_the_server_comes_back(served: tuple[Served, Path]) -> None:
+    server, data_dir = served
+    artifact = server.push()["artifact"]
+    for file in data_dir.glob("octet.sqlite3*"):
+        file.unlink()
+    eventually(lambda: (data_dir / "octet.sqlite3").exists() and predicts(server))
+    eventually(lambda: server.client.get("/v2/health/ready").status_code == 200)
+    assert "digits" in [each["name"] for each in server.client.get("/api/v1/models").json()["models"]]
+    again = server.push()
+    assert (again["state"], again["artifact"]) == ("succeeded", artifact)
+    assert server.ended(server.push(UINT8, "after", target="aarch64")["id"])["state"] == "succeeded"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not FAKETIME.exists(), reason="libfaketime is not installed")
+@pytest.mark.parametrize("jump", ["-1d", "+1d"])
+def test_a_clock_that_jumps_loses_no_build_and_no_lease(tmp_path: Path, jump: str) -> None:
+    clock = tmp_path / "clock"
+    clock.write_text("+0\n")
+    faked = environment(lease_s=3, heartbeat_s=0.5) | {
+        "LD_PRELOAD": str(FAKETIME),
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    with subprocess.Popen(command(tmp_path), env=faked, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        try:
+            assert process.stdout is not None
+            served = Served(process, json.loads(process.stdout.readline())["url"])
+            with served.client:
+                build = served.push()
+                served.reaches(build["id"], "import")
+                clock.write_text(f"{jump}\n")
+                os.kill(served.compile_worker(), signal.SIGKILL)  # its lease is a day away, or long over
+                ended = served.ended(build["id"])
+                assert ended["state"] == "succeeded", ended
+                assert served.label(3) == 3
+                assert served.ended(served.push(UINT8, "later")["id"])["state"] == "succeeded"
+                assert served.stop() == 0
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+def test_a_request_without_memory_is_refused_and_the_server_lives(tmp_path: Path) -> None:
+    program = [shutil.which("prlimit") or "prlimit", f"--as={2 << 30}", sys.executable, *command(tmp_path)[1:]]
+    with subprocess.Popen(
+        program, env=environment(max_predict_bytes=1 << 30), stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as process:
+        try:
+            assert process.stdout is not None
+            served = Served(process, json.loads(process.stdout.readline())["url"])
+            with served.client:
+                assert served.ended(served.push()["id"])["state"] == "succeeded"
+                assert served.label(3) == 3
+                header = json.dumps({"inputs": [{"name": "x", "shape": [1], "datatype": "INT8", "data": [1]}]})
+                try:
+                    refused = served.client.post(
+                        "/v2/models/digits/infer", content=header.encode() + b" " * (900 << 20)
+                    )
+                    assert refused.status_code in (400, 503), refused.text
+                except httpx.TransportError:
+                    pass
+                eventually(lambda: predicts(served, 4))
+                assert served.stop() == 0
+        finally:
+            process.kill()
