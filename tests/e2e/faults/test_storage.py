@@ -68,6 +68,7 @@ def predicts(served: Served, digit: int = 3) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_full_disk_fails_what_wants_to_be_stored_and_nothing_else(tmp_path: Path) -> None:
     with small_disk(tmp_path / "data", "64m"), built(tmp_path, lease_s=3, heartbeat_s=0.5) as served:
         ballast = fill(tmp_path / "data")
