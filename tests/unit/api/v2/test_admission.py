@@ -35,8 +35,8 @@ class Held:
             self.seen.append(int(x[0, 0]))
         return [x]
 
-    def request(self, value: int) -> Request:
-        return Request(self.plane, value)
+    def request(self, value: int, **sent: Any) -> Request:
+        return Request(self.plane, value, **sent)
 
     async def running(self) -> None:
         assert await asyncio.to_thread(self.entered.acquire, timeout=10)
@@ -45,9 +45,17 @@ class Held:
 class Request:
     """One predict request, in the hands of a client that can see how much of it was read, and leave."""
 
-    def __init__(self, plane: DataPlane, value: int) -> None:
-        self._body = json.dumps(as_json(np.array([[value]], np.uint8))).encode()
-        self._left = asyncio.Event()
+    def __init__(
+        self,
+        plane: DataPlane,
+        value: int,
+        parameters: dict[str, Any] | None = None,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+        sends_after: asyncio.Event | None = None,
+    ) -> None:
+        document = as_json(np.array([[value]], np.uint8)) | {"parameters": parameters or {}}
+        self._body = json.dumps(document).encode()
+        self._left, self._sends_after = asyncio.Event(), sends_after
         self.was_read = False
         self.status: int | None = None
         self.headers: dict[bytes, bytes] = {}
@@ -58,7 +66,7 @@ class Request:
             "raw_path": b"/v2/models/m/infer",
             "root_path": "",
             "query_string": b"",
-            "headers": [],
+            "headers": list(headers),
         }
         self.task = asyncio.ensure_future(plane.app(scope, self._receive, self._send))
 
@@ -67,6 +75,8 @@ class Request:
 
     async def _receive(self) -> Message:
         if not self.was_read:
+            if self._sends_after:
+                await self._sends_after.wait()
             self.was_read = True
             return {"type": "http.request", "body": self._body, "more_body": False}
         await self._left.wait()
@@ -146,3 +156,53 @@ async def test_the_metrics_of_a_request_that_waits() -> None:
     text = held.plane.metrics.text().decode()
     assert 'octet_inflight_requests{model="m"} 0.0' in text
     assert 'octet_queue_depth{model="m"} 0.0' in text
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [{"headers": ((b"octet-timeout-ms", b"20"),)}, {"parameters": {"timeout": 20_000}}],
+    ids=["header", "parameter"],
+)
+async def test_a_request_that_cannot_begin_in_time_is_answered_504_and_never_computed(sent: dict[str, Any]) -> None:
+    held = Held(queue_size=2)
+    first = held.request(1)
+    await held.running()
+    second = held.request(2, **sent)
+    async with asyncio.timeout(5):
+        await second.task
+    assert second.status == 504
+    held.opened.set()
+    await first.task
+    await held.plane.registry.close()
+    assert held.seen == [1]
+    assert b'octet_requests_rejected_total{reason="deadline"} 1.0' in held.plane.metrics.text()
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"priority": 4}, {"priority": -1}, {"priority": "1"}, {"timeout": 1.5}], ids=str
+)
+async def test_terms_that_make_no_sense_are_refused(parameters: dict[str, Any]) -> None:
+    held = Held(queue_size=2)
+    request = held.request(1, parameters=parameters)
+    await request.task
+    assert request.status == 400
+    await held.plane.registry.close()
+    assert held.seen == []
+
+
+async def test_who_sends_slowly_keeps_nobody_out() -> None:
+    held = Held(queue_size=1)
+    first = held.request(1)
+    await held.running()
+    whole = asyncio.Event()
+    slow = held.request(2, sends_after=whole)
+    await asyncio.sleep(0.2)  # longer than a place is kept for a body
+    third = held.request(3)
+    await settle()
+    whole.set()
+    await slow.task
+    assert slow.status == 429  # the place is the third's now
+    held.opened.set()
+    await asyncio.gather(first.task, third.task)
+    assert (first.status, third.status) == (200, 200)
+    await held.plane.registry.close()
