@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
 import time
@@ -12,6 +14,8 @@ import httpx
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tritonclient import grpc as triton
+from tritonclient.utils import InferenceServerException
 
 from tests.support.building import eventually
 from tests.support.compiled import expected
@@ -182,3 +186,28 @@ def test_a_connection_stays_open_between_requests(served: Served) -> None:
             stream = client.get(path).extensions["network_stream"]
             ports.add(stream.get_extra_info("client_addr"))
     assert len(ports) == 1
+
+
+def test_the_same_answers_over_grpc_also_after_a_crash(served: Served) -> None:
+    spec = served.client.get("/v2/models/digits").json()["inputs"][0]
+    pixels = np.random.default_rng(0).integers(-128, 128, spec["shape"], np.int8)
+    image = triton.InferInput(spec["name"], spec["shape"], spec["datatype"])
+    image.set_data_from_numpy(pixels)
+    raw = {"Inference-Header-Content-Length": "0"}
+    response = served.client.post("/v2/models/digits/infer", content=pixels.tobytes(), headers=raw)
+    over_http = response.json()["outputs"][0]["data"]
+
+    with triton.InferenceServerClient(served.grpc) as client:
+
+        def same() -> bool:
+            try:
+                answer = client.infer("digits", [image]).as_numpy("probabilities")
+            except InferenceServerException:
+                return False
+            assert answer.reshape(-1).tolist() == over_http
+            return True
+
+        assert same()
+        workers = served.client.get("/api/v1/workers").json()["workers"]
+        os.kill(next(worker["pid"] for worker in workers if worker["kind"] == "inference"), signal.SIGKILL)
+        eventually(same)
