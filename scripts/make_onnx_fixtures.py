@@ -22,6 +22,16 @@ import numpy as np
 TOKENS, WORDS, WIDTH, HEADS = 12, 40, 32, 4
 SIDE = 32
 OPSET = 17
+NEWEST = 25  # operator set that Octet reads; the suite's cases are of the newest that there is
+QUANTIZED = (
+    "ConvInteger",
+    "DequantizeLinear",
+    "DynamicQuantizeLinear",
+    "MatMulInteger",
+    "QLinearConv",
+    "QLinearMatMul",
+    "QuantizeLinear",
+)
 
 
 def export(folder: Path) -> None:
@@ -166,6 +176,37 @@ def quantize(folder: Path, target: Path) -> None:
             quantize_dynamic(prepared, str(target / f"{name}.dynamic.onnx"), weight_type=QuantType.QUInt8)
 
 
+def node_cases(target: Path) -> None:
+    """ONNX's own cases of one operator each: every input but the first is made a constant, as it is in models."""
+    from onnx import numpy_helper  # type: ignore[import-not-found]
+    from onnx.backend.test.case.node import collect_testcases  # type: ignore[import-not-found]
+
+    arrays: dict[str, Any] = {}
+    for case in collect_testcases(None):
+        model = case.model
+        if [node.op_type for node in model.graph.node] not in [[name] for name in QUANTIZED]:
+            continue
+        inputs, outputs = case.data_sets[0]
+        model.opset_import[0].version = min(model.opset_import[0].version, NEWEST)
+        for end, value in list(zip(model.graph.input, inputs, strict=True))[1:]:
+            as_proto = value if hasattr(value, "data_type") else numpy_helper.from_array(value)
+            as_proto.name = end.name
+            model.graph.initializer.append(as_proto)
+            model.graph.input.remove(end)
+        arrays[f"{case.name}.model"] = np.frombuffer(model.SerializeToString(), np.uint8)
+        arrays[f"{case.name}.input"] = _plain(inputs[0])
+        arrays |= {f"{case.name}.output{place}": _plain(value) for place, value in enumerate(outputs)}
+    np.savez_compressed(target / "node_cases.npz", **arrays)
+
+
+def _plain(value: Any) -> Any:
+    """Elements as NumPy has them; those of types of its own, 4 bits or float8, by their bytes."""
+    from onnx import numpy_helper
+
+    array = numpy_helper.to_array(value) if hasattr(value, "data_type") else np.asarray(value)
+    return array if array.dtype.kind in "biuf" and array.dtype.isbuiltin == 1 else array.view(np.uint8)
+
+
 def _samples(name: str) -> Iterator[dict[str, Any]]:
     rng = np.random.default_rng(3)
     for _ in range(16):
@@ -187,6 +228,7 @@ def main() -> None:
         export(arguments.folder)
     else:
         quantize(arguments.folder, arguments.target)
+        node_cases(arguments.target)
 
 
 if __name__ == "__main__":

@@ -53,9 +53,17 @@ class TensorSpec:
         return DATATYPES[self.datatype]
 
     @property
+    def image_axes(self) -> tuple[int, int, int] | None:
+        """Axes of rows, columns and channels, where a picture can be fed: `[N, H, W, 1 or 3]`, or `[N, 1 or 3, H, W]`,
+        of 8-bit or float elements."""
+        if len(self.shape) != 4 or self.datatype not in ("UINT8", "INT8", "FP32"):
+            return None
+        return (1, 2, 3) if self.shape[3] in (1, 3) else (2, 3, 1) if self.shape[1] in (1, 3) else None
+
+    @property
     def is_image(self) -> bool:
-        """Whether a picture can be fed here: `[N, H, W, 1 or 3]` of 8-bit or float elements."""
-        return len(self.shape) == 4 and self.shape[3] in (1, 3) and self.datatype in ("UINT8", "INT8", "FP32")
+        """Whether a picture can be fed here."""
+        return self.image_axes is not None
 
     def batched(self, batch: int) -> TensorSpec:
         """The same for `batch` samples.

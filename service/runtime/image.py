@@ -44,7 +44,7 @@ def is_picture(data: bytes) -> bool:
 
 
 def decode(data: bytes, spec: TensorSpec) -> Array:
-    """The picture in `data` as the input `spec`: `[1, H, W, C]`, 64-byte aligned.
+    """The picture in `data` as the input `spec`: `[1, H, W, C]` or `[1, C, H, W]`, 64-byte aligned.
 
     Raises:
         InvalidTensor: the input does not take a picture.
@@ -52,20 +52,22 @@ def decode(data: bytes, spec: TensorSpec) -> Array:
         TooLarge: it has more than `MAX_PIXELS` pixels.
         InvalidInput: it is damaged.
     """
-    if not spec.is_image or spec.shape[0] != 1:
+    axes = spec.image_axes
+    if axes is None or spec.shape[0] != 1:
         raise InvalidTensor(
             f"input {spec.name!r} does not take a picture",
             tensor=spec.name,
             hint=f"send it as {spec.datatype} of shape {list(spec.shape)}",
         )
-    _, height, width, channels = spec.shape
+    height, width, channels = (spec.shape[axis] for axis in axes)
     try:
         pixels = _pixels(_open(data), height, width, "L" if channels == 1 else "RGB")
     except OctetError:
         raise
     except Exception as exc:  # Pillow's parsers raise whatever the damage leads them to, from struct.error to KeyError
         raise InvalidInput(f"the picture for input {spec.name!r} is damaged: {exc}", tensor=spec.name) from exc
-    return _as_input(pixels.reshape(spec.shape), spec)
+    picture = pixels.reshape(1, height, width, channels)
+    return _as_input(picture.transpose(0, *(axes.index(axis) + 1 for axis in (1, 2, 3))), spec)
 
 
 def _open(data: bytes) -> ImageFile:

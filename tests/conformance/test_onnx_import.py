@@ -18,7 +18,7 @@ from service.core.vectors import sample_inputs
 from tests.support import evidence
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_catalog import CATALOG, QDQ, case, clipped_conv, real_bias
-from tests.support.onnx_catalog_real import DYNAMIC, MOVED, REAL, ROUNDED_ONCE
+from tests.support.onnx_catalog_real import DYNAMIC, MOVED, REAL, ROUNDED_ONCE, stored_conv_transpose
 from tests.support.onnx_reference import Reference
 
 CASES, SAMPLES = 15, 12
@@ -92,6 +92,15 @@ def test_a_convolution_with_a_clip_of_its_own() -> None:
     for seed in range(CASES):
         model = OnnxBuilder()
         step = clipped_conv(model, np.random.default_rng(seed))
+        for ours, theirs in answers(model.build(), seed, optimized=True):
+            np.testing.assert_allclose(ours[0], theirs[0], rtol=0, atol=1.001 * step)
+
+
+def test_a_transposed_convolution_between_conversions() -> None:
+    """As the one before."""
+    for seed in range(6):
+        model = OnnxBuilder()
+        step = stored_conv_transpose(model, np.random.default_rng(seed))
         for ours, theirs in answers(model.build(), seed, optimized=True):
             np.testing.assert_allclose(ours[0], theirs[0], rtol=0, atol=1.001 * step)
 

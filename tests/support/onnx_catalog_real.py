@@ -180,6 +180,18 @@ def _four_bits(dtype: str) -> Write:
     return write
 
 
+def matmul_nbits(model: OnnxBuilder, rng: Rng) -> None:
+    depth, units, size = 64, int(rng.integers(1, 9)), int(pick(rng, 16, 32))
+    blocks = depth // size
+    weights = model.constant(rng.integers(0, 256, (units, blocks, size // 2)), "uint8")
+    operands = [weights, model.constant(rng.uniform(0.01, 0.1, units * blocks), "float32")]
+    if rng.integers(0, 2):
+        operands.append(model.constant(rng.integers(0, 256, units * blocks // 2), "uint8"))
+    x = model.input("x", "float32", (1, 3, depth))
+    attributes = {"K": depth, "N": units, "bits": 4, "block_size": size}
+    model.output(model.microsoft("MatMulNBits", [x, *operands], **attributes), "float32")
+
+
 # Within rounding of float32 sums and functions.
 REAL: dict[str, Write] = {
     "AveragePool": pooling("AveragePool"),
@@ -204,6 +216,7 @@ REAL: dict[str, Write] = {
     "Softplus": _unary("Softplus"),
     "Tanh": _unary("Tanh"),
     "com.microsoft.Gelu": _unary("Gelu", "com.microsoft"),
+    "com.microsoft.MatMulNBits": matmul_nbits,
     "com.microsoft.QuickGelu": _unary("QuickGelu", "com.microsoft", alpha=1.5),
     "int4 in blocks": _four_bits("int4"),
     "uint4 in blocks": _four_bits("uint4"),
@@ -282,6 +295,17 @@ def computed_matmul(model: OnnxBuilder, rng: Rng) -> None:
     leave(model, model.node("MatMul", names), Quantized(model, rng, dtype))
 
 
+def stored_conv_transpose(model: OnnxBuilder, rng: Rng) -> float:
+    """A transposed convolution between conversions; its output's scale."""
+    x, y = Quantized(model, rng, "uint8"), Quantized(model, rng, "uint8")
+    stored, count = model.constant(rng.integers(-128, 128, (3, 4, 3, 2)), "int8"), int(pick(rng, 1, 4))
+    scales = [scale(rng) for _ in range(count)] if count > 1 else scale(rng)
+    w = model.dequantized(stored, scales, np.zeros(np.shape(scales)), "int8", axis=1)
+    attributes: dict[str, Any] = {"strides": [2, 1], "pads": [1, 0, 0, 1], "output_padding": [1, 0]}
+    leave(model, model.node("ConvTranspose", [real(model, "x", (1, 3, 5, 6), x), w], **attributes), y)
+    return y.scale
+
+
 # Between conversions, bit for bit.
 MOVED: dict[str, Write] = {
     "Conv of rows": conv_1d,
@@ -340,12 +364,25 @@ def dynamic_quantize_matmul(model: OnnxBuilder, rng: Rng) -> None:
     model.output(model.microsoft("DynamicQuantizeMatMul", operands + bias), "float32")
 
 
+def matmul_integer_to_float(model: OnnxBuilder, rng: Rng) -> None:
+    dtype = str(pick(rng, "int8", "uint8"))
+    low = int(np.iinfo(dtype).min)
+    a = Quantized(model, rng, "uint8")
+    weights = model.constant(rng.integers(low, low + 256, (10, 6)), dtype)
+    scales = model.constant([scale(rng) for _ in range(6)] if rng.integers(0, 2) else [scale(rng)], "float32")
+    operands = [model.input("a", "uint8", (3, 10)), weights, a.names[0], scales, a.names[1]]
+    operands.append(model.constant([low + 128], dtype))
+    bias = [model.constant(rng.normal(size=6), "float32")] if rng.integers(0, 2) else []
+    model.output(model.microsoft("MatMulIntegerToFloat", operands + bias), "float32")
+
+
 # Bit for bit.
 DYNAMIC: dict[str, Write] = {
     "ConvInteger": dynamic_conv,
     "DynamicQuantizeLinear": dynamic_quantize_linear,
     "DynamicQuantizeMatMul": dynamic_quantize_matmul,
     "MatMulInteger": dynamic_matmul,
+    "MatMulIntegerToFloat": matmul_integer_to_float,
 }
 
 CATALOGS = {"real": REAL, "rounded once": ROUNDED_ONCE, "moved": MOVED, "dynamic": DYNAMIC}

@@ -61,6 +61,15 @@ def test_float_is_the_pixel_over_255() -> None:
 
 
 @pytest.mark.parametrize("datatype", ["UINT8", "INT8", "FP32"])
+def test_channels_may_come_first(datatype: str) -> None:
+    last = TensorSpec("image", datatype, COLOR.shape)
+    n, height, width, channels = COLOR.shape
+    first = TensorSpec("image", datatype, (n, channels, height, width))
+    picture = encode(noise())
+    np.testing.assert_array_equal(image.decode(picture, first), image.decode(picture, last).transpose(0, 3, 1, 2))
+
+
+@pytest.mark.parametrize("datatype", ["UINT8", "INT8", "FP32"])
 def test_the_tensor_is_aligned_and_of_the_signature(datatype: str) -> None:
     spec = TensorSpec("image", datatype, COLOR.shape)
     tensor = image.decode(encode(noise()), spec)

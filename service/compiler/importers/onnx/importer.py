@@ -14,7 +14,7 @@ from service.compiler.importers.onnx.node import Node, State, Value
 from service.compiler.importers.onnx.operators import RULES
 from service.compiler.importers.onnx.qdq import fuse
 from service.compiler.importers.onnx.reader import read_model
-from service.compiler.importers.onnx.signature import input_shape, signature_of
+from service.compiler.importers.onnx.signature import check_sendable, input_shape, signature_of
 from service.compiler.importers.onnx.support import check_support
 from service.compiler.qnn.graph import shape_of
 from service.core.build import Stage
@@ -103,6 +103,7 @@ def _result(end: End, value: Value) -> relax.Expr:
     label = shortened(end.name)
     if isinstance(value, np.ndarray):
         raise Unsupported(f"the output {label} does not depend on any input", tensor=label)
+    check_sendable(end, "output")
     shape, dtype = _described(value)
     if dtype != end.dtype:
         raise MalformedModel(f"the output {label} is {dtype}, but the file says {end.dtype}", tensor=label)

@@ -234,7 +234,8 @@ class Node:
 
     def _scales(self, place: int, storage: str, allowed: Collection[str]) -> Array:
         scales = self.data(place)
-        self.require(scales.dtype == np.float32, f"has a scale of {scales.dtype}, not float32", self.name(place))
+        if scales.dtype != np.float32:
+            self.unsupported(f"has a scale of {scales.dtype}; float32 can be compiled", self.name(place))
         self.require(bool(np.isfinite(scales).all() and (scales > 0).all()), "has a scale that is not positive")
         if storage not in allowed:
             self.unsupported(f"works on stored values of {storage}; those of {', '.join(allowed)} can be compiled")

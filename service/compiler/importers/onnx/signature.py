@@ -25,8 +25,7 @@ def input_shape(end: End, said: Sequence[int] | None = None) -> Shape:
         InvalidInput: what is said is not what the file has.
     """
     label = shortened(end.name)
-    if end.dtype not in _DTYPES:
-        raise Unsupported(f"the input {label} is of {end.dtype}, which cannot be sent", tensor=label)
+    check_sendable(end, "input")
     if end.shape is None:
         raise Unsupported(f"the file does not say which shape the input {label} has", tensor=label)
     if said is not None:
@@ -43,6 +42,17 @@ def input_shape(end: End, said: Sequence[int] | None = None) -> Shape:
     if any(size < 1 for size in shape):
         raise Unsupported(f"the input {label} has the shape {list(shape)}", tensor=label)
     return shape
+
+
+def check_sendable(end: End, what: str) -> None:
+    """Passes if clients can send an input, or get an output.
+
+    Raises:
+        Unsupported: they cannot.
+    """
+    if end.dtype not in _DTYPES:
+        label = shortened(end.name)
+        raise Unsupported(f"the {what} {label} is of {end.dtype}, which cannot be sent", tensor=label)
 
 
 def _agreed(end: End, shape: tuple[int | str | None, ...], said: Sequence[int]) -> Shape:
@@ -74,9 +84,6 @@ def _specs(
 ) -> tuple[TensorSpec, ...]:
     specs: dict[str, TensorSpec] = {}
     for place, (end, (shape, dtype)) in enumerate(zip(ends, tensors, strict=True)):
-        if dtype not in _DTYPES:
-            label = shortened(end.name)
-            raise Unsupported(f"the {what} {label} is of {dtype}, which cannot be sent", tensor=label)
         name = unique(printable(end.name) or f"{what}_{place}", specs)
         specs[name] = TensorSpec(name, datatype_of(dtype), shape, _quantization(type_of(end.name)))
     return tuple(specs.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import tvm
 from tvm import relax
@@ -56,3 +57,19 @@ def test_one_sample_is_the_model_as_it_came() -> None:
 def test_what_mixes_samples_is_refused(shape: list[int], step: object) -> None:
     with pytest.raises(UnsupportedOperator, match="does not keep samples apart"):
         batched(module_of(shape, step), 3)
+
+
+def test_what_no_input_decides_stays_as_it_is() -> None:
+    rows = relax.const(np.ones((4, 3), "int8"))
+
+    def added(x: relax.Expr, builder: relax.BlockBuilder) -> relax.Expr:
+        return relax.op.add(x, builder.emit(relax.op.permute_dims(rows, [1, 0])))
+
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([1, 3, 4], "int8"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            output = builder.emit_output(added(x, builder))
+        builder.emit_func_output(output)
+    (result,) = graph.results_of(graph.main_of(batched(builder.get(), 6)))
+    assert graph.shape_of(result) == (6, 3, 4)

@@ -22,9 +22,9 @@ Taken = Callable[[relax.Var, int], relax.Expr]
 
 
 def qlinear_matmul(node: Node) -> relax.Var:
-    """a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point: `[…, M, K]` times `[K, N]`, or times
-    `[…, K, N]` that is computed."""
-    if node.known(3) is None or node.known(0) is not None:
+    """a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point: `[…, M, K]` times constant `[K, N]`,
+    or times any `[…, K, N]` of one scale."""
+    if node.known(3) is None or len(node.shape(3)) > 2 or node.known(0) is not None:
         return _computed(node)
     return _product(node, transposed=False, bias=None)
 

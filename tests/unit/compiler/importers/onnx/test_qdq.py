@@ -98,3 +98,40 @@ def test_a_stored_bias_of_another_scale_keeps_its_value() -> None:
     bias = model.constants[model.operators[0].inputs[8]].data
     assert bias is not None
     assert bias.tolist() == [8, -16]
+
+
+def test_every_part_of_what_is_split_is_stored() -> None:
+    model = OnnxBuilder()
+    x = model.dequantized(model.input("x", "uint8", (1, 4)), 0.5, 3, "uint8")
+    model.node("Split", [x], ["a", "b"], axis=1)
+    for part in "ab":
+        model.output(model.quantized(part, 0.25, 7, "uint8"), "uint8")
+    operators = fuse(read_model(model.build())).operators
+    assert [operator.op_type for operator in operators] == ["Split", "octet.Requantize", "octet.Requantize"]
+
+
+def test_zeros_around_an_image_are_its_zero_point() -> None:
+    def padded(model: OnnxBuilder, x: str) -> str:
+        return model.node("Pad", [x, model.constant([0, 0, 1, 1, 0, 0, 1, 1], "int64")])
+
+    model = fused(padded)
+    assert [operator.op_type for operator in model.operators] == ["Pad", "octet.Requantize"]
+    fill = model.constants[model.operators[0].inputs[2]].data
+    assert fill is not None
+    assert fill.item() == 3
+
+
+def test_other_values_around_an_image_are_real() -> None:
+    def padded(model: OnnxBuilder, x: str) -> str:
+        widths = model.constant([0, 0, 1, 1, 0, 0, 1, 1], "int64")
+        return model.node("Pad", [x, widths, model.constant(1.0, "float32")])
+
+    assert kinds(padded) == ["DequantizeLinear", "Pad", "QuantizeLinear"]
+
+
+def test_values_of_sixteen_bits_are_stored_only() -> None:
+    model = OnnxBuilder()
+    x = model.dequantized(model.input("x", "int16", (1, 4)), 0.5, 3, "int16")
+    model.output(model.quantized(model.node("Add", [x, x]), 0.25, 7, "int16"), "int16")
+    operators = fuse(read_model(model.build(21))).operators
+    assert [operator.op_type for operator in operators] == ["DequantizeLinear", "Add", "QuantizeLinear"]

@@ -14,7 +14,7 @@ from service.core.errors import MalformedModel, OctetError, Unsupported
 from tests.support.onnx_builder import DTYPES, OnnxBuilder, message, number, tensor, varint
 
 
-def relu(build: Callable[[OnnxBuilder], None] = lambda model: None) -> OnnxBuilder:
+def relu(build: Callable[[OnnxBuilder], object] = lambda model: None) -> OnnxBuilder:
     model = OnnxBuilder()
     model.input("x", "float32", [1, 4])
     model.node("Relu", ["x"], ["y"])
@@ -127,3 +127,13 @@ def test_no_file_may_use_octets_own_operators() -> None:
     model.input("x", "uint8", [4])
     model.output(model.node("Requantize", ["x"], domain="octet"), "uint8")
     refused(model.build(), MalformedModel, "domain octet")
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+def test_two_values_lie_in_a_byte(dtype: str) -> None:
+    low = -8 if dtype == "int4" else 0
+    values = np.arange(low, low + 15).reshape(3, 5)
+    model = relu(lambda model: model.nibbles(values, dtype))
+    (constant,) = read_model(model.build(21)).constants.values()
+    assert (constant.dtype, constant.shape) == (dtype, (3, 5))
+    np.testing.assert_array_equal(constant.data, values)
