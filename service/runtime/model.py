@@ -85,8 +85,9 @@ class Model:
         if len(inputs) != len(specs):
             raise InvalidTensor(f"the model takes {len(specs)} inputs, not {len(inputs)}")
         tensors = [tvm_ffi.from_dlpack(_fitting(spec, array)) for spec, array in zip(specs, inputs, strict=True)]
-        state = state or SequenceState(self.signature)
-        tensors += [tvm_ffi.from_dlpack(tensor) for tensor in state.tensors]
+        if self.signature.states:
+            state = state or SequenceState(self.signature)
+            tensors += [tvm_ffi.from_dlpack(tensor) for tensor in state.tensors]
         with self.threads:
             self._mark[0] = 1
             try:
@@ -97,7 +98,8 @@ class Model:
         results = [np.from_dlpack(each) for each in (result if isinstance(result, Sequence) else [result])]
         count = len(self.signature.outputs)
         answer = [output.copy() for output in results[:count]]
-        state.advance(results[count:])
+        if state is not None:
+            state.advance(results[count:])
         return answer
 
     def function(self, symbol: str) -> Callable[..., Any] | None:

@@ -97,7 +97,18 @@ class BlockConstant:
         return tensor(*(i // self.sizes[axis] if axis in self.sizes else 0 for axis, i in enumerate(index)))
 
 
-Constant = ChannelConstant | BlockConstant
+class Table:
+    """A vector of which every element of a tensor sees the whole."""
+
+    def __init__(self, values: Array) -> None:
+        self.operands = [relax.const(values, str(values.dtype))]
+
+    def at(self, tensors: Sequence[te.Tensor], _index: Sequence[Any]) -> te.Tensor:
+        (tensor,) = tensors
+        return tensor
+
+
+Constant = ChannelConstant | BlockConstant | Table
 
 
 def parameter(values: Sequence[float] | Sequence[int], dtype: str, quantized: QuantizedType) -> Constant:

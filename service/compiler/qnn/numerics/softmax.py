@@ -34,7 +34,7 @@ class FixedPointSoftmax:
         difference = x.max(axis=-1, keepdims=True).astype(np.int64) - x
         exponentials = table[difference]
         total = rounding_divide_by_pot(exponentials, _SUM_BITS).sum(axis=-1, keepdims=True)
-        scale, bits_over_unit = _reciprocal(total)
+        scale, bits_over_unit = reciprocal(total, _SUM_BITS)
         product = saturating_rounding_doubling_high_mul(exponentials, scale)
         scaled = rounding_divide_by_pot(product, bits_over_unit + 31 - 8)
         return store(scaled + np.iinfo(out_type.storage).min, out_type)
@@ -163,8 +163,9 @@ def _exp_on_negative_values(a: Array) -> Array:
     return np.where(a == 0, _INT32_MAX, result)
 
 
-def _reciprocal(total: Array) -> tuple[Array, Array]:
-    """GetReciprocal (common.h) of a Q12.19 sum: Q0.31 of 1 / (total / 2**k), and k over the binary point."""
+def reciprocal(total: Array, integer_bits: int) -> tuple[Array, Array]:
+    """GetReciprocal (common.h) of positive numbers with so many integer bits: Q0.31 of 1 / (total / 2**k), and k over
+    the binary point."""
     mul = saturating_rounding_doubling_high_mul
     headroom = 32 - np.floor(np.log2(total)).astype(np.int64) - 1
     minus_one = ((total << headroom) & 0xFFFFFFFF) - (1 << 31)
@@ -173,7 +174,7 @@ def _reciprocal(total: Array) -> tuple[Array, Array]:
     for _ in range(3):
         error = _ONE_Q2 - mul(half_denominator, x)
         x = x + np.clip(mul(x, error) << 2, -(1 << 31), _INT32_MAX)
-    return np.clip(x << 1, -(1 << 31), _INT32_MAX), _SUM_BITS - headroom
+    return np.clip(x << 1, -(1 << 31), _INT32_MAX), integer_bits - headroom
 
 
 def _reciprocals(total: te.Tensor) -> te.Tensor:
@@ -182,7 +183,7 @@ def _reciprocals(total: te.Tensor) -> te.Tensor:
 
 
 def _lowered_reciprocal(total: Scalar) -> Scalar:
-    """`_reciprocal` in tensor IR: int64 throughout, so that nothing wraps before it is clipped."""
+    """`reciprocal` in tensor IR: int64 throughout, so that nothing wraps before it is clipped."""
 
     def const(value: int) -> Scalar:
         return tirx.const(value, "int64")

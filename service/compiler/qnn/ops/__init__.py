@@ -40,7 +40,7 @@ from service.compiler.qnn.ops.accumulating import conv2d, conv2d_transpose, dens
 from service.compiler.qnn.ops.call import PREFIX, Rule, call_of, name_of, with_operands
 from service.compiler.qnn.ops.casts import dequantize, quantize, requantize, requantize_add, storage_cast
 from service.compiler.qnn.ops.detecting import detect
-from service.compiler.qnn.ops.elementwise import add, compare, mul, prelu, squared_difference, sub
+from service.compiler.qnn.ops.elementwise import add, compare, div, mul, prelu, squared_difference, sub
 from service.compiler.qnn.ops.joining import concatenate
 from service.compiler.qnn.ops.normalizing import l2_normalize, softmax
 from service.compiler.qnn.ops.pooling import avg_pool2d, max_pool2d, mean, sum_
@@ -61,6 +61,7 @@ __all__ = [
     "dense",
     "dequantize",
     "detect",
+    "div",
     "l2_normalize",
     "lstm_cell",
     "lstm_output",

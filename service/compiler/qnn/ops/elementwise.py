@@ -23,6 +23,13 @@ def mul(
     return call_of("mul", [lhs, rhs], lhs_type=lhs_type, rhs_type=rhs_type, out_type=out_type)
 
 
+def div(
+    lhs: relax.Expr, rhs: relax.Expr, lhs_type: QuantizedType, rhs_type: QuantizedType, out_type: QuantizedType
+) -> relax.Call:
+    """lhs / rhs in real values, broadcasting as NumPy does; all types per-tensor, stored as uint8."""
+    return call_of("div", [lhs, rhs], lhs_type=lhs_type, rhs_type=rhs_type, out_type=out_type)
+
+
 def sub(
     lhs: relax.Expr, rhs: relax.Expr, lhs_type: QuantizedType, rhs_type: QuantizedType, out_type: QuantizedType
 ) -> relax.Call:
@@ -58,6 +65,12 @@ def _binary(o: Operation) -> relax.TensorType:
     return tensor_type(_broadcast(o), o.per_tensor("out_type").dtype)
 
 
+def _div(o: Operation) -> relax.TensorType:
+    storages = {o.per_tensor(name).storage for name in ("lhs_type", "rhs_type", "out_type")}
+    o.require(storages == {"uint8"}, f"divides uint8, not {' and '.join(sorted(storages))}")
+    return _binary(o)
+
+
 def _compare(o: Operation) -> relax.TensorType:
     return tensor_type(_broadcast(o), "bool")
 
@@ -75,6 +88,7 @@ def _broadcast(o: Operation) -> list[int]:
 
 RULES: dict[str, Rule] = {
     "add": _binary,
+    "div": _div,
     "mul": _binary,
     "prelu": _binary,
     "squared_difference": _binary,

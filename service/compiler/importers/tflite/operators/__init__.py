@@ -39,7 +39,7 @@ ANY = STORAGES | {"int16", "int32", "int64", "float32", "bool"}
 _INTEGERS = frozenset({"int32", "int64"})
 _UNSCALED = STORAGES | _INTEGERS
 _NUMBERS = WIDE | _INTEGERS
-_NONE: frozenset[str] = frozenset()
+_UINT8 = frozenset({"uint8"})
 _BOOL = frozenset({"bool"})
 _ANY_NUMBER = 1 << 16
 
@@ -131,7 +131,7 @@ RULES: Mapping[str, Rule] = {
     "DEPTHWISE_CONV_2D": _wide(convolution.depthwise_conv2d, (2, 3)),
     "DEPTH_TO_SPACE": _moving(shape.depth_to_space, (1, 1)),
     "DEQUANTIZE": Rule(conversion.dequantize, (1, 1), reads=WIDE | {"float16"}, writes=frozenset({"float32"})),
-    "DIV": Rule(real.binary(relax.op.divide), (2, 2), activations=2, reads=_NONE, writes=_NONE),
+    "DIV": Rule(elementwise.div, (2, 2), activations=2, reads=_UINT8, writes=_UINT8),
     "ELU": Rule(unary.function("elu"), (1, 1), reads=_INT8, writes=_INT8),
     "EQUAL": _relation("equal"),
     "EXP": Rule(unary.function("exp"), (1, 1), reads=_INT8, writes=_INT8),

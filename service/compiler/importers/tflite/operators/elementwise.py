@@ -38,6 +38,10 @@ def mul(node: Node) -> relax.Expr:
     return _binary(node, ops.mul, relax.op.multiply)
 
 
+def div(node: Node) -> relax.Expr:
+    return _binary(node, ops.div, relax.op.divide)
+
+
 def squared_difference(node: Node) -> relax.Expr:
     lhs, rhs, out = node.in_type(0), node.in_type(1), node.out_type()
     node.require(lhs.storage == rhs.storage == out.storage, f"mixes {lhs.storage}, {rhs.storage} and {out.storage}")

@@ -13,6 +13,7 @@ from service.compiler.qnn.numerics.arithmetic import (
     SquaredDifference,
 )
 from service.compiler.qnn.numerics.detecting import Detect
+from service.compiler.qnn.numerics.division import FixedPointDivision
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, FixedPointMul, FloatMul, SharedShiftAdd
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.int16 import (
@@ -54,6 +55,7 @@ _SHARED: Mapping[str, Formula] = {
     **COMPARISONS,
     "abs": Absolute(),
     "detect": Detect(),
+    "div": FixedPointDivision(),
     "elu": ELU,
     "exp": EXP,
     "gelu": GELU,

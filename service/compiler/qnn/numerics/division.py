@@ -1,0 +1,63 @@
+"""Division of 8-bit values: TFLite's one kernel for it (kernels/div.cc, reference/div.h), which takes uint8 alone.
+
+There are 65,536 pairs of operands, so whatever the formula it is lowered to a table of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from service.compiler.qnn.numerics import fixed_point
+from service.compiler.qnn.numerics.elementwise import binary_types
+from service.compiler.qnn.numerics.fixed_point import rounding_divide_by_pot, saturating_rounding_doubling_high_mul
+from service.compiler.qnn.numerics.formula import Array, Scalar, Table, pointwise, store
+from service.compiler.qnn.numerics.softmax import reciprocal
+from service.compiler.qnn.operation import Operation
+
+_VALUES = 256
+
+
+class FixedPointDivision:
+    """DivElementwise, as x86-64 runs it: shifts of 32 bits and more, which C++ leaves undefined, are taken modulo 32.
+
+    LiteRT refuses to divide by zero, in the middle of a call; here a quotient of zero saturates on the side of its
+    dividend's sign, and of zero by zero is zero.
+    """
+
+    summary = "z + round(round(a << h, 1 / b) * m >> e), 1 / b by Newton-Raphson in Q0.31, m ~= s_a / (s_b * s)"
+
+    def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
+        lhs_type, rhs_type, out_type = binary_types(operation)
+        dividend, divisor = a.astype(np.int64) - lhs_type.zero_point, b.astype(np.int64) - rhs_type.zero_point
+        dividend, divisor = np.broadcast_arrays(np.where(divisor < 0, -dividend, dividend), np.abs(divisor))
+        inverse, bits_over_unit = reciprocal(np.maximum(divisor, 1), 31)
+        headroom = _leading_sign_bits(dividend)
+        quotient = saturating_rounding_doubling_high_mul(dividend << headroom, inverse)
+        significand, shift = fixed_point.quantize_multiplier(lhs_type.scale / (rhs_type.scale * out_type.scale))
+        scaled = saturating_rounding_doubling_high_mul(quotient, significand)
+        exponent = np.maximum(bits_over_unit + headroom - shift, 0)
+        rounded = np.where(exponent < 32, rounding_divide_by_pot(scaled, exponent), _wrapped_shift(scaled, exponent))
+        endless = np.sign(dividend) * (1 << 31)
+        return store(np.where(divisor == 0, endless, rounded) + out_type.zero_point, out_type)
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+        values = np.arange(_VALUES, dtype=np.uint8)
+        table = Table(self.evaluate(operation, values[:, None], values[None]).reshape(-1))
+
+        def look_up(a: Scalar, b: Scalar, quotients: te.Tensor) -> Scalar:
+            return quotients[a.astype("int32") * tirx.const(_VALUES, "int32") + b.astype("int32")]
+
+        return pointwise(builder, "div", look_up, [a, b], [table])
+
+
+def _leading_sign_bits(x: Array) -> Array:
+    """CountLeadingSignBits (common.h) of 32-bit numbers: how far they can be shifted to the left."""
+    magnitude = np.where(x < 0, 2 * np.abs(x) - 1, x)
+    zeros = 32 - np.ceil(np.log2(magnitude + 1)).astype(np.int64)
+    return np.asarray(zeros - (x >= 0))
+
+
+def _wrapped_shift(x: Array, exponent: Array) -> Array:
+    """gemmlowp's RoundingDivideByPOT by 32 and more, where its mask is all ones."""
+    return np.asarray((x >> (exponent & 31)) + (x > (x < 0) - 1))
