@@ -27,7 +27,7 @@ ENTRYPOINT ["octet"]
 
 FROM base AS worker
 COPY --from=build-worker /opt/octet /opt/octet
-EXPOSE 8080 8081
+EXPOSE 8080
 HEALTHCHECK CMD ["python3", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/v2/health/live')"]
 CMD ["serve", "--no-compile"]
 
@@ -36,6 +36,6 @@ COPY --from=build /opt/octet /opt/octet
 CMD ["worker", "compile"]
 
 FROM compiler AS api
-EXPOSE 8080 8081
+EXPOSE 8080
 HEALTHCHECK CMD ["python3", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/v2/health/live')"]
 CMD ["serve"]
