@@ -11,6 +11,8 @@ import pytest
 from benchmarks.places import CHECKOUT, default_home
 from service.compiler.facts import facts_of
 from service.compiler.importers.torch import import_torchscript
+from service.compiler.qnn import oracle
+from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import FBGEMM, TORCH_X86
 from service.core.options import with_shapes
 from service.core.target import parse_target
@@ -50,3 +52,27 @@ def test_compiled_network_equals_torch(network: str, mode: str, tmp_path: Path) 
     facts = facts_of(import_torchscript(path.read_bytes(), shapes={"": shape}))
     evidence.note_accuracy(network, facts.format, mode, np.concatenate(expected), np.concatenate(actual), None)
     evidence.compare_compiled(facts, parse_target("host").name, [actual], [expected])
+
+
+QUANTIZABLE = (
+    *("googlenet", "inception_v3", "mobilenet_v2", "mobilenet_v3_large", "resnet18", "resnet50"),
+    *("resnext101_32x8d", "shufflenet_v2_x0_5", "shufflenet_v2_x1_0", "shufflenet_v2_x1_5", "shufflenet_v2_x2_0"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("network", QUANTIZABLE)
+def test_imported_network_equals_every_engine(network: str, tmp_path: Path) -> None:
+    """Quantized in eager mode, whole blocks at a time; by the oracle, on one small image."""
+    python, path = default_home().python("torch"), tmp_path / "model.pt"
+    if not python.exists():
+        pytest.skip("PyTorch is not here: python -m benchmarks.setup_peers makes its environment")
+    command = [str(python), "-m", "tests.support.torch_networks", network, str(path), str(tmp_path / "answers.npz")]
+    subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True, env={})
+    with np.load(tmp_path / "answers.npz") as answers:
+        x = answers["input"]
+        model = import_torchscript(path.read_bytes(), shapes={"": x.shape})
+        for mode, engine in ENGINES.items():
+            actual = oracle.run_all(model.module, get_mode(mode), [[x]])
+            evidence.compare(model, mode, actual, [[answers[engine]]])

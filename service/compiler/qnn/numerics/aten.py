@@ -1,8 +1,7 @@
 """PyTorch's quantized kernels: float32 throughout, the nearest integer, halves to even.
 
 Sources are ATen's native/quantized/cpu (kernels/QuantizedOpKernels.cpp, fbgemm_utils.cpp) and FBGEMM's QuantUtils. The
-order of the roundings was measured on PyTorch 2.13.0, with AVX-512. A fused multiply-add rounds once; here it is taken
-in float64, where the product of two float32 values is exact.
+order of the roundings was measured on PyTorch 2.13.0, with AVX-512.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from service.compiler.qnn.numerics.formula import (
     rounded_sum,
     store,
 )
+from service.compiler.qnn.numerics.fused import fma, lowered_fma
 from service.compiler.qnn.numerics.pooling import padded, reduction, windows
 from service.compiler.qnn.numerics.requantize import shifted
 from service.compiler.qnn.operation import Operation, value_of
@@ -45,7 +45,7 @@ class FbgemmRequantize:
     def evaluate(self, operation: Operation, x: Array, bias: Array | None = None) -> Array:
         out_type = operation.per_tensor("out_type")
         scales, addends, factors = self.parameters(operation, bias)
-        total = fused_multiply_add(addends, factors, x.astype(np.float32))
+        total = fma(addends, factors, x.astype(np.float32))
         return stored(total * scales, out_type)
 
     def lower(
@@ -55,7 +55,7 @@ class FbgemmRequantize:
         scales, addends, factors = self.parameters(operation, None if bias is None else bias_of(operation, bias))
 
         def scale(acc: Scalar, scale: Scalar, addend: Scalar, factor: Scalar) -> Scalar:
-            return rounded(fused(addend, factor, acc.astype("float32")) * scale, out_type)
+            return rounded(lowered_fma(addend, factor, acc.astype("float32")) * scale, out_type)
 
         return pointwise(
             builder, "requantize", scale, [x], [ChannelConstant(each, axis) for each in (scales, addends, factors)]
@@ -152,7 +152,7 @@ class FusedQuantize:
         out_type = operation.quantized("out_type")
         scales, zero_points = broadcast(out_type, x.ndim)
         near = np.clip(x, -_FAR * scales, _FAR * scales)
-        scaled = fused_multiply_add(near, np.float32(1) / scales, zero_points.astype(np.float32))
+        scaled = fma(near, np.float32(1) / scales, zero_points.astype(np.float32))
         return store(np.rint(scaled).astype(np.int64), out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
@@ -160,7 +160,7 @@ class FusedQuantize:
         factors = np.float32(1) / np.array(out_type.scales, np.float32)
 
         def quantize(value: Scalar, factor: Scalar, zero_point: Scalar) -> Scalar:
-            return clamped(tirx.nearbyint(bounded(fused(value, factor, zero_point))).astype("int32"), out_type)
+            return clamped(tirx.nearbyint(bounded(lowered_fma(value, factor, zero_point))).astype("int32"), out_type)
 
         constants = [
             parameter(list(factors), "float32", out_type),
@@ -191,7 +191,7 @@ class FloatAdd:
 
         def real(values: Array, quantized: QuantizedType) -> Array:
             scale, offset = (np.array(each, np.float32) for each in self.parameters(quantized))
-            return fused_multiply_add(values.astype(np.int64) - self.centre(quantized), scale, offset)
+            return fma(values.astype(np.int64) - self.centre(quantized), scale, offset)
 
         return stored((real(a, lhs_type) + real(b, rhs_type)) * reciprocal(out_type), out_type)
 
@@ -200,7 +200,7 @@ class FloatAdd:
 
         def real(value: Scalar, quantized: QuantizedType) -> Scalar:
             scale, offset = (tirx.const(each, "float32") for each in self.parameters(quantized))
-            return fused((value.astype("int32") - self.centre(quantized)).astype("float32"), scale, offset)
+            return lowered_fma((value.astype("int32") - self.centre(quantized)).astype("float32"), scale, offset)
 
         def compute(a: Scalar, b: Scalar) -> Scalar:
             total = (real(a, lhs_type).astype("float64") + real(b, rhs_type).astype("float64")).astype("float32")
@@ -329,16 +329,6 @@ def rounded(scaled: Scalar, out_type: QuantizedType) -> Scalar:
 def bounded(value: Scalar) -> Scalar:
     far = tirx.const(_FAR, "float32")
     return tirx.max(tirx.min(value, far), -far)
-
-
-def fused_multiply_add(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c of float32 values, rounded to float32 once."""
-    return np.asarray((a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)).astype(np.float32))
-
-
-def fused(a: Scalar, b: Scalar, c: Scalar) -> Scalar:
-    """`fused_multiply_add` in tensor IR."""
-    return (a.astype("float64") * b.astype("float64") + c.astype("float64")).astype("float32")
 
 
 def _types(operation: Operation) -> list[QuantizedType]:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from service.compiler.qnn.numerics.aten import FloatAdd, fused_multiply_add, reciprocal
+from service.compiler.qnn.numerics.aten import FloatAdd, reciprocal
 from service.compiler.qnn.numerics.formula import Array
+from service.compiler.qnn.numerics.fused import fma
 from service.compiler.qnn.numerics.unary import Tabulated
 from service.compiler.qnn.operation import Operation
 
@@ -32,7 +33,7 @@ class EvenFunction(Tabulated):
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
         if self.fused:
             scale, offset = (np.array(each, np.float32) for each in FloatAdd.parameters(in_type))
-            real = fused_multiply_add(x, scale, offset)
+            real = fma(x, scale, offset)
         else:
             real = (x - in_type.zero_point).astype(np.float32) * np.float32(in_type.scale)
         scaled = np.clip(self.function(operation, real) * reciprocal(out_type), -_FAR, _FAR)
