@@ -49,6 +49,7 @@ def check_all(settings: Settings, server: str) -> list[Check]:
         *_disk(settings.data_dir),
         *_store(settings.store_dir),
         *_database(settings),
+        *_crashes(settings),
         _server(server),
     ]
 
@@ -150,6 +151,15 @@ def _database(settings: Settings) -> Iterator[Check]:
         yield Check("database", State.OK, f"schema {current}")
     else:
         yield Check("database", State.NOTE, f"schema {current}, and {expected} once octet serve has started")
+
+
+def _crashes(settings: Settings) -> Iterator[Check]:
+    from service.workers.crashes import Crashes, quarantined
+
+    crashes = Crashes(settings.crashes_file, settings.max_crashes, settings.crash_window_s)
+    for artifact, record in crashes.quarantined().items():
+        error = quarantined(artifact, record)
+        yield Check("quarantine", State.PROBLEM, error.message, error.hint or "")
 
 
 def _server(server: str) -> Check:

@@ -28,6 +28,10 @@ class ManualClock:
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         self._start, self._elapsed_s = start, 0.0
 
+    def jump(self, seconds: float) -> None:
+        """Sets the time of day, as a person or NTP does; no time passes."""
+        self._start += timedelta(seconds=seconds)
+
     def advance(self, seconds: float) -> None:
         self._elapsed_s += seconds
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 
 import pytest
 
@@ -143,3 +144,9 @@ def test_every_kind_of_error_has_a_status() -> None:
     core = [kind for kind in tree(OctetError) if kind.__module__ == errors.__name__]
     meant_for_500 = {OctetError, errors.CorruptBlob, errors.BuildFailed, *errors.BuildFailed.__subclasses__()}
     assert {kind for kind in core if problems.status_of(kind()) == 500} == meant_for_500
+
+
+def test_a_request_that_found_no_memory_may_come_again() -> None:
+    response = problems.unexpected_response(MemoryError("Unable to allocate 9 GiB"), {"path": "/v2/models/m/infer"})
+    assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+    assert json.loads(bytes(response.body))["code"] == "memory_full"

@@ -11,9 +11,11 @@ from typer.testing import CliRunner
 
 from service.cache import OciLayout
 from service.cli.app import app
+from service.core.digest import digest_of
 from service.core.settings import Settings
 from service.core.target import detect_host
 from service.db import Database
+from service.workers.crashes import Crashes
 from tests.support.old_cpu import LACKS, on_old_cpu
 
 Checks = dict[str, dict[str, str]]
@@ -99,3 +101,11 @@ def test_a_database_that_is_behind_is_brought_up_by_the_next_start(doctor: Docto
     settings.data_dir.mkdir()
     (settings.data_dir / "octet.sqlite3").touch()
     assert doctor()["database"]["state"] == "note"
+
+
+def test_an_artifact_in_quarantine_is_a_problem(doctor: Doctor, settings: Settings) -> None:
+    artifact = digest_of(b"artifact")
+    Crashes(settings.crashes_file, limit=1, window_s=60).note([artifact], "signal 11: Segmentation fault")
+    found = doctor(status=1)["quarantine"]
+    assert artifact in found["detail"]
+    assert "signal 11" in found["detail"]

@@ -157,3 +157,24 @@ def test_giving_back_a_build_that_was_canceled_cancels_it(builds: BuildStore) ->
     builds.cancel(build.id)
     builds.release(claim)
     assert builds.get(build.id).state is BuildState.CANCELED
+
+
+def test_a_clock_that_is_put_back_keeps_no_build_from_the_next_worker(builds: BuildStore, clock: ManualClock) -> None:
+    build, _ = builds.submit(inputs(), "a", 1)
+    claim_as(builds, "first")
+    clock.jump(-86_400)
+    assert builds.claim("second", LEASE_S) is None  # the first may be alive: it is not known for how long it is silent
+    clock.advance(LEASE_S / 2)
+    assert builds.claim("second", LEASE_S) is None
+    clock.advance(LEASE_S / 2 + 1)
+    assert claim_as(builds, "second").build.id == build.id
+
+
+def test_a_sign_of_life_counts_whatever_the_clock_says(builds: BuildStore, clock: ManualClock) -> None:
+    builds.submit(inputs(), "a", 1)
+    claim = claim_as(builds, "first")
+    clock.jump(-86_400)
+    for _ in range(4):
+        clock.advance(LEASE_S / 2)
+        builds.heartbeat(claim, LEASE_S)
+        assert builds.claim("second", LEASE_S) is None
