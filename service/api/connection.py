@@ -11,35 +11,54 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service.core.settings import Settings
+from service.api.exchange import Exchange
 
 _TOO_SLOW = (b"408 Request Timeout", b"the head of the request took too long")
 _STALLED = (b"408 Request Timeout", b"the body of the request came too slowly")
 _TOO_LARGE = (b"431 Request Header Fields Too Large", b"the head of the request is too large")
 
 
-def connections(settings: Settings) -> type[HttpToolsProtocol]:
-    """The protocol of one connection, with the limits of `settings`."""
+class Connection(HttpToolsProtocol):
+    """uvicorn's, with limits: times in seconds, and how many bytes of a body there must be in each `stall_timeout_s`.
 
-    class Connection(_Connection):
-        head_timeout_s, max_head_bytes = settings.head_timeout_s, settings.max_head_bytes
-        stall_timeout_s = settings.stall_timeout_s
-        min_body_bytes = max(1, round(settings.min_body_bytes_per_s * settings.stall_timeout_s))
+    Attributes:
+        prediction: who answers now, where it is not uvicorn's part of the connection (`shortcut`).
+    """
 
-    return Connection
-
-
-class _Connection(HttpToolsProtocol):
     head_timeout_s: float
     max_head_bytes: int
     stall_timeout_s: float
-    min_body_bytes: int  # in each `stall_timeout_s`
+    min_body_bytes: int
 
+    prediction: Exchange | None = None
+    _in_request = False
     _in_head = _in_body = False
     _body_bytes = 0  # since the timer was set
     _body_timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether what comes next belongs to a request that has begun, or has to wait for the answer to one."""
+        return self._in_request or (self.cycle is not None and not self.cycle.response_complete)
+
+    def rest(self) -> None:
+        """Others have the connection, until `keep_alive`."""
+        self._unset_keepalive_if_required()
+        self._stop_timer()
+
+    def keep_alive(self) -> None:
+        """The connection is closed where nothing comes for long."""
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def body_came(self, count: int, more: bool) -> None:
+        """`count` bytes of a prediction's body; it too has to go on coming."""
+        self._in_body = more
+        self._body_bytes += count
+        if more and self._body_timer is None:
+            self._watch_body()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -54,13 +73,12 @@ class _Connection(HttpToolsProtocol):
             elif self._head_timer is None:
                 self._start_timer()
         elif self._in_body:
-            self._body_bytes += len(data)
-            if self._body_timer is None:
-                self._watch_body()
+            self.body_came(len(data), True)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._in_head, self._head_bytes = True, 0
+        self._in_head = self._in_request = True
+        self._head_bytes = 0
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -70,7 +88,7 @@ class _Connection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._in_body = False
+        self._in_body = self._in_request = False
         super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -104,13 +122,18 @@ class _Connection(HttpToolsProtocol):
 
     def _refuse(self, status: bytes, why: bytes) -> None:
         self._stop_timer()
-        busy: Any = self.cycle
         if self.transport.is_closing():
             return
-        # Where an answer is under way, this would be taken for a part of it.
-        if busy is None or busy.response_complete or (self._in_body and not busy.response_started):
+        if self._may_answer():
             self.transport.write(
                 b"HTTP/1.1 %s\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
                 b"connection: close\r\n\r\n%s" % (status, len(why), why)
             )
         self.transport.close()
+
+    def _may_answer(self) -> bool:
+        """Whether no answer is under way, of which another would be taken for a part."""
+        if self.prediction is not None:
+            return not self.prediction.answered
+        busy: Any = self.cycle
+        return busy is None or busy.response_complete or (self._in_body and not busy.response_started)

@@ -19,8 +19,8 @@ from uvicorn.server import HANDLED_SIGNALS
 
 from service.api.app import create_app
 from service.api.assembly import assemble
-from service.api.connection import connections
 from service.api.grpc.server import GrpcServer
+from service.api.shortcut import connections
 from service.core.running import Running
 from service.core.settings import Settings
 from service.core.target import detect_host
@@ -113,7 +113,7 @@ class _Server(uvicorn.Server):
     ) -> None:
         config = uvicorn.Config(
             app,
-            http=connections(settings),
+            http=connections(settings),  # type: ignore[arg-type]  # protocols, with buffers of their own
             lifespan="on",
             access_log=False,
             log_config=None,

@@ -1,29 +1,158 @@
-"""A way past the framework for the busiest routes."""
+"""A client's connection, on which predict requests take a shorter road than others.
+
+Between two predictions a model has swept the caches, so what a request costs is how much code it touches. One of the
+usual form (`exchange.Head`) is therefore neither parsed header by header nor passed through the frameworks: its body is
+received where its tensors will be read, and its answer leaves in one piece. All else goes on to uvicorn. Who sends one
+kind of request may send the other kind next.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
 
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
+
+from service.api.connection import Connection
+from service.api.exchange import Arriving, Exchange, Head
+from service.core.settings import Settings
+
+# What arrives is read here and looked at before anything else runs: one is enough for all connections of a process.
+_ARRIVED = bytearray(64 << 10)
+_VIEW = memoryview(_ARRIVED)
 
 
+@dataclass(frozen=True)
 class Shortcut:
-    """Calls the application of a route as soon as its method and path match, and leaves everything else to `app`.
+    """What a connection asks itself: an application's `state.shortcut`.
 
-    What lies between, FastAPI's own layers and the router, takes about as long as to parse a predict request, which
-    uses none of it: a bare ASGI application answers its own errors, and lets the others go to `RequestContext`.
+    Attributes:
+        predict: answers predict requests, with all that surrounds them in the application.
+        longest_bytes: the longest body that it takes.
     """
 
-    def __init__(self, app: ASGIApp, routes: Sequence[Route]) -> None:
-        self._app = app
-        self._routes = [(route.path_regex, route.methods or set(), route.app) for route in routes]
+    predict: ASGIApp
+    longest_bytes: int
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            for path, methods, app in self._routes:
-                if scope["method"] in methods and (match := path.match(scope["path"])):
-                    scope["path_params"] = match.groupdict()
-                    await app(scope, receive, send)
-                    return
-        await self._app(scope, receive, send)
+
+class Shortened(asyncio.BufferedProtocol):
+    """A connection that takes the shortcut of its application, if that has one."""
+
+    def __init__(self, others: Connection) -> None:
+        """`others` is the same connection for requests of all other kinds."""
+        self._others, self._state = others, others.server_state
+        app: Any = others.config.app
+        self._shortcut: Shortcut | None = getattr(app.state, "shortcut", None)
+        self._arriving: Arriving | None = None  # the body of a prediction, be that answered or not
+        self._early = b""  # what came after a prediction, and waits for its answer
+        self._is_last = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._others.connection_made(self._transport)
+        self._state.connections.discard(self._others)
+        self._state.connections.add(self)  # type: ignore[arg-type]  # who is asked to `shutdown`
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._state.connections.discard(self)
+        if self._others.prediction is not None:
+            self._others.prediction.leave()
+        self._others.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._others.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._others.resume_writing()
+
+    def shutdown(self) -> None:
+        """Ends the connection, after the answer that is under way."""
+        if self._others.prediction is None:
+            self._others.shutdown()
+        else:
+            self._is_last = True
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _VIEW if self._arriving is None else self._arriving.rest
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._arriving is not None:
+            self._body_arrived(nbytes)
+        elif self._others.prediction is not None:
+            self._wait_with(bytes(_VIEW[:nbytes]))
+        else:
+            self._arrived(_ARRIVED, nbytes)
+
+    def _arrived(self, data: bytes | bytearray, count: int) -> None:
+        """The first `count` bytes of `data` came, and no prediction is under way."""
+        shortcut = None if self._others.is_busy else self._shortcut
+        head = Head.of(data, count, shortcut.longest_bytes) if shortcut else None
+        view = memoryview(data)
+        if head is None or shortcut is None:
+            self._others.data_received(view[:count])  # type: ignore[arg-type]  # the parser takes any buffer
+            return
+        self._others.rest()
+        self._ask(shortcut.predict, head)
+        self._arriving = arriving = Arriving(head.json_bytes, head.body_bytes)
+        end = min(count, head.end + head.body_bytes)
+        arriving.rest[: end - head.end] = view[head.end : end]
+        if end < count:
+            self._wait_with(bytes(view[end:count]))
+        self._body_arrived(end - head.end)
+
+    def _ask(self, predict: ASGIApp, head: Head) -> None:
+        """At once: who is refused need not send the body first."""
+        self._others.prediction = exchange = Exchange(
+            self._transport, head.scope(self._others.client), self._state.default_headers
+        )
+        task = self._others.loop.create_task(exchange.run(predict))
+        self._state.tasks.add(task)
+        task.add_done_callback(self._answered)
+
+    def _wait_with(self, early: bytes) -> None:
+        self._early += early
+        self._others.flow.pause_reading()
+
+    def _body_arrived(self, count: int) -> None:
+        arriving = self._arriving
+        assert arriving is not None
+        complete = arriving.arrived(count)
+        self._others.body_came(count, not complete)
+        if complete:
+            self._arriving = None
+            if self._others.prediction is None:  # it was refused by its head
+                self._go_on()
+            else:
+                self._others.prediction.body_arrived(arriving.whole)
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self._others.prediction = None
+        self._state.tasks.discard(task)
+        self._state.total_requests += 1
+        if self._is_last:
+            self._transport.close()
+        if self._transport.is_closing():
+            return
+        self._others.keep_alive()
+        if self._arriving is None:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """The next request may come, or has come already."""
+        self._others.flow.resume_reading()
+        if early := self._early:
+            self._early = b""
+            self._arrived(early, len(early))
+
+
+def connections(settings: Settings) -> Callable[..., asyncio.BaseProtocol]:
+    """What makes uvicorn's connections, with the limits of `settings`."""
+
+    class Limited(Connection):
+        head_timeout_s, max_head_bytes = settings.head_timeout_s, settings.max_head_bytes
+        stall_timeout_s = settings.stall_timeout_s
+        min_body_bytes = max(1, round(settings.min_body_bytes_per_s * settings.stall_timeout_s))
+
+    return lambda **options: Shortened(Limited(**options))

@@ -10,11 +10,15 @@ from typing import Any
 
 import uvicorn
 
+from service.api.shortcut import connections
+from service.core.settings import Settings
+
 
 @contextmanager
 def listening(app: Any) -> Iterator[str]:
-    """Serves `app`; gives `host:port`."""
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
+    """Serves `app` as `octet serve` does; gives `host:port`."""
+    protocol: Any = connections(Settings())
+    server = uvicorn.Server(uvicorn.Config(app, http=protocol, host="127.0.0.1", port=0, log_level="warning"))
     thread = threading.Thread(target=server.run, name="uvicorn")
     thread.start()
     try:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from starlette.middleware import Middleware
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
+from service.api.context import RequestContext
 from service.api.shortcut import Shortcut
 from service.api.v2.about import About
 from service.api.v2.infer import Infer
@@ -28,16 +29,14 @@ __all__ = ["InferenceTelemetry", "install", "routes"]
 
 
 def install(app: FastAPI, services: Services) -> None:
-    """Puts the data plane into `app`; predictions on the shortest road there is."""
-    found = routes(services)
-    app.router.routes[:0] = found
-    predictions = [route for route in found if route.path.endswith("/infer")]
-    app.user_middleware.append(Middleware(Shortcut, routes=predictions))  # the innermost: errors get their documents
-
-
-def routes(services: Services) -> list[Route]:
-    """The routes under `/v2`, which are matched in order."""
+    """Has `app` answer what is under `/v2`: by its routes, and predict requests by the shortcut of a connection."""
     infer = Infer(services.registry, services.metrics, services.settings.max_predict_bytes)
+    app.state.shortcut = Shortcut(RequestContext(infer), services.settings.max_predict_bytes)
+    app.router.routes[:0] = routes(services, infer)
+
+
+def routes(services: Services, infer: ASGIApp) -> list[Route]:
+    """The routes under `/v2`, which are matched in order."""
     about = About(services.registry, services.metrics.statistics)
     metadata, repository = Metadata(about), Repository(services.registry, about)
     model = "/v2/models/{model}"

@@ -1,6 +1,7 @@
 """The bytes of a predict request: what its headers say of them, read with every claim checked, inflated within bounds.
 
-A body is kept as the chunks in which it arrived, so that each tensor is copied once: from there to where it is used.
+A body is kept as the chunks in which it arrived, so that each tensor is copied once, from there to where it is used;
+or not at all, where it arrived in one piece (`api.shortcut`).
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
+import numpy as np
+import numpy.typing as npt
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from service.api.v2.coding import WINDOW_BITS, preferred
+from service.core.buffers import aligned_empty, is_aligned
 from service.core.errors import InvalidInput, TooLarge, UnsupportedFormat
 
 _STALL_S = 60.0  # a client silent this long is gone, even if its connection does not know it
@@ -117,6 +121,17 @@ class Body:
             part = self._next(len(target) - filled)
             target[filled : filled + len(part)] = part
             filled += len(part)
+
+    def tensor(self, count: int) -> npt.NDArray[np.uint8]:
+        """The next `count` bytes, which must be there, in aligned memory; not copied where they arrived in such."""
+        if self._chunks and len(self._chunks[-1]) >= count and not self._chunks[-1].readonly:
+            octets = np.frombuffer(self._chunks[-1], np.uint8, count)
+            if is_aligned(octets):
+                self._next(count)
+                return octets
+        octets = aligned_empty([count], np.uint8)
+        self.fill(octets.data)
+        return octets
 
     def _next(self, most: int) -> memoryview:
         chunk = self._chunks.pop()

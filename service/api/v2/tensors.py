@@ -70,9 +70,8 @@ def size_bytes(spec: TensorSpec) -> int:
 
 def from_binary(body: Body, spec: TensorSpec) -> Array:
     """The next `size_bytes(spec)` bytes of `body`, which must be there: little-endian, C order."""
-    tensor = aligned_empty(spec.shape, spec.dtype)
-    octets = tensor.reshape(-1).view(np.uint8)
-    body.fill(octets.data)
+    octets = body.tensor(size_bytes(spec))
+    tensor = octets.view(spec.dtype).reshape(spec.shape)
     if spec.datatype == "FP32" and not np.isfinite(tensor).all():
         raise _refused(spec, "holds NaN or infinity")
     if spec.datatype == "BOOL" and octets.max(initial=0) > 1:

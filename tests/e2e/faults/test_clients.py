@@ -50,8 +50,15 @@ def answer(connection: socket.socket) -> bytes:
 
 
 def server_process(served: Served) -> int:
-    workers = served.client.get("/api/v1/workers").json()["workers"]
-    return next(int(worker["pid"]) for worker in workers if worker["kind"] == "inference")
+    found: list[int] = []
+
+    def is_known() -> bool:  # it makes itself known when it is up already
+        workers = served.client.get("/api/v1/workers").json()["workers"]
+        found.extend(int(worker["pid"]) for worker in workers if worker["kind"] == "inference")
+        return bool(found)
+
+    eventually(is_known)
+    return found[0]
 
 
 @pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"\r\n" + HEAD], ids=["nothing", "half a head", "a second one"])

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from starlette.responses import Response
 from starlette.routing import Route
 
 from service.api import v2
@@ -72,7 +73,7 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
 def test_the_data_plane_is_described_route_by_route(plane: ControlPlane, document: dict[str, Any]) -> None:
     routes = {
         (route.path, method)
-        for route in v2.routes(plane.services)
+        for route in v2.routes(plane.services, Response())
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}
     }
