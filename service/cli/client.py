@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from uuid import uuid4
 
 import httpx
 
@@ -158,8 +159,11 @@ class Client:
     def infer(
         self, model: str, names: Sequence[str], inputs: Sequence[Array | bytes], version: int | None = None
     ) -> tuple[Document, dict[str, Array]]:
-        """The response's header, and the outputs by name; all tensors travel in binary."""
-        body, header_bytes = encode_request(names, inputs)
+        """The response's header, and the outputs by name; all tensors travel in binary.
+
+        A model that keeps state answers from its beginning.
+        """
+        body, header_bytes = encode_request(names, inputs, _by_itself())
         headers = {HEADER_LENGTH: str(header_bytes), "Content-Type": "application/octet-stream"}
         response = self._request("POST", _model_path(model, version) + "/infer", content=body, headers=headers)
         return decode_response(response.content, int(response.headers[HEADER_LENGTH]))
@@ -197,6 +201,11 @@ class Client:
     def _unreachable(self, reason: object) -> ServerUnreachable:
         hint = "start one with octet serve, or name another with --server or OCTET_SERVER"
         return ServerUnreachable(f"no answer from {self.server}: {str(reason) or type(reason).__name__}", hint=hint)
+
+
+def _by_itself() -> dict[str, Any]:
+    """Parameters of a request that is a sequence of its own; models that keep no state do not look at them."""
+    return {"sequence_id": uuid4().hex, "sequence_start": True, "sequence_end": True}
 
 
 def _model_path(model: str, version: int | None) -> str:

@@ -38,18 +38,25 @@ def read_input(path: Path) -> Array | bytes:
     return array
 
 
-def encode_request(names: Sequence[str], inputs: Sequence[Array | bytes]) -> tuple[bytes, int]:
-    """The body that asks for every output in binary, and the length of its header in bytes."""
+def encode_request(
+    names: Sequence[str], inputs: Sequence[Array | bytes], parameters: Mapping[str, Any] | None = None
+) -> tuple[bytes, int]:
+    """The body that asks for every output in binary, and the length of its header in bytes.
+
+    Args:
+        parameters: of the request, besides.
+    """
     described, payloads = [], []
     for name, value in zip(names, inputs, strict=True):
         if isinstance(value, bytes):
             datatype, shape, payload = "BYTES", [1], struct.pack("<I", len(value)) + value
         else:
             datatype, shape, payload = _datatype(name, value), list(value.shape), _little_endian(value)
-        parameters = {"binary_data_size": len(payload)}
-        described.append({"name": name, "datatype": datatype, "shape": shape, "parameters": parameters})
+        sizes = {"binary_data_size": len(payload)}
+        described.append({"name": name, "datatype": datatype, "shape": shape, "parameters": sizes})
         payloads.append(payload)
-    header = json.dumps({"inputs": described, "parameters": {"binary_data_output": True}}).encode()
+    asked = {"binary_data_output": True, **(parameters or {})}
+    header = json.dumps({"inputs": described, "parameters": asked}).encode()
     return b"".join([header, *payloads]), len(header)
 
 

@@ -13,7 +13,10 @@ from service.core.sequence import SequenceState
 from service.core.signature import ModelSignature
 from service.workers.inference.permit import Abandoned, Step
 
-_HOW = "send the parameter sequence_id, and sequence_start with the first request of a sequence"
+_HOW = (
+    "send the parameter sequence_id, and sequence_start with the first request of a sequence; "
+    "one that stands alone has sequence_end, too"
+)
 
 
 class _Live:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from tritonclient import http as triton
+from tritonclient import grpc, http
 
 from service.cache import OciLayout
+from service.cli.client import Client
+from service.compiler.importers.tflite import import_model
 from service.core.build import BuildState
 from service.workers.inference.artifacts import StoredArtifacts
 from tests.support import litert
@@ -20,8 +23,10 @@ from tests.support.tables import Tables
 from tests.support.tflite_recurrent import MODELS
 from tests.support.uvicorn_thread import listening
 
-STEPS = 8
+STEPS = 6
 STATEFUL = {"lstm": MODELS["lstm, projected"], "variable": MODELS["variable"]}
+
+SIGNATURES = {name: import_model(model()).signature for name, model in STATEFUL.items()}
 
 
 @pytest.fixture(scope="module")
@@ -41,26 +46,36 @@ def plane(stored: tuple[Tables, OciLayout]) -> DataPlane:
     return DataPlane(stored[0], artifacts=StoredArtifacts(stored[1]))
 
 
+@pytest.mark.parametrize("protocol", [http, grpc])
 @pytest.mark.parametrize(("name", "model"), STATEFUL.items())
 def test_two_interleaved_sequences_answer_as_two_interpreters(
-    plane: DataPlane, name: str, model: Callable[[], bytes]
+    plane: DataPlane, name: str, model: Callable[[], bytes], protocol: Any
 ) -> None:
     interpreters = {id_: litert.interpreter(model()) for id_ in (7, "left")}
     rng = np.random.default_rng(0)
     with listening(plane.app) as address:
-        client = triton.InferenceServerClient(address)
-        (entry,) = client.get_model_metadata(name)["inputs"]
+        client = protocol.InferenceServerClient(address if protocol is http else plane.grpc)
+        (spec,), (output,) = SIGNATURES[name].inputs, SIGNATURES[name].outputs
         for step in range(STEPS):
             for id_, interpreter in interpreters.items():
-                x = rng.integers(-128, 128, entry["shape"], np.int8)
-                tensor = triton.InferInput(entry["name"], entry["shape"], "INT8")
+                x = rng.integers(-128, 128, spec.shape, np.int8)
+                tensor = protocol.InferInput(spec.name, list(spec.shape), spec.datatype)
                 tensor.set_data_from_numpy(x)
                 result = client.infer(
                     name, [tensor], sequence_id=id_, sequence_start=step == 0, sequence_end=step == STEPS - 1
                 )
                 (wanted,) = litert.run(interpreter, [x])
-                np.testing.assert_array_equal(result.as_numpy(result.get_response()["outputs"][0]["name"]), wanted)
+                np.testing.assert_array_equal(result.as_numpy(output.name), wanted)
         client.close()
+
+
+def test_the_command_line_asks_from_the_beginning(plane: DataPlane) -> None:
+    x = np.random.default_rng(0).integers(-128, 128, (1, 5), np.int8)
+    (wanted,) = litert.run(litert.interpreter(STATEFUL["variable"]()), [x])
+    with listening(plane.app) as address, Client(f"http://{address}") as client:
+        for _ in range(2):
+            _, outputs = client.infer("variable", ["x"], [x])
+            np.testing.assert_array_equal(outputs["y"], wanted)
 
 
 def test_a_request_of_no_sequence_is_told_what_to_send(plane: DataPlane) -> None:
