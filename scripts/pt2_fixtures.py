@@ -61,7 +61,7 @@ class Branches(nn.Module):
         x = torch.cat([self.a(x), self.b(x)], 1)
         x = self.c(nn.functional.avg_pool2d(x, 2))
         gate = self.expand(torch.relu(self.squeeze(nn.functional.adaptive_avg_pool2d(x, 1))))
-        x = x * nn.functional.hardsigmoid(gate)
+        x = nn.functional.max_pool2d(x * torch.sigmoid(nn.functional.hardsigmoid(gate)), 3, 1, 1)
         x = nn.functional.avg_pool2d(x, 2, ceil_mode=True)
         return torch.softmax(self.head(x.reshape(-1, 48 * 9)), 1)
 

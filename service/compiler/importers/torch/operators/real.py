@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def _operand(node: Node, value: Any) -> relax.Expr:
 
 
 def _number(value: float, dtype: str = "float32") -> relax.Expr:
-    return relax.const(np.array(value, dtype))
+    return relax.const(np.array(value, dtype), dtype)
 
 
 def _between(node: Node, x: relax.Expr, low: float, high: float) -> relax.Expr:
@@ -129,21 +130,47 @@ def _adaptive_avg_pool2d(node: Node, x: relax.Expr, output_size: Any) -> relax.E
 def _avg_pool2d(node: Node, x: relax.Expr, *window: Any, **named: Any) -> relax.Expr:
     """The elements at each place of the window, added up, and divided by how many of them count."""
     average = pooling.Average.of(node, *window, **named)
-    shape = tuple(int(size) for size in x.ty.shape)
-    if len(shape) != 4:
-        node.unsupported(f"on a tensor of {len(shape)} dimensions, not 4")
-    top, left, bottom, right = average.sides(node, shape)
-    widths = [0, 0, 0, 0, top, bottom, left, right]
-    padded = node.emit(relax.op.nn.pad(x, widths), "padded") if any(widths) else x
-    counted = np.zeros((shape[2] + top + bottom, shape[3] + left + right))
+    height, width = _image(node, x)
+    top, left, bottom, right = average.sides(node, (1, 1, height, width))
+    counted = np.zeros((height + top + bottom, width + left + right))
     down, across = average.around if average.counts_padding else (0, 0)
-    counted[top - down : top + shape[2] + down, left - across : left + shape[3] + across] = 1
-    total, counts = None, np.zeros(())
-    for rows, columns in average.places(counted.shape):
-        taken = node.emit(_sliced(padded, rows, columns), "taken")
-        total = taken if total is None else node.emit(relax.op.add(total, taken), "total")
-        counts = counts + counted[rows, columns]
-    return relax.op.divide(total, relax.const(counts, "float64"))
+    counted[top - down : top + height + down, left - across : left + width + across] = 1
+    counts = sum(counted[place] for place in average.places(counted.shape))
+    total = _over_windows(node, x, average, 0.0, relax.op.add)
+    return relax.op.divide(total, relax.const(np.asarray(counts), "float64"))
+
+
+def _max_pool2d(
+    node: Node,
+    input: Any,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: Any = False,
+) -> Value:
+    if node.pair(dilation, 1) != (1, 1):
+        node.unsupported("has a dilated window")
+    window = pooling.Average.of(node, kernel_size, stride, padding, ceil_mode)
+    x = node.real_tensor(input).expr
+    return Value(_over_windows(node, x, window, -math.inf, relax.op.maximum))
+
+
+def _over_windows(node: Node, x: relax.Expr, window: pooling.Average, fill: float, combine: Binary) -> relax.Var:
+    """The elements at each place of the window, combined row by row; `fill` is what lies around the image."""
+    height, width = _image(node, x)
+    top, left, bottom, right = window.sides(node, (1, 1, height, width))
+    widths = [0, 0, 0, 0, top, bottom, left, right]
+    padded = node.emit(relax.op.nn.pad(x, widths, pad_value=fill), "padded") if any(widths) else x
+    shape = (height + top + bottom, width + left + right)
+    taken = [node.emit(_sliced(padded, *place), "taken") for place in window.places(shape)]
+    return reduce(lambda one, other: node.emit(combine(one, other), "combined"), taken)
+
+
+def _image(node: Node, x: relax.Expr) -> tuple[int, int]:
+    if len(x.ty.shape) != 4:
+        node.unsupported(f"on a tensor of {len(x.ty.shape)} dimensions, not 4")
+    return int(x.ty.shape[2]), int(x.ty.shape[3])
 
 
 def _sliced(x: relax.Expr, rows: slice, columns: slice) -> relax.Call:
@@ -175,6 +202,7 @@ RULES: dict[str, Callable[..., Value]] = {
     "aten::hardsigmoid": _hardsigmoid,
     "aten::hardswish": _hardswish,
     "aten::hardtanh": _hardtanh,
+    "aten::max_pool2d": _max_pool2d,
     "aten::mean": _wide(_mean),
     "aten::mul": _binary(relax.op.multiply),
     "aten::relu": _relu,
