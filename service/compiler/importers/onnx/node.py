@@ -66,14 +66,20 @@ class Constants:
         """`layout(data)`, where `layout` is a function of a module (its name is part of the identity)."""
         key = (name, layout.__name__ if layout else "")
         if not name or key not in self._known:
-            self._budget_bytes -= data.nbytes
-            if self._budget_bytes < 0:
-                raise MalformedModel(
-                    "the model's constants add up to far more than the file holds", tensor=shortened(name)
-                )
+            self.charge(data.nbytes, name)
             array = np.ascontiguousarray(layout(data) if layout else data)
             self._known[key] = relax.const(array, array.dtype.name)  # without the dtype, int64 would become int32
         return self._known[key]
+
+    def charge(self, size_bytes: int, name: str) -> None:
+        """Takes what a constant is about to hold off what all may take.
+
+        Raises:
+            MalformedModel: nothing is left.
+        """
+        self._budget_bytes -= size_bytes
+        if self._budget_bytes < 0:
+            raise MalformedModel("the model's constants add up to far more than the file holds", tensor=shortened(name))
 
 
 class Node:
@@ -143,6 +149,11 @@ class Node:
 
     def constant(self, place: int, layout: Layout | None = None) -> relax.Constant:
         return self.state.constants.expr(self.name(place), self.data(place), layout)
+
+    def literal(self, array: Array) -> relax.Constant:
+        """A constant that is made for this operator, of the array's own dtype."""
+        self.state.constants.charge(array.nbytes, self.output)
+        return relax.const(np.ascontiguousarray(array).reshape(array.shape), array.dtype.name)
 
     def shape(self, place: int) -> tuple[int, ...]:
         value = self.value(place)
@@ -291,11 +302,6 @@ class Node:
     def unsupported(self, what: str, tensor: str | None = None, hint: str | None = None) -> NoReturn:
         label = shortened(tensor or self.output)
         raise Unsupported(f"{self.operator.label} {what}", op=self.operator.label, tensor=label, hint=hint)
-
-
-def literal(array: Array) -> relax.Constant:
-    """A constant of the array's own dtype."""
-    return relax.const(np.ascontiguousarray(array).reshape(array.shape), array.dtype.name)
 
 
 def _stored(real: float, quantized: QuantizedType) -> int:

@@ -9,7 +9,7 @@ from tvm import relax
 
 from service.compiler.importers.channels_first import CHANNELS, filters_channels_last, in_channels_last
 from service.compiler.importers.onnx.model import Array
-from service.compiler.importers.onnx.node import Node, literal
+from service.compiler.importers.onnx.node import Node
 from service.compiler.importers.onnx.operators.real import float32
 from service.compiler.importers.onnx.operators.windows import Windows
 from service.compiler.qnn import ops
@@ -126,7 +126,7 @@ def _turned(node: Node, windows: Windows, per_group: int) -> relax.Expr:
     groups, each = windows.groups, windows.channels // windows.groups
     (rows, columns), data = windows.kernel, node.data(1)
     whole = data.reshape(groups, each, per_group, rows, columns)[..., ::-1, ::-1]
-    return literal(whole.transpose(0, 2, 3, 4, 1).reshape(groups * per_group, rows, columns, each))
+    return node.literal(whole.transpose(0, 2, 3, 4, 1).reshape(groups * per_group, rows, columns, each))
 
 
 def bias_of(node: Node, place: int, filters: int) -> relax.Constant | None:

@@ -10,12 +10,14 @@ the module has the samples along its first axis, and of several, each is quantiz
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from tvm import relax
 
 from service.compiler.importers.channels_first import filters_channels_last, in_channels_last
 from service.compiler.importers.onnx.model import Array
-from service.compiler.importers.onnx.node import Node, Value, literal
+from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.matrix import of_rows, rows_of_columns
 from service.compiler.importers.onnx.operators.windows import Windows
 from service.compiler.qnn import ops
@@ -24,6 +26,7 @@ from service.compiler.qnn.types import QuantizedType
 
 _STORAGES = ("int8", "uint8")
 _STEPS = 255.0
+_LARGEST_IMAGE = 1 << 24
 
 
 def dynamic_quantize_linear(node: Node) -> tuple[Value, ...]:
@@ -116,7 +119,7 @@ def conv_integer(node: Node) -> Value:
     in_type, weight_type = _types(node, node.dtype(0), point, 1, 3, units=data.shape[0])
     x = _padded(node, windows, point) if isinstance(point, relax.Expr) else windows.image(node.expr(0))
     options = windows.options() | ({"padding": (0, 0, 0, 0)} if isinstance(point, relax.Expr) else {})
-    weight = relax.const(filters_channels_last(windows.filters(data)))
+    weight = node.literal(filters_channels_last(windows.filters(data)))
 
     def body(image: relax.Var) -> relax.Expr:
         return ops.conv2d(image, weight, None, in_type, weight_type, **options)
@@ -131,11 +134,15 @@ def _padded(node: Node, windows: Windows, point: relax.Expr) -> relax.Expr:
     top, left, bottom, right = windows.padding
     if not any(windows.padding):
         return windows.image(node.expr(0))
+    if math.prod(windows.size) > _LARGEST_IMAGE:
+        node.unsupported(f"pads an image of {windows.size[0]} by {windows.size[1]} with a zero point found at run time")
     widths = [0, 0, 0, 0, top, bottom, left, right]
     image, dtype = windows.image(node.expr(0)), node.dtype(0)
     inside = np.zeros((1, 1, *windows.size), dtype)
     border = np.pad(inside, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=1)
-    fill = node.emit(relax.op.multiply(literal(border), node.emit(relax.op.reshape(point, (1, 1, 1, 1)))), "border")
+    fill = node.emit(
+        relax.op.multiply(node.literal(border), node.emit(relax.op.reshape(point, (1, 1, 1, 1)))), "border"
+    )
     return node.emit(relax.op.add(node.emit(relax.op.nn.pad(image, widths), "padded"), fill), "filled")
 
 
@@ -169,4 +176,4 @@ def _without(node: Node, sums: relax.Var, point: int | relax.Expr, rows: Array) 
         return node.emit(sums)
     scalar = node.emit(relax.op.reshape(point, [1] * len(shape_of(sums))), "point")
     wide = node.emit(relax.op.astype(scalar, "int32"), "wide_point")
-    return node.emit(relax.op.subtract(sums, node.emit(relax.op.multiply(wide, literal(rows)), "moved")))
+    return node.emit(relax.op.subtract(sums, node.emit(relax.op.multiply(wide, node.literal(rows)), "moved")))

@@ -9,7 +9,7 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.onnx.model import Array
-from service.compiler.importers.onnx.node import Node, literal
+from service.compiler.importers.onnx.node import Node
 from service.compiler.importers.onnx.operators.convolution import bias_of
 from service.compiler.importers.onnx.operators.real import float32
 from service.compiler.importers.onnx.tensors import unpacked
@@ -93,7 +93,7 @@ def of_rows(
         return node.emit(taken(node.emit(ops.dense(x, weight, bias, *types), "accumulate"), 1))
     pixels = (shape[0], math.prod(shape[1:-1]), 1)
     image = node.emit(relax.op.reshape(x, (*pixels, depth)), "pixels")
-    kernel = relax.const(weight.value.numpy().reshape(units, 1, 1, depth))
+    kernel = node.literal(weight.value.numpy().reshape(units, 1, 1, depth))
     sums = node.emit(ops.conv2d(image, kernel, bias, *types), "accumulate")
     return node.emit(relax.op.reshape(node.emit(taken(sums, 3), "taken"), (*shape[:-1], units)))
 
@@ -153,15 +153,19 @@ def matmul_nbits(node: Node) -> relax.Var:
         node.unsupported(f"has weights of {bits} bits, or in another order")
     node.require(size > 0 and depth > 0 and units > 0, f"has blocks of {size} of {units} by {depth}")
     count = -(-depth // size)
-    stored = _unpacked(node, 1, bits, units * count * size).reshape(units, count, size).astype(np.float32)
+    stored = _unpacked(node, 1, bits, units * count * size).reshape(units, count, size)
     scales = node.data(2)
     node.require(scales.dtype == np.float32 and scales.size == units * count, f"has {scales.size} scales")
     points: Array = np.full((units, count), 1 << (bits - 1), np.float32)
     if node.has(3):
         per_row = -(-count * bits // 8) * 8 // bits
         points = _unpacked(node, 3, bits, units * per_row).reshape(units, per_row)[:, :count].astype(np.float32)
-    weights = (stored - points[..., np.newaxis]) * scales.reshape(units, count, 1)
-    rows = literal(weights.reshape(units, -1)[:, :depth])
+    # Computed when the model is built: as float32, weights are eight times as large as in the file.
+    real = node.emit(relax.op.astype(node.literal(stored), "float32"), "stored")
+    moved = node.emit(relax.op.subtract(real, node.literal(points[..., np.newaxis])), "moved")
+    scaled = node.emit(relax.op.multiply(moved, node.literal(scales.reshape(units, count, 1))), "weights")
+    whole = node.emit(relax.op.reshape(scaled, (units, count * size)), "rows")
+    rows = node.emit(relax.op.strided_slice(whole, [1], [0], [depth], [1]), "rows")
     result = _real_rows(node, node.expr(0), rows, transposed=True)
     return node.emit(relax.op.add(result, node.expr(5))) if node.has(5) else result
 

@@ -12,13 +12,16 @@ from tvm import relax
 
 from service.compiler.importers.channels_first import in_channels_last
 from service.compiler.importers.onnx.model import Array
-from service.compiler.importers.onnx.node import Node, literal
+from service.compiler.importers.onnx.node import Node
 from service.compiler.importers.onnx.operators.real import float32
 from service.compiler.importers.onnx.operators.windows import Windows
 from service.compiler.importers.real import Wide
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.types import QuantizedType
+
+_MOST_WINDOWS = 1 << 24
+_MOST_PLACES = 1 << 10  # in a window of real values: an operator each
 
 
 def max_pool(node: Node) -> relax.Var:
@@ -46,12 +49,8 @@ def _real_max_pool(node: Node, windows: Windows) -> relax.Var:
     sides = [0, 0, 0, 0, top, bottom, left, right]
     lowest = float(np.finfo(np.float32).min)
     x = node.emit(relax.op.nn.pad(windows.image(node.expr(0)), sides, pad_value=lowest), "padded")
-    result = None
-    for places in itertools.product(*map(range, windows.kernel)):
-        part = _strided(node, x, windows, places)
-        result = part if result is None else node.emit(relax.op.maximum(result, part), "largest")
-    assert result is not None  # a window has at least one place
-    return windows.restored(result)
+    largest = functools.reduce(lambda a, b: node.emit(relax.op.maximum(a, b), "largest"), _shifted(node, x, windows))
+    return windows.restored(largest)
 
 
 def average_pool(node: Node) -> relax.Var:
@@ -64,11 +63,18 @@ def average_pool(node: Node) -> relax.Var:
     sides = [0, 0, 0, 0, top, bottom, left, right]
     wide = Wide(node.emit, windows.image(node.expr(0)))
     x = wide(relax.op.nn.pad(wide.x, sides))
-    places = list(itertools.product(*map(range, windows.kernel)))
-    parts = [_strided(node, x, windows, place) for place in places]
-    total = functools.reduce(lambda a, b: wide(relax.op.add(a, b)), parts)
-    counts = literal(_counts(node, windows, shape_of(total)[2:]))
+    total = functools.reduce(lambda a, b: wide(relax.op.add(a, b)), _shifted(node, x, windows))
+    counts = node.literal(_counts(node, windows, shape_of(total)[2:]))
     return windows.restored(node.emit(wide.rounded(wide(relax.op.divide(total, counts)))))
+
+
+def _shifted(node: Node, x: relax.Expr, windows: Windows) -> list[relax.Var]:
+    """The image, once for each place in the window."""
+    if math.prod(windows.kernel) > _MOST_PLACES:
+        node.unsupported(
+            f"has windows of {math.prod(windows.kernel)} real values; up to {_MOST_PLACES} can be compiled"
+        )
+    return [_strided(node, x, windows, place) for place in itertools.product(*map(range, windows.kernel))]
 
 
 def _strided(node: Node, x: relax.Expr, windows: Windows, first: tuple[int, ...]) -> relax.Var:
@@ -81,6 +87,8 @@ def _strided(node: Node, x: relax.Expr, windows: Windows, first: tuple[int, ...]
 
 def _counts(node: Node, windows: Windows, size: tuple[int, ...]) -> Array:
     """How many elements each window has, `[1, 1, OH, OW]`."""
+    if math.prod(size) > _MOST_WINDOWS:
+        node.unsupported(f"has {math.prod(size)} windows for each channel; up to {_MOST_WINDOWS} can be compiled")
     if node.attribute("count_include_pad", 0):
         _inside(node, windows)
         return np.full((1, 1, *size), math.prod(windows.kernel), np.float64)

@@ -15,7 +15,7 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers import real
-from service.compiler.importers.onnx.node import Node, Value, literal
+from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.real import Wide
 
 Convert = Callable[[Node], Value]
@@ -292,9 +292,9 @@ def batch_normalization(node: Node) -> Value:
     with np.errstate(all="ignore"):
         factor = scale / np.sqrt(variance.astype(np.float64) + node.attribute("epsilon", 1e-5))
     wide, channels = Wide(node.emit, node.expr(0)), (-1, *[1] * (len(shape) - 2))
-    moved = wide.apply(relax.op.subtract, wide.x, literal(center.astype(np.float64).reshape(channels)))
-    scaled = wide.apply(relax.op.multiply, moved, literal(factor.reshape(channels)))
-    return wide.rounded(wide.apply(relax.op.add, scaled, literal(bias.astype(np.float64).reshape(channels))))
+    moved = wide.apply(relax.op.subtract, wide.x, node.literal(center.astype(np.float64).reshape(channels)))
+    scaled = wide.apply(relax.op.multiply, moved, node.literal(factor.reshape(channels)))
+    return wide.rounded(wide.apply(relax.op.add, scaled, node.literal(bias.astype(np.float64).reshape(channels))))
 
 
 def global_average_pool(node: Node) -> Value:

@@ -8,7 +8,7 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.onnx.model import Array
-from service.compiler.importers.onnx.node import Node, Value, literal
+from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import float32
 from service.compiler.importers.real import Wide
 
@@ -59,7 +59,7 @@ def resize(node: Node) -> Value:
     x = node.expr(0)
     for axis in moving:
         nearest = np.clip(_ROUND[rounding](places[axis]), 0, shape[axis] - 1).astype(np.int64)
-        x = node.emit(relax.op.take(x, literal(nearest), axis, mode="clip"), "nearest")
+        x = node.emit(relax.op.take(x, node.literal(nearest), axis, mode="clip"), "nearest")
     return node.kept(node.emit(x))
 
 
@@ -92,9 +92,9 @@ def _linear(node: Node, places: dict[int, Array]) -> Value:
         first = np.floor(inside).astype(np.int64)
         second = np.minimum(first + 1, shape[axis] - 1)
         weight = (inside - first).reshape(-1, *[1] * (len(shape) - axis - 1))
-        parts = [wide(relax.op.take(x, literal(each), axis, mode="clip")) for each in (first, second)]
+        parts = [wide(relax.op.take(x, node.literal(each), axis, mode="clip")) for each in (first, second)]
         scaled = [
-            wide(relax.op.multiply(each, literal(np.asarray(factor))))
+            wide(relax.op.multiply(each, node.literal(np.asarray(factor))))
             for each, factor in zip(parts, (1 - weight, weight), strict=True)
         ]
         x = wide(relax.op.add(*scaled))

@@ -3,15 +3,18 @@ while importing."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from tvm import relax
 
 from service.compiler.importers.onnx.model import Array
-from service.compiler.importers.onnx.node import Node, Value, literal
+from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import axis_of
 from service.compiler.qnn.graph import shape_of
+
+_WIDEST = 1 << 16  # of what is laid around an axis
 
 
 def gather(node: Node) -> Value:
@@ -27,11 +30,11 @@ def gather(node: Node) -> Value:
         )
         if data is not None and indices.size * data.size <= 1 << 16:
             return node.folded(np.take(data, indices, axis))
-        wanted = literal((indices % size).astype(np.int64))
+        wanted = node.literal((indices % size).astype(np.int64))
     else:
         node.require(node.dtype(1) in ("int32", "int64"), f"has indices of {node.dtype(1)}")
-        size = literal(np.array(shape[axis], node.dtype(1)))
-        zero = literal(np.array(0, node.dtype(1)))
+        size = node.literal(np.array(shape[axis], node.dtype(1)))
+        zero = node.literal(np.array(0, node.dtype(1)))
         low = node.emit(relax.op.less(node.expr(1), zero), "negative")
         moved = node.emit(relax.op.add(node.expr(1), size), "from_end")
         wanted = node.emit(relax.op.where(low, moved, node.expr(1)), "indices")
@@ -79,7 +82,7 @@ def part(node: Node, x: relax.Expr, axis: int, places: range) -> relax.Expr:
     if places.step > 0:
         call = relax.op.strided_slice(x, [axis], [places.start], [places[-1] + 1], [places.step])
     else:
-        call = relax.op.take(x, literal(np.array(places, np.int64)), axis, mode="clip")
+        call = relax.op.take(x, node.literal(np.array(places, np.int64)), axis, mode="clip")
     return node.emit(call, "part")
 
 
@@ -116,6 +119,8 @@ def pad(node: Node) -> Value:
     sides = [(0, 0)] * rank
     for axis, before, after in zip(named, pads[: len(named)], pads[len(named) :], strict=True):
         sides[axis] = (before, after)
+    if max(pads, default=0) > _WIDEST:
+        node.unsupported(f"pads by {max(pads)} elements")
     mode = node.attribute("mode", "constant")
     if mode == "constant":
         value = node.number(2) if node.has(2) else float(node.attribute("value", 0.0))
@@ -128,7 +133,7 @@ def pad(node: Node) -> Value:
         node.require(mode != "reflect" or max(before, after) < shape[axis], "reflects more than there is")
         if before or after:
             places = np.pad(np.arange(shape[axis]), (before, after), mode=mode)
-            x = node.emit(relax.op.take(x, literal(places.astype(np.int64)), axis, mode="clip"), "padded")
+            x = node.emit(relax.op.take(x, node.literal(places.astype(np.int64)), axis, mode="clip"), "padded")
     return node.kept(node.emit(x))
 
 
@@ -139,7 +144,7 @@ def expand(node: Node) -> Value:
         shape = np.broadcast_shapes(node.shape(0), wanted)
     except ValueError:
         node.malformed(f"makes {list(wanted)[:8]} of {list(node.shape(0))}")
-    if known is not None and np.prod(shape) <= 1 << 16:
+    if known is not None and math.prod(shape) <= 1 << 16:
         return node.folded(np.broadcast_to(known, shape))
     return node.kept(node.emit(relax.op.broadcast_to(node.expr(0), shape)))
 
@@ -149,7 +154,7 @@ def tile(node: Node) -> Value:
     repeats = node.integers(1)
     node.require(len(repeats) == len(node.shape(0)) and min(repeats, default=1) > 0, f"repeats {list(repeats)[:8]}")
     known = node.known(0)
-    if known is not None and known.size * int(np.prod(repeats)) <= 1 << 16:
+    if known is not None and known.size * math.prod(repeats) <= 1 << 16:
         return node.folded(np.tile(known, repeats))
     return node.kept(node.emit(relax.op.tile(node.expr(0), list(repeats))))
 

@@ -6,7 +6,7 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.onnx.model import Tensor
-from service.compiler.importers.onnx.node import Node, Value, literal
+from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.schema import DTYPES
 
 _CASTS = ("int64", "int32", "float32", "bool")
@@ -29,7 +29,7 @@ def cast(node: Node) -> Value:
     if known is not None or to not in _CASTS or (dtype.startswith("float") and to != "bool"):
         node.unsupported(f"casts {dtype} to {to} at run time")
     if to == "bool":
-        return node.emit(relax.op.not_equal(node.expr(0), literal(np.array(0, dtype))))
+        return node.emit(relax.op.not_equal(node.expr(0), node.literal(np.array(0, dtype))))
     return node.emit(relax.op.astype(node.expr(0), to))
 
 

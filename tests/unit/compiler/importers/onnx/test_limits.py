@@ -1,0 +1,75 @@
+"""A small file cannot ask for much: of memory, of operators, or of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.compiler.importers.onnx.importer import import_model
+from service.core.errors import MalformedModel, Unsupported
+from tests.support.onnx_builder import OnnxBuilder
+
+Body = Callable[[OnnxBuilder, str], str]
+
+
+def model_of(body: Body, shape: tuple[int, ...] = (1, 4)) -> bytes:
+    """Of real values that were stored, so that the model is a quantized one."""
+    model = OnnxBuilder()
+    x = model.dequantized(model.input("x", "uint8", shape), 0.5, 3, "uint8")
+    model.output(body(model, model.node("Sqrt", [x])), "float32")
+    return model.build()
+
+
+def moved(op_type: str, *operands: list[int], **attributes: Any) -> Body:
+    return lambda model, x: model.node(
+        op_type, [x, *(model.constant(each, "int64") for each in operands)], **attributes
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (moved("Tile", [1 << 40, 1 << 40]), "makes a tensor of"),
+        (moved("Expand", [1 << 20, 1 << 20, 1]), "makes a tensor of"),
+        (moved("Pad", [0, 0, 1 << 30, 1 << 30], mode="edge"), "pads by"),
+        (moved("Pad", [0, 1 << 40, 0, 0]), "pads by"),
+    ],
+)
+def test_what_is_moved_stays_small(body: Body, what: str) -> None:
+    with pytest.raises(Unsupported, match=what):
+        import_model(model_of(body))
+
+
+@pytest.mark.parametrize("op_type", ["AveragePool", "MaxPool"])
+def test_a_window_of_real_values_is_not_an_operator_for_each_pixel_of_a_picture(op_type: str) -> None:
+    def pooled(model: OnnxBuilder, x: str) -> str:
+        return model.node(op_type, [x], kernel_shape=[512, 512])
+
+    with pytest.raises(Unsupported, match="windows of 262144 real values"):
+        import_model(model_of(pooled, (1, 1, 600, 600)))
+
+
+def test_strides_do_not_make_memory() -> None:
+    weights = np.ones((1, 1, 2, 2))
+
+    def spread(model: OnnxBuilder, x: str) -> str:
+        return model.node("ConvTranspose", [x, model.constant(weights, "float32")], strides=[1 << 20, 1 << 20])
+
+    with pytest.raises(Unsupported, match="makes a tensor of"):
+        import_model(model_of(spread, (1, 1, 9, 9)))
+
+
+def test_constants_that_are_made_count_as_those_of_the_file() -> None:
+    weights = np.ones((64, 64, 8, 8))
+
+    def repeated(model: OnnxBuilder, x: str) -> str:
+        name = model.constant(weights, "float32")
+        for _ in range(6):
+            x = model.node("ConvTranspose", [x, name], pads=[0, 0, 7, 7])
+        return x
+
+    with pytest.raises(MalformedModel, match="far more than the file holds"):
+        import_model(model_of(repeated, (1, 64, 9, 9)))
