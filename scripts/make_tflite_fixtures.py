@@ -1,8 +1,9 @@
 """Makes the TFLite models of tests/fixtures/tflite: whole networks as TensorFlow's converter writes them.
 
-TensorFlow is no part of Octet's environment; make one for it (Python 3.11):
+TensorFlow is no part of Octet's environment; make one for it (Python 3.11). Keras 2 is for the LSTM alone, which the
+converter knows by what Keras 2 writes of it:
 
-    python -m venv DIR && DIR/bin/pip install tensorflow==2.21.0
+    python -m venv DIR && DIR/bin/pip install tensorflow==2.21.0 tf_keras==2.21.0
     DIR/bin/python scripts/make_tflite_fixtures.py tests/fixtures/tflite
 
 Weights are random and seeded, calibrated on noise. All are int8 but for `keywords_hybrid`, whose weights alone are
@@ -14,11 +15,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+import tf_keras
 from keras import layers
 
 
@@ -83,19 +86,56 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
+def recurrent(folder: Path) -> bytes:
+    """An LSTM over the rows of an image."""
+    rows = tf_keras.Input((14, 16), batch_size=1)
+    x = tf_keras.layers.Flatten()(tf_keras.layers.LSTM(12, return_sequences=True)(rows))
+    model = tf_keras.Model(rows, tf_keras.layers.Dense(10, activation="softmax")(x))
+    call = tf.function(model).get_concrete_function(tf.TensorSpec([1, 14, 16], tf.float32))
+    model.save(folder, save_format="tf", signatures=call)
+    return bytes(_calibrated(tf.lite.TFLiteConverter.from_saved_model(str(folder)), (1, 14, 16)).convert())
+
+
+class _Stream(tf.Module):  # type: ignore[misc]
+    """A convolution over time, a frame at a time: the frames before lie in a variable."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(0)
+        self.past = tf.Variable(tf.zeros((1, 3, 8)), trainable=False)
+        self.weights = tf.Variable(rng.normal(0, 0.3, (4, 8, 6)).astype(np.float32))
+
+    @tf.function(input_signature=[tf.TensorSpec([1, 1, 8], tf.float32)])  # type: ignore[untyped-decorator]
+    def __call__(self, frame: Any) -> Any:
+        frames = tf.concat([self.past, frame], 1)
+        self.past.assign(frames[:, 1:])
+        return tf.nn.relu(tf.nn.conv1d(frames, self.weights, 1, "VALID"))
+
+
+def streaming(folder: Path) -> bytes:
+    tf.saved_model.save(_Stream(), str(folder))
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(folder))
+    converter.experimental_enable_resource_variables = True
+    converter._experimental_variable_quantization = True
+    return bytes(_calibrated(converter, (1, 1, 8)).convert())
+
+
 def int8(model: Any) -> bytes:
-    shape = model.input_shape[1:]
+    converter = tf.lite.TFLiteConverter.from_keras_model(model)
+    return bytes(_calibrated(converter, (1, *model.input_shape[1:])).convert())
+
+
+def _calibrated(converter: Any, shape: tuple[int, ...]) -> Any:
+    """`converter`, which is to quantize to int8."""
     rng = np.random.default_rng(0)
 
     def samples() -> Iterator[list[Any]]:
-        yield from ([rng.normal(0, 1, (1, *shape)).astype(np.float32)] for _ in range(8))
+        yield from ([rng.normal(0, 1, shape).astype(np.float32)] for _ in range(8))
 
-    converter = tf.lite.TFLiteConverter.from_keras_model(model)
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
     converter.representative_dataset = samples
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
     converter.inference_input_type = converter.inference_output_type = tf.int8
-    return bytes(converter.convert())
+    return converter
 
 
 def hybrid(model: Any) -> bytes:
@@ -114,6 +154,10 @@ def main() -> None:
         (folder / f"{name}.tflite").write_bytes(int8(make()))
     keras.utils.set_random_seed(1)
     (folder / "keywords_hybrid.tflite").write_bytes(hybrid(keywords()))
+    for name, save in (("recurrent", recurrent), ("streaming", streaming)):
+        keras.utils.set_random_seed(1)
+        with TemporaryDirectory() as saved:
+            (folder / f"{name}.tflite").write_bytes(save(Path(saved)))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,11 @@ NETWORKS = [
     ("detector", XNNPACK),
     ("keywords", LITERT_REFERENCE),
     ("keywords", XNNPACK),
+    ("recurrent", LITERT_REFERENCE),
+    ("recurrent", XNNPACK),
     ("segmentation", LITERT_REFERENCE),
+    ("streaming", LITERT_REFERENCE),
+    ("streaming", XNNPACK),
     ("transformer", LITERT_REFERENCE),
     ("transformer", XNNPACK),
 ]
