@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
+from weakref import WeakKeyDictionary
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -18,6 +19,7 @@ from service.api.metrics import Metrics
 from service.api.problems import problem_response, status_of
 from service.api.v2.address import model_and_version
 from service.api.v2.body import Body, Head, read_body
+from service.api.v2.forms import Forms
 from service.api.v2.predictor import Predictor
 from service.api.v2.request import parse_request
 from service.api.v2.response import encoded, render
@@ -38,6 +40,7 @@ class Infer:
         self._predictor = Predictor()
         self._telemetry = RequestTelemetry(metrics, "rest")
         self._max_bytes = max_bytes
+        self._forms: WeakKeyDictionary[Served, Forms] = WeakKeyDictionary()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -62,7 +65,7 @@ class Infer:
                 request, outputs = await self._predictor.predict(
                     permit,
                     requests,
-                    parse=partial(parse_request, head, body, served.signature, served.batches),
+                    parse=partial(parse_request, head, body, served.signature, served.batches, self._forms_of(served)),
                     run=partial(_run, receive),
                 )
             ran_s = perf_counter()
@@ -89,6 +92,12 @@ class Infer:
             lending.cancel()
         permit.claim()
         return body
+
+    def _forms_of(self, served: Served) -> Forms:
+        forms = self._forms.get(served)
+        if forms is None:
+            forms = self._forms[served] = Forms()
+        return forms
 
     def _refuse(self, error: OctetError, scope: Scope) -> ASGIApp:
         self._telemetry.rejected(error)

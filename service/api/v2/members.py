@@ -13,7 +13,7 @@ from service.core.signature import TensorSpec
 HEADER_HINT = "where raw tensors follow the JSON, the header Inference-Header-Content-Length gives the JSON's length"
 
 
-def json_object(text: memoryview) -> dict[str, Any]:
+def json_object(text: bytes | memoryview) -> dict[str, Any]:
     """The members of a JSON object in UTF-8. Raises `InvalidInput`."""
     try:
         members = _JSON.decode(str(text, "utf-8"))

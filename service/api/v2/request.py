@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from reprlib import repr as brief
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from service.api.v2.body import Body, Head
 from service.api.v2.entries import named_tensors, raw_input
@@ -16,6 +16,9 @@ from service.api.v2.tensors import Array
 from service.core.errors import InvalidInput, TooLarge
 from service.core.signature import ModelSignature
 from service.workers.inference import Step, Terms
+
+if TYPE_CHECKING:
+    from service.api.v2.forms import Forms
 
 # What JSON may take, so that nobody makes the event loop parse for long: names and shapes, and each number with the
 # digits of a float64, its comma, and the white space of an indented document.
@@ -50,11 +53,14 @@ class InferRequest:
     terms: Terms
 
 
-def parse_request(head: Head, body: Body, signature: ModelSignature, batches: Sequence[int] = ()) -> InferRequest:
+def parse_request(
+    head: Head, body: Body, signature: ModelSignature, batches: Sequence[int], forms: Forms
+) -> InferRequest:
     """The request in `body`.
 
     Args:
         batches: the sizes in which it may come besides that of the signature.
+        forms: what the model was asked before.
 
     Raises:
         InvalidInput: it is not well formed; `InvalidTensor` names the input.
@@ -64,8 +70,14 @@ def parse_request(head: Head, body: Body, signature: ModelSignature, batches: Se
     if head.is_raw:
         outputs = [RequestedOutput(index, head.wants_binary) for index in range(len(signature.outputs))]
         return InferRequest(None, [raw_input(head, body, signature, batches)], outputs, Terms())
-    envelope = _envelope(head, body, signature, max(batches, default=1))
-    return checked_request(envelope, named_tensors(envelope.get("inputs"), body, signature), signature, batches)
+    words = _words(head, body, signature, max(batches, default=1))
+    if known := forms.read(words, body):
+        return known
+    envelope = json_object(words)
+    sent = named_tensors(envelope.get("inputs"), body, signature)
+    request = checked_request(envelope, sent, signature, batches)
+    forms.remember(words, sent, request, signature)
+    return request
 
 
 def checked_request(
@@ -100,7 +112,7 @@ def _step(parameters: Mapping[str, Any]) -> Step | None:
     return Step(identity, flag(parameters, "sequence_start", False), flag(parameters, "sequence_end", False))
 
 
-def _envelope(head: Head, body: Body, signature: ModelSignature, batch: int) -> dict[str, Any]:
+def _words(head: Head, body: Body, signature: ModelSignature, batch: int) -> bytes:
     """The request's JSON, taken off the front of `body`."""
     length = body.remaining_bytes if head.json_bytes is None else head.json_bytes
     if length > body.remaining_bytes:
@@ -114,7 +126,7 @@ def _envelope(head: Head, body: Body, signature: ModelSignature, batch: int) -> 
             f"the request has {length} bytes of JSON; one to this model needs at most {limit}",
             hint="send tensors as binary data: Inference-Header-Content-Length and binary_data_size",
         )
-    return json_object(body.take(length))
+    return bytes(body.take(length))
 
 
 def _outputs(entries: Any, signature: ModelSignature, binary: bool) -> list[RequestedOutput]:

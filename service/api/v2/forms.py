@@ -1,0 +1,76 @@
+"""Requests in words that a model has heard before: of those only the tensors are read.
+
+A client asks again and again in the same JSON, followed by other tensors. What was checked of the words once is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from service.api.v2.body import Body
+from service.api.v2.inputs import NamedTensor, Picture
+from service.api.v2.request import InferRequest
+from service.api.v2.tensors import Raw, from_binary, size_bytes
+from service.core.signature import ModelSignature, TensorSpec
+
+_MOST_FORMS, _MOST_BYTES = 64, 4096  # of a model; and of one, as JSON
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What some words ask for.
+
+    Attributes:
+        request: with the inputs of another.
+        specs: of the tensors, in the order in which they follow the words.
+        order: which of them is each input of the model.
+        size_bytes: of all of them.
+    """
+
+    request: InferRequest
+    specs: Sequence[TensorSpec]
+    order: Sequence[int]
+    size_bytes: int
+
+    def filled(self, body: Body) -> InferRequest:
+        tensors = [from_binary(body, spec) for spec in self.specs]
+        request = self.request
+        return InferRequest(request.id, [tensors[index] for index in self.order], request.outputs, request.terms)
+
+
+class Forms:
+    """What one loaded model was asked, by the words."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, _Form] = {}
+
+    def read(self, words: bytes, body: Body) -> InferRequest | None:
+        """The request that `words` make with the tensors in `body`; None where they are new, or those do not fit.
+
+        Raises:
+            InvalidTensor: a tensor holds what its type does not.
+        """
+        form = self._known.get(words)
+        return form.filled(body) if form is not None and form.size_bytes == body.remaining_bytes else None
+
+    def remember(
+        self, words: bytes, sent: Sequence[NamedTensor], request: InferRequest, signature: ModelSignature
+    ) -> None:
+        """Keeps what was read of `words`. Who numbers his requests (`id`) says something new every time."""
+        if request.id is not None or len(words) > _MOST_BYTES:
+            return
+        if not all(isinstance(each.elements, Raw) for each in sent) or any(
+            isinstance(each, Picture) for each in request.inputs
+        ):
+            return
+        place = {each.name: index for index, each in enumerate(sent)}
+        order = [place[spec.name] for spec in signature.inputs]
+        specs = list(signature.inputs)
+        for index, (spec, given) in enumerate(zip(signature.inputs, request.inputs, strict=True)):
+            assert not isinstance(given, Picture)
+            specs[order[index]] = replace(spec, shape=given.shape)
+        if len(self._known) >= _MOST_FORMS:
+            self._known.clear()
+        blank = InferRequest(None, [], request.outputs, request.terms)
+        self._known[words] = _Form(blank, specs, order, sum(map(size_bytes, specs)))
