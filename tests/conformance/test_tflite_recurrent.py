@@ -90,5 +90,10 @@ def test_layer_normalization_is_refused_by_name() -> None:
         import_model(serialize(model))
 
 
+def test_a_call_of_very_many_steps_is_refused() -> None:
+    with pytest.raises(Unsupported, match="has 257 steps; the most are 256"):
+        import_model(lstm_model(steps=257))
+
+
 def _handle(name: str) -> schema.VarHandleOptionsT:
     return schema.VarHandleOptionsT(sharedName=name)

@@ -22,7 +22,7 @@ _INPUT_WEIGHTS, _RECURRENT_WEIGHTS, _BIASES = range(1, 5), range(5, 9), range(12
 _PEEPHOLES, _NORMS = range(9, 12), range(20, 24)
 _PROJECTION, _PROJECTION_BIAS, _HIDDEN, _CELL = 16, 17, 18, 19
 _HIDDEN_INTERMEDIATE = 4
-_MOST_STEPS = 1024  # each is unrolled
+_MOST_STEPS = 256  # each is unrolled, and compiled in a third of a second
 _TANH = 4  # ActivationFunctionType in schema.fbs
 
 
