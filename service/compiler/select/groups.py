@@ -167,10 +167,10 @@ def _view(value: relax.Expr) -> View | None:
     if name == "relax.qnn.requantize" and isinstance(value.args[0], relax.Var):
         return View(value.args[0]) if _same_bytes(Operation(value)) else None
     if name == "relax.nn.pad" and isinstance(value.args[0], relax.Var):
-        widths = [int(width) for width in value.attrs.pad_width]
-        if len(widths) == 8 and not any(widths[:2] + widths[6:]) and str(value.attrs.pad_mode) == "constant":
-            padding = Halo(widths[2], widths[4], widths[3], widths[5])
-            return View(value.args[0], padding, int(float(value.attrs.pad_value)))
+        widths, fill = [int(width) for width in value.attrs.pad_width], float(value.attrs.pad_value)
+        constant = str(value.attrs.pad_mode) == "constant" and fill.is_integer()  # real values may be padded by others
+        if constant and len(widths) == 8 and not any(widths[:2] + widths[6:]):
+            return View(value.args[0], Halo(widths[2], widths[4], widths[3], widths[5]), int(fill))
     return None
 
 
