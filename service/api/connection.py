@@ -15,6 +15,7 @@ from service.api.exchange import Exchange
 
 _TOO_SLOW = (b"408 Request Timeout", b"the head of the request took too long")
 _STALLED = (b"408 Request Timeout", b"the body of the request came too slowly")
+_NO_MEMORY = (b"503 Service Unavailable", b"there is no memory for the body of the request")
 _TOO_LARGE = (b"431 Request Header Fields Too Large", b"the head of the request is too large")
 
 
@@ -86,6 +87,12 @@ class Connection(HttpToolsProtocol):
             self._stop_timer()
         self._in_body = True
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        try:
+            super().on_body(body)
+        except MemoryError:  # which the parser would take for a fault of the client
+            self._refuse(*_NO_MEMORY)
 
     def on_message_complete(self) -> None:
         self._in_body = self._in_request = False

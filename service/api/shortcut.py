@@ -89,13 +89,14 @@ class Shortened(asyncio.BufferedProtocol):
         """The first `count` bytes of `data` came, and no prediction is under way."""
         shortcut = None if self._others.is_busy else self._shortcut
         head = Head.of(data, count, shortcut.longest_bytes) if shortcut else None
+        arriving = _room_for(head) if head else None
         view = memoryview(data)
-        if head is None or shortcut is None:
+        if arriving is None or head is None or shortcut is None:
             self._others.data_received(view[:count])  # type: ignore[arg-type]  # the parser takes any buffer
             return
         self._others.rest()
         self._ask(shortcut.predict, head)
-        self._arriving = arriving = Arriving(head.json_bytes, head.body_bytes)
+        self._arriving = arriving
         end = min(count, head.end + head.body_bytes)
         arriving.rest[: end - head.end] = view[head.end : end]
         if end < count:
@@ -145,6 +146,14 @@ class Shortened(asyncio.BufferedProtocol):
         if early := self._early:
             self._early = b""
             self._arrived(early, len(early))
+
+
+def _room_for(head: Head) -> Arriving | None:
+    """None where there is no memory for the body: who reads it in pieces will say so, if that is still true then."""
+    try:
+        return Arriving(head.json_bytes, head.body_bytes)
+    except MemoryError:
+        return None
 
 
 def connections(settings: Settings) -> Callable[..., asyncio.BaseProtocol]:
