@@ -1,18 +1,23 @@
-"""What a scrape reads from the tables and the store, instead of counting it as it happens.
+"""What a scrape reads from the tables, the store and the models, instead of counting it as it happens.
 
-So builds that other processes made are counted too, and counts survive a restart.
+So builds that other processes made are counted too, counts survive a restart, and a prediction costs less.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from service.cache import BlobStore
 from service.db import BuildStore
+
+if TYPE_CHECKING:  # it loads TVM's runtime
+    from service.workers.inference import Registry
 
 # Stages take from a millisecond (link) to minutes (a large model's codegen).
 STAGE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -48,6 +53,28 @@ class BuildCollector(Collector):
         return iter(())  # or registering would read the tables
 
 
+class ModelCollector(Collector):
+    """The models in memory, of which several may be versions of one."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        queued: dict[str, int] = defaultdict(int)
+        admitted: dict[str, int] = defaultdict(int)
+        for served in self._registry.in_memory():
+            queued[served.identity.model] += served.queued
+            admitted[served.identity.model] += served.admitted
+        yield _by_model("octet_queue_depth", "Predict requests that wait for their model.", queued)
+        yield _by_model("octet_inflight_requests", "Predict requests admitted and not yet answered.", admitted)
+        yield GaugeMetricFamily(
+            "octet_model_memory_bytes", "What the loaded models take together.", value=self._registry.memory_bytes
+        )
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        return iter(())
+
+
 class CacheCollector(Collector):
     """The store."""
 
@@ -62,3 +89,10 @@ class CacheCollector(Collector):
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         return iter(())
+
+
+def _by_model(name: str, help: str, counts: Mapping[str, int]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, help, labels=("model",))
+    for model, count in counts.items():
+        family.add_metric((model,), count)
+    return family

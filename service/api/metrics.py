@@ -1,4 +1,4 @@
-"""What `/metrics` shows. Predict requests are observed as they happen; builds and the cache are read when scraped.
+"""What `/metrics` shows. Predict requests are observed as they happen; what is so at the moment is read when scraped.
 
 A label is never a request, a tensor or anything else that a client may choose freely: `model`, `version` and
 `target` are those of a model that is loaded here.
@@ -6,7 +6,15 @@ A label is never a request, a tensor or anything else that a client may choose f
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from service.api.statistics import Statistics
 
@@ -34,8 +42,6 @@ class Metrics:
         queue_duration: admission to the start of the computation.
         compute_duration: `phase` is input, infer or output.
         batch_size: requests computed together.
-        queue_depth: requests admitted and not yet begun.
-        inflight_requests: requests between admission and answer.
         cache_hits: questions answered without computing; `tier` is `artifact` (a finished build answers a new request).
         cache_misses: questions that had to be computed, by the same label.
         artifact_info: 1 for each artifact that is loaded here.
@@ -43,6 +49,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)  # memory, processor time, file descriptors and start of the server
         self.statistics = Statistics()
         self.request_duration = self._histogram(
             "octet_request_duration_seconds", "Time to answer a predict request.", (*_MODEL, "protocol", "code")
@@ -59,10 +66,6 @@ class Metrics:
         )
         self.batch_size = Histogram(
             "octet_batch_size", "Requests computed together.", _MODEL, registry=self.registry, buckets=_BATCH_BUCKETS
-        )
-        self.queue_depth = self._gauge("octet_queue_depth", "Predict requests that wait for their model.", ("model",))
-        self.inflight_requests = self._gauge(
-            "octet_inflight_requests", "Predict requests admitted and not yet answered.", ("model",)
         )
         self.cache_hits = self._counter("octet_cache_hits", "Questions that a cache answered.", ("tier",))
         self.cache_misses = self._counter("octet_cache_misses", "Questions that had to be computed.", ("tier",))

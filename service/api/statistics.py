@@ -5,7 +5,6 @@ Beside the histograms of `/metrics`, because clients that measure (perf_analyzer
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import defaultdict
 from typing import Any
@@ -14,26 +13,23 @@ Members = dict[str, Any]
 
 
 class Duration:
-    """How often something took place, and how long all of it took. Added to from several threads."""
+    """How often something took place, and how long all of it took. For the event loop's thread."""
 
-    __slots__ = ("_count", "_lock", "_ns")
+    __slots__ = ("_count", "_ns")
 
     def __init__(self) -> None:
         self._count = self._ns = 0
-        self._lock = threading.Lock()
 
     def add(self, duration_s: float) -> None:
-        with self._lock:
-            self._count += 1
-            self._ns += int(1e9 * duration_s)
+        self._count += 1
+        self._ns += int(1e9 * duration_s)
 
     @property
     def count(self) -> int:
         return self._count
 
     def to_json(self) -> Members:
-        with self._lock:
-            return {"count": self._count, "ns": self._ns}
+        return {"count": self._count, "ns": self._ns}
 
 
 class ModelStatistics:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import CancelledError
 from collections.abc import AsyncIterator
 from functools import partial
-from time import perf_counter
 
 from grpc import StatusCode
 from grpc.aio import ServicerContext
@@ -17,6 +17,7 @@ from service.api.metrics import Metrics
 from service.api.v2.address import parse_address
 from service.api.v2.predictor import Predictor
 from service.api.v2.telemetry import RequestTelemetry
+from service.api.v2.timeline import Timeline
 from service.core.errors import OctetError
 from service.workers.inference import Registry, Served
 
@@ -38,7 +39,7 @@ class Infer:
         Raises:
             OctetError, DecodeError: it is refused.
         """
-        arrived_s = perf_counter()
+        timeline = Timeline(unforeseen=StatusCode.INTERNAL.name)
         try:
             received = Received.of(message)
             address = parse_address(received.head.model_name, received.head.model_version)
@@ -47,9 +48,11 @@ class Infer:
             self._telemetry.rejected(error)
             raise
         try:
-            return await self._respond(served, received, context, arrived_s)
+            return await self._respond(served, received, context, timeline)
         finally:
             served.release()
+            # gRPC sends the answer when this task is over, and the loop calls this when that has been begun.
+            asyncio.get_running_loop().call_soon(self._telemetry.answered, served.identity, timeline)
 
     async def stream(
         self, messages: AsyncIterator[bytes], context: ServicerContext
@@ -64,30 +67,24 @@ class Infer:
                 yield pb.ModelStreamInferResponse(error_message=error.message)
 
     async def _respond(
-        self, served: Served, received: Received, context: ServicerContext, arrived_s: float
+        self, served: Served, received: Received, context: ServicerContext, timeline: Timeline
     ) -> pb.ModelInferResponse:
-        requests = self._telemetry.of(served.identity)
-        code = StatusCode.INTERNAL
         try:
             with served.permit(context.time_remaining()) as permit:
                 request, outputs = await self._predictor.predict(
-                    permit, requests, parse=partial(received.request, served.signature, served.batches)
+                    permit, timeline, parse=partial(received.request, served.signature, served.batches)
                 )
-            ran_s = perf_counter()
             message = response(served, request, outputs)
-            requests.rendered(perf_counter() - ran_s)
-            code = StatusCode.OK
+            timeline.end(StatusCode.OK.name)
             return message
         except OctetError as error:
-            code = status_of(error)
+            timeline.end(status_of(error).name)
             self._telemetry.rejected(error)
             raise
         except CancelledError:
-            code = StatusCode.CANCELLED
+            timeline.end(StatusCode.CANCELLED.name)
             self._telemetry.canceled()
             raise
-        finally:
-            requests.answered(code.name, perf_counter() - arrived_s)
 
 
 def _affinity(context: ServicerContext) -> bytes | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from service.api.collectors import ModelCollector
 from service.api.context import RequestContext
 from service.api.shortcut import Shortcut
 from service.api.v2.about import About
@@ -30,6 +31,7 @@ __all__ = ["InferenceTelemetry", "install", "routes"]
 
 def install(app: FastAPI, services: Services) -> None:
     """Has `app` answer what is under `/v2`: by its routes, and predict requests by the shortcut of a connection."""
+    services.metrics.registry.register(ModelCollector(services.registry))
     infer = Infer(services.registry, services.metrics, services.settings.max_predict_bytes)
     app.state.shortcut = Shortcut(RequestContext(infer), services.settings.max_predict_bytes)
     app.router.routes[:0] = routes(services, infer)

@@ -142,6 +142,7 @@ SCHEMAS: Members = {
         outputs=_array(_ref("InferTensor")),
     ),
 }
+_TIMING = "The milliseconds of `queue`, `batch`, `infer`, and `total` from the last byte of the request."
 
 
 def _json(schema: Members) -> Members:
@@ -212,6 +213,7 @@ def _model_paths(suffix: str, *path: Members) -> Members:
     )
     infer["requestBody"] = _INFER_BODY
     infer["responses"]["200"]["content"]["application/octet-stream"] = {"schema": _RAW}
+    infer["responses"]["200"]["headers"] = {"Server-Timing": {"schema": _TEXT, "description": _TIMING}}
     ready = _operation(
         f"model_ready{suffix}",
         "Whether a model is ready",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from time import perf_counter
+from time import monotonic
 from weakref import WeakKeyDictionary
 
 from starlette.requests import ClientDisconnect
@@ -25,6 +25,7 @@ from service.api.v2.request import parse_request
 from service.api.v2.response import encoded, render
 from service.api.v2.telemetry import RequestTelemetry
 from service.api.v2.tensors import Array
+from service.api.v2.timeline import Timeline
 from service.core.errors import OctetError
 from service.workers.inference import Abandoned, Permit, Registry, Served, Terms
 
@@ -47,41 +48,40 @@ class Infer:
             head = Head.of(scope["headers"])
             served = await self._registry.acquire(*model_and_version(scope), head.affinity)
         except OctetError as error:
-            response: ASGIApp = self._refuse(error, scope)
-        else:
+            await self._refuse(error, scope)(scope, receive, send)
+            return
+        timeline = Timeline(unforeseen=500)
+        try:
             try:
-                response = await self._respond(served, head, scope, receive)
+                response = await self._respond(served, head, timeline, scope, receive)
             finally:
                 served.release()
-        await response(scope, receive, send)
+            await response(scope, receive, send)
+        finally:
+            self._telemetry.answered(served.identity, timeline)
 
-    async def _respond(self, served: Served, head: Head, scope: Scope, receive: Receive) -> ASGIApp:
-        requests = self._telemetry.of(served.identity)
-        code, arrived_s = 500, perf_counter()
+    async def _respond(self, served: Served, head: Head, timeline: Timeline, scope: Scope, receive: Receive) -> ASGIApp:
         try:
             with served.permit(head.timeout_s) as permit:  # before a byte of the body is read
                 body = await self._read(permit, receive, head)
-                arrived_s = perf_counter()
+                timeline.arrived_s = monotonic()
                 request, outputs = await self._predictor.predict(
                     permit,
-                    requests,
+                    timeline,
                     parse=partial(parse_request, head, body, served.signature, served.batches, self._forms_of(served)),
                     run=partial(_run, receive),
                 )
-            ran_s = perf_counter()
             answer = await encoded(render(served, request, outputs), head.coding)
-            requests.rendered(perf_counter() - ran_s)
-            code = 200
+            timeline.end(200)
+            answer.headers.append((b"server-timing", timeline.server_timing()))
             return answer
         except OctetError as error:
-            code = status_of(error)
+            timeline.end(status_of(error))
             return self._refuse(error, scope)
         except ClientDisconnect:
-            code = _CLIENT_CLOSED_REQUEST
+            timeline.end(_CLIENT_CLOSED_REQUEST)
             self._telemetry.canceled()
             raise
-        finally:
-            requests.answered(code, perf_counter() - arrived_s)
 
     async def _read(self, permit: Permit, receive: Receive, head: Head) -> Body:
         """The body. While a slow client sends it, others may have the place."""

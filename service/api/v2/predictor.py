@@ -6,12 +6,12 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from time import perf_counter
+from time import monotonic
 
 from service.api.v2.inputs import Picture
 from service.api.v2.request import InferRequest
-from service.api.v2.telemetry import ModelRequests
 from service.api.v2.tensors import Array
+from service.api.v2.timeline import Timeline
 from service.runtime import image
 from service.workers.inference import Permit, Terms
 
@@ -26,24 +26,25 @@ class Predictor:
         self._decoders = ThreadPoolExecutor(cores, "octet-decode")  # bounds the memory that pictures take meanwhile
 
     async def predict(
-        self, permit: Permit, requests: ModelRequests, parse: Callable[[], InferRequest], run: Run = Permit.run
+        self, permit: Permit, timeline: Timeline, parse: Callable[[], InferRequest], run: Run = Permit.run
     ) -> tuple[InferRequest, Sequence[Array]]:
         """A request and its outputs, in the signature's order.
 
         Args:
             permit: its place, which the caller gives back.
-            requests: told of what is done.
+            timeline: where it is noted when what was done.
             parse: reads the request.
             run: `Permit.run`, or that and a watch for the client's leaving.
 
         Raises:
             OctetError: the request is not well formed, does not fit the model, or was not answered in time.
         """
-        began_s = perf_counter()
         request = parse()
         inputs = await self._decode(request.inputs)
-        requests.prepared(perf_counter() - began_s)
-        return request, await run(permit, inputs, request.terms)
+        timeline.prepared_s = monotonic()
+        outputs = await run(permit, inputs, request.terms)
+        timeline.ran_s, timeline.stages = monotonic(), permit.stages
+        return request, outputs
 
     async def _decode(self, inputs: Sequence[Array | Picture]) -> Sequence[Array]:
         loop = asyncio.get_running_loop()

@@ -1,13 +1,18 @@
-"""What happens to predict requests, as metrics. Labels are looked up once per loaded model, not per request."""
+"""What happens to predict requests, as metrics. Labels are looked up once per loaded model, not per request.
+
+All of it is counted on the event loop, and of a request all at once when its answer was sent: it costs nobody latency.
+"""
 
 from __future__ import annotations
 
 import collections
+from collections.abc import Sequence
 
 from prometheus_client import Counter, Histogram
 
 from service.api.metrics import Metrics
 from service.api.statistics import ModelStatistics
+from service.api.v2.timeline import Timeline
 from service.core.errors import DeadlinePassed, NotReady, OctetError, QueueFull
 from service.workers.inference import Identity
 
@@ -36,8 +41,6 @@ class LoadedModel:
             loaded: how often each artifact is loaded, by its labels.
         """
         labels = _labels(identity)
-        self._inflight = metrics.inflight_requests.labels(identity.model)
-        self._depth = metrics.queue_depth.labels(identity.model)
         self._queue = metrics.queue_duration.labels(*labels)
         self._batch = metrics.batch_size.labels(*labels)
         self._infer = metrics.compute_duration.labels(*labels, "infer")
@@ -47,26 +50,16 @@ class LoadedModel:
         self._loaded[self._artifact] += 1
         self._artifacts.labels(*self._artifact).set(1)
 
-    def admitted(self) -> None:
-        self._inflight.inc()
+    def computed(self, waits_s: Sequence[float], samples: int, run_s: float) -> None:
+        for waited_s in waits_s:
+            self.dropped(waited_s)
+        self._batch.observe(len(waits_s))
+        self._infer.observe(run_s)
+        self._statistics.compute_infer[samples].add(run_s)
 
-    def released(self) -> None:
-        self._inflight.dec()
-
-    def queued(self) -> None:
-        self._depth.inc()
-
-    def dequeued(self, waited_s: float) -> None:
-        self._depth.dec()
+    def dropped(self, waited_s: float) -> None:
         self._queue.observe(waited_s)
         self._statistics.queue.add(waited_s)
-
-    def batched(self, requests: int, samples: int, duration_s: float) -> None:
-        self._batch.observe(requests)
-
-    def inferred(self, duration_s: float, samples: int) -> None:
-        self._infer.observe(duration_s)
-        self._statistics.compute_infer[samples].add(duration_s)
 
     def unloaded(self) -> None:
         self._loaded[self._artifact] -= 1
@@ -79,14 +72,15 @@ class RequestTelemetry:
 
     def __init__(self, metrics: Metrics, protocol: str) -> None:
         self._metrics, self._protocol = metrics, protocol
-        self._models: dict[tuple[str, str, str], ModelRequests] = {}
+        self._models: dict[tuple[str, str, str], _ModelRequests] = {}
 
-    def of(self, identity: Identity) -> ModelRequests:
+    def answered(self, identity: Identity, timeline: Timeline) -> None:
+        """A request was answered, by what is loaded as `identity`. To be called when the answer was sent."""
         labels = _labels(identity)
         if labels not in self._models:
             statistics = self._metrics.statistics.of(identity.model, identity.version)
-            self._models[labels] = ModelRequests(self._metrics, labels, self._protocol, statistics)
-        return self._models[labels]
+            self._models[labels] = _ModelRequests(self._metrics, labels, self._protocol, statistics)
+        self._models[labels].answered(timeline)
 
     def rejected(self, error: OctetError) -> None:
         """A request was refused."""
@@ -98,7 +92,7 @@ class RequestTelemetry:
         self._metrics.requests_rejected.labels("canceled").inc()
 
 
-class ModelRequests:
+class _ModelRequests:
     """Watches the requests of one model version on one target."""
 
     def __init__(
@@ -109,25 +103,21 @@ class ModelRequests:
         self._output = metrics.compute_duration.labels(*labels, "output")
         self._answers: dict[int | str, tuple[Histogram, Counter]] = {}
 
-    def prepared(self, duration_s: float) -> None:
-        """The inputs were parsed and decoded."""
-        self._input.observe(duration_s)
-        self._statistics.compute_input.add(duration_s)
-
-    def rendered(self, duration_s: float) -> None:
-        """The outputs were written as a response."""
-        self._output.observe(duration_s)
-        self._statistics.compute_output.add(duration_s)
-
-    def answered(self, code: int | str, duration_s: float) -> None:
-        """A request was answered with the protocol's `code`, `duration_s` after its last byte had arrived."""
+    def answered(self, timeline: Timeline) -> None:
+        code, total_s = timeline.code, timeline.total_s
+        if (input_s := timeline.input_s) is not None:
+            self._input.observe(input_s)
+            self._statistics.compute_input.add(input_s)
+        if (output_s := timeline.output_s) is not None:
+            self._output.observe(output_s)
+            self._statistics.compute_output.add(output_s)
         if code not in self._answers:
             labels = *self._labels, self._protocol, str(code)
             self._answers[code] = self._metrics.request_duration.labels(*labels), self._metrics.requests.labels(*labels)
         duration, count = self._answers[code]
-        duration.observe(duration_s)
+        duration.observe(total_s)
         count.inc()
-        self._statistics.answered(code in _SUCCESS, duration_s)
+        self._statistics.answered(code in _SUCCESS, total_s)
 
 
 def _labels(identity: Identity) -> tuple[str, str, str]:

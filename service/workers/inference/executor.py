@@ -89,6 +89,16 @@ class Executor:
         self._closing = False
 
     @property
+    def admitted(self) -> int:
+        """Requests that hold a permit. From any thread."""
+        return self._admitted
+
+    @property
+    def queued(self) -> int:
+        """Those of them that wait for a thread. From any thread."""
+        return len(self._backlog)
+
+    @property
     def has_to_wait(self) -> bool:
         """Whether a request that is admitted now, or was last, finds every instance busy."""
         return self._waiting > self._free or self.scheduling.max_delay_s > 0
@@ -111,7 +121,6 @@ class Executor:
         permit = Permit(self, timeout_s, monotonic())
         self._admitted += 1
         self._meet(permit.submitted_s)
-        self._observer.admitted()
         return permit
 
     def release(self, permit: Permit) -> None:
@@ -120,7 +129,6 @@ class Executor:
             self.withdraw(permit)
             self.lend(permit)
         self._admitted -= 1
-        self._observer.released()
 
     def lend(self, permit: Permit) -> None:
         """Gives its place to others, if it has one and its request is not there yet."""
@@ -143,7 +151,6 @@ class Executor:
         now_s = permit.submitted_s = monotonic()
         if permit.deadline_s is not None and permit.deadline_s <= now_s:
             raise DeadlinePassed
-        self._observer.queued()
         with self._lock:
             self._backlog.add(permit)
             permit.is_queued = True
@@ -159,7 +166,7 @@ class Executor:
             self._backlog.remove(permit)
             self._leave(permit)
         permit.inputs = ()
-        self._observer.dequeued(monotonic() - permit.submitted_s)
+        self._observer.dropped(monotonic() - permit.submitted_s)
         return True
 
     async def warm(self) -> None:
@@ -220,15 +227,16 @@ class Executor:
     ) -> None:
         samples, returned_s = sum(permit.samples for permit in permits), monotonic() - ended_s
         batched_s = ended_s - taken_s - run_s
-        for permit, answer in zip(permits, outputs, strict=True):
-            queued_s = taken_s - permit.submitted_s
+        waits_s = [taken_s - permit.submitted_s for permit in permits]
+        for permit, answer, queued_s in zip(permits, outputs, waits_s, strict=True):
             permit.settle(answer, error, Stages(queued_s, batched_s, run_s, returned_s, len(permits), samples))
+        # After the answers that were just made ready.
+        self._loop.call_soon(self._observer.computed, waits_s, samples, run_s)
 
-        def observe() -> None:
-            self._observer.batched(len(permits), samples, batched_s)
-            self._observer.inferred(run_s, samples)
-
-        self._loop.call_soon(observe)  # after the answers that were just made ready
+    def _refuse(self, permits: Sequence[Permit], now_s: float) -> None:
+        for permit in permits:
+            permit.settle((), DeadlinePassed())
+            self._observer.dropped(now_s - permit.submitted_s)
 
     @property
     def _most(self) -> int:
@@ -268,10 +276,8 @@ class Executor:
             chosen, late = self._take(instance, taken_s)
             if answered is not None:
                 self._tell_loop(answered)
-            for permit in (*chosen, *late):
-                self._observer.dequeued(taken_s - permit.submitted_s)
             if late:
-                self._tell_loop(partial(_refuse, late))
+                self._tell_loop(partial(self._refuse, late, taken_s))
             if not chosen:
                 answered = None
                 if not late:
@@ -326,8 +332,3 @@ def _end(done: asyncio.Future[None], error: Exception | None) -> None:
         done.set_result(None)
     else:
         done.set_exception(error)
-
-
-def _refuse(permits: Sequence[Permit]) -> None:
-    for permit in permits:
-        permit.settle((), DeadlinePassed())

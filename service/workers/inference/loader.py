@@ -92,6 +92,10 @@ class Loader:
         """Whether it is loaded still."""
         return self.loaded.get(served.identity) is served
 
+    def in_memory(self) -> list[Served]:
+        """Those that are ready, and those whose last requests are being answered. From any thread."""
+        return [*list(self.loaded.values()), *list(self._leaving)]
+
     def is_usable(self, artifact: Digest) -> bool:
         """Whether nothing is known against it."""
         return artifact not in self._failed

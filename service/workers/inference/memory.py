@@ -49,7 +49,7 @@ class Memory:
 
     @property
     def used_bytes(self) -> int:
-        return together(self._taken.values()).total_bytes
+        return together(list(self._taken.values())).total_bytes
 
     def has_room(self, weight: Weight) -> bool:
         return not self.limit_bytes or together([*self._taken.values(), weight]).total_bytes <= self.limit_bytes

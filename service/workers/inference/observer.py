@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,25 +27,13 @@ class Identity:
 
 
 class ModelObserver(Protocol):
-    """Watches one loaded model. Called from the event loop and from execution threads."""
+    """Watches one loaded model. Called on the event loop, when whoever waited for an answer has it."""
 
-    def admitted(self) -> None:
-        """A request took a place in the queue."""
+    def computed(self, waits_s: Sequence[float], samples: int, run_s: float) -> None:
+        """The model ran on `samples` at once, of requests that had waited for a thread so long, each."""
 
-    def released(self) -> None:
-        """It gave the place back."""
-
-    def queued(self) -> None:
-        """A request began to wait for a thread."""
-
-    def dequeued(self, waited_s: float) -> None:
-        """It waits no longer: a thread took it, or nobody wants it any more."""
-
-    def batched(self, requests: int, samples: int, duration_s: float) -> None:
-        """So many requests, of so many samples together, were made one call in that time; `inferred` comes next."""
-
-    def inferred(self, duration_s: float, samples: int) -> None:
-        """The model ran, on `samples` at once."""
+    def dropped(self, waited_s: float) -> None:
+        """A request that had waited so long is not computed: it is too late, or nobody wants the answer."""
 
     def unloaded(self) -> None:
         """The model takes no more requests."""
@@ -61,22 +50,10 @@ class Unobserved:
     def loaded(self, identity: Identity) -> Unobserved:
         return self
 
-    def admitted(self) -> None:
+    def computed(self, waits_s: Sequence[float], samples: int, run_s: float) -> None:
         pass
 
-    def released(self) -> None:
-        pass
-
-    def queued(self) -> None:
-        pass
-
-    def dequeued(self, waited_s: float) -> None:
-        pass
-
-    def batched(self, requests: int, samples: int, duration_s: float) -> None:
-        pass
-
-    def inferred(self, duration_s: float, samples: int) -> None:
+    def dropped(self, waited_s: float) -> None:
         pass
 
     def unloaded(self) -> None:

@@ -98,8 +98,12 @@ class Registry:
 
     @property
     def memory_bytes(self) -> int:
-        """What the loaded models take together."""
+        """What the loaded models take together. From any thread."""
         return self._memory.used_bytes
+
+    def in_memory(self) -> list[Served]:
+        """The loaded models, and those that are on their way out. From any thread."""
+        return self._loader.in_memory()
 
     async def acquire(self, model: str, version: Reference = None, affinity: bytes | None = None) -> Served:
         """The loaded model, held: the caller owes it a `release`.

@@ -43,6 +43,16 @@ class Served:
         await self._executor.warm()
 
     @property
+    def admitted(self) -> int:
+        """Requests that hold a permit. From any thread."""
+        return self._executor.admitted
+
+    @property
+    def queued(self) -> int:
+        """Those of them that wait for a thread. From any thread."""
+        return self._executor.queued
+
+    @property
     def is_held(self) -> bool:
         """Whether a request would miss it."""
         return self._holders > 0

@@ -152,10 +152,11 @@ async def test_the_metrics_of_a_request_that_waits() -> None:
     assert 'octet_queue_depth{model="m"} 1.0' in text
     held.opened.set()
     await asyncio.gather(first.task, second.task)
-    await held.plane.registry.close()
     text = held.plane.metrics.text().decode()
     assert 'octet_inflight_requests{model="m"} 0.0' in text
     assert 'octet_queue_depth{model="m"} 0.0' in text
+    await held.plane.registry.close()
+    assert 'octet_inflight_requests{model="m"}' not in held.plane.metrics.text().decode()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from service.api.metrics import Metrics
 from service.api.v2 import InferenceTelemetry
 from service.core.digest import digest_of
 from service.workers.inference import Identity
+from service.workers.inference.memory import Weight
 from tests.support.data_plane import as_json, connect
 from tests.support.runners import digits
 from tests.support.tables import TARGET, Tables
@@ -57,6 +58,28 @@ async def test_an_answer_is_counted_once_in_every_metric(tables: Tables) -> None
     }
     assert samples(metrics, "octet_requests_rejected_total") == {}
     assert samples(metrics, "octet_artifact_info") == {}  # the registry was closed
+
+
+async def test_the_memory_of_loaded_models_is_a_gauge(tables: Tables) -> None:
+    artifact = tables.builds[0].artifact
+    assert artifact is not None
+    tables.weights[artifact] = Weight({}, 12_345)
+    async with connect(tables) as client:
+        metrics: Metrics = client.plane.metrics  # type: ignore[attr-defined]
+        assert samples(metrics, "octet_model_memory_bytes") == {frozenset(): 0}
+        await client.post("/v2/models/digits/infer", json=REQUEST)
+        assert samples(metrics, "octet_model_memory_bytes") == {frozenset(): 12_345}
+
+
+async def test_an_answer_says_where_its_time_went(tables: Tables) -> None:
+    async with connect(tables) as client:
+        response = await client.post("/v2/models/digits/infer", json=REQUEST)
+        refusal = await client.post("/v2/models/digits/infer", json={})
+    entries = dict(entry.split(";dur=") for entry in response.headers["server-timing"].split(", "))
+    assert list(entries) == ["queue", "batch", "infer", "total"]
+    took = {name: float(duration) for name, duration in entries.items()}
+    assert 0 < took["queue"] + took["batch"] + took["infer"] <= took["total"] + 0.002  # each is rounded
+    assert "server-timing" not in refusal.headers
 
 
 async def test_a_refusal_is_counted_by_its_reason(tables: Tables) -> None:

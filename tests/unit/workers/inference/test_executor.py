@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.core.errors import InvalidTensor, QueueFull
+from service.core.errors import DeadlinePassed, InvalidTensor, QueueFull
 from service.workers.inference import Abandoned, Array, Executor, ModelObserver, Scheduling, Variants
 from tests.support.runners import FunctionRunner, identity
 
@@ -217,37 +217,35 @@ async def test_the_observer_hears_of_every_step() -> None:
         def __init__(self) -> None:
             self.steps: list[str] = []
 
-        def admitted(self) -> None:
-            self.steps.append("admitted")
+        def computed(self, waits_s: Sequence[float], samples: int, run_s: float) -> None:
+            assert len(waits_s) == samples == 1
+            assert 0 <= waits_s[0] < 10
+            assert 0 <= run_s < 10
+            self.steps.append("computed")
 
-        def released(self) -> None:
-            self.steps.append("released")
-
-        def queued(self) -> None:
-            self.steps.append("queued")
-
-        def dequeued(self, waited_s: float) -> None:
+        def dropped(self, waited_s: float) -> None:
             assert 0 <= waited_s < 10
-            self.steps.append("dequeued")
-
-        def batched(self, requests: int, samples: int, duration_s: float) -> None:
-            assert (requests, samples) == (1, 1)
-            assert 0 <= duration_s < 10
-            self.steps.append("batched")
-
-        def inferred(self, duration_s: float, samples: int) -> None:
-            assert 0 <= duration_s < 10
-            assert samples == 1
-            self.steps.append("inferred")
+            self.steps.append("dropped")
 
         def unloaded(self) -> None:
             self.steps.append("unloaded")
 
-    log = Log()
-    executor = start(identity("INT32", 1), queue_size=1, observer=log)
-    await executor.warm()
+    log, gate = Log(), Gate()
+    executor = start(gate.runner(), queue_size=1, observer=log)
+    await gate.hold(executor)
     assert log.steps == []  # nobody asked for the warm-up
-    await infer(executor, 1)
+    first = asyncio.create_task(infer(executor, 1))
+    await asyncio.to_thread(gate.entered.acquire)
+    with executor.permit(timeout_s=0.01) as permit:
+        second = asyncio.create_task(permit.run(number(2)))
+        await asyncio.sleep(0)
+        assert (executor.admitted, executor.queued) == (2, 1)
+        with pytest.raises(DeadlinePassed):
+            await second
+    assert log.steps == ["dropped"]
+    gate.opened.set()
+    await first
+    assert (executor.admitted, executor.queued) == (0, 0)
     executor.close()
     await executor.closed()
-    assert sorted(log.steps) == ["admitted", "batched", "dequeued", "inferred", "queued", "released"]
+    assert log.steps == ["dropped", "computed"]
