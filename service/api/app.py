@@ -1,4 +1,4 @@
-"""The application: the control plane, the data plane and `/metrics` on one port."""
+"""The application: the control plane, the data plane, `/metrics` and the page on one port."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from service.api import (
     builds,
     models,
     openapi,
+    page,
     paths,
     problems,
     scrape,
@@ -59,6 +60,7 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     app.router.lifespan_context = _lifespan
     v2.install(app, services)
+    app.router.routes += page.routes()
     services.metrics.registry.register(BuildCollector(services.builds))
     services.metrics.registry.register(CacheCollector(services.layout.blobs))
     return app

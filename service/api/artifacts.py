@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from typing import Any
 
@@ -15,6 +16,7 @@ from service.cache.export import export
 from service.core.artifact import ARTIFACT_TYPE, Report
 from service.core.digest import Digest
 from service.core.errors import InvalidInput, NotFound
+from service.core.explanation import explained
 
 router = APIRouter(prefix=f"{paths.PREFIX}/artifacts", tags=["artifacts"])
 
@@ -96,6 +98,27 @@ _add_report(
     "What the artifact was made of",
     "The inputs of the build key, source and versions of all tools, and how long each step took.",
 )
+
+
+@router.get(
+    "/{digest}/layers",
+    summary="Its layers",
+    response_class=Response,
+    responses={
+        200: {"content": _JSON},
+        422: {"description": "It was compiled by a version of Octet that did not say what its layers are."},
+    },
+)
+def get_layers(digest: wire.PathDigest, services: ServicesOf) -> Response:
+    """What `octet explain` shows: each layer's kernel and multiply-accumulates; and its time, rate and share of the
+    machine's peak, where a profile is attached.
+    """
+    _manifest_bytes(services, Digest(digest))
+    coverage, profile = (services.layout.attached(Digest(digest), each) for each in (Report.COVERAGE, Report.PROFILE))
+    if coverage is None:
+        raise NotFound(f"artifact {digest} has no coverage report")
+    layers = explained(json.loads(coverage), json.loads(profile) if profile else None).to_json()
+    return Response(json.dumps(layers), headers={"cache-control": "no-cache"}, media_type="application/json")
 
 
 def _manifest_bytes(services: Services, digest: Digest) -> bytes:

@@ -110,7 +110,7 @@ def install(app: FastAPI) -> None:
         detail = exception.detail if exception.detail != phrase else _routing_detail(exception.status_code, request)
         headers = {name.lower(): value for name, value in (exception.headers or {}).items()}
         if exception.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            headers["allow"] = _allowed(app, request.url.path)
+            headers["allow"] = _allowed(app, request.url.path) or headers["allow"]  # the page is not in the document
         return _respond(request.scope, exception.status_code, code, f"{phrase}.", detail, {}, headers)
 
     app.add_exception_handler(OctetError, octet_error)

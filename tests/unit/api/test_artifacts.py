@@ -37,10 +37,47 @@ def test_the_reports_about_it(plane: ControlPlane, artifact: Digest, report: Rep
 
 
 def test_a_report_that_there_is_not(plane: ControlPlane, artifact: Digest) -> None:
-    layout = plane.services.layout
-    for entry in layout.referrers(artifact):
-        layout.remove(entry.digest)
+    detach(plane, artifact)
     problem(plane.client.get(f"/api/v1/artifacts/{artifact}/numerics"), 404, "not_found")
+
+
+def test_its_layers_with_the_time_of_each(plane: ControlPlane, artifact: Digest) -> None:
+    layer = {"kernel": "conv", "layer": "stem", "operators": "conv2d", "symbol": "octet_conv", "macs": 1000}
+    kernels = {"layers": [layer], "plain": [], "reorders": 0}
+    coverage = {"integer_percent": 100.0, "macs": 1000, "kernels": kernels}
+    profile = {"peak_macs_per_s": 4e9, "calls": [{"symbol": "octet_conv", "seconds": 1e-6}]}
+    attach(plane, artifact, coverage=coverage, profile=profile)
+    response = plane.client.get(f"/api/v1/artifacts/{artifact}/layers")
+    (told,) = response.json()["layers"]
+    assert (told["kernel"], told["seconds"], told["peak_percent"]) == ("conv", 1e-6, 25.0)
+
+
+def test_its_layers_when_nobody_has_measured_them(plane: ControlPlane, artifact: Digest) -> None:
+    kernels = {"layers": [], "plain": [{"place": 0, "layer": "y", "operators": "softmax", "reason": "why", "macs": 7}]}
+    detach(plane, artifact)
+    attach(plane, artifact, coverage={"integer_percent": 0.0, "macs": 7, "kernels": kernels | {"reorders": 0}})
+    document = plane.client.get(f"/api/v1/artifacts/{artifact}/layers").json()
+    assert document["profile"] is None
+    assert document["layers"][0]["reasons"] == {"y": "why"}
+    assert document["layers"][0]["seconds"] is None
+
+
+def test_layers_of_which_no_report_tells(plane: ControlPlane, artifact: Digest) -> None:
+    path = f"/api/v1/artifacts/{artifact}/layers"
+    problem(plane.client.get(path), 422, "unsupported")
+    detach(plane, artifact)
+    problem(plane.client.get(path), 404, "not_found")
+
+
+def attach(plane: ControlPlane, artifact: Digest, **reports: object) -> None:
+    for name, report in reports.items():
+        plane.services.layout.attach(artifact, Report[name.upper()], json.dumps(report).encode())
+
+
+def detach(plane: ControlPlane, artifact: Digest) -> None:
+    """Without any report."""
+    for entry in plane.services.layout.referrers(artifact):
+        plane.services.layout.remove(entry.digest)
 
 
 def test_its_content_is_a_layout_that_can_be_opened(plane: ControlPlane, artifact: Digest, tmp_path: Path) -> None:

@@ -1,0 +1,105 @@
+// What the server is asked.
+
+import { askForKey, key } from "./key.js";
+
+const ROOT = new URL("..", import.meta.url);
+
+/** An answer that is an error. Its message is the server's. */
+export class Problem extends Error {
+  constructor(status, members) {
+    super(members.detail ?? members.error ?? `The server answered ${status}.`);
+    this.status = status;
+    this.hint = members.hint ?? null;
+  }
+}
+
+/** There is no answer. */
+export class Unreachable extends Error {}
+
+/** The answer to a request; a `Problem` or `Unreachable` is thrown. Asks for a key, where one is wanted and somebody is there. */
+export async function ask(path, { headers = {}, unattended = false, ...options } = {}) {
+  const used = key();
+  const identity = used === null ? {} : { Authorization: `Bearer ${used}` };
+  const response = await fetch(new URL(path, ROOT), { ...options, headers: { ...headers, ...identity } }).catch((error) => {
+    throw new Unreachable(error.message, { cause: error });
+  });
+  if (response.ok || response.status === 304) return response;
+  const problem = new Problem(response.status, await membersOf(response));
+  if (response.status === 401 && !unattended && (await askForKey(used, problem.message))) {
+    return ask(path, { headers, ...options });
+  }
+  throw problem;
+}
+
+/** The answer's JSON. */
+export async function json(path, options) {
+  return (await ask(path, options)).json();
+}
+
+/** The same, and null where there is no such thing. */
+export async function jsonIfAny(path, options) {
+  try {
+    return await json(path, options);
+  } catch (error) {
+    if (error.status === 404) return null;
+    throw error;
+  }
+}
+
+/** The items `member` of a list, page by page. */
+export async function* pages(path, member, options) {
+  for (let next = path; next; ) {
+    const response = await ask(next, options);
+    yield (await response.json())[member];
+    next = /<([^>]+)>;\s*rel="next"/.exec(response.headers.get("link") ?? "")?.[1].replace(/^\//, "");
+  }
+}
+
+/**
+ * Server-sent events, until the server has no more; after a cut, from the next one. (An EventSource sends no key.)
+ *
+ * @yields {{kind: string, data: Object}}
+ */
+export async function* events(path, options) {
+  let last = null;
+  for (let failures = 0; failures < 5; failures += 1) {
+    try {
+      const headers = last === null ? {} : { "Last-Event-ID": last };
+      const response = await ask(path, { headers, ...options });
+      if (response.status === 204) return;
+      for await (const event of parsed(response.body)) {
+        if (event.id) last = event.id;
+        failures = 0;
+        yield { kind: event.event ?? "message", data: JSON.parse(event.data) };
+      }
+    } catch (error) {
+      if (error instanceof Problem) throw error;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+  }
+}
+
+async function* parsed(body) {
+  let rest = "";
+  for await (const text of chunks(body.pipeThrough(new TextDecoderStream()))) {
+    const blocks = (rest + text).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      const event = Object.fromEntries(block.split("\n").map((line) => line.split(/: ?(.*)/s, 2)));
+      if (event.data !== undefined) yield event;
+    }
+  }
+}
+
+async function* chunks(stream) { // Safari's streams cannot be iterated
+  const reader = stream.getReader();
+  for (let read = await reader.read(); !read.done; read = await reader.read()) yield read.value;
+}
+
+async function membersOf(response) {
+  try {
+    return await response.json();
+  } catch {
+    return {};
+  }
+}

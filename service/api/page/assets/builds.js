@@ -1,0 +1,134 @@
+// All builds that the server tells of, and those under way as they happen.
+
+import { events, json, pages } from "./api.js";
+import { bar, element, failure, h, show } from "./dom.js";
+import { ago, duration } from "./format.js";
+
+const STAGES = ["fetch", "import", "select", "legalize", "canonicalize", "codegen", "link", "verify", "publish"];
+const FINAL = ["succeeded", "failed", "canceled"];
+const FOLLOWED = 2; // a browser opens six connections at most, and other questions want some
+const SHOWN = 8;
+
+export function isOver(build) {
+  return FINAL.includes(build.state);
+}
+
+/** Whether its artifact can be served and looked at. */
+export function isBuilt(build) {
+  return build.state === "succeeded" && !build.invalidated && build.artifact !== null;
+}
+
+/** "x86-64-v3, batch 8": what sets the build of a version apart. */
+export function described(build) {
+  const options = Object.entries(build.options).map(([name, value]) => `${name.replaceAll("_", " ")} ${JSON.stringify(value)}`);
+  return [build.target, ...options].join(", ");
+}
+
+export class Builds {
+  #all = new Map();
+  #courses = new Map(); // by id: the stages of a build that is or was followed
+  #following = new Set();
+  #onChange;
+
+  /** @param {function()} onChange called when a build that is followed has come further. */
+  constructor(onChange) {
+    this.#onChange = onChange;
+  }
+
+  /** Newest first. */
+  list() {
+    return [...this.#all.values()].sort((a, b) => (a.created_at < b.created_at ? 1 : -1));
+  }
+
+  /** Asks for what is new: page by page, until everything on one is known and over. */
+  async update(options) {
+    const open = new Set(this.list().filter((build) => !isOver(build)).map((build) => build.id));
+    for await (const page of pages("api/v1/builds?limit=100", "builds", options)) {
+      const news = page.filter((build) => !isOver(build) || !this.#all.has(build.id) || open.has(build.id));
+      page.forEach((build) => { this.#all.set(build.id, build); open.delete(build.id); });
+      if (!news.length && !open.size) break;
+    }
+    this.list().filter((build) => build.state === "running").forEach((build) => this.#follow(build));
+  }
+
+  /** Takes in a build that was asked for just now. */
+  add(build) {
+    this.#all.set(build.id, build);
+    if (!isOver(build)) this.#follow(build);
+    this.#onChange();
+  }
+
+  /** Draws those under way, and the last that are over. */
+  show() {
+    const [open, over] = [this.list().filter((build) => !isOver(build)), this.list().filter(isOver)];
+    const shown = [...open, ...over].slice(0, Math.max(SHOWN, open.length));
+    show(element("builds"), shown.length ? h("ul", { class: "builds" }, shown.map((build) => this.#row(build))) : h("p", { class: "quiet" }, "None yet."));
+  }
+
+  async #follow(build) {
+    if (this.#following.has(build.id) || this.#following.size >= FOLLOWED) return;
+    this.#following.add(build.id);
+    try {
+      for await (const event of events(`api/v1/builds/${build.id}/events`)) {
+        this.#take(build.id, event);
+        this.#onChange();
+      }
+      this.#all.set(build.id, await json(`api/v1/builds/${build.id}`));
+    } catch {
+      // the next update asks again
+    } finally {
+      this.#following.delete(build.id);
+    }
+    this.#onChange();
+  }
+
+  #take(id, { kind, data }) {
+    const course = this.#courses.get(id) ?? { stages: new Map(), fraction: 0 };
+    this.#courses.set(id, course);
+    if (kind === "state" && data.state === "running") course.stages.clear(); // another attempt
+    if (kind === "stage" || kind === "progress") {
+      if (!course.stages.has(data.stage)) course.stages.set(data.stage, data.at);
+      course.fraction = data.fraction;
+    }
+    if (kind === "state") {
+      course.ended = FINAL.includes(data.state) ? data.at : undefined;
+      this.#all.set(id, { ...this.#all.get(id), state: data.state });
+    }
+  }
+
+  #row(build) {
+    const course = this.#courses.get(build.id);
+    return h(
+      "li", { "data-build": build.id },
+      h("div", { class: "line" },
+        h("b", {}, `${build.model} ${build.version}`), h("span", { class: "quiet" }, described(build)),
+        h("span", { class: `state ${build.state}` }, build.state),
+        h("span", { class: "quiet end" }, isOver(build) ? `${took(build)}${ago(build.created_at)}` : ""),
+      ),
+      course?.stages.size ? strip(course) : null,
+      build.error && failure({ message: build.error.message + placeOf(build.error), hint: build.error.hint }),
+    );
+  }
+}
+
+function placeOf({ stage, op, tensor }) {
+  const known = [stage, op, tensor].filter(Boolean).join(", ");
+  return known && ` (${known})`;
+}
+
+function took({ started_at: started, finished_at: finished }) {
+  return started && finished ? `${duration((new Date(finished) - new Date(started)) / 1000)}, ` : "";
+}
+
+/** The stages in order: those that are over with their times, and how far the one under way is. */
+function strip({ stages, fraction, ended }) {
+  const begun = [...stages.keys()];
+  const names = [...STAGES, ...begun.filter((name) => !STAGES.includes(name))];
+  return h("ol", { class: "stages" }, names.map((name) => {
+    const index = begun.indexOf(name);
+    const next = stages.get(begun[index + 1]) ?? ended;
+    if (index < 0) return h("li", {}, name, bar(0));
+    if (next) return h("li", { class: "done" }, name, bar(1), h("span", { class: "quiet" }, duration((new Date(next) - new Date(stages.get(name))) / 1000)));
+    return h("li", { class: "current", "aria-current": "step" }, name, bar(Math.max(fraction, 0.05), "moving"), h("span", { class: "quiet" }, "…"));
+  }));
+}

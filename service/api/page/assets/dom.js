@@ -1,0 +1,69 @@
+// Elements, made of values. Text is only ever text: nothing here reads markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * An HTML element.
+ *
+ * @param {string} name
+ * @param {Object} attributes by name; a function is a listener, named `onclick`; null, undefined and false are left
+ *   out; `sizes` are custom properties of CSS by which bars are drawn.
+ * @param {...(Node|string|number|null|Array)} children
+ */
+export function h(name, attributes = {}, ...children) {
+  return filled(document.createElement(name), attributes, children);
+}
+
+/** The same for SVG. */
+export function svg(name, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, name), attributes, children);
+}
+
+function filled(element, { sizes = {}, ...attributes }, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
+  }
+  for (const [name, value] of Object.entries(sizes)) element.style.setProperty(`--${name}`, value);
+  element.append(...present(children));
+  return element;
+}
+
+/**
+ * Makes `children` all that is in `place`. What is there already stays: focus, selections and open details survive.
+ * So listeners must not depend on more of the data than what the element shows.
+ */
+export function show(place, ...children) {
+  const fresh = present(children).map((child) => (child instanceof Node ? child : new Text(child)));
+  fresh.forEach((node, index) => {
+    const old = place.childNodes[index];
+    if (!old) place.append(node);
+    else if (!old.isEqualNode(node)) replace(old, node);
+  });
+  while (place.childNodes.length > fresh.length) place.lastChild.remove();
+}
+
+/** An error of the server or of this page, with what to do next. */
+export function failure({ message, hint }) {
+  return h("p", { class: "error" }, message, hint && h("span", { class: "quiet hint" }, hint));
+}
+
+/** A bar of `share`, from 0 to 1, of the room that there is. What it shows is said beside it. */
+export function bar(share, kind = "") {
+  return h("span", { class: `bar ${kind}`, "aria-hidden": "true", sizes: { share: Math.min(1, Math.max(0, share)) } });
+}
+
+export function element(id) {
+  return document.getElementById(id);
+}
+
+function present(children) {
+  return children.flat(2).filter((child) => child !== null && child !== undefined && child !== false && child !== "");
+}
+
+function replace(old, fresh) {
+  const focused = old.contains(document.activeElement) && document.activeElement.id;
+  old.replaceWith(fresh);
+  if (focused) element(focused)?.focus({ preventScroll: true });
+}

@@ -1,0 +1,44 @@
+// Where the time of a model goes, layer by layer; without a profile, where its multiplications are.
+
+import { bar, h } from "./dom.js";
+import { count, duration } from "./format.js";
+
+/**
+ * @param {?Object} explanation of `/api/v1/artifacts/{digest}/layers`.
+ * @param {string} artifact its digest.
+ */
+export function layers(explanation, artifact) {
+  if (!explanation) return [h("p", { class: "quiet" }, "There is no report.")];
+  const { profile, layers: all } = explanation;
+  const weight = (layer) => (profile ? layer.seconds : layer.macs);
+  const most = Math.max(...all.map(weight), Number.MIN_VALUE);
+  return [profile ? measured(profile) : unmeasured(artifact), h("ul", { class: "bars layers" }, all.map((layer) => row(layer, weight(layer) / most, profile)))];
+}
+
+function row(layer, share, profile) {
+  const facts = Object.entries(layer.facts).flatMap(([name, fact]) => (typeof fact === "string" ? [fact] : fact ? [`${fact} ${name.replaceAll("_", " ")}`] : []));
+  const why = [...new Set(Object.values(layer.reasons))];
+  const peak = layer.peak_percent;
+  return h(
+    "li", { class: layer.kernel ? null : "plain" },
+    h("span", { class: "name", title: layer.layer }, short(layer.layer) || "generated code"),
+    h("span", { class: "quiet kernel" }, layer.kernel ?? "no kernel"),
+    bar(share, layer.kernel ? "" : "slow"),
+    h("span", { class: "value" }, profile ? duration(layer.seconds) : layer.macs ? `${count(layer.macs)} MAC` : ""),
+    h("span", { class: "quiet note" }, [peak && `${peak.toFixed(1)} % of peak`, layer.operators, ...facts, ...why].filter(Boolean).join(" · ")),
+  );
+}
+
+function measured({ machine, threads, model_seconds: seconds, peak_macs_per_s: peak }) {
+  const top = peak ? `, which multiplies at most ${count(peak)} times a second` : "";
+  return h("p", {}, h("b", {}, duration(seconds)), ` on ${machine || "its machine"}, ${threads} ${threads === 1 ? "thread" : "threads"}${top}`);
+}
+
+function unmeasured(artifact) {
+  return h("p", { class: "quiet" }, "Bars are multiply-accumulates: nobody has measured it yet. ", h("code", {}, `octet explain DATA_DIR/store --artifact ${artifact} --attach`), " does, on the server's machine.");
+}
+
+/** Converters name a tensor by all that was fused into it, with full paths; the end of the first says enough. */
+function short(name) {
+  return name.split(";")[0].split("/").slice(-2).join("/");
+}

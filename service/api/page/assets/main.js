@@ -1,0 +1,107 @@
+// The page: asks the server every two seconds, as long as somebody looks, and shows what it says.
+
+import { ask, json, pages, Problem, Unreachable } from "./api.js";
+import { Builds } from "./builds.js";
+import { element, h, show } from "./dom.js";
+import { History } from "./history.js";
+import { askForKey, key } from "./key.js";
+import { showMatrix } from "./matrix.js";
+import { ModelView } from "./model.js";
+import { showNow } from "./now.js";
+import { installPush, showTargets } from "./push.js";
+
+const EVERY_MS = 2000;
+const PATIENCE_MS = 15_000;
+
+const known = { models: [], index: [], targets: [], machine: "", history: new History() };
+const builds = new Builds(showBuilds);
+const view = new ModelView(showModel);
+let attended = true; // whether somebody is asked for a key, who has not said that there is none
+
+async function poll() {
+  const options = { unattended: !attended, signal: AbortSignal.timeout(PATIENCE_MS) };
+  try {
+    const ready = await isReady(options);
+    const [metrics, models, index] = await Promise.all([
+      ask("metrics", options).then((response) => response.text()),
+      all("api/v1/models?limit=200", "models", options),
+      json("v2/repository/index", { method: "POST", ...options }),
+      builds.update(options),
+    ]);
+    known.history.add(metrics);
+    Object.assign(known, { models, index });
+    if (!known.targets.length) await learnMachine(options);
+    say(ready ? "succeeded" : "running", ready ? "ready" : "not ready", known.machine);
+    showNow(known.history);
+    showBuilds();
+    await showModel();
+  } catch (error) {
+    explain(error);
+  }
+}
+
+async function learnMachine(options) {
+  const { cpu, targets } = await json("api/v1/targets", options);
+  Object.assign(known, { targets, machine: cpu });
+  showTargets(targets);
+}
+
+async function isReady(options) {
+  try {
+    await ask("v2/health/ready", options);
+    return true;
+  } catch (error) {
+    if (error.status === 503) return false;
+    throw error;
+  }
+}
+
+async function all(path, member, options) {
+  const found = [];
+  for await (const page of pages(path, member, options)) found.push(...page);
+  return found;
+}
+
+function showBuilds() {
+  builds.show();
+  showMatrix({ ...known, builds: builds.list() }, (name, version) => view.choose(name, version, { focus: true }));
+}
+
+function showModel() {
+  return view.show({ ...known, builds: builds.list() }).catch(explain);
+}
+
+function say(kind, word, more, ...others) {
+  show(element("server"), h("span", { class: `state ${kind}` }, word), h("span", { class: "quiet" }, more), ...others);
+}
+
+function explain(error) {
+  if (error.status === 401 || error.status === 403) {
+    attended = false;
+    say("failed", "no access", error.message, h("button", { type: "button", id: "enter-key", onclick: enterKey }, "Enter a key"));
+  } else if (error instanceof Unreachable) {
+    say("failed", "not reachable", "");
+  } else {
+    say("failed", "error", error.message);
+    if (!(error instanceof Problem)) console.error(error);
+  }
+}
+
+async function enterKey() {
+  attended = await askForKey(key(), "It needs the scopes push, predict and metrics.");
+  if (attended) await poll();
+}
+
+async function watch() {
+  for (;;) {
+    if (!document.hidden) await poll();
+    await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
+  }
+}
+
+installPush((build) => {
+  builds.add(build);
+  view.choose(build.model, build.version);
+  element("builds-title").scrollIntoView({ behavior: "smooth", block: "nearest" });
+});
+watch();

@@ -1,0 +1,71 @@
+// Models by targets: what is built for what, and which version answers.
+
+import { described, isBuilt, isOver } from "./builds.js";
+import { element, h, show } from "./dom.js";
+
+const WORDS = { succeeded: "built", failed: "failed", canceled: "canceled", queued: "queued", running: "building" };
+
+/**
+ * Draws a row for the newest version of each model and for every other one that answers.
+ *
+ * @param {Object} known models, index, targets and builds, as the server says them.
+ * @param {function(string, number)} onChosen called with a model and a version.
+ */
+export function showMatrix({ models, index, targets, builds }, onChosen) {
+  if (!models.length) {
+    show(element("matrix"), h("p", {}, "There is no model yet. ", h("a", { href: "#push-title" }, "Push one.")));
+    return;
+  }
+  const wanted = new Set([...builds.map((build) => build.target), ...targets.filter((target) => target.host).map((target) => target.name)]);
+  const columns = targets.filter((target) => wanted.has(target.name));
+  const rows = models.flatMap((model) => versionsOf(model, index).map((version) => row(model, version, { index, columns, builds, onChosen })));
+  const head = h("tr", {}, h("th", { scope: "col" }, "Model"), h("th", { scope: "col" }, "Answers"), columns.map((target) => (
+    h("th", { scope: "col" }, target.name, target.host && h("span", { class: "tag" }, "this machine"))
+  )));
+  show(element("matrix"), h("table", { class: "matrix" }, h("thead", {}, head), h("tbody", {}, rows)));
+}
+
+/** Which aliases lead to a version, like "stable" or "stable 10 %". */
+export function aliasesOf(aliases, version) {
+  return aliases.flatMap(({ name, version: stable, canary }) => [
+    ...(stable === version ? [canary ? `${name} ${100 - canary.percent} %` : name] : []),
+    ...(canary?.version === version ? [`${name} ${canary.percent} %`] : []),
+  ]);
+}
+
+function versionsOf(model, index) {
+  const answering = index.filter((each) => each.name === model.name && each.state === "READY").map((each) => Number(each.version));
+  const aliased = model.aliases.flatMap(({ version, canary }) => [version, canary?.version ?? version]);
+  return [...new Set([model.version, ...answering, ...aliased])].sort((a, b) => b - a);
+}
+
+function row(model, version, { index, columns, builds, onChosen }) {
+  const { name } = model;
+  const choose = h("button", { type: "button", class: "link", id: `choose-${name}-${version}`, onclick: () => onChosen(name, version) }, name);
+  const own = builds.filter((build) => build.model === name && build.version === version);
+  return h(
+    "tr", {},
+    h("th", { scope: "row" }, choose, h("span", { class: "tag" }, `version ${version}`), aliasesOf(model.aliases, version).map((alias) => h("span", { class: "tag alias" }, alias))),
+    h("td", { "data-column": "Answers" }, served(index.find((each) => each.name === name && Number(each.version) === version))),
+    columns.map((target) => h("td", { "data-column": target.name }, cell(own.filter((build) => build.target === target.name)))),
+  );
+}
+
+function served(entry) {
+  if (!entry) return h("span", { class: "quiet" }, "–");
+  const kinds = { READY: ["ready", "succeeded"], LOADING: ["loading", "running"] };
+  const [word, kind] = kinds[entry.state] ?? ["not loaded", "queued"];
+  return h("span", { class: `state ${kind}`, title: entry.reason }, word);
+}
+
+/** The build of one version for one target: one under way, else one that is of use, else the last. */
+function cell(builds) {
+  const build = builds.find((each) => !isOver(each)) ?? builds.find(isBuilt) ?? builds[0];
+  if (!build) return h("span", { class: "quiet" }, "–");
+  const more = builds.filter(isBuilt).length - 1;
+  const word = build.invalidated ? "lost" : WORDS[build.state];
+  return [
+    h("span", { class: `state ${build.invalidated ? "failed" : build.state}`, title: described(build) }, word),
+    more > 0 && h("span", { class: "quiet" }, ` and ${more} more`),
+  ];
+}

@@ -1,0 +1,104 @@
+// One model: a build of one of its versions, and what is known about it.
+
+import { json, jsonIfAny } from "./api.js";
+import { described, isBuilt } from "./builds.js";
+import { element, h, show } from "./dom.js";
+import { ago, bytes, count } from "./format.js";
+import { layers } from "./layers.js";
+import { aliasesOf } from "./matrix.js";
+import { latency } from "./now.js";
+import { proof } from "./proof.js";
+import { TryIt } from "./tryit.js";
+
+export class ModelView {
+  #chosen = null; // {name, version}
+  #build = null; // the id of the build that is looked at
+  #reports = new Map(); // by artifact
+  #tryIt = new TryIt();
+  #onChosen;
+
+  /** @param {function()} onChosen called when another build is to be shown. */
+  constructor(onChosen) {
+    this.#onChosen = onChosen;
+    element("build").addEventListener("change", ({ target }) => {
+      this.#build = target.value;
+      this.#onChosen();
+    });
+  }
+
+  /** Shows another model; with `focus`, to somebody who asked for it. */
+  choose(name, version, { focus = false } = {}) {
+    this.#chosen = { name, version };
+    this.#build = null;
+    this.#reports.clear(); // somebody may have measured it meanwhile
+    this.#onChosen();
+    if (focus) {
+      element("model").scrollIntoView({ behavior: "smooth" });
+      element("model-title").focus({ preventScroll: true });
+    }
+  }
+
+  /**
+   * Draws everything about the chosen model.
+   *
+   * @param {Object} known models, index, builds, targets and history.
+   */
+  async show({ models, index, builds, targets, history }) {
+    this.#chosen ??= bestOf(index, builds, models);
+    const isKnown = models.some((model) => model.name === this.#chosen?.name);
+    element("model").hidden = !isKnown;
+    if (!isKnown) return;
+    const { name, version } = this.#chosen;
+    const own = builds.filter((build) => build.model === name && build.version === version && isBuilt(build));
+    const host = targets.find((target) => target.host)?.name;
+    const build = own.find(({ id }) => id === this.#build) ?? own.find(({ target }) => target === host) ?? own[0];
+    element("model-title").textContent = `${name} ${version}`;
+    element("build-label").hidden = own.length < 2;
+    show(element("build"), own.map((each) => h("option", { value: each.id, selected: each === build }, described(each))));
+    this.#tryIt.choose(name, version);
+    show(element("latency"), latency(history.durations({ model: name, version: String(version) })));
+    const [about, { numerics, coverage, explanation }] = await Promise.all([json(`api/v1/models/${name}`), this.#reportsOf(build)]);
+    if (element("model-title").textContent !== `${name} ${version}`) return; // another one was chosen meanwhile
+    show(element("versions"), versions(about, (chosen) => this.choose(name, chosen, { focus: true })));
+    show(element("proof"), build ? proof(numerics, coverage) : notBuilt());
+    show(element("layers"), build ? layers(explanation, build.artifact) : notBuilt());
+  }
+
+  async #reportsOf(build) {
+    if (!build) return {};
+    const { artifact } = build;
+    if (!this.#reports.has(artifact)) {
+      const reports = ["numerics", "coverage", "layers"].map((report) => jsonIfAny(`api/v1/artifacts/${artifact}/${report}`));
+      const [numerics, coverage, explanation] = await Promise.all(reports);
+      this.#reports.set(artifact, { numerics, coverage, explanation });
+    }
+    return this.#reports.get(artifact);
+  }
+}
+
+/** What to begin with: a version that answers, else one that is built, else any. */
+function bestOf(index, builds, models) {
+  const ready = index.find(({ state }) => state === "READY");
+  if (ready) return { name: ready.name, version: Number(ready.version) };
+  const build = builds.find(isBuilt);
+  return build ? { name: build.model, version: build.version } : models[0] ?? null;
+}
+
+function versions({ versions: all, aliases }, onChosen) {
+  return h("ul", { class: "versions" }, all.map(({ version, format, size_bytes: size, created_at: created, facts }) => h(
+    "li", {},
+    h("button", { type: "button", class: "link", id: `version-${version}`, onclick: () => onChosen(version) }, `version ${version}`),
+    aliasesOf(aliases, version).map((alias) => h("span", { class: "tag alias" }, alias)),
+    h("div", { class: "quiet" }, `${format}, ${bytes(size)}, ${ago(created)}`),
+    facts && h("div", { class: "quiet" }, `${count(facts.parameters)} parameters, ${count(facts.macs)} multiply-accumulates; ${signature(facts.signature)}`),
+  )));
+}
+
+function signature({ inputs, outputs }) {
+  const tensors = (all) => all.map(({ name, datatype, shape }) => `${name} ${datatype} [${shape.join(", ")}]`).join(", ");
+  return `${tensors(inputs)} → ${tensors(outputs)}`;
+}
+
+function notBuilt() {
+  return h("p", { class: "quiet" }, "This version has no build that succeeded.");
+}

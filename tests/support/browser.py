@@ -1,0 +1,74 @@
+"""The page in Chromium, watched for what it must never do."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Error, Page, Request, expect, sync_playwright
+
+DESKTOP, PHONE = 1280, 360  # pixels
+_HEIGHT = 740
+_WAIT_MS = 60_000  # a build takes long where others use the machine
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The distribution's own, without a window. Skips the test where there is none."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.skip("the page is NOT tested: Chromium is not installed (apt-get install chromium)")
+    expect.set_options(timeout=_WAIT_MS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class _Complaints:
+    """What the page did that it must not do."""
+
+    def __init__(self, page: Page, url: str, may_fail: bool) -> None:
+        self.found: list[str] = []
+        self._url, self._may_fail = url, may_fail
+        page.on("console", self._said)
+        page.on("pageerror", self._threw)
+        page.on("dialog", self._opened)
+        page.on("request", self._asked)
+
+    def _said(self, message: ConsoleMessage) -> None:
+        is_of_answer = message.text.startswith("Failed to load resource")
+        if message.type in ("error", "warning") and not (self._may_fail and is_of_answer):
+            self.found.append(message.text)
+
+    def _threw(self, error: Error) -> None:
+        self.found.append(f"exception: {error}")
+
+    def _opened(self, dialog: Dialog) -> None:
+        self.found.append(f"a script said {dialog.message!r}")
+        dialog.dismiss()
+
+    def _asked(self, request: Request) -> None:
+        if not request.url.startswith((f"{self._url}/", f"blob:{self._url}/")):
+            self.found.append(f"asked {request.url}")
+
+
+@contextmanager
+def visit(browser: Browser, url: str, width: int = DESKTOP, may_fail: bool = False, **context: Any) -> Iterator[Page]:
+    """The page at `url`, in a profile of its own. Nobody else was asked for anything, and the console has no complaint.
+
+    Args:
+        may_fail: whether answers may be errors, of which the browser complains by itself.
+        context: options of the browser's context.
+    """
+    with browser.new_context(viewport={"width": width, "height": _HEIGHT}, **context) as profile:
+        page = profile.new_page()
+        complaints = _Complaints(page, url, may_fail)
+        page.goto(f"{url}/")
+        yield page
+        assert not complaints.found
