@@ -71,4 +71,4 @@ def visit(browser: Browser, url: str, width: int = DESKTOP, may_fail: bool = Fal
         complaints = _Complaints(page, url, may_fail)
         page.goto(f"{url}/")
         yield page
-        assert not complaints.found
+        assert not complaints.found, complaints.found

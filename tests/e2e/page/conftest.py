@@ -27,3 +27,10 @@ def served(browser: Browser, folder: Path) -> Iterator[Served]:
     with serving(folder) as served:
         yield served
         assert served.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def digits(served: Served) -> Served:
+    """The server, with a model that is built."""
+    assert served.ended(served.push()["id"])["state"] == "succeeded"
+    return served

@@ -1,0 +1,108 @@
+"""What the page shows of a server that is in use."""
+
+from __future__ import annotations
+
+import base64
+import io
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser, Page, expect
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+
+from tests.support.browser import visit
+from tests.support.compiled import EXAMPLES
+from tests.support.serving import UINT8, Served, environment
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def page(browser: Browser, digits: Served) -> Iterator[Page]:
+    with visit(browser, digits.url) as page:
+        expect(page.locator("#model-title")).to_be_visible()
+        yield page
+
+
+def test_quantiles_are_those_of_prometheus(page: Page) -> None:
+    registry = CollectorRegistry()
+    told = Histogram("took", "", ("model",), buckets=(1, 2, 4), registry=registry)
+    for model, value in (('a"\n\\', 0.5), ('a"\n\\', 1.5), ("b", 1.6), ("b", 3.0)):
+        told.labels(model).observe(value)
+    program = """async (text) => {
+      const { histogram, parse, quantile, since } = await import("/page/metrics.js");
+      const samples = parse(text);
+      const all = histogram(samples, "took"), one = histogram(samples, "took", { model: "a\\"\\n\\\\" });
+      return [[0.25, 0.5, 0.75, 1].map((share) => quantile(all, share)), quantile(one, 1),
+              quantile(since(all, one), 1), quantile(since(one, all), 0.5), quantile(since(all, all), 0.5)];
+    }"""
+    everything, one, others, restarted, nothing = page.evaluate(program, generate_latest(registry).decode())
+    assert everything == [1, 1.5, 2, 4]  # one observation is at most 1, three are at most 2, four at most 4
+    assert (one, others) == (2, 4)
+    assert restarted == 1  # fewer than before: the server has started anew, and all of it counts
+    assert nothing is None
+
+
+def test_layers_have_times_once_somebody_measured_them(page: Page, digits: Served, folder: Path) -> None:
+    expect(page.locator("#layers")).to_contain_text("nobody has measured it yet")
+    expect(page.locator("#layers .value").filter(has_text="MAC")).not_to_have_count(0)
+    (build,) = digits.client.get("/api/v1/builds?model=digits&limit=1").json()["builds"]
+    command = [sys.executable, "-m", "service.cli", "explain", str(folder / "data" / "store"), "--attach"]
+    options = ["--artifact", build["artifact"], "--seconds", "0.2"]
+    subprocess.run([*command, *options], check=True, env=environment(), stdout=subprocess.DEVNULL, timeout=60)
+    page.reload()
+    expect(page.locator("#layers")).to_contain_text("% of peak")
+    expect(page.locator("#layers .value").filter(has_text="µs")).not_to_have_count(0)
+
+
+@pytest.mark.parametrize("format", ["PNG", "WEBP"])
+def test_a_picture_is_dropped(page: Page, format: str) -> None:
+    data = io.BytesIO()
+    with Image.open(EXAMPLES / "digits" / "5.png") as image:
+        image.save(data, format, lossless=True)
+    drop = """([text, type]) => {
+      const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+      const dataTransfer = new DataTransfer();
+      dataTransfer.items.add(new File([bytes], "picture", { type }));
+      const place = document.getElementById("try-drop");
+      for (const kind of ["dragenter", "dragover", "drop"]) {
+        place.dispatchEvent(new DragEvent(kind, { dataTransfer, bubbles: true, cancelable: true }));
+      }
+    }"""
+    page.evaluate(drop, [base64.b64encode(data.getvalue()).decode(), f"image/{format.lower()}"])
+    expect(page.locator("#answer .classes .name").first).to_have_text("class 5")
+
+
+def test_what_is_no_picture_is_refused(browser: Browser, digits: Served) -> None:
+    with visit(browser, digits.url, may_fail=True) as page:
+        expect(page.locator("#model-title")).to_be_visible()
+        page.set_input_files("#picture", {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"no picture"})
+        expect(page.locator("#answer .error")).to_contain_text("notes.txt is not a picture")
+        page.set_input_files("#picture", {"name": "cut.png", "mimeType": "image/png", "buffer": b"\x89PNG"})
+        expect(page.locator("#answer .error")).not_to_contain_text("notes.txt")
+
+
+def test_versions_and_who_answers(page: Page, digits: Served) -> None:
+    assert digits.ended(digits.push(UINT8)["id"])["state"] == "succeeded"
+    for promotion in ({"version": 1}, {"version": 2, "percent": 10}):
+        assert digits.client.post("/api/v1/models/digits/promote", json=promotion).status_code == 200
+    rows = page.locator("#matrix tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0)).to_contain_text("stable 10 %")
+    expect(rows.nth(1)).to_contain_text("stable 90 %")
+    page.get_by_role("button", name="version 2").click()
+    expect(page.locator("#model-title")).to_have_text("digits 2")
+    expect(page.locator("#versions")).to_contain_text("UINT8 [1, 16, 16, 1]")
+
+
+def test_the_figures_move_while_requests_come(page: Page, digits: Served) -> None:
+    answered = page.locator("#now .tile").first
+    before = answered.inner_text()
+    for _ in range(20):
+        digits.label(3)
+    expect(answered).not_to_have_text(before)
+    expect(page.locator("#now svg polyline")).to_have_count(1)
