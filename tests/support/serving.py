@@ -16,6 +16,7 @@ import httpx
 
 from service.cli.events import Event, parse_events
 from service.core.build import BuildState
+from tests.support.building import eventually
 from tests.support.compiled import EXAMPLES
 
 INT8, UINT8 = "digits_int8.tflite", "digits_uint8.tflite"
@@ -69,6 +70,18 @@ class Served:
         assert response.status_code == 200, response.text
         scores: list[int] = response.json()["outputs"][0]["data"]
         return scores.index(max(scores))
+
+    def inference_worker(self) -> int:
+        """The process id of the child that answers, which makes itself known when it is up already."""
+        children, found = children_of(self.process.pid), list[int]()
+
+        def is_known() -> bool:
+            workers = self.client.get("/api/v1/workers").json()["workers"]
+            found.extend(int(w["pid"]) for w in workers if w["kind"] == "inference" and int(w["pid"]) in children)
+            return bool(found)
+
+        eventually(is_known)
+        return found[0]
 
     def compile_worker(self) -> int:
         """The process id of the compile worker that was seen last."""

@@ -49,18 +49,6 @@ def answer(connection: socket.socket) -> bytes:
     return received
 
 
-def server_process(served: Served) -> int:
-    found: list[int] = []
-
-    def is_known() -> bool:  # it makes itself known when it is up already
-        workers = served.client.get("/api/v1/workers").json()["workers"]
-        found.extend(int(worker["pid"]) for worker in workers if worker["kind"] == "inference")
-        return bool(found)
-
-    eventually(is_known)
-    return found[0]
-
-
 @pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"\r\n" + HEAD], ids=["nothing", "half a head", "a second one"])
 def test_a_head_that_does_not_end_is_cut_off(served: Served, sent: bytes) -> None:
     with connect(served) as connection:
@@ -130,13 +118,13 @@ def test_a_body_that_is_slow_but_goes_on_is_taken(served: Served) -> None:
 
 
 def test_a_client_that_closes_its_half_is_taken_for_gone_and_leaves_nothing(served: Served) -> None:
-    before = len(list(Path(f"/proc/{server_process(served)}/fd").iterdir()))
+    before = len(list(Path(f"/proc/{served.inference_worker()}/fd").iterdir()))
     for sent in (b"", HEAD, UPLOAD + b"x" * 100):
         with connect(served) as connection:
             connection.sendall(sent)
             connection.shutdown(socket.SHUT_WR)
             answer(connection)
-    eventually(lambda: len(list(Path(f"/proc/{server_process(served)}/fd").iterdir())) <= before)
+    eventually(lambda: len(list(Path(f"/proc/{served.inference_worker()}/fd").iterdir())) <= before)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +161,7 @@ def test_ten_thousand_idle_connections(tmp_path: Path) -> None:
         pytest.skip(f"this process may have {most} descriptors")
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with serving(tmp_path, head_timeout_s=600) as served:
-        process = server_process(served)
+        process = served.inference_worker()
         before = rss_bytes(process)
         connections = []
         try:

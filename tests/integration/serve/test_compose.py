@@ -58,11 +58,11 @@ def test_a_model_pushed_to_the_one_is_compiled_by_the_other_and_answered_by_the_
             assert kinds == sorted(
                 [
                     (WorkerKind.COMPILE, running["compile-worker"].pid),
-                    (WorkerKind.INFERENCE, running["api"].pid),
-                    (WorkerKind.INFERENCE, running["inference-worker"].pid),
+                    (WorkerKind.INFERENCE, api.inference_worker()),
+                    (WorkerKind.INFERENCE, inference.inference_worker()),
                 ]
             )
-            mapped = Path(f"/proc/{inference.process.pid}/maps").read_text()
+            mapped = Path(f"/proc/{inference.inference_worker()}/maps").read_text()
             assert "libtvm_runtime" in mapped
             assert "libtvm_compiler" not in mapped
         for process in running.values():
