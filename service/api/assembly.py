@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from service.api.metrics import Metrics
 from service.api.services import Services
 from service.api.submission import request_again
+from service.api.traced import start_tracing
 from service.api.v2 import InferenceTelemetry
 from service.cache import OciLayout
 from service.core.build import Build
@@ -69,10 +70,13 @@ def assemble(
         on_lost=build_again,
         memory_bytes=settings.model_memory_bytes,
     )
-    services = Services(settings, layout, builds, models, aliases, WorkerStore(database), registry, host, metrics)
+    workers, tracing = WorkerStore(database), start_tracing(settings)
+    services = Services(settings, layout, builds, models, aliases, workers, registry, host, metrics, tracing=tracing)
     try:
         yield services
     finally:
+        if tracing is not None:
+            tracing.close()
         database.close()
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import logging
 import re
 import uuid
+from functools import partial
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.problems import request_id, unexpected_response
+from service.api.request_log import about_request
+from service.api.traced import TRACE
+from service.core.logs import about
 
 _logger = logging.getLogger(__name__)
 _ACCEPTABLE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
@@ -26,6 +30,7 @@ class RequestContext:
             await self._app(scope, receive, send)
             return
         scope["octet.request_id"] = identity = _id_from(scope) or uuid.uuid4().hex
+        about.set(partial(_about, scope))
         header = (b"x-request-id", identity.encode())
         started = False
 
@@ -50,3 +55,10 @@ def _id_from(scope: Scope) -> str | None:
     """The client's own id, if it cannot break a header or a line of the log."""
     given: bytes = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
     return given.decode() if _ACCEPTABLE_ID.fullmatch(given) else None
+
+
+def _about(scope: Scope) -> dict[str, str]:
+    traceparent = next((value for name, value in scope["headers"] if name == b"traceparent"), b"")
+    parameters = scope.get("path_params", {})
+    model = str(parameters.get("model") or parameters.get("name") or "")
+    return about_request(request_id(scope), traceparent.decode("latin-1"), scope.get(TRACE), model)

@@ -15,6 +15,7 @@ from service.core.target import Host
 from service.db import AliasStore, BuildStore, ModelStore, WorkerStore
 
 if TYPE_CHECKING:  # it loads TVM's runtime, which the control plane does without
+    from service.api.tracing import Tracing
     from service.workers.inference import Registry
 
 
@@ -24,6 +25,7 @@ class Services:
 
     Attributes:
         registry: the models loaded in this process.
+        tracing: None where requests are not traced.
         stopping: set when the process was told to stop; whoever holds a request open lets go of it then.
     """
 
@@ -37,6 +39,7 @@ class Services:
     host: Host
     metrics: Metrics
     stopping: threading.Event = field(default_factory=threading.Event)
+    tracing: Tracing | None = None
 
 
 async def _of(request: Request) -> Services:  # async, because FastAPI runs what is not in a thread

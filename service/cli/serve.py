@@ -12,6 +12,8 @@ import typer
 
 from service.cli.options import DataDirOption, JsonOption, load_checked, local_url
 from service.cli.output import Output, reporting
+from service.core import logs
+from service.core.logs import LogFormat
 from service.core.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ worker = typer.Typer(help="Run one part of octet serve as a process of its own."
 
 UnsandboxedOption = Annotated[
     bool, typer.Option("--allow-unsandboxed", help="Build even where the compiler cannot be locked in.")
+]
+LogFormatOption = Annotated[
+    LogFormat | None, typer.Option("--log-format", help="json: one object a line.", show_default="text")
 ]
 VerboseOption = Annotated[bool, typer.Option("--verbose", help="Log what is done, not only what goes wrong.")]
 
@@ -52,6 +57,7 @@ def serve(
         bool, typer.Option("--no-compile", help="Leave builds to an octet worker compile on the same folder.")
     ] = False,
     allow_unsandboxed: UnsandboxedOption = False,
+    log_format: LogFormatOption = None,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -60,8 +66,8 @@ def serve(
     flags |= {"threads": threads, "instances": instances, "queue_size": queue_size}
     flags |= {"max_batch": max_batch, "max_delay_s": max_delay_s}
     switches = {"grpc": False if no_grpc else None, "allow_unsandboxed": allow_unsandboxed or None}
-    settings = load_checked({**flags, **switches})
-    _log(verbose)
+    settings = load_checked({**flags, **switches, "log_format": log_format})
+    _log(settings, verbose)
     with reporting(as_json) as output:
         from service.api import keeper
 
@@ -80,12 +86,15 @@ def _worker() -> None:
 def compile_worker(
     data_dir: DataDirOption = None,
     allow_unsandboxed: UnsandboxedOption = False,
+    log_format: LogFormatOption = None,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Build what the service on the same folder was asked for."""
-    settings = load_checked({"data_dir": data_dir, "allow_unsandboxed": allow_unsandboxed or None})
-    _log(verbose)
+    settings = load_checked(
+        {"data_dir": data_dir, "allow_unsandboxed": allow_unsandboxed or None, "log_format": log_format}
+    )
+    _log(settings, verbose)
     with reporting(as_json) as output:
         from service.workers.compile_worker import run_until_signaled
 
@@ -147,6 +156,5 @@ def _sandbox(findings: Sequence[Finding], settings: Settings) -> str:
     return f"[bold yellow]this kernel has no {' and no '.join(missing)}: {consequence}[/bold yellow]; see octet doctor"
 
 
-def _log(verbose: bool) -> None:
-    level = logging.INFO if verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+def _log(settings: Settings, verbose: bool) -> None:
+    logs.configure(settings.log_format, logging.INFO if verbose else logging.WARNING)

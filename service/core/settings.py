@@ -10,6 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from service.core.logs import LogFormat
+
 _REFERENCE = r"[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?"
 
 
@@ -81,6 +83,15 @@ class Settings(BaseSettings, Serving):
     max_head_bytes: int = Field(64 << 10, gt=0, description="the head of a request")
     database_timeout_s: float = Field(30.0, gt=0, description="how long to wait for a locked database")
     max_crashes: int = Field(3, gt=0, description="an artifact that so many crashes are put down to is quarantined")
+    log_format: LogFormat = Field(LogFormat.TEXT, description="`text` for people, or `json`: one object a line")
+    trace_endpoint: str | None = Field(
+        None,
+        pattern=r"^https?://\S+$",
+        description="an OTLP/HTTP collector; by default `OTEL_EXPORTER_OTLP_ENDPOINT`, or there are no traces",
+    )
+    trace_ratio: float | None = Field(
+        None, ge=0, le=1, description="which part of the requests to trace; by default `OTEL_TRACES_SAMPLER`, or all"
+    )
     crash_window_s: float = Field(3600.0, gt=0, description="for so long a crash counts")
 
     def serving(self, model: str) -> Serving:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 import numpy as np
@@ -30,6 +30,9 @@ from service.workers.inference.ports import Aliases, Artifacts, Builds, Models
 from tests.support.runners import affine, digits, identity
 from tests.support.tables import TARGET, Tables
 
+if TYPE_CHECKING:
+    from service.api.tracing import Tracing
+
 Array = npt.NDArray[Any]
 
 
@@ -49,6 +52,7 @@ class DataPlane:
         scheduling: Mapping[str, Any] | None = None,
         targets: Sequence[str] = (TARGET,),
         on_lost: Callable[[Build], None] = lambda build: None,
+        tracing: Tracing | None = None,
         **settings: Any,
     ) -> None:
         """`Tables` are all four of the ports; a test that has the real thing gives it instead."""
@@ -66,7 +70,9 @@ class DataPlane:
         )
         api = FastAPI(lifespan=self.lifespan)
         problems.install(api)
-        services = SimpleNamespace(registry=self.registry, metrics=self.metrics, settings=Settings(**settings))
+        services = SimpleNamespace(
+            registry=self.registry, metrics=self.metrics, settings=Settings(**settings), tracing=tracing
+        )
         self.services = cast(Services, services)
         self.grpc = ""
         api.router.routes.clear()

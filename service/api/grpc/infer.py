@@ -6,6 +6,7 @@ import asyncio
 from asyncio import CancelledError
 from collections.abc import AsyncIterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 from grpc import StatusCode
 from grpc.aio import ServicerContext
@@ -13,20 +14,26 @@ from grpc.aio import ServicerContext
 from service.api.grpc import inference_pb2 as pb
 from service.api.grpc.messages import Received, response
 from service.api.grpc.status import status_of, understood
+from service.api.grpc.traced import traced
 from service.api.metrics import Metrics
+from service.api.request_log import about_request
 from service.api.v2.address import parse_address
 from service.api.v2.predictor import Predictor
 from service.api.v2.telemetry import RequestTelemetry
 from service.api.v2.timeline import Timeline
 from service.core.errors import OctetError
+from service.core.logs import about
 from service.workers.inference import Registry, Served
+
+if TYPE_CHECKING:
+    from service.api.tracing import Trace, Tracing
 
 
 class Infer:
     """The methods, for every model."""
 
-    def __init__(self, registry: Registry, metrics: Metrics) -> None:
-        self._registry = registry
+    def __init__(self, registry: Registry, metrics: Metrics, tracing: Tracing | None) -> None:
+        self._registry, self._tracing = registry, tracing
         self._predictor = Predictor()
         self._telemetry = RequestTelemetry(metrics, "grpc")
 
@@ -39,20 +46,10 @@ class Infer:
         Raises:
             OctetError, DecodeError: it is refused.
         """
-        timeline = Timeline(unforeseen=StatusCode.INTERNAL.name)
-        try:
-            received = Received.of(message)
-            address = parse_address(received.head.model_name, received.head.model_version)
-            served = await self._registry.acquire(*address, _affinity(context))
-        except OctetError as error:
-            self._telemetry.rejected(error)
-            raise
-        try:
-            return await self._respond(served, received, context, timeline)
-        finally:
-            served.release()
-            # gRPC sends the answer when this task is over, and the loop calls this when that has been begun.
-            asyncio.get_running_loop().call_soon(self._telemetry.answered, served.identity, timeline)
+        if self._tracing is None:
+            return await self._one(message, context)
+        with traced(self._tracing, context) as trace:
+            return await self._one(message, context, trace)
 
     async def stream(
         self, messages: AsyncIterator[bytes], context: ServicerContext
@@ -66,11 +63,36 @@ class Infer:
                     raise
                 yield pb.ModelStreamInferResponse(error_message=error.message)
 
+    async def _one(self, message: bytes, context: ServicerContext, trace: Trace | None = None) -> pb.ModelInferResponse:
+        timeline = Timeline(unforeseen=StatusCode.INTERNAL.name)
+        about.set(partial(_about, context, trace))
+        try:
+            received = Received.of(message)
+            address = parse_address(received.head.model_name, received.head.model_version)
+            served = await self._registry.acquire(*address, _affinity(context))
+        except OctetError as error:
+            self._telemetry.rejected(error)
+            raise
+        try:
+            return await self._respond(served, received, context, timeline, trace)
+        finally:
+            served.release()
+            if trace is not None:
+                trace.describe(served.identity, timeline)
+            # gRPC sends the answer when this task is over, and the loop calls this when that has been begun.
+            asyncio.get_running_loop().call_soon(self._telemetry.answered, served.identity, timeline)
+
     async def _respond(
-        self, served: Served, received: Received, context: ServicerContext, timeline: Timeline
+        self,
+        served: Served,
+        received: Received,
+        context: ServicerContext,
+        timeline: Timeline,
+        trace: Trace | None,
     ) -> pb.ModelInferResponse:
         try:
             with served.permit(context.time_remaining()) as permit:
+                permit.tag = trace
                 request, outputs = await self._predictor.predict(
                     permit, timeline, parse=partial(received.request, served.signature, served.batches)
                 )
@@ -91,3 +113,9 @@ def _affinity(context: ServicerContext) -> bytes | None:
     """As the header `Octet-Affinity` over HTTP."""
     value = next((value for name, value in context.invocation_metadata() or () if name == "octet-affinity"), None)
     return value.encode() if isinstance(value, str) else value
+
+
+def _about(context: ServicerContext, trace: Trace | None) -> dict[str, str]:
+    """What lines of the log say of a call: as over HTTP, but that its id is the client's or there is none."""
+    headers = dict(context.invocation_metadata() or ())
+    return about_request(str(headers.get("x-request-id", "")), str(headers.get("traceparent", "")), trace)

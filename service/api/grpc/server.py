@@ -26,7 +26,7 @@ class GrpcServer:
             port: 0 takes a free one; it may be shared with a socket that reserves it (`service.api.grpc.port`).
         """
         self._stopping = asyncio.Event()
-        self._service = InferenceService(services.registry, services.metrics, self._stopping)
+        self._service = InferenceService(services.registry, services.metrics, self._stopping, services.tracing)
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._options = (
             # Counted as it arrives, and again as it is inflated.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from google.protobuf.json_format import ParseDict
@@ -22,6 +22,9 @@ from service.api.v2.repository import check_load
 from service.core.errors import NotFound, NotReady
 from service.workers.inference import Reference, Registry
 
+if TYPE_CHECKING:
+    from service.api.tracing import Tracing
+
 NAME = "inference.GRPCInferenceService"
 
 Members = dict[str, Any]
@@ -32,10 +35,10 @@ Method = Callable[[Message], Awaitable[Members]]
 class InferenceService:
     """The methods, for one registry."""
 
-    def __init__(self, registry: Registry, metrics: Metrics, stopping: asyncio.Event) -> None:
+    def __init__(self, registry: Registry, metrics: Metrics, stopping: asyncio.Event, tracing: Tracing | None) -> None:
         self._registry, self._stopping = registry, stopping
         self._about = About(registry, metrics.statistics)
-        self._infer = Infer(registry, metrics)
+        self._infer = Infer(registry, metrics, tracing)
 
     def handler(self) -> grpc.GenericRpcHandler:
         """For `grpc.aio.Server.add_generic_rpc_handlers`. Messages are taken and given as bytes."""

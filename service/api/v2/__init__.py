@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from service.api.collectors import ModelCollector
 from service.api.context import RequestContext
 from service.api.shortcut import Shortcut
+from service.api.traced import Traced
 from service.api.v2.about import About
 from service.api.v2.infer import Infer
 from service.api.v2.metadata import Metadata
@@ -32,7 +33,9 @@ __all__ = ["InferenceTelemetry", "install", "routes"]
 def install(app: FastAPI, services: Services) -> None:
     """Has `app` answer what is under `/v2`: by its routes, and predict requests by the shortcut of a connection."""
     services.metrics.registry.register(ModelCollector(services.registry))
-    infer = Infer(services.registry, services.metrics, services.settings.max_predict_bytes)
+    infer: ASGIApp = Infer(services.registry, services.metrics, services.settings.max_predict_bytes)
+    if services.tracing is not None:
+        infer = Traced(infer, services.tracing)
     app.state.shortcut = Shortcut(RequestContext(infer), services.settings.max_predict_bytes)
     app.router.routes[:0] = routes(services, infer)
 

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.metrics import Metrics
 from service.api.problems import problem_response, status_of
+from service.api.traced import TRACE
 from service.api.v2.address import model_and_version
 from service.api.v2.body import Body, Head, read_body
 from service.api.v2.forms import Forms
@@ -59,10 +60,13 @@ class Infer:
             await response(scope, receive, send)
         finally:
             self._telemetry.answered(served.identity, timeline)
+            if (trace := scope.get(TRACE)) is not None:
+                trace.describe(served.identity, timeline)
 
     async def _respond(self, served: Served, head: Head, timeline: Timeline, scope: Scope, receive: Receive) -> ASGIApp:
         try:
             with served.permit(head.timeout_s) as permit:  # before a byte of the body is read
+                permit.tag = scope.get(TRACE)
                 body = await self._read(permit, receive, head)
                 timeline.arrived_s = monotonic()
                 request, outputs = await self._predictor.predict(

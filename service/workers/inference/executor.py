@@ -228,8 +228,10 @@ class Executor:
         samples, returned_s = sum(permit.samples for permit in permits), monotonic() - ended_s
         batched_s = ended_s - taken_s - run_s
         waits_s = [taken_s - permit.submitted_s for permit in permits]
+        company = tuple(permit.tag for permit in permits if permit.tag is not None)
         for permit, answer, queued_s in zip(permits, outputs, waits_s, strict=True):
-            permit.settle(answer, error, Stages(queued_s, batched_s, run_s, returned_s, len(permits), samples))
+            stages = Stages(queued_s, batched_s, run_s, returned_s, len(permits), samples, taken_s, company)
+            permit.settle(answer, error, stages)
         # After the answers that were just made ready.
         self._loop.call_soon(self._observer.computed, waits_s, samples, run_s)
 

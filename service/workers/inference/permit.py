@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from service.core.errors import DeadlinePassed
 from service.core.sequence import SequenceState
@@ -31,6 +31,8 @@ class Stages(NamedTuple):
         returned_s: from the end of the call until the event loop had the answer.
         requests: that were computed in the same call.
         samples: of all of them.
+        taken_s: when the thread took it, by `time.monotonic`.
+        company: the tags of those that have one, its own too.
     """
 
     queued_s: float
@@ -39,6 +41,8 @@ class Stages(NamedTuple):
     returned_s: float
     requests: int
     samples: int
+    taken_s: float
+    company: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -82,12 +86,13 @@ class Permit:
         is_queued: whether it waits in the backlog.
         stages: once it was answered.
         state: of its sequence, where the model keeps one.
+        tag: whatever the caller wants to be told of when requests are computed together; None for nothing.
         deadline_s, level, samples, submitted_s, ticket: see `backlog.Waiting`; times are those of `time.monotonic`.
     """
 
     __slots__ = (
         *("_admitted_s", "_executor", "_future", "_timeout_s", "deadline_s", "has_place", "inputs", "is_queued"),
-        *("level", "samples", "stages", "state", "submitted_s", "ticket", "_is_abandoned"),
+        *("level", "samples", "stages", "state", "submitted_s", "tag", "ticket", "_is_abandoned"),
     )
 
     def __init__(self, executor: Executor, timeout_s: float | None, admitted_s: float) -> None:
@@ -102,6 +107,7 @@ class Permit:
         self.level = self.samples = self.ticket = 0
         self.submitted_s = admitted_s
         self.stages: Stages | None = None
+        self.tag: Any = None
 
     def __enter__(self) -> Permit:
         return self

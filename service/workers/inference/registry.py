@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
+from contextvars import Context
 from time import monotonic
 
 from service.core.build import Build
@@ -337,7 +338,8 @@ class Registry:
         self._current[name] = route
         self._retire_if_replaced(old)
         if self._refresher is None:
-            self._refresher = asyncio.create_task(self._keep_fresh())
+            # Of no request, though one has begun it.
+            self._refresher = asyncio.create_task(self._keep_fresh(), context=Context())
 
     def _retire_if_replaced(self, models: Iterable[Served]) -> None:
         for served in models:

@@ -57,6 +57,7 @@ async def check(executor: Executor, tag: int, samples: int = 1) -> Stages:
     """Asks, and looks whether the answer is that of this request."""
     x, tags = request(tag, samples)
     with executor.permit() as permit:
+        permit.tag = tag or None
         total, doubled = await permit.run([x, tags])
     np.testing.assert_array_equal(total, x.sum(axis=1) + tags)
     np.testing.assert_array_equal(doubled, x * 2)
@@ -76,6 +77,7 @@ async def test_requests_that_wait_are_computed_in_one_call() -> None:
     stages = await asyncio.gather(first, *others)
     assert model.calls == [1, 4, 1]
     assert [each.requests for each in stages] == [1, 4, 4, 4, 4, 1]
+    assert [each.company for each in stages] == [(), *[(1, 2, 3, 4)] * 4, (5,)]
     executor.close()
 
 

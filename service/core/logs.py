@@ -1,0 +1,63 @@
+"""The log of a process: lines of text for people, or one JSON object a line for machines; either without secrets."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from enum import StrEnum
+
+# Says, when a line is written, which request it belongs to: `request_id`, `trace_id`, `model`. Who serves sets it.
+about: ContextVar[Callable[[], Mapping[str, str]]] = ContextVar("about", default=dict)
+
+# API keys but for their id, what an `Authorization` header holds, and the user and password of a URL.
+_SECRETS = re.compile(
+    r"(?P<key>octet_[a-z0-9]{4,16}_)[A-Za-z0-9]{32,128}"
+    r"|(?P<scheme>\b(?:bearer|basic) +)[\w.~+/=-]{8,}"
+    r"|(?P<url>://)[^/\s:@]*:[^/\s@]+(?=@)",
+    re.IGNORECASE,
+)
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return without_secrets(super().format(record))
+
+
+class _JsonFormatter(logging.Formatter):
+    """`time` (RFC 3339, UTC), `level`, `logger`, `pid`, `message`, what `about` says, and `exception`, a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "pid": record.process,
+            "message": record.getMessage(),
+            **about.get()(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return without_secrets(json.dumps(line, ensure_ascii=False))
+
+
+def configure(form: LogFormat, level: int) -> None:
+    """Has this process, and those that are forked of it, log to the standard error."""
+    handler = logging.StreamHandler()
+    text = _TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(_JsonFormatter() if form is LogFormat.JSON else text)
+    logging.basicConfig(level=level, handlers=[handler])
+    logging.captureWarnings(True)
+
+
+def without_secrets(text: str) -> str:
+    """`text` with … in the place of what would let its reader in somewhere."""
+    return _SECRETS.sub(lambda found: "".join(filter(None, found.groups())) + "…", text)

@@ -1,0 +1,77 @@
+"""Lines of the log."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from service.core.logs import without_secrets
+
+_PROGRAM = """
+import logging, warnings
+from service.core import logs
+logs.configure(logs.LogFormat({form!r}), logging.INFO)
+logger = logging.getLogger("room")
+{body}
+"""
+
+
+def logged(form: str, body: str) -> list[str]:
+    """The standard error of a process that logs so."""
+    program = _PROGRAM.format(form=form, body=body)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    return done.stderr.splitlines()
+
+
+def test_a_line_is_one_json_object() -> None:
+    (line,) = logged("json", "logger.warning('two %s: %s', 'lines\\nof \"text\"', 'ü')")
+    found: dict[str, Any] = json.loads(line)
+    time, pid = datetime.fromisoformat(found.pop("time")), found.pop("pid")
+    assert datetime.now(UTC) - time < timedelta(minutes=1)
+    assert isinstance(pid, int)
+    assert found == {"level": "warning", "logger": "room", "message": 'two lines\nof "text": ü'}
+
+
+def test_a_traceback_is_a_member_and_a_warning_a_line() -> None:
+    body = """
+try:
+    1 / 0
+except ZeroDivisionError:
+    logger.exception("it failed")
+warnings.warn("old")
+"""
+    failure, warning = map(json.loads, logged("json", body))
+    assert (failure["message"], failure["level"]) == ("it failed", "error")
+    assert failure["exception"].endswith("ZeroDivisionError: division by zero")
+    assert "UserWarning: old" in warning["message"]
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_secrets_are_left_out_of_lines_and_of_tracebacks(form: str) -> None:
+    key = "octet_abcd1234_" + "S3cret" * 8
+    body = f"""
+try:
+    raise ValueError("postgresql://octet:hunter2hunter2@db/octet")
+except ValueError:
+    logger.exception("Authorization: Bearer abcdef0123456789, {key}")
+"""
+    text = "\n".join(logged(form, body))
+    assert "octet_abcd1234_…" in text
+    assert "Bearer …" in text
+    assert "postgresql://…@db/octet" in text
+    assert not any(secret in text for secret in ("S3cret", "abcdef0123456789", "hunter2"))
+
+
+def test_what_is_no_secret_stays() -> None:
+    text = "loading mobilenet version 3: sha256:" + "ab" * 32 + " from http://127.0.0.1:8080/v2, octet_requests_total"
+    assert without_secrets(text) == text
+
+
+def test_text_is_for_people() -> None:
+    (line,) = logged("text", "logger.info('ready')")
+    assert line.endswith(" INFO room: ready")
