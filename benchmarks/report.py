@@ -60,11 +60,11 @@ def latest() -> Path:
     return found[-1]
 
 
-def replaced(document: str, text: str) -> str:
+def replaced(document: str, text: str, begin: str = BEGIN, end: str = END) -> str:
     """`document` with what stands between the marks replaced by `text`; at its end where it has none."""
-    before, begin, rest = document.partition(BEGIN)
-    after = rest.partition(END)[2] if begin else "\n"
-    return f"{before.rstrip()}\n\n{BEGIN}\n\n{text.strip()}\n\n{END}{after}"
+    before, found, rest = document.partition(begin)
+    after = rest.partition(end)[2] if found else "\n"
+    return f"{before.rstrip()}\n\n{begin}\n\n{text.strip()}\n\n{end}{after}"
 
 
 def render(results: Results) -> str:

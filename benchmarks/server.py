@@ -29,6 +29,7 @@ class Server:
     host: str
     port: int
     pid: int
+    grpc_port: int = 0
 
     @property
     def url(self) -> str:
@@ -45,14 +46,15 @@ class Server:
 
 
 @contextmanager
-def serving(data_dir: Path, cores: Sequence[int], log: Path) -> Iterator[Server]:
-    """`octet serve` with as many threads for each prediction as it has cores.
+def serving(data_dir: Path, cores: Sequence[int], log: Path, *flags: str) -> Iterator[Server]:
+    """`octet serve` with as many threads for each prediction as it has cores, and further `flags`.
 
     Raises:
         RuntimeError: it ended, or was not ready in time.
     """
-    host, port = "127.0.0.1", _free_port()
+    host, port, grpc_port = "127.0.0.1", free_port(), free_port()
     command = [sys.executable, "-m", "service.cli", "serve", "--host", host, "--port", str(port)]
+    command += ["--grpc-port", str(grpc_port), *flags]
     environment = os.environ | {"OCTET_DATA_DIR": str(data_dir), "OCTET_THREADS": str(len(cores))}
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -63,7 +65,7 @@ def serving(data_dir: Path, cores: Sequence[int], log: Path) -> Iterator[Server]
             stderr=output,
             preexec_fn=lambda: os.sched_setaffinity(0, cores),  # before it has threads, so that all of them inherit it
         )
-    server = Server(host, port, process.pid)
+    server = Server(host, port, process.pid, grpc_port)
     try:
         _await(server, process, log)
         yield server
@@ -93,7 +95,8 @@ def _is_ready(server: Server) -> bool:
         return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """One that nobody listens on now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
@@ -109,7 +112,7 @@ class HttpCall:
     def __init__(self, server: Server, method: str, path: str, headers: dict[str, str], body: bytes, core: int) -> None:
         lines = [f"{method} {path} HTTP/1.1", f"Host: {server.host}:{server.port}", f"Content-Length: {len(body)}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
-        self._request = "\r\n".join([*lines, "", ""]).encode() + body
+        self.request = "\r\n".join([*lines, "", ""]).encode() + body
         self._server = server
         self._core = core
         self._socket = socket.create_connection((server.host, server.port), timeout=60)
@@ -132,7 +135,7 @@ class HttpCall:
 
     def __call__(self) -> tuple[bytes, bytes]:
         """The response's head and body. Raises RuntimeError if it is not 200."""
-        self._socket.sendall(self._request)
+        self._socket.sendall(self.request)
         received = self._socket.recv(_RECEIVE_BYTES)
         while (end := received.find(b"\r\n\r\n")) < 0:
             received += self._more()

@@ -3,7 +3,7 @@
     python -m benchmarks.setup_peers            # the peers
     python -m benchmarks.setup_peers --making   # and what makes models and plots
 
-LiteRT is in the development environment already. An environment that is as its pins say is left alone.
+For the contest, LiteRT is in the development environment already. An environment that is as its pins say is left alone.
 """
 
 from __future__ import annotations
@@ -36,11 +36,17 @@ class Environment:
 
 # numpy and Pillow are pinned where our own code uses them; the rest is what pip finds for the frameworks.
 _COMMON = ("numpy==2.4.6", "pillow==13.0.0")
+_COMPUTING = ("onnxruntime==1.31.1", "openvino==2026.4.1", "ai-edge-litert==2.3.0", "numpy==2.4.6")
 ENVIRONMENTS = (
     Environment("onnxruntime", ("onnxruntime==1.31.1", "onnx==1.23.2", "sympy==1.14.0", *_COMMON)),
     Environment("openvino", ("openvino==2026.4.1", *_COMMON)),
     # torchvision is built for another torch: only its networks' definitions are used, which are Python.
     Environment("torch", ("torch==2.13.0", "onnx==1.23.2", *_COMMON), alone=("torchvision==0.29.2",)),
+    # What serves beside Octet (`benchmarks.serving`), each with all that may compute behind it.
+    Environment("fastapi", ("fastapi==0.165.0", "uvicorn[standard]==0.54.0", *_COMPUTING)),
+    Environment("mlserver", ("mlserver==1.7.1", *_COMPUTING)),
+    Environment("bentoml", ("bentoml==1.4.39", *_COMPUTING)),
+    Environment("ray", ("ray[serve]==2.60.0", *_COMPUTING)),
     Environment("tensorflow", ("tensorflow-cpu==2.21.0", *_COMMON), making=True),
     Environment("plot", ("matplotlib==3.11.2",), making=True),
 )

@@ -1,0 +1,128 @@
+"""What serving costs, beside the peers, and what holds under load:
+
+    python -m benchmarks.serving                                          # all but the soak: about 11 minutes
+    python -m benchmarks.serving --parts throughput --models mobilenet_v2 --peers fastapi-openvino bentoml
+    python -m benchmarks.serving --parts soak --soak-minutes 30
+
+Writes a file of JSON lines, whose name it prints; `python -m benchmarks.serving.report` makes tables of it. The peers'
+environments are those of `benchmarks.setup_peers`; one that is missing, or a peer that fails, is left out and said so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.build_and_serve import push
+from benchmarks.contenders import random_inputs
+from benchmarks.measure import cores_for, cpu_name
+from benchmarks.places import default_home
+from benchmarks.server import serving
+from benchmarks.serving import overhead, overload, soak, throughput
+from benchmarks.serving.bench import Bench, Generator, Rules
+from benchmarks.serving.contestants import NUMERICS, OVERLOADED, SERVED, Served
+from benchmarks.serving.records import Run
+from service.cli.client import Client
+from service.core.target import detect_host
+
+_PARTS = ("overhead", "throughput", "overload", "soak")
+_OVERHEAD_ROUNDS, _OVERHEAD_S = 7, 0.6
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    home, rules = default_home(), Rules(arguments.rounds, arguments.seconds)
+    server_core, client_core = cores_for(2)
+    path = arguments.output or home.results / f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}.serving.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="ob-") as directory, path.open("x") as output:
+        data_dir = arguments.data_dir or Path(directory, "data")
+        with Generator(client_core) as generator:
+            bench = Bench(home, rules, server_core, client_core, generator, data_dir, Path(directory), output)
+            bench.record(describe(bench, arguments.note))
+            models = [served for served in SERVED if not arguments.models or served.name in arguments.models]
+            with bench.surviving("building"):
+                build(bench, models)
+            os.sched_setaffinity(0, {client_core})  # what we start from here on inherits it, or is pinned elsewhere
+            run(bench, [it for it in models if it.name in bench.digests], arguments)
+    print(f"\n{path}")
+
+
+def run(bench: Bench, models: Sequence[Served], arguments: argparse.Namespace) -> None:
+    parts = set(arguments.parts) | ({"soak"} if arguments.soak_minutes else set())
+    if "overhead" in parts and models:
+        print(f"\nOverhead, {models[0].row.title}", flush=True)
+        with bench.surviving("overhead"):
+            overhead.measure(bench, models[0], _OVERHEAD_ROUNDS, _OVERHEAD_S)
+    for served in models if "throughput" in parts else []:
+        print(f"\n{served.row.title}", flush=True)
+        with bench.surviving(f"throughput of {served.name}"):
+            throughput.measure(bench, served, arguments.peers)
+    if "overload" in parts and OVERLOADED in models:
+        print(f"\nOverload, {OVERLOADED.row.title}", flush=True)
+        with bench.surviving("overload"):
+            overload.measure(bench, OVERLOADED, arguments.overload, arguments.overload_seconds)
+    if "soak" in parts:
+        print("\nSoak", flush=True)
+        with bench.surviving("soak"):
+            soak.measure(bench, models, arguments.soak_minutes or 1.0)
+
+
+def build(bench: Bench, models: Sequence[Served]) -> None:
+    """Pushes the models to a server on all cores. Raises RuntimeError if a build fails."""
+    cores = sorted(os.sched_getaffinity(0))
+    with serving(bench.data_dir, cores, bench.scratch / "build.log") as server, Client(server.url) as client:
+        for served in models:
+            path = bench.home.model(served.row.files["tflite"])
+            if path is None:
+                raise RuntimeError(f"{served.row.files['tflite']} is missing; run: python -m benchmarks.models")
+            print(f"building {served.row.title} ...", flush=True)
+            pushed = push(client, path, served.name, NUMERICS)
+            list(client.events(pushed["id"]))  # ends when the build does
+            done = client.build(pushed["id"])
+            if done["state"] != "succeeded":
+                raise RuntimeError(f"{served.name}: the build {done['state']}: {done['error']}")
+            bench.digests[served.name] = done["artifact"]
+            (bench.images[served.name],) = random_inputs(path)
+
+
+def describe(bench: Bench, note: str) -> Run:
+    return Run(
+        started_at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        cpu=cpu_name(),
+        target=detect_host().target.name,
+        server_core=bench.server_core,
+        client_core=bench.client_core,
+        numerics=NUMERICS,
+        rounds=bench.rules.rounds,
+        seconds=bench.rules.seconds,
+        share=bench.rules.share,
+        versions={name: version(name) for name in ("octet", "apache-tvm")},
+        note=note,
+    )
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    defaults = Rules()
+    parser.add_argument("--parts", nargs="+", choices=_PARTS, default=_PARTS[:3], help="default: all but the soak")
+    parser.add_argument("--models", nargs="+", choices=[it.name for it in SERVED], default=[], help="default: all")
+    parser.add_argument("--peers", nargs="*", help="default: all; without a name: none")
+    parser.add_argument("--rounds", type=int, default=defaults.rounds)
+    parser.add_argument("--seconds", type=float, default=defaults.seconds, help="of a turn under load")
+    parser.add_argument("--overload", type=float, default=3.0, help="times the capacity")
+    parser.add_argument("--overload-seconds", type=float, default=60.0)
+    parser.add_argument("--soak-minutes", type=float, default=0.0, help="adds the soak")
+    parser.add_argument("--data-dir", type=Path, help="of the server, kept: models are built once")
+    parser.add_argument("--note", default="", help="said in the report")
+    parser.add_argument("--output", type=Path, help="default: a new file in the folder of results")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""What all parts of a run share: the cores, the generator, where things lie, and the record of what came out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TextIO
+
+from benchmarks.measure import Array
+from benchmarks.places import CHECKOUT, Home
+from benchmarks.serving import records
+from benchmarks.serving.hosts import HOST, Host
+from benchmarks.serving.load import Answer, Load, Outcome, Phase
+from benchmarks.serving.records import Failure, Record
+
+CLOSED_CONNECTIONS = 8
+
+
+@dataclass(frozen=True)
+class Rules:
+    """
+    Attributes:
+        seconds: of a turn under load; a long model's are longer.
+        share: of its own capacity that a contestant's open loop asks.
+        start_limit_s: for the peers of a model to start.
+    """
+
+    rounds: int = 3
+    seconds: float = 1.5
+    share: float = 0.7
+    start_limit_s: float = 120.0
+
+
+class Generator:
+    """The process that makes the load."""
+
+    def __init__(self, core: int) -> None:
+        command = [sys.executable, "-m", "benchmarks.serving.generator", str(core)]
+        self._process = subprocess.Popen(
+            command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def run(self, load: Load) -> Outcome:
+        """Raises RuntimeError if the load cannot be made."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps(asdict(load)) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the generator ended with {self._process.wait()}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(f"the generator: {answer['error']}")
+        return Outcome([Answer(*row) for row in answer["answers"]], answer["elapsed_s"])
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass
+class Bench:
+    """
+    Attributes:
+        data_dir: of the Octet servers, which holds the models.
+        digests: of their artifacts, by model.
+        images: one for each model, [1, 224, 224, 3] of one byte.
+    """
+
+    home: Home
+    rules: Rules
+    server_core: int
+    client_core: int
+    generator: Generator
+    data_dir: Path
+    scratch: Path
+    output: TextIO
+    digests: dict[str, str] = field(default_factory=dict)
+    images: dict[str, Array] = field(default_factory=dict)
+
+    def record(self, record: Record) -> None:
+        records.write(self.output, record)
+
+    @contextmanager
+    def surviving(self, part: str) -> Iterator[None]:
+        """What goes wrong within is recorded, and does not end the run."""
+        try:
+            yield
+        except Exception as error:
+            traceback.print_exc()
+            print(f"{part}: FAILED, {error}", flush=True)
+            self.record(Failure(part, f"{type(error).__name__}: {error}"))
+
+    def closed(self, host: Host, seconds: float) -> Load:
+        return Load(
+            HOST, host.port, str(host.request), str(host.answer), connections=CLOSED_CONNECTIONS, seconds=seconds
+        )
+
+    def open(self, host: Host, *phases: Phase) -> Load:
+        return Load(HOST, host.port, str(host.request), str(host.answer), phases=list(phases))

@@ -1,0 +1,75 @@
+"""Which models are served, and who serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmarks.models.catalog import Row, rows_named
+
+OCTET, BARE, FLOOR, GRPC = "octet", "bare", "floor", "octet-grpc"
+NUMERICS = "xnnpack"
+_FRAMEWORKS = {
+    "litert": "LiteRT",
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+    "openvino-bf16": "OpenVINO, bf16",
+}
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model, and what may compute it behind a peer's server.
+
+    Attributes:
+        name: of its row in the catalog.
+        frameworks: each with the format of the file that it is fastest with in the contest; the fastest first.
+        long: how much longer its turns are, so that a slow model answers often enough for a 99th percentile.
+        demanded: how many times the best peer's throughput Octet's should be; 0: nothing is demanded.
+    """
+
+    name: str
+    frameworks: Sequence[tuple[str, str]]
+    long: float = 1.0
+    demanded: float = 0.0
+
+    @property
+    def row(self) -> Row:
+        return rows_named([self.name])[0]
+
+
+SERVED: Sequence[Served] = (
+    Served("mobilenet_v2_1.0_224_quant", [("litert", "tflite"), ("openvino-bf16", "tflite")], demanded=2.0),
+    Served("mobilenet_v2", [("openvino", "onnx"), ("litert", "tflite"), ("onnxruntime", "onnx")], demanded=1.4),
+    Served("resnet50", [("openvino", "tflite"), ("onnxruntime", "onnx"), ("litert", "tflite")], long=2.0),
+)
+OVERLOADED = SERVED[-1]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A server: the module of `peers` that starts it, and what computes behind it."""
+
+    name: str
+    title: str
+    environment: str
+    module: str
+    framework: str
+    file: str
+
+
+# MLServer, BentoML and Ray Serve with the framework that is fastest on the model; FastAPI with each.
+_SERVERS = (
+    ("mlserver", "MLServer", "ml_server"),
+    ("bentoml", "BentoML", "bento_ml"),
+    ("ray", "Ray Serve", "ray_serve"),
+)
+
+
+def peers_for(served: Served) -> Iterator[Peer]:
+    for framework, file in served.frameworks:
+        title = f"FastAPI, {_FRAMEWORKS[framework]}"
+        yield Peer(f"fastapi-{framework}", title, "fastapi", "plain_fastapi", framework, file)
+    framework, file = served.frameworks[0]
+    for name, title, module in _SERVERS:
+        yield Peer(name, f"{title}, {_FRAMEWORKS[framework]}", name, module, framework, file)

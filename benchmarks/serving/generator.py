@@ -1,0 +1,181 @@
+"""The process that makes the load, pinned to a core of its own:
+
+    python -m benchmarks.serving.generator CORE
+
+Reads a load as a line of JSON, answers with a line: `{"answers": [[due_s, latency_s, status, right], …], "elapsed_s"}`.
+It is one thread around epoll; nothing that it does with a body takes longer for a slow server than for a fast one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.serving.clock import Timer
+from benchmarks.serving.load import OK, Answer, Load, Outcome, Phase
+from benchmarks.serving.wire import LOST, Exchange, Response
+
+_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
+_MAX_CONNECTIONS = 4096
+_now = time.monotonic
+
+
+def main() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.sched_setaffinity(0, {int(sys.argv[1])})
+    for line in sys.stdin:
+        fields = json.loads(line)
+        load = Load(**{**fields, "phases": [Phase(**phase) for phase in fields["phases"]]})
+        try:
+            outcome = run(load)
+            rows = [[it.due_s, it.latency_s, it.status, it.right] for it in outcome.answers]
+            print(json.dumps({"answers": rows, "elapsed_s": outcome.elapsed_s}), flush=True)
+        except (OSError, ValueError) as error:
+            print(json.dumps({"error": f"{type(error).__name__}: {error}"}), flush=True)
+
+
+def run(load: Load) -> Outcome:
+    """Raises OSError if the server cannot be reached, ValueError if its answers cannot be read."""
+    gc.disable()  # a pause of the generator would look like one of the server
+    try:
+        return _Open(load).run() if load.phases else _Closed(load).run()
+    finally:
+        gc.enable()
+
+
+@dataclass
+class _Busy:
+    exchange: Exchange
+    due_s: float
+
+
+class _Loop:
+    """Connections under epoll. Times are those of `time.monotonic` until an answer is kept."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._request = Path(load.request).read_bytes()
+        self._expected = Path(load.expected).read_bytes() if load.expected else None
+        self._epoll = select.epoll()
+        self._idle: list[Exchange] = []
+        self._busy: dict[int, _Busy] = {}
+        self._begun_s = _now()
+        self.answers: list[Answer] = []
+
+    def _ask(self, due_s: float) -> None:
+        exchange = self._idle.pop() if self._idle else self._connect()
+        exchange.begin(self._request)
+        self._busy[exchange.socket.fileno()] = _Busy(exchange, due_s)
+        if exchange.is_sending:
+            self._epoll.modify(exchange.socket, select.EPOLLIN | select.EPOLLOUT)
+
+    def _connect(self) -> Exchange:
+        exchange = Exchange(self._load.host, self._load.port)
+        self._epoll.register(exchange.socket, select.EPOLLIN)
+        return exchange
+
+    def _progress(self, fd: int, events: int) -> Answer | None:
+        """What came of the connection's request, once it is over."""
+        busy = self._busy.get(fd)
+        if busy is None:
+            return self._closed_by_server(fd)
+        if events & select.EPOLLOUT:
+            busy.exchange.send()
+            if not busy.exchange.is_sending:
+                self._epoll.modify(fd, select.EPOLLIN)
+        if not events & ~select.EPOLLOUT:
+            return None
+        response = busy.exchange.receive()
+        if response is None:
+            return None
+        answer = self._answer(busy, response)
+        del self._busy[fd]
+        if response.keeps:
+            self._idle.append(busy.exchange)
+        else:
+            self._drop(busy.exchange)
+        return answer
+
+    def _closed_by_server(self, fd: int) -> None:
+        for exchange in [it for it in self._idle if it.socket.fileno() == fd]:
+            self._idle.remove(exchange)
+            self._drop(exchange)
+
+    def _drop(self, exchange: Exchange) -> None:
+        self._epoll.unregister(exchange.socket)
+        exchange.close()
+
+    def _answer(self, busy: _Busy, response: Response) -> Answer:
+        right = response.status != OK or self._expected is None or response.body == self._expected
+        return Answer(busy.due_s - self._begun_s, _now() - busy.due_s, response.status, right)
+
+    def _give_up(self) -> None:
+        """What is still under way is lost."""
+        for busy in self._busy.values():
+            self.answers.append(Answer(busy.due_s - self._begun_s, _now() - busy.due_s, LOST, True))
+            busy.exchange.close()
+        for exchange in self._idle:
+            exchange.close()
+        self._epoll.close()
+
+
+class _Closed(_Loop):
+    def run(self) -> Outcome:
+        for _ in range(self._load.connections):
+            self._ask(_now())
+        counts_from = self._begun_s + self._load.warm_up_s
+        ends = counts_from + self._load.seconds
+        last = counts_from
+        while self._busy:
+            ready = self._epoll.poll(self._load.patience_s)
+            if not ready:
+                break
+            for fd, events in ready:
+                answer = self._progress(fd, events)
+                if answer is None:
+                    continue
+                now = _now()
+                if counts_from <= now <= ends:
+                    self.answers.append(answer)
+                    last = now
+                if now < ends:
+                    self._ask(now)
+        if not self.answers or self._busy:
+            last = ends
+        self._give_up()
+        return Outcome(self.answers, last - counts_from)
+
+
+class _Open(_Loop):
+    def run(self) -> Outcome:
+        timer = Timer()
+        self._epoll.register(timer.fd, select.EPOLLIN)
+        self._begun_s = _now() + 1e-3
+        ahead = deque(self._begun_s + at for at in self._load.arrivals_s())
+        give_up_s = ahead[-1] + self._load.patience_s
+        while (ahead or self._busy) and _now() < give_up_s:
+            if ahead:
+                timer.set(ahead[0])
+            for fd, events in self._epoll.poll(0.1):
+                if fd == timer.fd:
+                    timer.read()
+                elif answer := self._progress(fd, events):
+                    self.answers.append(answer)
+            while ahead and ahead[0] <= _now() and len(self._busy) < _MAX_CONNECTIONS:
+                self._ask(ahead.popleft())
+        self._give_up()
+        timer.close()
+        return Outcome(self.answers, _now() - self._begun_s)
+
+
+if __name__ == "__main__":
+    main()

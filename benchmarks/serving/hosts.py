@@ -1,0 +1,161 @@
+"""Servers that are ready to be loaded: an Octet that holds one model, and the peers."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.places import CHECKOUT, Home
+from benchmarks.server import Server, free_port, serving
+from benchmarks.serving.contestants import OCTET, Peer
+from benchmarks.serving.load import OK
+from benchmarks.serving.processes import tell, tree
+from benchmarks.serving.wire import LOST, ask, request_bytes
+from service.cli.client import Client
+from service.cli.tensors import HEADER_LENGTH, Array, encode_request
+
+HOST = "127.0.0.1"
+_ANSWER_S = 10.0
+_PAUSE_S = 0.2
+_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
+_LIBC = ctypes.CDLL(None)
+
+
+class HostFailed(RuntimeError):
+    """A server did not start, or does not answer."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A server that is ready.
+
+    Attributes:
+        request, answer: files with the bytes of the request, and with the body that answers it.
+        encoding: what the body is.
+    """
+
+    name: str
+    pid: int
+    port: int
+    request: Path
+    answer: Path
+    encoding: str
+
+    def sleep(self) -> None:
+        """Until `wake` it takes no time from the others."""
+        tell(self.pid, signal.SIGSTOP)
+
+    def wake(self) -> None:
+        tell(self.pid, signal.SIGCONT)
+
+
+@contextmanager
+def octet(data_dir: Path, model: str, image: Array, core: int, scratch: Path) -> Iterator[tuple[Host, Server]]:
+    """`octet serve` as it is deployed beside a compile worker elsewhere: it serves, and compiles nothing."""
+    with serving(data_dir, [core], scratch / "octet.log", "--no-compile") as server:
+        yield host_of(server, model, image, scratch), server
+
+
+def host_of(server: Server, model: str, image: Array, scratch: Path) -> Host:
+    """One model of an Octet server, loaded. Raises HostFailed."""
+    with Client(server.url) as client:
+        names = [entry["name"] for entry in client.metadata(model)["inputs"]]
+    body, json_bytes = encode_request(names, [image])
+    headers = {HEADER_LENGTH: str(json_bytes), "Content-Type": "application/octet-stream"}
+    request = request_bytes(HOST, server.port, f"/v2/models/{model}/infer", headers, body)
+    encoding = "v2 REST, binary tensors both ways"
+    host = _ready(OCTET, server.pid, server.port, request, scratch, encoding, lambda: False)
+    paths = scratch / f"{OCTET}-{model}.request", scratch / f"{OCTET}-{model}.answer"
+    return replace(host, request=host.request.replace(paths[0]), answer=host.answer.replace(paths[1]))
+
+
+class PeerProcess:
+    """A peer that starts; `ready` waits for it."""
+
+    def __init__(self, home: Home, peer: Peer, model: Path, image: Array, core: int, scratch: Path) -> None:
+        self._peer, self._scratch, self._port = peer, scratch, free_port()
+        headers = {"Content-Type": "application/octet-stream"}
+        self._request = request_bytes(HOST, self._port, "/predict", headers, image.tobytes())
+        python, module = home.python(peer.environment), f"benchmarks.serving.peers.{peer.module}"
+        folder = scratch / f"{peer.name}.d"
+        folder.mkdir()
+        self.log = scratch / f"{peer.name}.log"
+
+        def prepare() -> None:
+            os.sched_setaffinity(0, {core})  # before it has threads, so that all of them inherit it
+            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+        with self.log.open("ab") as output:
+            try:
+                self._process = subprocess.Popen(
+                    [python, "-m", module, str(self._port), peer.framework, str(model), str(folder)],
+                    cwd=CHECKOUT,
+                    env=_environment(python),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    preexec_fn=prepare,
+                )
+            except OSError as error:
+                raise HostFailed(f"{python}: {error.strerror}; run: python -m benchmarks.setup_peers") from error
+
+    def ready(self, limit_s: float) -> Host:
+        """Raises HostFailed."""
+        ends = time.monotonic() + limit_s
+
+        def may_wait() -> bool:
+            if self._process.poll() is not None:
+                raise HostFailed(f"it ended with {self._process.returncode}: {_last_line(self.log)}")
+            return time.monotonic() < ends
+
+        encoding = "raw binary both ways"
+        try:
+            return _ready(
+                self._peer.name, self._process.pid, self._port, self._request, self._scratch, encoding, may_wait
+            )
+        except HostFailed as error:
+            raise HostFailed(f"{error}; its log ends with: {_last_line(self.log)}") from error
+
+    def close(self) -> None:
+        """Ends all of it; some leave their children behind."""
+        pids = tree(self._process.pid)
+        for number, patience_s in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 10.0)):
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+                    os.kill(pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience_s)
+
+
+def _ready(
+    name: str, pid: int, port: int, request: bytes, scratch: Path, encoding: str, may_wait: Callable[[], bool]
+) -> Host:
+    """The host, after its first answer. Raises HostFailed if there is none, or not twice the same."""
+    while (first := ask(HOST, port, request, _ANSWER_S)).status != OK:
+        if first.status not in (LOST, 404, 503) or not may_wait():
+            raise HostFailed(f"it answers {first.status or 'nothing'}: {first.body[:200].decode(errors='replace')}")
+        time.sleep(_PAUSE_S)
+    if ask(HOST, port, request, _ANSWER_S).body != first.body:
+        raise HostFailed("it answers the same request differently")
+    paths = scratch / f"{name}.request", scratch / f"{name}.answer"
+    for path, data in zip(paths, (request, first.body), strict=True):
+        path.write_bytes(data)
+    return Host(name, pid, port, *paths, encoding)
+
+
+def _environment(python: Path) -> dict[str, str]:
+    own = {"PYTHONPATH": str(CHECKOUT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    return os.environ | own | {"PATH": f"{python.parent}:{os.environ['PATH']}"}
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1][:300] if lines else "nothing"

@@ -1,0 +1,111 @@
+"""A load and what came of it, as the run and the generator's process tell each other."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from benchmarks.serving.wire import LOST
+
+OK, REFUSED = 200, 429
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Constant arrivals, `rate` a second for `seconds`."""
+
+    rate: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Load:
+    """One request, again and again.
+
+    Attributes:
+        request: the file with its bytes.
+        expected: the file with the body that each answer has to have; empty: it is not checked.
+        connections: closed loop: so many clients, each of which asks again when it is answered, for `seconds`.
+        phases: open loop, instead: when requests are due, however many are under way. A latency counts from then, so
+            a server that falls behind is charged with all that wait (no coordinated omission).
+        warm_up_s: the same before it counts, closed loop only.
+        patience_s: how long the last answers are waited for.
+    """
+
+    host: str
+    port: int
+    request: str
+    expected: str = ""
+    connections: int = 0
+    seconds: float = 0.0
+    phases: list[Phase] = field(default_factory=list)
+    warm_up_s: float = 0.2
+    patience_s: float = 10.0
+
+    def arrivals_s(self) -> Iterator[float]:
+        """When each request of the open loop is due, counted from the first."""
+        begins = accumulate((phase.seconds for phase in self.phases), initial=0.0)
+        for begin, phase in zip(begins, self.phases, strict=False):
+            yield from (begin + index / phase.rate for index in range(round(phase.rate * phase.seconds)))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """
+    Attributes:
+        due_s: when the request was due, counted from the load's begin; in a closed loop when it was sent.
+        status: of HTTP; `LOST` where none came.
+        right: whether the body is the one that was expected. Only a 200 can be wrong.
+    """
+
+    due_s: float
+    latency_s: float
+    status: int
+    right: bool
+
+    @property
+    def is_good(self) -> bool:
+        return self.status == OK and self.right
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All answers of a load, and how long it took until the last of them."""
+
+    answers: list[Answer]
+    elapsed_s: float
+
+    @property
+    def good(self) -> list[Answer]:
+        return [answer for answer in self.answers if answer.is_good]
+
+    @property
+    def statuses(self) -> dict[str, int]:
+        counts = Counter("lost" if answer.status == LOST else str(answer.status) for answer in self.answers)
+        return dict(sorted(counts.items()))
+
+    @property
+    def wrong(self) -> int:
+        return sum(answer.status == OK and not answer.right for answer in self.answers)
+
+    @property
+    def per_s(self) -> float:
+        return len(self.good) / self.elapsed_s if self.elapsed_s else 0.0
+
+    def latencies_ms(self, status: int = OK) -> list[float]:
+        return sorted(1e3 * answer.latency_s for answer in self.answers if answer.status == status)
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """The smallest value that is not below `percent` of them (nearest rank); NaN for none."""
+    if not ordered:
+        return float("nan")
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+
+def median(values: Sequence[float]) -> float:
+    return statistics.median(values) if values else float("nan")

@@ -1,0 +1,91 @@
+"""More than a server can carry: what it still carries, how soon it refuses the rest, how soon it is itself again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from benchmarks.serving import hosts
+from benchmarks.serving.bench import Bench
+from benchmarks.serving.contestants import Served
+from benchmarks.serving.load import REFUSED, Answer, Outcome, Phase, percentile
+from benchmarks.serving.processes import OtherLoad, memory
+from benchmarks.serving.records import Overload
+
+_CAPACITY_S = 4.0
+_CALM_SHARE, _CALM_S = 0.3, 4.0  # of the capacity, before the overload and after it
+_AFTER_S = 10.0
+_IN_A_ROW = 10
+_NORMAL_TIMES = 2.0  # a probe's latency beside the 99th percentile of the calm before
+_SAMPLE_S = 1.0
+
+
+def measure(bench: Bench, served: Served, factor: float, seconds: float) -> None:
+    with hosts.octet(bench.data_dir, served.name, bench.images[served.name], bench.server_core, bench.scratch) as (
+        host,
+        _,
+    ):
+        run = bench.generator.run
+        capacity = run(bench.closed(host, _CAPACITY_S)).per_s
+        calm = Phase(_CALM_SHARE * capacity, _CALM_S)
+        normal_s = _NORMAL_TIMES * percentile(run(bench.open(host, calm)).latencies_ms(), 99) / 1e3
+        phases = Phase(factor * capacity, seconds), Phase(_CALM_SHARE * capacity, _AFTER_S)
+        other, before = OtherLoad([host.pid, bench.generator.pid]), memory(host.pid).rss_mib
+        with _sampling(host.pid) as samples:
+            outcome = run(bench.open(host, *phases))
+        rss_mib = [before, max([before, *samples]), memory(host.pid).rss_mib]
+        flood = Outcome([it for it in outcome.answers if it.due_s < seconds], seconds)
+        probes = sorted((it for it in outcome.answers if it.due_s >= seconds), key=lambda it: it.due_s)
+        served_ms, refused_ms = flood.latencies_ms(), flood.latencies_ms(REFUSED)
+        overload = Overload(
+            model=served.name,
+            encoding=host.encoding,
+            factor=factor,
+            seconds=seconds,
+            capacity_per_s=capacity,
+            goodput_per_s=sum(it.due_s + it.latency_s <= seconds for it in flood.good) / seconds,
+            statuses=outcome.statuses,
+            wrong=outcome.wrong,
+            served_p50_ms=percentile(served_ms, 50),
+            served_p99_ms=percentile(served_ms, 99),
+            refused_p50_ms=percentile(refused_ms, 50),
+            refused_p99_ms=percentile(refused_ms, 99),
+            recovery_s=recovery_s(probes, normal_s) - seconds,
+            rss_mib=rss_mib,
+            other_cpus=other.cpus(),
+        )
+    bench.record(overload)
+    print(
+        f"  goodput {overload.goodput_per_s:.1f} of {capacity:.1f} /s, refusals' p99 {overload.refused_p99_ms:.1f} ms,"
+        f" recovered after {overload.recovery_s:.2f} s, RSS {rss_mib} MiB, {overload.statuses}",
+        flush=True,
+    )
+
+
+def recovery_s(probes: Sequence[Answer], normal_s: float) -> float:
+    """When the first was due of ten in a row that are answered within `normal_s`; infinity for none."""
+    are_normal = [it.is_good and it.latency_s <= normal_s for it in probes]
+    for place in range(len(probes) - _IN_A_ROW + 1):
+        if all(are_normal[place : place + _IN_A_ROW]):
+            return probes[place].due_s
+    return float("inf")
+
+
+@contextmanager
+def _sampling(pid: int) -> Iterator[list[float]]:
+    """The resident set of a server in MiB, each second."""
+    samples: list[float] = []
+    over = threading.Event()
+
+    def sample() -> None:
+        while not over.wait(_SAMPLE_S):
+            samples.append(memory(pid).rss_mib)
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,19 @@
+"""What a peer's server is told: `PORT RUNTIME MODEL SCRATCH`, the last a folder of its own."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Arguments:
+    port: int
+    runtime: str
+    model: str
+    scratch: str
+
+
+def arguments() -> Arguments:
+    port, *others = sys.argv[1:]
+    return Arguments(int(port), *others)

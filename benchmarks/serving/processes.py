@@ -1,0 +1,82 @@
+"""A server as the system sees it: all its processes, what they use, and stopping them between turns."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.measure import busy_s
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_MIB = 1024
+
+
+@dataclass(frozen=True)
+class Memory:
+    """MiB over all processes of a server: resident sets, and with shared pages divided among those who share them."""
+
+    rss_mib: float
+    pss_mib: float
+
+    def to_json(self) -> dict[str, float]:
+        return asdict(self)
+
+
+def tree(pid: int) -> list[int]:
+    """`pid` and its descendants; what ended meanwhile is left out."""
+    found = [pid]
+    for one in found:
+        for children in Path(f"/proc/{one}/task").glob("*/children"):
+            with suppress(OSError):
+                found += map(int, children.read_text().split())
+    return found
+
+
+def used_s(pids: list[int]) -> float:
+    """CPU time, with that of children that ended."""
+    ticks = 0
+    for pid in pids:
+        with suppress(OSError):
+            ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
+    return ticks / _TICKS_PER_S
+
+
+def memory(pid: int) -> Memory:
+    rss = pss = 0
+    for one in tree(pid):
+        with suppress(OSError):
+            fields = dict(line.split(":", 1) for line in Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()[1:])
+            rss += int(fields["Rss"].split()[0])
+            pss += int(fields["Pss"].split()[0])
+    return Memory(round(rss / _MIB, 1), round(pss / _MIB, 1))
+
+
+def tell(pid: int, number: signal.Signals) -> None:
+    """Sends a signal to all processes of a server."""
+    for one in tree(pid):
+        with suppress(ProcessLookupError):
+            os.kill(one, number)
+
+
+class OtherLoad:
+    """CPUs that neither we nor these processes kept busy since it was made, by `/proc/stat`; stolen time is in it."""
+
+    def __init__(self, pids: list[int]) -> None:
+        self._pids = pids
+        self._before = (os.times().elapsed, busy_s(), self._used_s())
+
+    def cpus(self) -> float:
+        elapsed, busy, used = (now - before for now, before in zip(self._now(), self._before, strict=True))
+        return round(max(0.0, (busy - used) / elapsed), 3)
+
+    def _now(self) -> tuple[float, float, float]:
+        return os.times().elapsed, busy_s(), self._used_s()
+
+    def _used_s(self) -> float:
+        ours = {os.getpid()}
+        for pid in self._pids:
+            ours.update(tree(pid))
+        return used_s(sorted(ours))

@@ -1,0 +1,166 @@
+"""The file that a run writes: one JSON document a line, so that a run that was cut short can still be read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import ClassVar, TextIO
+
+
+@dataclass(frozen=True)
+class Run:
+    """The machine and the settings. Every other figure of the file is of this pinning and numerics mode."""
+
+    kind: ClassVar[str] = "run"
+    started_at: str
+    cpu: str
+    target: str
+    server_core: int
+    client_core: int
+    numerics: str
+    rounds: int
+    seconds: float
+    share: float
+    versions: dict[str, str]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """One of those who answer one request after the other: the median of each round."""
+
+    kind: ClassVar[str] = "overhead"
+    model: str
+    contender: str
+    title: str
+    encoding: str
+    request_bytes: int
+    medians_ms: list[float]
+    calls: int
+    other_cpus: float
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A contestant under load, once.
+
+    Attributes:
+        arrivals: `closed`, `open`, or `calls` for the bare call.
+        rate: arrivals a second of the open loop; 0 otherwise.
+        connections: of the closed loop.
+        per_s: right answers a second.
+        statuses: answers by HTTP status.
+        wrong: answers with another body than the first one.
+        latencies_ms: of each 200, of the open loop only; counted from when the request was due.
+    """
+
+    kind: ClassVar[str] = "turn"
+    model: str
+    contestant: str
+    round: int
+    arrivals: str
+    rate: float
+    connections: int
+    encoding: str
+    elapsed_s: float
+    per_s: float
+    p50_ms: float
+    p99_ms: float
+    statuses: dict[str, int]
+    wrong: int
+    other_cpus: float
+    latencies_ms: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A contestant that could be loaded, with its memory after its turns; or `error`."""
+
+    kind: ClassVar[str] = "contestant"
+    model: str
+    contestant: str
+    title: str
+    rss_mib: float = 0.0
+    pss_mib: float = 0.0
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Overload:
+    """
+    Attributes:
+        capacity_per_s: of a closed loop just before.
+        goodput_per_s: right answers that came within the overload, a second of it.
+        refused_p99_ms: of the 429s, from when the request was due.
+        recovery_s: from the end of the overload to the first of ten probes in a row that are answered in time.
+        rss_mib: before, the most of it meanwhile, and after the recovery.
+    """
+
+    kind: ClassVar[str] = "overload"
+    model: str
+    encoding: str
+    factor: float
+    seconds: float
+    capacity_per_s: float
+    goodput_per_s: float
+    statuses: dict[str, int]
+    wrong: int
+    served_p50_ms: float
+    served_p99_ms: float
+    refused_p50_ms: float
+    refused_p99_ms: float
+    recovery_s: float
+    rss_mib: list[float]
+    other_cpus: float
+
+
+@dataclass(frozen=True)
+class Soak:
+    """
+    Attributes:
+        predictions: answers by status, of all models.
+        others: by what was asked (`push`, `reload`, `bad`), answers by status.
+        rss_mib: the resident set at equal distances, `every_s`.
+        slope_mib_per_min: of a straight line through its second half, and its standard error.
+    """
+
+    kind: ClassVar[str] = "soak"
+    models: list[str]
+    minutes: float
+    rate: float
+    predictions: dict[str, int]
+    wrong: int
+    others: dict[str, dict[str, int]]
+    unplanned_5xx: int
+    every_s: float
+    rss_mib: list[float]
+    slope_mib_per_min: float
+    slope_error: float
+    other_cpus: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A part that did not come to its end."""
+
+    kind: ClassVar[str] = "failure"
+    part: str
+    error: str
+
+
+Record = Run | Overhead | Turn | Entry | Overload | Soak | Failure
+_KINDS = {kind.kind: kind for kind in (Run, Overhead, Turn, Entry, Overload, Soak, Failure)}
+
+
+def write(file: TextIO, record: Record) -> None:
+    file.write(json.dumps({"kind": record.kind, **asdict(record)}) + "\n")
+    file.flush()
+
+
+def read(path: Path) -> Iterator[Record]:
+    """Raises KeyError for a line of a kind that is none of these."""
+    for line in path.read_text().splitlines():
+        fields = json.loads(line)
+        yield _KINDS[fields.pop("kind")](**fields)

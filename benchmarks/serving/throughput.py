@@ -1,0 +1,161 @@
+"""All who serve a model, on the same core in turns: what they carry, how late they answer, what memory they take."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from benchmarks.contenders import Octet, Running
+from benchmarks.measure import take_turns
+from benchmarks.serving import hosts
+from benchmarks.serving.bench import CLOSED_CONNECTIONS, Bench
+from benchmarks.serving.contestants import BARE, Peer, Served, peers_for
+from benchmarks.serving.hosts import Host, HostFailed, PeerProcess
+from benchmarks.serving.load import Load, Outcome, Phase, median, percentile
+from benchmarks.serving.processes import OtherLoad, memory
+from benchmarks.serving.records import Entry, Turn
+from service.core.settings import load_settings
+
+OPEN_LONGER = 5 / 3  # than the closed loop's turns: for the 99th percentile
+
+
+@dataclass
+class _Match:
+    """Who takes part, and what each carried in its closed turns."""
+
+    bench: Bench
+    served: Served
+    playing: dict[str, Host] = field(default_factory=dict)
+    titles: dict[str, str] = field(default_factory=dict)
+    carried: dict[str, list[float]] = field(default_factory=dict)
+
+    def enter(self, title: str, host: Host) -> None:
+        host.sleep()
+        self.playing[host.name], self.titles[host.name] = host, title
+
+    def fail(self, name: str, title: str, error: Exception) -> None:
+        print(f"  {title:32} failed: {error}", flush=True)
+        self.bench.record(Entry(self.served.name, name, title, error=str(error)))
+
+    def rounds(self, load_of: Callable[[Host], Load], arrivals: str, bare: Running | None = None) -> None:
+        """Everybody in turns; `bare` first, which is what the core could carry if serving cost nothing."""
+        for number in range(self.bench.rules.rounds):
+            if bare:
+                self._bare(number, bare)
+            for name in list(self.playing)[:: 1 if number % 2 == 0 else -1]:
+                host = self.playing[name]
+                try:
+                    self._turn(number, host, load_of(host), arrivals)
+                except (RuntimeError, ZeroDivisionError, IndexError) as error:
+                    del self.playing[name]
+                    self.fail(name, self.titles[name], error)
+
+    def _turn(self, number: int, host: Host, load: Load, arrivals: str) -> None:
+        host.wake()
+        other = OtherLoad([host.pid, self.bench.generator.pid])
+        try:
+            outcome = self.bench.generator.run(load)
+        finally:
+            other_cpus = other.cpus()
+            host.sleep()
+        turn = turn_of(self.served.name, host, number, arrivals, load, outcome, other_cpus)
+        self.bench.record(turn)
+        if not outcome.good:
+            raise RuntimeError(f"no right answer: {outcome.statuses}, {outcome.wrong} wrong")
+        if arrivals == "closed":
+            self.carried.setdefault(host.name, []).append(turn.per_s)
+
+    def _bare(self, number: int, bare: Running) -> None:
+        timings = take_turns({BARE: bare}, 1, self.bench.rules.seconds * self.served.long)[BARE]
+        ordered = sorted(1e3 * duration for duration in timings.rounds[0])
+        middle = statistics.median(ordered)
+        self.bench.record(
+            Turn(
+                model=self.served.name,
+                contestant=BARE,
+                round=number,
+                arrivals="calls",
+                rate=0.0,
+                connections=0,
+                encoding="none: the same process",
+                elapsed_s=sum(ordered) / 1e3,
+                per_s=1e3 / middle,
+                p50_ms=middle,
+                p99_ms=percentile(ordered, 99),
+                statuses={},
+                wrong=0,
+                other_cpus=round(timings.other_cpus[0], 3),
+            )
+        )
+
+    def capacity(self, name: str) -> float:
+        return median(self.carried.get(name, []))
+
+
+def turn_of(model: str, host: Host, number: int, arrivals: str, load: Load, outcome: Outcome, other: float) -> Turn:
+    ordered = outcome.latencies_ms()
+    return Turn(
+        model=model,
+        contestant=host.name,
+        round=number,
+        arrivals=arrivals,
+        rate=load.phases[0].rate if load.phases else 0.0,
+        connections=load.connections,
+        encoding=host.encoding,
+        elapsed_s=outcome.elapsed_s,
+        per_s=outcome.per_s,
+        p50_ms=percentile(ordered, 50),
+        p99_ms=percentile(ordered, 99),
+        statuses=outcome.statuses,
+        wrong=outcome.wrong,
+        other_cpus=other,
+        latencies_ms=[round(latency, 3) for latency in ordered] if load.phases else [],
+    )
+
+
+def measure(bench: Bench, served: Served, only: Sequence[str] | None) -> None:
+    """Octet and its peers; of them those named in `only`, if it is not None."""
+    image, match = bench.images[served.name], _Match(bench, served)
+    seconds = bench.rules.seconds * served.long
+    with ExitStack() as stack:
+        host, _ = stack.enter_context(hosts.octet(bench.data_dir, served.name, image, bench.server_core, bench.scratch))
+        match.enter("Octet", host)
+        stack.callback(host.wake)  # it is told to stop, and has to hear it
+        _enter_peers(match, stack, [it for it in peers_for(served) if only is None or it.name in only])
+        store = load_settings({"data_dir": bench.data_dir}).store_dir
+        octet = Octet(store, bench.digests[served.name])
+        bare = stack.enter_context(Running(octet, [image], [bench.server_core]))
+        match.rounds(lambda host: bench.closed(host, seconds), "closed", bare)
+        for name, host in match.playing.items():
+            used = memory(host.pid)
+            bench.record(Entry(served.name, name, match.titles[name], **used.to_json()))
+        match.rounds(
+            lambda host: bench.open(host, Phase(bench.rules.share * match.capacity(host.name), seconds * OPEN_LONGER)),
+            "open",
+        )
+    for name, title in match.titles.items():
+        print(f"  {title:32} {match.capacity(name):8.1f} /s at {CLOSED_CONNECTIONS} connections", flush=True)
+
+
+def _enter_peers(match: _Match, stack: ExitStack, peers: list[Peer]) -> None:
+    """They start at the same time, each on the one core; one that does not is left out, and that is recorded."""
+    bench, starting = match.bench, []
+    image = bench.images[match.served.name]
+    for peer in peers:
+        path = bench.home.model(match.served.row.files[peer.file])
+        try:
+            if path is None:
+                raise HostFailed(f"{match.served.row.files[peer.file]} is missing")
+            process = PeerProcess(bench.home, peer, path, image, bench.server_core, bench.scratch)
+            stack.callback(process.close)
+            starting.append((peer, process))
+        except (HostFailed, OSError) as error:
+            match.fail(peer.name, peer.title, error)
+    for peer, process in starting:
+        try:
+            match.enter(peer.title, process.ready(bench.rules.start_limit_s))
+        except (HostFailed, OSError, ValueError) as error:
+            match.fail(peer.name, peer.title, error)
+            process.close()
