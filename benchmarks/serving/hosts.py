@@ -24,6 +24,7 @@ from service.cli.tensors import HEADER_LENGTH, Array, encode_request
 HOST = "127.0.0.1"
 _ANSWER_S = 10.0
 _PAUSE_S = 0.2
+_LEAST_VALUES = 8  # different bytes in the scores of a thousand classes
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 _LIBC = ctypes.CDLL(None)
 
@@ -145,6 +146,8 @@ def _ready(
         time.sleep(_PAUSE_S)
     if ask(HOST, port, request, _ANSWER_S).body != first.body:
         raise HostFailed("it answers the same request differently")
+    if len(set(first.body)) < _LEAST_VALUES:
+        raise HostFailed(f"its answer of {len(first.body)} bytes holds no scores")
     paths = scratch / f"{name}.request", scratch / f"{name}.answer"
     for path, data in zip(paths, (request, first.body), strict=True):
         path.write_bytes(data)

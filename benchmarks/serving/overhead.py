@@ -30,7 +30,7 @@ _TITLES = {
 
 
 class GrpcCall:
-    """The same ModelInfer over one channel; a `measure.Timed`. Its message is made beforehand, the answer's not read."""
+    """The same ModelInfer over one channel; a `measure.Timed`. Its message is made beforehand."""
 
     def __init__(self, server: Server, model: str, name: str, datatype: str, image: Array) -> None:
         message = ModelInferRequest(model_name=model, raw_input_contents=[image.tobytes()])

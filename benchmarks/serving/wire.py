@@ -101,7 +101,11 @@ def ask(host: str, port: int, request: bytes, limit_s: float) -> Response:
 
 
 def parse(received: bytearray) -> Response | None:
-    """The response that `received` begins with; None while it is not whole. Raises ValueError if its length is not said."""
+    """The response that `received` begins with; None while it is not whole.
+
+    Raises:
+        ValueError: it does not say how long it is.
+    """
     end = received.find(b"\r\n\r\n")
     if end < 0:
         return None

@@ -68,6 +68,8 @@ def _openvino(precision: str) -> Callable[[str], Predict]:
         model = core.read_model(path)
         if path.endswith(".onnx"):
             model = _taking_bytes(model)
+        elif model.is_dynamic():
+            model.reshape(list(IMAGE))
         settings: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": "1", "INFERENCE_NUM_THREADS": 1}
         compiled = core.compile_model(model, "CPU", settings | {"INFERENCE_PRECISION_HINT": precision})
         request = compiled.create_infer_request()
