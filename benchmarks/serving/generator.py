@@ -87,7 +87,8 @@ class _Loop:
         """What came of the connection's request, once it is over."""
         busy = self._busy.get(fd)
         if busy is None:
-            return self._closed_by_server(fd)
+            self._forget_idle(fd)
+            return None
         if events & select.EPOLLOUT:
             busy.exchange.send()
             if not busy.exchange.is_sending:
@@ -105,7 +106,8 @@ class _Loop:
             self._drop(busy.exchange)
         return answer
 
-    def _closed_by_server(self, fd: int) -> None:
+    def _forget_idle(self, fd: int) -> None:
+        """The server closed a connection that nothing was asked on."""
         for exchange in [it for it in self._idle if it.socket.fileno() == fd]:
             self._idle.remove(exchange)
             self._drop(exchange)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.measure import busy_s
@@ -20,9 +20,6 @@ class Memory:
 
     rss_mib: float
     pss_mib: float
-
-    def to_json(self) -> dict[str, float]:
-        return asdict(self)
 
 
 def tree(pid: int) -> list[int]:

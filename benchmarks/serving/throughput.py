@@ -130,7 +130,7 @@ def measure(bench: Bench, served: Served, only: Sequence[str] | None) -> None:
         match.rounds(lambda host: bench.closed(host, seconds), "closed", bare)
         for name, host in match.playing.items():
             used = memory(host.pid)
-            bench.record(Entry(served.name, name, match.titles[name], **used.to_json()))
+            bench.record(Entry(served.name, name, match.titles[name], used.rss_mib, used.pss_mib))
         match.rounds(
             lambda host: bench.open(host, Phase(bench.rules.share * match.capacity(host.name), seconds * OPEN_LONGER)),
             "open",

@@ -15,8 +15,8 @@ from benchmarks.serving.peers.runtimes import load
 raw = Starlette()
 
 
-@bentoml.service(workers=1, traffic={"timeout": 60}, logging={"access": {"enabled": False}}, metrics={"enabled": False})  # type: ignore[untyped-decorator]
-@bentoml.asgi_app(raw)  # type: ignore[untyped-decorator]
+@bentoml.service(workers=1, traffic={"timeout": 60}, logging={"access": {"enabled": False}}, metrics={"enabled": False})
+@bentoml.asgi_app(raw)
 class Raw:
     def __init__(self) -> None:
         predict = load(*json.loads(os.environ["OCTET_BENCH_MODEL"]))

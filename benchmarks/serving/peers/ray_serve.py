@@ -17,7 +17,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 
-@serve.deployment(num_replicas=1, max_ongoing_requests=64, ray_actor_options={"num_cpus": 0})  # type: ignore[untyped-decorator]
 class Raw:
     def __init__(self, runtime: str, model: str) -> None:
         self._predict = load(runtime, model)
@@ -35,7 +34,8 @@ def main() -> None:
         http_options={"host": "127.0.0.1", "port": given.port},
         logging_config={"enable_access_log": False, "log_level": "WARNING"},
     )
-    serve.run(Raw.bind(given.runtime, given.model), name="raw", route_prefix="/predict")
+    deployment = serve.deployment(Raw, num_replicas=1, max_ongoing_requests=64, ray_actor_options={"num_cpus": 0})
+    serve.run(deployment.bind(given.runtime, given.model), name="raw", route_prefix="/predict")
     signal.pause()
 
 

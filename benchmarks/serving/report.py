@@ -1,0 +1,113 @@
+"""From what a run wrote to tables and a plot:
+
+    python -m benchmarks.serving.report [RESULTS.jsonl …]    # prints them
+    python -m benchmarks.serving.report --write              # into benchmarks/RESULTS.md; draws serving.png
+
+Without a file it takes the latest run's. Several files are taken as one run that was cut into pieces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+from pathlib import Path
+
+from benchmarks.places import CHECKOUT, default_home
+from benchmarks.report import replaced
+from benchmarks.serving import tables
+from benchmarks.serving.figures import Results
+from benchmarks.serving.records import Run, read
+
+BEGIN = "<!-- serving: written by benchmarks.serving.report, from here -->"
+END = "<!-- serving: to here -->"
+PLOT = "serving.png"
+_RESULTS = CHECKOUT / "benchmarks" / "RESULTS.md"
+
+_METHOD = """\
+Each server is pinned to core {run.server_core} before it loads anything, the generator of its load to core
+{run.client_core}; numerics mode {run.numerics}. All who serve a model are started, and stopped (SIGSTOP) while it is
+not their turn; turns go A B C, then C B A, in {run.rounds} rounds. The body is one image, [1, 224, 224, 3] of one byte
+each, over kept-alive connections; every answer is compared with the first one's bytes, and Octet's first one with the
+bare call's. Closed loop: 8 connections, each of which asks again when it is answered; the median of the rounds. Open
+loop: constant arrivals at {run.share:.0%} of what the contestant itself carried in its closed turns, over as many
+connections as that takes; a latency counts from when the request was due (no coordinated omission), and percentiles are
+over all rounds together. Octet serves as beside a compile worker elsewhere (`--no-compile`), with its defaults. Peers
+run the file of the model that they are fastest with in the contest, one worker on one thread, without access logs; their
+body is the image, their answer the scores, with nothing around. MLServer's v2 has no binary tensors over REST, so a
+custom handler takes the raw body. Memory is that of all processes of a server after its closed turns: resident sets,
+and PSS, where pages that processes share count once. Other CPUs are the busiest turn's; beyond 0.1 a figure is worth
+little."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", type=Path, nargs="*")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    results = Results()
+    for path in arguments.files or [latest()]:
+        results.add_all(read(path))
+    if not arguments.write:
+        print(render(results))
+        return
+    drawn = draw(results, _RESULTS.with_name(PLOT))
+    _RESULTS.write_text(replaced(_RESULTS.read_text(), render(results, drawn), BEGIN, END))
+
+
+def latest() -> Path:
+    """Raises SystemExit if there was no run yet."""
+    found = sorted(default_home().results.glob("*.serving.jsonl"))  # their names begin with the time
+    if not found:
+        raise SystemExit("no results yet; run: python -m benchmarks.serving")
+    return found[-1]
+
+
+def render(results: Results, drawn: bool = False) -> str:
+    """Markdown. Sections without a row are left out. Raises SystemExit for a file that no run began."""
+    if not results.run:
+        raise SystemExit("the file does not begin with a run")
+    sections = {}
+    titles = tables.titles([*results.models, *(it.model for it in results.overheads)])
+    if results.overheads:
+        sections[f"What serving adds at concurrency 1, {titles[results.overheads[0].model]}"] = tables.overhead(results)
+    for model in results.models:
+        sections[f"{titles[model]}, one core"] = tables.throughput(results, model)
+    sections["Overload"] = tables.overload(results)
+    sections["Soak"] = tables.soak(results)
+    sections["What failed"] = tables.failures(results)
+    parts = ["## Serving, beside the peers", heading_of(results.run)]
+    parts += [f"![Answers a second, and their latency]({PLOT})"] if drawn else []
+    return "\n\n".join(parts + [f"### {heading}\n\n{text}" for heading, text in sections.items() if text])
+
+
+def heading_of(run: Run) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
+    lines = [f"{run.started_at}; {run.cpu}, target {run.target}; {versions}.", "", _METHOD.format(run=run)]
+    return "\n".join(lines + (["", f"**{run.note}**"] if run.note else []))
+
+
+def draw(results: Results, output: Path) -> bool:
+    """Whether there is a plot: not without the environment that has matplotlib, nor without a model."""
+    python, panels = default_home().python("plot"), bars(results)
+    if not panels or not python.exists():
+        print("no plot: run python -m benchmarks.setup_peers --making for the environment that draws it")
+        return False
+    command = [str(python), "-m", "benchmarks.serving.plot", str(output)]
+    return not subprocess.run(command, cwd=CHECKOUT, input=json.dumps(panels), text=True, check=False).returncode
+
+
+def bars(results: Results) -> dict[str, dict[str, list[float]]]:
+    """By model and contestant: answers a second, p50 and p99 in ms."""
+    panels: dict[str, dict[str, list[float]]] = {}
+    for model, title in tables.titles(results.models).items():
+        for name in results.contestants(model):
+            carried, late = results.carried(model, name), results.lateness(model, name)
+            if carried and late:
+                figures = [carried.per_s, late.p50_ms, late.p99_ms]
+                panels.setdefault(title, {})[results.entries[model, name].title] = figures
+    return panels
+
+
+if __name__ == "__main__":
+    main()

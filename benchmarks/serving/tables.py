@@ -1,0 +1,153 @@
+"""The tables of the report. Each is Markdown, or empty where it would have no row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.demands import TIMES
+from benchmarks.measure import table
+from benchmarks.serving.contestants import BARE, FLOOR, GRPC, OCTET, SERVED
+from benchmarks.serving.figures import Results
+from benchmarks.serving.load import median
+
+_OVERHEAD_US = {OCTET: 150, GRPC: 400}
+_SHARE = 0.8  # of 1 / the bare call, of MobileNetV2
+_SPREAD = 2.0
+_ERROR_LENGTH = 300
+
+
+def overhead(results: Results) -> str:
+    """What each adds to the bare call of its own round."""
+    bare = next((it for it in results.overheads if it.contender == BARE), None)
+    if not bare:
+        return ""
+    rows = []
+    for it in results.overheads:
+        added = [1e3 * (own - base) for own, base in zip(it.medians_ms, bare.medians_ms, strict=True)]
+        if it.contender in (BARE, FLOOR):  # the floor computes nothing: all of it is added
+            cells = ["" if it is bare else f"{1e3 * median(it.medians_ms):.0f}", "", ""]
+        else:
+            bound = _OVERHEAD_US[it.contender]
+            cells = [f"**{median(added):.0f}**", f"{min(added):.0f} to {max(added):.0f}", f"≤ {bound}"]
+        rows.append(
+            [it.title, it.encoding, f"{median(it.medians_ms):.3f}", *cells, str(it.calls), f"{it.other_cpus:.2f}"]
+        )
+    columns = ["", "body", "median ms", "added µs", "in the rounds", "demanded", "calls", "CPUs busy with other work"]
+    return table(columns, rows)
+
+
+def throughput(results: Results, model: str) -> str:
+    """Octet and its peers on one model."""
+    bare = results.carried(model, BARE)
+    columns = ["", "body", "answers/s, 8 connections", "in the rounds", "of 1 / bare call", f"Octet's {TIMES}"]
+    columns += ["open loop, arrivals/s", "p50 ms", "p99 ms", "p99 / p50", "RSS MiB", "PSS MiB", "other CPUs", "not 200"]
+    rows = []
+    for name in results.contestants(model):
+        entry, carried, late = results.entries[model, name], results.carried(model, name), results.lateness(model, name)
+        assert carried
+        times = results.times(model, OCTET, name)
+        row = [entry.title, _encoding(results, model, name), f"**{carried.per_s:.1f}**"]
+        row += [f"{carried.low_per_s:.1f} to {carried.high_per_s:.1f}"]
+        row += [f"{carried.per_s / bare.per_s:.1%}" if bare else "", f"{times:.2f}" if times and name != OCTET else ""]
+        row += (
+            [f"{late.rate:.1f}", f"{late.p50_ms:.2f}", f"{late.p99_ms:.2f}", f"{late.spread:.2f}"] if late else [""] * 4
+        )
+        row += [f"{entry.rss_mib:.0f}", f"{entry.pss_mib:.0f}", f"{results.other_cpus(model, name):.2f}"]
+        rows.append([*row, results.unlike_200(model, name)])
+    if not rows:
+        return ""
+    return f"{table(columns, rows)}\n\n{_verdict(results, model)}"
+
+
+def _verdict(results: Results, model: str) -> str:
+    """What is demanded of the model, and what came out."""
+    (served,) = (it for it in SERVED if it.name == model)
+    bare, octet, late = results.carried(model, BARE), results.carried(model, OCTET), results.lateness(model, OCTET)
+    sentences = []
+    if bare:
+        sentences.append(
+            f"The bare call takes {1e3 / bare.per_s:.3f} ms, so a core that did nothing else would carry "
+            f"{bare.per_s:.1f} a second."
+        )
+    if bare and octet and served.demanded:
+        sentences.append(f"Octet carries {octet.per_s / bare.per_s:.1%} of that (demanded: ≥ {_SHARE:.0%}).")
+    if late and not served.demanded:
+        sentences.append(
+            f"Octet's p99 is {late.spread:.2f} {TIMES} its p50 over {late.count} requests (demanded: ≤ {_SPREAD:g})."
+        )
+    peer = results.best_peer(model)
+    if peer and octet:
+        sentences.append(_beside(results, model, peer, served.demanded))
+    return " ".join(sentences)
+
+
+def _beside(results: Results, model: str, peer: str, demanded: float) -> str:
+    ours, theirs = results.lateness(model, OCTET), results.lateness(model, peer)
+    times, title = results.times(model, OCTET, peer), results.entries[model, peer].title
+    asked = f" (demanded: ≥ {demanded:g} {TIMES})" if demanded else ""
+    text = f"The best peer is {title}: Octet carries {times:.2f} {TIMES} as much{asked}"
+    if ours and theirs:
+        text += f", with a p99 of {ours.p99_ms:.2f} ms beside {theirs.p99_ms:.2f} ms, each at its own load"
+    least = min((it.pss_mib, it.title) for (of, name), it in results.entries.items() if of == model and name != OCTET)
+    return (
+        f"{text}. The peer with the least memory takes {least[0]:.0f} MiB (PSS; {least[1]}), Octet "
+        f"{results.entries[model, OCTET].pss_mib:.0f} MiB."
+    )
+
+
+def _encoding(results: Results, model: str, name: str) -> str:
+    return next(turn.encoding for turn in results.turns if (turn.model, turn.contestant) == (model, name))
+
+
+def overload(results: Results) -> str:
+    rows = []
+    for it in results.overloads:
+        before, most, after = it.rss_mib
+        for what, value, asked in (
+            ("load", f"{it.factor:g} {TIMES} capacity for {it.seconds:.0f} s, constant arrivals", ""),
+            ("capacity, 8 connections", f"{it.capacity_per_s:.1f} /s", ""),
+            ("goodput", f"{it.goodput_per_s:.1f} /s, **{it.goodput_per_s / it.capacity_per_s:.1%}**", "≥ 90 %"),
+            ("answered: p50, p99", f"{it.served_p50_ms:.0f} ms, {it.served_p99_ms:.0f} ms", ""),
+            ("refused: p50, p99", f"{it.refused_p50_ms:.1f} ms, **{it.refused_p99_ms:.1f} ms**", "p99 ≤ 20 ms"),
+            ("answers by status", _counts(it.statuses), "no 5xx, none lost"),
+            ("wrong answers", str(it.wrong), "0"),
+            ("itself again after", f"**{it.recovery_s:.2f} s**", "≤ 2 s"),
+            ("RSS before, at most, after", f"{before:.0f}, {most:.0f}, {after:.0f} MiB", "flat"),
+            ("CPUs busy with other work", f"{it.other_cpus:.2f}", ""),
+        ):
+            rows.append([what, value, asked])
+    return table([f"{it.model}, {it.encoding}", "measured", "demanded"], rows) if results.overloads else ""
+
+
+def soak(results: Results) -> str:
+    rows = []
+    for it in results.soaks:
+        rows += [
+            ["load", f"{it.minutes:g} minutes, {it.rate:.1f} predictions/s of {', '.join(it.models)}", "30 minutes"],
+            ["predictions by status", _counts(it.predictions), ""],
+            ["wrong answers", f"**{it.wrong}**", "0"],
+            *([f"{name} by status", _counts(counts), ""] for name, counts in it.others.items()),
+            ["5xx", f"**{it.unplanned_5xx}**", "0"],
+            ["RSS first, last", f"{it.rss_mib[0]:.0f}, {it.rss_mib[-1]:.0f} MiB", ""],
+            ["slope of its second half", f"{it.slope_mib_per_min:.2f} ± {it.slope_error:.2f} MiB/min", "within noise"],
+            ["CPUs busy with other work", f"{it.other_cpus:.2f}", ""],
+        ]
+    return table(["", "measured", "demanded"], rows) if rows else ""
+
+
+def failures(results: Results) -> str:
+    rows = [[it.model, it.title, _one_line(it.error)] for it in results.failed]
+    rows += [["", it.part, _one_line(it.error)] for it in results.failures]
+    return table(["model", "who", "why"], rows) if rows else ""
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {TIMES} {status}" for status, count in counts.items())
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.replace("|", "/").split())[:_ERROR_LENGTH]
+
+
+def titles(models: Sequence[str]) -> dict[str, str]:
+    return {served.name: served.row.title for served in SERVED if served.name in models}
