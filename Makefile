@@ -7,10 +7,10 @@ LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --un
 	--python-version 3.11 --generate-hashes $(UPGRADE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all bench docs messages lint format lock clean
+.PHONY: help setup demo test test-all bench bench-serving docs messages lint format lock clean
 
 help: ## list these targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 setup: $(VENV)/.develop ## make .venv, and nothing else
 
@@ -37,6 +37,11 @@ else
 	$(BIN)/python -m benchmarks.contest $(BENCH_ARGS)
 	$(BIN)/python -m benchmarks.report
 endif
+
+bench-serving: $(VENV)/.develop ## what serving costs, beside the peers' servers, a quarter of an hour (BENCH_ARGS)
+	-$(BIN)/python -m benchmarks.setup_peers
+	$(BIN)/python -m benchmarks.serving $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.serving.report
 
 docs: $(VENV)/.develop ## rewrite docs/reference from the code
 	$(BIN)/python -m scripts.reference

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from benchmarks.demands import TIMES
 from benchmarks.measure import table
 from benchmarks.serving.contestants import BARE, FLOOR, GRPC, OCTET, SERVED
-from benchmarks.serving.figures import Results
+from benchmarks.serving.figures import Lateness, Results
 from benchmarks.serving.load import median
 
 _OVERHEAD_US = {OCTET: 150, GRPC: 400}
@@ -49,14 +49,16 @@ def throughput(results: Results, model: str) -> str:
         row = [entry.title, _encoding(results, model, name), f"**{carried.per_s:.1f}**"]
         row += [f"{carried.low_per_s:.1f} to {carried.high_per_s:.1f}"]
         row += [f"{carried.per_s / bare.per_s:.1%}" if bare else "", f"{times:.2f}" if times and name != OCTET else ""]
-        row += (
-            [f"{late.rate:.1f}", f"{late.p50_ms:.2f}", f"{late.p99_ms:.2f}", f"{late.spread:.2f}"] if late else [""] * 4
-        )
+        row += _late(late) if late else [""] * 4
         row += [f"{entry.rss_mib:.0f}", f"{entry.pss_mib:.0f}", f"{results.other_cpus(model, name):.2f}"]
         rows.append([*row, results.unlike_200(model, name)])
     if not rows:
         return ""
     return f"{table(columns, rows)}\n\n{_verdict(results, model)}"
+
+
+def _late(late: Lateness) -> list[str]:
+    return [f"{late.rate:.1f}", f"{late.p50_ms:.2f}", f"{late.p99_ms:.2f}", f"{late.spread:.2f}"]
 
 
 def _verdict(results: Results, model: str) -> str:

@@ -127,6 +127,8 @@ def measure(bench: Bench, served: Served, only: Sequence[str] | None) -> None:
         store = load_settings({"data_dir": bench.data_dir}).store_dir
         octet = Octet(store, bench.digests[served.name])
         bare = stack.enter_context(Running(octet, [image], [bench.server_core]))
+        if not host.answer.read_bytes().endswith(bare.outputs[0].tobytes()):
+            raise RuntimeError("the server's answer is not that of the bare call")
         match.rounds(lambda host: bench.closed(host, seconds), "closed", bare)
         for name, host in match.playing.items():
             used = memory(host.pid)
