@@ -1,0 +1,96 @@
+"""The generator against a server that takes its time, on sockets of this process."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from benchmarks.serving.generator import run
+from benchmarks.serving.load import Load, Phase
+from benchmarks.serving.wire import request_bytes
+
+SERVICE_S = 0.02
+
+
+class OneAtATime:
+    """Answers one request after the other, each after `SERVICE_S`; `answers` are the bodies, in turn."""
+
+    def __init__(self, *answers: bytes, status: str = "200 OK", keep: bool = True) -> None:
+        self._answers, self._status, self._keep = answers, status, keep
+        self._count, self._core = 0, threading.Lock()
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port: int = self.listener.getsockname()[1]
+
+    def accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            while connection.recv(1 << 16):
+                with self._core:
+                    time.sleep(SERVICE_S)
+                    body = self._answers[self._count % len(self._answers)]
+                    self._count += 1
+                lines = [f"HTTP/1.1 {self._status}", f"Content-Length: {len(body)}"]
+                lines += [] if self._keep else ["Connection: close"]
+                connection.sendall("\r\n".join([*lines, "", ""]).encode() + body)
+                if not self._keep:
+                    return
+
+
+@contextmanager
+def serving(server: OneAtATime, folder: Path) -> Iterator[dict[str, str | int]]:
+    """The members of a load on that server."""
+    thread = threading.Thread(target=server.accept, daemon=True)
+    thread.start()
+    request, expected = folder / "request", folder / "expected"
+    request.write_bytes(request_bytes("127.0.0.1", server.port, "/", {}, b"body"))
+    expected.write_bytes(b"right")
+    yield {"host": "127.0.0.1", "port": server.port, "request": str(request), "expected": str(expected)}
+    server.listener.shutdown(socket.SHUT_RDWR)  # which ends an accept, as closing does not
+    server.listener.close()
+
+
+def test_a_closed_loop_carries_what_the_server_can(tmp_path: Path) -> None:
+    with serving(OneAtATime(b"right"), tmp_path) as at:
+        outcome = run(Load(**at, connections=3, seconds=0.5))  # type: ignore[arg-type]
+    assert outcome.wrong == 0
+    assert 0.5 / SERVICE_S < outcome.per_s <= 1.05 / SERVICE_S
+    assert outcome.latencies_ms()[0] >= 1e3 * SERVICE_S
+
+
+def test_what_waits_in_an_open_loop_is_charged_to_the_server(tmp_path: Path) -> None:
+    """Twice what it can do: the n-th request waits n times half of what one takes."""
+    with serving(OneAtATime(b"right"), tmp_path) as at:
+        outcome = run(Load(**at, phases=[Phase(2 / SERVICE_S, 0.4)]))  # type: ignore[arg-type]
+    assert len(outcome.good) == 40
+    last = max(outcome.answers, key=lambda answer: answer.due_s)
+    assert last.due_s == pytest.approx(39 * SERVICE_S / 2, abs=1e-6)
+    assert max(answer.latency_s for answer in outcome.answers) > 15 * SERVICE_S
+
+
+def test_wrong_answers_are_counted(tmp_path: Path) -> None:
+    with serving(OneAtATime(b"right", b"wrong"), tmp_path) as at:
+        outcome = run(Load(**at, phases=[Phase(20, 0.2)]))  # type: ignore[arg-type]
+    assert (len(outcome.good), outcome.wrong) == (2, 2)
+
+
+def test_a_refusal_is_no_wrong_answer_and_its_connection_is_left(tmp_path: Path) -> None:
+    with serving(OneAtATime(b"full", status="429 Too Many Requests", keep=False), tmp_path) as at:
+        outcome = run(Load(**at, phases=[Phase(20, 0.2)]))  # type: ignore[arg-type]
+    assert (outcome.statuses, outcome.wrong, outcome.good) == ({"429": 4}, 0, [])
+
+
+def test_a_server_that_is_not_there_loses_requests(tmp_path: Path) -> None:
+    with serving(OneAtATime(b"right"), tmp_path) as at:
+        pass
+    assert run(Load(**at, phases=[Phase(20, 0.1)])).statuses == {"lost": 2}  # type: ignore[arg-type]
