@@ -1,0 +1,168 @@
+"""The dashboard and the alerts ask for nothing that `/metrics` does not have."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.core.errors import BuildFailed
+from tests.support.control_plane import control_plane
+from tests.support.data_plane import as_json, connect
+from tests.support.promql import parse
+from tests.support.runners import digits
+from tests.support.tables import Tables
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+DASHBOARD = json.loads((DEPLOY / "grafana" / "octet.json").read_text())
+RULES = yaml.safe_load((DEPLOY / "prometheus" / "octet.rules.yaml").read_text())
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+ALERTS = [rule for group in RULES["groups"] for rule in group["rules"]]
+_OF_A_SCRAPE = {"instance", "job"}  # Prometheus adds them
+_GRAFANA = {"$model": ".*", "$__rate_interval": "5m"}
+
+Page = dict[str, list[dict[str, str]]]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """The labels of each sample of a server that has seen all that a server sees: of two, with half of it each."""
+    return samples(asyncio.run(predictions()) + builds(tmp_path_factory.mktemp("data")))
+
+
+async def predictions() -> str:
+    tables = Tables()
+    tables.model("digits", digits)
+    request = as_json(np.zeros((1, 8, 8, 1), np.uint8), "image")
+    async with connect(tables) as client:
+        url = "/v2/models/digits/infer"
+        assert (await client.post(url, json=request)).status_code == 200
+        assert (await client.post(url, json=request, headers={"Octet-Timeout-Ms": "0"})).status_code == 504
+        text: bytes = client.plane.metrics.text()  # type: ignore[attr-defined]
+    return text.decode()
+
+
+def builds(folder: Path) -> str:
+    with control_plane(folder) as plane:
+        plane.push()
+        plane.succeed()
+        plane.push()
+        plane.push(target="aarch64")
+        plane.fail(BuildFailed())
+        return plane.client.get("/metrics").text
+
+
+def samples(text: str) -> Page:
+    found: Page = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append({**sample.labels, "instance": "here", "job": "octet"})
+    return found
+
+
+def check(text: str, page: Page, legend: str = "") -> None:
+    """Each selector selects something, and each label that is grouped by or shown is there."""
+    for variable, value in _GRAFANA.items():
+        text = text.replace(variable, value)
+    query = parse(text)
+    assert query.selectors, text
+    shown = set(re.findall(r"\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}", legend))
+    assert not query.groups or shown <= query.groups, text
+    for selector in query.selectors:
+        assert selector.metric in page, selector
+        labels = [each for each in page[selector.metric] if selector.matches(each)]
+        assert labels, selector
+        assert query.groups | shown <= labels[0].keys(), (selector, labels[0])
+
+
+def targets() -> Iterator[Any]:
+    for panel in PANELS:
+        for target in panel["targets"]:
+            yield pytest.param(target, id=f"{panel['title']} {target['refId']}")
+
+
+@pytest.mark.parametrize("target", [*targets()])
+def test_a_query_of_the_dashboard_finds_what_it_asks_for(target: dict[str, str], page: Page) -> None:
+    check(target["expr"], page, target["legendFormat"])
+
+
+@pytest.mark.parametrize("rule", [pytest.param(rule, id=rule["alert"]) for rule in ALERTS])
+def test_an_alert_watches_what_is_there(rule: dict[str, Any], page: Page) -> None:
+    check(rule["expr"], page, rule["annotations"]["summary"])
+    assert rule["labels"]["severity"] in ("warning", "critical")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "octet_request_total",
+        "rate(octet_requests[5m])",
+        'octet_requests_total{status="200"}',
+        'octet_compute_duration_seconds_sum{phase="compute"}',
+        "sum by (reason) (rate(octet_requests_total[5m]))",
+        "histogram_quantile(0.5, sum by (le) (rate(octet_request_duration_seconds_sum[5m])))",
+    ],
+)
+def test_what_is_not_there_would_be_found(query: str, page: Page) -> None:
+    with pytest.raises(AssertionError):
+        check(query, page)
+
+
+def test_every_metric_of_the_conventions_is_there_with_its_labels(page: Page) -> None:
+    of_model = {"model", "version", "target"}
+    wanted = {
+        "octet_request_duration_seconds_bucket": {*of_model, "protocol", "code", "le"},
+        "octet_requests_total": {*of_model, "protocol", "code"},
+        "octet_queue_duration_seconds_bucket": {*of_model, "le"},
+        "octet_compute_duration_seconds_bucket": {*of_model, "phase", "le"},
+        "octet_requests_rejected_total": {"reason"},
+        "octet_batch_size_bucket": {*of_model, "le"},
+        "octet_queue_depth": {"model"},
+        "octet_inflight_requests": {"model"},
+        "octet_model_memory_bytes": set(),
+        "octet_artifact_info": {*of_model, "digest", "numerics"},
+        "octet_builds_total": {"target", "outcome"},
+        "octet_build_duration_seconds_bucket": {"target", "stage", "le"},
+        "octet_build_queue_depth": set(),
+        "octet_cache_hits_total": {"tier"},
+        "octet_cache_misses_total": {"tier"},
+        "octet_cache_bytes": set(),
+    }
+    found = {name: set(page[name][0]) - _OF_A_SCRAPE for name in wanted if name in page}
+    assert found == wanted
+
+
+def test_every_metric_of_ours_is_shown(page: Page) -> None:
+    shown = {
+        re.sub("_(bucket|sum|count)$", "", selector.metric)
+        for panel in PANELS
+        for target in panel["targets"]
+        for selector in parse(target["expr"].replace("$__rate_interval", "5m")).selectors
+    }
+    ours = {re.sub("_(bucket|sum|count)$", "", name) for name in page if name.startswith("octet_")}
+    assert ours == {name for name in shown if name.startswith("octet_")}
+
+
+def test_panels_do_not_overlap_and_use_the_chosen_data_source() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+    for panel in PANELS:
+        assert {target["datasource"]["uid"] for target in panel["targets"]} == {"${datasource}"}
