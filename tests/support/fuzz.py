@@ -79,11 +79,16 @@ def outcome(data: bytes) -> str:
     return result
 
 
+def limit_memory() -> None:
+    """From here on this process gets `_HEADROOM_BYTES` of address space and no more."""
+    in_use_pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (in_use_pages * resource.getpagesize() + _HEADROOM_BYTES,) * 2)
+
+
 def main(stride: int, names: list[str]) -> None:
     for name in names:
         import_model(MODELS[name]())  # loads whatever is loaded late, before the limit is taken
-    in_use_pages = int(Path("/proc/self/statm").read_text().split()[0])
-    resource.setrlimit(resource.RLIMIT_AS, (in_use_pages * resource.getpagesize() + _HEADROOM_BYTES,) * 2)
+    limit_memory()
     counts = {"imported": 0, "refused": 0}
     for name in names:
         for what, data in islice(mutations(MODELS[name]()), 0, None, stride):

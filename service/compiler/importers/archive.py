@@ -56,6 +56,10 @@ class Archive:
     def __iter__(self) -> Iterator[str]:
         return iter(self._records)
 
+    def size_of(self, name: str) -> int:
+        """How many bytes `read` gives of a record that there is."""
+        return self._records[name].file_size
+
     def read(self, name: str) -> bytes:
         """The bytes of a record.
 

@@ -34,10 +34,10 @@ def unpack(data: bytes) -> tuple[bytes, bytes]:
             f"the archive holds {len(list(archive))} files, not one NAME{SYMBOL_SUFFIX} and one NAME-0000.params",
             hint="zip exactly these two; octet push NAME-symbol.json does it",
         )
-    symbol = archive.read(symbols[0])
-    if len(symbol) > _MOST_SYMBOL_BYTES:
-        raise MalformedModel(f"the symbol has {len(symbol)} bytes; the limit is {_MOST_SYMBOL_BYTES}")
-    return symbol, archive.read(params[0])
+    size_bytes = archive.size_of(symbols[0])
+    if size_bytes > _MOST_SYMBOL_BYTES:
+        raise MalformedModel(f"the symbol has {size_bytes} bytes; the limit is {_MOST_SYMBOL_BYTES}")
+    return archive.read(symbols[0]), archive.read(params[0])
 
 
 def pack(symbol: bytes, params: bytes) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from service.core.errors import MalformedModel, Unsupported
+from service.core.errors import MalformedModel, OctetError, Unsupported
 
 Array = npt.NDArray[Any]
 
@@ -56,7 +56,7 @@ class _Reader:
         if len(self._data) < 24 or self._word("<Q") != _LIST_MAGIC:
             _malformed("are not a list of MXNet's arrays")
         self._word("<Q")
-        arrays = [self._array() for _ in range(self._count(_LEAST_ARRAY_BYTES))]
+        arrays = [self._numbered(place) for place in range(self._count(_LEAST_ARRAY_BYTES))]
         names = [self._name() for _ in range(self._count(8))]
         if len(names) != len(arrays):
             _malformed(f"name {len(names)} of {len(arrays)} arrays")
@@ -65,6 +65,14 @@ class _Reader:
         if len(set(names)) != len(names):
             _malformed("have a name twice")
         return dict(zip(names, arrays, strict=True))
+
+    def _numbered(self, place: int) -> Array:
+        """The next array; what is wrong with it is said of its place, for names come behind all arrays."""
+        try:
+            return self._array()
+        except OctetError as exc:
+            exc.tensor = f"params[{place}]"
+            raise
 
     def _array(self) -> Array:
         magic = self._word("<I")

@@ -14,7 +14,7 @@ from service.compiler.importers.archive import Archive
 from service.compiler.importers.torch.exported import document
 from service.compiler.importers.torch.exported.document import field
 from service.compiler.importers.torch.tensors import Tensor, strided
-from service.core.errors import Unsupported
+from service.core.errors import OctetError, Unsupported
 
 _STRIDED = 7  # `Layout`
 _GROWTH, _FLOOR_BYTES = 4, 1 << 20
@@ -40,6 +40,13 @@ class Payloads:
             MalformedModel: there is none, or it is no tensor of its record's elements.
             Unsupported: it is one of a kind that NumPy does not have, or a pickle.
         """
+        try:
+            return self._tensor(name)
+        except OctetError as exc:
+            exc.tensor = document.shown(name)
+            raise
+
+    def _tensor(self, name: str) -> Tensor:
         if name not in self._entries:
             document.malformed(f"has no elements for {document.shown(name)}")
         folder, entry = self._entries[name]

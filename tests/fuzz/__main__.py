@@ -1,0 +1,43 @@
+"""Fuzzes an importer, led by the coverage of its code: `python -m tests.fuzz FORMAT [--seconds 60] [--corpus FOLDER]`.
+
+Needs atheris, which no lock of the project holds. A finding is an exception that is not an `OctetError` with a stage,
+an import that takes too long or too much memory, a crash, and anything done that reading a file is not. The exit status
+says whether there were any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.fuzz.seeds import SEEDS
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Fuzzes an importer.")
+    parser.add_argument("format", choices=sorted(SEEDS))
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--corpus", type=Path, help="kept from one run to the next; without it, a temporary folder")
+    parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), help="where they are written")
+    asked = parser.parse_args()
+    findings = asked.findings / asked.format
+    findings.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = asked.corpus or Path(folder)
+        corpus.mkdir(parents=True, exist_ok=True)
+        for seed in SEEDS[asked.format]():
+            (corpus / hashlib.sha256(seed).hexdigest()[:20]).write_bytes(seed)
+        status = subprocess.run(
+            [sys.executable, "-m", "tests.fuzz.hunt", asked.format, corpus, findings, str(asked.seconds)], check=False
+        ).returncode
+    found = sorted(findings.iterdir())
+    print(f"{asked.format}: {len(found)} findings in {findings}" + "".join(f"\n  {path.name}" for path in found))
+    return 1 if found or status else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

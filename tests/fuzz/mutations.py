@@ -1,0 +1,201 @@
+"""Damage that keeps a file's structure, so that it reaches what lies behind the reader.
+
+A byte changed in a zip archive is a wrong checksum, and one more in a protobuf a wrong length of all that it lies in.
+So archives are changed record by record, and protobufs field by field, and put together again.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import random
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from service.compiler.importers.detect import MXNET, ONNX, PT2, TFLITE, TORCHSCRIPT
+from tests.support.onnx_builder import message, varint
+from tests.support.torchscript import archive
+
+Mutate: TypeAlias = Callable[[bytes], bytes]  # of bytes without structure: the fuzzer's own
+Mutator: TypeAlias = Callable[[bytes, random.Random, Mutate], bytes]
+Reducer: TypeAlias = Callable[[bytes], Iterator[bytes]]
+Fields: TypeAlias = "list[tuple[int, int | bytes | Fields]]"  # of a protobuf: tags and values
+
+_ODD = (0, 1, 2, 127, 128, 255, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 40, (1 << 63) - 1, (1 << 64) - 1)
+_ODD_TEXT = (*(str(number) for number in _ODD), "-1", "1e400", "NaN", "null", "[]", "{}", '""', "None", "-9" * 40)
+_TOKEN = re.compile(r'"[^"\n]*"|-?\d[\w.+-]*|\w+|[^\w\s]')
+_DEEPEST = 12  # messages in messages; ONNX's lie up to ten deep
+_BORING = 10  # how much more often a record is changed that is not the elements of a tensor
+
+
+def mutated_bytes(data: bytes, generator: random.Random, mutate: Mutate) -> bytes:
+    return mutate(data)
+
+
+def mutated_archive(data: bytes, generator: random.Random, mutate: Mutate) -> bytes:
+    """A record damaged, left out, or called as another is."""
+    records = _records(data)
+    if not records or generator.random() < 0.02:
+        return mutate(data)
+    weights = [_BORING if _is_text(name, content) else 1 for name, content in records.items()]
+    name = generator.choices(list(records), weights)[0]
+    match generator.randrange(40):
+        case 0:
+            del records[name]
+        case 1:
+            records[name] = records[generator.choice(list(records))]
+        case _ if _is_text(name, records[name]) and not name.endswith(".pkl") and generator.random() < 0.7:
+            records[name] = _mutated_text(records[name].decode("latin-1"), generator).encode("latin-1")
+        case _:
+            records[name] = mutate(records[name])
+    return archive(records, folder="")
+
+
+def mutated_protobuf(data: bytes, generator: random.Random, mutate: Mutate) -> bytes:
+    """A field, of whatever message, changed, left out, there twice, or another's."""
+    tree = fields_of(data)
+    if not tree or generator.random() < 0.1:
+        return mutate(data)
+    places = list(_places(tree))
+    fields, place = generator.choice(places)
+    tag, value = fields[place]
+    others, other = generator.choice(places)
+    copied = copy.deepcopy(others[other])  # it may be the message that the field lies in
+    match generator.randrange(8):
+        case 0:
+            del fields[place]
+        case 1:
+            fields.insert(place, (tag, value))
+        case 2:
+            fields[place] = copied
+        case 3:
+            fields.insert(place, copied)
+        case _ if isinstance(value, int):
+            fields[place] = tag, generator.choice([*_ODD, value + 1, max(0, value - 1)])
+        case _:
+            fields[place] = tag, mutate(value if isinstance(value, bytes) else bytes_of(value))
+    return bytes_of(tree)
+
+
+def fields_of(data: bytes, depth: int = 0) -> Fields | None:
+    """The message in `data`, and those in it, so that `bytes_of` makes the same bytes of it; None if it is none."""
+    found: Fields = []
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
+        wire = tag & 7
+        if not 8 <= tag < 1 << 12 or wire not in (0, 1, 2, 5):
+            return None
+        value, position = _varint(data, position) if wire in (0, 2) else (0, position)
+        if value < 0:
+            return None
+        if wire == 0:
+            found.append((tag, value))
+            continue
+        size = {1: 8, 2: value, 5: 4}[wire]
+        content, position = data[position : position + size], position + size
+        if len(content) < size:
+            return None
+        inner = fields_of(content, depth + 1) if wire == 2 and size > 1 and depth < _DEEPEST else None
+        found.append((tag, inner or content))
+    return found
+
+
+def bytes_of(fields: Fields) -> bytes:
+    return b"".join(_field(tag, value) for tag, value in fields)
+
+
+def _field(tag: int, value: int | bytes | Fields) -> bytes:
+    if isinstance(value, int):
+        return varint(tag) + varint(value)
+    content = value if isinstance(value, bytes) else bytes_of(value)
+    return message(tag >> 3, content) if tag & 7 == 2 else varint(tag) + content
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A number and where it ends; -1 if it is cut short, or longer than `varint` writes it."""
+    value = 0
+    for place, byte in enumerate(data[position : position + 10]):
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return (value if (byte or not place) and value < 1 << 64 else -1), position + place + 1
+    return -1, len(data)
+
+
+def _places(fields: Fields) -> Iterator[tuple[Fields, int]]:
+    for place, (_, value) in enumerate(fields):
+        yield fields, place
+        if isinstance(value, list):
+            yield from _places(value)
+
+
+def _records(data: bytes) -> dict[str, bytes]:
+    """Those of an archive; none if it is no archive."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as file:
+            return {name: file.read(name) for name in file.namelist()}
+    except Exception:  # whatever the damage is that zipfile stumbled over
+        return {}
+
+
+def _is_text(name: str, content: bytes) -> bool:
+    return name.endswith((".pkl", ".params")) or not set(content[:200]) - {*range(32, 127), 9, 10, 13}
+
+
+def _mutated_text(text: str, generator: random.Random) -> str:
+    """Of JSON or TorchScript: a token or a line replaced, left out or there twice."""
+    parts = text.splitlines(keepends=True) if generator.random() < 0.2 else _TOKEN.findall(text)
+    if not parts:
+        return generator.choice(_ODD_TEXT)
+    part: str = generator.choice(parts)
+    new: str = generator.choice([generator.choice(parts), generator.choice(_ODD_TEXT), "", part + part])
+    occurrences = [match.start() for match in re.finditer(re.escape(part), text)]
+    start = generator.choice(occurrences)
+    return text[:start] + new + text[start + len(part) :]
+
+
+def reduced_bytes(data: bytes) -> Iterator[bytes]:
+    """Without some of its bytes, many first."""
+    size = len(data) // 2
+    while size:
+        for start in range(0, len(data), size):
+            yield data[:start] + data[start + size :]
+        size //= 2
+
+
+def reduced_archive(data: bytes) -> Iterator[bytes]:
+    records = _records(data)
+    for name in records:
+        yield archive({other: content for other, content in records.items() if other != name}, folder="")
+    for name, content in records.items():
+        for smaller in reduced_bytes(content):
+            yield archive({**records, name: smaller}, folder="")
+
+
+def reduced_protobuf(data: bytes) -> Iterator[bytes]:
+    tree = fields_of(data)
+    if not tree:
+        yield from reduced_bytes(data)
+        return
+    for fields, place in list(_places(tree)):
+        field = fields.pop(place)
+        yield bytes_of(tree)
+        fields.insert(place, field)
+
+
+MUTATORS: dict[str, Mutator] = {
+    TFLITE: mutated_bytes,
+    ONNX: mutated_protobuf,
+    TORCHSCRIPT: mutated_archive,
+    PT2: mutated_archive,
+    MXNET: mutated_archive,
+}
+REDUCERS: dict[str, Reducer] = {
+    TFLITE: reduced_bytes,
+    ONNX: reduced_protobuf,
+    TORCHSCRIPT: reduced_archive,
+    PT2: reduced_archive,
+    MXNET: reduced_archive,
+}
