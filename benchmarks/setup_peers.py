@@ -26,16 +26,19 @@ class Environment:
     Attributes:
         alone: those installed without what they depend on.
         making: whether it is only for making models and plots.
+        python: the interpreter that it is made with.
     """
 
     name: str
     packages: Sequence[str]
     alone: Sequence[str] = ()
     making: bool = False
+    python: str = sys.executable
 
 
 # numpy and Pillow are pinned where our own code uses them; the rest is what pip finds for the frameworks.
 _COMMON = ("numpy==2.4.6", "pillow==13.0.0")
+_SYSTEM_PYTHON = "/usr/bin/python3"  # of a distribution, whose libpython is shared: Triton loads it
 _COMPUTING = ("onnxruntime==1.31.1", "openvino==2026.4.1", "ai-edge-litert==2.3.0", "numpy==2.4.6")
 ENVIRONMENTS = (
     Environment("onnxruntime", ("onnxruntime==1.31.1", "onnx==1.23.2", "sympy==1.14.0", *_COMMON)),
@@ -46,6 +49,7 @@ ENVIRONMENTS = (
     Environment("fastapi", ("fastapi==0.165.0", "uvicorn[standard]==0.54.0", *_COMPUTING)),
     Environment("mlserver", ("mlserver==1.7.1", *_COMPUTING)),
     Environment("bentoml", ("bentoml==1.4.39", *_COMPUTING)),
+    Environment("triton", ("nvidia-pytriton==0.7.0", *_COMPUTING[:-1], "numpy==1.26.4"), python=_SYSTEM_PYTHON),
     Environment("ray", ("ray[serve]==2.60.0", *_COMPUTING)),
     Environment("tensorflow", ("tensorflow-cpu==2.21.0", *_COMMON), making=True),
     Environment("plot", ("matplotlib==3.11.2",), making=True),
@@ -56,21 +60,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--making", action="store_true")
     arguments = parser.parse_args()
-    home = default_home()
+    home, failed = default_home(), []
     for environment in ENVIRONMENTS:
         if arguments.making or not environment.making:
-            install(home, environment)
+            try:
+                install(home, environment)
+            except (OSError, subprocess.CalledProcessError) as error:
+                print(f"{environment.name}: {error}", flush=True)
+                failed.append(environment.name)
+    if failed:
+        sys.exit(f"these could not be made: {', '.join(failed)}")
 
 
 def install(home: Home, environment: Environment) -> None:
-    """Raises subprocess.CalledProcessError if a package cannot be had."""
+    """Raises subprocess.CalledProcessError if a package cannot be had, OSError if there is no such interpreter."""
     folder = home.environment(environment.name)
     stamp, pins = folder / _STAMP, "\n".join([*environment.packages, *environment.alone])
     if stamp.exists() and stamp.read_text() == pins:
         return
     print(f"{environment.name}: {', '.join(environment.packages)} ...", flush=True)
     if not (folder / "bin" / "python").exists():
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        subprocess.run([environment.python, "-m", "venv", folder], check=True)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, *environment.packages], check=True)
     if environment.alone:

@@ -35,7 +35,7 @@ class Rules:
     rounds: int = 3
     seconds: float = 1.5
     share: float = 0.7
-    start_limit_s: float = 120.0
+    start_limit_s: float = 90.0
 
 
 class Generator:

@@ -48,7 +48,11 @@ OVERLOADED = SERVED[-1]
 
 @dataclass(frozen=True)
 class Peer:
-    """A server: the module of `peers` that starts it, and what computes behind it."""
+    """A server: the module of `peers` that starts it, and what computes behind it.
+
+    Attributes:
+        speaks_v2: whether it is asked by the Open Inference Protocol, as Octet is, and not with the raw image.
+    """
 
     name: str
     title: str
@@ -56,13 +60,15 @@ class Peer:
     module: str
     framework: str
     file: str
+    speaks_v2: bool = False
 
 
-# MLServer, BentoML and Ray Serve with the framework that is fastest on the model; FastAPI with each.
+# With the framework that is fastest on the model; FastAPI with each.
 _SERVERS = (
     ("mlserver", "MLServer", "ml_server"),
     ("bentoml", "BentoML", "bento_ml"),
     ("ray", "Ray Serve", "ray_serve"),
+    ("triton", "Triton", "triton"),
 )
 
 
@@ -72,4 +78,5 @@ def peers_for(served: Served) -> Iterator[Peer]:
         yield Peer(f"fastapi-{framework}", title, "fastapi", "plain_fastapi", framework, file)
     framework, file = served.frameworks[0]
     for name, title, module in _SERVERS:
-        yield Peer(name, f"{title}, {_FRAMEWORKS[framework]}", name, module, framework, file)
+        speaks_v2 = name == "triton"
+        yield Peer(name, f"{title}, {_FRAMEWORKS[framework]}", name, module, framework, file, speaks_v2)

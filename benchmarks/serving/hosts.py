@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.places import CHECKOUT, Home
 from benchmarks.server import Server, free_port, serving
 from benchmarks.serving.contestants import OCTET, Peer
@@ -22,6 +24,7 @@ from service.cli.client import Client
 from service.cli.tensors import HEADER_LENGTH, Array, encode_request
 
 HOST = "127.0.0.1"
+V2 = "v2 REST, binary tensors both ways"
 _ANSWER_S = 10.0
 _PAUSE_S = 0.2
 _LEAST_VALUES = 8  # different bytes in the scores of a thousand classes
@@ -69,10 +72,8 @@ def host_of(server: Server, model: str, image: Array, scratch: Path) -> Host:
     with Client(server.url) as client:
         names = [entry["name"] for entry in client.metadata(model)["inputs"]]
     body, json_bytes = encode_request(names, [image])
-    headers = {HEADER_LENGTH: str(json_bytes), "Content-Type": "application/octet-stream"}
-    request = request_bytes(HOST, server.port, f"/v2/models/{model}/infer", headers, body)
-    encoding = "v2 REST, binary tensors both ways"
-    host = _ready(OCTET, server.pid, server.port, request, scratch, encoding, lambda: False)
+    request = _v2_request(server.port, model, body, json_bytes)
+    host = _ready(OCTET, server.pid, server.port, request, scratch, V2, lambda: False)
     paths = scratch / f"{OCTET}-{model}.request", scratch / f"{OCTET}-{model}.answer"
     return replace(host, request=host.request.replace(paths[0]), answer=host.answer.replace(paths[1]))
 
@@ -82,11 +83,11 @@ class PeerProcess:
 
     def __init__(self, home: Home, peer: Peer, model: Path, image: Array, core: int, scratch: Path) -> None:
         self._peer, self._scratch, self._port = peer, scratch, free_port()
-        headers = {"Content-Type": "application/octet-stream"}
-        self._request = request_bytes(HOST, self._port, "/predict", headers, image.tobytes())
+        self._request, self._encoding = _request_of(peer, self._port, image)
         python, module = home.python(peer.environment), f"benchmarks.serving.peers.{peer.module}"
         folder = scratch / f"{peer.name}.d"
         folder.mkdir()
+        self._started_s = time.monotonic()
         self.log = scratch / f"{peer.name}.log"
 
         def prepare() -> None:
@@ -109,18 +110,16 @@ class PeerProcess:
 
     def ready(self, limit_s: float) -> Host:
         """Raises HostFailed."""
-        ends = time.monotonic() + limit_s
+        ends = self._started_s + limit_s
 
         def may_wait() -> bool:
             if self._process.poll() is not None:
                 raise HostFailed(f"it ended with {self._process.returncode}: {_last_line(self.log)}")
             return time.monotonic() < ends
 
-        encoding = "raw binary both ways"
+        name, pid = self._peer.name, self._process.pid
         try:
-            return _ready(
-                self._peer.name, self._process.pid, self._port, self._request, self._scratch, encoding, may_wait
-            )
+            return _ready(name, pid, self._port, self._request, self._scratch, self._encoding, may_wait)
         except HostFailed as error:
             raise HostFailed(f"{error}; its log ends with: {_last_line(self.log)}") from error
 
@@ -136,12 +135,26 @@ class PeerProcess:
                 self._process.wait(patience_s)
 
 
+def _request_of(peer: Peer, port: int, image: Array) -> tuple[bytes, str]:
+    """The request, and what its body is."""
+    if peer.speaks_v2:
+        body, json_bytes = encode_request(["input"], [image.view(np.uint8)])
+        return _v2_request(port, "image", body, json_bytes), V2
+    headers = {"Content-Type": "application/octet-stream"}
+    return request_bytes(HOST, port, "/predict", headers, image.tobytes()), "raw binary both ways"
+
+
+def _v2_request(port: int, model: str, body: bytes, json_bytes: int) -> bytes:
+    headers = {HEADER_LENGTH: str(json_bytes), "Content-Type": "application/octet-stream"}
+    return request_bytes(HOST, port, f"/v2/models/{model}/infer", headers, body)
+
+
 def _ready(
     name: str, pid: int, port: int, request: bytes, scratch: Path, encoding: str, may_wait: Callable[[], bool]
 ) -> Host:
     """The host, after its first answer. Raises HostFailed if there is none, or not twice the same."""
     while (first := ask(HOST, port, request, _ANSWER_S)).status != OK:
-        if first.status not in (LOST, 404, 503) or not may_wait():
+        if first.status not in (LOST, 400, 404, 503) or not may_wait():
             raise HostFailed(f"it answers {first.status or 'nothing'}: {first.body[:200].decode(errors='replace')}")
         time.sleep(_PAUSE_S)
     if ask(HOST, port, request, _ANSWER_S).body != first.body:

@@ -34,7 +34,7 @@ loop: constant arrivals at {run.share:.0%} of what the contestant itself carried
 connections as that takes; a latency counts from when the request was due (no coordinated omission), and percentiles are
 over all rounds together. Octet serves as beside a compile worker elsewhere (`--no-compile`), with its defaults. Peers
 run the file of the model that they are fastest with in the contest, one worker on one thread, without access logs;
-their body is the image, their answer the scores, with nothing around. MLServer's v2 has no binary tensors over REST, so
+the body of all but Triton is the image, their answer the scores, with nothing around. MLServer's v2 has no binary tensors over REST, so
 a custom handler takes the raw body. Memory is that of all processes of a server after its closed turns: resident sets,
 and PSS, where pages that processes share count once. Other CPUs are the busiest turn's; beyond 0.1 a figure is worth
 little."""

@@ -100,5 +100,5 @@ def test_every_model_has_each_server_once() -> None:
     for served in SERVED:
         names = [peer.name for peer in peers_for(served)]
         assert len(set(names)) == len(names)
-        assert {"mlserver", "bentoml", "ray"} < set(names)
+        assert {"mlserver", "bentoml", "ray", "triton"} < set(names)
         assert all(peer.file in served.row.files for peer in peers_for(served))

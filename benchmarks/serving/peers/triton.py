@@ -1,0 +1,54 @@
+"""Triton by nvidia-pytriton: NVIDIA's server in front, and its Python back end, which asks this process.
+
+It speaks the same v2 REST as Octet, so it gets the same body. Triton's Python back end brings a libpython of its own
+version, so the interpreter has to be the system's (`benchmarks.setup_peers`).
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import numpy as np
+from pytriton.model_config import ModelConfig, Tensor  # type: ignore[import-not-found]
+from pytriton.triton import Triton, TritonConfig  # type: ignore[import-not-found]
+
+from benchmarks.serving.peers.arguments import arguments
+from benchmarks.serving.peers.runtimes import IMAGE, load
+
+MODEL, INPUT = "image", "input"
+
+
+def main() -> None:
+    given = arguments()
+    predict = load(given.runtime, given.model)
+
+    def answer(requests: Any) -> list[dict[str, Any]]:
+        return [{"scores": np.frombuffer(predict(request[INPUT].tobytes()), np.uint8)} for request in requests]
+
+    grpc_port, metrics_port = _free_ports(2)
+    config = TritonConfig(
+        http_address="127.0.0.1", http_port=given.port, grpc_port=grpc_port, metrics_port=metrics_port, log_verbose=0
+    )
+    with Triton(config=config, workspace=f"{given.scratch}/workspace") as triton:
+        triton.bind(
+            MODEL,
+            answer,
+            [Tensor(name=INPUT, dtype=np.uint8, shape=IMAGE)],
+            [Tensor(name="scores", dtype=np.uint8, shape=(-1,))],
+            config=ModelConfig(batching=False),
+        )
+        triton.serve()
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(listener.getsockname()[1]) for listener in listeners]
+    for listener in listeners:
+        listener.close()
+    return ports
+
+
+if __name__ == "__main__":
+    main()
