@@ -26,18 +26,18 @@ _RESULTS = CHECKOUT / "benchmarks" / "RESULTS.md"
 
 _METHOD = """\
 Each server is pinned to core {run.server_core} before it loads anything, the generator of its load to core
-{run.client_core}; numerics mode {run.numerics}. All who serve a model are started, and stopped (SIGSTOP) while it is not
-their turn; turns go A B C, then C B A, in {run.rounds} rounds. The body is one image, [1, 224, 224, 3] of one byte
-each, over kept-alive connections; every answer is compared with the first one's bytes, and Octet's first one with the
-bare call's. Closed loop: 8 connections, each of which asks again when it is answered; the median of the rounds. Open
-loop: constant arrivals at {run.share:.0%} of what the contestant itself carried in its closed turns, over as many
-connections as that takes; a latency counts from when the request was due (no coordinated omission), and percentiles are
-over all rounds together. Octet serves as beside a compile worker elsewhere (`--no-compile`), with its defaults. Peers
-run the file of the model that they are fastest with in the contest, one worker on one thread, without access logs;
-the body of all but Triton is the image, their answer the scores, with nothing around. MLServer's v2 has no binary
-tensors over REST, so a custom handler takes the raw body. Memory is that of all processes of a server after its closed
-turns: resident sets, and PSS, where pages that processes share count once. Other CPUs are the busiest turn's; beyond 0.1
-a figure is worth little."""
+{run.client_core}; numerics mode {run.numerics}. All who serve a model are started, and stopped (SIGSTOP) while it is
+not their turn; turns go A B C, then C B A, in {run.rounds} rounds. The body is one image, [1, 224, 224, 3] of one
+byte each, over kept-alive connections; every answer is compared with the first one's bytes, and Octet's first one
+with the bare call's. Closed loop: 8 connections, each of which asks again when it is answered; the median of the
+rounds. Open loop: constant arrivals at {run.share:.0%} of what the contestant itself carried in its closed turns,
+over as many connections as that takes; a latency counts from when the request was due (no coordinated omission), and
+percentiles are over all rounds together. Octet serves as beside a compile worker elsewhere (`--no-compile`), with its
+defaults. Peers run the file of the model that they are fastest with in the contest, one worker on one thread, without
+access logs; the body of all but Triton is the image, their answer the scores, with nothing around. MLServer's v2 has
+no binary tensors over REST, so a custom handler takes the raw body. Memory is that of all processes of a server after
+its closed turns: resident sets, and PSS, where pages that processes share count once. Other CPUs are the busiest
+turn's; beyond 0.1 a figure is worth little."""
 
 
 def main() -> None:
