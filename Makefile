@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes $(UPGRADE)
+# By files, whose fixtures are then made once; most of a test's time is spent in children, which use a core of their own.
+PARALLEL := --numprocesses 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all bench bench-serving docs messages lint format lock clean
@@ -18,10 +20,10 @@ demo: $(VENV)/.develop ## start the service, push the sample model, ask it what 
 	@$(BIN)/python scripts/demo.py
 
 test: $(VENV)/.develop ## every test but those that take minutes
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow" $(PARALLEL) $(PYTEST_ARGS)
 
 test-all: $(VENV)/.develop ## every test, property tests on new examples
-	HYPOTHESIS_PROFILE=fresh $(BIN)/python -m pytest $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=fresh $(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
 tables: $(VENV)/.develop ## rewrite docs/reference/conformance.md from what the conformance tests see: half an hour
 	OCTET_TABLES=docs/reference/conformance.md $(BIN)/python -m pytest tests/conformance $(PYTEST_ARGS)
