@@ -6,16 +6,18 @@ A label is never a request, a tensor or anything else that a client may choose f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
-    Histogram,
     ProcessCollector,
     disable_created_metrics,
     generate_latest,
 )
 
+from service.api.histograms import CountOf, Histograms
 from service.api.statistics import Statistics
 
 # int8 vision models take 0.3 to 30 ms: the library's default buckets start at 5 ms.
@@ -37,7 +39,6 @@ class Metrics:
         registry: where collectors of other rooms can be registered.
         statistics: the same by model version, in the form of the predict protocol.
         request_duration: arrival of the last byte of a predict request to its answer. `protocol` is `rest` or `grpc`.
-        requests: predict requests answered, by the same labels.
         requests_rejected: `reason` is queue_full, deadline, no_worker, canceled or invalid.
         queue_duration: admission to the start of the computation.
         compute_duration: `phase` is input, infer or output.
@@ -51,22 +52,21 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)  # memory, processor time, file descriptors and start of the server
         self.statistics = Statistics()
+        answers = *_MODEL, "protocol", "code"
         self.request_duration = self._histogram(
-            "octet_request_duration_seconds", "Time to answer a predict request.", (*_MODEL, "protocol", "code")
+            "octet_request_duration_seconds", "Time to answer a predict request.", answers
         )
+        self.registry.register(CountOf("octet_requests", "Predict requests answered.", answers, self.request_duration))
         self.queue_duration = self._histogram(
             "octet_queue_duration_seconds", "Time that a predict request waited for its model.", _MODEL
         )
         self.compute_duration = self._histogram(
             "octet_compute_duration_seconds", "Time of each phase of a prediction.", (*_MODEL, "phase")
         )
-        self.requests = self._counter("octet_requests", "Predict requests answered.", (*_MODEL, "protocol", "code"))
         self.requests_rejected = self._counter(
             "octet_requests_rejected", "Predict requests refused, by reason.", ("reason",)
         )
-        self.batch_size = Histogram(
-            "octet_batch_size", "Requests computed together.", _MODEL, registry=self.registry, buckets=_BATCH_BUCKETS
-        )
+        self.batch_size = self._histogram("octet_batch_size", "Requests computed together.", _MODEL, _BATCH_BUCKETS)
         self.cache_hits = self._counter("octet_cache_hits", "Questions that a cache answered.", ("tier",))
         self.cache_misses = self._counter("octet_cache_misses", "Questions that had to be computed.", ("tier",))
         self.artifact_info = self._gauge(
@@ -77,8 +77,12 @@ class Metrics:
         """Prometheus' text format, version 0.0.4."""
         return generate_latest(self.registry)
 
-    def _histogram(self, name: str, help: str, labels: tuple[str, ...]) -> Histogram:
-        return Histogram(name, help, labels, registry=self.registry, buckets=LATENCY_BUCKETS_S)
+    def _histogram(
+        self, name: str, help: str, labels: tuple[str, ...], buckets: Sequence[float] = LATENCY_BUCKETS_S
+    ) -> Histograms:
+        histograms = Histograms(name, help, labels, buckets)
+        self.registry.register(histograms)
+        return histograms
 
     def _counter(self, name: str, help: str, labels: tuple[str, ...]) -> Counter:
         return Counter(name, help, labels, registry=self.registry)

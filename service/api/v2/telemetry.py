@@ -8,8 +8,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Sequence
 
-from prometheus_client import Counter, Histogram
-
+from service.api.histograms import Histogram
 from service.api.metrics import Metrics
 from service.api.statistics import ModelStatistics
 from service.api.v2.timeline import Timeline
@@ -101,7 +100,7 @@ class _ModelRequests:
         self._metrics, self._labels, self._protocol, self._statistics = metrics, labels, protocol, statistics
         self._input = metrics.compute_duration.labels(*labels, "input")
         self._output = metrics.compute_duration.labels(*labels, "output")
-        self._answers: dict[int | str, tuple[Histogram, Counter]] = {}
+        self._answers: dict[int | str, Histogram] = {}
 
     def answered(self, timeline: Timeline) -> None:
         code, total_s = timeline.code, timeline.total_s
@@ -113,10 +112,8 @@ class _ModelRequests:
             self._statistics.compute_output.add(output_s)
         if code not in self._answers:
             labels = *self._labels, self._protocol, str(code)
-            self._answers[code] = self._metrics.request_duration.labels(*labels), self._metrics.requests.labels(*labels)
-        duration, count = self._answers[code]
-        duration.observe(total_s)
-        count.inc()
+            self._answers[code] = self._metrics.request_duration.labels(*labels)
+        self._answers[code].observe(total_s)
         self._statistics.answered(code in _SUCCESS, total_s)
 
 

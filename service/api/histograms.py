@@ -1,0 +1,72 @@
+"""Histograms that one thread observes: a fifth of what the library's cost, whose locks nobody needs here."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+
+class Histogram:
+    """One histogram, of one set of labels."""
+
+    __slots__ = ("_bounds", "counts", "sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self.counts, self.sum = [0] * (len(bounds) + 1), 0.0  # by bucket; what is in none of them comes last
+
+    def observe(self, value: float) -> None:
+        """For the event loop's thread."""
+        self.counts[bisect_left(self._bounds, value)] += 1  # a bound belongs to its bucket: `le`
+        self.sum += value
+
+
+class Histograms(Collector):
+    """A metric, with a histogram for each set of labels. Collected in any thread."""
+
+    def __init__(self, name: str, help: str, labels: Sequence[str], bounds: Sequence[float]) -> None:
+        self._name, self._help, self._labels = name, help, labels
+        self._bounds = tuple(bounds)
+        self._children: dict[tuple[str, ...], Histogram] = {}
+
+    def labels(self, *values: str) -> Histogram:
+        """That of these values of the labels; one that is new is shown from now on. For the event loop's thread."""
+        if len(values) != len(self._labels):
+            raise ValueError(f"{self._name} has the labels {self._labels}, not {len(values)} of them")
+        return self._children.setdefault(values, Histogram(self._bounds))
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        family = HistogramMetricFamily(self._name, self._help, labels=self._labels)
+        bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
+        for values, histogram in list(self._children.items()):
+            counts = [float(count) for count in accumulate(list(histogram.counts))]
+            family.add_metric(values, list(zip(bounds, counts, strict=True)), histogram.sum)
+        yield family
+
+    def counts(self) -> Iterator[tuple[tuple[str, ...], int]]:
+        """How often each was observed, by the values of its labels."""
+        for values, histogram in list(self._children.items()):
+            yield values, sum(list(histogram.counts))
+
+    def describe(self) -> Iterator[HistogramMetricFamily]:
+        yield HistogramMetricFamily(self._name, self._help, labels=self._labels)
+
+
+class CountOf(Collector):
+    """A counter of the same events as a histogram, with the same labels, which need not be counted twice."""
+
+    def __init__(self, name: str, help: str, labels: Sequence[str], of: Histograms) -> None:
+        self._name, self._help, self._labels, self._of = name, help, labels, of
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        family = CounterMetricFamily(self._name, self._help, labels=self._labels)
+        for values, count in self._of.counts():
+            family.add_metric(values, count)
+        yield family
+
+    def describe(self) -> Iterator[CounterMetricFamily]:
+        yield CounterMetricFamily(self._name, self._help, labels=self._labels)
