@@ -49,9 +49,13 @@ export function failure({ message, hint }) {
   return h("p", { class: "error" }, message, hint && h("span", { class: "quiet hint" }, hint));
 }
 
-/** A bar of `share`, from 0 to 1, of the room that there is. What it shows is said beside it. */
-export function bar(share, kind = "") {
-  return h("span", { class: `bar ${kind}`, "aria-hidden": "true", sizes: { share: Math.min(1, Math.max(0, share)) } });
+/**
+ * A bar of `share`, from 0 to 1, of the room that there is. What it shows is said beside it.
+ *
+ * @param {Object} sizes what else the style of its `kind` draws.
+ */
+export function bar(share, kind = "", sizes = {}) {
+  return h("span", { class: `bar ${kind}`, "aria-hidden": "true", sizes: { share: Math.min(1, Math.max(0, share)), ...sizes } });
 }
 
 export function element(id) {

@@ -23,14 +23,14 @@ function row(layer, share, profile) {
     "li", { class: layer.kernel ? null : "plain" },
     h("span", { class: "name", title: layer.layer }, short(layer.layer) || "generated code"),
     h("span", { class: "quiet kernel" }, layer.kernel ?? "no kernel"),
-    bar(share, layer.kernel ? "" : "slow"),
+    bar(share, layer.kernel ? (peak ? "timed" : "") : "slow", peak ? { ideal: peak / 100 } : {}),
     h("span", { class: "value" }, profile ? duration(layer.seconds) : layer.macs ? `${count(layer.macs)} MAC` : ""),
     h("span", { class: "quiet note" }, [peak && `${peak.toFixed(1)} % of peak`, layer.operators, ...facts, ...why].filter(Boolean).join(" · ")),
   );
 }
 
 function measured({ machine, threads, model_seconds: seconds, peak_macs_per_s: peak }) {
-  const top = peak ? `, which multiplies at most ${count(peak)} times a second` : "";
+  const top = peak ? `, which multiplies at most ${count(peak)} times a second: the strong part of a bar is the time at that peak` : "";
   return h("p", {}, h("b", {}, duration(seconds)), ` on ${machine || "its machine"}, ${threads} ${threads === 1 ? "thread" : "threads"}${top}`);
 }
 

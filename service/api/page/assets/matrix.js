@@ -47,7 +47,7 @@ function row(model, version, { index, columns, builds, onChosen }) {
     "tr", {},
     h("th", { scope: "row" }, choose, h("span", { class: "tag" }, `version ${version}`), aliasesOf(model.aliases, version).map((alias) => h("span", { class: "tag alias" }, alias))),
     h("td", { "data-column": "Answers" }, served(index.find((each) => each.name === name && Number(each.version) === version))),
-    columns.map((target) => h("td", { "data-column": target.name }, cell(own.filter((build) => build.target === target.name)))),
+    columns.map(({ name: target }) => cell(target, own.filter((build) => build.target === target))),
   );
 }
 
@@ -59,13 +59,14 @@ function served(entry) {
 }
 
 /** The build of one version for one target: one under way, else one that is of use, else the last. */
-function cell(builds) {
+function cell(target, builds) {
   const build = builds.find((each) => !isOver(each)) ?? builds.find(isBuilt) ?? builds[0];
-  if (!build) return h("span", { class: "quiet" }, "–");
+  if (!build) return h("td", { class: "none quiet" }, "–");
   const more = builds.filter(isBuilt).length - 1;
   const word = build.invalidated ? "lost" : WORDS[build.state];
-  return [
+  return h(
+    "td", { "data-column": target },
     h("span", { class: `state ${build.invalidated ? "failed" : build.state}`, title: described(build) }, word),
     more > 0 && h("span", { class: "quiet" }, ` and ${more} more`),
-  ];
+  );
 }
