@@ -1,21 +1,27 @@
 """Damage that keeps a file's structure, so that it reaches what lies behind the reader.
 
 A byte changed in a zip archive is a wrong checksum, and one more in a protobuf a wrong length of all that it lies in.
-So archives are changed record by record, and protobufs field by field, and put together again.
+So archives are changed record by record, protobufs field by field, FlatBuffers member by member, and put together
+again.
 """
 
 from __future__ import annotations
 
 import copy
 import io
+import math
 import random
 import re
 import zipfile
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
 
 from service.compiler.importers.detect import MXNET, ONNX, PT2, TFLITE, TORCHSCRIPT
 from tests.support.onnx_builder import message, varint
+from tests.support.tflite_builder import serialize
 from tests.support.torchscript import archive
 
 Mutate: TypeAlias = Callable[[bytes], bytes]  # of bytes without structure: the fuzzer's own
@@ -27,11 +33,62 @@ _ODD = (0, 1, 2, 127, 128, 255, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 
 _ODD_TEXT = (*(str(number) for number in _ODD), "-1", "1e400", "NaN", "null", "[]", "{}", '""', "None", "-9" * 40)
 _TOKEN = re.compile(r'"[^"\n]*"|-?\d[\w.+-]*|\w+|[^\w\s]')
 _DEEPEST = 12  # messages in messages; ONNX's lie up to ten deep
+_MOST_ITEMS = 64  # of a vector: elements of a large constant are all alike
 _BORING = 10  # how much more often a record is changed that is not the elements of a tensor
 
 
-def mutated_bytes(data: bytes, generator: random.Random, mutate: Mutate) -> bytes:
-    return mutate(data)
+def mutated_flatbuffer(data: bytes, generator: random.Random, mutate: Mutate) -> bytes:
+    """A member of some table changed, left out or another's, or an item of a vector; or bytes of the file."""
+    if generator.random() < 0.5:
+        return mutate(data)
+    try:
+        model = schema.ModelT.InitFromPackedBuf(data)
+        for _ in range(generator.randint(1, 3)):
+            _change(list(_members(model)), generator)
+        return serialize(model)
+    except Exception:  # LiteRT's own code reads and writes without looking; then it is bytes
+        return mutate(data)
+
+
+def _change(members: list[tuple[Any, Any]], generator: random.Random) -> None:
+    """Members are attributes of tables and items of vectors; vectors of numbers are members as a whole."""
+    owner, key = generator.choice(members)
+    value = _get(owner, key)
+    like = [each for each in (_get(*place) for place in members) if type(each) is type(value)]
+    new: Any
+    if isinstance(value, list | np.ndarray) and generator.random() < 0.8:
+        new = list(value)
+        place, spare = (
+            generator.randrange(len(new) + 1),
+            [*new[:_MOST_ITEMS], *([] if _is_of_tables(new) else _ODD[:8])],
+        )
+        new[place : place + generator.randrange(2)] = generator.sample(spare, min(len(spare), generator.randrange(3)))
+    elif isinstance(value, int):
+        new = generator.choice([*_ODD[:8], -1, value + 1, value - 1, generator.choice(like)])
+    elif isinstance(value, float):
+        new = generator.choice([0.0, -1.0, 1e-45, 3e38, math.inf, math.nan, generator.choice(like)])
+    else:
+        new = generator.choice([None, *like])
+    if isinstance(owner, list):
+        owner[key] = new
+    else:
+        setattr(owner, key, new)
+
+
+def _members(owner: Any) -> Iterator[tuple[Any, Any]]:
+    for key in range(len(owner)) if isinstance(owner, list) else vars(owner):
+        value = _get(owner, key)
+        yield owner, key
+        if isinstance(value, list) or hasattr(value, "__dict__"):
+            yield from _members(value)
+
+
+def _get(owner: Any, key: Any) -> Any:
+    return owner[key] if isinstance(owner, list) else getattr(owner, key)
+
+
+def _is_of_tables(items: list[Any]) -> bool:
+    return bool(items) and hasattr(items[0], "__dict__")
 
 
 def mutated_archive(data: bytes, generator: random.Random, mutate: Mutate) -> bytes:
@@ -186,7 +243,7 @@ def reduced_protobuf(data: bytes) -> Iterator[bytes]:
 
 
 MUTATORS: dict[str, Mutator] = {
-    TFLITE: mutated_bytes,
+    TFLITE: mutated_flatbuffer,
     ONNX: mutated_protobuf,
     TORCHSCRIPT: mutated_archive,
     PT2: mutated_archive,
