@@ -11,13 +11,14 @@ from fastapi import APIRouter, Response
 from starlette.concurrency import run_in_threadpool
 
 from service.api import paths, views, wire
+from service.api.bounded import BoundedRoute
 from service.api.services import Services, ServicesOf
 from service.core.alias import Alias, check_alias
 from service.core.errors import Conflict, NotFound
 from service.core.target import TARGETS
 from service.workers.catalog import record_aliases
 
-router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"])
+router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"], route_class=BoundedRoute)
 
 _logger = logging.getLogger(__name__)
 _UNREADY: dict[int | str, dict[str, Any]] = {
@@ -37,7 +38,7 @@ async def promote(name: wire.PathName, asked: wire.Promotion, services: Services
     def change() -> Alias:
         return services.aliases.promote(name, asked.alias, asked.version, asked.percent)
 
-    return views.alias(await _switch(services, name, asked.version, change))
+    return views.alias(await _switch(services, "promote", name, asked.version, change))
 
 
 @router.post("/{name}/rollback", summary="Let the version before answer", response_model=wire.Alias, responses=_UNREADY)
@@ -51,7 +52,7 @@ async def rollback(name: wire.PathName, services: ServicesOf, asked: wire.Rollba
     def change() -> Alias:
         return services.aliases.rollback(name, alias, away_from)
 
-    return views.alias(await _switch(services, name, back.version, change))
+    return views.alias(await _switch(services, "rollback", name, back.version, change))
 
 
 @router.get("/{name}/aliases", summary="The aliases of a model", response_model=wire.Aliases)
@@ -65,17 +66,20 @@ async def remove_alias(name: wire.PathName, alias: wire.PathAlias, services: Ser
     """Without `stable`, those who name no version get the newest that is ready."""
     await run_in_threadpool(services.aliases.remove, name, alias)
     await _tell(services, name)
+    await run_in_threadpool(services.audit.note, "remove_alias", model=name, alias=alias)
     return Response(status_code=204)
 
 
-async def _switch(services: Services, name: str, version: int, change: Callable[[], Alias]) -> Alias:
-    """Changes an alias when `version`, which it leads to, is ready; then everybody here knows of it."""
+async def _switch(services: Services, action: str, name: str, version: int, change: Callable[[], Alias]) -> Alias:
+    """Changes an alias by `action` when `version`, which it leads to, is ready; then everybody here knows of it."""
     await run_in_threadpool(_check_built, services, name, version)
     async with AsyncExitStack() as stack:
         if version in await services.registry.versions(name):  # otherwise it is for workers on other machines
             await stack.enter_async_context(services.registry.prepared(name, version))
         alias = await run_in_threadpool(change)
         await _tell(services, name)
+    what = {"version": alias.version, "canary": alias.canary, "canary_percent": alias.canary_percent}
+    await run_in_threadpool(services.audit.note, action, model=name, alias=alias.name, **what)
     shared = f", and {alias.canary} to {alias.canary_percent} %" if alias.canary else ""
     _logger.info("%s of model %s is version %d%s", alias.name, name, alias.version, shared)
     return alias

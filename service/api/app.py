@@ -12,8 +12,10 @@ from service import __version__
 from service.api import (
     aliases,
     artifacts,
+    audit,
     blobs,
     builds,
+    keys,
     models,
     openapi,
     page,
@@ -25,10 +27,11 @@ from service.api import (
     workers,
 )
 from service.api.collectors import BuildCollector, CacheCollector
-from service.api.context import RequestContext
+from service.api.layers import surrounded
 from service.api.services import Services
 from service.api.v2.address import parse_addresses
 
+_SAVE_USAGE_S = 10.0
 _DESCRIPTION = (
     "Octet compiles models that are already quantized to 8 bits, and answers predictions with them. Push one with "
     "`PUT /api/v1/models?name=…`, wait for its build, and ask `POST /v2/models/…/infer`."
@@ -46,17 +49,17 @@ def control_plane() -> FastAPI:
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
     )
-    for room in (models, aliases, builds, artifacts, blobs, targets, workers, scrape):
+    for room in (models, aliases, builds, artifacts, blobs, targets, workers, keys, audit, scrape):
         app.include_router(room.router)
     problems.install(app)
     openapi.install(app)
-    app.add_middleware(RequestContext)
     return app
 
 
 def create_app(services: Services) -> FastAPI:
     """The whole application on `services`; it ends what they hold when it is shut down."""
     app = control_plane()
+    app.add_middleware(surrounded, services=services)
     app.state.services = services
     app.router.lifespan_context = _lifespan
     v2.install(app, services)
@@ -70,8 +73,17 @@ def create_app(services: Services) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     services: Services = app.state.services
     wanted = parse_addresses(services.settings.preload)
+    saving = asyncio.create_task(_save_usage(services))
     preloading = asyncio.create_task(services.registry.preload(wanted))  # requests are taken meanwhile
     yield
     services.stopping.set()
     preloading.cancel()
+    saving.cancel()
     await services.registry.close()
+    await asyncio.to_thread(services.access.save)
+
+
+async def _save_usage(services: Services) -> None:
+    while True:
+        await asyncio.sleep(_SAVE_USAGE_S)
+        await asyncio.to_thread(services.access.save)

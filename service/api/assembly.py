@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from service.api.access import Access, AuditLog
 from service.api.metrics import Metrics
 from service.api.services import Services
 from service.api.submission import request_again
@@ -45,6 +46,7 @@ def assemble(
     Raises:
         OctetError: the database or the store cannot be opened.
     """
+    access = Access(settings)  # first: it is what may be wrong with a command
     database = Database(settings.database_url, settings.database_timeout_s, on_lost)
     database.migrate()
     layout = OciLayout(settings.store_dir)
@@ -71,7 +73,20 @@ def assemble(
         memory_bytes=settings.model_memory_bytes,
     )
     workers, tracing = WorkerStore(database), start_tracing(settings)
-    services = Services(settings, layout, builds, models, aliases, workers, registry, host, metrics, tracing=tracing)
+    services = Services(
+        settings,
+        layout,
+        builds,
+        models,
+        aliases,
+        workers,
+        registry,
+        host,
+        metrics,
+        access,
+        AuditLog(settings.audit_file),
+        tracing=tracing,
+    )
     try:
         yield services
     finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import uuid
 from contextlib import suppress
 from functools import partial
@@ -24,10 +25,10 @@ _RETRY_AFTER_S = 1
 
 
 class Away:
-    """For the event loop of the process that holds the socket."""
+    """For the event loop of the process that holds the socket; `tls` where the server speaks HTTPS."""
 
-    def __init__(self, listener: socket.socket) -> None:
-        self._listener = listener
+    def __init__(self, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        self._listener, self._tls = listener, tls
         self._detail = ""
         self._answers: set[asyncio.Task[None]] = set()
         listener.setblocking(False)
@@ -57,17 +58,26 @@ class Away:
         answer.add_done_callback(self._answers.discard)
 
     async def _answer(self, connection: socket.socket) -> None:
-        reader, writer = await asyncio.open_connection(sock=connection, limit=_HEAD_BYTES)
-        try:
-            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                async with asyncio.timeout(_PATIENCE_S):
+        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(_PATIENCE_S):
+                reader, writer = await self._streams(connection)
+                try:
                     head = await reader.readuntil(b"\r\n\r\n")
                     writer.write(_response(head, self._detail))
-                    writer.write_eof()
+                    if writer.can_write_eof():
+                        writer.write_eof()
                     while await reader.read(1 << 16):
                         pass
-        finally:
-            writer.close()
+                finally:
+                    writer.close()
+
+    async def _streams(self, connection: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """As `asyncio.start_server` makes them, for a connection that is there."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(_HEAD_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection, ssl=self._tls)
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
 def _response(head: bytes, detail: str) -> bytes:

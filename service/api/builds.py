@@ -9,12 +9,13 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import PlainTextResponse, StreamingResponse
 
 from service.api import paths, views, wire
+from service.api.bounded import BoundedRoute
 from service.api.events import EVENT_SCHEMA, event_stream, last_event_of
 from service.api.services import Services, ServicesOf
 from service.api.waiting import wait_until
 from service.core.build import BuildState
 
-router = APIRouter(prefix=f"{paths.PREFIX}/builds", tags=["builds"])
+router = APIRouter(prefix=f"{paths.PREFIX}/builds", tags=["builds"], route_class=BoundedRoute)
 
 MAX_WAIT_S = 60
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})", re.ASCII)
@@ -119,7 +120,9 @@ def cancel_build(id: wire.PathBuild, services: ServicesOf) -> wire.Build:
     """For everybody who asked for it. One that runs stops within about a second: until then `cancel_requested` is
     true. One that is over stays as it is.
     """
-    return views.build(services.builds.cancel(id))
+    build = services.builds.cancel(id)
+    services.audit.note("cancel", build=id)
+    return views.build(build)
 
 
 def _log_lines(services: Services, id: str) -> list[str]:

@@ -16,8 +16,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from service.api.access import check_exposure
 from service.api.away import Away
 from service.api.grpc.port import reserve
+from service.api.tls import server_context
 from service.compiler.sandbox import Finding, check
 from service.core.errors import Conflict, InvalidInput
 from service.core.running import Running
@@ -67,6 +69,7 @@ def serve(
 
     Raises:
         Conflict: a port is taken.
+        InvalidInput: others than this machine reach the address, and there is no API key; or no certificate.
         NotStarted: the server died before it took requests.
         OctetError: the database or the store cannot be opened.
     """
@@ -79,6 +82,7 @@ async def _serve(settings: Settings, compile: bool, on_started: Callable[[Starte
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.put_nowait, number)
     with ExitStack() as stack:
+        check_exposure(settings)
         listener = stack.enter_context(_listen(settings.host, settings.port))
         grpc: tuple[str, int] | None = None
         if settings.grpc:
@@ -107,7 +111,7 @@ class _Keeper:
         self._on_started: Callable[[Started], None] | None = on_started
         self._running = Running()
         self._crashes = Crashes(settings.crashes_file, settings.max_crashes, settings.crash_window_s)
-        self._away = Away(listener)
+        self._away = Away(listener, server_context(settings))
         self._server = Supervisor(
             "server",
             self._be_server,

@@ -39,6 +39,7 @@ class Metrics:
         registry: where collectors of other rooms can be registered.
         statistics: the same by model version, in the form of the predict protocol.
         request_duration: arrival of the last byte of a predict request to its answer. `protocol` is `rest` or `grpc`.
+        requests_not_allowed: refused for their key; `reason` is the code of the error.
         requests_rejected: `reason` is queue_full, deadline, no_worker, canceled or invalid.
         queue_duration: admission to the start of the computation.
         compute_duration: `phase` is input, infer or output.
@@ -65,6 +66,9 @@ class Metrics:
         )
         self.requests_rejected = self._counter(
             "octet_requests_rejected", "Predict requests refused, by reason.", ("reason",)
+        )
+        self.requests_not_allowed = self._counter(
+            "octet_requests_not_allowed", "Requests of all kinds refused for their API key, by reason.", ("reason",)
         )
         self.batch_size = self._histogram("octet_batch_size", "Requests computed together.", _MODEL, _BATCH_BUCKETS)
         self.cache_hits = self._counter("octet_cache_hits", "Questions that a cache answered.", ("tier",))

@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.api import paths, submission, views, wire
 from service.api.body import has_body, receive_blob
+from service.api.bounded import BoundedRoute
 from service.api.services import Services, ServicesOf
 from service.compiler.importers.detect import HEAD_BYTES, detect_format, format_of
 from service.core.artifact import Report
@@ -21,7 +22,7 @@ from service.core.numerics import parse_mode
 from service.core.options import check_batches, check_tune, parse_batches, parse_shapes, parse_tune
 from service.core.target import TARGETS
 
-router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"])
+router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"], route_class=BoundedRoute)
 
 _BINARY = {"type": "string", "format": "binary"}
 _FORM = {"type": "object", "properties": {"file": _BINARY}, "required": ["file"]}
@@ -97,7 +98,9 @@ async def push(
 
     def record() -> Build:
         version = submission.add_version(services, name, digest, format, size_bytes)
-        return submission.request_builds(services, version, [resolved], numerics, batches, tune_s, shapes)[0]
+        build = submission.request_builds(services, version, [resolved], numerics, batches, tune_s, shapes)[0]
+        services.audit.note("push", model=name, version=version.number, source=digest, build=build.id)
+        return build
 
     return views.answer_with_build(response, await run_in_threadpool(record))
 
@@ -158,6 +161,7 @@ def request_builds(
     tune_s = None if asked.options.tune_s is None else check_tune(asked.options.tune_s)
     shapes, numerics = asked.options.input_shapes, asked.options.numerics
     builds = submission.request_builds(services, version, targets, numerics, batches, tune_s, shapes)
+    services.audit.note("build", model=name, version=version.number, builds=[build.id for build in builds])
     return views.answer_with_builds(response, name, builds)
 
 

@@ -9,11 +9,21 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from service.api import wire
+from service.api.access.rules import scope_of
 from service.api.documents import MEDIA_TYPE
 from service.api.v2.document import PATHS, SCHEMAS, TAG
+from service.core.key import Scope
 
 _METHODS = ("get", "put", "post", "delete", "head", "patch")
 _PROBLEM = {"schema": {"$ref": "#/components/schemas/Problem"}}
+_SECURITY = {
+    "key": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key, `octet_ID_SECRET`. A server that is reached from its own machine alone, and has no "
+        "keys, asks for none.",
+    }
+}
 _TAGS = [
     {"name": "models", "description": "What was pushed, by name and version; and the one line that pushes."},
     {"name": "builds", "description": "One question each, “this model for this target”, and how far its answer is."},
@@ -22,6 +32,7 @@ _TAGS = [
     {"name": "targets", "description": "What can be compiled for."},
     {"name": "workers", "description": "Which processes compile, and which answer predictions."},
     TAG,
+    {"name": "keys", "description": "Who may do what, where a request needs an API key; and who did what."},
     {"name": "metrics", "description": "For Prometheus."},
 ]
 
@@ -46,11 +57,23 @@ def _document(app: FastAPI) -> dict[str, Any]:
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     schemas |= {"Problem": wire.Problem.model_json_schema(), **SCHEMAS}
-    for path in document["paths"].values():
+    document["components"]["securitySchemes"] = _SECURITY
+    for name, path in document["paths"].items():
         for method in _METHODS:
             if method in path:
+                _describe_access(path[method], scope_of(name))
                 _describe_answers(path[method])
     return document
+
+
+def _describe_access(operation: dict[str, Any], scope: Scope | None) -> None:
+    """What it says to those who are not let in, where keys are asked for."""
+    operation["security"] = [] if scope is None else [{"key": []}, {}]
+    if scope is not None:
+        responses = operation["responses"]
+        responses["401"] = {"description": "The server asks for API keys, and there is none, or none that it knows."}
+        responses["403"] = {"description": f"The key lacks the scope `{scope}`."}
+        responses.setdefault("429", {"description": "More requests than the key is for; `Retry-After` says when."})
 
 
 def _describe_answers(operation: dict[str, Any]) -> None:

@@ -30,19 +30,21 @@ STATUS: Mapping[type[OctetError], int] = {
     OctetError: 500,
     errors.InvalidInput: 400,
     errors.Unauthorized: 401,
+    errors.Forbidden: 403,
     errors.NotFound: 404,
     errors.Conflict: 409,
     errors.TooLarge: 413,
     errors.UnsupportedFormat: 415,
     errors.Unsupported: 422,
     errors.QueueFull: 429,
+    errors.RateLimited: 429,
     errors.SandboxUnavailable: 503,
     errors.NotReady: 503,
     errors.DatabaseBusy: 503,
     errors.DeadlinePassed: 504,
     errors.StorageFull: 507,
 }
-_MAY_BE_RETRIED = (errors.QueueFull, errors.NotReady, errors.DatabaseBusy)
+_MAY_BE_RETRIED = (errors.QueueFull, errors.RateLimited, errors.NotReady, errors.DatabaseBusy)
 _METHODS = ("delete", "get", "head", "patch", "post", "put")
 _WHERE = ("stage", "op", "tensor", "hint")
 
@@ -54,6 +56,8 @@ def status_of(error: OctetError) -> int:
 def problem_response(error: OctetError, scope: Scope) -> Response:
     """`error` as the answer to the request of `scope`."""
     headers = {"retry-after": retry_after(error)} if may_be_retried(error) else {}
+    if isinstance(error, errors.Unauthorized):
+        headers["www-authenticate"] = "Bearer"  # RFC 9110 wants to be told how
     members = {name: value for name, value in error.to_json().items() if name in _WHERE}
     return _respond(scope, status_of(error), error.code, title_of(type(error)), error.message, members, headers)
 

@@ -21,6 +21,7 @@ from service.api.app import create_app
 from service.api.assembly import assemble
 from service.api.grpc.server import GrpcServer
 from service.api.shortcut import connections
+from service.api.tls import server_context
 from service.core.running import Running
 from service.core.settings import Settings
 from service.core.target import detect_host
@@ -111,9 +112,11 @@ class _Server(uvicorn.Server):
         on_started: Callable[[], None],
         grpc: GrpcServer | None = None,
     ) -> None:
+        tls = server_context(settings)
         config = uvicorn.Config(
             app,
             http=connections(settings),  # type: ignore[arg-type]  # protocols, with buffers of their own
+            ssl_context_factory=None if tls is None else lambda config, default: tls,
             lifespan="on",
             access_log=False,
             log_config=None,

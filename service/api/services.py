@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from fastapi import Depends, Request
 
+from service.api.access import Access, AuditLog
 from service.api.metrics import Metrics
 from service.cache import OciLayout
 from service.core.settings import Settings
@@ -38,6 +39,8 @@ class Services:
     registry: Registry
     host: Host
     metrics: Metrics
+    access: Access
+    audit: AuditLog
     stopping: threading.Event = field(default_factory=threading.Event)
     tracing: Tracing | None = None
 

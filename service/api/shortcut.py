@@ -22,6 +22,7 @@ from service.core.settings import Settings
 # What arrives is read here and looked at before anything else runs: one is enough for all connections of a process.
 _ARRIVED = bytearray(64 << 10)
 _VIEW = memoryview(_ARRIVED)
+_FAREWELL_S = 2.0  # until then a client has read what it was sent last
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,14 @@ class Shortened(asyncio.BufferedProtocol):
         """Ends the connection, after the answer that is under way."""
         if self._others.prediction is None:
             self._others.shutdown()
+            self._hang_up()
         else:
             self._is_last = True
+
+    def _hang_up(self) -> None:
+        """Under TLS a connection that is closed waits for the client to close it too, who may not look for minutes."""
+        if self._transport.is_closing() and self._transport.get_extra_info("sslcontext") is not None:
+            self._others.loop.call_later(_FAREWELL_S, self._transport.abort)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return _VIEW if self._arriving is None else self._arriving.rest
@@ -134,6 +141,7 @@ class Shortened(asyncio.BufferedProtocol):
         self._state.total_requests += 1
         if self._is_last:
             self._transport.close()
+            self._hang_up()
         if self._transport.is_closing():
             return
         self._others.keep_alive()

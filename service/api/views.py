@@ -11,6 +11,7 @@ from fastapi import Response
 from service.api import paths, wire
 from service.core.alias import Alias
 from service.core.build import Build
+from service.core.key import Key
 from service.core.model import ModelVersion
 
 RETRY_AFTER_S = 1  # builds take seconds
@@ -92,3 +93,15 @@ def answer_with_builds(response: Response, model: str, of: Sequence[Build]) -> w
 
 def etag(of: wire.Wire) -> str:
     return '"' + hashlib.sha256(of.model_dump_json().encode()).hexdigest()[:32] + '"'
+
+
+def key(known: Key) -> wire.Key:
+    return wire.Key(
+        id=known.id,
+        name=known.name,
+        scopes=sorted(known.scopes),
+        requests_per_s=known.limits.requests_per_s,
+        requests_per_day=known.limits.requests_per_day,
+        created_at=known.created_at,
+        revoked_at=known.revoked_at,
+    )

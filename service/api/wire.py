@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.core.alias import ALIAS_PATTERN, ALL_PERCENT, STABLE
 from service.core.build import BuildState, Stage
+from service.core.key import Scope
 from service.core.worker import WorkerKind
 
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
@@ -28,6 +29,9 @@ QueryNumerics = Annotated[
     str | None,
     Query(description="The numerics mode; by default that of the file's format.", examples=["litert-reference"]),
 ]
+
+
+PathKey = Annotated[str, Path(max_length=64, description="The id of an API key.")]
 
 
 class Wire(BaseModel):
@@ -275,3 +279,37 @@ class Worker(Wire):
 
 class Workers(Wire):
     workers: list[Worker] = Field(description="Those that gave a sign of life within the lease.")
+
+
+class Key(Wire):
+    """An API key, without its text."""
+
+    id: str = Field(description="Its second part: `octet_ID_…`. No secret.")
+    name: str
+    scopes: list[Scope]
+    requests_per_s: float | None
+    requests_per_day: int | None = Field(description="From midnight to midnight, UTC.")
+    created_at: datetime
+    revoked_at: datetime | None
+
+
+class Keys(Wire):
+    keys: list[Key]
+
+
+class KeyRequest(Wire):
+    name: str = Field(min_length=1, max_length=63, description="For people.", examples=["camera 7"])
+    scopes: list[Scope] = Field(min_length=1, max_length=16, description="`admin` is all of them.")
+    requests_per_s: float | None = Field(None, gt=0, le=1e9, description="By default as many as may come.")
+    requests_per_day: int | None = Field(None, gt=0, le=10**12)
+
+
+class NewKey(Key):
+    key: str = Field(description="What to send as `Authorization: Bearer …`. It is shown this once.")
+
+
+class Audit(Wire):
+    entries: list[dict[str, Any]] = Field(
+        description="Each with `at`, `who` (the id of a key, `anybody` where none is asked for one, or `local:USER`), "
+        "`action`, what it was done to, and the `request_id`."
+    )

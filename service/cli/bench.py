@@ -17,7 +17,15 @@ from rich.text import Text
 
 from service.cli.artifacts import artifact_of, fetched, folder_of
 from service.cli.client import Client
-from service.cli.options import ArtifactOption, FolderOrModel, JsonOption, SecondsOption, ServerOption, server_url
+from service.cli.options import (
+    ArtifactOption,
+    FolderOrModel,
+    JsonOption,
+    KeyOption,
+    SecondsOption,
+    ServerOption,
+    server_url,
+)
 from service.cli.output import Output, reporting
 from service.cli.quantities import count, duration
 from service.core.digest import parse_digest
@@ -38,6 +46,7 @@ def bench(
     ] = None,
     seconds: SecondsOption = 2.0,
     server: ServerOption = None,
+    key: KeyOption = None,
     one: Annotated[bool, typer.Option("--one", hidden=True)] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -47,7 +56,7 @@ def bench(
         if one:  # what this command starts for each number of threads
             output.document(measured(Path(model), artifact, counts[0], seconds))
             return
-        with _folder(model, artifact, server) as (folder, named):
+        with _folder(model, artifact, server, key) as (folder, named):
             rows = []
             for threads_each in counts:
                 with output.progress.status(f"{threads_each} threads …"):
@@ -86,13 +95,13 @@ def counts_of(threads: str | None) -> list[int]:
 
 
 @contextmanager
-def _folder(model: str, artifact: str | None, server: str | None) -> Iterator[tuple[Path, str | None]]:
+def _folder(model: str, artifact: str | None, server: str | None, key: str | None) -> Iterator[tuple[Path, str | None]]:
     """A folder that holds the artifact, and its digest where that is known."""
     folder = folder_of(model)
     if folder is not None:
         yield folder, artifact
         return
-    with Client(server_url(server)) as client:
+    with Client(server_url(server), key) as client:
         digest = artifact or artifact_of(client, model)
         with fetched(client, parse_digest(digest)) as layout:
             yield layout.root, digest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,12 +39,23 @@ class UnexpectedAnswer(OctetError):
 
 
 class Client:
-    def __init__(self, server: str, transport: httpx.BaseTransport | None = None) -> None:
+    """Sends `key` with every request. Certificates are those that the system trusts, or the file `SSL_CERT_FILE`."""
+
+    def __init__(self, server: str, key: str | None = None, *, transport: httpx.BaseTransport | None = None) -> None:
         self.server = server.rstrip("/")
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        verify = ssl.create_default_context() if self.server.startswith("https:") else False  # httpx has its own list
         timeout = httpx.Timeout(_ANSWER_S, connect=_CONNECT_S)
         # Not through a proxy: HTTP_PROXY says nothing of a server on this machine or in this cluster.
         try:
-            self._http = httpx.Client(base_url=self.server, timeout=timeout, transport=transport, trust_env=False)
+            self._http = httpx.Client(
+                base_url=self.server,
+                headers=headers,
+                timeout=timeout,
+                transport=transport,
+                trust_env=False,
+                verify=verify,
+            )
         except httpx.InvalidURL as error:
             raise self._unreachable(error) from error
 
@@ -92,6 +104,20 @@ class Client:
     def rollback(self, model: str, alias: str, away_from: int) -> Document:
         asked = {"alias": alias, "away_from": away_from}
         return self._document("POST", f"/api/v1/models/{model}/rollback", json=asked)
+
+    def keys(self) -> list[Document]:
+        keys: list[Document] = self._document("GET", "/api/v1/keys")["keys"]
+        return keys
+
+    def create_key(self, asked: Document) -> Document:
+        return self._document("POST", "/api/v1/keys", json=asked)
+
+    def revoke_key(self, identifier: str) -> Document:
+        return self._document("DELETE", f"/api/v1/keys/{identifier}")
+
+    def audit(self, limit: int) -> list[Document]:
+        entries: list[Document] = self._document("GET", "/api/v1/audit", params={"limit": limit})["entries"]
+        return entries
 
     def builds(self, model: str | None = None, limit: int = 20) -> list[Document]:
         query = {"model": model} if model else {}

@@ -18,6 +18,7 @@ from service.cli.options import (
     ArtifactOption,
     FolderOrModel,
     JsonOption,
+    KeyOption,
     SecondsOption,
     ServerOption,
     server_url,
@@ -50,6 +51,7 @@ def explain(
         bool, typer.Option("--graph", help="MODEL is a model file: print its graph, with the quantized types.")
     ] = False,
     server: ServerOption = None,
+    key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what each layer runs on, how long it takes here, and why what is slow is slow."""
@@ -63,7 +65,7 @@ def explain(
 
             digest, explanation = measured(OciLayout.open(folder), named, threads, seconds, attach=attach)
         else:
-            with Client(server_url(server)) as client:
+            with Client(server_url(server), key) as client:
                 digest, explanation = asked(client, named or artifact_of(client, model), threads, seconds)
         if as_json:
             output.document({"artifact": digest, **explanation.to_json()})

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from service.cli.client import Client
-from service.cli.options import JsonOption, ServerOption, server_flag, server_url
+from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag, server_url
 from service.cli.output import Output, reporting, where
 from service.cli.promote import spoken
 from service.cli.push import follow
@@ -22,10 +22,11 @@ _STATE_STYLE = {"succeeded": "green", "failed": "bold red", "canceled": "dim", "
 def models(
     name: Annotated[str | None, typer.Argument(help="Only this model, with all its versions.")] = None,
     server: ServerOption = None,
+    key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the models, newest versions first."""
-    with reporting(as_json) as output, Client(server_url(server)) as client:
+    with reporting(as_json) as output, Client(server_url(server), key) as client:
         listed = _versions(client.model(name)) if name else client.models()
         if as_json:
             output.document(listed)
@@ -63,12 +64,13 @@ def builds(
     wait: Annotated[bool, typer.Option("--wait", help="Follow the build to its end.")] = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Stop the build.")] = False,
     server: ServerOption = None,
+    key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the builds, newest first; or look at one, wait for it, or stop it."""
     if (wait or cancel) and not identifier:
         raise typer.BadParameter("--wait and --cancel need a BUILD")
-    with reporting(as_json) as output, Client(server_url(server)) as client:
+    with reporting(as_json) as output, Client(server_url(server), key) as client:
         if identifier is None:
             listed = client.builds(model, limit)
             output.document(listed) if as_json else output.show(_builds(listed))

@@ -20,6 +20,10 @@ ServerOption = Annotated[
         "--server", envvar="OCTET_SERVER", help="The server's URL.", show_default="http://OCTET_HOST:OCTET_PORT"
     ),
 ]
+KeyOption = Annotated[
+    str | None,
+    typer.Option("--key", envvar="OCTET_KEY", help="The API key, where the server asks for one.", show_default=False),
+]
 DataDirOption = Annotated[
     Path | None,
     typer.Option("--data-dir", envvar="OCTET_DATA_DIR", help="Where everything is kept.", file_okay=False),
@@ -106,7 +110,7 @@ def server_url(server: str | None) -> str:
     if server:
         return server if "://" in server else f"http://{server}"
     settings = load_checked()
-    return local_url(settings.host, settings.port)
+    return local_url(settings.host, settings.port, tls=settings.tls_cert is not None)
 
 
 def server_flag(server: str | None) -> str:
@@ -114,7 +118,7 @@ def server_flag(server: str | None) -> str:
     return f" --server {shlex.quote(server)}" if server and server != os.environ.get("OCTET_SERVER") else ""
 
 
-def local_url(host: str, port: int) -> str:
+def local_url(host: str, port: int, tls: bool = False) -> str:
     """The URL by which this machine reaches a server that listens on `host`; 0.0.0.0 and :: are no addresses to ask."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
+    return f"{'https' if tls else 'http'}://" + (f"[{reachable}]" if ":" in reachable else reachable) + f":{port}"

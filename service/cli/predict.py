@@ -10,7 +10,7 @@ import typer
 
 from service.cli.answers import Answer, show_answer
 from service.cli.client import Client
-from service.cli.options import InputFiles, JsonOption, LabelsOption, SaveOption, ServerOption, server_url
+from service.cli.options import InputFiles, JsonOption, KeyOption, LabelsOption, SaveOption, ServerOption, server_url
 from service.cli.output import reporting
 from service.cli.tensors import Array, read_input
 from service.core.errors import InvalidInput
@@ -24,10 +24,11 @@ def predict(
     labels: LabelsOption = None,
     save: SaveOption = None,
     server: ServerOption = None,
+    key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Ask a served model about a picture or a tensor."""
-    with reporting(as_json) as output, Client(server_url(server)) as client:
+    with reporting(as_json) as output, Client(server_url(server), key) as client:
         answer = ask(client, name, [read_input(path) for path in inputs], version)
         show_answer(output, answer, labels, save)
 

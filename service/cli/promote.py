@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from service.cli.client import Client
-from service.cli.options import JsonOption, ServerOption, server_flag, server_url
+from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag, server_url
 from service.cli.output import Output, reporting
 from service.core.alias import ALL_PERCENT, STABLE
 from service.core.errors import NotFound
@@ -24,10 +24,11 @@ def promote(
         int, typer.Option("--percent", min=1, max=ALL_PERCENT, help="Of the requests: less than 100 is a canary.")
     ] = ALL_PERCENT,
     server: ServerOption = None,
+    key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Let a version of a model answer: all requests, or some."""
-    with reporting(as_json) as output, Client(server_url(server)) as client:
+    with reporting(as_json) as output, Client(server_url(server), key) as client:
         _show(output, name, client.promote(name, version, alias, percent))
         if percent < ALL_PERCENT and not as_json:
             output.next_command(f"octet promote {name} {version}{server_flag(server)}")
@@ -41,10 +42,11 @@ def rollback(
         typer.Option("--from", min=1, help="The version that shall not answer any more.", show_default="the last"),
     ] = None,
     server: ServerOption = None,
+    key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Let the version answer that did before: ends a canary, or takes a promotion back."""
-    with reporting(as_json) as output, Client(server_url(server)) as client:
+    with reporting(as_json) as output, Client(server_url(server), key) as client:
         _show(output, name, client.rollback(name, alias, away_from or _promoted_last(client, name, alias)))
 
 

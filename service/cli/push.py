@@ -17,6 +17,7 @@ from service.cli.options import (
     BatchOption,
     InputShapeOption,
     JsonOption,
+    KeyOption,
     ModelFile,
     NumericsOption,
     ServerOption,
@@ -43,6 +44,7 @@ def push(
     input_shape: InputShapeOption = "",
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the build.")] = False,
     server: ServerOption = None,
+    key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Upload a model, compile it, and say what was proved about the result.
@@ -51,7 +53,7 @@ def push(
     """
     options = {"batch": batch} | ({"tune": tune} if tune else {})
     options |= {"input_shape": input_shape} if input_shape else {}
-    with reporting(as_json) as output, Client(server_url(server)) as client:
+    with reporting(as_json) as output, Client(server_url(server), key) as client:
         with upload_of(file) as upload:
             pushed = push_model(client, upload, name or name_of(file), target, numerics, output, options, detach)
         if as_json:

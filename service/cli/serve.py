@@ -6,6 +6,7 @@ import logging
 import os
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ from service.cli.options import DataDirOption, JsonOption, load_checked, local_u
 from service.cli.output import Output, reporting
 from service.core import logs
 from service.core.logs import LogFormat
-from service.core.settings import Settings
+from service.core.settings import Auth, Settings
 
 if TYPE_CHECKING:
     from service.api.keeper import Started
@@ -40,6 +41,13 @@ def serve(
     ] = None,
     no_grpc: Annotated[bool, typer.Option("--no-grpc", help="Answer over HTTP only.")] = False,
     data_dir: DataDirOption = None,
+    no_auth: Annotated[
+        bool, typer.Option("--no-auth", help="Ask nobody for an API key, whoever reaches the address.")
+    ] = False,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", help="A PEM file of certificates: HTTPS, and gRPC over TLS.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="A PEM file of the private key to it.")] = None,
     threads: Annotated[int | None, typer.Option("--threads", help="For each prediction; 0: all cores.")] = None,
     instances: Annotated[
         int | None,
@@ -63,6 +71,7 @@ def serve(
 ) -> None:
     """Serve models: the API, a compile worker and an inference worker."""
     flags: dict[str, Any] = {"host": host, "port": port, "grpc_port": grpc_port, "data_dir": data_dir}
+    flags |= {"auth": Auth.OFF if no_auth else None, "tls_cert": tls_cert, "tls_key": tls_key}
     flags |= {"threads": threads, "instances": instances, "queue_size": queue_size}
     flags |= {"max_batch": max_batch, "max_delay_s": max_delay_s}
     switches = {"grpc": False if no_grpc else None, "allow_unsandboxed": allow_unsandboxed or None}
@@ -102,7 +111,8 @@ def compile_worker(
 
 
 def _welcome(output: Output, started: Started, settings: Settings) -> None:
-    url, machine = local_url(started.host, started.port), started.machine
+    tls, machine = settings.tls_cert is not None, started.machine
+    url = local_url(started.host, started.port, tls)
     grpc = local_url(started.host, started.grpc_port).removeprefix("http://") if started.grpc_port else None
     if output.as_json:
         output.document(

@@ -6,6 +6,7 @@ OctetError
 │   ├── MalformedModel           a model file that is not what its format says
 │   └── InvalidTensor            a predict request that does not fit the signature
 ├── Unauthorized            401
+├── Forbidden               403
 ├── NotFound                404
 ├── Conflict                409
 │   └── UnknownSequence          of a model that keeps state
@@ -15,6 +16,8 @@ OctetError
 │   ├── UnknownTarget
 │   └── UnsupportedOperator
 ├── QueueFull               429
+├── RateLimited             429  by what its key is for, not by what the server can do
+│   └── QuotaExceeded
 ├── BuildFailed             500  as data on a build, never as an HTTP 500
 │   ├── BuildCrashed             a compiler child died of a signal
 │   ├── BuildTimedOut
@@ -114,9 +117,15 @@ class InvalidTensor(InvalidInput):
 
 
 class Unauthorized(OctetError):
-    """The request needs an API key with the right scope."""
+    """The request needs an API key."""
 
     code = "unauthorized"
+
+
+class Forbidden(OctetError):
+    """The request needs an API key with another scope."""
+
+    code = "forbidden"
 
 
 class NotFound(OctetError):
@@ -171,6 +180,18 @@ class QueueFull(OctetError):
     """The model's queue is full."""
 
     code = "queue_full"
+
+
+class RateLimited(OctetError):
+    """These are more requests than the API key is for."""
+
+    code = "rate_limited"
+
+
+class QuotaExceeded(RateLimited):
+    """The API key has been used as often as it may be on one day."""
+
+    code = "quota_exceeded"
 
 
 class BuildFailed(OctetError):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from service.core.key import FORM, id_of
 from service.core.logs import LogFormat
 
 _REFERENCE = r"[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?"
@@ -17,6 +19,14 @@ _REFERENCE = r"[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?"
 
 def _default_data_dir() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "octet"
+
+
+class Auth(StrEnum):
+    """Whether a request needs an API key."""
+
+    AUTO = "auto"  # where there is one, or where others than this machine reach the address
+    ON = "on"
+    OFF = "off"
 
 
 class Serving(BaseModel):
@@ -45,7 +55,7 @@ class Settings(BaseSettings, Serving):
     The file is `$OCTET_CONFIG`, or `octet.toml` in the working directory, with these names as keys.
     """
 
-    model_config = SettingsConfigDict(env_prefix="OCTET_", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="OCTET_", extra="forbid", frozen=True, hide_input_in_errors=True)
 
     host: str = "127.0.0.1"
     port: int = Field(8080, ge=0, le=65535)
@@ -54,6 +64,16 @@ class Settings(BaseSettings, Serving):
         None, ge=0, le=65535, description="by default the one after `port`; 0 takes a free one"
     )
     data_dir: Path = Field(default_factory=_default_data_dir)
+
+    auth: Auth = Field(
+        Auth.AUTO,
+        description="whether requests need an API key: on, off, or auto, where there is one or where others than this "
+        "machine reach the address",
+    )
+    admin_key: SecretStr | None = Field(None, description="an API key for everything, as a cluster brings it")
+    keys_file: Path | None = Field(None, description="the API keys; by default `keys.json` in the data directory")
+    tls_cert: Path | None = Field(None, description="a PEM file of certificates, the server's first: HTTPS and gRPC")
+    tls_key: Path | None = Field(None, description="a PEM file of the private key to it")
 
     max_upload_bytes: int = Field(2 << 30, gt=0)
     max_predict_bytes: int = Field(64 << 20, gt=0)
@@ -94,6 +114,19 @@ class Settings(BaseSettings, Serving):
     )
     crash_window_s: float = Field(3600.0, gt=0, description="for so long a crash counts")
 
+    @field_validator("admin_key")
+    @classmethod
+    def _is_key(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and id_of(key.get_secret_value().encode()) is None:
+            raise ValueError(FORM)
+        return key
+
+    @model_validator(mode="after")
+    def _has_both(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key belong together")
+        return self
+
     def serving(self, model: str) -> Serving:
         """What holds for a model: its own choices, and the common ones where it has none."""
         own = self.models.get(model)
@@ -133,6 +166,21 @@ class Settings(BaseSettings, Serving):
     def crashes_file(self) -> Path:
         """What crashes were put down to (`service.workers.crashes`)."""
         return self.data_dir / "crashes.json"
+
+    @property
+    def file_of_keys(self) -> Path:
+        """The API keys (`service.api.access.keys`)."""
+        return self.keys_file or self.data_dir / "keys.json"
+
+    @property
+    def usage_file(self) -> Path:
+        """What was used of their quotas (`service.api.access.limits`)."""
+        return self.data_dir / "usage.json"
+
+    @property
+    def audit_file(self) -> Path:
+        """What was changed, and by whom (`service.api.access.audit`)."""
+        return self.data_dir / "audit.jsonl"
 
     @property
     def results_dir(self) -> Path:

@@ -19,7 +19,7 @@ from schemathesis.generation import GenerationMode
 from service.api.app import control_plane as described
 from service.api.app import create_app
 from service.api.assembly import assemble
-from service.core.settings import Settings
+from service.core.settings import Auth, Settings
 from tests.support.control_plane import HOST, ControlPlane
 from tests.support.data_plane import DataPlane, sample_tables
 from tests.support.uvicorn_thread import listening
@@ -52,7 +52,7 @@ OPERATIONS = dict(operations())
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """Where both planes listen, and path parameters of what is there."""
-    with assemble(Settings(data_dir=tmp_path_factory.mktemp("data")), HOST) as services:
+    with assemble(Settings(data_dir=tmp_path_factory.mktemp("data"), auth=Auth.OFF), HOST) as services:  # keys are made
         app = create_app(services)
         with listening(app) as control, listening(DataPlane(sample_tables()).app) as data:
             import httpx

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,8 +18,9 @@ from grpc.aio import Channel, insecure_channel
 from starlette.types import ASGIApp
 
 from service.api import problems
-from service.api.context import RequestContext
+from service.api.access import Access
 from service.api.grpc.server import GrpcServer
+from service.api.layers import surrounded
 from service.api.metrics import Metrics
 from service.api.services import Services
 from service.api.v2 import InferenceTelemetry, install
@@ -57,6 +59,7 @@ class DataPlane:
     ) -> None:
         """`Tables` are all four of the ports; a test that has the real thing gives it instead."""
         self.metrics = Metrics()
+        self.audited: list[tuple[str, Any]] = []
         self.registry = Registry(
             builds,
             models or cast(Tables, builds),
@@ -70,14 +73,20 @@ class DataPlane:
         )
         api = FastAPI(lifespan=self.lifespan)
         problems.install(api)
+        chosen = Settings(**{"data_dir": Path("/nonexistent"), **settings})
         services = SimpleNamespace(
-            registry=self.registry, metrics=self.metrics, settings=Settings(**settings), tracing=tracing
+            registry=self.registry,
+            metrics=self.metrics,
+            settings=chosen,
+            access=Access(chosen),
+            audit=SimpleNamespace(note=lambda action, **what: self.audited.append((action, what))),
+            tracing=tracing,
         )
         self.services = cast(Services, services)
         self.grpc = ""
         api.router.routes.clear()
         install(api, self.services)
-        api.add_middleware(RequestContext)
+        api.add_middleware(surrounded, services=self.services)
         self.app: ASGIApp = api
 
     @asynccontextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,9 +29,12 @@ _WAIT = {"Prefer": "wait=60"}
 class Served:
     """A server that was started, and its client."""
 
-    def __init__(self, process: subprocess.Popen[str], url: str, grpc: str | None = None) -> None:
+    def __init__(
+        self, process: subprocess.Popen[str], url: str, grpc: str | None = None, trusted: Path | None = None
+    ) -> None:
         self.process, self.url, self.grpc = process, url, grpc
-        self.client = httpx.Client(base_url=url, timeout=90, trust_env=False)
+        verify = ssl.create_default_context(cafile=trusted and str(trusted))
+        self.client = httpx.Client(base_url=url, timeout=90, trust_env=False, verify=verify)
 
     def push(self, file: str = INT8, name: str = "digits", **query: Any) -> dict[str, Any]:
         """The build that answers the push."""
@@ -104,17 +108,17 @@ class Served:
 
 
 @contextmanager
-def serving(data_dir: Path, **settings: Any) -> Iterator[Served]:
-    """A server on a free port; killed in the end, if it still runs."""
+def serving(data_dir: Path, log: Any = None, **settings: Any) -> Iterator[Served]:
+    """A server on a free port; killed in the end, if it still runs. `log` is the file that it logs to, if not ours."""
     with subprocess.Popen(
-        command(data_dir), env=environment(**settings), stdout=subprocess.PIPE, text=True, cwd=data_dir
+        command(data_dir), env=environment(**settings), stdout=subprocess.PIPE, stderr=log, text=True, cwd=data_dir
     ) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
             assert line, "the server ended while it started"
             started = json.loads(line)
-            served = Served(process, started["url"], started["grpc"])
+            served = Served(process, started["url"], started["grpc"], settings.get("tls_cert"))
             with served.client:
                 yield served
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -15,10 +16,13 @@ from service.core.settings import Settings
 
 
 @contextmanager
-def listening(app: Any) -> Iterator[str]:
+def listening(app: Any, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """Serves `app` as `octet serve` does; gives `host:port`."""
     protocol: Any = connections(Settings())
-    server = uvicorn.Server(uvicorn.Config(app, http=protocol, host="127.0.0.1", port=0, log_level="warning"))
+    factory = None if tls is None else lambda config, default: tls
+    server = uvicorn.Server(
+        uvicorn.Config(app, http=protocol, host="127.0.0.1", port=0, log_level="warning", ssl_context_factory=factory)
+    )
     thread = threading.Thread(target=server.run, name="uvicorn")
     thread.start()
     try:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from grpc import aio
+from grpc import aio, ssl_server_credentials
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
+from service.api.grpc.guard import GrpcGuard
 from service.api.grpc.health import Health
 from service.api.grpc.service import NAME, InferenceService
 from service.api.services import Services
+from service.api.tls import pem_of
 from service.core.errors import Conflict
 
 _HEAD_BYTES = 64 << 10  # what a message may have beside its tensors
@@ -26,7 +28,11 @@ class GrpcServer:
             port: 0 takes a free one; it may be shared with a socket that reserves it (`service.api.grpc.port`).
         """
         self._stopping = asyncio.Event()
-        self._service = InferenceService(services.registry, services.metrics, self._stopping, services.tracing)
+        self._service = InferenceService(
+            services.registry, services.metrics, services.audit, self._stopping, services.tracing
+        )
+        self._guard = GrpcGuard(services.access, services.metrics)
+        self._pem = pem_of(services.settings)
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._options = (
             # Counted as it arrives, and again as it is inflated.
@@ -37,20 +43,25 @@ class GrpcServer:
         self._server: aio.Server | None = None
 
     async def start(self) -> int:
-        """Takes calls from now on, in plain text; the port on which it does, where 0 was asked for.
+        """Takes calls from now on; the port on which it does, where 0 was asked for.
 
         Raises:
             Conflict: the port is taken.
         """
-        self._server = aio.server(options=self._options, maximum_concurrent_rpcs=_MAX_CALLS)
+        self._server = aio.server(interceptors=[self._guard], options=self._options, maximum_concurrent_rpcs=_MAX_CALLS)
         self._server.add_generic_rpc_handlers((self._service.handler(),))
         add_HealthServicer_to_server(Health(NAME, self._stopping), self._server)
         try:
-            port: int = self._server.add_insecure_port(self._address)
+            port = self._listen(self._server)
         except RuntimeError as error:
             raise Conflict(f"cannot listen on {self._address} for gRPC", hint="choose another --grpc-port") from error
         await self._server.start()
         return port
+
+    def _listen(self, server: aio.Server) -> int:
+        if self._pem is None:
+            return int(server.add_insecure_port(self._address))
+        return int(server.add_secure_port(self._address, ssl_server_credentials([self._pem])))
 
     async def stop(self, grace_s: float) -> None:
         """Takes no new calls, and no more requests of a stream; what is under way has `grace_s` to end."""

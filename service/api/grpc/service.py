@@ -10,6 +10,7 @@ import grpc
 from google.protobuf.json_format import ParseDict
 from grpc.aio import ServicerContext
 
+from service.api.access import AuditLog
 from service.api.grpc import inference_pb2 as pb
 from service.api.grpc.infer import Infer
 from service.api.grpc.messages import values_of
@@ -18,7 +19,7 @@ from service.api.metrics import Metrics
 from service.api.v2.about import About
 from service.api.v2.address import parse_address
 from service.api.v2.members import flag
-from service.api.v2.repository import check_load
+from service.api.v2.repository import check_load, load, unload
 from service.core.errors import NotFound, NotReady
 from service.workers.inference import Reference, Registry
 
@@ -35,8 +36,15 @@ Method = Callable[[Message], Awaitable[Members]]
 class InferenceService:
     """The methods, for one registry."""
 
-    def __init__(self, registry: Registry, metrics: Metrics, stopping: asyncio.Event, tracing: Tracing | None) -> None:
-        self._registry, self._stopping = registry, stopping
+    def __init__(
+        self,
+        registry: Registry,
+        metrics: Metrics,
+        audit: AuditLog,
+        stopping: asyncio.Event,
+        tracing: Tracing | None,
+    ) -> None:
+        self._registry, self._audit, self._stopping = registry, audit, stopping
         self._about = About(registry, metrics.statistics)
         self._infer = Infer(registry, metrics, tracing)
 
@@ -110,12 +118,12 @@ class InferenceService:
 
     async def _load(self, request: pb.RepositoryModelLoadRequest) -> Members:
         check_load(values_of(request.parameters))
-        await self._registry.load(request.model_name)
+        await load(self._registry, self._audit, request.model_name)
         return {}
 
     async def _unload(self, request: pb.RepositoryModelUnloadRequest) -> Members:
         flag(values_of(request.parameters), "unload_dependents", False)  # there are none
-        await self._registry.unload(request.model_name)
+        await unload(self._registry, self._audit, request.model_name)
         return {}
 
 

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from service.api.collectors import ModelCollector
-from service.api.context import RequestContext
+from service.api.layers import surrounded
 from service.api.shortcut import Shortcut
 from service.api.traced import Traced
 from service.api.v2.about import About
@@ -36,14 +36,14 @@ def install(app: FastAPI, services: Services) -> None:
     infer: ASGIApp = Infer(services.registry, services.metrics, services.settings.max_predict_bytes)
     if services.tracing is not None:
         infer = Traced(infer, services.tracing)
-    app.state.shortcut = Shortcut(RequestContext(infer), services.settings.max_predict_bytes)
+    app.state.shortcut = Shortcut(surrounded(infer, services), services.settings.max_predict_bytes)
     app.router.routes[:0] = routes(services, infer)
 
 
 def routes(services: Services, infer: ASGIApp) -> list[Route]:
     """The routes under `/v2`, which are matched in order."""
     about = About(services.registry, services.metrics.statistics)
-    metadata, repository = Metadata(about), Repository(services.registry, about)
+    metadata, repository = Metadata(about), Repository(services.registry, about, services.audit)
     model = "/v2/models/{model}"
     version = model + "/versions/{version}"
     return [

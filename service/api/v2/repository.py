@@ -6,12 +6,14 @@ takes back an unload. An unload frees the memory and has requests refused, in th
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from service.api.access import AuditLog
 from service.api.v2.about import About
 from service.api.v2.body import Head, read_body
 from service.api.v2.members import flag, json_object, parameters_of
@@ -24,8 +26,8 @@ _MAX_BYTES = 64 << 10
 class Repository:
     """The endpoints, for one registry."""
 
-    def __init__(self, registry: Registry, about: About) -> None:
-        self._registry, self._about = registry, about
+    def __init__(self, registry: Registry, about: About, audit: AuditLog) -> None:
+        self._registry, self._about, self._audit = registry, about, audit
 
     async def index(self, request: Request) -> JSONResponse:
         return JSONResponse(await self._about.index(flag(await _body(request), "ready", False)))
@@ -33,14 +35,24 @@ class Repository:
     async def load(self, request: Request) -> JSONResponse:
         check_load(parameters_of(await _body(request), "the request"))
         name = request.path_params["model"]
-        await self._registry.load(name)
+        await load(self._registry, self._audit, name)
         return JSONResponse({"name": name, "load": True})
 
     async def unload(self, request: Request) -> JSONResponse:
         flag(parameters_of(await _body(request), "the request"), "unload_dependents", False)  # there are none
         name = request.path_params["model"]
-        await self._registry.unload(name)
+        await unload(self._registry, self._audit, name)
         return JSONResponse({"name": name, "unload": True})
+
+
+async def load(registry: Registry, audit: AuditLog, name: str) -> None:
+    await registry.load(name)
+    await asyncio.to_thread(audit.note, "load", model=name)
+
+
+async def unload(registry: Registry, audit: AuditLog, name: str) -> None:
+    await registry.unload(name)
+    await asyncio.to_thread(audit.note, "unload", model=name)
 
 
 def check_load(parameters: Mapping[str, Any]) -> None:

@@ -111,7 +111,7 @@ def test_a_report_that_is_not_there_is_none() -> None:
 
 
 def _client(handler: Handler) -> Client:
-    return Client("http://octet.test", httpx.MockTransport(handler))
+    return Client("http://octet.test", transport=httpx.MockTransport(handler))
 
 
 def _event(number: int, state: str = "running") -> bytes:

@@ -1,0 +1,144 @@
+"""The one decision about a request: whether its key opens what it asks for."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+from collections.abc import Mapping
+
+from service.api.access.keys import Keys, key_file
+from service.api.access.limits import Meters
+from service.core.clock import Clock, SystemClock
+from service.core.errors import Forbidden, InvalidInput, Unauthorized
+from service.core.key import Key, Limits, Scope, id_of, key_of
+from service.core.settings import Auth, Settings
+
+_logger = logging.getLogger(__name__)
+_LOOK_S = 1.0  # so long after a change of the file a request may still go by what it was
+_BEARER = b"bearer "
+_HINT = "send the header Authorization: Bearer KEY; the octet command takes it from OCTET_KEY"
+
+ANYBODY = "anybody"  # who asks where nobody is asked for a key
+
+
+class Access:
+    """Asked for every request, on one event loop. A decision takes about 2 µs.
+
+    Whether keys are asked for at all: yes where there is one, or where others than this machine reach the address;
+    `Settings.auth` may say otherwise. Once they are, the process goes on asking, whatever becomes of the file.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        """Raises `InvalidInput`: the file of the keys cannot be read, or the admin key is none."""
+        self._clock = clock or SystemClock()
+        self.keys = key_file(settings, self._clock)
+        self._meters = Meters(settings.usage_file, self._clock)
+        self._given = _given(settings, self._clock)
+        self._auth = settings.auth
+        self._is_asked = self._auth is Auth.ON or (self._auth is Auth.AUTO and not is_loopback(settings.host))
+        self._read()
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a request has to show a key."""
+        return self._is_asked
+
+    def identify(self, authorization: bytes | None, needed: Scope) -> Key | None:
+        """Whose request it is; None where nobody is asked.
+
+        Args:
+            authorization: the value of the header.
+            needed: what the key has to be for.
+
+        Raises:
+            Unauthorized: there is no key in the header, or none that is known.
+            Forbidden: it is not for this.
+        """
+        if self._clock.monotonic_s() >= self._look_at_s:
+            was_asked = self._is_asked
+            self._read()
+            if self._is_asked and not was_asked:
+                _logger.warning("there are API keys: from now on every request needs one")
+        if not self._is_asked:
+            return None
+        key = self._find(authorization)
+        if not key.allows(needed):
+            raise Forbidden(
+                f"the key {key.id} lacks the scope {needed}",
+                hint=f"octet keys create NAME --scope {needed} makes one that has it",
+            )
+        return key
+
+    def charge(self, key: Key | None) -> None:
+        """Counts a request. Raises `RateLimited` or `QuotaExceeded`."""
+        if key is not None:
+            self._meters.charge(key)
+
+    def admit(self, authorization: bytes | None, needed: Scope) -> str:
+        """Identifies who asks, and counts the request; the key's id, or `ANYBODY`. Raises as both."""
+        key = self.identify(authorization, needed)
+        if key is None:
+            return ANYBODY
+        self._meters.charge(key)
+        return key.id
+
+    def changed(self) -> None:
+        """The keys were changed by this process: what follows goes by that."""
+        self._look_at_s = 0.0
+
+    def save(self) -> None:
+        """Writes down how much of their quotas keys have used. From any thread."""
+        self._meters.save()
+
+    def _find(self, authorization: bytes | None) -> Key:
+        if authorization is None:
+            raise Unauthorized("an API key is needed", hint=_HINT)
+        if authorization[: len(_BEARER)].lower() != _BEARER:
+            raise Unauthorized("the header Authorization holds no Bearer", hint=_HINT)
+        text = authorization[len(_BEARER) :].strip(b" ")
+        key = self._known.get(id_of(text) or "")
+        if key is None or not key.is_key(text):
+            raise Unauthorized("the API key is not known, or was revoked", hint="octet keys list shows those there are")
+        return key
+
+    def _read(self) -> None:
+        self._look_at_s = self._clock.monotonic_s() + _LOOK_S
+        stored = self.keys.read()
+        self._known: Keys = {**stored, **self._given}
+        self._is_asked = self._is_asked or (self._auth is Auth.AUTO and bool(self._known))
+
+
+def check_exposure(settings: Settings) -> None:
+    """To be called before anything listens.
+
+    Raises:
+        InvalidInput: others than this machine reach the address, and there is no key that they could show.
+    """
+    if settings.auth is Auth.OFF or is_loopback(settings.host):
+        return
+    stored = key_file(settings).read().values()
+    if not _given(settings, SystemClock()) and all(key.revoked_at for key in stored):
+        raise InvalidInput(
+            f"others than this machine reach {settings.host}, and there is no API key that they could show",
+            hint="octet keys create NAME --scope admin makes one, and OCTET_ADMIN_KEY brings one along; "
+            "--no-auth lets everybody do everything",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`, an address or a name; a name that leads nowhere is none of ours."""
+    try:
+        addresses = {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(address.partition("%")[0]).is_loopback for address in addresses)
+
+
+def _given(settings: Settings, clock: Clock) -> Mapping[str, Key]:
+    """The key that the settings bring along."""
+    if settings.admin_key is None:
+        return {}
+    text = settings.admin_key.get_secret_value()
+    key = key_of(text, "OCTET_ADMIN_KEY", [Scope.ADMIN], Limits(), clock.now())
+    return {key.id: key}

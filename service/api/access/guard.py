@@ -1,0 +1,43 @@
+"""Stands before everything that is asked over HTTP."""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.api.access.access import ANYBODY, Access
+from service.api.access.audit import asking
+from service.api.access.rules import scope_of
+from service.api.metrics import Metrics
+from service.api.problems import problem_response, request_id
+from service.core.errors import OctetError
+
+
+class Guard:
+    """Refuses who has no key for what is asked, or too much of it, before the request is routed or its body is read.
+
+    Bare ASGI, because predict requests pass through it; inside `RequestContext`, whose id its answers carry.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access, metrics: Metrics) -> None:
+        self._app, self._access, self._metrics = app, access, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            needed = scope_of(scope["path"])
+            who = ANYBODY if needed is None else self._access.admit(_authorization(scope), needed)
+        except OctetError as error:
+            self._metrics.requests_not_allowed.labels(error.code).inc()
+            await problem_response(error, scope)(scope, receive, send)
+            return
+        asking.set((who, request_id(scope)))
+        await self._app(scope, receive, send)
+
+
+def _authorization(scope: Scope) -> bytes | None:
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            return bytes(value)
+    return None

@@ -1,0 +1,44 @@
+"""Routes whose body is read whole, into memory, before they are called: it may not be long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from starlette.types import Message
+
+from service.core.errors import TooLarge
+
+MAX_BYTES = 64 << 10
+_TOO_LARGE = f"the body is larger than {MAX_BYTES} bytes"
+
+
+class BoundedRoute(APIRoute):
+    """A route on which FastAPI reads the body."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        if self.body_field is None:  # none is read, or the route reads it itself
+            return handle
+
+        async def bounded(request: Request) -> Response:
+            body = await _body(request)
+            arrived: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+            async def receive() -> Message:
+                return arrived.pop() if arrived else await request.receive()
+
+            return await handle(Request(request.scope, receive))
+
+        return bounded
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BYTES:
+            raise TooLarge(_TOO_LARGE)
+    return bytes(body)

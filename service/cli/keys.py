@@ -1,0 +1,189 @@
+"""`octet keys` and `octet audit`: who may do what, and who did what.
+
+They ask a server, or, where none is named, work on the files in the data folder: the first key is made before there is
+anybody to show it to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from service.cli.client import Client
+from service.cli.options import DataDirOption, JsonOption, KeyOption, load_checked, server_url
+from service.cli.output import reporting
+from service.core.key import Key, Limits, Scope
+from service.core.settings import Settings
+
+Document = dict[str, Any]
+_IN_COLUMNS = ("at", "who", "action", "request_id")
+
+keys = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
+
+WhereOption = Annotated[
+    str | None,
+    typer.Option(
+        "--server", envvar="OCTET_SERVER", help="The server's URL.", show_default="the files in the data folder"
+    ),
+]
+
+
+@keys.command()
+def create(
+    name: Annotated[str, typer.Argument(help="For people: who or what it is for.")],
+    scope: Annotated[
+        list[Scope] | None,
+        typer.Option("--scope", help="What it opens; admin is everything. Can be repeated.", show_default="predict"),
+    ] = None,
+    requests_per_s: Annotated[
+        float | None, typer.Option("--requests-per-s", help="More are refused for a moment.", show_default="no limit")
+    ] = None,
+    requests_per_day: Annotated[
+        int | None, typer.Option("--requests-per-day", help="From midnight, UTC.", show_default="no limit")
+    ] = None,
+    server: WhereOption = None,
+    key: KeyOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make an API key. It is shown once."""
+    asked: Document = {"name": name, "scopes": scope or [Scope.PREDICT]}
+    asked |= {"requests_per_s": requests_per_s, "requests_per_day": requests_per_day}
+    with reporting(as_json) as output, _records(server, key, data_dir) as records:
+        made = records.create_key(asked)
+        if as_json:
+            output.document(made)
+            return
+        output.progress.print(f"key {made['id']}, for {', '.join(made['scopes'])}; keep it, it is shown this once:")
+        output.answers.print(made["key"], markup=False)
+
+
+@keys.command("list")
+def list_keys(
+    server: WhereOption = None, key: KeyOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False
+) -> None:
+    """List the API keys, without their texts."""
+    with reporting(as_json) as output, _records(server, key, data_dir) as records:
+        known = records.keys()
+        if as_json:
+            output.document(known)
+        elif known:
+            output.show(_table_of_keys(known))
+        else:
+            output.show("there are no API keys")
+            output.next_command("octet keys create NAME --scope admin")
+
+
+@keys.command()
+def revoke(
+    id: Annotated[str, typer.Argument(help="As octet keys list shows it.")],
+    server: WhereOption = None,
+    key: KeyOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let an API key open nothing any more."""
+    with reporting(as_json) as output, _records(server, key, data_dir) as records:
+        revoked = records.revoke_key(id)
+        if as_json:
+            output.document(revoked)
+        else:
+            output.show(f"{revoked['id']} ({escape(revoked['name'])}) is revoked")
+
+
+def audit(
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many entries.")] = 20,
+    server: WhereOption = None,
+    key: KeyOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say who pushed, promoted, rolled back, loaded or changed a key; the newest first."""
+    with reporting(as_json) as output, _records(server, key, data_dir) as records:
+        entries = records.audit(limit)
+        if as_json:
+            output.document(entries)
+        elif entries:
+            output.show(_table_of_entries(entries))
+        else:
+            output.show("nothing was changed yet")
+
+
+class Records(Protocol):
+    """The keys and the audit log; its documents are those of the API."""
+
+    def keys(self) -> list[Document]: ...
+    def create_key(self, asked: Document) -> Document: ...
+    def revoke_key(self, identifier: str) -> Document: ...
+    def audit(self, limit: int) -> list[Document]: ...
+
+
+class Folder:
+    """Those in the data folder of this machine."""
+
+    def __init__(self, settings: Settings) -> None:
+        from service.api.access import AuditLog, key_file
+
+        self._keys, self._audit = key_file(settings), AuditLog(settings.audit_file)
+
+    def keys(self) -> list[Document]:
+        return [_shown(key) for key in self._keys.read().values()]
+
+    def create_key(self, asked: Document) -> Document:
+        limits = Limits(asked["requests_per_s"], asked["requests_per_day"])
+        key, text = self._keys.create(asked["name"], asked["scopes"], limits)
+        return {**_shown(key), "key": text}
+
+    def revoke_key(self, identifier: str) -> Document:
+        return _shown(self._keys.revoke(identifier))
+
+    def audit(self, limit: int) -> list[Document]:
+        return self._audit.last(limit)
+
+
+@contextmanager
+def _records(server: str | None, key: str | None, data_dir: Path | None) -> Iterator[Records]:
+    if server is None:
+        yield Folder(load_checked({"data_dir": data_dir}))
+        return
+    with Client(server_url(server), key) as client:
+        yield client
+
+
+def _shown(key: Key) -> Document:
+    from service.api import views
+
+    return views.key(key).model_dump(mode="json")
+
+
+def _table_of_keys(known: Sequence[Document]) -> Table:
+    table = _table("id", "name", "scopes", "limits", "made", "")
+    for key in known:
+        limits = [f"{key['requests_per_s']:g}/s"] if key["requests_per_s"] else []
+        limits += [f"{key['requests_per_day']:,}/day"] if key["requests_per_day"] else []
+        revoked = "[red]revoked[/red]" if key["revoked_at"] else ""
+        row = key["id"], escape(key["name"]), ", ".join(key["scopes"]), ", ".join(limits), key["created_at"][:10]
+        table.add_row(*row, revoked)
+    return table
+
+
+def _table_of_entries(entries: Sequence[Document]) -> Table:
+    table = _table("when", "who", "what", "")
+    for entry in entries:
+        what = {name: value for name, value in entry.items() if name not in _IN_COLUMNS and value is not None}
+        details = " ".join(f"{name}={value}" for name, value in what.items())
+        table.add_row(entry["at"][:19].replace("T", " "), escape(entry["who"]), entry["action"], escape(details))
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    return table

@@ -1,0 +1,169 @@
+"""`octet serve` for others than this machine: with keys, over TLS, from the first key to what the log does not say."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import numpy as np
+import pytest
+import tritonclient.grpc
+
+from service.api.access import key_file
+from service.core.settings import Settings
+from tests.support.building import eventually
+from tests.support.certificates import make_certificate
+from tests.support.compiled import EXAMPLES
+from tests.support.serving import INT8, Served, children_of, environment, serving
+
+PICTURE = EXAMPLES / "digits" / "7.png"
+
+
+class Scene:
+    """A server that asks for keys, and those who have one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log = folder, folder / "log"
+        self.cert, self.private = make_certificate(folder)
+        self.admin = self.octet("keys", "create", "me", "--scope", "admin")["key"]
+        self.keys = [self.admin]
+
+    def octet(self, *arguments: str, **variables: str) -> Any:
+        """The JSON that a command answers."""
+        given = {"DATA_DIR": str(self.folder / "data"), **variables}
+        trusted = {"SSL_CERT_FILE": str(self.cert)}
+        done = subprocess.run(
+            [sys.executable, "-m", "service.cli", *arguments, "--json"],
+            env=environment(**given) | trusted,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.stdout, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def started(self) -> Iterator[Served]:
+        with (
+            self.log.open("ab") as log,
+            serving(self.folder, log.fileno(), host="0.0.0.0", tls_cert=self.cert, tls_key=self.private) as served,
+        ):
+            yield served
+
+    def new_key(self, served: Served, *scopes: str, **limits: int) -> str:
+        asked = {"name": "a", "scopes": scopes or ["predict"], **limits}
+        key: str = served.client.post("/api/v1/keys", json=asked).json()["key"]
+        self.keys.append(key)
+        return key
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    return Scene(tmp_path_factory.mktemp("identity"))
+
+
+@pytest.fixture(scope="module")
+def served(scene: Scene) -> Iterator[Served]:
+    for served in scene.started():
+        served.client.headers.update(bearer(scene.admin))
+        assert served.ended(served.push(INT8)["id"])["state"] == "succeeded"
+        yield served
+        assert served.stop() == 0
+        _check_log(scene)
+
+
+def _check_log(scene: Scene) -> None:
+    """What this server and its compiler said, and what they keep, names no secret."""
+    written = [scene.log, *(scene.folder / "data").glob("*.json*")]
+    assert {"log", "keys.json", "audit.jsonl"} <= {path.name for path in written}
+    text = b"".join(path.read_bytes() for path in written)
+    assert b"wrong" not in text
+    for key in scene.keys:
+        assert key.split("_")[2].encode() not in text
+
+
+def test_a_key_is_asked_for_over_https(scene: Scene, served: Served) -> None:
+    assert served.url.startswith("https://127.0.0.1:")
+    path = "/v2/models/digits/infer"
+    body, kind = PICTURE.read_bytes(), {"Content-Type": "image/png"}
+    key = scene.new_key(served)
+    answers = {
+        name: served.client.post(path, content=body, headers={**kind, "Authorization": shown}).status_code
+        for name, shown in {"none": "", "wrong": f"Bearer {key[:-5]}wrong", "right": f"Bearer {key}"}.items()
+    }
+    assert answers == {"none": 401, "wrong": 401, "right": 200}
+    assert served.client.get("/api/v1/models", headers=bearer(key)).status_code == 403
+    assert served.client.get("/v2/health/ready", headers={"Authorization": ""}).status_code == 200
+
+
+def test_commands_show_their_key(scene: Scene, served: Served) -> None:
+    key = scene.new_key(served, "push", "predict")
+    ask = ("predict", "digits", str(PICTURE))
+    assert scene.octet(*ask, SERVER=served.url)["error"]["code"] == "unauthorized"
+    assert "error" not in scene.octet(*ask, "--key", key, "--server", served.url)
+    assert scene.octet("promote", "digits", "1", SERVER=served.url, KEY=key)["version"] == 1
+    entries = scene.octet("audit", SERVER=served.url, KEY=scene.admin)
+    assert (entries[0]["action"], entries[0]["model"], entries[0]["who"]) == ("promote", "digits", key.split("_")[1])
+
+
+def test_a_client_of_the_protocol_shows_its_key_over_grpc(scene: Scene, served: Served) -> None:
+    assert served.grpc is not None
+    key = scene.new_key(served)
+    with tritonclient.grpc.InferenceServerClient(served.grpc, ssl=True, root_certificates=str(scene.cert)) as client:
+        spec = client.get_model_metadata("digits", headers={"authorization": f"Bearer {key}"}).inputs[0]
+        tensor = tritonclient.grpc.InferInput(spec.name, list(spec.shape), spec.datatype)
+        tensor.set_data_from_numpy(np.zeros(list(spec.shape), spec.datatype.lower()))
+        with pytest.raises(tritonclient.grpc.InferenceServerException, match="UNAUTHENTICATED"):
+            client.infer("digits", [tensor])
+        assert client.infer("digits", [tensor], headers={"authorization": f"Bearer {key}"}).get_response().outputs
+
+
+def test_a_key_is_for_so_many_requests(scene: Scene, served: Served) -> None:
+    key = scene.new_key(served, requests_per_day=2)
+    answers = [served.client.get("/v2", headers=bearer(key)) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert 0 < int(answers[-1].headers["retry-after"]) <= 24 * 3600
+
+
+def test_what_the_folder_says_of_keys_counts_within_a_second(scene: Scene, served: Served) -> None:
+    key = scene.new_key(served)
+    assert served.client.get("/v2", headers=bearer(key)).status_code == 200
+    key_file(Settings(data_dir=scene.folder / "data")).revoke(key.split("_")[1])
+    time.sleep(1.1)
+    assert served.client.get("/v2", headers=bearer(key)).status_code == 401
+
+
+def test_keys_and_their_use_outlive_the_process_and_the_time_between_is_encrypted(scene: Scene, served: Served) -> None:
+    key = scene.new_key(served)
+    server = next(pid for pid in children_of(served.process.pid) if pid != served.compile_worker())
+    os.kill(server, signal.SIGKILL)
+    seen = set()
+
+    def is_back() -> bool:
+        try:
+            answer = served.client.get("/v2", headers=bearer(key))
+        except httpx.TransportError:  # its connection was the dead process's
+            return False
+        seen.add(answer.status_code)
+        return answer.status_code == 200
+
+    eventually(is_back)
+    assert seen <= {200, 503}
+    assert served.client.get("/v2", headers={"Authorization": ""}).status_code == 401
+
+
+def test_it_is_grpc_that_is_encrypted(served: Served) -> None:
+    with grpc.insecure_channel(str(served.grpc)) as channel, pytest.raises(grpc.FutureTimeoutError):
+        grpc.channel_ready_future(channel).result(timeout=0.5)

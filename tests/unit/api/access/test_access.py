@@ -1,0 +1,240 @@
+"""Who is let in, and when anybody is asked at all."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.api.access import ANYBODY, Access, AuditLog, KeyFile, check_exposure
+from service.api.access.access import is_loopback
+from service.core.clock import ManualClock
+from service.core.errors import Conflict, Forbidden, InvalidInput, NotFound, QuotaExceeded, RateLimited, Unauthorized
+from service.core.key import Limits, Scope
+from service.core.settings import Settings
+
+ADMIN_KEY = "octet_cluster_" + 48 * "x"
+PUBLIC = "0.0.0.0"
+Make = Callable[..., Access]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def make(tmp_path: Path, clock: ManualClock) -> Make:
+    return lambda **settings: Access(Settings(data_dir=tmp_path, **settings), clock)
+
+
+def bearer(text: str) -> bytes:
+    return f"Bearer {text}".encode()
+
+
+@pytest.mark.parametrize(
+    ("settings", "has_key", "is_asked"),
+    [
+        ({}, False, False),
+        ({}, True, True),
+        ({"host": "localhost"}, False, False),
+        ({"host": PUBLIC}, False, True),
+        ({"auth": "on"}, False, True),
+        ({"auth": "off", "host": PUBLIC}, True, False),
+        ({"admin_key": ADMIN_KEY}, False, True),
+    ],
+)
+def test_keys_are_asked_for_where_there_is_one_or_where_others_reach_the_address(
+    make: Make, settings: dict[str, Any], has_key: bool, is_asked: bool
+) -> None:
+    if has_key:
+        make().keys.create("a", [Scope.ADMIN])
+    access = make(**settings)
+    assert access.is_asked is is_asked
+    if is_asked:
+        with pytest.raises(Unauthorized):
+            access.admit(None, Scope.PREDICT)
+    else:
+        assert access.admit(None, Scope.ADMIN) == ANYBODY
+
+
+def test_a_key_opens_what_it_is_for(make: Make) -> None:
+    access = make(auth="on")
+    key, text = access.keys.create("a", [Scope.PREDICT])
+    access.changed()
+    assert access.admit(bearer(text), Scope.PREDICT) == key.id
+    assert access.admit(b"bEARER  " + text.encode() + b" ", Scope.PREDICT) == key.id
+    with pytest.raises(Forbidden, match=f"{key.id} lacks the scope push"):
+        access.admit(bearer(text), Scope.PUSH)
+
+
+@pytest.mark.parametrize(
+    "header", [None, b"", b"Basic eDp5", b"Bearer", b"Bearer ", b"Bearer x", b"Bearer \xff\xfe", b"Bearer octet_a_b"]
+)
+def test_other_headers_open_nothing(make: Make, header: bytes | None) -> None:
+    with pytest.raises(Unauthorized):
+        make(admin_key=ADMIN_KEY).admit(header, Scope.PREDICT)
+
+
+def test_a_wrong_secret_is_not_told_from_an_unknown_key(make: Make) -> None:
+    access = make(admin_key=ADMIN_KEY)
+    said = []
+    for wrong in (ADMIN_KEY[:-1] + "y", ADMIN_KEY.replace("cluster", "another")):
+        with pytest.raises(Unauthorized) as caught:
+            access.admit(bearer(wrong), Scope.PREDICT)
+        said.append(caught.value.message)
+        assert wrong not in str(caught.value.to_json())
+    assert said[0] == said[1]
+    assert access.admit(bearer(ADMIN_KEY), Scope.ADMIN) == "cluster"
+
+
+def test_what_another_process_changes_counts_within_a_second(make: Make, clock: ManualClock, tmp_path: Path) -> None:
+    access = make(auth="on")
+    elsewhere = KeyFile(tmp_path / "keys.json", AuditLog(tmp_path / "audit.jsonl"))
+    key, text = elsewhere.create("a", [Scope.PREDICT])
+    clock.advance(1)
+    assert access.admit(bearer(text), Scope.PREDICT) == key.id
+    elsewhere.revoke(key.id)
+    clock.advance(1)
+    with pytest.raises(Unauthorized):
+        access.admit(bearer(text), Scope.PREDICT)
+
+
+def test_who_has_asked_once_goes_on_asking(make: Make, clock: ManualClock, tmp_path: Path) -> None:
+    access = make()
+    access.keys.create("a", [Scope.ADMIN])
+    clock.advance(1)
+    with pytest.raises(Unauthorized):
+        access.admit(None, Scope.PREDICT)
+    (tmp_path / "keys.json").unlink()
+    clock.advance(1)
+    with pytest.raises(Unauthorized):
+        access.admit(None, Scope.PREDICT)
+    make().keys.create("b", [Scope.ADMIN])
+    for known in make().keys.read():
+        make().keys.revoke(known)
+    assert make().is_asked  # the last key was revoked, which opens no door
+
+
+def test_a_damaged_file_lets_nobody_in_and_shuts_nobody_out(make: Make, clock: ManualClock, tmp_path: Path) -> None:
+    access = make(auth="on")
+    key, text = access.keys.create("a", [Scope.PREDICT])
+    access.changed()
+    assert access.admit(bearer(text), Scope.PREDICT) == key.id
+    (tmp_path / "keys.json").write_text('{"broken": ')
+    clock.advance(1)
+    assert access.admit(bearer(text), Scope.PREDICT) == key.id
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        make()
+
+
+def test_a_second_has_its_requests_and_no_more(make: Make, clock: ManualClock) -> None:
+    access = make(auth="on")
+    _, text = access.keys.create("a", [Scope.PREDICT], Limits(requests_per_s=2))
+    access.changed()
+    for _ in range(2):
+        access.admit(bearer(text), Scope.PREDICT)
+    with pytest.raises(RateLimited) as caught:
+        access.admit(bearer(text), Scope.PREDICT)
+    assert caught.value.retry_after_s == pytest.approx(0.5)
+    clock.advance(0.5)
+    access.admit(bearer(text), Scope.PREDICT)
+    with pytest.raises(RateLimited):
+        access.admit(bearer(text), Scope.PREDICT)
+    clock.advance(3600)  # an hour of silence is worth one second
+    for _ in range(2):
+        access.admit(bearer(text), Scope.PREDICT)
+    with pytest.raises(RateLimited):
+        access.admit(bearer(text), Scope.PREDICT)
+
+
+def test_a_day_has_its_requests_over_restarts_too(make: Make, clock: ManualClock) -> None:
+    access = make(auth="on")
+    key, text = access.keys.create("a", [Scope.PREDICT], Limits(requests_per_day=3))
+    clock.advance(23 * 3600)
+    for _ in range(2):
+        access.admit(bearer(text), Scope.PREDICT)
+    access.save()
+    again = make(auth="on")
+    again.admit(bearer(text), Scope.PREDICT)
+    with pytest.raises(QuotaExceeded) as caught:
+        again.admit(bearer(text), Scope.PREDICT)
+    assert caught.value.retry_after_s == 3600
+    with pytest.raises(Forbidden):  # says what is wrong for good before what is wrong today
+        again.admit(bearer(text), Scope.PUSH)
+    clock.advance(3600)
+    assert again.admit(bearer(text), Scope.PREDICT) == key.id
+
+
+def test_keys_are_limited_apart(make: Make) -> None:
+    access = make(auth="on")
+    texts = [access.keys.create(name, [Scope.PREDICT], Limits(requests_per_s=1))[1] for name in "ab"]
+    access.changed()
+    for text in texts:
+        access.admit(bearer(text), Scope.PREDICT)
+        with pytest.raises(RateLimited):
+            access.admit(bearer(text), Scope.PREDICT)
+
+
+def test_a_damaged_record_of_usage_is_as_good_as_none(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "usage.json").write_text('{"a": 3}')
+    access = make(auth="on")
+    key, text = access.keys.create("a", [Scope.PREDICT], Limits(requests_per_day=1))
+    access.changed()
+    assert access.admit(bearer(text), Scope.PREDICT) == key.id
+
+
+def test_what_is_not_there_cannot_be_revoked(make: Make) -> None:
+    with pytest.raises(NotFound, match="'nobody'"):
+        make().keys.revoke("nobody")
+
+
+def test_a_file_that_is_mounted_to_be_read_is_not_changed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path, data: bytes) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("service.api.access.keys.replace_file", fail)
+    access = make(auth="on")
+    with pytest.raises(Conflict, match="cannot be written: Read-only"):
+        access.keys.create("a", [Scope.ADMIN])
+    assert access.keys.read() == {}
+
+
+def test_each_change_of_a_key_is_in_the_audit_log(make: Make, tmp_path: Path) -> None:
+    keys = make().keys
+    key, text = keys.create("camera 7", [Scope.PREDICT])
+    keys.revoke(key.id)
+    entries = AuditLog(tmp_path / "audit.jsonl").last(10)
+    assert [(each["action"], each["key"]) for each in entries] == [("revoke_key", key.id), ("create_key", key.id)]
+    assert all(each["who"].startswith("local:") for each in entries)
+    assert text not in (tmp_path / "audit.jsonl").read_text()
+
+
+def test_a_public_address_needs_a_key_or_that_somebody_says_it_needs_none(tmp_path: Path, make: Make) -> None:
+    def check(**settings: Any) -> None:
+        check_exposure(Settings(data_dir=tmp_path, **{"host": PUBLIC, **settings}))
+
+    with pytest.raises(InvalidInput, match=r"others than this machine reach 0\.0\.0\.0") as caught:
+        check()
+    assert caught.value.hint is not None
+    assert "octet keys create" in caught.value.hint
+    assert "--no-auth" in caught.value.hint
+    check(host="127.0.0.1")
+    check(auth="off")
+    check(admin_key=ADMIN_KEY)
+    key, _ = make().keys.create("a", [Scope.ADMIN])
+    check()
+    make().keys.revoke(key.id)
+    with pytest.raises(InvalidInput):
+        check()
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("127.0.0.1", True), ("127.1.2.3", True), ("::1", True), ("0.0.0.0", False), ("::", False), ("no such", False)],
+)
+def test_what_only_this_machine_reaches(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected

@@ -1,0 +1,64 @@
+"""The file of what was changed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+from service.api.access import AuditLog
+from service.api.access.audit import asking
+from service.core.clock import ManualClock
+
+
+def test_the_newest_entries_come_first(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "folder" / "audit.jsonl", ManualClock())
+    assert log.last(5) == []
+    for number in range(4):
+        log.note("push", model="ä\n", version=number)
+    assert [entry["version"] for entry in log.last(3)] == [3, 2, 1]
+    assert log.last(1)[0]["model"] == "ä\n"
+    assert log.last(1)[0]["at"] == "2026-01-01T00:00:00+00:00"
+
+
+def test_an_entry_says_whose_request_it_was(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl")
+    token = asking.set(("camera", "r-1"))
+    try:
+        log.note("push", model="digits")
+    finally:
+        asking.reset(token)
+    (entry,) = log.last(5)
+    assert (entry["who"], entry["request_id"]) == ("camera", "r-1")
+
+
+def test_a_line_that_was_torn_takes_no_other_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    log = AuditLog(path)
+    log.note("one")
+    path.write_bytes(path.read_bytes() + b'{"action": "to')
+    log.note("three")
+    assert [entry["action"] for entry in log.last(5)] == ["three", "one"]
+
+
+def test_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+
+    def write() -> None:
+        for _ in range(20):
+            AuditLog(path).note("push", model=1000 * "x")
+
+    writers = [threading.Thread(target=write) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert len(AuditLog(path).last(1000)) == 80
+
+
+def test_what_cannot_be_written_is_in_the_log_of_the_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        AuditLog(tmp_path).note("push", model="digits")
+    assert '"model": "digits"' in caplog.text
