@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -85,8 +86,7 @@ class PeerProcess:
         self._peer, self._scratch, self._port = peer, scratch, free_port()
         self._request, self._encoding = _request_of(peer, self._port, image)
         python, module = home.python(peer.environment), f"benchmarks.serving.peers.{peer.module}"
-        folder = scratch / f"{peer.name}.d"
-        folder.mkdir()
+        folder = tempfile.mkdtemp(dir=scratch)  # short: Ray puts sockets there
         self._started_s = time.monotonic()
         self.log = scratch / f"{peer.name}.log"
 
@@ -97,7 +97,7 @@ class PeerProcess:
         with self.log.open("ab") as output:
             try:
                 self._process = subprocess.Popen(
-                    [python, "-m", module, str(self._port), peer.framework, str(model), str(folder)],
+                    [python, "-m", module, str(self._port), peer.framework, str(model), folder],
                     cwd=CHECKOUT,
                     env=_environment(python),
                     stdin=subprocess.DEVNULL,

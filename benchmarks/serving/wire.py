@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _RECEIVE_BYTES = 1 << 18
+_OK = 200
 LOST = 0  # instead of a status: the connection was cut before the answer was whole, or no answer came
 
 
@@ -104,17 +105,20 @@ def parse(received: bytearray) -> Response | None:
     """The response that `received` begins with; None while it is not whole.
 
     Raises:
-        ValueError: it does not say how long it is.
+        ValueError: it is a 200 that does not say how long it is.
     """
     end = received.find(b"\r\n\r\n")
     if end < 0:
         return None
     status_line, *lines = bytes(received[:end]).split(b"\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
+    status = int(status_line.split()[1])
+    if b"content-length" not in headers and status != _OK:
+        return Response(status, b"", False)  # an error in chunks: nobody reads it, nor what else comes over there
     if b"content-length" not in headers:
         raise ValueError(f"a response without Content-Length: {status_line.decode(errors='replace')}")
     length = int(headers[b"content-length"])
     if len(received) < end + 4 + length:
         return None
     body = bytes(received[end + 4 : end + 4 + length])
-    return Response(int(status_line.split()[1]), body, headers.get(b"connection", b"").lower() != b"close")
+    return Response(status, body, headers.get(b"connection", b"").lower() != b"close")

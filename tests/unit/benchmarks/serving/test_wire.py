@@ -18,3 +18,8 @@ def test_a_connection_that_the_server_closes_is_not_used_again() -> None:
 def test_a_response_without_its_length_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"without Content-Length: HTTP/1\.1 200 OK"):
         parse(bytearray(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"))
+
+
+def test_of_an_error_in_chunks_the_status_is_enough() -> None:
+    response = parse(bytearray(b"HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n"))
+    assert response == Response(404, b"", False)
