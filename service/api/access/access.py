@@ -56,10 +56,7 @@ class Access:
             Forbidden: it is not for this.
         """
         if self._clock.monotonic_s() >= self._look_at_s:
-            was_asked = self._is_asked
-            self._read()
-            if self._is_asked and not was_asked:
-                _logger.warning("there are API keys: from now on every request needs one")
+            self._look_again()
         if not self._is_asked:
             return None
         key = self._find(authorization)
@@ -101,6 +98,16 @@ class Access:
         if key is None or not key.is_key(text):
             raise Unauthorized("the API key is not known, or was revoked", hint="octet keys list shows those there are")
         return key
+
+    def _look_again(self) -> None:
+        was_asked = self._is_asked
+        try:
+            self._read()
+        except InvalidInput as error:  # it came while we ran; who wrote it wants keys to be asked for
+            _logger.error("%s; it lets nobody in", error.message)
+            self._is_asked = self._auth is not Auth.OFF
+        if self._is_asked and not was_asked:
+            _logger.warning("there are API keys: from now on every request needs one")
 
     def _read(self) -> None:
         self._look_at_s = self._clock.monotonic_s() + _LOOK_S

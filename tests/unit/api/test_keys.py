@@ -12,6 +12,7 @@ import pytest
 
 from service.api.access.rules import scope_of
 from service.api.app import control_plane as described
+from service.api.page import routes
 from service.core.key import Scope
 from tests.support.control_plane import MODEL, ControlPlane, control_plane, problem
 
@@ -73,6 +74,12 @@ def test_an_operation_is_for_those_whose_key_has_its_scope(locked: ControlPlane)
             assert status != 401, (method, path, scope)
             seen.add((needed, may))
     assert {(scope, may) for scope in Scope for may in (True, False)} <= seen
+
+
+def test_the_files_of_the_page_are_open(locked: ControlPlane) -> None:
+    files = [route.path for route in routes()]
+    assert {"/"} < set(files)
+    assert {ask(locked, "GET", path).status_code for path in files} == {200}
 
 
 def test_what_nobody_thought_of_is_for_administrators(locked: ControlPlane) -> None:

@@ -131,6 +131,17 @@ def test_a_damaged_file_lets_nobody_in_and_shuts_nobody_out(make: Make, clock: M
         make()
 
 
+def test_a_damaged_file_that_comes_while_nobody_is_asked_has_everybody_asked(
+    make: Make, clock: ManualClock, tmp_path: Path
+) -> None:
+    access = make()
+    assert access.admit(None, Scope.ADMIN) == ANYBODY
+    (tmp_path / "keys.json").write_text("[]")
+    clock.advance(1)
+    with pytest.raises(Unauthorized):
+        access.admit(None, Scope.PREDICT)
+
+
 def test_a_second_has_its_requests_and_no_more(make: Make, clock: ManualClock) -> None:
     access = make(auth="on")
     _, text = access.keys.create("a", [Scope.PREDICT], Limits(requests_per_s=2))
