@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from service.compiler.importers.archive import Archive
+from service.compiler.importers.names import printable
 from service.compiler.importers.torch.exported import document
 from service.compiler.importers.torch.exported.document import field
 from service.compiler.importers.torch.tensors import Tensor, strided
@@ -43,7 +44,7 @@ class Payloads:
         try:
             return self._tensor(name)
         except OctetError as exc:
-            exc.tensor = document.shown(name)
+            exc.tensor = printable(name)
             raise
 
     def _tensor(self, name: str) -> Tensor:
