@@ -1,65 +1,16 @@
-"""The page for those who have no key, no server, no mouse, or not the best eyes."""
+"""The page for those who have no server, no mouse, or not the best eyes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, expect
 
 from tests.support.browser import PHONE, visit
-from tests.support.compiled import EXAMPLES
 from tests.support.serving import Served
 
 pytestmark = pytest.mark.slow
 
-KEY = "octet_key"
 CONTRAST = 4.5  # of text, as WCAG 2.2 wants it at level AA
-
-
-@pytest.fixture
-def guarded(browser: Browser, digits: Served) -> Iterator[Page]:
-    """The page of a server that answers nobody without the key, apart from its files."""
-
-    def guard(route: Route) -> None:
-        if route.request.headers.get("authorization") == f"Bearer {KEY}":
-            route.continue_()
-        else:
-            route.fulfill(status=401, json={"detail": "a key is needed", "hint": "octet keys create"})
-
-    with visit(browser, digits.url, may_fail=True) as page:
-        for path in ("api", "v2", "metrics"):
-            page.route(f"{digits.url}/{path}**", guard)
-            page.route(f"{digits.url}/{path}/**", guard)
-        page.reload()
-        yield page
-
-
-def test_a_key_is_asked_for_and_kept_for_the_tab(guarded: Page) -> None:
-    expect(guarded.get_by_role("dialog")).to_contain_text("a key is needed")
-    guarded.get_by_label("API key").fill("wrong")
-    guarded.get_by_role("button", name="Use it").click()
-    expect(guarded.get_by_role("dialog")).to_be_visible()
-    guarded.get_by_label("API key").fill(KEY)
-    guarded.keyboard.press("Enter")
-    expect(guarded.locator("#server")).to_contain_text("ready")
-    guarded.set_input_files("#picture", EXAMPLES / "digits" / "4.png")
-    expect(guarded.locator("#answer .classes .name").first).to_have_text("class 4")
-    guarded.reload()
-    expect(guarded.locator("#server")).to_contain_text("ready")
-    expect(guarded.get_by_role("dialog")).to_have_count(0)
-    assert guarded.evaluate("[sessionStorage.length, localStorage.length, document.cookie]") == [1, 0, ""]
-
-
-def test_somebody_without_a_key_is_asked_once(guarded: Page) -> None:
-    guarded.get_by_role("button", name="Not now").click()
-    expect(guarded.locator("#server")).to_contain_text("no access")
-    guarded.wait_for_timeout(5000)  # two more rounds of questions
-    expect(guarded.get_by_role("dialog")).to_have_count(0)
-    guarded.get_by_role("button", name="Enter a key").click()
-    guarded.get_by_label("API key").fill(KEY)
-    guarded.keyboard.press("Enter")
-    expect(guarded.locator("#server")).to_contain_text("ready")
 
 
 def test_a_server_that_is_away_comes_back(browser: Browser, digits: Served) -> None:

@@ -1,0 +1,84 @@
+"""The page of a server that wants a key."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.browser import visit
+from tests.support.compiled import EXAMPLES
+from tests.support.serving import Served, environment
+
+pytestmark = pytest.mark.slow
+
+
+def make_key(folder: Path, *scopes: str) -> str:
+    command = [
+        sys.executable,
+        "-m",
+        "service.cli",
+        "keys",
+        "create",
+        "page",
+        "--data-dir",
+        str(folder / "data"),
+        "--json",
+    ]
+    options = [option for scope in scopes for option in ("--scope", scope)]
+    made = subprocess.run([*command, *options], check=True, env=environment(), capture_output=True, timeout=60)
+    return str(json.loads(made.stdout)["key"])
+
+
+@pytest.fixture(scope="module")
+def key(digits: Served, folder: Path) -> str:
+    """Since it was made, the server answers nobody without one."""
+    return make_key(folder, "push", "predict", "metrics")
+
+
+@pytest.fixture
+def guarded(browser: Browser, digits: Served, key: str) -> Iterator[Page]:
+    with visit(browser, digits.url, may_fail=True) as page:
+        yield page
+
+
+def test_a_key_is_asked_for_and_kept_for_the_tab(guarded: Page, key: str) -> None:
+    expect(guarded.get_by_role("dialog")).to_contain_text("key")
+    guarded.get_by_label("API key").fill(f"{key}x")
+    guarded.get_by_role("button", name="Use it").click()
+    expect(guarded.get_by_role("dialog")).to_be_visible()
+    guarded.get_by_label("API key").fill(key)
+    guarded.keyboard.press("Enter")
+    expect(guarded.locator("#server")).to_contain_text("ready")
+    guarded.set_input_files("#picture", EXAMPLES / "digits" / "4.png")
+    expect(guarded.locator("#answer .classes .name").first).to_have_text("class 4")
+    guarded.reload()
+    expect(guarded.locator("#server")).to_contain_text("ready")
+    expect(guarded.get_by_role("dialog")).to_have_count(0)
+    assert guarded.evaluate("[sessionStorage.length, localStorage.length, document.cookie]") == [1, 0, ""]
+
+
+def test_somebody_without_a_key_is_asked_once(guarded: Page, key: str) -> None:
+    guarded.get_by_role("button", name="Not now").click()
+    expect(guarded.locator("#server")).to_contain_text("no access")
+    guarded.wait_for_timeout(5000)  # two more rounds of questions
+    expect(guarded.get_by_role("dialog")).to_have_count(0)
+    guarded.get_by_role("button", name="Enter a key").click()
+    guarded.get_by_label("API key").fill(key)
+    guarded.keyboard.press("Enter")
+    expect(guarded.locator("#server")).to_contain_text("ready")
+
+
+def test_a_key_of_too_few_scopes_can_be_changed(guarded: Page, key: str, folder: Path) -> None:
+    guarded.get_by_label("API key").fill(make_key(folder, "predict"))
+    guarded.keyboard.press("Enter")
+    expect(guarded.locator("#server")).to_contain_text("lacks the scope")
+    guarded.get_by_role("button", name="Enter a key").click()
+    guarded.get_by_label("API key").fill(key)
+    guarded.keyboard.press("Enter")
+    expect(guarded.locator("#server")).to_contain_text("ready")
