@@ -22,6 +22,7 @@ def test_damaged_models_are_refused_or_imported() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_every_damage_to_every_model_is_refused_or_imported() -> None:
     counts = fuzz(1, *NAMES)
     assert counts["refused"] > 20_000
