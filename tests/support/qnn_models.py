@@ -10,7 +10,9 @@ from tvm import relax
 
 from service.compiler.qnn import graph
 from service.compiler.qnn.types import QuantizedType
+from service.core.numerics import MODES, QNNPACK
 
+SIGNED_MODES = tuple(mode for mode in MODES if mode != QNNPACK)  # the others' engines take int8
 Emit = Callable[[relax.Expr], relax.Var]
 
 

@@ -19,7 +19,6 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
-from service.core.numerics import MODES
 from tests.support.images import (
     RUNNABLE,
     arrays,
@@ -32,6 +31,7 @@ from tests.support.images import (
     stored,
     with_halo,
 )
+from tests.support.qnn_models import SIGNED_MODES
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
 CHANNELS = st.sampled_from([1, 3, 8, 15, 16, 24, 32, 100])
@@ -47,7 +47,7 @@ def operation_of(shapes: Sequence[tuple[int, ...]], types: Sequence[QuantizedTyp
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.data(), st.sampled_from(MODES), st.sampled_from(["int8", "uint8"]))
+@given(st.data(), st.sampled_from(SIGNED_MODES), st.sampled_from(["int8", "uint8"]))
 def test_channels(data: st.DataObject, mode_name: str, storage: str) -> None:
     draw, mode = data.draw, get_mode(mode_name)
     isa, outer = draw(st.sampled_from(RUNNABLE)), draw(shapes())[:3]

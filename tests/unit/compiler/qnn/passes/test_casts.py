@@ -15,8 +15,8 @@ from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.passes import simplify
 from service.compiler.qnn.passes.casts import drop_casts
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.core.numerics import LITERT_REFERENCE, MODES, XNNPACK
-from tests.support.qnn_models import Emit, float32, i8, module_of, u8
+from service.core.numerics import LITERT_REFERENCE, XNNPACK
+from tests.support.qnn_models import SIGNED_MODES, Emit, float32, i8, module_of, u8
 
 ALL = np.arange(-128, 128, dtype=np.int8).reshape(1, 256)
 
@@ -39,7 +39,7 @@ def simplified(module: Any, mode: str, x: np.ndarray) -> Any:
     return result
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", SIGNED_MODES)
 @pytest.mark.parametrize("scale", [1e-3, 0.1, 1 / 3, 1e-30, 1e9])
 def test_what_is_quantized_as_it_was_is_what_it_was(mode: str, scale: float) -> None:
     kind = i8(scale, 7)
@@ -82,7 +82,7 @@ def test_what_is_read_besides_is_not_clamped() -> None:
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.data(), st.sampled_from(MODES))
+@given(st.data(), st.sampled_from(SIGNED_MODES))
 def test_any_chain_keeps_its_values(data: st.DataObject, mode: str) -> None:
     draw = data.draw
     scale = float32(draw(st.floats(0.05, 0.5)))
@@ -129,7 +129,7 @@ def test_a_change_of_storage_is_done_by_the_layer_before_it() -> None:
         signed = emit(ops.requantize(sums, accumulator_type(i8(0.1), i8(0.1), axis=1), i8(0.5, 3)))
         return emit(ops.requantize(signed, i8(0.5, 3), u8(0.5, 131)))
 
-    for mode in MODES:
+    for mode in SIGNED_MODES:
         module = simplified(module_of([((1, 256), "int8")], body), mode, ALL)
         # Elsewhere the zero point is added before the last rounding, or it is not known that it is not.
         if mode in (LITERT_REFERENCE, XNNPACK):
