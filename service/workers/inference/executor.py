@@ -156,7 +156,7 @@ class Executor:
             permit.is_queued = True
         self._wake()
         if permit.is_queued and self.scheduling.max_delay_s > 0:
-            self._loop.call_later(self.scheduling.max_delay_s, self._wake)
+            self._loop.call_later(self.scheduling.max_delay_s, self._delayed, permit)
 
     def withdraw(self, permit: Permit) -> bool:
         """Whether it was still waiting: it does so no longer, and its tensors are let go."""
@@ -215,6 +215,14 @@ class Executor:
             instance = self._idle.pop() if self._idle and self._is_due(monotonic()) else None
         if instance is not None:
             instance.tell(lambda: self._serve(instance))
+
+    def _delayed(self, permit: Permit) -> None:
+        """It has waited for company long enough; but timers may come early, uvloop's by a millisecond."""
+        left_s = permit.submitted_s + self.scheduling.max_delay_s - monotonic()
+        if permit.is_queued and left_s > 0:
+            self._loop.call_later(left_s, self._delayed, permit)
+        elif permit.is_queued:
+            self._wake()
 
     def _settle(
         self,

@@ -184,6 +184,16 @@ async def test_a_request_that_does_not_fit_spoils_no_call_of_others() -> None:
     executor.close()
 
 
+async def test_a_timer_that_comes_early_leaves_nobody_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of uvloop do, which counts in milliseconds."""
+    executor, loop = Model(4).start(max_delay_s=0.02), asyncio.get_running_loop()
+    later = loop.call_later
+    monkeypatch.setattr(loop, "call_later", lambda delay_s, *errand: later(delay_s / 2, *errand))
+    with executor.permit():  # company that never asks
+        stages = await asyncio.wait_for(check(executor, 1), 10)
+    assert stages.queued_s >= 0.02
+
+
 @pytest.mark.parametrize("instances", [1, 3])
 @pytest.mark.parametrize("max_delay_s", [0.0, 0.002])
 async def test_under_load_every_request_gets_its_own_answer(instances: int, max_delay_s: float) -> None:
