@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 import time
 import traceback
 import zipfile
@@ -45,7 +46,7 @@ class Judge:
 
     def __init__(self, file_format: str, shapes: Mapping[str, Sequence[int]]) -> None:
         self._importer, self._shapes = IMPORTERS[file_format], shapes
-        self._watching = False
+        self._watching: int | None = None  # the thread that imports; a process of tests has others
         signal.signal(signal.SIGVTALRM, _stop)
         sys.addaudithook(self._audit)
 
@@ -65,16 +66,16 @@ class Judge:
     @contextmanager
     def _watched(self) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_VIRTUAL, _SLOWEST_S)
-        self._watching = True
+        self._watching = threading.get_ident()
         try:
             yield
         finally:
-            self._watching = False
+            self._watching = None
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         own = event == "open" and str(arguments[0]).startswith(_LIBRARY)
-        if self._watching and event.startswith(_FORBIDDEN) and not own:
+        if self._watching == threading.get_ident() and event.startswith(_FORBIDDEN) and not own:
             raise _Forbidden(event, arguments)
 
 
