@@ -78,11 +78,16 @@ def unexpected_response(exception: BaseException, scope: Scope) -> Response:
         return problem_response(errors.StorageFull(), scope)
     if isinstance(exception, MemoryError):
         _logger.error("request %s: %s", request_id(scope), exception)
-        return problem_response(errors.MemoryFull(hint="try again later, or with less at once"), scope)
+        return problem_response(no_memory(exception), scope)
     _logger.error("request %s failed", request_id(scope), exc_info=exception)
     detail = "The server failed in a way that it did not foresee."
     hint = f"the server's log says more about request {request_id(scope)}"
     return _respond(scope, 500, "internal_error", "Internal error.", detail, {"hint": hint})
+
+
+def no_memory(exception: MemoryError) -> errors.MemoryFull:
+    """What a client may see of it."""
+    return errors.MemoryFull(hint="try again later, or with less at once")
 
 
 def request_id(scope: Scope) -> str:

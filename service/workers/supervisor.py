@@ -28,6 +28,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 30.0
 _HEALTHY_S = 60.0  # who lived this long did not die of being started
 _PR_SET_PDEATHSIG = 1
 _TOLD = (signal.SIGTERM, signal.SIGINT)
+_VM_STATISTICS = Path("/proc/vmstat")
 
 Ready = Callable[[], None]
 
@@ -40,18 +41,21 @@ class End:
         status: its exit status; the signal that killed it, negative.
         was_ready: whether it had said so.
         error: what it said instead, if it did.
+        starved: whether the kernel killed it for want of memory, as far as can be told.
     """
 
     status: int
     was_ready: bool
     error: OctetError | None
+    starved: bool = False
 
     def __str__(self) -> str:
         if self.error:
             return self.error.message
         if self.status >= 0:
             return f"exit status {self.status}"
-        return f"signal {-self.status}: {signal.strsignal(-self.status)}"
+        why = " for want of memory" if self.starved else ""
+        return f"signal {-self.status}: {signal.strsignal(-self.status)}{why}"
 
 
 class Supervisor:
@@ -127,6 +131,7 @@ class Supervisor:
 
     async def _run_once(self) -> End:
         read, write = os.pipe()
+        kills = _kills_for_memory()
         try:
             pid = self.pid = self._fork(write)
         finally:
@@ -143,7 +148,8 @@ class Supervisor:
                         self._on_ready()
         self.pid = None
         os.kill(pid, signal.SIGKILL)  # its end of the pipe is closed: it is ending, and this changes nothing
-        return End(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), was_ready, error)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        return End(status, was_ready, error, status == -signal.SIGKILL and _kills_for_memory() > kills)
 
     def _fork(self, pipe: int) -> int:
         threads = sum(1 for _ in Path("/proc/self/task").iterdir())
@@ -201,6 +207,15 @@ def _is_channel(path: Path) -> bool:
         return str(path.readlink()).startswith(("socket:", "pipe:", "anon_inode:"))
     except FileNotFoundError:  # of the listing itself
         return False
+
+
+def _kills_for_memory() -> int:
+    """How many processes, of anybody's, the kernel has killed for want of memory; 0 where it does not count them."""
+    try:
+        lines = _VM_STATISTICS.read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
 
 def _say(pipe: int, what: object) -> None:

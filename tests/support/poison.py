@@ -1,17 +1,18 @@
-"""An artifact whose native code crashes when it runs; everything else about it is right."""
+"""Artifacts that harm who runs them: the code of one crashes, another computes in more memory than there is."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from service.cache import OciLayout
-from service.core.artifact import LIBRARY_MEDIA_TYPE, Report
+from service.cache.oci import Manifest
+from service.core.artifact import LIBRARY_MEDIA_TYPE, ArtifactConfig, Report
 from service.core.digest import Digest
 
 _DYNSYM, _PT_LOAD = 11, 1
@@ -21,12 +22,15 @@ _CRASH = {62: bytes.fromhex("31c08900"), 183: bytes.fromhex("000080d2 000000b9")
 
 def poison(data_dir: Path, model: str) -> Digest:
     """Makes the builds of `model` answer with an artifact that crashes; that artifact."""
-    layout = OciLayout(data_dir / "store")
-    with closing(sqlite3.connect(data_dir / "octet.sqlite3", timeout=30)) as database, database:
-        ((artifact,),) = database.execute("SELECT DISTINCT artifact FROM builds WHERE model = ?", (model,))
-        poisoned = poisoned_copy(layout, Digest(artifact))
-        database.execute("UPDATE builds SET artifact = ? WHERE model = ?", (poisoned, model))
-    return poisoned
+    return _exchange(data_dir, model, poisoned_copy)
+
+
+def bloat(data_dir: Path, model: str, extra_bytes: int) -> Digest:
+    """Makes the builds of `model` answer with an artifact that is right, but has a larger arena; that artifact.
+
+    Each tensor lies `extra_bytes` (a multiple of 64) further back, so that what comes before is never touched.
+    """
+    return _exchange(data_dir, model, lambda layout, artifact: _bloated_copy(layout, artifact, extra_bytes))
 
 
 def poisoned_copy(layout: OciLayout, artifact: Digest) -> Digest:
@@ -40,12 +44,36 @@ def poisoned_copy(layout: OciLayout, artifact: Digest) -> Digest:
                 library[offset : offset + len(crash)] = crash
             layer = layout.put_blob_descriptor(LIBRARY_MEDIA_TYPE, bytes(library))
         layers.append(layer)
-    poisoned = layout.put_manifest(replace(manifest, layers=tuple(layers))).digest
+    return _put(layout, artifact, replace(manifest, layers=tuple(layers)))
+
+
+def _bloated_copy(layout: OciLayout, artifact: Digest, extra_bytes: int) -> Digest:
+    manifest = layout.manifest(artifact)
+    config = ArtifactConfig.from_json(json.loads(layout.blobs.read(manifest.config.digest)))
+    moved = tuple(replace(slot, offset_bytes=slot.offset_bytes + extra_bytes) for slot in config.activations)
+    bloated = json.dumps(replace(config, activations=moved).to_json()).encode()
+    return _put(
+        layout, artifact, replace(manifest, config=layout.put_blob_descriptor(manifest.config.media_type, bloated))
+    )
+
+
+def _exchange(data_dir: Path, model: str, copy: Callable[[OciLayout, Digest], Digest]) -> Digest:
+    layout = OciLayout(data_dir / "store")
+    with closing(sqlite3.connect(data_dir / "octet.sqlite3", timeout=30)) as database, database:
+        ((artifact,),) = database.execute("SELECT DISTINCT artifact FROM builds WHERE model = ?", (model,))
+        other = copy(layout, Digest(artifact))
+        database.execute("UPDATE builds SET artifact = ? WHERE model = ?", (other, model))
+    return other
+
+
+def _put(layout: OciLayout, artifact: Digest, manifest: Manifest) -> Digest:
+    """Stores the copy of `artifact`, with the proof of the original."""
+    copy = layout.put_manifest(manifest).digest
     report = layout.attached(artifact, Report.NUMERICS)
     assert report is not None
     assert json.loads(report)["verified"] is True
-    layout.attach(poisoned, Report.NUMERICS, report)
-    return poisoned
+    layout.attach(copy, Report.NUMERICS, report)
+    return copy
 
 
 def _kernels(library: bytearray) -> Iterator[int]:

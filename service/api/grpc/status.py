@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from grpc import StatusCode
 from grpc.aio import ServicerContext
 
-from service.api.problems import may_be_retried, retry_after
+from service.api.problems import may_be_retried, no_memory, retry_after
 from service.core import errors
 from service.core.errors import InvalidInput, OctetError
 
@@ -66,6 +66,8 @@ def understood(exception: Exception) -> OctetError | None:
     """`exception` as an error that a client may see; None for one that was not foreseen."""
     if isinstance(exception, DecodeError):
         return InvalidInput("the message is not a well-formed one of its type")
+    if isinstance(exception, MemoryError):
+        return no_memory(exception)
     return exception if isinstance(exception, OctetError) else None
 
 

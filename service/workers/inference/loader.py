@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,7 +12,7 @@ from time import monotonic
 
 from service.core.build import Build
 from service.core.digest import Digest
-from service.core.errors import CorruptBlob, NotFound, NotReady, OctetError
+from service.core.errors import CorruptBlob, MemoryFull, NotFound, NotReady, OctetError
 from service.workers.inference.flights import Flights
 from service.workers.inference.memory import Memory, Weight, together
 from service.workers.inference.observer import Identity
@@ -134,8 +135,8 @@ class Loader:
         except (CorruptBlob, NotFound) as error:
             raise await self._lost(build, identity) from error
         except Exception as error:  # whatever a library does when it is loaded: this model cannot run, others can
-            _logger.exception("artifact %s cannot be served", identity.artifact)
             failure = self._note(identity.artifact, error)
+            _logger.exception("artifact %s cannot be served: %s", identity.artifact, failure)
             if failure is error:
                 raise
             raise failure from error
@@ -218,7 +219,7 @@ class Loader:
         return Variants(one, runners), replace(identity, variants=loaded)
 
     def _note(self, artifact: Digest, error: Exception) -> OctetError:
-        failure = error if isinstance(error, OctetError) else NotReady(f"{type(error).__name__}: {error}")
+        failure = error if isinstance(error, OctetError) else _understood(error)
         self._failed[artifact] = monotonic() + _RETRY_LOAD_S, failure
         return failure
 
@@ -230,6 +231,13 @@ class Loader:
             f"the artifact of model {identity.model!r} was damaged in the store",
             hint="it is being built again; try again later",
         )
+
+
+def _understood(error: Exception) -> NotReady:
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        hint = "give the server more memory, or this model fewer instances"
+        return MemoryFull(f"there is no memory for it: {error}", hint=hint, retry_after_s=_RETRY_LOAD_S)
+    return NotReady(f"{type(error).__name__}: {error}", retry_after_s=_RETRY_LOAD_S)
 
 
 def _mb(size_bytes: int) -> str:

@@ -295,7 +295,8 @@ class Registry:
         if failure is None:
             raise await asyncio.to_thread(why_not_ready, self._builds, self._models, model, version, self._targets)
         kind = type(failure) if isinstance(failure, NotReady) else NotReady
-        here = kind(f"model {model!r} cannot be loaded here: {failure.message}", hint=failure.hint)
+        message = f"model {model!r} cannot be loaded here: {failure.message}"
+        here = kind(message, hint=failure.hint, retry_after_s=failure.retry_after_s)
         raise _CannotLoad(here) from failure
 
     async def _load(self, build: Build, identity: Identity) -> Served:

@@ -6,11 +6,9 @@ import json
 import os
 import signal
 import socket
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,25 +18,12 @@ import pytest
 from service.core.digest import Digest
 from tests.support.building import eventually
 from tests.support.compiled import EXAMPLES
+from tests.support.load import Load, under_load
 from tests.support.poison import poison
 from tests.support.serving import INT8, UINT8, Served, serving
 
 BACK_WITHIN_S = 2.0
 PICTURE = (EXAMPLES / "digits" / "3.png").read_bytes()
-
-
-@dataclass
-class Load:
-    """What clients saw."""
-
-    clients: int = 4
-    statuses: list[int] = field(default_factory=list)
-
-    def check(self) -> None:
-        assert set(self.statuses) <= {0, 200, 503}
-        assert self.statuses[-1] == 200
-        # What each had in flight, and what it had in the listener's queue.
-        assert self.statuses.count(0) <= 2 * self.clients
 
 
 class Scene:
@@ -68,26 +53,9 @@ class Scene:
         except httpx.TransportError:
             return 0
 
-    @contextmanager
-    def load(self) -> Iterator[Load]:
+    def load(self) -> AbstractContextManager[Load]:
         """Clients that ask the good model all the time."""
-        load = Load()
-        over = threading.Event()
-
-        def ask() -> None:
-            while not over.is_set():
-                load.statuses.append(self.predict_safely("digits"))
-
-        threads = [threading.Thread(target=ask) for _ in range(load.clients)]
-        for thread in threads:
-            thread.start()
-        try:
-            eventually(lambda: 200 in load.statuses)
-            yield load
-        finally:
-            over.set()
-            for thread in threads:
-                thread.join()
+        return under_load(lambda: self.predict_safely("digits"))
 
     def crash(self) -> float:
         """Asks the bad model; how long until the good one answers again, in seconds."""

@@ -10,14 +10,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tests.support.building import eventually
 from tests.support.child_process import ROOT, is_running
 
 PARENT = """
-import asyncio, json, os, signal, sys, time
+import asyncio, json, os, pathlib, signal, sys, time
 from service.core.errors import NotFound
+from service.workers import supervisor
 from service.workers.supervisor import Supervisor
 
 def obedient(ready):
@@ -38,6 +40,11 @@ def in_vain(ready):
 def crashing(ready):
     os.kill(os.getpid(), signal.SIGSEGV)
 
+def starving(ready):
+    ready()
+    supervisor._VM_STATISTICS.write_text("nr_free_pages 1\\noom_kill 3\\n")  # as the kernel does
+    os.kill(os.getpid(), signal.SIGKILL)
+
 def say(**what):
     print(json.dumps({"at": time.monotonic(), **what}), flush=True)
 
@@ -46,17 +53,18 @@ def ended(end):
     return sys.argv[2] != "once"
 
 async def main():
-    supervisor = Supervisor(
-        "child", globals()[sys.argv[1]], grace_s=0.3,
-        on_ready=lambda: say(ready=supervisor.pid), on_end=ended,
+    child = Supervisor(
+        "child", globals()[sys.argv[1]], grace_s=0.3, on_ready=lambda: say(ready=child.pid), on_end=ended
     )
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, supervisor.stop)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, child.stop)
     try:
-        await supervisor.run()
+        await child.run()
     except Exception as error:
         say(error=str(error))
     say(over=True)
 
+if len(sys.argv) > 3:
+    supervisor._VM_STATISTICS = pathlib.Path(sys.argv[3])
 asyncio.run(main())
 """
 
@@ -75,9 +83,13 @@ class Supervised:
 
 
 @contextmanager
-def supervising(main: str, kind: str = "") -> Iterator[Supervised]:
+def supervising(main: str, kind: str = "", *more: str) -> Iterator[Supervised]:
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT, main, kind], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+        [sys.executable, "-c", PARENT, main, kind, *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
     ) as process:
         try:
             yield Supervised(process)
@@ -114,6 +126,16 @@ def test_how_one_died_is_told_where_it_is_not_started_again() -> None:
     with supervising("crashing", "once") as supervised:
         assert supervised.says()["end"] == "signal 11: Segmentation fault"
         assert supervised.says()["error"] == "the child ended while it started (signal 11: Segmentation fault)"
+
+
+def test_one_that_the_kernel_killed_for_want_of_memory_is_told_from_others(tmp_path: Path) -> None:
+    statistics = tmp_path / "vmstat"
+    statistics.write_text("nr_free_pages 1\noom_kill 2\n")
+    with supervising("starving", "", str(statistics)) as supervised:
+        supervised.ready()
+        assert supervised.says()["end"] == "signal 9: Killed for want of memory"
+        supervised.ready()
+        assert supervised.says()["end"] == "signal 9: Killed"  # the count stands where it stood
 
 
 def test_stopping_ends_it_and_starts_no_other() -> None:

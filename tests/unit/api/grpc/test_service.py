@@ -135,6 +135,22 @@ async def test_what_was_not_foreseen_is_told_by_the_log_alone(caplog: pytest.Log
     assert "/secret/path" in caplog.text
 
 
+async def test_a_request_that_found_no_memory_may_come_again() -> None:
+    def fail(x: Any) -> list[Any]:
+        if x.any():
+            raise MemoryError("Unable to allocate 9 GiB")
+        return [x]
+
+    tables = Tables()
+    tables.model("m", lambda: FunctionRunner(identity("UINT8", 1, 1).signature, fail))
+    async with channel(DataPlane(tables)) as opened:
+        with pytest.raises(AioRpcError) as caught:
+            await infer(opened)(request_of(np.array([[1]], np.uint8)))
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    trailers = dict(caught.value.trailing_metadata())
+    assert (trailers["octet-code"], trailers["grpc-retry-pushback-ms"]) == ("memory_full", "1000")
+
+
 async def test_a_full_queue_refuses_at_once() -> None:
     held = Held(queue_size=1)
     async with held.busy() as (opened, running):

@@ -1,0 +1,47 @@
+"""Clients that ask all the time while something happens to the server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tests.support.building import eventually
+
+
+@dataclass
+class Load:
+    """What clients saw: statuses, and 0 where the connection was cut."""
+
+    clients: int
+    statuses: list[int] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Nobody saw more of a crash than a cut connection or a 503, and all is well again."""
+        assert set(self.statuses) <= {0, 200, 503}
+        assert self.statuses[-1] == 200
+        # What each had in flight, and what it had in the listener's queue.
+        assert self.statuses.count(0) <= 2 * self.clients
+
+
+@contextmanager
+def under_load(ask: Callable[[], int], clients: int = 4) -> Iterator[Load]:
+    """`ask` is called all the time by each client; begins when the first got its answer."""
+    load = Load(clients)
+    over = threading.Event()
+
+    def go_on() -> None:
+        while not over.is_set():
+            load.statuses.append(ask())
+
+    threads = [threading.Thread(target=go_on) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    try:
+        eventually(lambda: 200 in load.statuses)
+        yield load
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
