@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 
 from service.api import multipart
 from service.cache import BlobStore
@@ -16,7 +14,6 @@ from service.core.digest import Digest
 from service.core.errors import InvalidInput, TooLarge
 
 _WRITE_BYTES = 1 << 20  # hashed and written in one turn of a thread
-_STALL_S = 60.0  # a client silent this long is gone, even if its connection does not know it
 _FORM_BYTES = 64 << 10  # what multipart may add to the file itself
 
 
@@ -89,19 +86,5 @@ def _too_large(limit_bytes: int) -> TooLarge:
 def _content(request: Request) -> AsyncIterator[bytes]:
     content_type = request.headers.get("content-type", "")
     if multipart.is_form(content_type):
-        return multipart.only_file(_chunks(request), content_type)
-    return _chunks(request)
-
-
-async def _chunks(request: Request) -> AsyncIterator[bytes]:
-    stream = aiter(request.stream())
-    while True:
-        try:
-            async with asyncio.timeout(_STALL_S):
-                chunk = await anext(stream)
-        except StopAsyncIteration:
-            return
-        except TimeoutError:
-            raise HTTPException(408, f"the body stood still for {_STALL_S:.0f} s") from None
-        if chunk:
-            yield chunk
+        return multipart.only_file(request.stream(), content_type)
+    return request.stream()

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from service.api.exchange import Exchange
 
 _TOO_SLOW = (b"408 Request Timeout", b"the head of the request took too long")
-_STALLED = (b"408 Request Timeout", b"the body of the request came too slowly")
+_STALLED = (b"408 Request Timeout", b"the body of the request stood still, or came too slowly")
 _NO_MEMORY = (b"503 Service Unavailable", b"there is no memory for the body of the request")
 _TOO_LARGE = (b"431 Request Header Fields Too Large", b"the head of the request is too large")
 
@@ -36,6 +36,7 @@ class Connection(HttpToolsProtocol):
     _in_head = _in_body = False
     _body_bytes = 0  # since the timer was set
     _body_timer: asyncio.TimerHandle | None = None
+    _is_watched = False  # whether the body under way had begun when the timer was set
     _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
 
@@ -58,7 +59,9 @@ class Connection(HttpToolsProtocol):
         """`count` bytes of a prediction's body; it too has to go on coming."""
         self._in_body = more
         self._body_bytes += count
-        if more and self._body_timer is None:
+        if not more:
+            self._is_watched = False
+        elif self._body_timer is None:
             self._watch_body()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -95,7 +98,7 @@ class Connection(HttpToolsProtocol):
             self._refuse(*_NO_MEMORY)
 
     def on_message_complete(self) -> None:
-        self._in_body = self._in_request = False
+        self._in_body = self._in_request = self._is_watched = False
         super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -107,14 +110,15 @@ class Connection(HttpToolsProtocol):
 
     def _watch_body(self) -> None:
         """Sets a timer that is not canceled when the body is there: one serves for all the bodies of its time."""
-        self._body_bytes = 0
+        self._body_bytes, self._is_watched = 0, True
         self._body_timer = self.loop.call_later(self.stall_timeout_s, self._check_body)
 
     def _check_body(self) -> None:
         self._body_timer = None
         if not self._in_body:
             return
-        if self._body_bytes < self.min_body_bytes and not self.flow.read_paused:  # else it waits for us
+        is_slow = self._is_watched and self._body_bytes < self.min_body_bytes
+        if is_slow and not self.flow.read_paused:  # else it waits for us
             self._refuse(*_STALLED)
         else:
             self._watch_body()

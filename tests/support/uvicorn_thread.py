@@ -16,9 +16,9 @@ from service.core.settings import Settings
 
 
 @contextmanager
-def listening(app: Any, tls: ssl.SSLContext | None = None) -> Iterator[str]:
+def listening(app: Any, tls: ssl.SSLContext | None = None, **settings: Any) -> Iterator[str]:
     """Serves `app` as `octet serve` does; gives `host:port`."""
-    protocol: Any = connections(Settings())
+    protocol: Any = connections(Settings(**settings))
     factory = None if tls is None else lambda config, default: tls
     server = uvicorn.Server(
         uvicorn.Config(app, http=protocol, host="127.0.0.1", port=0, log_level="warning", ssl_context_factory=factory)

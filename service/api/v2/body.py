@@ -10,7 +10,6 @@ import asyncio
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from time import monotonic
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,6 @@ from service.api.v2.coding import WINDOW_BITS, preferred
 from service.core.buffers import aligned_empty, is_aligned
 from service.core.errors import InvalidInput, TooLarge, UnsupportedFormat
 
-_STALL_S = 60.0  # a client silent this long is gone, even if its connection does not know it
 _MAX_DIGITS = 20
 
 
@@ -143,12 +141,12 @@ class Body:
 
 
 async def read_body(receive: Receive, head: Head, limit_bytes: int) -> Body:
-    """The whole body, inflated.
+    """The whole body, inflated. How long it may take to come is for the connection to say (`api.connection`).
 
     Raises:
         TooLarge: it is over the limit, by its declared length, as it arrives, or as it inflates.
         UnsupportedFormat: its encoding is neither gzip nor deflate.
-        InvalidInput: it cannot be inflated, or stood still.
+        InvalidInput: it cannot be inflated.
         ClientDisconnect: the client left.
     """
     if head.content_bytes is not None and head.content_bytes > limit_bytes:
@@ -159,22 +157,16 @@ async def read_body(receive: Receive, head: Head, limit_bytes: int) -> Body:
         )
     chunks: list[bytes] = []
     size_bytes, more = 0, True
-    try:
-        async with asyncio.timeout(_STALL_S) as stalled:
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientDisconnect
-                chunk = message.get("body", b"")
-                size_bytes += len(chunk)
-                if size_bytes > limit_bytes:
-                    raise _too_large(limit_bytes)
-                chunks.append(chunk)
-                more = message.get("more_body", False)
-                if more:
-                    stalled.reschedule(monotonic() + _STALL_S)
-    except TimeoutError:
-        raise InvalidInput(f"the body stood still for {_STALL_S:.0f} s") from None
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunk = message.get("body", b"")
+        size_bytes += len(chunk)
+        if size_bytes > limit_bytes:
+            raise _too_large(limit_bytes)
+        chunks.append(chunk)
+        more = message.get("more_body", False)
     if head.encoding in WINDOW_BITS:
         chunks = [await asyncio.to_thread(_inflate, chunks, head.encoding, limit_bytes)]
     return Body(chunks)

@@ -1,0 +1,96 @@
+"""How slowly a body may come: the connection sees its bytes, on whichever road they are then read."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI, Request
+from starlette.types import Receive, Scope, Send
+
+from service.api.shortcut import Shortcut
+from service.api.v2.body import Head, read_body
+from tests.support.uvicorn_thread import listening
+
+_STALL_S = 0.4
+_LIMIT_BYTES = 1 << 20
+_PREDICT, _UPLOAD = "/v2/models/m/infer", "/upload"  # the shortcut's road, and uvicorn's
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[tuple[str, int]]:
+    """Answers with how many bytes it was sent."""
+    app = FastAPI()
+
+    async def predict(scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_body(receive, Head.of(scope["headers"]), _LIMIT_BYTES)
+        said = b"%d" % body.remaining_bytes
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(said))]})
+        await send({"type": "http.response.body", "body": said})
+
+    @app.put(_UPLOAD)
+    async def upload(request: Request) -> int:
+        return len(await request.body())
+
+    app.state.shortcut = Shortcut(predict, _LIMIT_BYTES)
+    with listening(app, stall_timeout_s=_STALL_S, min_body_bytes_per_s=1000) as where:
+        host, _, port = where.partition(":")
+        yield host, int(port)
+
+
+@pytest.fixture
+def client(address: tuple[str, int]) -> Iterator[socket.socket]:
+    with socket.create_connection(address, timeout=10) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield client
+
+
+@pytest.fixture(params=[_PREDICT, _UPLOAD])
+def path(request: Any) -> str:
+    return str(request.param)
+
+
+def head(path: str, body_bytes: int) -> bytes:
+    method = "POST" if path == _PREDICT else "PUT"
+    return f"{method} {path} HTTP/1.1\r\nHost: here\r\nContent-Length: {body_bytes}\r\n\r\n".encode()
+
+
+def answered(client: socket.socket) -> bytes:
+    """One answer, of one write."""
+    received = b""
+    while b"\r\n\r\n" not in received or received.endswith(b"\r\n\r\n"):
+        received += client.recv(1 << 16)
+    return received
+
+
+def test_a_body_that_goes_on_may_take_longer_than_a_standstill(client: socket.socket, path: str) -> None:
+    pieces = 16
+    client.sendall(head(path, pieces * 1000))
+    for _ in range(pieces):
+        client.sendall(bytes(1000))
+        time.sleep(_STALL_S / 5)
+    assert answered(client).endswith(b"\r\n\r\n16000")
+
+
+@pytest.mark.parametrize("drip", [b"", b"x"], ids=["stands still", "drips"])
+def test_one_that_does_not_is_refused(client: socket.socket, path: str, drip: bytes) -> None:
+    client.sendall(head(path, 10_000) + bytes(1000))
+    for _ in range(10):
+        client.sendall(drip)
+        time.sleep(_STALL_S / 20)
+    received = answered(client)
+    assert received.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+    assert b"stood still, or came too slowly" in received
+
+
+def test_a_body_is_not_measured_by_the_time_before_it(client: socket.socket, path: str) -> None:
+    """One timer serves for many bodies: the first sets it, the second begins when it is about to go off."""
+    for gap_s, rest_s in ((0.01, 0.8 * _STALL_S), (0.4 * _STALL_S, 0.0)):
+        client.sendall(head(path, 20) + bytes(10))
+        time.sleep(gap_s)
+        client.sendall(bytes(10))
+        assert answered(client).endswith(b"\r\n\r\n20")
+        time.sleep(rest_s)
