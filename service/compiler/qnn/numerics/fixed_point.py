@@ -17,6 +17,17 @@ from service.compiler.qnn.numerics.formula import Array, Scalar
 
 _PART_ELEMENTS = 1 << 14
 
+# What exp multiplies by for each bit of its argument: exp(-2**exponent) in Q0.31 (exp_on_negative_values).
+EXP_BARREL_SHIFTER = (
+    (-2, 1672461947),
+    (-1, 1302514674),
+    (0, 790015084),
+    (1, 290630308),
+    (2, 39332535),
+    (3, 720401),
+    (4, 242),
+)
+
 
 @lru_cache(maxsize=1 << 16)
 def quantize_multiplier(real: float) -> tuple[int, int]:

@@ -10,22 +10,11 @@ from functools import cache
 
 import numpy as np
 
-from service.compiler.qnn.numerics.fixed_point import rounding_divide_by_pot
+from service.compiler.qnn.numerics.fixed_point import EXP_BARREL_SHIFTER, rounding_divide_by_pot
 from service.compiler.qnn.numerics.formula import Array
 
 _MIN, _MAX = -(1 << 15), (1 << 15) - 1
 _ONE_Q0, _ONE_Q2 = _MAX, 1 << 13
-
-# Multipliers of the barrel shifter: exp(-2**exponent) in Q0.31.
-_BARREL_SHIFTER = (
-    (-2, 1672461947),
-    (-1, 1302514674),
-    (0, 790015084),
-    (1, 290630308),
-    (2, 39332535),
-    (3, 720401),
-    (4, 242),
-)
 
 
 def logistic(x: Array) -> Array:
@@ -57,7 +46,7 @@ def _exp_on_negative_values(a: Array, integer_bits: int) -> Array:
     rest = (a & (quarter - 1)) - quarter
     result = _exp_between_minus_quarter_and_zero(_saturated(rest << integer_bits))
     remainder = rest - a
-    for exponent, multiplier in _BARREL_SHIFTER:
+    for exponent, multiplier in EXP_BARREL_SHIFTER:
         if integer_bits > exponent:
             bit = remainder & (1 << (fraction_bits + exponent))
             result = np.where(bit != 0, _product(result, _constant(multiplier)), result)

@@ -9,7 +9,11 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics import fixed_point
-from service.compiler.qnn.numerics.fixed_point import rounding_divide_by_pot, saturating_rounding_doubling_high_mul
+from service.compiler.qnn.numerics.fixed_point import (
+    EXP_BARREL_SHIFTER,
+    rounding_divide_by_pot,
+    saturating_rounding_doubling_high_mul,
+)
 from service.compiler.qnn.numerics.formula import OPAQUE, Array, Scalar, clamped, pointwise, rounded_sum, store
 from service.compiler.qnn.operation import Operation
 
@@ -131,15 +135,6 @@ def row_reduce(builder: relax.BlockBuilder, x: relax.Expr, combine: Any, name: s
 
 # --- gemmlowp/fixedpoint/fixedpoint.h on int64 arrays that hold int32 values ------------------------------------------
 
-_BARREL_SHIFTER = (
-    (-2, 1672461947),
-    (-1, 1302514674),
-    (0, 790015084),
-    (1, 290630308),
-    (2, 39332535),
-    (3, 720401),
-    (4, 242),
-)
 _CONSTANT_48_OVER_17 = 1515870810  # Q2.29
 _CONSTANT_NEG_32_OVER_17 = -1010580540
 _ONE_Q2 = 1 << 29
@@ -157,7 +152,7 @@ def _exp_on_negative_values(a: Array) -> Array:
     series = rounding_divide_by_pot(mul(rounding_divide_by_pot(x4, 2) + x3, 715827883) + x2, 1)
     result = 1895147668 + mul(x + series, 1895147668)
     remainder = a_mod_quarter - a
-    for exponent, multiplier in _BARREL_SHIFTER:
+    for exponent, multiplier in EXP_BARREL_SHIFTER:
         bit = 1 << (31 - _INTEGER_BITS + exponent)
         result = np.where(remainder & bit, mul(result, multiplier), result)
     return np.where(a == 0, _INT32_MAX, result)
