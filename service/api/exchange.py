@@ -67,15 +67,15 @@ class Head:
         parameters = {"model": model.decode()} | ({"version": version.decode()} if version else {})
         return Head(path, parameters, headers, match.end(), json_bytes, body_bytes)
 
-    def scope(self, client: tuple[str, int] | None) -> Scope:
-        """As an ASGI server describes the request."""
+    def scope(self, scheme: str | None, client: tuple[str, int] | None) -> Scope:
+        """As an ASGI server describes the request; `scheme` is http or https."""
         path = self.path.decode()
         return {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": "1.1",
             "method": "POST",
-            "scheme": "http",
+            "scheme": scheme,
             "path": path,
             "raw_path": self.path,
             "root_path": "",

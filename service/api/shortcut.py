@@ -112,9 +112,8 @@ class Shortened(asyncio.BufferedProtocol):
 
     def _ask(self, predict: ASGIApp, head: Head) -> None:
         """At once: who is refused need not send the body first."""
-        self._others.prediction = exchange = Exchange(
-            self._transport, head.scope(self._others.client), self._state.default_headers
-        )
+        scope = head.scope(self._others.scheme, self._others.client)
+        self._others.prediction = exchange = Exchange(self._transport, scope, self._state.default_headers)
         task = self._others.loop.create_task(exchange.run(predict))
         self._state.tasks.add(task)
         task.add_done_callback(self._answered)
