@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import shlex
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from service.api.keeper import Started
     from service.compiler.sandbox import Finding
     from service.core.target import Host
+
+_logger = logging.getLogger(__name__)
 
 worker = typer.Typer(help="Run one part of octet serve as a process of its own.", no_args_is_help=True)
 
@@ -81,7 +84,9 @@ def serve(
         from service.api import keeper
 
         status = keeper.serve(
-            settings, compile=not no_compile, on_started=lambda started: _welcome(output, started, settings)
+            settings,
+            compile=not no_compile,
+            on_started=lambda started: _tell(lambda: _welcome(output, started, settings)),
         )
     raise typer.Exit(status)
 
@@ -107,7 +112,19 @@ def compile_worker(
     with reporting(as_json) as output:
         from service.workers.compile_worker import run_until_signaled
 
-        run_until_signaled(settings, on_started=lambda name: _welcome_worker(output, name, settings))
+        run_until_signaled(settings, on_started=lambda name: _tell(lambda: _welcome_worker(output, name, settings)))
+
+
+def _tell(welcome: Callable[[], None]) -> None:
+    """A disk that is full, or a pipe that nobody reads, is no reason not to work."""
+    try:
+        welcome()
+        sys.stdout.flush()
+    except OSError as error:
+        _logger.warning("started; the standard output cannot be written: %s", error)
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 1)  # or what is left in its buffer fails again at the end
+        os.close(nothing)
 
 
 def _welcome(output: Output, started: Started, settings: Settings) -> None:

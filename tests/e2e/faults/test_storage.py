@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -52,8 +53,8 @@ def fill(folder: Path) -> Path:
 
 
 @contextmanager
-def built(folder: Path, **settings: Any) -> Iterator[Served]:
-    with serving(folder, **settings) as served:
+def built(folder: Path, log: Any = None, **settings: Any) -> Iterator[Served]:
+    with serving(folder, log, **settings) as served:
         assert served.ended(served.push()["id"])["state"] == "succeeded"
         assert served.label(3) == 3
         yield served
@@ -71,6 +72,13 @@ def listed(served: Served) -> list[str]:
         return [each["name"] for each in served.client.get("/api/v1/models").json().get("models", [])]
     except httpx.TransportError:
         return []
+
+
+def is_ready(client: httpx.Client) -> bool:
+    try:
+        return client.get("/v2/health/ready").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 @pytest.mark.slow
@@ -96,6 +104,67 @@ def test_a_full_disk_fails_what_wants_to_be_stored_and_nothing_else(tmp_path: Pa
         layout = OciLayout.open(tmp_path / "data" / "store")
         assert all(layout.blobs.read(digest) for digest in layout.blobs.iterate())
         assert served.stop() == 0
+
+
+@pytest.mark.slow
+def test_a_log_that_finds_no_room_costs_its_lines_and_nothing_else(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "logs", "1m"):
+        path = tmp_path / "logs" / "log"
+        with path.open("a") as log, built(tmp_path, log, log_format="json") as served:
+            ballast = fill(tmp_path / "logs")
+            server = served.inference_worker()
+            for _ in range(30):  # each says so in the log, which is more than a buffer holds
+                served.client.post("/v2/repository/models/digits/unload")
+                served.client.post("/v2/repository/models/digits/load")
+            assert served.label(4) == 4
+            os.kill(server, signal.SIGKILL)  # of which the keeper has something to say, too
+            eventually(lambda: predicts(served, 5))
+            assert served.ended(served.push(UINT8, "late")["id"])["state"] == "succeeded"
+            written = path.stat().st_size
+            ballast.unlink()
+            served.client.post("/v2/repository/models/late/load")
+            eventually(lambda: path.stat().st_size > written)
+            assert served.label(6, "late") == 6
+            assert served.stop() == 0
+        # A line may be torn where the room ended; those that came when there was some again are whole.
+        after = path.read_bytes()[written:].decode(errors="replace").splitlines()
+        assert any("late" in line and json.loads(line)["level"] == "info" for line in after[1:]), after
+
+
+@pytest.mark.slow
+def test_an_audit_log_that_finds_no_room_costs_its_lines_and_nothing_else(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "data", "64m"), (tmp_path / "log").open("w") as log, built(tmp_path, log) as served:
+        ballast = fill(tmp_path / "data")
+        for _ in range(50):  # lines of more than the last page of a file has room for
+            assert served.client.post("/v2/repository/models/digits/load").status_code == 200
+        assert served.label(4) == 4
+        ballast.unlink()
+        assert served.client.post("/v2/repository/models/digits/unload").status_code == 200
+        written = [each["action"] for each in served.client.get("/api/v1/audit?limit=99").json()["entries"]]
+        assert (written[0], written[-1]) == ("unload", "push")
+        told = [
+            line for line in (tmp_path / "log").read_text().splitlines() if "the audit log cannot be written" in line
+        ]
+        assert told
+        assert all('"action": "load"' in line for line in told)
+        assert written.count("load") + len(told) == 50  # each is in one of them
+        assert served.stop() == 0
+
+
+def test_a_standard_output_that_takes_nothing_keeps_no_server_from_serving(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.Popen(
+            command(tmp_path, port), env=environment(grpc=False), stdout=full, stderr=full, cwd=tmp_path
+        )
+    with process, httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+        try:
+            eventually(lambda: is_ready(client))
+            process.terminate()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
 
 
 @pytest.fixture(scope="module")
