@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[1]
@@ -12,6 +13,7 @@ CHECKOUT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("OCTET_TEST_DATA") or CHECKOUT.parent / "shared" / "data")
 
 OWN_ENVIRONMENT = "octet"
+_ANY_TIME = "[!.]" * len("YYYY-MM-DDTHHMMSSZ")  # as a pattern: a name goes on with its part
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,17 @@ class Home:
     def results(self) -> Path:
         return self.path / "results"
 
+    def new_results(self, part: str = "") -> Path:
+        """A file for a run that begins now, of a contest or of another `part` of the benchmarks."""
+        return self.results / f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}{_ending(part)}"
+
+    def latest_results(self, part: str = "") -> Path:
+        """Raises SystemExit if there was no run yet."""
+        found = sorted(self.results.glob(f"{_ANY_TIME}{_ending(part)}"))
+        if not found:
+            raise SystemExit(f"no results yet; run: python -m benchmarks.{part or 'contest'}")
+        return found[-1]
+
     def environment(self, name: str) -> Path:
         return self.path / "venvs" / name
 
@@ -46,6 +59,10 @@ class Home:
             if (folder / relative).exists():
                 return folder / relative
         return None
+
+
+def _ending(part: str) -> str:
+    return f".{part}.jsonl" if part else ".jsonl"
 
 
 def default_home() -> Home:

@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     results = Results()
-    for record in read(arguments.files or [latest()]):
+    for record in read(arguments.files or [default_home().latest_results()]):
         results.add(record)
     text = render(results)
     if not arguments.write:
@@ -50,14 +50,6 @@ def main() -> None:
         return
     draw(results, _RESULTS.with_name(PLOT))
     _RESULTS.write_text(replaced(_RESULTS.read_text(), text))
-
-
-def latest() -> Path:
-    """Raises SystemExit if there was no contest yet."""
-    found = sorted(default_home().results.glob("*.jsonl"))  # their names begin with the time
-    if not found:
-        raise SystemExit("no results yet; run: python -m benchmarks.contest")
-    return found[-1]
 
 
 def replaced(document: str, text: str, begin: str = BEGIN, end: str = END) -> str:

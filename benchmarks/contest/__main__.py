@@ -33,7 +33,7 @@ def main() -> None:
     rows, contestants = rows_named(arguments.models), contestants_named(arguments.contestants)
     rules = Rules(arguments.rounds, arguments.seconds, arguments.quiet, arguments.repeats)
     instructions = available(detect_host().features)
-    path = arguments.output or home.results / f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}.jsonl"
+    path = arguments.output or home.new_results()
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("x") as output:
         contest = Contest(home, rules, arguments.threads, output, path.with_suffix(".log"), Results())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from benchmarks.contest import records
+from benchmarks import lines
 from benchmarks.contest.artifacts import NotCompiled, artifact
 from benchmarks.contest.contestants import PEAK, Contestant, contestants_for
 from benchmarks.contest.frameworks import Job
@@ -39,7 +39,7 @@ class Contest:
 
     def record(self, record: Record) -> None:
         self.results.add(record)
-        records.write(self.output, record)
+        lines.write(self.output, record)
 
     def peaks(self, instructions: Iterable[Instruction]) -> None:
         """Every instruction's peak, each with every number of threads."""

@@ -1,17 +1,15 @@
-"""The file that a run writes: one JSON document a line, so that a run that was cut short can still be read.
-
-Every line has a `kind`: `run` (first, once: the machine and the settings), `model`, `contestant` (it was loaded, or why
-not) and `turn`.
+"""What a contest writes (`lines`): `run` (first, once: the machine and the settings), `model`, `contestant` (it was
+loaded, or why not) and `turn`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self, TextIO
+from typing import Any, ClassVar, Self
 
+from benchmarks import lines
 from benchmarks.contest.turn import Turn
 
 
@@ -81,21 +79,15 @@ class Slice:
 Record = Run | Model | Entry | Slice
 
 
-def write(file: TextIO, record: Record) -> None:
-    file.write(json.dumps({"kind": record.kind, **asdict(record)}) + "\n")
-    file.flush()
-
-
 def read(paths: Iterable[Path]) -> Iterator[Record]:
     for path in paths:
-        for line in path.read_text().splitlines():
-            yield parse(line)
+        for kind, fields in lines.read(path):
+            yield record_of(kind, fields)
 
 
-def parse(line: str) -> Record:
-    """Raises ValueError for a line that is none of the four kinds."""
-    fields = json.loads(line)
-    match fields.pop("kind"):
+def record_of(kind: str, fields: dict[str, Any]) -> Record:
+    """Raises ValueError for what is none of the four kinds."""
+    match kind:
         case Run.kind:
             return Run(**fields)
         case Model.kind:

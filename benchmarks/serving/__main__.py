@@ -14,6 +14,7 @@ import argparse
 import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -26,7 +27,7 @@ from benchmarks.server import serving
 from benchmarks.serving import overhead, overload, soak, throughput
 from benchmarks.serving.bench import Bench, Generator, Rules
 from benchmarks.serving.contestants import NUMERICS, OVERLOADED, SERVED, Served
-from benchmarks.serving.records import Run
+from benchmarks.serving.records import PART, Run
 from service.cli.client import Client
 from service.core.target import detect_host
 
@@ -38,11 +39,11 @@ def main() -> None:
     arguments = parse_arguments()
     home, rules = default_home(), Rules(arguments.rounds, arguments.seconds)
     server_core, client_core = cores_for(2)
-    path = arguments.output or home.results / f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}.serving.jsonl"
+    path = arguments.output or home.new_results(PART)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="ob-") as directory, path.open("x") as output:
         data_dir = arguments.data_dir or Path(directory, "data")
-        with Generator(client_core) as generator:
+        with closing(Generator(client_core)) as generator:
             bench = Bench(home, rules, server_core, client_core, generator, data_dir, Path(directory), output)
             bench.record(describe(bench, arguments.note))
             models = [served for served in SERVED if not arguments.models or served.name in arguments.models]

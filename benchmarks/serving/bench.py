@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TextIO
+from typing import TextIO
 
+from benchmarks import lines
 from benchmarks.measure import Array
 from benchmarks.places import CHECKOUT, Home
-from benchmarks.serving import records
 from benchmarks.serving.hosts import HOST, Host
 from benchmarks.serving.load import Answer, Load, Outcome, Phase
 from benchmarks.serving.records import Failure, Record
@@ -69,14 +68,6 @@ class Generator:
         self._process.kill()
         self._process.communicate()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 @dataclass
 class Bench:
@@ -99,7 +90,7 @@ class Bench:
     images: dict[str, Array] = field(default_factory=dict)
 
     def record(self, record: Record) -> None:
-        records.write(self.output, record)
+        lines.write(self.output, record)
 
     @contextmanager
     def surviving(self, part: str) -> Iterator[None]:

@@ -1,12 +1,15 @@
-"""The file that a run writes: one JSON document a line, so that a run that was cut short can still be read."""
+"""What a run writes (`lines`): first itself, once, then what was measured."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, TextIO
+from typing import ClassVar
+
+from benchmarks import lines
+
+PART = "serving"  # of the folder of results: what its files are named with
 
 
 @dataclass(frozen=True)
@@ -154,13 +157,7 @@ Record = Run | Overhead | Turn | Entry | Overload | Soak | Failure
 _KINDS = {kind.kind: kind for kind in (Run, Overhead, Turn, Entry, Overload, Soak, Failure)}
 
 
-def write(file: TextIO, record: Record) -> None:
-    file.write(json.dumps({"kind": record.kind, **asdict(record)}) + "\n")
-    file.flush()
-
-
 def read(path: Path) -> Iterator[Record]:
     """Raises KeyError for a line of a kind that is none of these."""
-    for line in path.read_text().splitlines():
-        fields = json.loads(line)
-        yield _KINDS[fields.pop("kind")](**fields)
+    for kind, fields in lines.read(path):
+        yield _KINDS[kind](**fields)

@@ -17,7 +17,7 @@ from benchmarks.places import CHECKOUT, default_home
 from benchmarks.report import replaced
 from benchmarks.serving import tables
 from benchmarks.serving.figures import Results
-from benchmarks.serving.records import Run, read
+from benchmarks.serving.records import PART, Run, read
 
 BEGIN = "<!-- serving: written by benchmarks.serving.report, from here -->"
 END = "<!-- serving: to here -->"
@@ -46,21 +46,13 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     results = Results()
-    for path in arguments.files or [latest()]:
+    for path in arguments.files or [default_home().latest_results(PART)]:
         results.add_all(read(path))
     if not arguments.write:
         print(render(results))
         return
     drawn = draw(results, _RESULTS.with_name(PLOT))
     _RESULTS.write_text(replaced(_RESULTS.read_text(), render(results, drawn), BEGIN, END))
-
-
-def latest() -> Path:
-    """Raises SystemExit if there was no run yet."""
-    found = sorted(default_home().results.glob("*.serving.jsonl"))  # their names begin with the time
-    if not found:
-        raise SystemExit("no results yet; run: python -m benchmarks.serving")
-    return found[-1]
 
 
 def render(results: Results, drawn: bool = False) -> str:

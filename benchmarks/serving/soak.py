@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 
 import httpx
@@ -54,7 +54,7 @@ def measure(bench: Bench, models: Sequence[Served], minutes: float) -> None:
     with ExitStack() as stack:
         server = stack.enter_context(serving(bench.data_dir, [bench.server_core], log))
         found = [host_of(server, served.name, bench.images[served.name], bench.scratch) for served in models]
-        generators = [stack.enter_context(Generator(bench.client_core)) for _ in found]
+        generators = [stack.enter_context(closing(Generator(bench.client_core))) for _ in found]
         rates = [_SHARE / len(found) * bench.generator.run(bench.closed(host, 3.0)).per_s for host in found]
         client = stack.enter_context(httpx.Client(base_url=server.url, trust_env=False, timeout=_ANSWER_S))
         askers = _askers(client, [served.name for served in models])

@@ -1,10 +1,10 @@
-import io
 from pathlib import Path
 
 import pytest
 
-from benchmarks.contest.records import Entry, Model, Record, Slice, parse, read, write
+from benchmarks.contest.records import Entry, Model, Record, Slice, read, record_of
 from benchmarks.contest.turn import Turn
+from benchmarks.lines import write
 from tests.unit.benchmarks.recorded import RUN
 
 RECORDS: list[Record] = [
@@ -17,11 +17,12 @@ RECORDS: list[Record] = [
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.kind)
-def test_a_record_is_read_as_it_was_written(record: Record) -> None:
-    line = io.StringIO()
-    write(line, record)
-    assert line.getvalue().count("\n") == 1
-    assert parse(line.getvalue()) == record
+def test_a_record_is_read_as_it_was_written(record: Record, tmp_path: Path) -> None:
+    path = tmp_path / "one.jsonl"
+    with path.open("w") as file:
+        write(file, record)
+    assert path.read_text().count("\n") == 1
+    assert list(read([path])) == [record]
 
 
 def test_several_files_are_read_one_after_the_other(tmp_path: Path) -> None:
@@ -35,4 +36,4 @@ def test_several_files_are_read_one_after_the_other(tmp_path: Path) -> None:
 
 def test_another_kind_of_line_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown kind of record: 'speech'"):
-        parse('{"kind": "speech"}')
+        record_of("speech", {})
