@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 Members = dict[str, Any]
+
+# Of a request: waiting for an execution thread; reading it; the call that computed it; writing its answer.
+STAGES = ("queue", "compute_input", "compute_infer", "compute_output")
 
 
 class Duration:
@@ -36,40 +40,47 @@ class ModelStatistics:
     """Of one model version.
 
     Attributes:
-        success: requests that were answered, from the arrival of their last byte.
-        fail: requests that were refused or failed.
-        queue: requests that waited for an execution thread.
-        compute_input, compute_output: reading requests, and writing their answers.
-        compute_infer: executions of the model, by how many samples it computed at once.
+        executions: of the model, by how many samples it computed at once.
     """
 
     def __init__(self) -> None:
-        self.success, self.fail, self.queue = Duration(), Duration(), Duration()
-        self.compute_input, self.compute_output = Duration(), Duration()
-        self.compute_infer: defaultdict[int, Duration] = defaultdict(Duration)
+        self.executions: defaultdict[int, Duration] = defaultdict(Duration)
+        self._success, self._fail = Duration(), Duration()
+        self._stages = {stage: Duration() for stage in STAGES}
         self._last_inference_ms = 0
 
-    def answered(self, succeeded: bool, duration_s: float) -> None:
-        """A request is over."""
-        (self.success if succeeded else self.fail).add(duration_s)
+    def succeeded(self, duration_s: float, stages_s: Sequence[float]) -> None:
+        """A request was answered.
+
+        Its stages are counted with it and of no others, as Triton has it: perf_analyzer ends where, at any moment,
+        the counts of two differ. Who was computed together with others took as long as all of them.
+
+        Args:
+            duration_s: since the arrival of its last byte.
+            stages_s: as in `STAGES`.
+        """
+        self._success.add(duration_s)
+        for duration, stage_s in zip(self._stages.values(), stages_s, strict=True):
+            duration.add(stage_s)
+        self._last_inference_ms = time.time_ns() // 1_000_000
+
+    def failed(self, duration_s: float) -> None:
+        """A request was refused, or failed."""
+        self._fail.add(duration_s)
         self._last_inference_ms = time.time_ns() // 1_000_000
 
     def to_json(self) -> Members:
         """In the extension's form, but for the name and the version."""
-        executions = {size: duration.to_json() for size, duration in sorted(self.compute_infer.copy().items())}
-        infer = {key: sum(each[key] for each in executions.values()) for key in ("count", "ns")}
+        executions = {size: duration.to_json() for size, duration in sorted(self.executions.copy().items())}
         never = Duration().to_json()
         return {
             "last_inference": self._last_inference_ms,
             "inference_count": sum(size * each["count"] for size, each in executions.items()),
-            "execution_count": infer["count"],
+            "execution_count": sum(each["count"] for each in executions.values()),
             "inference_stats": {
-                "success": self.success.to_json(),
-                "fail": self.fail.to_json(),
-                "queue": self.queue.to_json(),
-                "compute_input": self.compute_input.to_json(),
-                "compute_infer": infer,
-                "compute_output": self.compute_output.to_json(),
+                "success": self._success.to_json(),
+                "fail": self._fail.to_json(),
+                **{stage: duration.to_json() for stage, duration in self._stages.items()},
                 "cache_hit": never,  # there is no cache of answers; perf_analyzer wants to read it
                 "cache_miss": never,
             },

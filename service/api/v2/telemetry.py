@@ -54,11 +54,10 @@ class LoadedModel:
             self.dropped(waited_s)
         self._batch.observe(len(waits_s))
         self._infer.observe(run_s)
-        self._statistics.compute_infer[samples].add(run_s)
+        self._statistics.executions[samples].add(run_s)
 
     def dropped(self, waited_s: float) -> None:
         self._queue.observe(waited_s)
-        self._statistics.queue.add(waited_s)
 
     def unloaded(self) -> None:
         self._loaded[self._artifact] -= 1
@@ -106,15 +105,20 @@ class _ModelRequests:
         code, total_s = timeline.code, timeline.total_s
         if (input_s := timeline.input_s) is not None:
             self._input.observe(input_s)
-            self._statistics.compute_input.add(input_s)
         if (output_s := timeline.output_s) is not None:
             self._output.observe(output_s)
-            self._statistics.compute_output.add(output_s)
         if code not in self._answers:
             labels = *self._labels, self._protocol, str(code)
             self._answers[code] = self._metrics.request_duration.labels(*labels)
         self._answers[code].observe(total_s)
-        self._statistics.answered(code in _SUCCESS, total_s)
+        if code not in _SUCCESS:
+            self._statistics.failed(total_s)
+            return
+        stages = timeline.stages
+        assert stages is not None  # it was computed
+        assert input_s is not None
+        assert output_s is not None
+        self._statistics.succeeded(total_s, (stages.queued_s, input_s, stages.run_s, output_s))
 
 
 def _labels(identity: Identity) -> tuple[str, str, str]:
