@@ -15,6 +15,8 @@ from types import FrameType, TracebackType
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.lifespan.off import LifespanOff
+from uvicorn.lifespan.on import LifespanOn
 from uvicorn.server import HANDLED_SIGNALS
 
 from service.api.app import create_app
@@ -137,10 +139,13 @@ class _Server(uvicorn.Server):
             self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        draining = [super().shutdown(sockets)]
-        if self._grpc is not None:
-            draining.append(self._grpc.stop(self._grace_s))
-        await asyncio.gather(*draining)
+        if self._grpc is None:
+            await super().shutdown(sockets)
+            return
+        draining = asyncio.ensure_future(self._grpc.stop(self._grace_s))
+        self.lifespan = _After(draining, self.lifespan)
+        await super().shutdown(sockets)
+        await draining  # where that was cut short
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -158,3 +163,14 @@ class _Server(uvicorn.Server):
         self._signals.came = True
         self._stopping.set()  # who waits for a build lets go now, not when the time to drain is over
         super().handle_exit(sig, frame)
+
+
+class _After:
+    """uvicorn's `lifespan`, whose end waits for something: models are unloaded when nobody asks any more."""
+
+    def __init__(self, before: asyncio.Future[None], lifespan: LifespanOn | LifespanOff) -> None:
+        self._before, self._lifespan = before, lifespan
+
+    async def shutdown(self) -> None:
+        await self._before
+        await self._lifespan.shutdown()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -23,6 +25,8 @@ from tests.support.compiled import EXAMPLES
 INT8, UINT8 = "digits_int8.tflite", "digits_uint8.tflite"
 # One that this project's CI machines all run, and others that make more builds of the same file.
 RUNS_HERE, OTHERS = "x86-64-v3", ("aarch64", "aarch64+dotprod", "x86-64-v4")
+# To a route that reads its body whatever is in it.
+UPLOAD = b"PUT /api/v1/blobs/sha256:" + b"0" * 64 + b" HTTP/1.1\r\nHost: octet\r\nContent-Length: 100000\r\n\r\n"
 _WAIT = {"Prefer": "wait=60"}
 
 
@@ -123,6 +127,12 @@ def serving(data_dir: Path, log: Any = None, **settings: Any) -> Iterator[Served
                 yield served
         finally:
             process.kill()
+
+
+def connect(served: Served) -> socket.socket:
+    """A connection on which nothing was sent yet."""
+    url = urlsplit(served.url)
+    return socket.create_connection((url.hostname, url.port), timeout=20)
 
 
 def command(data_dir: Path, port: int = 0) -> list[str]:

@@ -41,7 +41,7 @@ class GrpcGuard(ServerInterceptor):  # type: ignore[misc]
                 self._access.charge(key)
         except OctetError as error:
             self._metrics.requests_not_allowed.labels(error.code).inc()
-            return _refusal(error)
+            return refusal(error)
         asking.set((key.id if key else ANYBODY, uuid.uuid4().hex))
         if key is None or handler is None or not handler.request_streaming:
             return handler
@@ -60,8 +60,8 @@ class GrpcGuard(ServerInterceptor):  # type: ignore[misc]
         return call
 
 
-def _refusal(error: OctetError) -> Handler:
-    """Answers at once: as a method on streams, it is called before any message is read."""
+def refusal(error: OctetError) -> Handler:
+    """Answers at once, with `error`: as a method on streams, it is called before any message is read."""
 
     async def refuse(messages: AsyncIterator[bytes], context: ServicerContext) -> NoReturn:
         await abort(context, error)

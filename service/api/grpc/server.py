@@ -7,6 +7,7 @@ import asyncio
 from grpc import aio, ssl_server_credentials
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
+from service.api.grpc.door import Door
 from service.api.grpc.guard import GrpcGuard
 from service.api.grpc.health import Health
 from service.api.grpc.service import NAME, InferenceService
@@ -31,7 +32,7 @@ class GrpcServer:
         self._service = InferenceService(
             services.registry, services.metrics, services.audit, self._stopping, services.tracing
         )
-        self._guard = GrpcGuard(services.access, services.metrics)
+        self._door, self._guard = Door(), GrpcGuard(services.access, services.metrics)
         self._pem = pem_of(services.settings)
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._options = (
@@ -48,7 +49,9 @@ class GrpcServer:
         Raises:
             Conflict: the port is taken.
         """
-        self._server = aio.server(interceptors=[self._guard], options=self._options, maximum_concurrent_rpcs=_MAX_CALLS)
+        self._server = aio.server(
+            interceptors=[self._door, self._guard], options=self._options, maximum_concurrent_rpcs=_MAX_CALLS
+        )
         self._server.add_generic_rpc_handlers((self._service.handler(),))
         add_HealthServicer_to_server(Health(NAME, self._stopping), self._server)
         try:
@@ -64,7 +67,11 @@ class GrpcServer:
         return int(server.add_secure_port(self._address, ssl_server_credentials([self._pem])))
 
     async def stop(self, grace_s: float) -> None:
-        """Takes no new calls, and no more requests of a stream; what is under way has `grace_s` to end."""
+        """Takes no more requests of a stream, and soon no new calls; what is under way has `grace_s` to end.
+
+        May be called again, while it lasts and after; it returns when no call is under way.
+        """
         self._stopping.set()
         if self._server is not None:
+            await self._door.close()
             await self._server.stop(grace_s)

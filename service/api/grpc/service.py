@@ -20,7 +20,7 @@ from service.api.v2.about import About
 from service.api.v2.address import parse_address
 from service.api.v2.members import flag
 from service.api.v2.repository import check_load, load, unload
-from service.core.errors import NotFound, NotReady
+from service.core.errors import NotFound, NotReady, Restarting
 from service.workers.inference import Reference, Registry
 
 if TYPE_CHECKING:
@@ -133,7 +133,11 @@ def _asked(request: Message) -> tuple[str, Reference]:
 
 
 async def _until(stopping: asyncio.Event, messages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """`messages`, for as long as the server takes any: a stream may stay open forever."""
+    """`messages`, for as long as the server takes any: a stream may stay open forever.
+
+    Raises:
+        Restarting: the server stops, and the client may have sent more than it has answers to.
+    """
     over = asyncio.ensure_future(stopping.wait())
     try:
         while True:
@@ -141,7 +145,7 @@ async def _until(stopping: asyncio.Event, messages: AsyncIterator[bytes]) -> Asy
             await asyncio.wait({following, over}, return_when=asyncio.FIRST_COMPLETED)
             if not following.done():
                 following.cancel()
-                return
+                raise Restarting("the server is stopping")
             if (message := following.result()) is None:
                 return
             yield message

@@ -10,18 +10,15 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
 from tests.support.building import eventually
-from tests.support.serving import Served, children_of, serving
+from tests.support.serving import UPLOAD, Served, children_of, connect, serving
 
 TIMEOUT_S = 1.0
 HEAD = b"POST /v2/models/none/infer HTTP/1.1\r\nHost: octet\r\n"
-# To a route that reads its body whatever is in it.
-UPLOAD = b"PUT /api/v1/blobs/sha256:" + b"0" * 64 + b" HTTP/1.1\r\nHost: octet\r\nContent-Length: 100000\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +28,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield served
         assert served.client.get("/v2/health/ready").status_code == 200
         assert served.stop() == 0
-
-
-def connect(served: Served) -> socket.socket:
-    url = urlsplit(served.url)
-    return socket.create_connection((url.hostname, url.port), timeout=20)
 
 
 def answer(connection: socket.socket) -> bytes:
