@@ -17,6 +17,7 @@ from service.core.errors import CorruptBlob, Unsupported
 DATATYPES: Mapping[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
     "UINT8": np.dtype(np.uint8),
+    "UINT16": np.dtype("<u2"),
     "INT8": np.dtype(np.int8),
     "INT16": np.dtype("<i2"),
     "INT32": np.dtype("<i4"),

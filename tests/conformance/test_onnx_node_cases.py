@@ -29,7 +29,6 @@ REFUSED = {
     "int2": "2 bits",
     "linear_int4": "cannot be sent",
     "linear_uint4": "cannot be sent",
-    "uint16": "cannot be sent",
 }
 
 

@@ -129,7 +129,7 @@ def test_infer_on_a_version_without_naming_outputs(client: triton.InferenceServe
         np.testing.assert_array_equal(result.as_numpy("columns"), COLUMNS)
 
 
-@pytest.mark.parametrize("datatype", ["BOOL", "INT8", "INT16", "INT32", "INT64", "FP32"])
+@pytest.mark.parametrize("datatype", ["BOOL", "UINT16", "INT8", "INT16", "INT32", "INT64", "FP32"])
 def test_every_datatype_there_and_back(client: triton.InferenceServerClient, datatype: str) -> None:
     array = extremes(DATATYPES[datatype])
     result = client.infer(datatype.lower(), [input_of("x", array, datatype)])

@@ -36,12 +36,12 @@ def compile_sample(file: str, layout: OciLayout, scratch: Path, batch: int = 1) 
     return compile_file(EXAMPLES / file, layout, scratch, batch)
 
 
-def compile_file(source: Path, layout: OciLayout, scratch: Path, batch: int = 1) -> Digest:
-    """A model file, for this host, by the arithmetic of LiteRT's reference kernels."""
+def compile_file(
+    source: Path, layout: OciLayout, scratch: Path, batch: int = 1, numerics: str = "litert-reference"
+) -> Digest:
+    """A model file, for this host."""
     scratch.mkdir(parents=True)
-    request = CompileRequest(
-        source, digest_of_file(source), parse_target("host"), "litert-reference", with_batch(batch)
-    )
+    request = CompileRequest(source, digest_of_file(source), parse_target("host"), numerics, with_batch(batch))
     return compile_model(request, layout, scratch, Unreported(), Settings(data_dir=scratch, allow_unsandboxed=True))
 
 

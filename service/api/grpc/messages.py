@@ -28,6 +28,7 @@ from service.workers.inference import Served
 _MEMBER = {
     "BOOL": "bool_contents",
     "UINT8": "uint_contents",
+    "UINT16": "uint_contents",
     "INT8": "int_contents",
     "INT16": "int_contents",
     "INT32": "int_contents",

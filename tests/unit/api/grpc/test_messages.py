@@ -78,6 +78,7 @@ def test_raw_tensors_lie_in_aligned_memory_of_their_own() -> None:
     [
         ("BOOL", "bool_contents", [True, False, True, False]),
         ("UINT8", "uint_contents", [0, 255, 1, 2]),
+        ("UINT16", "uint_contents", [0, 2**16 - 1, 1, 2]),
         ("INT8", "int_contents", [-128, 127, 0, 1]),
         ("INT16", "int_contents", [-(2**15), 2**15 - 1, 0, 1]),
         ("INT32", "int_contents", [-(2**31), 2**31 - 1, 0, 1]),

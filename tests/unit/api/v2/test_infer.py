@@ -131,6 +131,7 @@ async def test_compressed_bodies(tables: Tables, compress: Any, binary: bool) ->
     [
         ("BOOL", [True, False, True]),
         ("UINT8", [0, 1, 255]),
+        ("UINT16", [0, 1, 2**16 - 1]),
         ("INT8", [-128, 0, 127]),
         ("INT16", [-(2**15), 0, 2**15 - 1]),
         ("INT32", [-(2**31), 0, 2**31 - 1]),
@@ -150,7 +151,7 @@ async def test_every_datatype_goes_through_json_unchanged(datatype: str, values:
     assert output["datatype"] == datatype
 
 
-@pytest.mark.parametrize("datatype", ["BOOL", "UINT8", "INT8", "INT16", "INT32", "INT64", "FP32"])
+@pytest.mark.parametrize("datatype", ["BOOL", "UINT8", "UINT16", "INT8", "INT16", "INT32", "INT64", "FP32"])
 async def test_every_datatype_goes_through_binary_unchanged(datatype: str) -> None:
     tables = Tables()
     tables.model("identity", lambda: identity(datatype, 1, 5, 3))
