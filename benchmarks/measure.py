@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Name = TypeVar("Name")
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _MIN_CALLS = 5
@@ -76,7 +77,7 @@ def call_repeatedly(call: Callable[[], object], seconds: float) -> list[float]:
     return durations
 
 
-def take_turns(contenders: Mapping[str, Timed], rounds: int, seconds: float) -> dict[str, Timings]:
+def take_turns(contenders: Mapping[Name, Timed], rounds: int, seconds: float) -> dict[Name, Timings]:
     timings = {name: Timings() for name in contenders}
     for turn in range(rounds):
         for name in list(contenders)[:: 1 if turn % 2 == 0 else -1]:

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks.link import Link, Waiting
 from benchmarks.measure import call_repeatedly
 
 _START_LIMIT_S = 60.0
 _STOP_LIMIT_S = 20.0
-_RECEIVE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -109,21 +109,29 @@ class HttpCall:
     the client's to choose, stays out of the figure. One call is from the first byte sent to the last one received.
     """
 
-    def __init__(self, server: Server, method: str, path: str, headers: dict[str, str], body: bytes, core: int) -> None:
+    def __init__(
+        self,
+        server: Server,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        core: int,
+        waiting: Waiting = Waiting.BLOCKING,
+    ) -> None:
         lines = [f"{method} {path} HTTP/1.1", f"Host: {server.host}:{server.port}", f"Content-Length: {len(body)}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self.request = "\r\n".join([*lines, "", ""]).encode() + body
         self._server = server
         self._core = core
-        self._socket = socket.create_connection((server.host, server.port), timeout=60)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._link = Link(server.host, server.port, waiting)
 
     @property
     def pids(self) -> Sequence[int]:
         return self._server.pids
 
     def close(self) -> None:
-        self._socket.close()
+        self._link.close()
 
     def durations_s(self, seconds: float) -> list[float]:
         before = os.sched_getaffinity(0)
@@ -135,23 +143,17 @@ class HttpCall:
 
     def __call__(self) -> tuple[bytes, bytes]:
         """The response's head and body. Raises RuntimeError if it is not 200."""
-        self._socket.sendall(self.request)
-        received = self._socket.recv(_RECEIVE_BYTES)
+        self._link.send(self.request)
+        received = self._link.receive()
         while (end := received.find(b"\r\n\r\n")) < 0:
-            received += self._more()
+            received += self._link.receive()
         head, body = received[: end + 2], received[end + 4 :]
         length = int(header(head, b"content-length"))
         while len(body) < length:
-            body += self._more()
+            body += self._link.receive()
         if not head.startswith(b"HTTP/1.1 200"):
             raise RuntimeError(f"{head.decode()}\n{body.decode(errors='replace')}")
         return head, body
-
-    def _more(self) -> bytes:
-        data = self._socket.recv(_RECEIVE_BYTES)
-        if not data:
-            raise RuntimeError("the server closed the connection")
-        return data
 
 
 def header(head: bytes, name: bytes) -> bytes:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from benchmarks.build_and_serve import push
 from benchmarks.contenders import random_inputs
+from benchmarks.link import Waiting
 from benchmarks.measure import cores_for, cpu_name
 from benchmarks.places import default_home
 from benchmarks.server import serving
@@ -105,6 +106,7 @@ def describe(bench: Bench, note: str) -> Run:
         share=bench.rules.share,
         versions={name: version(name) for name in ("octet", "apache-tvm")},
         note=note,
+        generator=Waiting.POLLING,
     )
 
 

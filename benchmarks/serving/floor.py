@@ -1,6 +1,9 @@
-"""The least that a request over TCP can cost: a blocking socket that takes bytes and gives bytes, on the server's core.
+"""The least that a request over TCP can cost: a blocking socket that takes bytes, computes, and gives bytes.
 
-python -m benchmarks.serving.floor CORE REQUEST_BYTES RESPONSE_BYTES    # prints its port
+python -m benchmarks.serving.floor CORE REQUEST_BYTES RESPONSE_BYTES BUSY_S    # prints its port
+
+It runs on the server's core, and is busy for as long as the model's call would take: a client that is answered at once
+is still awake, and would make the floor look lower than any server can get.
 """
 
 from __future__ import annotations
@@ -9,15 +12,18 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from benchmarks.link import Link, Waiting
 from benchmarks.measure import call_repeatedly
 from benchmarks.places import CHECKOUT
 
 
 def main() -> None:
-    core, request_bytes, response_bytes = map(int, sys.argv[1:])
+    core, request_bytes, response_bytes = map(int, sys.argv[1:4])
+    busy_s = float(sys.argv[4])
     os.sched_setaffinity(0, {core})
     buffer, response = bytearray(request_bytes), bytes(response_bytes)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -26,6 +32,9 @@ def main() -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with connection:
         while receive_all(connection, memoryview(buffer)):
+            ends = time.perf_counter() + busy_s
+            while time.perf_counter() < ends:
+                pass
             connection.sendall(response)
 
 
@@ -42,33 +51,34 @@ def receive_all(connection: socket.socket, buffer: memoryview) -> bool:
 class FloorCall:
     """One exchange of those sizes; a `measure.Timed`."""
 
-    def __init__(self, port: int, pid: int, request_bytes: int, response_bytes: int) -> None:
-        self._request, self._response = bytes(request_bytes), bytearray(response_bytes)
-        self._pid = pid
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, port: int, pid: int, request_bytes: int, response_bytes: int, waiting: Waiting) -> None:
+        self._request, self._response_bytes = bytes(request_bytes), response_bytes
+        self._pid, self._link = pid, Link("127.0.0.1", port, waiting)
 
     @property
     def pids(self) -> Sequence[int]:
         return [self._pid]
 
     def __call__(self) -> None:
-        self._socket.sendall(self._request)
-        receive_all(self._socket, memoryview(self._response))
+        self._link.send(self._request)
+        missing = self._response_bytes
+        while missing:
+            missing -= len(self._link.receive())
 
     def durations_s(self, seconds: float) -> list[float]:
         return call_repeatedly(self, seconds)
 
     def close(self) -> None:
-        self._socket.close()
+        self._link.close()
 
 
 @contextmanager
-def floor(core: int, request_bytes: int, response_bytes: int) -> Iterator[FloorCall]:
-    command = [sys.executable, "-m", "benchmarks.serving.floor", str(core), str(request_bytes), str(response_bytes)]
+def floor(core: int, request_bytes: int, response_bytes: int, busy_s: float, waiting: Waiting) -> Iterator[FloorCall]:
+    numbers = map(str, (core, request_bytes, response_bytes, busy_s))
+    command = [sys.executable, "-m", "benchmarks.serving.floor", *numbers]
     with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE) as process:
         assert process.stdout
-        call = FloorCall(int(process.stdout.readline()), process.pid, request_bytes, response_bytes)
+        call = FloorCall(int(process.stdout.readline()), process.pid, request_bytes, response_bytes, waiting)
         try:
             yield call
         finally:

@@ -3,34 +3,32 @@
     python -m benchmarks.serving.generator CORE
 
 Reads a load as a line of JSON, answers with a line: `{"answers": [[due_s, latency_s, status, right], …], "elapsed_s"}`.
-It is one thread around epoll; nothing that it does with a body takes longer for a slow server than for a fast one.
+It is one thread around epoll, which polls rather than sleeps unless it is told to. Nothing that it does with a body
+takes longer for a slow server than for a fast one.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import os
 import select
-import signal
 import sys
 import time
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.serving.clock import Timer
 from benchmarks.serving.load import OK, Answer, Load, Outcome, Phase
+from benchmarks.serving.processes import end_with_parent
 from benchmarks.serving.wire import LOST, Exchange, Response
 
-_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 _MAX_CONNECTIONS = 4096
 _now = time.monotonic
 
 
 def main() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     os.sched_setaffinity(0, {int(sys.argv[1])})
     for line in sys.stdin:
         fields = json.loads(line)
@@ -70,6 +68,14 @@ class _Loop:
         self._busy: dict[int, _Busy] = {}
         self._begun_s = _now()
         self.answers: list[Answer] = []
+
+    def _events(self, until_s: float) -> list[tuple[int, int]]:
+        """What happens next on the connections; nothing if that is not before `until_s`."""
+        if not self._load.polls:
+            return self._epoll.poll(max(0.0, until_s - _now()))
+        while not (events := self._epoll.poll(0)) and _now() < until_s:
+            pass
+        return events
 
     def _ask(self, due_s: float) -> None:
         exchange = self._idle.pop() if self._idle else self._connect()
@@ -138,7 +144,7 @@ class _Closed(_Loop):
         ends = counts_from + self._load.seconds
         last = counts_from
         while self._busy:
-            ready = self._epoll.poll(self._load.patience_s)
+            ready = self._events(_now() + self._load.patience_s)
             if not ready:
                 break
             for fd, events in ready:
@@ -159,23 +165,16 @@ class _Closed(_Loop):
 
 class _Open(_Loop):
     def run(self) -> Outcome:
-        timer = Timer()
-        self._epoll.register(timer.fd, select.EPOLLIN)
         self._begun_s = _now() + 1e-3
         ahead = deque(self._begun_s + at for at in self._load.arrivals_s())
         give_up_s = ahead[-1] + self._load.patience_s
         while (ahead or self._busy) and _now() < give_up_s:
-            if ahead:
-                timer.set(ahead[0])
-            for fd, events in self._epoll.poll(0.1):
-                if fd == timer.fd:
-                    timer.read()
-                elif answer := self._progress(fd, events):
+            for fd, events in self._events(ahead[0] if ahead else give_up_s):
+                if answer := self._progress(fd, events):
                     self.answers.append(answer)
             while ahead and ahead[0] <= _now() and len(self._busy) < _MAX_CONNECTIONS:
                 self._ask(ahead.popleft())
         self._give_up()
-        timer.close()
         return Outcome(self.answers, _now() - self._begun_s)
 
 

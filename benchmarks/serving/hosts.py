@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -19,7 +18,7 @@ from benchmarks.places import CHECKOUT, Home
 from benchmarks.server import Server, free_port, serving
 from benchmarks.serving.contestants import OCTET, Peer
 from benchmarks.serving.load import OK
-from benchmarks.serving.processes import tell, tree
+from benchmarks.serving.processes import end_with_parent, tell, tree
 from benchmarks.serving.wire import LOST, ask, request_bytes
 from service.cli.client import Client
 from service.cli.tensors import HEADER_LENGTH, Array, encode_request
@@ -29,8 +28,6 @@ V2 = "v2 REST, binary tensors both ways"
 _ANSWER_S = 10.0
 _PAUSE_S = 0.2
 _LEAST_VALUES = 8  # different bytes in the scores of a thousand classes
-_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
-_LIBC = ctypes.CDLL(None)
 
 
 class HostFailed(RuntimeError):
@@ -92,7 +89,7 @@ class PeerProcess:
 
         def prepare() -> None:
             os.sched_setaffinity(0, {core})  # before it has threads, so that all of them inherit it
-            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            end_with_parent()
 
         with self.log.open("ab") as output:
             try:

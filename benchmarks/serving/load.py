@@ -34,6 +34,7 @@ class Load:
             a server that falls behind is charged with all that wait (no coordinated omission).
         warm_up_s: the same before it counts, closed loop only.
         patience_s: how long the last answers are waited for.
+        polls: whether the generator does not sleep while nothing comes: waking it takes time that is not the server's.
     """
 
     host: str
@@ -45,6 +46,7 @@ class Load:
     phases: list[Phase] = field(default_factory=list)
     warm_up_s: float = 0.2
     patience_s: float = 10.0
+    polls: bool = True
 
     def arrivals_s(self) -> Iterator[float]:
         """When each request of the open loop is due, counted from the first."""

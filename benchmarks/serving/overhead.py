@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 
 import grpc
 
 from benchmarks.contenders import Octet, Running
+from benchmarks.link import Waiting
 from benchmarks.measure import Array, Timed, call_repeatedly, take_turns
 from benchmarks.server import HttpCall, Server
 from benchmarks.serving import hosts
+from benchmarks.serving.awake import Awake
 from benchmarks.serving.bench import Bench
 from benchmarks.serving.contestants import BARE, FLOOR, GRPC, OCTET, Served
 from benchmarks.serving.floor import floor
@@ -23,32 +25,39 @@ from service.core.settings import load_settings
 
 _TITLES = {
     BARE: ("bare call, Model.run", "none: the same process"),
-    FLOOR: ("blocking-socket echo of the same sizes", "raw bytes"),
+    FLOOR: ("echo of the same sizes, busy for as long", "raw bytes"),
     OCTET: ("REST predict", "v2 REST, binary tensors both ways"),
     GRPC: ("gRPC predict", "ModelInfer, raw contents both ways"),
 }
+_AWAKE = "blocking, its core kept awake"  # the nearest that grpcio comes to polling
 
 
 class GrpcCall:
-    """The same ModelInfer over one channel; a `measure.Timed`. Its message is made beforehand."""
+    """The same ModelInfer over one channel; a `measure.Timed`. Its message is made beforehand.
 
-    def __init__(self, server: Server, model: str, name: str, datatype: str, image: Array) -> None:
+    grpcio sleeps until the answer comes; `awake` is what then keeps its core from halting.
+    """
+
+    def __init__(
+        self, server: Server, model: str, name: str, datatype: str, image: Array, awake: Awake | None = None
+    ) -> None:
         message = ModelInferRequest(model_name=model, raw_input_contents=[image.tobytes()])
         message.inputs.add(name=name, datatype=datatype, shape=list(image.shape))
-        self._request, self._pid = message.SerializeToString(), server.pid
+        self._request, self._server, self._awake = message.SerializeToString(), server, awake
         self._channel = grpc.insecure_channel(f"{server.host}:{server.grpc_port}")
         self._infer = self._channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
 
     @property
     def pids(self) -> Sequence[int]:
-        return [self._pid]
+        return [*self._server.pids, *([self._awake.pid] if self._awake else [])]
 
     def __call__(self) -> bytes:
         answer: bytes = self._infer(self._request, timeout=60)
         return answer
 
     def durations_s(self, seconds: float) -> list[float]:
-        return call_repeatedly(self, seconds)
+        with self._awake or nullcontext():
+            return call_repeatedly(self, seconds)
 
     def close(self) -> None:
         self._channel.close()
@@ -63,24 +72,45 @@ def measure(bench: Bench, served: Served, rounds: int, seconds: float) -> None:
             hosts.octet(bench.data_dir, served.name, image, bench.server_core, bench.scratch)
         )
         bare = stack.enter_context(Running(Octet(store, bench.digests[served.name]), [image], [bench.server_core]))
-        with Client(server.url) as client:
-            (given,) = client.metadata(served.name)["inputs"]
-        body, json_bytes = encode_request([given["name"]], [image])
-        headers = {HEADER_LENGTH: str(json_bytes), "Content-Type": "application/octet-stream"}
-        path = f"/v2/models/{served.name}/infer"
-        rest = stack.enter_context(closing(HttpCall(server, "POST", path, headers, body, bench.client_core)))
-        rpc = stack.enter_context(closing(GrpcCall(server, served.name, given["name"], given["datatype"], image)))
-        head, answer = rest()
-        (scores,) = ModelInferResponse.FromString(rpc()).raw_output_contents
-        if not answer.endswith(bare.outputs[0].tobytes()) or scores != bare.outputs[0].tobytes():
-            raise RuntimeError("the server's answer is not that of the bare call")
-        echo = stack.enter_context(floor(bench.server_core, len(rest.request), len(head) + len(answer)))
-        contenders: dict[str, Timed] = {BARE: bare, FLOOR: echo, OCTET: rest, GRPC: rpc}
-        for name, timings in take_turns(contenders, rounds, seconds).items():
+        busy_s = statistics.median(bare.durations_s(seconds))
+        contenders: dict[tuple[str, str], Timed] = {(BARE, ""): bare}
+        for waiting in Waiting:
+            calls = _calls(bench, served, server, waiting, busy_s, bare.outputs[0].tobytes(), stack)
+            contenders |= {(name, waiting): call for name, call in calls.items()}
+        for (name, client), timings in take_turns(contenders, rounds, seconds).items():
             title, encoding = _TITLES[name]
-            calls, other = sum(map(len, timings.rounds)), statistics.mean(timings.other_cpus)
-            print(f"  {title:40} {timings.median_ms:8.3f} ms", flush=True)
-            sizes = len(rest.request)
+            print(f"  {f'{title}, {client}':60} {timings.median_ms:8.3f} ms", flush=True)
             bench.record(
-                Overhead(served.name, name, title, encoding, sizes, timings.medians_ms, calls, round(other, 3))
+                Overhead(
+                    model=served.name,
+                    contender=name,
+                    title=title,
+                    encoding=encoding,
+                    request_bytes=image.nbytes,
+                    medians_ms=timings.medians_ms,
+                    calls=sum(map(len, timings.rounds)),
+                    other_cpus=round(statistics.mean(timings.other_cpus), 3),
+                    client=_AWAKE if (name, client) == (GRPC, Waiting.POLLING) else client,
+                    busy_ms=1e3 * busy_s if name == FLOOR else 0.0,
+                )
             )
+
+
+def _calls(
+    bench: Bench, served: Served, server: Server, waiting: Waiting, busy_s: float, scores: bytes, stack: ExitStack
+) -> dict[str, Timed]:
+    """What a client asks that waits so, by who answers. Raises RuntimeError if that is anything but `scores`."""
+    image = bench.images[served.name]
+    with Client(server.url) as client:
+        (given,) = client.metadata(served.name)["inputs"]
+    body, json_bytes = encode_request([given["name"]], [image])
+    headers = {HEADER_LENGTH: str(json_bytes), "Content-Type": "application/octet-stream"}
+    path = f"/v2/models/{served.name}/infer"
+    rest = stack.enter_context(closing(HttpCall(server, "POST", path, headers, body, bench.client_core, waiting)))
+    awake = stack.enter_context(closing(Awake(bench.client_core))) if waiting is Waiting.POLLING else None
+    rpc = stack.enter_context(closing(GrpcCall(server, served.name, given["name"], given["datatype"], image, awake)))
+    head, answer = rest()
+    if not answer.endswith(scores) or ModelInferResponse.FromString(rpc()).raw_output_contents != [scores]:
+        raise RuntimeError("the server's answer is not that of the bare call")
+    echo = floor(bench.server_core, len(rest.request), len(head) + len(answer), busy_s, waiting)
+    return {FLOOR: stack.enter_context(echo), OCTET: rest, GRPC: rpc}

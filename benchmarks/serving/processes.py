@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 from contextlib import suppress
@@ -12,6 +13,8 @@ from benchmarks.measure import busy_s
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _MIB = 1024
+_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
+_LIBC = ctypes.CDLL(None)  # before a fork, after which nothing is to be loaded
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,11 @@ def tell(pid: int, number: signal.Signals) -> None:
     for one in tree(pid):
         with suppress(ProcessLookupError):
             os.kill(one, number)
+
+
+def end_with_parent() -> None:
+    """This process is killed when the thread that started it ends."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class OtherLoad:

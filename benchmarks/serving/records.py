@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import ClassVar
 
 from benchmarks import lines
+from benchmarks.link import Waiting
 
 PART = "serving"  # of the folder of results: what its files are named with
 
 
 @dataclass(frozen=True)
 class Run:
-    """The machine and the settings. Every other figure of the file is of this pinning and numerics mode."""
+    """The machine and the settings. Every other figure of the file is of this pinning and numerics mode.
+
+    Attributes:
+        generator: how it waits for answers (`link.Waiting`).
+    """
 
     kind: ClassVar[str] = "run"
     started_at: str
@@ -28,11 +33,17 @@ class Run:
     share: float
     versions: dict[str, str]
     note: str = ""
+    generator: str = Waiting.BLOCKING
 
 
 @dataclass(frozen=True)
 class Overhead:
-    """One of those who answer one request after the other: the median of each round."""
+    """One of those who answer one request after the other: the median of each round.
+
+    Attributes:
+        client: how it waits for its answer (`link.Waiting`); empty where there is none.
+        busy_ms: of the floor, how long it computes nothing.
+    """
 
     kind: ClassVar[str] = "overhead"
     model: str
@@ -43,6 +54,8 @@ class Overhead:
     medians_ms: list[float]
     calls: int
     other_cpus: float
+    client: str = Waiting.BLOCKING
+    busy_ms: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import json
 import subprocess
 from pathlib import Path
 
+from benchmarks.link import Waiting
 from benchmarks.places import CHECKOUT, default_home
 from benchmarks.report import replaced
 from benchmarks.serving import tables
@@ -26,18 +27,26 @@ _RESULTS = CHECKOUT / "benchmarks" / "RESULTS.md"
 
 _METHOD = """\
 Each server is pinned to core {run.server_core} before it loads anything, the generator of its load to core
-{run.client_core}; numerics mode {run.numerics}. All who serve a model are started, and stopped (SIGSTOP) while it is
-not their turn; turns go A B C, then C B A, in {run.rounds} rounds. The body is one image, [1, 224, 224, 3] of one
-byte each, over kept-alive connections; every answer is compared with the first one's bytes, and Octet's first one
-with the bare call's. Closed loop: 8 connections, each of which asks again when it is answered; the median of the
-rounds. Open loop: constant arrivals at {run.share:.0%} of what the contestant itself carried in its closed turns,
-over as many connections as that takes; a latency counts from when the request was due (no coordinated omission), and
-percentiles are over all rounds together. Octet serves as beside a compile worker elsewhere (`--no-compile`), with its
-defaults. Peers run the file of the model that they are fastest with in the contest, one worker on one thread, without
-access logs; the body of all but Triton is the image, their answer the scores, with nothing around. MLServer's v2 has
-no binary tensors over REST, so a custom handler takes the raw body. Memory is that of all processes of a server after
-its closed turns: resident sets, and PSS, where pages that processes share count once. Other CPUs are the busiest
-turn's; beyond 0.1 a figure is worth little."""
+{run.client_core}, where it {generator}; numerics mode {run.numerics}. All who serve a model are started, and stopped
+(SIGSTOP) while it is not their turn; turns go A B C, then C B A, in {run.rounds} rounds. The body is one image, [1,
+224, 224, 3] of one byte each, over kept-alive connections; every answer is compared with the first one's bytes, and
+Octet's first one with the bare call's. Closed loop: 8 connections, each of which asks again when it is answered; the
+median of the rounds. Open loop: constant arrivals at {run.share:.0%} of what the contestant itself carried in its
+closed turns, over as many connections as that takes; a latency counts from when the request was due (no coordinated
+omission), and percentiles are over all rounds together. Octet serves as beside a compile worker elsewhere
+(`--no-compile`), with its defaults. Peers run the file of the model that they are fastest with in the contest, one
+worker on one thread, without access logs; the body of all but Triton is the image, their answer the scores, with
+nothing around. MLServer's v2 has no binary tensors over REST, so a custom handler takes the raw body. Memory is that of
+all processes of a server after its closed turns, the peer's front ends, workers and helpers as well as Octet's keeper
+and server: the sum of resident sets, where a page counts for each process that has it, and of PSS, where it is divided
+among them. A page of a file that a stranger has mapped too, as another contestant with the same interpreter, is divided
+with that one; the bare call, which has Octet's libraries, has ended by then. Pages of files that are only cached and
+the kernel's buffers are in neither. Other CPUs are the busiest turn's; beyond 0.1 a figure is worth little."""
+
+_GENERATORS = {
+    Waiting.POLLING: "polls without ever sleeping",
+    Waiting.BLOCKING: "sleeps until something comes",
+}
 
 
 def main() -> None:
@@ -75,7 +84,11 @@ def render(results: Results, drawn: bool = False) -> str:
 
 def heading_of(run: Run) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
-    lines = [f"{run.started_at}; {run.cpu}, target {run.target}; {versions}.", "", _METHOD.format(run=run)]
+    lines = [
+        f"{run.started_at}; {run.cpu}, target {run.target}; {versions}.",
+        "",
+        _METHOD.format(run=run, generator=_GENERATORS[Waiting(run.generator)]),
+    ]
     return "\n".join(lines + (["", f"**{run.note}**"] if run.note else []))
 
 

@@ -23,16 +23,13 @@ def overhead(results: Results) -> str:
         return ""
     rows = []
     for it in results.overheads:
-        added = [1e3 * (own - base) for own, base in zip(it.medians_ms, bare.medians_ms, strict=True)]
-        if it.contender in (BARE, FLOOR):  # the floor computes nothing: all of it is added
-            cells = ["" if it is bare else f"{1e3 * median(it.medians_ms):.0f}", "", ""]
-        else:
-            bound = _OVERHEAD_US[it.contender]
-            cells = [f"**{median(added):.0f}**", f"{min(added):.0f} to {max(added):.0f}", f"≤ {bound}"]
-        rows.append(
-            [it.title, it.encoding, f"{median(it.medians_ms):.3f}", *cells, str(it.calls), f"{it.other_cpus:.2f}"]
-        )
-    columns = ["", "body", "median ms", "added µs", "in the rounds", "demanded", "calls", "CPUs busy with other work"]
+        without_ms = [it.busy_ms] * len(it.medians_ms) if it.contender == FLOOR else bare.medians_ms
+        added = [1e3 * (own - base) for own, base in zip(it.medians_ms, without_ms, strict=True)]
+        demanded = f"≤ {_OVERHEAD_US[it.contender]}" if it.contender in _OVERHEAD_US else ""
+        cells = [f"**{median(added):.0f}**", f"{min(added):.0f} to {max(added):.0f}", demanded]
+        row = [it.title, "" if it is bare else it.client, it.encoding, f"{median(it.medians_ms):.3f}"]
+        rows.append([*row, *([""] * 3 if it is bare else cells), str(it.calls), f"{it.other_cpus:.2f}"])
+    columns = ["", "client", "body", "median ms", "added µs", "in the rounds", "demanded", "calls", "other CPUs"]
     return table(columns, rows)
 
 

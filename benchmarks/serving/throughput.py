@@ -126,10 +126,11 @@ def measure(bench: Bench, served: Served, only: Sequence[str] | None) -> None:
         _enter_peers(match, stack, [it for it in peers_for(served) if only is None or it.name in only])
         store = load_settings({"data_dir": bench.data_dir}).store_dir
         octet = Octet(store, bench.digests[served.name])
-        bare = stack.enter_context(Running(octet, [image], [bench.server_core]))
-        if not host.answer.read_bytes().endswith(bare.outputs[0].tobytes()):
-            raise RuntimeError("the server's answer is not that of the bare call")
-        match.rounds(lambda host: bench.closed(host, seconds), "closed", bare)
+        with Running(octet, [image], [bench.server_core]) as bare:
+            if not host.answer.read_bytes().endswith(bare.outputs[0].tobytes()):
+                raise RuntimeError("the server's answer is not that of the bare call")
+            match.rounds(lambda host: bench.closed(host, seconds), "closed", bare)
+        # The bare call is over: what Octet shares with it would count as half.
         for name, host in match.playing.items():
             used = memory(host.pid)
             bench.record(Entry(served.name, name, match.titles[name], used.rss_mib, used.pss_mib))

@@ -60,18 +60,20 @@ def serving(server: OneAtATime, folder: Path) -> Iterator[dict[str, str | int]]:
     server.listener.close()
 
 
-def test_a_closed_loop_carries_what_the_server_can(tmp_path: Path) -> None:
+@pytest.mark.parametrize("polls", [True, False])
+def test_a_closed_loop_carries_what_the_server_can(tmp_path: Path, polls: bool) -> None:
     with serving(OneAtATime(b"right"), tmp_path) as at:
-        outcome = run(Load(**at, connections=3, seconds=0.5))  # type: ignore[arg-type]
+        outcome = run(Load(**at, connections=3, seconds=0.5, polls=polls))  # type: ignore[arg-type]
     assert outcome.wrong == 0
     assert 0.5 / SERVICE_S < outcome.per_s <= 1.05 / SERVICE_S
     assert outcome.latencies_ms()[0] >= 1e3 * SERVICE_S
 
 
-def test_what_waits_in_an_open_loop_is_charged_to_the_server(tmp_path: Path) -> None:
+@pytest.mark.parametrize("polls", [True, False])
+def test_what_waits_in_an_open_loop_is_charged_to_the_server(tmp_path: Path, polls: bool) -> None:
     """Twice what it can do: the n-th request waits n times half of what one takes."""
     with serving(OneAtATime(b"right"), tmp_path) as at:
-        outcome = run(Load(**at, phases=[Phase(2 / SERVICE_S, 0.4)]))  # type: ignore[arg-type]
+        outcome = run(Load(**at, phases=[Phase(2 / SERVICE_S, 0.4)], polls=polls))  # type: ignore[arg-type]
     assert len(outcome.good) == 40
     last = max(outcome.answers, key=lambda answer: answer.due_s)
     assert last.due_s == pytest.approx(39 * SERVICE_S / 2, abs=1e-6)
