@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from service.api.access import check_exposure
 from service.api.away import Away
 from service.api.grpc.port import reserve
-from service.api.tls import server_context
+from service.api.tls import certificate_of
 from service.compiler.sandbox import Finding, check
 from service.core.errors import Conflict, InvalidInput
 from service.core.running import Running
@@ -111,7 +111,8 @@ class _Keeper:
         self._on_started: Callable[[Started], None] | None = on_started
         self._running = Running()
         self._crashes = Crashes(settings.crashes_file, settings.max_crashes, settings.crash_window_s)
-        self._away = Away(listener, server_context(settings))
+        self._certificate = certificate_of(settings)
+        self._away = Away(listener, self._certificate.context if self._certificate else None)
         self._server = Supervisor(
             "server",
             self._be_server,
@@ -150,7 +151,7 @@ class _Keeper:
     def _be_server(self, ready: Ready) -> None:
         from service.api.server import run
 
-        run(self._settings, self._listener, self._grpc, self._running, self._crashes, ready)
+        run(self._settings, self._listener, self._grpc, self._certificate, self._running, self._crashes, ready)
 
     def _be_compile_worker(self, ready: Ready) -> None:
         from service.workers.compile_worker import run_until_signaled

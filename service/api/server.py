@@ -23,7 +23,7 @@ from service.api.app import create_app
 from service.api.assembly import assemble
 from service.api.grpc.server import GrpcServer
 from service.api.shortcut import connections
-from service.api.tls import server_context
+from service.api.tls import Certificate
 from service.core.running import Running
 from service.core.settings import Settings
 from service.core.target import detect_host
@@ -39,6 +39,7 @@ def run(
     settings: Settings,
     listener: socket.socket,
     grpc: tuple[str, int] | None,
+    certificate: Certificate | None,
     running: Running,
     crashes: Crashes,
     ready: Callable[[], None],
@@ -48,6 +49,7 @@ def run(
     Args:
         listener: takes connections already.
         grpc: the address for gRPC, where it is served.
+        certificate: None where connections are in plain text.
         running: where it is noted which artifact computes.
         crashes: what crashes of earlier processes were put down to.
         ready: called once, when requests are taken.
@@ -60,7 +62,8 @@ def run(
         faulthandler.enable()  # a crash says where in the log
         _raise_descriptors()
         services = stack.enter_context(assemble(settings, detect_host(), running, crashes, signals.database_lost))
-        server = _Server(create_app(services), settings, signals, ready, GrpcServer(services, *grpc) if grpc else None)
+        second = GrpcServer(services, *grpc, certificate) if grpc else None
+        server = _Server(create_app(services), settings, certificate, signals, ready, second)
         if services.host.best is not None:  # an inference worker is who can run something
             stack.enter_context(Presence(services.workers, WorkerKind.INFERENCE, settings.heartbeat_s))
         if not signals.came:
@@ -110,15 +113,15 @@ class _Server(uvicorn.Server):
         self,
         app: FastAPI,
         settings: Settings,
+        certificate: Certificate | None,
         signals: _Signals,
         on_started: Callable[[], None],
         grpc: GrpcServer | None = None,
     ) -> None:
-        tls = server_context(settings)
         config = uvicorn.Config(
             app,
             http=connections(settings),  # type: ignore[arg-type]  # protocols, with buffers of their own
-            ssl_context_factory=None if tls is None else lambda config, default: tls,
+            ssl_context_factory=None if certificate is None else lambda config, default: certificate.context,
             lifespan="on",
             access_log=False,
             log_config=None,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from grpc import aio, ssl_server_credentials
+import grpc
+from grpc import aio
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
 from service.api.grpc.door import Door
@@ -12,7 +13,7 @@ from service.api.grpc.guard import GrpcGuard
 from service.api.grpc.health import Health
 from service.api.grpc.service import NAME, InferenceService
 from service.api.services import Services
-from service.api.tls import pem_of
+from service.api.tls import Certificate
 from service.core.errors import Conflict
 
 _HEAD_BYTES = 64 << 10  # what a message may have beside its tensors
@@ -22,18 +23,19 @@ _MAX_CALLS = 1000  # under way at a time: each holds a message before it is know
 class GrpcServer:
     """For the event loop that the registry lives on."""
 
-    def __init__(self, services: Services, host: str, port: int) -> None:
+    def __init__(self, services: Services, host: str, port: int, certificate: Certificate | None = None) -> None:
         """Listens to nothing yet.
 
         Args:
             port: 0 takes a free one; it may be shared with a socket that reserves it (`service.api.grpc.port`).
+            certificate: None where it speaks in plain text.
         """
         self._stopping = asyncio.Event()
         self._service = InferenceService(
             services.registry, services.metrics, services.audit, self._stopping, services.tracing
         )
         self._door, self._guard = Door(), GrpcGuard(services.access, services.metrics)
-        self._pem = pem_of(services.settings)
+        self._certificate = certificate
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._options = (
             # Counted as it arrives, and again as it is inflated.
@@ -62,9 +64,9 @@ class GrpcServer:
         return port
 
     def _listen(self, server: aio.Server) -> int:
-        if self._pem is None:
+        if self._certificate is None:
             return int(server.add_insecure_port(self._address))
-        return int(server.add_secure_port(self._address, ssl_server_credentials([self._pem])))
+        return int(server.add_secure_port(self._address, _credentials(self._certificate)))
 
     async def stop(self, grace_s: float) -> None:
         """Takes no more requests of a stream, and soon no new calls; what is under way has `grace_s` to end.
@@ -75,3 +77,18 @@ class GrpcServer:
         if self._server is not None:
             await self._door.close()
             await self._server.stop(grace_s)
+
+
+def _credentials(certificate: Certificate) -> grpc.ServerCredentials:
+    """Ask `certificate` at each handshake."""
+    given = certificate.pair()
+
+    def configuration() -> grpc.ServerCertificateConfiguration:
+        return grpc.ssl_server_certificate_configuration([(given.key_pem, given.cert_pem)])
+
+    def renewed() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal given
+        before, given = given, certificate.pair()
+        return None if given is before else configuration()
+
+    return grpc.dynamic_ssl_server_credentials(configuration(), renewed, require_client_authentication=False)

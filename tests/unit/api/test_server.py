@@ -44,7 +44,7 @@ def run(listener: socket.socket, signals: _Signals, starting: signal.Signals | N
         happened.append("told of")
         os.kill(os.getpid(), signal.SIGTERM)
 
-    _Server(app, Settings(), signals, on_started).run(sockets=[listener])
+    _Server(app, Settings(), None, signals, on_started).run(sockets=[listener])
     return happened
 
 

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from service.api.away import Away
 from service.api.shortcut import Shortcut
-from service.api.tls import server_context
+from service.api.tls import certificate_of
 from service.core.errors import InvalidInput
 from service.core.settings import Settings
 from tests.support.certificates import make_certificate
@@ -33,9 +33,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 def context(files: tuple[Path, Path]) -> ssl.SSLContext:
-    context = server_context(Settings(tls_cert=files[0], tls_key=files[1]))
-    assert context is not None
-    return context
+    certificate = certificate_of(Settings(tls_cert=files[0], tls_key=files[1]))
+    assert certificate is not None
+    return certificate.context
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_what_is_no_certificate_is_named(tmp_path: Path, files: tuple[Path, Path
         (cert, locked),
     ):
         with pytest.raises(InvalidInput, match="no certificate and its key"):
-            server_context(Settings(tls_cert=pair[0], tls_key=pair[1]))
+            certificate_of(Settings(tls_cert=pair[0], tls_key=pair[1]))
 
 
 def test_a_certificate_has_its_key(files: tuple[Path, Path]) -> None:

@@ -1,0 +1,93 @@
+"""Certificates that are renewed under a server, as they should be and as they should not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.support.building import eventually
+from tests.support.certificates import make_certificate
+from tests.support.serving import Served, serving
+
+
+@dataclass
+class Scene:
+    served: Served
+    cert: Path
+    private: Path
+    log: Path
+
+    def shown(self) -> set[str]:
+        """The certificates that clients see now, in PEM: of HTTPS, and of gRPC."""
+        return {_shown(urlsplit(url).netloc, kind) for url, kind in self.addresses()}
+
+    def addresses(self) -> list[tuple[str, str]]:
+        return [(self.served.url, "http/1.1"), (f"//{self.served.grpc}", "h2")]
+
+    def renew(self, folder: Path, *, with_key: bool = True) -> str:
+        """Another pair in the place of the one before; what clients are to see then."""
+        folder.mkdir()
+        cert, private = make_certificate(folder)
+        for new, old in ((cert, self.cert), (private, self.private))[: 2 if with_key else 1]:
+            shutil.copyfile(new, folder / "new")
+            (folder / "new").replace(old)  # as such programs do
+        return _normal(cert.read_text())
+
+    def is_shown(self, cert: str) -> bool:
+        try:
+            return self.shown() == {cert}
+        except OSError:
+            return False
+
+
+def _shown(address: str, protocol: str) -> str:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols([protocol])
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as plain, context.wrap_socket(plain) as connection:
+        assert connection.selected_alpn_protocol() == protocol
+        cert = connection.getpeercert(binary_form=True)
+        assert cert is not None
+        return ssl.DER_cert_to_PEM_cert(cert)
+
+
+def _normal(pem: str) -> str:
+    return ssl.DER_cert_to_PEM_cert(ssl.PEM_cert_to_DER_cert(pem))
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    cert, private = make_certificate(tmp_path)
+    path = tmp_path / "log"
+    with path.open("w") as log, serving(tmp_path, log, tls_cert=cert, tls_key=private) as served:
+        yield Scene(served, cert, private, path)
+        assert served.stop() == 0
+
+
+def test_a_renewed_certificate_is_used_and_a_wrong_one_is_not(scene: Scene, tmp_path: Path) -> None:
+    server = scene.served.inference_worker()
+    first = _normal(scene.cert.read_text())
+    assert scene.shown() == {first}
+    second = scene.renew(tmp_path / "second")
+    assert second != first
+    eventually(lambda: scene.is_shown(second))
+
+    scene.renew(tmp_path / "third", with_key=False)
+    eventually(lambda: scene.shown() == {second} and "the one from before stays" in scene.log.read_text())
+    assert str(scene.cert) in scene.log.read_text()
+    os.kill(server, signal.SIGKILL)  # the next one cannot read a pair either
+    eventually(lambda: scene.is_shown(first) or scene.is_shown(second))
+
+    fourth = scene.renew(tmp_path / "fourth")
+    eventually(lambda: scene.is_shown(fourth))
+    assert scene.log.read_text().count("the one from before stays") <= 3  # it does not repeat itself
