@@ -21,6 +21,7 @@ from service.api import (
     page,
     paths,
     problems,
+    quarantine,
     scrape,
     targets,
     v2,
@@ -49,7 +50,7 @@ def control_plane() -> FastAPI:
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
     )
-    for room in (models, aliases, builds, artifacts, blobs, targets, workers, keys, audit, scrape):
+    for room in (models, aliases, builds, artifacts, quarantine, blobs, targets, workers, keys, audit, scrape):
         app.include_router(room.router)
     problems.install(app)
     openapi.install(app)

@@ -21,7 +21,7 @@ from service.core.target import TARGETS, Host
 from service.db import AliasStore, BuildStore, Database, ModelStore, WorkerStore
 from service.runtime.cores import affordable_threads
 from service.workers.catalog import synchronize
-from service.workers.crashes import Crashes
+from service.workers.crashes import Crashes, crashes_of
 from service.workers.inference import Registry, Scheduling
 from service.workers.inference.artifacts import StoredArtifacts
 
@@ -46,6 +46,7 @@ def assemble(
     Raises:
         OctetError: the database or the store cannot be opened.
     """
+    crashes = crashes or crashes_of(settings)
     access = Access(settings)  # first: it is what may be wrong with a command
     database = Database(settings.database_url, settings.database_timeout_s, on_lost)
     database.migrate()
@@ -85,6 +86,7 @@ def assemble(
         metrics,
         access,
         AuditLog(settings.audit_file),
+        crashes,
         tracing=tracing,
     )
     try:

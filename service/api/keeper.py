@@ -25,7 +25,7 @@ from service.core.errors import Conflict, InvalidInput
 from service.core.running import Running
 from service.core.settings import Settings
 from service.core.target import Host, detect_host
-from service.workers.crashes import Crashes
+from service.workers.crashes import crashes_of
 from service.workers.supervisor import End, Ready, Supervisor
 
 _logger = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class _Keeper:
         self._settings, self._listener, self._grpc, self._compile = settings, listener, grpc, compile
         self._on_started: Callable[[Started], None] | None = on_started
         self._running = Running()
-        self._crashes = Crashes(settings.crashes_file, settings.max_crashes, settings.crash_window_s)
+        self._crashes = crashes_of(settings)
         self._certificate = certificate_of(settings)
         self._away = Away(listener, self._certificate.context if self._certificate else None)
         self._server = Supervisor(

@@ -17,7 +17,8 @@ from service.db import AliasStore, BuildStore, ModelStore, WorkerStore
 
 if TYPE_CHECKING:  # it loads TVM's runtime, which the control plane does without
     from service.api.tracing import Tracing
-    from service.workers.inference import Registry
+    from service.workers.crashes import Crashes
+from service.workers.inference import Registry
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Services:
     metrics: Metrics
     access: Access
     audit: AuditLog
+    crashes: Crashes
     stopping: threading.Event = field(default_factory=threading.Event)
     tracing: Tracing | None = None
 

@@ -264,6 +264,27 @@ class Targets(Wire):
     targets: list[TargetInfo] = Field(description="Best first within an architecture.")
 
 
+class Affected(Wire):
+    """A version of a model, for one target."""
+
+    name: str
+    version: int
+    target: str
+
+
+class Quarantined(Wire):
+    """An artifact that is not run any more."""
+
+    artifact: str = Field(description="Its digest.")
+    crashes: list[datetime] = Field(description="When the server crashed while it ran, the earliest first.")
+    how: str = Field(description="The last crash.", examples=["signal 11: Segmentation fault"])
+    models: list[Affected] = Field(description="What it would answer for.")
+
+
+class Quarantine(Wire):
+    artifacts: list[Quarantined]
+
+
 class Worker(Wire):
     """A process that compiles, or that answers predictions."""
 

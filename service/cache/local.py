@@ -133,6 +133,14 @@ class LocalBlobStore:
                 return False
         return True
 
+    def discard_damaged(self, min_age_s: float) -> None:
+        until_ns = time.time_ns() - round(min_age_s * 1e9)
+        with suppress(FileNotFoundError):  # there was none, or another process deletes them
+            for path in list(self._quarantine.iterdir()):
+                found_ns = path.name.rpartition(".")[2]
+                if found_ns.isdecimal() and int(found_ns) <= until_ns:
+                    path.unlink()
+
     def iterate(self) -> Iterator[Digest]:
         with os.scandir(self._blobs) as entries:
             for entry in entries:

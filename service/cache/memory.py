@@ -94,6 +94,10 @@ class MemoryBlobStore:
             del self.blobs[digest]
             return True
 
+    def discard_damaged(self, min_age_s: float) -> None:
+        for digest in [each for each in self.quarantine if time.time() - self._put_at[each] >= min_age_s]:
+            del self.quarantine[digest]
+
     def iterate(self) -> Iterator[Digest]:
         return iter(list(self.blobs))
 

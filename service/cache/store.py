@@ -80,6 +80,9 @@ class BlobStore(Protocol):
     def delete(self, digest: Digest, min_age_s: float = 0.0) -> bool:
         """Forgets the blob, if it is there and was last put at least so long ago; whether it did."""
 
+    def discard_damaged(self, min_age_s: float) -> None:
+        """Deletes what was found damaged at least so long ago, and kept for whoever wants to know how."""
+
     def iterate(self) -> Iterator[Digest]:
         """Every blob, in no order."""
 

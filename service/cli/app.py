@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli import keys, local, models, predict, promote, push, serve
+from service.cli import keys, local, models, predict, promote, push, quarantine, serve
 from service.cli.bench import bench
 from service.cli.doctor import doctor
 from service.cli.explain import explain
@@ -31,6 +31,7 @@ app.command(rich_help_panel=_SERVING)(models.models)
 app.command(rich_help_panel=_SERVING)(models.builds)
 app.command(rich_help_panel=_SERVING)(promote.promote)
 app.command(rich_help_panel=_SERVING)(promote.rollback)
+app.command(rich_help_panel=_SERVING)(quarantine.quarantine)
 app.add_typer(keys.keys, name="keys", rich_help_panel=_SERVING)
 app.command(rich_help_panel=_SERVING)(keys.audit)
 app.command(rich_help_panel=_FILES)(inspect)

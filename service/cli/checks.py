@@ -154,10 +154,9 @@ def _database(settings: Settings) -> Iterator[Check]:
 
 
 def _crashes(settings: Settings) -> Iterator[Check]:
-    from service.workers.crashes import Crashes, quarantined
+    from service.workers.crashes import crashes_of, quarantined
 
-    crashes = Crashes(settings.crashes_file, settings.max_crashes, settings.crash_window_s)
-    for artifact, record in crashes.quarantined().items():
+    for artifact, record in crashes_of(settings).quarantined().items():
         error = quarantined(artifact, record)
         yield Check("quarantine", State.PROBLEM, error.message, error.hint or "")
 

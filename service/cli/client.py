@@ -119,6 +119,13 @@ class Client:
         entries: list[Document] = self._document("GET", "/api/v1/audit", params={"limit": limit})["entries"]
         return entries
 
+    def quarantine(self) -> list[Document]:
+        held: list[Document] = self._document("GET", "/api/v1/quarantine")["artifacts"]
+        return held
+
+    def forgive(self, artifact: str) -> Document:
+        return self._document("DELETE", f"/api/v1/quarantine/{artifact}")
+
     def builds(self, model: str | None = None, limit: int = 20) -> list[Document]:
         query = {"model": model} if model else {}
         builds: list[Document] = self._document("GET", "/api/v1/builds", params=query | {"limit": limit})["builds"]

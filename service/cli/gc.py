@@ -36,6 +36,7 @@ def gc(
 
 def _collect(settings: Settings, older_than_s: float) -> tuple[list[str], int]:
     from service.db import BuildStore, Database, ModelStore
+    from service.workers.crashes import crashes_of
     from service.workers.garbage import collect_garbage
 
     OciLayout.open(settings.store_dir)  # fails where there is no store; the next line would make one
@@ -43,7 +44,8 @@ def _collect(settings: Settings, older_than_s: float) -> tuple[list[str], int]:
     database = Database(settings.database_url)
     try:
         database.migrate()
-        collected = collect_garbage(layout, BuildStore(database), ModelStore(database), older_than_s)
+        builds, models = BuildStore(database), ModelStore(database)
+        collected = collect_garbage(layout, builds, models, crashes_of(settings), older_than_s)
     finally:
         database.close()
     return [str(digest) for digest in collected.digests], collected.size_bytes

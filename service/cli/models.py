@@ -14,6 +14,7 @@ from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag
 from service.cli.output import Output, reporting, where
 from service.cli.promote import spoken
 from service.cli.push import follow
+from service.cli.quarantine import show as show_quarantine
 from service.cli.reports import attached, summary
 
 _STATE_STYLE = {"succeeded": "green", "failed": "bold red", "canceled": "dim", "running": "yellow", "queued": "yellow"}
@@ -41,6 +42,8 @@ def models(
             about = model["format"], _size(model["size_bytes"])
             table.add_row(*row, *about, _ago(model["created_at"]), _short(model["source"]))
         output.show(table)
+        if held := client.quarantine():
+            show_quarantine(output, held, server)
 
 
 def _versions(model: dict[str, Any]) -> list[dict[str, Any]]:

@@ -110,6 +110,16 @@ class BuildStore:
         with self._database.read() as connection:
             return [_build_as_asked(row) for row in connection.execute(query)]
 
+    def answering(self, artifact: Digest) -> Builds:
+        """The builds that answer with `artifact`, as they were asked for, the last first."""
+        query = (
+            _as_asked(sa.select(builds))
+            .where(builds.c.artifact == artifact, is_live)
+            .order_by(build_requests.c.sequence.desc())
+        )
+        with self._database.read() as connection:
+            return [_build_as_asked(row) for row in connection.execute(query)]
+
     def cancel(self, id: str) -> Build:
         """Stops a build for everybody who asked for it: at once if nobody works on it, else when its worker looks up.
         One that is over stays as it is. Raises `NotFound`.

@@ -28,6 +28,7 @@ from service.core.worker import WorkerKind
 from service.db import BuildStore, Claim, Database, ModelStore, WorkerStore
 from service.workers.attempt import Attempt, Stopping
 from service.workers.catalog import record_build
+from service.workers.crashes import crashes_of
 from service.workers.garbage import Collector
 from service.workers.presence import Presence
 from service.workers.scratch import attempt_directory, sweep
@@ -166,7 +167,7 @@ def run(settings: Settings, stop: threading.Event, on_started: Callable[[str], N
     toolchain.fingerprint()  # takes a moment the first time: now, not while the first build waits
     warm()
     builds = BuildStore(database, max_attempts=settings.max_build_attempts)
-    garbage = Collector(layout, builds, ModelStore(database))
+    garbage = Collector(layout, builds, ModelStore(database), crashes_of(settings))
     with Presence(WorkerStore(database), WorkerKind.COMPILE, settings.heartbeat_s) as presence:
         worker = CompileWorker(
             builds,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,6 +22,7 @@ from service.cache.durable import locked, replace_file
 from service.core.clock import Clock, SystemClock
 from service.core.digest import Digest
 from service.core.errors import OctetError, Quarantined
+from service.core.settings import Settings
 
 _logger = logging.getLogger(__name__)
 
@@ -94,6 +95,16 @@ class Crashes:
             self._write()
             return True
 
+    def forget(self, is_stored: Callable[[Digest], bool]) -> None:
+        """Drops what is held against artifacts that are not stored any more."""
+        with self._lock:
+            self._read()
+            gone = [artifact for artifact in self._records if not is_stored(artifact)]
+            for artifact in gone:
+                del self._records[artifact]
+            if gone:
+                self._write()
+
     def _suspects(self, now: datetime) -> set[Digest]:
         return {artifact for artifact, record in self._records.items() if self._recent(record, now)}
 
@@ -130,12 +141,16 @@ class Crashes:
             _logger.exception("%s, the record of crashes, cannot be written", self._path)
 
 
+def crashes_of(settings: Settings) -> Crashes:
+    return Crashes(settings.crashes_file, settings.max_crashes, settings.crash_window_s)
+
+
 def quarantined(artifact: Digest, record: Record) -> Quarantined:
     times = "once" if len(record.crashes) == 1 else f"{len(record.crashes)} times"
     return Quarantined(
         f"artifact {artifact} is in quarantine: the server crashed {times} while it ran, the last time at "
         f"{record.crashes[-1]:%Y-%m-%d %H:%M:%S} UTC ({record.how})",
-        hint="push a model that builds to something else, or POST /v2/repository/models/{model}/load to try it again",
+        hint=f"push a model that builds to something else, or let it run again: octet quarantine {artifact} --forgive",
     )
 
 

@@ -1,4 +1,7 @@
-"""Deletes from the store what nothing leads to: uploads that nobody named, reports that were replaced."""
+"""Deletes from the store what nothing leads to: uploads that nobody named, reports that were replaced.
+
+And with it what is only of use for a while: what was found damaged, and what is held against artifacts that are gone.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +12,39 @@ from collections.abc import Callable, Iterator
 from service.cache import MIN_AGE_S, Collected, OciLayout
 from service.core.digest import Digest
 from service.db import BuildStore, ModelStore
+from service.workers.crashes import Crashes
 
 _logger = logging.getLogger(__name__)
 _FIRST_S, _EVERY_S = 60.0, 3600.0
+_DAMAGED_S = 7 * 86400.0  # for so long a person can look at what was found damaged
 
 
 def collect_garbage(
-    layout: OciLayout, builds: BuildStore, models: ModelStore, min_age_s: float = MIN_AGE_S
+    layout: OciLayout, builds: BuildStore, models: ModelStore, crashes: Crashes, min_age_s: float = MIN_AGE_S
 ) -> Collected:
     """Deletes every blob that was last put more than `min_age_s` ago and that neither the store's index, nor a model
-    version, nor a build leads to.
+    version, nor a build leads to; what was found damaged a week ago; and what is held against artifacts that are gone.
 
     Safe while others push, build and predict, as long as none of them takes `min_age_s` to name what it stored.
     """
-    return layout.collect_garbage(_needed(builds, models), min_age_s)
+    collected = layout.collect_garbage(_needed(builds, models), min_age_s)
+    layout.blobs.discard_damaged(_DAMAGED_S)
+    crashes.forget(layout.blobs.exists)
+    return collected
 
 
 class Collector:
     """Collects garbage now and then, for a worker that asks it to between two builds."""
 
     def __init__(
-        self, layout: OciLayout, builds: BuildStore, models: ModelStore, now_s: Callable[[], float] = time.monotonic
+        self,
+        layout: OciLayout,
+        builds: BuildStore,
+        models: ModelStore,
+        crashes: Crashes,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._layout, self._builds, self._models = layout, builds, models
+        self._layout, self._builds, self._models, self._crashes = layout, builds, models, crashes
         self._now_s = now_s
         self._due_s = now_s() + _FIRST_S
 
@@ -40,7 +53,7 @@ class Collector:
             return
         self._due_s = self._now_s() + _EVERY_S
         try:
-            collected = collect_garbage(self._layout, self._builds, self._models)
+            collected = collect_garbage(self._layout, self._builds, self._models, self._crashes)
         except Exception:  # a store full of garbage builds as well as another
             _logger.exception("no garbage was collected")
             return

@@ -15,6 +15,7 @@ from contextvars import Context
 from time import monotonic
 
 from service.core.build import Build
+from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady, OctetError
 from service.workers.inference.candidates import Candidate, candidates
 from service.workers.inference.explain import why_not_ready
@@ -316,7 +317,11 @@ class Registry:
         """Takes an `unload` back, and lets what could not be loaded be tried again."""
         self._unloaded -= {(model, None), (model, version)}
         for _, identity in await asyncio.to_thread(self._candidates, model, version):
-            await asyncio.to_thread(self._loader.forgive, identity.artifact)
+            await self.forgive(identity.artifact)
+
+    async def forgive(self, artifact: Digest) -> None:
+        """Lets an artifact be tried again that crashed the server, or could not be loaded."""
+        await asyncio.to_thread(self._loader.forgive, artifact)
 
     def _plan(self, model: str, reference: Reference) -> Plan:
         try:

@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -20,7 +22,7 @@ from tests.support.building import eventually
 from tests.support.compiled import EXAMPLES
 from tests.support.load import Load, under_load
 from tests.support.poison import poison
-from tests.support.serving import INT8, UINT8, Served, serving
+from tests.support.serving import INT8, UINT8, Served, environment, serving
 
 BACK_WITHIN_S = 2.0
 PICTURE = (EXAMPLES / "digits" / "3.png").read_bytes()
@@ -105,6 +107,21 @@ def test_after_each_crash_the_others_answer_again_soon_and_after_the_third_it_is
 def test_the_record_names_the_artifact(scene: Scene) -> None:
     (record,) = json.loads((scene.data_dir / "crashes.json").read_text()).items()
     assert (record[0], len(record[1]["crashes"]), record[1]["is_quarantined"]) == (scene.artifact, 3, True)
+
+
+def octet(scene: Scene, *arguments: str) -> str:
+    command = [sys.executable, "-m", "service.cli", *arguments, "--server", scene.served.url]
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def test_commands_show_it_and_let_it_run_again(scene: Scene) -> None:
+    for listed in (octet(scene, "models"), octet(scene, "quarantine")):
+        assert "in quarantine: poison version 1 for" in listed
+        assert f"octet quarantine {scene.artifact} --forgive" in listed
+    assert "poison version 1" in octet(scene, "quarantine", scene.artifact, "--forgive")
+    assert "Nothing is in quarantine" in octet(scene, "quarantine")
+    assert "quarantine" not in octet(scene, "models")
+    scene.crash()  # it was tried again
 
 
 def test_an_explicit_call_tries_it_again(scene: Scene) -> None:

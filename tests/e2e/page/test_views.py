@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,6 +58,17 @@ def test_layers_have_times_once_somebody_measured_them(page: Page, digits: Serve
     page.reload()
     expect(page.locator("#layers")).to_contain_text("% of peak")
     expect(page.locator("#layers .value").filter(has_text="µs")).not_to_have_count(0)
+
+
+def test_an_artifact_in_quarantine_is_shown_and_let_go(page: Page, digits: Served, folder: Path) -> None:
+    (build,) = digits.client.get("/api/v1/builds?model=digits&limit=1").json()["builds"]
+    record = {"crashes": ["2026-11-21T12:00:00+00:00"] * 3, "how": "signal 11", "is_quarantined": True}
+    (folder / "data" / "crashes.json").write_text(json.dumps({build["artifact"]: record}))
+    expect(page.locator("#quarantine")).to_contain_text("digits version 1")
+    expect(page.locator("#quarantine")).to_contain_text("crashed 3 times")
+    page.get_by_role("button", name="Let it run again").click()
+    expect(page.locator("#quarantine")).to_be_empty()
+    assert json.loads((folder / "data" / "crashes.json").read_text()) == {}
 
 
 @pytest.mark.parametrize("format", ["PNG", "WEBP"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.cache import BlobStore
+from service.cache import BlobStore, LocalBlobStore, MemoryBlobStore
 from service.core.digest import Digest, digest_of
 from service.core.errors import CorruptBlob, DigestMismatch, InvalidInput, NotFound
 
@@ -156,6 +156,26 @@ def test_a_damaged_blob_is_reported_once_and_then_absent(store: BlobStore, damag
     assert not store.exists(digest)
     with pytest.raises(NotFound):
         store.read(digest)
+
+
+def test_what_was_found_damaged_is_kept_for_a_while(store: BlobStore, damage: Damage) -> None:
+    def kept() -> int:
+        return len(store.quarantine) if isinstance(store, MemoryBlobStore) else _files(store, "quarantine")
+
+    digest = store.put_bytes(DATA)
+    damage(digest)
+    with pytest.raises(CorruptBlob):
+        store.read(digest)
+    store.discard_damaged(60)
+    assert kept() == 1
+    store.discard_damaged(0)
+    assert kept() == 0
+    store.discard_damaged(0)
+
+
+def _files(store: BlobStore, folder: str) -> int:
+    assert isinstance(store, LocalBlobStore)
+    return len(list((store.root / folder).iterdir()))
 
 
 def test_a_damaged_blob_is_never_mapped(store: BlobStore, damage: Damage) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from service.core.digest import Digest, digest_of
 from service.core.model import ModelVersion
 from service.workers import garbage
 from service.workers.compile_worker import CompileWorker
+from service.workers.crashes import crashes_of
 from service.workers.garbage import Collector, collect_garbage
 from tests.support.blobs import age_blob
 from tests.support.building import Workshop, eventually
@@ -36,7 +37,12 @@ def make_all_older(plane: ControlPlane) -> None:
 
 def collect(plane: ControlPlane) -> tuple[Digest, ...]:
     services = plane.services
-    return collect_garbage(services.layout, services.builds, services.models).digests
+    return collect_garbage(services.layout, services.builds, services.models, services.crashes).digests
+
+
+def collector_of(workshop: Workshop, now_s: Callable[[], float]) -> Collector:
+    crashes = crashes_of(workshop.settings)
+    return Collector(workshop.layout, workshop.builds, workshop.models, crashes, now_s)
 
 
 def is_whole(plane: ControlPlane, artifact: Digest) -> bool:
@@ -167,7 +173,7 @@ class TestCollector:
 
     def test_a_while_after_the_start_and_then_every_hour(self, workshop: Workshop, orphan: Digest) -> None:
         now = [1000.0]
-        collector = Collector(workshop.layout, workshop.builds, workshop.models, lambda: now[0])
+        collector = collector_of(workshop, lambda: now[0])
         collector.collect_if_due()
         assert workshop.layout.blobs.exists(orphan)
         now[0] += 61
@@ -184,7 +190,7 @@ class TestCollector:
 
     def test_a_worker_does_it_between_builds(self, workshop: Workshop, orphan: Digest) -> None:
         now = [0.0]
-        collector = Collector(workshop.layout, workshop.builds, workshop.models, lambda: now[0])
+        collector = collector_of(workshop, lambda: now[0])
         now[0] = 100.0
         worker = CompileWorker(
             workshop.builds, workshop.layout, workshop.settings, "w", between_builds=collector.collect_if_due
@@ -199,7 +205,7 @@ class TestCollector:
         self, workshop: Workshop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         now = [0.0]
-        collector = Collector(workshop.layout, workshop.builds, workshop.models, lambda: now[0])
+        collector = collector_of(workshop, lambda: now[0])
         calls: list[float] = []
 
         def fail(*arguments: object) -> None:

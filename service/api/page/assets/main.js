@@ -9,6 +9,7 @@ import { showMatrix } from "./matrix.js";
 import { ModelView } from "./model.js";
 import { showNow } from "./now.js";
 import { installPush, showTargets } from "./push.js";
+import { showQuarantine } from "./quarantine.js";
 
 const EVERY_MS = 2000;
 const PATIENCE_MS = 15_000;
@@ -22,14 +23,16 @@ async function poll() {
   const options = { unattended: !attended, signal: AbortSignal.timeout(PATIENCE_MS) };
   try {
     const ready = await isReady(options);
-    const [metrics, models, index] = await Promise.all([
+    const [metrics, models, index, quarantine] = await Promise.all([
       ask("metrics", options).then((response) => response.text()),
       all("api/v1/models?limit=200", "models", options),
       json("v2/repository/index", { method: "POST", ...options }),
+      json("api/v1/quarantine", options),
       builds.update(options),
     ]);
     known.history.add(metrics);
     Object.assign(known, { models, index });
+    showQuarantine(quarantine.artifacts, forgive);
     if (!known.targets.length) await learnMachine(options);
     say(ready ? "succeeded" : "running", ready ? "ready" : "not ready", known.machine);
     showNow(known.history);
@@ -38,6 +41,15 @@ async function poll() {
   } catch (error) {
     explain(error);
   }
+}
+
+async function forgive(artifact) {
+  try {
+    await ask(`api/v1/quarantine/${artifact}`, { method: "DELETE" });
+  } catch (error) {
+    explain(error);
+  }
+  await poll();
 }
 
 async function learnMachine(options) {

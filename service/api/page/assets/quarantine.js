@@ -1,0 +1,22 @@
+// Artifacts that are not run any more, because the server crashed while they ran.
+
+import { element, h, show } from "./dom.js";
+
+/**
+ * Draws a paragraph for each.
+ *
+ * @param {Object[]} held as `/api/v1/quarantine` says them.
+ * @param {function(string)} onForgiven called with an artifact that is to run again.
+ */
+export function showQuarantine(held, onForgiven) {
+  show(element("quarantine"), held.map(({ artifact, crashes, how, models }) => h(
+    "p", {},
+    h("span", { class: "state failed" }, "in quarantine"),
+    ` ${names(models)}: the server crashed ${crashes.length === 1 ? "once" : `${crashes.length} times`} while it ran (${how}). `,
+    h("button", { type: "button", class: "link", id: `forgive-${artifact}`, onclick: () => onForgiven(artifact) }, "Let it run again"),
+  )));
+}
+
+function names(models) {
+  return models.map(({ name, version, target }) => `${name} version ${version} for ${target}`).join(", ") || "an artifact of no model";
+}

@@ -1,0 +1,54 @@
+"""`octet quarantine`: artifacts that are not run any more, because the server crashed while they ran."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from service.cli.client import Client
+from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag, server_url
+from service.cli.output import Output, reporting
+from service.core.errors import NotFound
+
+
+def quarantine(
+    artifact: Annotated[str | None, typer.Argument(metavar="ARTIFACT", help="Only this one, by its digest.")] = None,
+    forgive: Annotated[bool, typer.Option("--forgive", help="Let it run again.")] = False,
+    server: ServerOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the artifacts that crashed the server and are not run any more; or let one run again."""
+    if forgive and artifact is None:
+        raise typer.BadParameter("--forgive needs an ARTIFACT")
+    with reporting(as_json) as output, Client(server_url(server), key) as client:
+        if forgive and artifact is not None:
+            forgiven = client.forgive(artifact)
+            output.document(forgiven) if as_json else output.show(f"{names(forgiven)} may run again")
+            return
+        held = [each for each in client.quarantine() if artifact in (None, each["artifact"])]
+        if artifact is not None and not held:
+            raise NotFound(f"artifact {artifact} is not in quarantine")
+        output.document(held) if as_json else show(output, held, server)
+
+
+def show(output: Output, held: list[dict[str, Any]], server: str | None) -> None:
+    """What is in quarantine, and what to do about it."""
+    if not held:
+        output.show("Nothing is in quarantine.")
+        return
+    for each in held:
+        last, times = each["crashes"][-1][:19].replace("T", " "), len(each["crashes"])
+        output.show(
+            f"[bold red]in quarantine[/bold red]: {names(each)}",
+            f"  artifact {each['artifact']}",
+            f"  the server crashed while it ran, {times} time{'s' * (times > 1)}, last at {last} UTC ({each['how']})",
+        )
+    output.next_command(f"octet quarantine {held[-1]['artifact']} --forgive{server_flag(server)}")
+
+
+def names(held: dict[str, Any]) -> str:
+    """The models that it would answer for."""
+    found = [f"{model['name']} version {model['version']} for {model['target']}" for model in held["models"]]
+    return ", ".join(found) or "an artifact of no model any more"

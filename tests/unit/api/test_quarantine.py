@@ -1,0 +1,59 @@
+"""`/api/v1/quarantine`, and what becomes of what is known of artifacts that are gone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from service.core.digest import Digest, digest_of
+from service.workers.garbage import collect_garbage
+from tests.support.control_plane import HOST_TARGET, ControlPlane
+
+ABSENT = digest_of(b"absent")
+
+
+@pytest.fixture
+def artifact(plane: ControlPlane) -> Digest:
+    """In quarantine, of a model that was built."""
+    plane.push()
+    artifact = plane.succeed()
+    for _ in range(plane.services.settings.max_crashes):
+        plane.services.crashes.note([artifact], "signal 11: Segmentation fault")
+    return artifact
+
+
+def held(plane: ControlPlane) -> list[str]:
+    return [each["artifact"] for each in plane.client.get("/api/v1/quarantine").json()["artifacts"]]
+
+
+def test_what_is_in_quarantine_is_told_with_what_it_would_answer_for(plane: ControlPlane, artifact: Digest) -> None:
+    (shown,) = plane.client.get("/api/v1/quarantine").json()["artifacts"]
+    assert shown["artifact"] == artifact
+    assert shown["how"] == "signal 11: Segmentation fault"
+    assert len(shown["crashes"]) == 3
+    assert shown["models"] == [{"name": "digits", "version": 1, "target": HOST_TARGET}]
+
+
+def test_a_suspect_is_not_in_quarantine(plane: ControlPlane) -> None:
+    plane.services.crashes.note([ABSENT], "signal 6")
+    assert held(plane) == []
+    assert plane.client.delete(f"/api/v1/quarantine/{ABSENT}").status_code == 404
+
+
+def test_one_that_is_forgiven_may_run_again(plane: ControlPlane, artifact: Digest) -> None:
+    assert plane.client.delete(f"/api/v1/quarantine/{artifact}").json()["artifact"] == artifact
+    assert held(plane) == []
+    assert not plane.services.crashes.check(artifact)
+    (noted, *_) = plane.services.audit.last(1)
+    assert (noted["action"], noted["artifact"]) == ("forgive", artifact)
+    assert plane.client.delete(f"/api/v1/quarantine/{artifact}").status_code == 404
+
+
+def test_what_is_held_against_artifacts_that_are_gone_goes_with_the_garbage(
+    plane: ControlPlane, artifact: Digest
+) -> None:
+    services = plane.services
+    services.crashes.note([ABSENT], "signal 6")
+    collect_garbage(services.layout, services.builds, services.models, services.crashes)
+    assert list(json.loads(services.settings.crashes_file.read_text())) == [artifact]
