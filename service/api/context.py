@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import logging
-import re
-import uuid
 from functools import partial
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.problems import request_id, unexpected_response
-from service.api.request_log import about_request
+from service.api.request_log import about_request, id_of
 from service.api.traced import TRACE
 from service.core.logs import about
 
 _logger = logging.getLogger(__name__)
-_ACCEPTABLE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
 
 class RequestContext:
@@ -29,7 +26,7 @@ class RequestContext:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope["octet.request_id"] = identity = _id_from(scope) or uuid.uuid4().hex
+        scope["octet.request_id"] = identity = _id_of(scope)
         about.set(partial(_about, scope))
         header = (b"x-request-id", identity.encode())
         started = False
@@ -51,10 +48,9 @@ class RequestContext:
             await unexpected_response(exception, scope)(scope, receive, send_with_id)
 
 
-def _id_from(scope: Scope) -> str | None:
-    """The client's own id, if it cannot break a header or a line of the log."""
+def _id_of(scope: Scope) -> str:
     given: bytes = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-    return given.decode() if _ACCEPTABLE_ID.fullmatch(given) else None
+    return id_of(given.decode("latin-1"))
 
 
 def _about(scope: Scope) -> dict[str, str]:

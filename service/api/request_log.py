@@ -1,8 +1,9 @@
-"""What lines of the log say of the request that they belong to."""
+"""The id of a request, and what lines of the log say of the one that they belong to."""
 
 from __future__ import annotations
 
 import re
+import uuid
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,6 +11,12 @@ if TYPE_CHECKING:
 
 # https://www.w3.org/TR/trace-context/#traceparent-header
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+_ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+
+
+def id_of(given: str) -> str:
+    """The client's own id (`X-Request-Id`), if it cannot break a header or a line of the log; or else a new one."""
+    return given if _ACCEPTABLE_ID.fullmatch(given) else uuid.uuid4().hex
 
 
 def about_request(id: str, traceparent: str, trace: Trace | None, model: str = "") -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NoReturn
 
@@ -14,6 +13,7 @@ from service.api.access.audit import asking
 from service.api.access.rules import scope_of
 from service.api.grpc.status import abort
 from service.api.metrics import Metrics
+from service.api.request_log import id_of
 from service.core.errors import OctetError
 from service.core.key import Key
 
@@ -21,7 +21,7 @@ Handler = Any  # grpc.RpcMethodHandler; gRPC comes without types
 
 
 class GrpcGuard(ServerInterceptor):  # type: ignore[misc]
-    """Takes the key from the metadata `authorization`. Of a stream, each request counts."""
+    """Takes the key from the metadata `authorization`, and the call's id. Of a stream, each request counts."""
 
     def __init__(self, access: Access, metrics: Metrics) -> None:
         self._access, self._metrics = access, metrics
@@ -29,10 +29,12 @@ class GrpcGuard(ServerInterceptor):  # type: ignore[misc]
     async def intercept_service(
         self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]], details: grpc.HandlerCallDetails
     ) -> Handler:
+        metadata = dict(details.invocation_metadata or ())
+        identity = id_of(str(metadata.get("x-request-id", "")))
+        asking.set((ANYBODY, identity))
         needed = scope_of(details.method)
         if needed is None:
             return await continuation(details)
-        metadata = dict(details.invocation_metadata or ())
         given = metadata.get("authorization")
         try:
             key = self._access.identify(given.encode() if given is not None else None, needed)
@@ -42,7 +44,8 @@ class GrpcGuard(ServerInterceptor):  # type: ignore[misc]
         except OctetError as error:
             self._metrics.requests_not_allowed.labels(error.code).inc()
             return refusal(error)
-        asking.set((key.id if key else ANYBODY, uuid.uuid4().hex))
+        if key is not None:
+            asking.set((key.id, identity))
         if key is None or handler is None or not handler.request_streaming:
             return handler
         return grpc.stream_stream_rpc_method_handler(self._charging(handler.stream_stream, key))

@@ -13,7 +13,7 @@ from grpc.aio import ServicerContext
 
 from service.api.grpc import inference_pb2 as pb
 from service.api.grpc.messages import Received, response
-from service.api.grpc.status import status_of, understood
+from service.api.grpc.status import identified, request_id, status_of, understood
 from service.api.grpc.traced import traced
 from service.api.metrics import Metrics
 from service.api.request_log import about_request
@@ -43,13 +43,14 @@ class Infer:
         Its deadline holds in the queue, too. gRPC cancels the task when the deadline passes or the client cancels; a
         request that waits for its turn is then never computed.
 
+        Its timings are in the trailer `server-timing`, as over HTTP in the header.
+
         Raises:
             OctetError, DecodeError: it is refused.
         """
-        if self._tracing is None:
-            return await self._one(message, context)
-        with traced(self._tracing, context) as trace:
-            return await self._one(message, context, trace)
+        answer, timeline = await self._traced(message, context)
+        context.set_trailing_metadata((*identified(), ("server-timing", timeline.server_timing().decode())))
+        return answer
 
     async def stream(
         self, messages: AsyncIterator[bytes], context: ServicerContext
@@ -57,13 +58,22 @@ class Infer:
         """The answers to `messages`, one after the other; what is refused is an answer that says so."""
         async for message in messages:
             try:
-                yield pb.ModelStreamInferResponse(infer_response=await self.one(message, context))
+                answer, _ = await self._traced(message, context)
+                yield pb.ModelStreamInferResponse(infer_response=answer)
             except Exception as exception:
                 if (error := understood(exception)) is None:
                     raise
                 yield pb.ModelStreamInferResponse(error_message=error.message)
 
-    async def _one(self, message: bytes, context: ServicerContext, trace: Trace | None = None) -> pb.ModelInferResponse:
+    async def _traced(self, message: bytes, context: ServicerContext) -> tuple[pb.ModelInferResponse, Timeline]:
+        if self._tracing is None:
+            return await self._one(message, context)
+        with traced(self._tracing, context) as trace:
+            return await self._one(message, context, trace)
+
+    async def _one(
+        self, message: bytes, context: ServicerContext, trace: Trace | None = None
+    ) -> tuple[pb.ModelInferResponse, Timeline]:
         timeline = Timeline(unforeseen=StatusCode.INTERNAL.name)
         about.set(partial(_about, context, trace))
         try:
@@ -74,7 +84,7 @@ class Infer:
             self._telemetry.rejected(error)
             raise
         try:
-            return await self._respond(served, received, context, timeline, trace)
+            return await self._respond(served, received, context, timeline, trace), timeline
         finally:
             served.release()
             if trace is not None:
@@ -116,6 +126,6 @@ def _affinity(context: ServicerContext) -> bytes | None:
 
 
 def _about(context: ServicerContext, trace: Trace | None) -> dict[str, str]:
-    """What lines of the log say of a call: as over HTTP, but that its id is the client's or there is none."""
+    """What lines of the log say of a call."""
     headers = dict(context.invocation_metadata() or ())
-    return about_request(str(headers.get("x-request-id", "")), str(headers.get("traceparent", "")), trace)
+    return about_request(request_id(), str(headers.get("traceparent", "")), trace)

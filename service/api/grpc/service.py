@@ -12,9 +12,10 @@ from grpc.aio import ServicerContext
 
 from service.api.access import AuditLog
 from service.api.grpc import inference_pb2 as pb
+from service.api.grpc.compression import compress_if_asked, serialized
 from service.api.grpc.infer import Infer
 from service.api.grpc.messages import values_of
-from service.api.grpc.status import abort
+from service.api.grpc.status import abort, identified
 from service.api.metrics import Metrics
 from service.api.v2.about import About
 from service.api.v2.address import parse_address
@@ -78,14 +79,17 @@ class InferenceService:
             answer = await self._infer.one(message, context)
         except Exception as exception:
             await abort(context, exception)
-        return bytes(answer.SerializeToString())
+        await compress_if_asked(context)
+        return serialized(answer, context)
 
     async def _model_stream_infer(
         self, messages: AsyncIterator[bytes], context: ServicerContext
     ) -> AsyncIterator[bytes]:
+        await compress_if_asked(context)
+        context.set_trailing_metadata(identified())
         try:
             async for answer in self._infer.stream(_until(self._stopping, messages), context):
-                yield answer.SerializeToString()
+                yield serialized(answer, context)
         except Exception as exception:
             await abort(context, exception)
 
@@ -167,6 +171,7 @@ def _telling(
             document = await method(takes.FromString(message))
         except Exception as exception:
             await abort(context, exception)
+        context.set_trailing_metadata(identified())
         return bytes(ParseDict(document, gives(), ignore_unknown_fields=True).SerializeToString())
 
     return call

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from grpc import StatusCode
 from grpc.aio import ServicerContext
 
+from service.api.access.audit import asking
 from service.api.problems import may_be_retried, no_memory, retry_after
 from service.core import errors
 from service.core.errors import InvalidInput, OctetError
@@ -52,14 +53,26 @@ async def abort(context: ServicerContext, exception: Exception) -> NoReturn:
     error = understood(exception)
     if error is None:
         _logger.error("a gRPC request failed", exc_info=exception)
-        await context.abort(StatusCode.INTERNAL, _UNEXPECTED)
+        await context.abort(StatusCode.INTERNAL, _UNEXPECTED, identified())
         raise AssertionError("abort raises")
     code = status_of(error)
-    trailers = [("octet-code", error.code)]
+    trailers = [*identified(), ("octet-code", error.code)]
     if may_be_retried(error):
         trailers.append(("grpc-retry-pushback-ms", str(1000 * int(retry_after(error)))))
     await context.abort(code, _sentence(error), tuple(trailers))
     raise AssertionError("abort raises")
+
+
+def request_id() -> str:
+    """The id of the call that is answered, the client's own or ours; empty if nobody has let it in."""
+    found = asking.get()
+    return found[1] if found else ""
+
+
+def identified() -> tuple[tuple[str, str], ...]:
+    """The trailer that says it."""
+    found = request_id()
+    return (("x-request-id", found),) if found else ()
 
 
 def understood(exception: Exception) -> OctetError | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from grpc import StatusCode
 from grpc.aio import ServicerContext
 
-from service.api.grpc.status import status_of, understood
+from service.api.grpc.status import request_id, status_of, understood
 
 if TYPE_CHECKING:
     from service.api.tracing import Trace, Tracing
@@ -26,7 +26,12 @@ _FAILURES = (
 @contextmanager
 def traced(tracing: Tracing, context: ServicerContext) -> Iterator[Trace | None]:
     """The trace of what is answered in a `with` block; None if it is not among those that are traced."""
-    attributes = {"rpc.system": "grpc", "rpc.service": _SERVICE, "rpc.method": _METHOD}
+    attributes = {
+        "rpc.system": "grpc",
+        "rpc.service": _SERVICE,
+        "rpc.method": _METHOD,
+        "octet.request_id": request_id(),
+    }
     trace = tracing.begin(f"{_SERVICE}/{_METHOD}", context.invocation_metadata() or (), attributes)
     code = StatusCode.INTERNAL
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 
 WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
+WORTH_BYTES = 4096  # a shorter answer takes longer to compress than to send
 _FAST = 1  # tensors hardly get smaller by trying longer
 
 

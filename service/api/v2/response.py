@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from service.api.v2.coding import compressed
+from service.api.v2.coding import WORTH_BYTES, compressed
 from service.api.v2.request import InferRequest
 from service.api.v2.tensors import Array
 from service.core.errors import Unsupported
@@ -18,7 +18,6 @@ from service.core.signature import TensorSpec
 from service.workers.inference import Served
 
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
-_WORTH_BYTES = 4096  # a shorter answer takes longer to compress than to send
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Answer:
 
 async def encoded(answer: Answer, coding: str) -> Answer:
     """`answer` compressed, if `coding` is one and it pays. The length of its JSON stays what it is inflated."""
-    if not coding or len(answer.body) < _WORTH_BYTES:
+    if not coding or len(answer.body) < WORTH_BYTES:
         return answer
     body = await asyncio.to_thread(compressed, answer.body, coding)
     headers = [header for header in answer.headers if header[0] != b"content-length"]

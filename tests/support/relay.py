@@ -1,0 +1,55 @@
+"""A relay between a client and a server, which sees what the server really sends."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+
+
+@dataclass
+class Relay:
+    """Attributes:
+    address: for the client.
+    answered: what the server sent so far.
+    """
+
+    address: str = ""
+    answered: bytearray = field(default_factory=bytearray)
+
+
+@contextmanager
+def relay(server: str) -> Iterator[Relay]:
+    """Listens on a free loopback port, for one connection or several, which are to be closed by the client."""
+    found = Relay()
+    host, port = server.rsplit(":", 1)
+
+    class Handler(BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.create_connection((host, int(port))) as theirs:
+                asking = threading.Thread(target=_pump, args=(self.request, theirs, bytearray()))
+                asking.start()
+                _pump(theirs, self.request, found.answered)
+                asking.join()
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as listening:
+        found.address = f"127.0.0.1:{listening.server_address[1]}"
+        thread = threading.Thread(target=listening.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield found
+        finally:
+            listening.shutdown()
+            thread.join()
+
+
+def _pump(source: socket.socket, sink: socket.socket, seen: bytearray) -> None:
+    """Until `source` is closed; `sink` then hears so."""
+    while data := source.recv(1 << 16):
+        seen += data
+        sink.sendall(data)
+    with suppress(OSError):  # it may be closed already
+        sink.shutdown(socket.SHUT_WR)
