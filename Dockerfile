@@ -28,7 +28,7 @@ ENTRYPOINT ["octet"]
 FROM base AS worker
 COPY --from=build-worker /opt/octet /opt/octet
 EXPOSE 8080
-HEALTHCHECK CMD ["python3", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/v2/health/live')"]
+HEALTHCHECK --timeout=10s CMD ["octet", "health"]
 CMD ["serve", "--no-compile"]
 
 FROM base AS compiler
@@ -37,5 +37,5 @@ CMD ["worker", "compile"]
 
 FROM compiler AS api
 EXPOSE 8080
-HEALTHCHECK CMD ["python3", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/v2/health/live')"]
+HEALTHCHECK --timeout=10s CMD ["octet", "health"]
 CMD ["serve"]

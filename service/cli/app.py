@@ -12,6 +12,7 @@ from service.cli.bench import bench
 from service.cli.doctor import doctor
 from service.cli.explain import explain
 from service.cli.gc import gc
+from service.cli.health import health
 from service.cli.inspect import inspect
 
 app = typer.Typer(
@@ -41,6 +42,7 @@ app.command(rich_help_panel=_FILES)(local.verify)
 app.command(rich_help_panel=_MACHINE)(explain)
 app.command(rich_help_panel=_MACHINE)(bench)
 app.command(rich_help_panel=_MACHINE)(doctor)
+app.command(rich_help_panel=_MACHINE)(health)
 app.command(rich_help_panel=_MACHINE)(gc)
 app.add_typer(serve.worker, name="worker", rich_help_panel=_MACHINE)
 

@@ -23,6 +23,7 @@ class Stage:
     entrypoint: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
     ports: tuple[str, ...] = ()
+    healthcheck: tuple[str, ...] = ()
 
 
 def stages() -> dict[str, Stage]:
@@ -39,6 +40,8 @@ def stages() -> dict[str, Stage]:
             found[name] = replace(found[name], environment={**found[name].environment, **added})
         elif instruction == "ENTRYPOINT":
             found[name] = replace(found[name], entrypoint=tuple(json.loads(rest)))
+        elif instruction == "HEALTHCHECK":
+            found[name] = replace(found[name], healthcheck=tuple(json.loads(rest.partition("CMD ")[2])))
         elif instruction == "VOLUME":
             found[name] = replace(found[name], volumes=(*found[name].volumes, *rest.split()))
         elif instruction == "EXPOSE":

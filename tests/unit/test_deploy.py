@@ -34,6 +34,13 @@ def test_every_command_is_one(service: dict[str, Any]) -> None:
     command.make_context(name, arguments)  # raises on what it does not know
 
 
+def test_who_has_a_port_is_asked_for_its_health_by_a_command() -> None:
+    for stage in stages().values():
+        assert stage.healthcheck == (("octet", "health") if stage.ports else ())
+    command: Any = typer.main.get_command(app)
+    command.commands["health"].make_context("health", [])
+
+
 def test_every_variable_is_a_setting(service: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     variables = {**stages()[service["build"]["target"]].environment, **service.get("environment", {})}
     ours = {name: value for name, value in variables.items() if name.startswith("OCTET_")}

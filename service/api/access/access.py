@@ -128,8 +128,9 @@ def check_exposure(settings: Settings) -> None:
     if not _given(settings, SystemClock()) and all(key.revoked_at for key in stored):
         raise InvalidInput(
             f"others than this machine reach {settings.host}, and there is no API key that they could show",
-            hint="octet keys create NAME --scope admin makes one, and OCTET_ADMIN_KEY brings one along; "
-            "--no-auth lets everybody do everything",
+            hint=f"octet keys create me --scope admin makes one, on the same data folder ({settings.data_dir}; in a "
+            "container, on the same volume); OCTET_ADMIN_KEY brings one along; --no-auth (OCTET_AUTH=off) lets "
+            "everybody do everything",
         )
 
 

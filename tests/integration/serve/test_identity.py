@@ -108,6 +108,15 @@ def test_a_key_is_asked_for_over_https(scene: Scene, served: Served) -> None:
     assert served.client.get("/v2/health/ready", headers={"Authorization": ""}).status_code == 200
 
 
+def test_its_health_is_asked_by_the_same_settings(scene: Scene, served: Served, tmp_path: Path) -> None:
+    settings = {"HOST": "0.0.0.0", "PORT": served.url.rpartition(":")[2]}
+    other, private = make_certificate(tmp_path)  # of another name: it may be, and need not be trusted either
+    encrypted = {**settings, "TLS_CERT": str(other), "TLS_KEY": str(private)}
+    for flags in ((), ("--ready",)):
+        assert scene.octet("health", *flags, **encrypted)["said"] == "200"
+    assert not scene.octet("health", **settings)["healthy"]  # in plain text, nobody is there
+
+
 def test_commands_show_their_key(scene: Scene, served: Served) -> None:
     key = scene.new_key(served, "push", "predict")
     ask = ("predict", "digits", str(PICTURE))

@@ -18,10 +18,30 @@ from service.cli.push import name_of
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 MODEL, LABELS = EXAMPLES / "digits_int8.tflite", EXAMPLES / "labels.txt"
-WITH_A_SERVER = ("serve", "push", "predict", "models", "builds", "promote", "rollback", "keys create", "audit")
-WITHOUT = ("compile", "run", "verify", "explain", "bench", "doctor", "gc", "worker compile")
+WITH_A_SERVER = (
+    "serve",
+    "push",
+    "predict",
+    "models",
+    "builds",
+    "promote",
+    "rollback",
+    "keys create",
+    "audit",
+    "quarantine",
+)
+WITHOUT = ("compile", "run", "verify", "explain", "bench", "doctor", "health", "gc", "worker compile")
 KEYS = ("keys create a", "keys list", "keys revoke a", "audit")
-REMOTE = (*KEYS, "models", "builds", f"push {MODEL}", f"predict digits {MODEL}", "promote digits 1", "rollback digits")
+REMOTE = (
+    *KEYS,
+    "models",
+    "builds",
+    "quarantine",
+    f"push {MODEL}",
+    f"predict digits {MODEL}",
+    "promote digits 1",
+    "rollback digits",
+)
 
 
 @pytest.fixture

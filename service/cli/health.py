@@ -1,0 +1,42 @@
+"""`octet health`: whether a server is up, for what starts and stops containers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import httpx
+import typer
+
+from service.cli.options import JsonOption, ServerOption, server_url
+from service.cli.output import FAILURE, reporting
+
+_PATIENCE_S = 5.0
+
+
+def health(
+    ready: Annotated[bool, typer.Option("--ready", help="Also ask whether it takes requests at this moment.")] = False,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask a server whether it lives, by HTTP or HTTPS as it is set up; exit status 1 if it does not say so."""
+    url = f"{server_url(server).rstrip('/')}/v2/health/{'ready' if ready else 'live'}"
+    with reporting(as_json) as output:
+        said = _asked(url)
+        if as_json:
+            output.document({"url": url, "healthy": said == "200", "said": said})
+        else:
+            output.show(f"{url}: {said}")
+    if said != "200":
+        raise typer.Exit(FAILURE)
+
+
+def _asked(url: str) -> str:
+    """The status; or why there is none.
+
+    Nothing is sent that another might read, and the certificate is for the name by which others know the server, not
+    for the address at which it is asked here: whose it is does not matter.
+    """
+    try:
+        return str(httpx.get(url, timeout=_PATIENCE_S, verify=False, trust_env=False).status_code)
+    except (httpx.TransportError, httpx.InvalidURL) as error:
+        return str(error) or type(error).__name__
