@@ -1,0 +1,33 @@
+// Memory that several hands pass on without copying it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string_view>
+
+namespace octet::h2 {
+
+/// `size` bytes at `data`, there as long as a copy of `owner` is.
+struct Buffer {
+  uint8_t* data = nullptr;
+  size_t size = 0;
+  std::shared_ptr<void> owner;
+
+  /// Fresh memory, not cleared, aligned to `alignment` bytes (a power of two). Throws std::bad_alloc.
+  static Buffer allocate(size_t size, size_t alignment = 64) {
+    const std::align_val_t aligned{alignment};
+    std::shared_ptr<void> owner(::operator new(size, aligned), [aligned](void* p) { ::operator delete(p, aligned); });
+    return {static_cast<uint8_t*>(owner.get()), size, std::move(owner)};
+  }
+
+  static Buffer copy_of(std::string_view bytes) {
+    Buffer copy = allocate(bytes.size(), alignof(std::max_align_t));
+    std::memcpy(copy.data, bytes.data(), bytes.size());
+    return copy;
+  }
+};
+
+}  // namespace octet::h2

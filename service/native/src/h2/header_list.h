@@ -1,0 +1,70 @@
+// Header fields in the order in which they came.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace octet::h2 {
+
+struct Field {
+  std::string_view name;
+  std::string_view value;
+};
+
+/// Fields whose text lies in one block of memory that is used again for the next list. Takes no more than `max_bytes`,
+/// counted as RFC 9113 section 6.5.2 does, and then says that it overflowed.
+class HeaderList {
+ public:
+  explicit HeaderList(size_t max_bytes) : max_bytes_(max_bytes) {}
+
+  void clear() {
+    text_.clear();
+    fields_.clear();
+    listed_bytes_ = 0;
+    overflowed_ = false;
+  }
+
+  void add(std::string_view name, std::string_view value) {
+    listed_bytes_ += name.size() + value.size() + 32;
+    overflowed_ = overflowed_ || listed_bytes_ > max_bytes_;
+    if (overflowed_) return;
+    fields_.push_back({text_.size(), name.size(), value.size()});
+    text_.append(name).append(value);
+  }
+
+  size_t size() const { return fields_.size(); }
+  bool overflowed() const { return overflowed_; }
+
+  Field operator[](size_t index) const {
+    const Place& place = fields_[index];
+    const std::string_view text = text_;
+    return {text.substr(place.start, place.name), text.substr(place.start + place.name, place.value)};
+  }
+
+  /// The value of the first field of this name, or null. The view goes with the list.
+  bool find(std::string_view name, std::string_view& value) const {
+    for (size_t index = 0; index < size(); ++index) {
+      const Field field = (*this)[index];
+      if (field.name != name) continue;
+      value = field.value;
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  struct Place {
+    size_t start, name, value;  // where in `text_`, and how many bytes
+  };
+
+  size_t max_bytes_;
+  size_t listed_bytes_ = 0;
+  bool overflowed_ = false;
+  std::string text_;
+  std::vector<Place> fields_;
+};
+
+}  // namespace octet::h2

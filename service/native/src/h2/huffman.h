@@ -1,0 +1,13 @@
+// The Huffman code of HPACK (RFC 7541 section 5.2 and appendix B).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace octet::h2 {
+
+/// Appends what `size` bytes of code stand for to `out`. False: no valid code, or not padded as the RFC asks.
+bool huffman_decode(const uint8_t* data, size_t size, std::string& out);
+
+}  // namespace octet::h2

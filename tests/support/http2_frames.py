@@ -1,0 +1,163 @@
+"""An HTTP/2 client that sends whatever it is told: frames made by hand, and what the server makes of them."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
+END_STREAM, ACK, END_HEADERS, PADDED, PRIORITIZED = 1, 1, 4, 8, 0x20
+(
+    NO_ERROR,
+    PROTOCOL_ERROR,
+    INTERNAL_ERROR,
+    FLOW_CONTROL_ERROR,
+    SETTINGS_TIMEOUT,
+    STREAM_CLOSED,
+    FRAME_SIZE_ERROR,
+    REFUSED_STREAM,
+    CANCEL,
+    COMPRESSION_ERROR,
+    CONNECT_ERROR,
+    ENHANCE_YOUR_CALM,
+) = range(12)
+HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE = range(1, 6)
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+Fields = Iterable[tuple[str, str]]
+
+
+class Frame(NamedTuple):
+    type: int
+    flags: int
+    stream: int
+    payload: bytes
+
+    @property
+    def error(self) -> int:
+        """Of RST_STREAM and GOAWAY."""
+        return int.from_bytes(self.payload[-4:] if self.type == RST_STREAM else self.payload[4:8])
+
+
+def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> bytes:
+    return len(payload).to_bytes(3) + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+def settings(*entries: tuple[int, int]) -> bytes:
+    return frame(SETTINGS, payload=b"".join(struct.pack(">HI", *entry) for entry in entries))
+
+
+def integer(value: int, prefix_bits: int, pattern: int = 0) -> bytes:
+    """RFC 7541 section 5.1; `pattern` is what stands above the prefix."""
+    most = (1 << prefix_bits) - 1
+    if value < most:
+        return bytes([pattern | value])
+    encoded, value = [pattern | most], value - most
+    while value >= 0x80:
+        encoded.append(0x80 | value & 0x7F)
+        value >>= 7
+    return bytes([*encoded, value])
+
+
+def literal(name: str, value: str, pattern: int = 0) -> bytes:
+    """A field of a header block in plain text (RFC 7541 section 6.2): 0x40 for one that the table keeps."""
+    return bytes([pattern]) + b"".join(integer(len(text), 7) + text.encode("latin-1") for text in (name, value))
+
+
+def block(fields: Fields) -> bytes:
+    return b"".join(literal(*field) for field in fields)
+
+
+def head(method: str = "Unary", *more: tuple[str, str], without: str = "", **changed: str) -> list[tuple[str, str]]:
+    """The head of a gRPC call of the echo server; `changed` values have `_` for the `-` of their names."""
+    fields = {":method": "POST", ":scheme": "http", ":path": f"/echo.Echo/{method}", ":authority": "test"}
+    fields |= {"content-type": "application/grpc", "te": "trailers"}
+    fields |= {name.replace("_", "-"): value for name, value in changed.items()}
+    return [(name, value) for name, value in fields.items() if name != without] + list(more)
+
+
+def message(content: bytes) -> bytes:
+    """As gRPC puts it into DATA."""
+    return b"\0" + len(content).to_bytes(4) + content
+
+
+class Peer:
+    """One connection to `port`. Speaks the preface and empty SETTINGS first, if `greet`."""
+
+    def __init__(self, port: int, greet: bool = True) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._unread = b""
+        if greet:
+            self.send(PREFACE + settings())
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        """A server that has hung up already has said why."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.socket.sendall(data)
+
+    def headers(self, stream: int, fields: Fields, flags: int = END_HEADERS) -> None:
+        self.send(frame(HEADERS, flags, stream, block(fields)))
+
+    def call(self, stream: int, method: str = "Unary", content: bytes = b"hello") -> None:
+        """A whole unary call, to be answered."""
+        self.headers(stream, head(method))
+        self.send(frame(DATA, END_STREAM, stream, message(content)))
+
+    def frames(self) -> Iterator[Frame]:
+        """All that come until the server hangs up."""
+        while True:
+            while len(self._unread) < 9 or len(self._unread) < 9 + int.from_bytes(self._unread[:3]):
+                try:
+                    more = self.socket.recv(1 << 20)
+                except ConnectionResetError:  # closed there with something of ours unread
+                    more = b""
+                if not more:
+                    assert self._unread == b"", "the server hung up within a frame"
+                    return
+                self._unread += more
+            end = 9 + int.from_bytes(self._unread[:3])
+            kind, flags, stream = struct.unpack_from(">BBI", self._unread, 3)
+            payload, self._unread = self._unread[9:end], self._unread[end:]
+            yield Frame(kind, flags, stream, payload)
+
+    def expect(self, kind: int, stream: int = 0, flags: int = 0) -> Frame:
+        """The next frame of this kind and stream that has these flags; others are passed over."""
+        for received in self.frames():
+            if (received.type, received.stream) == (kind, stream) and received.flags & flags == flags:
+                return received
+            assert received.type != GOAWAY, received
+        raise AssertionError(f"the server hung up before frame {kind} of stream {stream}")
+
+    def settled(self) -> list[Frame]:
+        """All that comes in answer to what was sent: content may leave behind the answer to a first PING."""
+        return [*self._until_pong(b"at last?"), *self._until_pong(b"really??")]
+
+    def _until_pong(self, opaque: bytes) -> Iterator[Frame]:
+        self.send(frame(PING, payload=opaque))
+        for received in self.frames():
+            if (received.type, received.flags, received.payload) == (PING, ACK, opaque):
+                return
+            yield received
+        raise AssertionError("the server hung up")
+
+    def lost(self) -> int:
+        """The error with which the server ended the connection, having written all of it."""
+        *_, last = self.frames()
+        assert last.type == GOAWAY, last
+        return last.error
+
+    def alive(self) -> bool:
+        """Whether a call still goes through."""
+        stream = 2**31 - 1  # the last that there is
+        self.call(stream)
+        return self.expect(DATA, stream).payload == message(b"hello")

@@ -1,0 +1,39 @@
+"""C++ of `tests/native`, compiled as the product's is, and the echo server among it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[2]
+_SOURCES = _ROOT / "service" / "native" / "src"
+_TESTS = _ROOT / "tests" / "native"
+_WARNINGS = ("-Wall", "-Wextra", "-Werror")
+_ZIG = (sys.executable, "-m", "ziglang", "c++", "-O2")
+
+
+def compile_h2(program: str, directory: Path, compiler: tuple[str, ...] = _ZIG) -> Path:
+    """`tests/native/h2/PROGRAM.cc` with the HTTP/2 session, in `directory`."""
+    output = directory / program
+    sources = [*sorted((_SOURCES / "h2").glob("*.cc")), _TESTS / "h2" / f"{program}.cc"]
+    command = [*compiler, "-std=c++17", *_WARNINGS, f"-I{_SOURCES}", *map(str, sources), "-o", str(output)]
+    compiled = subprocess.run(command, capture_output=True, text=True)
+    assert compiled.returncode == 0, compiled.stderr
+    return output
+
+
+@contextmanager
+def echo_server(program: Path, **options: int) -> Iterator[int]:
+    """The port of a running `echo_server.cc`, which has to end as it should."""
+    arguments = [f"{name}={value}" for name, value in options.items()]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([program, *arguments], text=True, **pipes) as process:  # type: ignore[call-overload]
+        try:
+            yield int(process.stdout.readline())
+        finally:
+            process.stdin.close()
+            status = process.wait(timeout=30)
+    assert status == 0  # neither a signal nor a sanitizer's finding

@@ -1,0 +1,29 @@
+"""The programs of `tests/native`, compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.native import compile_h2, echo_server
+
+
+@pytest.fixture(scope="session")
+def echo_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_h2("echo_server", tmp_path_factory.mktemp("native"))
+
+
+@pytest.fixture(scope="session")
+def port(echo_program: Path) -> Iterator[int]:
+    """Of a running echo server with its usual limits."""
+    with echo_server(echo_program) as listening:
+        yield listening
+
+
+@pytest.fixture(scope="session")
+def slow_port(echo_program: Path) -> Iterator[int]:
+    """The same, of one that reads 3 bytes at a time and writes 5."""
+    with echo_server(echo_program, read_bytes=3, write_bytes=5) as listening:
+        yield listening
