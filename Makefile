@@ -9,7 +9,7 @@ LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --un
 PARALLEL := --numprocesses 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all bench bench-serving docs messages lint format lock clean
+.PHONY: help setup demo test test-all bench bench-serving soak docs messages lint format lock clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -43,6 +43,11 @@ endif
 bench-serving: $(VENV)/.develop ## what serving costs, beside the peers' servers, a quarter of an hour (BENCH_ARGS)
 	-$(BIN)/python -m benchmarks.setup_peers
 	$(BIN)/python -m benchmarks.serving $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.serving.report
+
+MINUTES ?= 30
+soak: $(VENV)/.develop ## all that a server is asked in its life, each answer checked (MINUTES=30)
+	$(BIN)/python -m benchmarks.serving --parts soak --soak-minutes $(MINUTES) $(BENCH_ARGS)
 	$(BIN)/python -m benchmarks.serving.report
 
 docs: $(VENV)/.develop ## rewrite docs/reference from the code

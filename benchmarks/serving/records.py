@@ -136,10 +136,14 @@ class Overload:
 class Soak:
     """
     Attributes:
-        predictions: answers by status, of all models.
-        others: by what was asked (`push`, `reload`, `bad`), answers by status.
-        rss_mib: the resident set at equal distances, `every_s`.
-        slope_mib_per_min: of a straight line through its second half, and its standard error.
+        rate: binary predictions a second.
+        predictions: answers to them by status, of all models.
+        others: by who else asked, what came of it, and how often.
+        problems: answers that are not what they have to be, 5xx and wrong ones among them.
+        problem_kinds: what they were, each once, up to fifty.
+        restarts: of the server's processes.
+        rss_mib: resident sets by process, at equal distances, `every_s`.
+        mib_per_min: by process, the slope of its second half and the ends of its 95 % confidence interval.
     """
 
     kind: ClassVar[str] = "soak"
@@ -150,10 +154,12 @@ class Soak:
     wrong: int
     others: dict[str, dict[str, int]]
     unplanned_5xx: int
+    problems: int
+    problem_kinds: list[str]
+    restarts: int
     every_s: float
-    rss_mib: list[float]
-    slope_mib_per_min: float
-    slope_error: float
+    rss_mib: dict[str, list[float]]
+    mib_per_min: dict[str, list[float]]
     other_cpus: float
 
 

@@ -9,6 +9,7 @@ from benchmarks.measure import table
 from benchmarks.serving.contestants import BARE, FLOOR, GRPC, OCTET, SERVED
 from benchmarks.serving.figures import Lateness, Results
 from benchmarks.serving.load import median
+from benchmarks.serving.records import Soak
 
 _OVERHEAD_US = {OCTET: 150, GRPC: 400}
 _SHARE = 0.8  # of 1 / the bare call, of MobileNetV2
@@ -122,16 +123,22 @@ def soak(results: Results) -> str:
     rows = []
     for it in results.soaks:
         rows += [
-            ["load", f"{it.minutes:g} minutes, {it.rate:.1f} predictions/s of {', '.join(it.models)}", "30 minutes"],
-            ["predictions by status", _counts(it.predictions), ""],
+            ["time", f"{it.minutes:g} minutes", "30 minutes"],
+            ["binary predictions", f"{it.rate:.1f} /s of {', '.join(it.models)}: {_counts(it.predictions)}", ""],
+            *([name, _counts(counts), ""] for name, counts in it.others.items()),
             ["wrong answers", f"**{it.wrong}**", "0"],
-            *([f"{name} by status", _counts(counts), ""] for name, counts in it.others.items()),
-            ["5xx", f"**{it.unplanned_5xx}**", "0"],
-            ["RSS first, last", f"{it.rss_mib[0]:.0f}, {it.rss_mib[-1]:.0f} MiB", ""],
-            ["slope of its second half", f"{it.slope_mib_per_min:.2f} ± {it.slope_error:.2f} MiB/min", "within noise"],
+            ["5xx, but for planned ones", f"**{it.unplanned_5xx}**", "0"],
+            ["other answers than the right ones, in all", f"**{it.problems}**", "0"],
+            ["restarts of a process", f"**{it.restarts}**", "0"],
+            *([f"RSS of the {name}", _grown(it, name), "0 in the interval"] for name in it.rss_mib),
             ["CPUs busy with other work", f"{it.other_cpus:.2f}", ""],
         ]
     return table(["", "measured", "demanded"], rows) if rows else ""
+
+
+def _grown(soak: Soak, process: str) -> str:
+    values, (slope, low, high) = soak.rss_mib[process], soak.mib_per_min[process]
+    return f"{values[0]:.0f} to {values[-1]:.0f} MiB; second half **{slope:+.3f}** MiB/min ({low:+.3f} to {high:+.3f})"
 
 
 def failures(results: Results) -> str:

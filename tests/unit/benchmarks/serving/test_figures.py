@@ -8,9 +8,9 @@ from benchmarks.serving.contestants import BARE, FLOOR, OCTET, SERVED, peers_for
 from benchmarks.serving.figures import Results
 from benchmarks.serving.load import Answer, Load, Phase, percentile
 from benchmarks.serving.overload import recovery_s
-from benchmarks.serving.records import Entry, Overhead, Overload, Run, Turn
+from benchmarks.serving.records import Entry, Overhead, Overload, Run, Soak, Turn
 from benchmarks.serving.report import render
-from benchmarks.serving.soak import slope_of
+from benchmarks.serving.soak.watching import growth_of, slope_of
 
 MODEL = "mobilenet_v2"
 RUN = Run("2026-01-01 00:00 UTC", "a CPU", "x86-64-v4+vnni", 0, 1, "xnnpack", 3, 1.5, 0.7, {"octet": "0.1.0"})
@@ -48,6 +48,16 @@ def test_the_slope_of_a_line_is_its_own() -> None:
     assert all(map(math.isnan, slope_of([1.0, 2.0], 1.0)))
 
 
+def test_growth_is_that_of_the_second_half() -> None:
+    settled = [float(at) for at in range(60)] + [60.0, 61.0] * 30
+    slope, low, high = growth_of(settled, 1.0)
+    assert low <= 0 <= high
+    leaking = [100 + 0.25 * at + at % 2 for at in range(120)]
+    slope, low, high = growth_of(leaking, 1.0)
+    assert 0.24 < low <= slope <= high < 0.26
+    assert all(map(math.isnan, growth_of(leaking[:23], 1.0)))
+
+
 def turn(contestant: str, arrivals: str, per_s: float, latencies_ms: list[float] | None = None, lost: int = 0) -> Turn:
     statuses = {"200": 10} | ({"lost": lost} if lost else {})
     found = latencies_ms or []
@@ -72,6 +82,8 @@ def results() -> Results:
         Entry(MODEL, "bentoml", "BentoML, OpenVINO", 220, 200),
         Entry(MODEL, "mlserver", "MLServer, OpenVINO", error="it ended\nwith 1"),
         Overload("resnet50", "binary", 3, 60, 50.0, 47.5, {"200": 1, "429": 2}, 0, 1, 2, 3, 12.5, 0.4, [1, 3, 2], 0.0),
+        Soak(["resnet50"], 30, 9.0, {"200": 7}, 1, {"read": {"200": 5, "503": 2}}, 2, 3, ["?"], 0, 2.0,
+             {"server": [90, 100]}, {"server": [0.2, 0.1, 0.3]}, 0.0),
     ])  # fmt: skip
     return found
 
@@ -101,6 +113,13 @@ def test_what_went_wrong_is_in_the_report() -> None:
     assert "| mobilenet_v2 | MLServer, OpenVINO | it ended with 1 |" in text
     assert "| 3 lost |" in text
     assert "**95.0%**" in text
+
+
+def test_the_report_says_what_came_of_the_soak() -> None:
+    text = render(results())
+    assert "| read | 5 × 200, 2 × 503 |" in text  # noqa: RUF001
+    assert "| 5xx, but for planned ones | **2** | 0 |" in text
+    assert "| 90 to 100 MiB; second half **+0.200** MiB/min (+0.100 to +0.300) |" in text
 
 
 def test_every_model_has_each_server_once() -> None:

@@ -1,0 +1,106 @@
+"""Those who ask something again and again, side by side, and what came of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import httpx
+
+_KEPT = 50
+WRONG = "wrong"
+REFUSED = 429  # may come at any time: the queue is bounded
+
+
+class Unexpected(Exception):
+    """An answer that is not the one that it has to be; `outcome` is what is counted."""
+
+    def __init__(self, what: str, outcome: str = WRONG) -> None:
+        super().__init__(what)
+        self.outcome = outcome
+
+
+@dataclass
+class Problems:
+    """What should not have happened: how often, and in words, each once and not for ever. From any thread."""
+
+    count: int = 0
+    kinds: list[str] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, what: str) -> None:
+        with self._lock:
+            self.count += 1
+            if what not in self.kinds and len(self.kinds) < _KEPT:
+                self.kinds.append(what)
+                print(f"  PROBLEM {what}", flush=True)
+
+
+@dataclass
+class Actor:
+    """Asks something every `every_s`, later where the answer takes longer, and counts what came of it.
+
+    Attributes:
+        act: asks once. Returns a word for the answer, its status for most; raises `Unexpected`.
+    """
+
+    name: str
+    every_s: float
+    act: Callable[[], str]
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+    def run(self, over: threading.Event, problems: Problems) -> None:
+        due_s = time.monotonic()
+        while not over.wait(max(0.0, due_s - time.monotonic())):
+            due_s = max(due_s + self.every_s, time.monotonic())
+            self.outcomes[self._once(problems)] += 1
+
+    def _once(self, problems: Problems) -> str:
+        try:
+            return self.act()
+        except Unexpected as error:
+            problems.add(f"{self.name}: {error}")
+            return error.outcome
+        except (httpx.TransportError, grpc.RpcError, OSError) as error:
+            problems.add(f"{self.name}: {type(error).__name__} {error}")
+            return type(error).__name__
+        except Exception as error:  # an answer that we cannot even read
+            problems.add(f"{self.name}: {traceback.format_exc()}")
+            return type(error).__name__
+
+
+@contextmanager
+def acting(actors: Sequence[Actor], problems: Problems) -> Iterator[None]:
+    """They ask while it is entered."""
+    over = threading.Event()
+    threads = [threading.Thread(target=actor.run, args=(over, problems), name=actor.name) for actor in actors]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def checked(response: httpx.Response, *allowed: int) -> str:
+    """The status. Raises `Unexpected` if it is none of `allowed`."""
+    if response.status_code not in allowed:
+        request = response.request
+        what = f"{request.method} {request.url.path}: {response.status_code}, not {allowed}: {response.text[:300]}"
+        raise Unexpected(what, str(response.status_code))
+    return str(response.status_code)
+
+
+def hold(said: Any, right: Any, what: str) -> None:
+    """Raises `Unexpected` where the answer is not the right one."""
+    if said != right:
+        raise Unexpected(f"{what}: {str(said)[:200]}, not {str(right)[:200]}")

@@ -1,0 +1,154 @@
+"""What changes while the others ask: new versions, promotions and rollbacks, reloads and unloads, builds that fail."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from benchmarks.places import CHECKOUT
+from benchmarks.serving.soak.acting import REFUSED, Actor, Unexpected, checked, hold
+
+LIVE, IDLE, BROKEN = "soak-live", "soak-idle", "soak-broken"
+_EXAMPLES = CHECKOUT / "examples"
+_FILES = "digits_int8.tflite", "digits_uint8.tflite"
+_NUMERICS, _MODE = "litert-reference", "reference"  # and how the expected answers name it
+_DESCRIPTION = b"MLIR Converted."  # in each file: with another in its place it is another file of the same model
+_BUILD_S = 300.0
+_CANARY_PERCENT, _CANARY_S = 30, 1.0
+_PICTURE = {"Content-Type": "image/png"}
+_WAIT = {"Prefer": "wait=30"}
+_PAGES = ("/", "/metrics", "/v2", "/v2/models/stats", "/v2/health/ready", "/api/v1/models", "/api/v1/builds")
+
+
+def marked(file: str, mark: int) -> bytes:
+    """A file of the same model as no other `mark` has."""
+    data = (_EXAMPLES / file).read_bytes()
+    assert data.count(_DESCRIPTION) == 1
+    return data.replace(_DESCRIPTION, f"{mark:0{len(_DESCRIPTION)}d}".encode())
+
+
+@dataclass
+class Versions:
+    """The model whose versions change, and what each version has to answer to each picture.
+
+    Attributes:
+        files: by version.
+    """
+
+    client: httpx.Client
+    mark: int
+    files: dict[int, str] = field(default_factory=dict)
+    _turns: itertools.count[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        expected = json.loads((_EXAMPLES / "expected.json").read_text())
+        self._scores = {file: expected[file][_MODE] for file in _FILES}
+        self._pictures = [(_EXAMPLES / name).read_bytes() for name in expected["pictures"]]
+        self._asked = itertools.cycle(range(len(self._pictures)))
+
+    def ask(self, model: str = LIVE) -> str:
+        """A picture; the answer has to be that of the version that it says it is from."""
+        picture = next(self._asked)
+        path = f"/v2/models/{model}/infer"
+        response = self.client.post(path, content=self._pictures[picture], headers=_PICTURE)
+        status = checked(response, 200, REFUSED)
+        if response.is_success:
+            answer = response.json()
+            file = self.files[int(answer["model_version"])] if model == LIVE else _FILES[0]
+            (output,) = answer["outputs"]
+            hold(output["data"], self._scores[file][picture], f"{model} version {answer['model_version']}")
+        return status
+
+    def renew(self) -> str:
+        """A new version: built, a canary, then what answers all; each third time it is taken back again."""
+        turn = next(self._turns)
+        version = self.push(turn)
+        before = self._stable()
+        self._switch("promote", {"version": version, "percent": _CANARY_PERCENT}, before)
+        time.sleep(_CANARY_S)
+        self._switch("promote", {"version": version}, version)
+        if turn % 3 == 2:
+            self._switch("rollback", {}, before)
+        return "renewed"
+
+    def push(self, turn: int) -> int:
+        """The version, when it is built. The same file is then the same version, at once."""
+        file = _FILES[turn % len(_FILES)]
+        data = marked(file, self.mark + turn)
+        build = self._pushed(LIVE, data)
+        version = int(build["version"])
+        self.files[version] = file
+        hold(ended(self.client, build)["state"], "succeeded", f"the build of {LIVE} version {version}")
+        again = self._pushed(LIVE, data)
+        hold((again["state"], again["version"]), ("succeeded", version), "the same push again")
+        return version
+
+    def start(self) -> None:
+        """The first version, of both models that change."""
+        version = self.push(next(self._turns))
+        checked(self.client.post(f"/api/v1/models/{LIVE}/promote", json={"version": version}), 200)
+        data = (_EXAMPLES / _FILES[0]).read_bytes()
+        hold(ended(self.client, self._pushed(IDLE, data))["state"], "succeeded", f"the build of {IDLE}")
+
+    def unload(self) -> str:
+        """Nobody else asks for this model: what is unloaded refuses, and what is loaded again answers."""
+        repository = f"/v2/repository/models/{IDLE}"
+        checked(self.client.post(f"{repository}/unload"), 200)
+        refused = self.client.post(f"/v2/models/{IDLE}/infer", content=self._pictures[0], headers=_PICTURE)
+        checked(refused, 503)  # as planned
+        checked(self.client.post(f"{repository}/load"), 200)
+        self.ask(IDLE)
+        return "unloaded and loaded"
+
+    def fail(self) -> str:
+        """A file that ends halfway: its build fails, and says why."""
+        data = marked(_FILES[0], self.mark + next(self._turns))
+        build = ended(self.client, self._pushed(BROKEN, data[: len(data) // 2]))
+        hold(build["state"], "failed", "the build of half a file")
+        return str(build["error"]["code"])
+
+    def _pushed(self, name: str, data: bytes) -> dict[str, Any]:
+        query = {"name": name, "target": "host", "numerics": _NUMERICS}
+        response = self.client.put("/api/v1/models", params=query, content=data)
+        checked(response, 200, 202)
+        build: dict[str, Any] = response.json()
+        return build
+
+    def _stable(self) -> int:
+        (alias,) = self.client.get(f"/api/v1/models/{LIVE}/aliases").json()["aliases"]
+        return int(alias["version"])
+
+    def _switch(self, action: str, asked: dict[str, int], leads_to: int) -> None:
+        response = self.client.post(f"/api/v1/models/{LIVE}/{action}", json=asked)
+        checked(response, 200)
+        hold(response.json()["version"], leads_to, f"{action} of {asked}")
+
+
+def ended(client: httpx.Client, build: dict[str, Any]) -> dict[str, Any]:
+    """The build when it is over. Raises `Unexpected` if that takes too long."""
+    until_s = time.monotonic() + _BUILD_S
+    while build["state"] in ("queued", "running"):
+        if time.monotonic() > until_s:
+            raise Unexpected(f"a build is not over after {_BUILD_S:.0f} s: {build}")
+        response = client.get(f"/api/v1/builds/{build['id']}", headers=_WAIT)
+        checked(response, 200)
+        build = response.json()
+    return build
+
+
+def changers(client: httpx.Client, versions: Versions, served: Sequence[str]) -> list[Actor]:
+    names, pages = itertools.cycle(served), itertools.cycle(_PAGES)
+    return [
+        Actor("picture", 0.1, versions.ask),
+        Actor("new version", 10.0, versions.renew),
+        Actor("failing build", 30.0, versions.fail),
+        Actor("reload", 1.0, lambda: checked(client.post(f"/v2/repository/models/{next(names)}/load", json={}), 200)),
+        Actor("unload", 5.0, versions.unload),
+        Actor("read", 1.0, lambda: checked(client.get(next(pages)), 200)),
+    ]
