@@ -79,7 +79,7 @@ def slope_of(values: Sequence[float], step: float) -> tuple[float, float]:
 
 
 def growth_of(values: Sequence[float], step: float) -> list[float]:
-    """The slope of the second half and the ends of its 95 % confidence interval; NaN for less than 24 values.
+    """The slope of the second half and the ends of its 95 % confidence interval; NaN for fewer than 23 values.
 
     A resident set moves in steps that last, so looks are not independent of each other: the line goes through the means
     of twelve blocks.

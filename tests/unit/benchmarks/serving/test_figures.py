@@ -55,7 +55,7 @@ def test_growth_is_that_of_the_second_half() -> None:
     leaking = [100 + 0.25 * at + at % 2 for at in range(120)]
     slope, low, high = growth_of(leaking, 1.0)
     assert 0.24 < low <= slope <= high < 0.26
-    assert all(map(math.isnan, growth_of(leaking[:23], 1.0)))
+    assert all(map(math.isnan, growth_of(leaking[:22], 1.0)))
 
 
 def turn(contestant: str, arrivals: str, per_s: float, latencies_ms: list[float] | None = None, lost: int = 0) -> Turn:
