@@ -229,3 +229,10 @@ async def test_the_asyncio_client() -> None:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+def test_the_greatest_elements_of_an_output(client: triton.InferenceServerClient) -> None:
+    outputs = [triton.InferRequestedOutput("columns", class_count=3), triton.InferRequestedOutput("top")]
+    result = client.infer("digits", [input_of("image", IMAGE, "UINT8")], outputs=outputs)
+    assert result.as_numpy("columns").tolist() == [f"{COLUMNS[0, index]}:{index}".encode() for index in (7, 6, 5)]
+    np.testing.assert_array_equal(result.as_numpy("top"), [253])

@@ -53,7 +53,8 @@ def test_health(client: triton.InferenceServerClient) -> None:
 
 
 def test_server_metadata(client: triton.InferenceServerClient) -> None:
-    extensions = ["binary_tensor_data", "model_configuration", "model_repository", "sequence", "statistics"]
+    extensions = ["binary_tensor_data", "classification", "model_configuration", "model_repository", "sequence"]
+    extensions.append("statistics")
     assert client.get_server_metadata() == {"name": "octet", "version": __version__, "extensions": extensions}
 
 
@@ -241,3 +242,15 @@ def test_a_request_body_made_offline(url: str, client: triton.InferenceServerCli
     header = int(response.get("Inference-Header-Content-Length"))
     result = triton.InferenceServerClient.parse_response_body(response.read(), header_length=header)
     np.testing.assert_array_equal(result.as_numpy("columns"), COLUMNS)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_the_greatest_elements_of_an_output(client: triton.InferenceServerClient, binary: bool) -> None:
+    best = triton.InferRequestedOutput("columns", binary_data=binary, class_count=3)
+    result = client.infer("digits", [input_of("image", IMAGE, "UINT8")], outputs=[best])
+    assert list(map(as_text, result.as_numpy("columns"))) == [f"{COLUMNS[0, index]}:{index}" for index in (7, 6, 5)]
+    assert result.get_output("columns")["datatype"] == "BYTES"
+
+
+def as_text(element: bytes | str) -> str:
+    return element.decode() if isinstance(element, bytes) else element

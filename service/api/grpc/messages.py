@@ -18,6 +18,7 @@ from service.api.grpc import inference_pb2 as pb
 from service.api.v2.body import Body
 from service.api.v2.inputs import Elements, NamedTensor
 from service.api.v2.members import check_not_shared
+from service.api.v2.outputs import output_of
 from service.api.v2.request import InferRequest, checked_request
 from service.api.v2.tensors import Array, Numbers, Raw
 from service.core.errors import InvalidInput, InvalidTensor
@@ -110,13 +111,17 @@ class _Contents:
 
 
 def response(served: Served, request: InferRequest, arrays: Sequence[Array]) -> pb.ModelInferResponse:
-    """The answer that gives `arrays`, all the model's outputs, as `request` wants them; each raw, little-endian."""
+    """The answer that gives `arrays`, all the model's outputs, as `request` wants them; each raw, little-endian.
+
+    Raises:
+        Unsupported: the best of an output are wanted that holds NaN.
+    """
     identity = served.identity
     message = pb.ModelInferResponse(model_name=identity.model, model_version=str(identity.version), id=request.id or "")
     for wanted in request.outputs:
-        spec, array = served.signature.outputs[wanted.index], arrays[wanted.index]
-        message.outputs.add(name=spec.name, datatype=spec.datatype, shape=array.shape)
-        message.raw_output_contents.append(array.tobytes())
+        output = output_of(served, wanted, arrays)
+        message.outputs.add(name=output.name, datatype=output.datatype, shape=output.shape)
+        message.raw_output_contents.append(output.packed())
     return message
 
 

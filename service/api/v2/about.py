@@ -15,7 +15,10 @@ from service.core.signature import TensorSpec
 from service.workers.inference import ModelState, Reference, Registry, Scheduling
 
 PLATFORM = "tvm_relax_vm"
-EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository", "sequence", "statistics")
+EXTENSIONS = (
+    *("binary_tensor_data", "classification", "model_configuration", "model_repository", "sequence"),
+    "statistics",
+)
 
 Members = dict[str, Any]
 

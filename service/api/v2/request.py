@@ -29,10 +29,15 @@ _SEQUENCE_ID_LENGTH = 128  # what a client may have us keep
 
 @dataclass(frozen=True)
 class RequestedOutput:
-    """An output of the model, by its position in the signature."""
+    """An output of the model, by its position in the signature.
+
+    Attributes:
+        classes: how many of its greatest elements are wanted, as text; 0 for all of it, as it is.
+    """
 
     index: int
     binary: bool
+    classes: int = 0
 
 
 @dataclass(frozen=True)
@@ -144,8 +149,9 @@ def _outputs(entries: Any, signature: ModelSignature, binary: bool) -> list[Requ
         if index_of[name] in found:
             raise InvalidInput(f"output {name!r} is asked for twice", tensor=name)
         parameters = parameters_of(entry, f"output {name!r}")
-        for unknown in ("classification", "shared_memory_region"):
-            if unknown in parameters:
-                raise InvalidInput(f"output {name!r} asks for {unknown!r}, which is not supported", tensor=name)
-        found[index_of[name]] = RequestedOutput(index_of[name], flag(parameters, "binary_data", binary))
+        if "shared_memory_region" in parameters:
+            raise InvalidInput(f"output {name!r} asks for shared memory, which is not supported", tensor=name)
+        found[index_of[name]] = RequestedOutput(
+            index_of[name], flag(parameters, "binary_data", binary), whole(parameters, "classification")
+        )
     return list(found.values())

@@ -11,6 +11,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from service.api.v2.coding import WORTH_BYTES, compressed
+from service.api.v2.outputs import output_of
 from service.api.v2.request import InferRequest
 from service.api.v2.tensors import Array
 from service.core.errors import Unsupported
@@ -50,18 +51,18 @@ def render(served: Served, request: InferRequest, arrays: Sequence[Array]) -> An
     """The answer that gives `arrays`, all the model's outputs, as `request` wants them.
 
     Raises:
-        Unsupported: an output holds NaN or infinity, and was not asked for as binary data.
+        Unsupported: an output holds NaN or infinity, and was not asked for as binary data; or its best are wanted.
     """
     entries: list[dict[str, Any]] = []
     blobs: list[bytes] = []
     for wanted in request.outputs:
-        spec, array = served.signature.outputs[wanted.index], arrays[wanted.index]
-        entry: dict[str, Any] = {"name": spec.name, "datatype": spec.datatype, "shape": array.shape}
+        output = output_of(served, wanted, arrays)
+        entry: dict[str, Any] = {"name": output.name, "datatype": output.datatype, "shape": output.shape}
         if wanted.binary:
-            blobs.append(array.tobytes())
+            blobs.append(output.packed())
             entry["parameters"] = {"binary_data_size": len(blobs[-1])}
         else:
-            entry["data"] = array.reshape(-1).tolist()
+            entry["data"] = output.elements()
         entries.append(entry)
     identity = served.identity
     document: dict[str, Any] = {"model_name": identity.model, "model_version": str(identity.version)}

@@ -116,7 +116,11 @@ def inputs(**members: Any) -> dict[str, Any]:
         ({**inputs(), "outputs": [{"name": "bottom"}]}, "the model has no output 'bottom'", None),
         ({**inputs(), "outputs": [{"name": "top"}] * 2}, "output 'top' is asked for twice", "top"),
         ({**inputs(), "outputs": [{"name": "top", "parameters": {"binary_data": "yes"}}]}, "is 'yes'", None),
-        ({**inputs(), "outputs": [{"name": "top", "parameters": {"classification": 3}}]}, "not supported", "top"),
+        (
+            {**inputs(), "outputs": [{"name": "top", "parameters": {"classification": -3}}]},
+            "'classification' is -3",
+            None,
+        ),
         ({**inputs(), "outputs": [{"name": "top", "parameters": {"shared_memory_region": ""}}]}, "not supp", "top"),
     ],
 )

@@ -25,7 +25,8 @@ def tables() -> Tables:
 async def test_the_server(tables: Tables) -> None:
     async with connect(tables) as client:
         response = await client.get("/v2")
-    extensions = ["binary_tensor_data", "model_configuration", "model_repository", "sequence", "statistics"]
+    extensions = ["binary_tensor_data", "classification", "model_configuration", "model_repository", "sequence"]
+    extensions.append("statistics")
     assert response.json() == {"name": "octet", "version": __version__, "extensions": extensions}
 
 
