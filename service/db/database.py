@@ -9,13 +9,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
 from service.core.errors import DatabaseBusy, DatabaseLost, StorageFull
 from service.db.migrations import upgrade, versions
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
 
 _ADVISORY_LOCK = 0x0C7E7  # which migration lock of PostgreSQL is ours: any number that nobody else uses
 _migrating = threading.Lock()  # Alembic keeps its context in module globals
@@ -129,6 +132,8 @@ def insert_new(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | po
     """An insertion that does nothing, and returns no row, where it would break a uniqueness constraint."""
     if connection.dialect.name == "sqlite":
         return sqlite.insert(table).on_conflict_do_nothing()
+    from sqlalchemy.dialects import postgresql  # 3 MB, for nothing where SQLite serves
+
     return postgresql.insert(table).on_conflict_do_nothing()
 
 

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
 from service.core.digest import digest_of
 from service.core.errors import NotFound, StorageFull, Unsupported
@@ -22,6 +23,12 @@ from service.db.tables import builds, is_live, metadata, model_versions
 def test_the_migrations_lead_to_the_tables_that_the_program_expects(database: Database) -> None:
     with database.read() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_the_newest_migration_is_the_one_that_alembic_leads_to(database: Database) -> None:
+    with database.read() as connection:
+        scripts = ScriptDirectory.from_config(alembic_config(connection))
+    assert database.schema()[1] == scripts.get_current_head()
 
 
 def test_a_database_knows_how_far_it_is_migrated(database: Database) -> None:
