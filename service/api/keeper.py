@@ -8,6 +8,7 @@ is made of is loaded here, so that another is there at once, and used only there
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import logging
 import signal
@@ -87,13 +88,20 @@ async def _serve(settings: Settings, compile: bool, on_started: Callable[[Starte
         grpc: tuple[str, int] | None = None
         if settings.grpc:
             grpc = stack.enter_context(reserve(settings.host, settings.port_of_grpc)).getsockname()[:2]
-        # Half a second of imports, once, for this child and all that follow it: a fork has them.
-        importlib.import_module("service.api.server")
+        _load_server()
         await asyncio.sleep(0)
         if not told.empty():
             return 0
         keeper = _Keeper(settings, listener, grpc, compile, on_started)
         return await keeper.run(told)
+
+
+def _load_server() -> None:
+    """Half a second of imports, once, for this child and all that follow it: a fork has them."""
+    gc.disable()  # nothing of it is garbage, and to look for some takes a fifth of the time
+    importlib.import_module("service.api.server")
+    gc.freeze()  # or a child that looks for garbage writes to each page that it shares with us
+    gc.enable()
 
 
 class _Keeper:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp
 
-from service.api.access import Guard
+from service.api.access.guard import Guard
 from service.api.context import RequestContext
 from service.api.services import Services
 

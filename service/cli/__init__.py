@@ -6,6 +6,6 @@ import os
 # `octet serve` is a process that forks, which it may only with one thread.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from service.cli.app import main
+from service.cli.commands import main
 
 __all__ = ["main"]

@@ -1,3 +1,3 @@
-from service.cli.app import main
+from service.cli.commands import main
 
 main()

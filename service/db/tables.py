@@ -105,7 +105,8 @@ is_live = sa.and_(
     builds.c.state.in_(sa.bindparam("live_states", _LIVE_STATES, expanding=True, literal_execute=True)),
     sa.not_(builds.c.invalidated),
 )
-sa.Index("uq_builds_live_key", builds.c.key, unique=True, sqlite_where=is_live, postgresql_where=is_live)
+# On PostgreSQL too: the migration has `postgresql_where`, which here would load the dialect wherever tables are used.
+sa.Index("uq_builds_live_key", builds.c.key, unique=True, sqlite_where=is_live)
 
 # Which model versions want a build: several may share one. The newest row of a version is what was asked last.
 build_requests = sa.Table(

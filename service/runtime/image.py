@@ -25,22 +25,15 @@ from PIL.PngImagePlugin import PngImageFile
 
 from service.core.buffers import aligned_empty
 from service.core.errors import InvalidInput, InvalidTensor, OctetError, TooLarge, UnsupportedFormat
+from service.core.picture import JPEG_MAGIC, PNG_MAGIC
 from service.core.signature import TensorSpec
 
 MAX_PIXELS = 32 << 20  # a decoded picture takes at most four bytes for each
 MAX_SCANS = 64  # a progressive JPEG has about ten; each is a pass over all the pixels, and costs the sender ten bytes
 
-_JPEG_MAGIC = b"\xff\xd8\xff"
-_PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
-MAGIC_BYTES = len(_PNG_MAGIC)  # what `is_picture` looks at
 _START_OF_SCAN = b"\xff\xda"  # cannot occur inside a scan, where 0xff is followed by 0x00 or a restart marker
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-def is_picture(data: bytes) -> bool:
-    """Whether `data` begins as a JPEG or PNG does."""
-    return data.startswith((_JPEG_MAGIC, _PNG_MAGIC))
 
 
 def decode(data: bytes, spec: TensorSpec) -> Array:
@@ -76,11 +69,11 @@ def _open(data: bytes) -> ImageFile:
     The plug-ins are called by name: `Image.open` tries every format it knows and only warns of a large picture.
     """
     image: ImageFile
-    if data.startswith(_JPEG_MAGIC):
+    if data.startswith(JPEG_MAGIC):
         if data.count(_START_OF_SCAN) > MAX_SCANS:
             raise InvalidInput(f"the picture has more than {MAX_SCANS} progressive scans")
         image = JpegImageFile(BytesIO(data))
-    elif data.startswith(_PNG_MAGIC):
+    elif data.startswith(PNG_MAGIC):
         image = PngImageFile(BytesIO(data))
     else:
         raise UnsupportedFormat("the data is neither a JPEG nor a PNG", hint="convert the picture to JPEG or PNG")

@@ -12,8 +12,8 @@ from service.api.v2.inputs import NamedTensor, Picture
 from service.api.v2.members import HEADER_HINT, check_not_shared, parameters_of, takes
 from service.api.v2.tensors import Array, Numbers, Raw
 from service.core.errors import InvalidInput, InvalidTensor, UnsupportedFormat
+from service.core.picture import MAGIC_BYTES, is_picture
 from service.core.signature import ModelSignature
-from service.runtime.image import MAGIC_BYTES, is_picture
 
 
 def named_tensors(entries: Any, body: Body, signature: ModelSignature) -> list[NamedTensor]:

@@ -12,7 +12,7 @@ from service.api.v2.inputs import Picture
 from service.api.v2.request import InferRequest
 from service.api.v2.tensors import Array
 from service.api.v2.timeline import Timeline
-from service.runtime import image
+from service.core.signature import TensorSpec
 from service.workers.inference import Permit, Terms
 
 Run = Callable[[Permit, Sequence[Array], Terms], Awaitable[Sequence[Array]]]
@@ -49,8 +49,14 @@ class Predictor:
     async def _decode(self, inputs: Sequence[Array | Picture]) -> Sequence[Array]:
         loop = asyncio.get_running_loop()
         return [
-            await loop.run_in_executor(self._decoders, image.decode, each.data, each.spec)
+            await loop.run_in_executor(self._decoders, _decode, each.data, each.spec)
             if isinstance(each, Picture)
             else each
             for each in inputs
         ]
+
+
+def _decode(data: bytes, spec: TensorSpec) -> Array:
+    from service.runtime.image import decode  # Pillow, 3 MB with its libraries: most models are sent tensors
+
+    return decode(data, spec)

@@ -15,6 +15,7 @@ from PIL import Image
 
 from service.core.buffers import is_aligned
 from service.core.errors import InvalidInput, InvalidTensor, OctetError, TooLarge, UnsupportedFormat
+from service.core.picture import is_picture
 from service.core.signature import TensorSpec
 from service.runtime import image
 
@@ -135,7 +136,7 @@ def test_other_formats_are_refused(format: str) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\xff\xd8", b"picture"])
 def test_what_is_no_picture_is_refused(data: bytes) -> None:
-    assert not image.is_picture(data)
+    assert not is_picture(data)
     with pytest.raises(UnsupportedFormat):
         image.decode(data, COLOR)
 

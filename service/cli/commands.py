@@ -1,0 +1,77 @@
+"""The command line: `octet COMMAND`. Each command is a module of this folder; this one hangs them up."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import sys
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+_SERVING, _FILES, _MACHINE = "With a server", "Without a server", "This machine"
+
+# By command: under which heading it is listed, and the function, or the group, of which module it is.
+_COMMANDS: Mapping[str, tuple[str, str, str]] = {
+    "serve": (_SERVING, "serve", "serve"),
+    "push": (_SERVING, "push", "push"),
+    "predict": (_SERVING, "predict", "predict"),
+    "models": (_SERVING, "models", "models"),
+    "builds": (_SERVING, "models", "builds"),
+    "promote": (_SERVING, "promote", "promote"),
+    "rollback": (_SERVING, "promote", "rollback"),
+    "quarantine": (_SERVING, "quarantine", "quarantine"),
+    "keys": (_SERVING, "keys", "keys"),
+    "audit": (_SERVING, "keys", "audit"),
+    "inspect": (_FILES, "inspect", "inspect"),
+    "compile": (_FILES, "local", "compile"),
+    "run": (_FILES, "local", "run"),
+    "verify": (_FILES, "local", "verify"),
+    "explain": (_MACHINE, "explain", "explain"),
+    "bench": (_MACHINE, "bench", "bench"),
+    "doctor": (_MACHINE, "doctor", "doctor"),
+    "health": (_MACHINE, "health", "health"),
+    "gc": (_MACHINE, "gc", "gc"),
+    "worker": (_MACHINE, "serve", "worker"),
+}
+
+
+def main() -> None:
+    """Loads the command that is asked for, and not what the others need: `octet serve` keeps what it loads for good."""
+    asked = sys.argv[1] if len(sys.argv) > 1 else None
+    command_line(asked if asked in _COMMANDS else None)(prog_name="octet")
+
+
+def command_line(only: str | None = None) -> typer.Typer:
+    """All commands, or one."""
+    app = typer.Typer(
+        name="octet",
+        help="Serve models that are already quantized to 8 bits, exactly and at the speed of the hardware.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_octet)
+    for name in [only] if only else _COMMANDS:
+        heading, module, attribute = _COMMANDS[name]
+        command = getattr(importlib.import_module(f"service.cli.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, rich_help_panel=heading)
+        else:
+            app.command(name, rich_help_panel=heading)(command)
+    return app
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"octet {importlib.metadata.version('octet')}")
+        raise typer.Exit
+
+
+def _octet(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
