@@ -106,6 +106,7 @@ class Connection(HttpToolsProtocol):
         self._stop_timer()
         if self._body_timer is not None:
             self._body_timer.cancel()
+        self._unset_keepalive_if_required()  # or it holds all of this until it is due, where the client reset
         super().connection_lost(exc)
 
     def _watch_body(self) -> None:

@@ -1,8 +1,10 @@
-"""How slowly a body may come: the connection sees its bytes, on whichever road they are then read."""
+"""How slowly a body may come, on whichever road it is then read; and what is left of a connection."""
 
 from __future__ import annotations
 
+import gc
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from fastapi import FastAPI, Request
 from starlette.types import Receive, Scope, Send
 
+from service.api.connection import Connection
 from service.api.shortcut import Shortcut
 from service.api.v2.body import Head, read_body
 from tests.support.uvicorn_thread import listening
@@ -94,3 +97,21 @@ def test_a_body_is_not_measured_by_the_time_before_it(client: socket.socket, pat
         client.sendall(bytes(10))
         assert answered(client).endswith(b"\r\n\r\n20")
         time.sleep(rest_s)
+
+
+def test_nothing_is_left_of_a_connection_that_was_reset(client: socket.socket, path: str) -> None:
+    client.sendall(head(path, 20) + bytes(20))
+    assert answered(client).endswith(b"\r\n\r\n20")
+    assert held() == 1
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+    until_s = time.monotonic() + 3  # a kept connection would wait 5 s for the next request
+    while held():
+        assert time.monotonic() < until_s
+        time.sleep(0.02)
+
+
+def held() -> int:
+    """How many connections the server has in memory."""
+    gc.collect()
+    return sum(1 for each in gc.get_objects() if issubclass(type(each), Connection))
