@@ -40,6 +40,27 @@ def test_the_command_line_is_quick_to_start() -> None:
     assert not {"fastapi", "uvicorn", "sqlalchemy", "service.api", "service.db"} & loaded
 
 
+# What a server without a migration, a picture, a trace or PostgreSQL has no use for, by what loads it.
+_NEEDED_LATER = ("alembic", "PIL", "opentelemetry.sdk", "sqlalchemy.dialects.postgresql", "httpx", "service.cli.client")
+
+
+@pytest.fixture(scope="module")
+def serving() -> set[str]:
+    """What `octet serve` loads, which its children share."""
+    loaded, _ = _after_importing("service.cli.serve, service.api.keeper, service.api.server")
+    return loaded
+
+
+@pytest.mark.parametrize("module", _NEEDED_LATER)
+def test_the_serving_process_loads_what_few_need_where_it_is_needed(serving: set[str], module: str) -> None:
+    assert module not in serving
+
+
+def test_the_keeper_listens_before_it_loads_the_server() -> None:
+    loaded, _ = _after_importing("service.api.keeper")
+    assert not {"fastapi", "sqlalchemy", "numpy", "grpc"} & loaded
+
+
 def _after_importing(module: str) -> tuple[set[str], str]:
     """The names of all modules that a fresh process has after importing `module`, and the libraries it has mapped."""
     code = f"import sys, {module}; print(*sys.modules); print(open('/proc/self/maps').read())"
