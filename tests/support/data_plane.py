@@ -23,6 +23,7 @@ from service.api.grpc.server import GrpcServer
 from service.api.layers import surrounded
 from service.api.metrics import Metrics
 from service.api.services import Services
+from service.api.tls import certificate_of
 from service.api.v2 import InferenceTelemetry, install
 from service.core.build import Build
 from service.core.settings import Settings
@@ -91,7 +92,8 @@ class DataPlane:
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI | None = None) -> AsyncIterator[None]:
-        server = GrpcServer(self.services, "127.0.0.1", self.services.settings.grpc_port or 0)
+        chosen = self.services.settings
+        server = GrpcServer(self.services, "127.0.0.1", chosen.grpc_port or 0, certificate_of(chosen))
         self.grpc = f"127.0.0.1:{await server.start()}"
         yield
         await server.stop(10)
