@@ -1,12 +1,13 @@
 // Memory that several hands pass on without copying it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <string_view>
+#include <utility>
 
 namespace octet::h2 {
 
@@ -25,7 +26,7 @@ struct Buffer {
 
   static Buffer copy_of(std::string_view bytes) {
     Buffer copy = allocate(bytes.size(), alignof(std::max_align_t));
-    std::memcpy(copy.data, bytes.data(), bytes.size());
+    std::copy(bytes.begin(), bytes.end(), copy.data);
     return copy;
   }
 };

@@ -61,6 +61,8 @@ class GrpcSession final : private Session::Handler {
   void disconnect() { session_.disconnect(); }
   bool closed() const { return session_.closed(); }
   size_t open_calls() const { return calls_.size(); }
+  /// More than the open calls, where answers of finished ones wait for the peer to take them.
+  size_t open_streams() const { return session_.open_streams(); }
 
   // False: the call is over, and what was submitted is dropped.
   /// Initial metadata beside the headers of every response; once, before the first message.

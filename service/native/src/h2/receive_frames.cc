@@ -6,6 +6,7 @@
 namespace octet::h2 {
 
 bool Session::on_frame_header(const FrameHeader& header) {
+  if (failed_) return false;  // the handler has disconnected
   if (header.length > limits_.max_frame_bytes) return fail(ErrorCode::kFrameSizeError, "a frame beyond our SETTINGS");
   if (!check_order(header) || !check_length(header)) return false;
   if (header.type == FrameType::kData) return begin_data(header);

@@ -21,7 +21,8 @@
 namespace octet::h2 {
 
 /// Belongs to one thread. The handler may call anything but `receive` from within its own calls. A peer that breaks the
-/// protocol or the limits gets the RFC's error; nothing that it sends throws (but std::bad_alloc).
+/// protocol or the limits gets the RFC's error; nothing that it sends throws (but std::bad_alloc). There are no timers:
+/// a peer that falls silent, or leaves its answers unread, is for the owner of the socket to notice.
 class Session final : private FrameReader::Handler {
  public:
   class Handler {
