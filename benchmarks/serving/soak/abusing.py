@@ -1,4 +1,7 @@
-"""Requests that are wrong, each with the one answer that it may get, and clients that leave in the middle."""
+"""Requests that are wrong, each with the one answer that it may get, and clients that leave in the middle.
+
+A model whose queue is full refuses a request before it looks what is wrong with it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import grpc
 import httpx
 
 from benchmarks.server import Server
-from benchmarks.serving.soak.acting import Actor, Unexpected, checked, hold
+from benchmarks.serving.soak.acting import REFUSED, Actor, Unexpected, checked, hold
 from benchmarks.serving.soak.living import LIVE
 from benchmarks.serving.soak.predicting import INFER, Question, message_of
 from service.cli.tensors import HEADER_LENGTH
@@ -35,7 +38,7 @@ def abusers(client: httpx.Client, channel: grpc.Channel, server: Server, questio
 
     def bad_post() -> str:
         path, sent, status = next(posts)
-        return checked(client.post(path, **sent), status)
+        return checked(client.post(path, **sent), status, REFUSED)
 
     def bad_push() -> str:
         path, sent, status = next(pushes)
@@ -47,7 +50,7 @@ def abusers(client: httpx.Client, channel: grpc.Channel, server: Server, questio
             connection.sendall(sent)
             first = connection.recv(100).decode("latin-1")
         status = first.split()[1] if first.startswith("HTTP/1.1 ") else first or "closed"
-        if status not in statuses:
+        if status not in (*statuses, str(REFUSED)):
             raise Unexpected(f"{sent[:80]!r}: {first!r}, not {statuses}", status)
         return status
 
@@ -56,7 +59,8 @@ def abusers(client: httpx.Client, channel: grpc.Channel, server: Server, questio
         try:
             infer(message, timeout=_ANSWER_S)
         except grpc.RpcError as error:
-            hold(error.code(), wanted, f"gRPC, {error.details()}")
+            if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+                hold(error.code(), wanted, f"gRPC, {error.details()}")
             return str(error.code().name)
         raise Unexpected(f"a call that should end in {wanted} succeeded")
 

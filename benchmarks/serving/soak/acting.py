@@ -95,9 +95,17 @@ def checked(response: httpx.Response, *allowed: int) -> str:
     """The status. Raises `Unexpected` if it is none of `allowed`."""
     if response.status_code not in allowed:
         request = response.request
-        what = f"{request.method} {request.url.path}: {response.status_code}, not {allowed}: {response.text[:300]}"
+        what = f"{request.method} {request.url.path}: {response.status_code}, not {allowed}: {_said(response)}"
         raise Unexpected(what, str(response.status_code))
     return str(response.status_code)
+
+
+def _said(response: httpx.Response) -> str:
+    """Why, in the server's words; what differs from request to request is left out."""
+    try:
+        return str(response.json()["detail"])
+    except (ValueError, LookupError, TypeError):
+        return response.text[:300]
 
 
 def hold(said: Any, right: Any, what: str) -> None:
