@@ -7,6 +7,8 @@ OctetError
 │   └── InvalidTensor            a predict request that does not fit the signature
 ├── Unauthorized            401
 ├── Forbidden               403
+│   ├── CrossSite                a web page of another site asks, and nobody is asked for a key
+│   └── ForeignHost              the request is for a name that is none of this machine's
 ├── NotFound                404
 ├── Conflict                409
 │   └── UnknownSequence          of a model that keeps state
@@ -126,6 +128,18 @@ class Forbidden(OctetError):
     """The request needs an API key with another scope."""
 
     code = "forbidden"
+
+
+class CrossSite(Forbidden):
+    """A page of another site sent the request, and nobody is asked for a key."""
+
+    code = "cross_site"
+
+
+class ForeignHost(Forbidden):
+    """The request is for a name that is none of this machine's, and nobody is asked for a key."""
+
+    code = "foreign_host"
 
 
 class NotFound(OctetError):

@@ -45,7 +45,7 @@ def client_of(app: Any) -> Iterator[httpx.Client]:
     lifespan = app.router.lifespan_context(app)
     asyncio.run_coroutine_threadsafe(lifespan.__aenter__(), loop).result()
     try:
-        with httpx.Client(transport=Transport(app, loop), base_url="http://octet") as client:
+        with httpx.Client(transport=Transport(app, loop), base_url="http://localhost") as client:
             yield client
     finally:
         asyncio.run_coroutine_threadsafe(lifespan.__aexit__(None, None, None), loop).result()

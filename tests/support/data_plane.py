@@ -113,7 +113,7 @@ async def connect(tables: Tables, **options: Any) -> AsyncIterator[httpx.AsyncCl
     plane = DataPlane(tables, **options)
     transport = httpx.ASGITransport(plane.app, raise_app_exceptions=False)
     try:
-        async with httpx.AsyncClient(transport=transport, base_url="http://octet") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             client.plane = plane  # type: ignore[attr-defined]
             yield client
     finally:

@@ -26,7 +26,7 @@ INT8, UINT8 = "digits_int8.tflite", "digits_uint8.tflite"
 # One that this project's CI machines all run, and others that make more builds of the same file.
 RUNS_HERE, OTHERS = "x86-64-v3", ("aarch64", "aarch64+dotprod", "x86-64-v4")
 # To a route that reads its body whatever is in it.
-UPLOAD = b"PUT /api/v1/blobs/sha256:" + b"0" * 64 + b" HTTP/1.1\r\nHost: octet\r\nContent-Length: 100000\r\n\r\n"
+UPLOAD = b"PUT /api/v1/blobs/sha256:" + b"0" * 64 + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
 _WAIT = {"Prefer": "wait=60"}
 
 

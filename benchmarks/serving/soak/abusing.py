@@ -155,7 +155,7 @@ def _bad_pushes() -> Sequence[Bad]:
 
 def _malformed(question: Question) -> Sequence[tuple[bytes, Sequence[str]]]:
     """What is no HTTP, with the statuses that may answer; `closed` where there is nobody to be answered."""
-    post = f"POST {question.path} HTTP/1.1\r\nHost: here\r\n".encode()
+    post = f"POST {question.path} HTTP/1.1\r\nHost: [::1]\r\n".encode()
     return [
         (b"GET\r\n\r\n", ["400"]),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100), ["400"]),
@@ -183,9 +183,9 @@ def _bad_calls(question: Question) -> Sequence[tuple[bytes, grpc.StatusCode]]:
 def _half_sent(question: Question) -> Sequence[tuple[bytes, bool]]:
     """What is sent before the client leaves, and whether it leaves by a reset."""
     body = question.image.tobytes()
-    head = f"POST {question.path} HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\n{HEADER_LENGTH}: 0\r\n\r\n"
+    head = f"POST {question.path} HTTP/1.1\r\nHost: [::1]\r\nContent-Length: {len(body)}\r\n{HEADER_LENGTH}: 0\r\n\r\n"
     request = head.encode() + body
-    push = b"PUT /api/v1/models?name=soak-left&target=host HTTP/1.1\r\nHost: here\r\nContent-Length: 100000\r\n\r\nTFL"
+    push = b"PUT /api/v1/models?name=soak-left&target=host HTTP/1.1\r\nHost: [::1]\r\nContent-Length: 100000\r\n\r\nTFL"
     sent = [b"", request[:30], head.encode(), request[:-1], request, push, request[:70_000], request + request[:50]]
     return [(each, resets) for resets in (False, True) for each in sent]
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from service.api.access.keys import Keys, key_file
 from service.api.access.limits import Meters
+from service.api.access.sites import Sites
 from service.core.clock import Clock, SystemClock
 from service.core.errors import Forbidden, InvalidInput, Unauthorized
 from service.core.key import Key, Limits, Scope, id_of, key_of
@@ -33,6 +34,7 @@ class Access:
         """Raises `InvalidInput`: the file of the keys cannot be read, or the admin key is none."""
         self._clock = clock or SystemClock()
         self.keys = key_file(settings, self._clock)
+        self.sites = Sites(settings)
         self._meters = Meters(settings.usage_file, self._clock)
         self._given = _given(settings, self._clock)
         self._auth = settings.auth

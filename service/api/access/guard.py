@@ -10,10 +10,12 @@ from service.api.access.rules import scope_of
 from service.api.metrics import Metrics
 from service.api.problems import problem_response, request_id
 from service.core.errors import OctetError
+from service.core.key import Scope as KeyScope
 
 
 class Guard:
-    """Refuses who has no key for what is asked, or too much of it, before the request is routed or its body is read.
+    """Refuses who has no key for what is asked, or too much of it, before the request is routed or its body is
+    read; and other sites' pages, where nobody is asked for a key.
 
     Bare ASGI, because predict requests pass through it; inside `RequestContext`, whose id its answers carry.
     """
@@ -27,13 +29,19 @@ class Guard:
             return
         try:
             needed = scope_of(scope["path"])
-            who = ANYBODY if needed is None else self._access.admit(_authorization(scope), needed)
+            who = ANYBODY if needed is None else self._admit(scope, needed)
         except OctetError as error:
             self._metrics.requests_not_allowed.labels(error.code).inc()
             await problem_response(error, scope)(scope, receive, send)
             return
         asking.set((who, request_id(scope)))
         await self._app(scope, receive, send)
+
+    def _admit(self, scope: Scope, needed: KeyScope) -> str:
+        who = self._access.admit(_authorization(scope), needed)
+        if who is ANYBODY:
+            self._access.sites.check(scope["method"], scope["headers"])
+        return who
 
 
 def _authorization(scope: Scope) -> bytes | None:

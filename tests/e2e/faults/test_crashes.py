@@ -91,7 +91,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 def test_after_each_crash_the_others_answer_again_soon_and_after_the_third_it_is_in_quarantine(scene: Scene) -> None:
     url = urlsplit(scene.served.url)
     with socket.create_connection((url.hostname, url.port), timeout=30) as in_flight:
-        in_flight.sendall(b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: octet\r\nContent-Length: 900\r\n\r\n{")
+        in_flight.sendall(b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n{")
         times_s = [scene.crash()]
         assert is_cut(in_flight)
     times_s += [scene.crash() for _ in range(2)]

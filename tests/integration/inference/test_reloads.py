@@ -45,7 +45,7 @@ class Service:
             self.tables.build("digits", version, BuildState.SUCCEEDED, target=TARGET, artifact=artifacts[file])
         self.tables.promote("digits", 1)
         self.plane = DataPlane(self.tables, artifacts=StoredArtifacts(store), targets=(TARGET,))
-        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.plane.app), base_url="http://octet")
+        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.plane.app), base_url="http://localhost")
         self.answers: Counter[str] = Counter()
         self.stopped = False
 

@@ -34,7 +34,7 @@ def connection(server: tuple[str, int]) -> Iterator[socket.socket]:
 
 
 def head(*headers: str, model: str = "digits") -> bytes:
-    lines = [f"POST /v2/models/{model}/infer HTTP/1.1", "Host: octet", *headers, "", ""]
+    lines = [f"POST /v2/models/{model}/infer HTTP/1.1", "Host: localhost", *headers, "", ""]
     return "\r\n".join(lines).encode()
 
 

@@ -43,7 +43,7 @@ class Service:
             on_lost=self.submit_again,
             targets=(TARGET,),
         )
-        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.plane.app), base_url="http://octet")
+        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.plane.app), base_url="http://localhost")
 
     def push(self, name: str, file: str, numerics: str = "litert-reference") -> Build:
         """What the control plane does with an upload."""

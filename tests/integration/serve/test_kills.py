@@ -75,7 +75,7 @@ def ruin(tmp_path_factory: pytest.TempPathFactory) -> Ruin:
         build = served.push(UINT8, target=RUNS_HERE)
         url = urlsplit(served.url)
         with socket.create_connection((url.hostname, url.port)) as upload:
-            head = b"PUT /api/v1/models?name=half HTTP/1.1\r\nHost: octet\r\nContent-Length: 900000\r\n\r\n"
+            head = b"PUT /api/v1/models?name=half HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n"
             upload.sendall(head + model(INT8)[:1000])
             eventually(lambda: any((folder / "data" / "store" / "uploads").iterdir()))
             served.reaches(build["id"], "import")

@@ -121,7 +121,7 @@ def test_a_file_that_is_no_model_inside_fails_its_build_and_nothing_else(served:
 
 def test_a_client_that_leaves_in_the_middle_of_an_upload_leaves_nothing_behind(served: Served, folder: Path) -> None:
     with raw(served) as connection:
-        head = b"PUT /api/v1/models?name=half HTTP/1.1\r\nHost: octet\r\nContent-Length: 900000\r\n\r\n"
+        head = b"PUT /api/v1/models?name=half HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n"
         connection.sendall(head + model(INT8)[:1000])
         eventually(lambda: len(uploads(folder)) == 1)
     eventually(lambda: uploads(folder) == [])
@@ -131,7 +131,7 @@ def test_a_client_that_leaves_in_the_middle_of_an_upload_leaves_nothing_behind(s
 def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(served: Served) -> None:
     with raw(served) as connection:
         connection.sendall(
-            b"PUT /api/v1/models?name=big HTTP/1.1\r\nHost: octet\r\nContent-Length: 1000001\r\n"
+            b"PUT /api/v1/models?name=big HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000001\r\n"
             b"Expect: 100-continue\r\n\r\n"
         )
         assert connection.recv(100).startswith(b"HTTP/1.1 413")
