@@ -83,6 +83,9 @@ class Settings(BaseSettings, Serving):
     build_time_limit_s: float = Field(600.0, gt=0)
     build_memory_limit_bytes: int = Field(8 << 30, gt=0)
     results_max_bytes: int = Field(2 << 30, ge=0, description="room for imports and expected answers of earlier builds")
+    compiler_idle_s: float = Field(
+        300.0, gt=0, description="a compile worker that built nothing for so long gives the compiler's 0.2 GB back"
+    )
     lease_s: float = Field(30.0, gt=0, description="a worker silent this long loses its build")
     heartbeat_s: float = Field(10.0, gt=0)
     max_build_attempts: int = Field(3, gt=0)

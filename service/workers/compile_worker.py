@@ -7,8 +7,10 @@ found again by content; what it left in scratch is swept when the next one start
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,7 +19,7 @@ from pathlib import Path
 from service.cache import OciLayout
 from service.compiler import toolchain
 from service.compiler.pipeline import CompileRequest
-from service.compiler.sandbox import warm
+from service.compiler.sandbox import rest, warm
 from service.compiler.tuning import build_artifact
 from service.core.build import Build, BuildCanceled, LeaseLost, Progress, Stage
 from service.core.digest import Digest
@@ -47,6 +49,7 @@ class CompileWorker:
         compile: the compiler; a test may give another function.
         on_build: told of the build that is worked on from now on, or None.
         between_builds: called before each look for work.
+        on_idle: called when nothing was built for `settings.compiler_idle_s`; again only after another build.
     """
 
     def __init__(
@@ -59,16 +62,21 @@ class CompileWorker:
         compile: Compile = build_artifact,
         on_build: Callable[[str | None], None] = lambda build: None,
         between_builds: Callable[[], None] = lambda: None,
+        on_idle: Callable[[], None] = lambda: None,
     ) -> None:
         self._builds, self._layout, self._settings, self._owner = builds, layout, settings, owner
         self._compile, self._on_build, self._between_builds = compile, on_build, between_builds
+        self._on_idle, self._idle_since_s = on_idle, time.monotonic()
 
     def run(self, stop: threading.Event) -> None:
         """Works until `stop` is set; a build under way is then given back."""
         while not stop.is_set():
             try:
                 self._between_builds()
-                if not self.work_once(stop):
+                if self.work_once(stop):
+                    self._idle_since_s = time.monotonic()
+                else:
+                    self._idle()
                     stop.wait(_IDLE_S)
             except Exception:  # the database is gone or the disk is full: that may pass, and this worker stays
                 _logger.exception("the compile worker could not reach its builds")
@@ -86,6 +94,11 @@ class CompileWorker:
         finally:
             self._on_build(None)
         return True
+
+    def _idle(self) -> None:
+        if time.monotonic() - self._idle_since_s >= self._settings.compiler_idle_s:
+            self._idle_since_s = math.inf
+            self._on_idle()
 
     def _work(self, claim: Claim, stop: threading.Event) -> None:
         build = claim.build
@@ -176,6 +189,7 @@ def run(settings: Settings, stop: threading.Event, on_started: Callable[[str], N
             presence.id,
             on_build=presence.works_on,
             between_builds=garbage.collect_if_due,
+            on_idle=rest,
         )
         on_started(presence.id)
         worker.run(stop)

@@ -5,10 +5,21 @@ its `Limits` allow, and otherwise only compute; `check` tells what the running k
 """
 
 from service.compiler.sandbox.check import Finding, check
-from service.compiler.sandbox.nursery import warm
+from service.compiler.sandbox.nursery import rest, warm
 from service.compiler.sandbox.policy import Access, Limits
 from service.compiler.sandbox.report import Report
 from service.compiler.sandbox.run import run_child, run_program
 from service.compiler.sandbox.scratch import scratch_directory
 
-__all__ = ["Access", "Finding", "Limits", "Report", "check", "run_child", "run_program", "scratch_directory", "warm"]
+__all__ = [
+    "Access",
+    "Finding",
+    "Limits",
+    "Report",
+    "check",
+    "rest",
+    "run_child",
+    "run_program",
+    "scratch_directory",
+    "warm",
+]

@@ -173,3 +173,8 @@ NURSERY = Nursery(_MODULES, ENVIRONMENT)
 def warm() -> None:
     """Starts the zygote, so that it has imported the compiler when the first child is wanted."""
     NURSERY.warm()
+
+
+def rest() -> None:
+    """Ends the zygote, which takes 0.2 GB, where nothing is built; the next child waits a second for another."""
+    NURSERY.close()

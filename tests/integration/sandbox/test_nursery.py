@@ -79,6 +79,13 @@ def test_a_zygote_that_is_gone_is_replaced(scratch: Path, forked: nursery.Nurser
     assert forked.warm() is not first
 
 
+def test_a_zygote_that_was_let_go_is_replaced_when_it_is_wanted(scratch: Path, forked: nursery.Nursery) -> None:
+    first = forked.warm()
+    forked.close()
+    assert first._process.returncode is not None
+    assert attempt(scratch, "echo")["request"] == {}
+
+
 def test_a_zygote_ends_with_a_child_that_crashed(scratch: Path, forked: nursery.Nursery) -> None:
     """The next one has its memory elsewhere."""
     first = forked.warm()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from service.core.errors import BuildCrashed, OctetError, StorageFull, Unsupport
 from service.core.settings import Settings
 from service.db import BuildStore
 from service.workers.attempt import Stopping
+from service.workers.compile_worker import CompileWorker
 from tests.support.blobs import damage_blob
 from tests.support.building import TARGET, Endless, Workshop, eventually, raising, succeed
 
@@ -67,6 +69,26 @@ def test_builds_are_done_in_the_order_in_which_they_were_asked_for(workshop: Wor
     workshop.work()
     states = [workshop.builds.get(build.id).state for build in (first, second)]
     assert states == [BuildState.SUCCEEDED, BuildState.QUEUED]
+
+
+def test_a_worker_that_builds_nothing_says_so_once(tmp_path: Path) -> None:
+    workshop, said = Workshop(tmp_path, compiler_idle_s=0.01), [0]
+
+    def idle() -> None:
+        said[0] += 1
+
+    worker = CompileWorker(workshop.builds, workshop.layout, workshop.settings, "worker", compile=succeed, on_idle=idle)
+    thread = threading.Thread(target=worker.run, args=(workshop.stop,))
+    thread.start()
+    try:
+        eventually(lambda: said[0] == 1)
+        time.sleep(0.5)  # it looks for work twice
+        assert said[0] == 1
+        workshop.ask()
+        eventually(lambda: said[0] == 2)
+    finally:
+        workshop.stop.set()
+        thread.join()
 
 
 def test_the_index_says_who_wanted_the_artifact(workshop: Workshop) -> None:
