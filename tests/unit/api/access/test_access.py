@@ -180,6 +180,37 @@ def test_a_day_has_its_requests_over_restarts_too(make: Make, clock: ManualClock
     assert again.admit(bearer(text), Scope.PREDICT) == key.id
 
 
+def test_a_day_has_its_requests_however_many_servers_share_the_folder(make: Make, clock: ManualClock) -> None:
+    one, other = make(auth="on"), make(auth="on")
+    _, text = one.keys.create("a", [Scope.PREDICT], Limits(requests_per_day=6))
+    clock.advance(1)
+
+    def use(access: Access, times: int) -> None:
+        for _ in range(times):
+            access.admit(bearer(text), Scope.PREDICT)
+
+    use(one, 2)
+    use(other, 1)
+    for access in (one, other, one, other, other):  # again and again: nothing is counted twice
+        access.save()
+    use(one, 2)
+    one.save()
+    other.save()
+    use(other, 1)
+    with pytest.raises(QuotaExceeded):
+        use(other, 1)
+    other.save()
+    one.save()
+    with pytest.raises(QuotaExceeded):
+        use(one, 1)
+    clock.advance(24 * 3600)
+    use(one, 6)
+    one.save()
+    other.save()
+    with pytest.raises(QuotaExceeded):
+        use(other, 1)
+
+
 def test_keys_are_limited_apart(make: Make) -> None:
     access = make(auth="on")
     texts = [access.keys.create(name, [Scope.PREDICT], Limits(requests_per_s=1))[1] for name in "ab"]
