@@ -86,7 +86,8 @@ _add_report(
 _add_report(
     Report.PROFILE,
     "Where its time goes",
-    "How long each call took, in order, on the machine that it names; `octet explain DIR --attach` measures it.",
+    "How long each call took, in order, on the machine that it names: when it was built, or "
+    "later, by `octet explain --attach`.",
 )
 _add_report(
     Report.FACTS,

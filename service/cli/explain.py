@@ -99,9 +99,10 @@ def measured(
 
 
 def asked(client: Client, digest: Digest, threads: int, seconds: float) -> tuple[Digest, Explanation]:
-    """With the times that are attached to the artifact on the server; if there are none, those measured here."""
+    """With the times that are attached to the artifact on the server; those measured here if there are none of so many
+    threads."""
     profile = client.report(digest, "profile")
-    if profile is None:
+    if profile is None or profile["threads"] != threads:
         with fetched(client, digest) as layout:
             return measured(layout, digest, threads, seconds)
     coverage = client.report(digest, "coverage")

@@ -52,6 +52,16 @@ def verify_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]
     return runtime.compare(model, [(name, Path(path).read_bytes()) for name, path in request["vectors"]])
 
 
+def profile_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    """The linked artifact, on one thread -> how long each of its calls takes (`runtime.profile.Profile`)."""
+    from service import runtime
+    from service.runtime.profile import profile
+
+    config = ArtifactConfig.from_json(request["config"])
+    model = runtime.load_files(config, Path(request["library"]), Path(request["constants"]), threads=1)
+    return profile(model, peak=request["peak"], seconds=request["seconds"], fewest_rounds=1).to_json()
+
+
 def time_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
     """Artifacts of one model -> how long the kernels of each take (`runtime.racing.time_calls`)."""
     from service.runtime.racing import time_calls

@@ -35,6 +35,7 @@ ROLES: Mapping[str, str] = {
     "oracle": "service.compiler.roles:oracle_role",
     "reference": "service.compiler.checking_roles:reference_role",
     "time": "service.compiler.checking_roles:time_role",
+    "profile": "service.compiler.checking_roles:profile_role",
     "race": "service.compiler.checking_roles:race_role",
     "verify": "service.compiler.checking_roles:verify_role",
 }

@@ -72,6 +72,7 @@ def compile_model(
         made = make(steps, signature, tiles)
         witnesses = answers()
     numerics = steps.verify(made.config, made.library, made.built, witnesses)
+    profile = steps.profile(made.config, made.library, made.built)
     progress.stage(Stage.PUBLISH)
     artifact = _publish(layout, made, request, imported["format"])
     reports = {
@@ -82,6 +83,7 @@ def compile_model(
             {**steps.inputs(), "stages_s": steps.times_s, **({"tiles": dict(tiles)} if tiles else {})}
         ),
         Report.VECTORS: steps.output("oracle", EXPECTED_FILE).read_bytes(),
+        **({Report.PROFILE: canonical_json(profile)} if profile is not None else {}),
     }
     for kind, data in reports.items():
         layout.attach(artifact, kind, data)

@@ -23,6 +23,7 @@ from service.core.settings import Settings
 from service.core.target import Target, detect_host
 
 _POLL_S = 0.1
+_PROFILE_S = 0.2  # a model that takes longer than a tenth of that is computed five times
 MODULE_FILE, CONSTANTS_FILE, LIBRARY_FILE = "module.json", "constants.bin", "library.so"
 
 T = TypeVar("T")
@@ -207,6 +208,30 @@ class Steps:
                 hint="this is a defect of the compiler; please report the model",
             )
         return {**report, **outcome}
+
+    def profile(self, config: ArtifactConfig, library: Path, built: Mapping[str, Any]) -> dict[str, Any] | None:
+        """How long each call of a verified artifact takes here, measured for as long as nobody minds.
+
+        Returns:
+            `runtime.profile.Profile`; None where the target's code does not run here, or measuring it failed: the
+            artifact is none the worse, and the log says why.
+        """
+        if self.request.target.missing_on(detect_host()):
+            return None
+        constants = self.output("build", CONSTANTS_FILE)
+        asked = {
+            "config": config.to_json(),
+            "library": str(library),
+            "constants": str(constants),
+            "peak": built["coverage"].get("kernels", {}).get("peak"),
+            "seconds": _PROFILE_S,
+        }
+        try:
+            profile: dict[str, Any] = self.run("profile", asked, readable=[library, constants])
+        except BuildFailed as error:
+            self.progress.log(f"not profiled: {error.message}")
+            return None
+        return profile
 
     def awaited(self, answer: Future[T]) -> T:
         """The result of what runs in the background, with the build kept alive while it is waited for."""

@@ -30,8 +30,6 @@ from service.core.target import detect_host
 from service.core.vectors import sample_inputs
 from service.runtime.model import Array, Model
 
-_FEWEST_ROUNDS = 5
-
 
 @dataclass(frozen=True)
 class Profile:
@@ -68,9 +66,14 @@ class Profile:
 
 
 def profile(
-    model: Model, inputs: Sequence[Array] | None = None, *, peak: Mapping[str, Any] | None = None, seconds: float = 1.0
+    model: Model,
+    inputs: Sequence[Array] | None = None,
+    *,
+    peak: Mapping[str, Any] | None = None,
+    seconds: float = 1.0,
+    fewest_rounds: int = 5,
 ) -> Profile:
-    """Times `model` for about `seconds`, and at least five rounds.
+    """Times `model` for about `seconds`, and at least so many rounds, after one to warm up.
 
     Args:
         inputs: what it is asked; random values by default.
@@ -81,8 +84,8 @@ def profile(
     calls = captured(model, asked)
     timed: list[Callable[[], Any]] = [partial(function, *operands) for _, function, operands in calls]
     with model.threads:
-        by_call = _timed([*timed, *([loop] if loop else [])], 0.8 * seconds)
-        (of_model,) = _timed([partial(model.run, asked)], 0.2 * seconds)
+        by_call = _timed([*timed, *([loop] if loop else [])], 0.8 * seconds, fewest_rounds)
+        (of_model,) = _timed([partial(model.run, asked)], 0.2 * seconds, fewest_rounds)
     return Profile(
         detect_host().model_name,
         model.threads.count,
@@ -109,13 +112,13 @@ def captured(model: Model, inputs: Sequence[Array]) -> list[tuple[str, Callable[
     return calls
 
 
-def _timed(calls: Sequence[Callable[[], Any]], seconds: float) -> list[list[float]]:
+def _timed(calls: Sequence[Callable[[], Any]], seconds: float, fewest_rounds: int) -> list[list[float]]:
     """How long each took, in seconds, in every round of all of them; after one to warm up."""
     taken: list[list[float]] = [[] for _ in calls]
     for call in calls:
         call()
     until_s = time.perf_counter() + seconds
-    while calls and (len(taken[0]) < _FEWEST_ROUNDS or time.perf_counter() < until_s):
+    while calls and (len(taken[0]) < fewest_rounds or time.perf_counter() < until_s):
         for call, durations in zip(calls, taken, strict=True):
             started_s = time.perf_counter()
             call()

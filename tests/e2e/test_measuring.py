@@ -81,12 +81,14 @@ def test_a_folder_without_an_artifact_is_told_so(command: str, tmp_path: Path) -
     assert octet_json(command, tmp_path, status=1)["error"]["code"] in ("not_found", "invalid_input")
 
 
-def test_a_servers_model_is_measured_here_until_a_profile_is_attached(server: str, folder: Path) -> None:
+def test_a_servers_model_was_measured_when_it_was_built_and_is_when_somebody_asks(server: str, folder: Path) -> None:
     asked = ("explain", "digits", "--seconds", 0, "--server", server)
-    here = octet_json(*asked)
-    assert here["macs"] == 246_000
-    attached = octet_json("explain", folder, "--artifact", here["artifact"], "--seconds", 0, "--attach")
-    assert octet_json(*asked) == attached
+    built = octet_json(*asked)
+    assert (built["macs"], built["profile"]["threads"]) == (246_000, 1)
+    assert octet_json(*asked) == built
+    attached = octet_json("explain", folder, "--artifact", built["artifact"], "--seconds", 0, "--attach")
+    assert octet_json(*asked) == attached != built
+    assert octet_json(*asked, "--threads", len(CORES))["profile"]["threads"] == len(CORES)
 
 
 def test_a_servers_model_is_benched_here(server: str) -> None:

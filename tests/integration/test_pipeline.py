@@ -83,6 +83,9 @@ def test_artifact_equals_litert(source: Path, numerics: str, tmp_path: Path) -> 
     assert [check["equal_percent"] for check in report["checks"]] == [100.0, 100.0]
     assert json.loads(layout.attached(digest, Report.COVERAGE) or b"{}")["integer_percent"] == 100.0
     assert progress.stages == [stage for stage in Stage if stage not in (Stage.FETCH, Stage.TUNE)]
+    profile = json.loads(layout.attached(digest, Report.PROFILE) or b"{}")
+    assert (profile["threads"], profile["machine"]) == (1, detect_host().model_name)
+    assert all(call["seconds"] > 0 for call in profile["calls"])
 
     model = runtime.load(layout, digest)
     reference = litert.interpreter(source.read_bytes(), reference=numerics == LITERT_REFERENCE)
@@ -90,6 +93,22 @@ def test_artifact_equals_litert(source: Path, numerics: str, tmp_path: Path) -> 
     for _ in range(100):
         inputs = litert.random_inputs(reference, rng)
         np.testing.assert_array_equal(model(*inputs), litert.run(reference, inputs)[0])
+
+
+def test_an_artifact_that_cannot_be_measured_is_none_the_worse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Steps.run
+
+    def failing(steps: Steps, role: str, *arguments: Any, **options: Any) -> Any:
+        if role == "profile":
+            raise BuildTimedOut("the clock stands still")
+        return run(steps, role, *arguments, **options)
+
+    monkeypatch.setattr(Steps, "run", failing)
+    progress = Recorder()
+    layout, digest = build(INT8, tmp_path, progress=progress)
+    assert "not profiled: the clock stands still" in progress.lines
+    assert layout.attached(digest, Report.PROFILE) is None
+    assert json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")["verified"] is True
 
 
 def test_one_build_twice_gives_one_digest(tmp_path: Path) -> None:
@@ -153,6 +172,7 @@ def test_artifact_for_other_hardware_is_not_called_verified(target: object, tmp_
     assert report["verified"] is False
     assert "lacks" in report["reason"]
     assert any("not verified" in line for line in progress.lines)
+    assert layout.attached(digest, Report.PROFILE) is None
     with pytest.raises(Unsupported, match="lacks"):
         runtime.load(layout, digest)
 

@@ -35,7 +35,7 @@ function measured({ machine, threads, model_seconds: seconds, peak_macs_per_s: p
 }
 
 function unmeasured(artifact) {
-  return h("p", { class: "quiet" }, "Bars are multiply-accumulates: nobody has measured it yet. ", h("code", {}, `octet explain DATA_DIR/store --artifact ${artifact} --attach`), " does, on the server's machine.");
+  return h("p", { class: "quiet" }, "Bars are multiply-accumulates: this machine, which built it, could not measure it. ", h("code", {}, `octet explain DATA_DIR/store --artifact ${artifact} --attach`), " does, on a machine that runs it.");
 }
 
 /** Converters name a tensor by all that was fused into it, with full paths; the end of the first says enough. */

@@ -16,7 +16,7 @@ const PATIENCE_MS = 15_000;
 
 const known = { models: [], index: [], targets: [], machine: "", history: new History() };
 const builds = new Builds(showBuilds);
-const view = new ModelView(showModel);
+const view = new ModelView(showModel, poll);
 let attended = true; // whether somebody is asked for a key, who has not said that there is none
 
 async function poll() {

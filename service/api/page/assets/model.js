@@ -7,6 +7,7 @@ import { ago, bytes, count } from "./format.js";
 import { layers } from "./layers.js";
 import { aliasesOf } from "./matrix.js";
 import { latency } from "./now.js";
+import { actions } from "./promote.js";
 import { proof } from "./proof.js";
 import { TryIt } from "./tryit.js";
 
@@ -16,10 +17,15 @@ export class ModelView {
   #reports = new Map(); // by artifact
   #tryIt = new TryIt();
   #onChosen;
+  #onSwitched;
 
-  /** @param {function()} onChosen called when another build is to be shown. */
-  constructor(onChosen) {
+  /**
+   * @param {function()} onChosen called when another build is to be shown.
+   * @param {function()} onSwitched called when another version answers.
+   */
+  constructor(onChosen, onSwitched) {
     this.#onChosen = onChosen;
+    this.#onSwitched = onSwitched;
     element("build").addEventListener("change", ({ target }) => {
       this.#build = target.value;
       this.#onChosen();
@@ -44,13 +50,13 @@ export class ModelView {
    * @param {Object} known models, index, builds, targets and history.
    */
   async show({ models, index, builds, targets, history }) {
-    this.#chosen ??= bestOf(index, builds, models);
+    const host = targets.find((target) => target.host)?.name;
+    this.#chosen ??= bestOf(index, builds, models, host);
     const isKnown = models.some((model) => model.name === this.#chosen?.name);
     element("model").hidden = !isKnown;
     if (!isKnown) return;
     const { name, version } = this.#chosen;
     const own = builds.filter((build) => build.model === name && build.version === version && isBuilt(build));
-    const host = targets.find((target) => target.host)?.name;
     const build = own.find(({ id }) => id === this.#build) ?? own.find(({ target }) => target === host) ?? own[0];
     element("model-title").textContent = `${name} ${version}`;
     element("build-label").hidden = own.length < 2;
@@ -59,7 +65,8 @@ export class ModelView {
     show(element("latency"), latency(history.durations({ model: name, version: String(version) })));
     const [about, { numerics, coverage, explanation }] = await Promise.all([json(`api/v1/models/${name}`), this.#reportsOf(build)]);
     if (element("model-title").textContent !== `${name} ${version}`) return; // another one was chosen meanwhile
-    show(element("versions"), versions(about, (chosen) => this.choose(name, chosen, { focus: true })));
+    const built = new Set(builds.filter((each) => each.model === name && isBuilt(each)).map((each) => each.version));
+    show(element("versions"), versions(about, built, (chosen) => this.choose(name, chosen, { focus: true }), this.#onSwitched));
     show(element("proof"), build ? proof(numerics, coverage) : notBuilt());
     show(element("layers"), build ? layers(explanation, build.artifact) : notBuilt());
   }
@@ -76,21 +83,23 @@ export class ModelView {
   }
 }
 
-/** What to begin with: a version that answers, else one that is built, else any. */
-function bestOf(index, builds, models) {
+/** What to begin with: a version that answers, else one that is built, for this machine if there is one, else any. */
+function bestOf(index, builds, models, host) {
   const ready = index.find(({ state }) => state === "READY");
   if (ready) return { name: ready.name, version: Number(ready.version) };
-  const build = builds.find(isBuilt);
+  const built = builds.filter(isBuilt);
+  const build = built.find(({ target }) => target === host) ?? built[0];
   return build ? { name: build.model, version: build.version } : models[0] ?? null;
 }
 
-function versions({ versions: all, aliases }, onChosen) {
+function versions({ name, versions: all, aliases }, built, onChosen, onSwitched) {
   return h("ul", { class: "versions" }, all.map(({ version, format, size_bytes: size, created_at: created, facts }) => h(
     "li", {},
-    h("button", { type: "button", class: "link", id: `version-${version}`, onclick: () => onChosen(version) }, `version ${version}`),
+    h("button", { type: "button", class: "link", id: `version-${version}`, "data-model": name, onclick: () => onChosen(version) }, `version ${version}`),
     aliasesOf(aliases, version).map((alias) => h("span", { class: "tag alias" }, alias)),
     h("div", { class: "quiet" }, `${format}, ${bytes(size)}, ${ago(created)}`),
     facts && h("div", { class: "quiet" }, `${count(facts.parameters)} parameters, ${count(facts.macs)} multiply-accumulates; ${signature(facts.signature)}`),
+    actions(name, version, aliases, built.has(version), onSwitched),
   )));
 }
 
