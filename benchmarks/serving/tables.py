@@ -130,7 +130,7 @@ def soak(results: Results) -> str:
             ["5xx, but for planned ones", f"**{it.unplanned_5xx}**", "0"],
             ["other answers than the right ones, in all", f"**{it.problems}**", "0"],
             ["restarts of a process", f"**{it.restarts}**", "0"],
-            *([f"RSS of the {name}", _grown(it, name), "0 in the interval"] for name in it.rss_mib),
+            *([f"RSS, {name}", _grown(it, name), "0 in the interval"] for name in it.rss_mib),
             ["CPUs busy with other work", f"{it.other_cpus:.2f}", ""],
         ]
     return table(["", "measured", "demanded"], rows) if rows else ""

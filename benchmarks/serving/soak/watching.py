@@ -18,7 +18,7 @@ from benchmarks.serving.processes import tree
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 _BLOCKS = 12
 _STUDENT_T = 2.228  # of 95 % on both sides, ten degrees of freedom: those of a line through twelve points
-KEEPER, SERVER, COMPILER, CHILDREN = "keeper", "server", "compile worker", "its children"
+KEEPER, SERVER, COMPILER, CHILDREN = "keeper", "server", "compile worker", "its compiling children"
 
 
 @dataclass
