@@ -8,6 +8,8 @@ LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --un
 # By files, whose fixtures are then made once; most of a test's time is spent in children, which use a core of their own.
 PARALLEL := --numprocesses 2 --dist loadfile
 
+NATIVE := $(shell find service/native/src -name '*.cc' -o -name '*.h')
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all bench bench-serving soak docs messages lint format lock clean
 
@@ -84,7 +86,7 @@ $(VENV)/.made:
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.develop: $(VENV)/.made requirements/dev.lock pyproject.toml
+$(VENV)/.develop: $(VENV)/.made requirements/dev.lock pyproject.toml setup.py $(NATIVE)
 	@echo "Installing the locked requirements into $(VENV): about two minutes, 1.2 GB ..."
 	@$(PIP) install --require-hashes -r requirements/dev.lock
 	@$(PIP) install --no-deps --no-build-isolation --editable .

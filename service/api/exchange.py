@@ -86,6 +86,15 @@ class Head:
         }
 
 
+def head_of_answer(status: int, headers: Headers) -> bytes:
+    """From the status line to the empty line."""
+    lines = [STATUS_LINE[status]]
+    for name, value in headers:
+        lines += name, b": ", value, b"\r\n"
+    lines.append(b"\r\n")
+    return b"".join(lines)
+
+
 def _header(line: bytes) -> tuple[bytes, bytes]:
     name, _, value = line.partition(b":")
     return name.lower(), value.strip(b" \t")
@@ -154,9 +163,6 @@ class Exchange:
         if self.gone or self.answered or self._transport.is_closing():
             return
         assert not message.get("more_body")  # answers to predictions have one part
-        lines = [STATUS_LINE[self._start["status"]]]
-        for name, value in (*self._default_headers, *self._start["headers"]):
-            lines += name, b": ", value, b"\r\n"
-        lines += b"\r\n", message["body"]
-        self._transport.write(b"".join(lines))
+        head = head_of_answer(self._start["status"], [*self._default_headers, *self._start["headers"]])
+        self._transport.write(head + message["body"])
         self.answered = True

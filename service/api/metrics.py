@@ -6,7 +6,7 @@ A label is never a request, a tensor or anything else that a client may choose f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from prometheus_client import (
     CollectorRegistry,
@@ -38,6 +38,7 @@ class Metrics:
     Attributes:
         registry: where collectors of other rooms can be registered.
         statistics: the same by model version, in the form of the predict protocol.
+        sources: called by `gather`, each to count what was noted elsewhere.
         request_duration: arrival of the last byte of a predict request to its answer. `protocol` is `rest` or `grpc`.
         requests_not_allowed: refused for their key; `reason` is the code of the error.
         requests_rejected: `reason` is queue_full, deadline, no_worker, canceled or invalid.
@@ -53,6 +54,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)  # memory, processor time, file descriptors and start of the server
         self.statistics = Statistics()
+        self.sources: list[Callable[[], None]] = []
         answers = *_MODEL, "protocol", "code"
         self.request_duration = self._histogram(
             "octet_request_duration_seconds", "Time to answer a predict request.", answers
@@ -76,6 +78,11 @@ class Metrics:
         self.artifact_info = self._gauge(
             "octet_artifact_info", "The artifacts loaded here; always 1.", (*_MODEL, "digest", "numerics")
         )
+
+    def gather(self) -> None:
+        """Has everything counted that happened until now. For the event loop's thread."""
+        for source in self.sources:
+            source()
 
     def text(self) -> bytes:
         """Prometheus' text format, version 0.0.4."""

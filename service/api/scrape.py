@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
@@ -16,6 +18,7 @@ router = APIRouter(tags=["metrics"])
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-def scrape(services: ServicesOf) -> Response:
+async def scrape(services: ServicesOf) -> Response:
     """In Prometheus' text format: requests, queues, computation, builds and the cache."""
-    return Response(services.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+    services.metrics.gather()
+    return Response(await asyncio.to_thread(services.metrics.text), media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -11,6 +11,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from types import FrameType, TracebackType
 
 import uvicorn
@@ -21,6 +22,7 @@ from uvicorn.server import HANDLED_SIGNALS
 
 from service.api.app import create_app
 from service.api.assembly import assemble
+from service.api.front import FrontServer
 from service.api.grpc.server import GrpcServer
 from service.api.shortcut import connections
 from service.api.tls import Certificate
@@ -133,21 +135,38 @@ class _Server(uvicorn.Server):
         self._stopping = app.state.services.stopping
         self._signals, self._on_started, self._grpc = signals, on_started, grpc
         self._grace_s = settings.grace_s
+        self._settings, self._services, self._app = settings, app.state.services, app
+        self._front: FrontServer | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if self._grpc is not None:
             await self._grpc.start()
-        await super().startup(sockets)
+        if sockets and self._may_have_front:
+            await super().startup([])
+            self._start_front(sockets[0])
+        else:
+            await super().startup(sockets)
         if not self.should_exit:  # otherwise nobody shall be told of a server that takes no request any more
             self._on_started()
 
+    @property
+    def _may_have_front(self) -> bool:
+        """Whether requests may pass that nobody decrypts or traces. (Where keys are asked for, it has no routes.)"""
+        return not self.config.is_ssl and self._services.tracing is None
+
+    def _start_front(self, listener: socket.socket) -> None:
+        state = self.server_state
+        connection: Callable[..., asyncio.BaseProtocol] = self.config.http_protocol_class
+        make = partial(connection, config=self.config, server_state=state, app_state=self.lifespan.state)
+        self._front = FrontServer(listener, self._settings, self._services, make, state, _KEEP_ALIVE_S)
+        self._app.state.front = self._front
+        self._app.state.infer.learned = self._front.routes.learn
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        if self._grpc is None:
-            await super().shutdown(sockets)
-            return
-        draining = asyncio.ensure_future(self._grpc.stop(self._grace_s))
+        parts = [part.stop(self._grace_s) for part in (self._grpc, self._front) if part is not None]
+        draining = asyncio.gather(*parts)
         self.lifespan = _After(draining, self.lifespan)
-        await super().shutdown(sockets)
+        await super().shutdown([] if self._front else sockets)
         await draining  # where that was cut short
 
     @contextmanager
@@ -171,7 +190,7 @@ class _Server(uvicorn.Server):
 class _After:
     """uvicorn's `lifespan`, whose end waits for something: models are unloaded when nobody asks any more."""
 
-    def __init__(self, before: asyncio.Future[None], lifespan: LifespanOn | LifespanOff) -> None:
+    def __init__(self, before: asyncio.Future[list[None]], lifespan: LifespanOn | LifespanOff) -> None:
         self._before, self._lifespan = before, lifespan
 
     async def shutdown(self) -> None:

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from service.api.connection import Connection
 from service.api.exchange import Arriving, Exchange, Head
+from service.api.front import FrontServer
 from service.core.settings import Settings
 
 # What arrives is read here and looked at before anything else runs: one is enough for all connections of a process.
@@ -49,12 +50,15 @@ class Shortened(asyncio.BufferedProtocol):
         self._arriving: Arriving | None = None  # the body of a prediction, be that answered or not
         self._early = b""  # what came after a prediction, and waits for its answer
         self._is_last = False
+        self.received = b""  # before it was ours
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._others.connection_made(self._transport)
         self._state.connections.discard(self._others)
         self._state.connections.add(self)  # type: ignore[arg-type]  # who is asked to `shutdown`
+        if self.received:
+            self._arrived(self.received, len(self.received))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state.connections.discard(self)
@@ -89,8 +93,19 @@ class Shortened(asyncio.BufferedProtocol):
             self._body_arrived(nbytes)
         elif self._others.prediction is not None:
             self._wait_with(bytes(_VIEW[:nbytes]))
-        else:
+        elif not self._goes_back(nbytes):
             self._arrived(_ARRIVED, nbytes)
+
+    def _goes_back(self, count: int) -> bool:
+        """Whether the next request is one for the front, to which the connection goes."""
+        front: FrontServer | None = getattr(self._others.config.app.state, "front", None)  # type: ignore[union-attr]
+        if front is None or self._others.is_busy or not _ARRIVED.startswith(b"POST /v2/models/"):
+            return False
+        received = bytes(_VIEW[:count])
+        if not front.takes(received):
+            return False
+        front.give_back(self._transport, received)
+        return True
 
     def _arrived(self, data: bytes | bytearray, count: int) -> None:
         """The first `count` bytes of `data` came, and no prediction is under way."""

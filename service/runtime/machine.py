@@ -40,8 +40,8 @@ class Machine:
         self._module = library["vm_load_executable"]()
         self._module["vm_initialization"](_CPU, _FIRST_DEVICE, _POOLED)
 
-    def __getitem__(self, name: str) -> Callable[..., Any]:
-        function: Callable[..., Any] = self._module[name]
+    def __getitem__(self, name: str) -> tvm_ffi.Function:
+        function: tvm_ffi.Function = self._module[name]
         return function
 
     def instrument(self, hook: Callable[..., int]) -> None:

@@ -15,6 +15,7 @@ from service.core.errors import InvalidTensor
 from service.core.running import Place
 from service.core.sequence import SequenceState
 from service.core.signature import ModelSignature, TensorSpec
+from service.native import Runner, compiled_runner
 from service.runtime.machine import Machine
 from service.runtime.threads import Threads
 
@@ -22,7 +23,11 @@ Array = NDArray[Any]
 
 
 class Model:
-    """One instance: one call at a time, from any thread. `clone` makes another, which shares the constants."""
+    """One instance: one call at a time, from any thread. `clone` makes another, which shares the constants.
+
+    Attributes:
+        runner: the same without Python; a state's tensors, where there is one, follow its inputs and outputs.
+    """
 
     def __init__(
         self,
@@ -41,7 +46,6 @@ class Model:
             place: marked while the library computes, for whoever watches over this process.
         """
         self._place = place
-        self._mark = bytearray(1) if place is None else place.mark
         self.config, self.digest = config, digest
         self.threads = threads or Threads()
         self._module, self._constants = module, constants
@@ -49,7 +53,15 @@ class Model:
         arena = aligned_empty([config.arena_bytes], np.uint8)
         self._tensors = [tvm_ffi.from_dlpack(tensor) for tensor in (*constants, *views(arena, config.activations))]
         self._machine = Machine(module)
-        self._entry: Callable[..., Any] = self._machine[config.entry]
+        self._entry: tvm_ffi.Function = self._machine[config.entry]
+        self.runner: Runner = compiled_runner(
+            self._entry,
+            self._tensors,
+            self.threads.crew,
+            self.threads.count,
+            memoryview(bytearray(1)) if place is None else place.mark,
+            [module],
+        )
 
     @property
     def signature(self) -> ModelSignature:
@@ -88,19 +100,11 @@ class Model:
         if self.signature.states:
             state = state or SequenceState(self.signature)
             tensors += [tvm_ffi.from_dlpack(tensor) for tensor in state.tensors]
-        with self.threads:
-            self._mark[0] = 1
-            try:
-                result = self._entry(*tensors, *self._tensors)
-            finally:
-                self._mark[0] = 0
-        # The arena is written again by the next call, so the answer is copied out of it.
-        results = [np.from_dlpack(each) for each in (result if isinstance(result, Sequence) else [result])]
+        results = [np.from_dlpack(each) for each in self.runner(tensors)]
         count = len(self.signature.outputs)
-        answer = [output.copy() for output in results[:count]]
         if state is not None:
             state.advance(results[count:])
-        return answer
+        return results[:count]
 
     def function(self, symbol: str) -> Callable[..., Any] | None:
         """A function of the library, if it has one of that name."""

@@ -20,79 +20,16 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from service.core.errors import InvalidInput
+from service.native import Crew, Turns
 from service.runtime import machine
 from service.runtime.cores import Core, affordable_threads, by_cache, usable_cores
 
 _COMPANY_S = 0.1  # calls that follow each other at once are not alone in between
-
-
-class Turns:
-    """Cores, lent to calls in the order in which they ask. For any number of threads."""
-
-    def __init__(self, cores: int) -> None:
-        self.cores = self._free = cores
-        self._calls = 0  # that compute or wait
-        self._company = 1  # the most calls that have met lately
-        self._company_until_s = 0.0
-        self._waiting: deque[tuple[int, threading.Lock]] = deque()
-        self._lock = threading.Lock()
-
-    def take(self, cores: int) -> int:
-        """Waits for `cores` cores, or fewer where others want some too. How many it got, and has to give back."""
-        with self._lock:
-            self._calls += 1
-            if self._calls > 1 or self._company > 1:
-                self._look_around()
-                cores = min(cores, max(1, self.cores // self._company))
-            if cores <= self._free and not self._waiting:
-                self._free -= cores
-                return cores
-            asked = cores, threading.Lock()
-            asked[1].acquire()
-            self._waiting.append(asked)
-        try:
-            asked[1].acquire()  # until `_serve` releases it
-        except BaseException:  # KeyboardInterrupt
-            self._forget(asked)
-            raise
-        return cores
-
-    def give_back(self, cores: int) -> None:
-        with self._lock:
-            self._calls -= 1
-            self._free += cores
-            if self._waiting:
-                self._serve()
-
-    def _look_around(self) -> None:
-        now_s = time.monotonic()
-        if now_s > self._company_until_s:
-            self._company = 1
-        if self._calls >= self._company:
-            self._company = self._calls
-            self._company_until_s = now_s + _COMPANY_S
-
-    def _serve(self) -> None:
-        """Who wants many cores is not overtaken by those who want few: that could go on for ever."""
-        while self._waiting and self._waiting[0][0] <= self._free:
-            cores, turn = self._waiting.popleft()
-            self._free -= cores
-            turn.release()
-
-    def _forget(self, asked: tuple[int, threading.Lock]) -> None:
-        with self._lock:
-            self._calls -= 1
-            if asked in self._waiting:
-                self._waiting.remove(asked)
-            else:  # its turn had come
-                self._free += asked[0]
-            self._serve()
 
 
 class _Pool:
@@ -105,7 +42,6 @@ class _Pool:
             most: threads of any call.
         """
         self.cores, self.most = cores, most
-        self.entered = self.taken = 0  # how deep the thread is inside `Threads`, and with how many cores
         self.threads = 0  # that share its kernels
         self.shares: list[Core] = []  # by thread; that of the calling one, which is 0, comes first
         self.reach = Core()  # where this thread may run and need not be followed
@@ -153,51 +89,42 @@ class _Pool:
                 return
 
 
-class Crew(threading.local):
-    """The cores of a process, and the workers of each thread that calls kernels.
+def crew_of(cores: Sequence[Sequence[Core]], turns: Turns) -> Crew:
+    """Who computes on `cores`, by cache, in turns."""
+    most = turns.cores()
 
-    Attributes:
-        turns: of all threads.
-        pool: of this thread.
-    """
+    def prepare(pool: _Pool | None, threads: int) -> list[Any]:
+        pool = pool or _Pool(cores, most)
+        pool.prepare(threads)
+        return [pool, *(sorted(pool.shares[0]) if threads > 1 else ())]
 
-    def __init__(self, cores: Sequence[Sequence[Core]], turns: Turns) -> None:
-        """`cores` by cache."""
-        self.turns, self.pool = turns, _Pool(cores, turns.cores)
+    return Crew.of(turns, prepare)
 
 
 # At import: a thread that runs a kernel without `Threads` has its mask narrowed by TVM.
-OF_THIS_PROCESS = Crew(by_cache(usable_cores()), Turns(affordable_threads()))
+OF_THIS_PROCESS = crew_of(by_cache(usable_cores()), Turns.of(affordable_threads()))
 
 
 class Threads:
     """A number of threads: `with threads:` waits for their cores, and they share each kernel that is called inside.
 
     Models enter it for every call. Who measures enters it around all that is not to be disturbed. Not for `async`.
+
+    Attributes:
+        crew: whose cores they are.
     """
 
-    def __init__(self, count: int = 0, of: Crew = OF_THIS_PROCESS) -> None:
+    def __init__(self, count: int = 0, crew: Crew = OF_THIS_PROCESS) -> None:
         """`count`: 0 for as many as compute at a time in this process, which is also the most."""
-        self._crew, self._turns = of, of.turns
-        self.count = min(count or self._turns.cores, self._turns.cores)
+        self.crew = crew
+        self.count = min(count or crew.cores(), crew.cores())
 
     def __enter__(self) -> Threads:
-        pool = self._crew.pool
-        if not pool.entered:
-            pool.taken = self._turns.take(self.count)
-        pool.entered += 1
-        try:
-            pool.prepare(min(self.count, pool.taken))
-        except BaseException:
-            self.__exit__()
-            raise
+        self.crew.enter(self.count)
         return self
 
     def __exit__(self, *_: object) -> None:
-        pool = self._crew.pool
-        pool.entered -= 1
-        if not pool.entered:
-            self._turns.give_back(pool.taken)
+        self.crew.leave()
 
 
 def confined(count: int) -> Threads:
@@ -214,4 +141,4 @@ def confined(count: int) -> Threads:
         raise InvalidInput(f"this process may use {most} cores, and {count} threads want one each")
     cores = [frozenset([min(core)]) for core in usable_cores()[: count or most]]
     os.sched_setaffinity(0, Core().union(*cores))
-    return Threads(0, Crew(by_cache(cores), Turns(len(cores))))
+    return Threads(0, crew_of(by_cache(cores), Turns.of(len(cores))))

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from service.core.errors import InvalidTensor
 from service.core.sequence import SequenceState
 from service.core.signature import ModelSignature, State, TensorSpec
+from service.native import Runner, as_runner
 
 Array = npt.NDArray[Any]
 Function = Callable[..., Sequence[Array]]
@@ -45,6 +46,19 @@ class FunctionRunner:
             return list(results[: len(self.signature.outputs)])
         finally:
             self._running.release()
+
+    @property
+    def runner(self) -> Runner:
+        return as_runner(self._run_with_state)
+
+    def _run_with_state(self, tensors: Sequence[Array]) -> list[Array]:
+        count = len(self.signature.inputs)
+        if not self.signature.states:
+            return self.run(tensors)
+        state = SequenceState(self.signature)
+        state.advance(tensors[count:])
+        outputs = self.run(tensors[:count], state)
+        return [*outputs, *state.tensors]
 
     def clone(self) -> FunctionRunner:
         return FunctionRunner(self.signature, self._function)

@@ -46,6 +46,12 @@ class Access:
         """Whether a request has to show a key."""
         return self._is_asked
 
+    def look(self) -> bool:
+        """`is_asked`, for who does not ask with every request."""
+        if self._clock.monotonic_s() >= self._look_at_s:
+            self._look_again()
+        return self._is_asked
+
     def identify(self, authorization: bytes | None, needed: Scope) -> Key | None:
         """Whose request it is; None where nobody is asked.
 

@@ -46,7 +46,7 @@ class InferenceService:
         tracing: Tracing | None,
     ) -> None:
         self._registry, self._audit, self._stopping = registry, audit, stopping
-        self._about = About(registry, metrics.statistics)
+        self._about = About(registry, metrics)
         self._infer = Infer(registry, metrics, tracing)
 
     def handler(self) -> grpc.GenericRpcHandler:

@@ -34,6 +34,7 @@ def install(app: FastAPI, services: Services) -> None:
     """Has `app` answer what is under `/v2`: by its routes, and predict requests by the shortcut of a connection."""
     services.metrics.registry.register(ModelCollector(services.registry))
     infer: ASGIApp = Infer(services.registry, services.metrics, services.settings.max_predict_bytes)
+    app.state.infer = infer
     if services.tracing is not None:
         infer = Traced(infer, services.tracing)
     app.state.shortcut = Shortcut(surrounded(infer, services), services.settings.max_predict_bytes)
@@ -42,7 +43,7 @@ def install(app: FastAPI, services: Services) -> None:
 
 def routes(services: Services, infer: ASGIApp) -> list[Route]:
     """The routes under `/v2`, which are matched in order."""
-    about = About(services.registry, services.metrics.statistics)
+    about = About(services.registry, services.metrics)
     metadata, repository = Metadata(about), Repository(services.registry, about, services.audit)
     model = "/v2/models/{model}"
     version = model + "/versions/{version}"

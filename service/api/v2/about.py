@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from service import __version__
-from service.api.statistics import Statistics
+from service.api.metrics import Metrics
 from service.core.errors import NotFound, NotReady
 from service.core.signature import TensorSpec
 from service.workers.inference import ModelState, Reference, Registry, Scheduling
@@ -26,8 +26,8 @@ Members = dict[str, Any]
 class About:
     """Answers from one registry. A version of None is that of those who name none, or where it says so all of them."""
 
-    def __init__(self, registry: Registry, statistics: Statistics) -> None:
-        self._registry, self._statistics = registry, statistics
+    def __init__(self, registry: Registry, metrics: Metrics) -> None:
+        self._registry, self._metrics, self._statistics = registry, metrics, metrics.statistics
 
     def server(self) -> Members:
         return {"name": "octet", "version": __version__, "extensions": list(EXTENSIONS)}
@@ -81,6 +81,7 @@ class About:
 
     async def statistics(self, name: str | None = None, version: Reference = None) -> Members:
         """Of all versions of the model, or of all models. Raises `NotFound`."""
+        self._metrics.gather()
         if name is None:
             ready = {(each.model, each.version) for each in await self._registry.index() if _is_ready(each.state)}
             wanted = ready | self._statistics.known()

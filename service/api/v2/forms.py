@@ -5,7 +5,7 @@ A client asks again and again in the same JSON, followed by other tensors. What 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from service.api.v2.body import Body
@@ -18,7 +18,7 @@ _MOST_FORMS, _MOST_BYTES = 64, 4096  # of a model; and of one, as JSON
 
 
 @dataclass(frozen=True)
-class _Form:
+class Form:
     """What some words ask for.
 
     Attributes:
@@ -33,6 +33,12 @@ class _Form:
     order: Sequence[int]
     size_bytes: int
 
+    def samples(self, signature: ModelSignature) -> int:
+        """Of the model that `signature` is that of one sample of."""
+        first = signature.inputs[0]
+        given = self.specs[self.order[0]]
+        return 1 if given.shape == first.shape else given.shape[0]
+
     def filled(self, body: Body) -> InferRequest:
         tensors = [from_binary(body, spec) for spec in self.specs]
         request = self.request
@@ -42,8 +48,10 @@ class _Form:
 class Forms:
     """What one loaded model was asked, by the words."""
 
-    def __init__(self) -> None:
-        self._known: dict[bytes, _Form] = {}
+    def __init__(self, learned: Callable[[bytes, Form], None] = lambda words, form: None) -> None:
+        """`learned` is told of everything new."""
+        self._known: dict[bytes, Form] = {}
+        self._learned = learned
 
     def read(self, words: bytes, body: Body) -> InferRequest | None:
         """The request that `words` make with the tensors in `body`; None where they are new, or those do not fit.
@@ -73,4 +81,5 @@ class Forms:
         if len(self._known) >= _MOST_FORMS:
             self._known.clear()
         blank = InferRequest(None, [], request.outputs, request.terms)
-        self._known[words] = _Form(blank, specs, order, sum(map(size_bytes, specs)))
+        form = self._known[words] = Form(blank, specs, order, sum(map(size_bytes, specs)))
+        self._learned(words, form)

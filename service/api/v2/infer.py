@@ -7,10 +7,10 @@ the body into the aligned memory that the compiled code reads.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
-from weakref import WeakKeyDictionary
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -20,7 +20,7 @@ from service.api.problems import problem_response, status_of
 from service.api.traced import TRACE
 from service.api.v2.address import model_and_version
 from service.api.v2.body import Body, Head, read_body
-from service.api.v2.forms import Forms
+from service.api.v2.forms import Form, Forms
 from service.api.v2.predictor import Predictor
 from service.api.v2.request import parse_request
 from service.api.v2.response import encoded, render
@@ -30,19 +30,25 @@ from service.api.v2.timeline import Timeline
 from service.core.errors import OctetError
 from service.workers.inference import Abandoned, Permit, Registry, Served, Terms
 
-_LEND_AFTER_S = 0.1  # by then a body is there, or its sender keeps others waiting
+LEND_AFTER_S = 0.1  # by then a body is there, or its sender keeps others waiting
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code for an answer that nobody waits for
 
 
 class Infer:
-    """The endpoint, for every model."""
+    """The endpoint, for every model.
+
+    Attributes:
+        learned: told of the words in which a model is asked for the first time.
+    """
+
+    learned: Callable[[Served, bytes, Form], None] | None = None
 
     def __init__(self, registry: Registry, metrics: Metrics, max_bytes: int) -> None:
         self._registry = registry
         self._predictor = Predictor()
         self._telemetry = RequestTelemetry(metrics, "rest")
         self._max_bytes = max_bytes
-        self._forms: WeakKeyDictionary[Served, Forms] = WeakKeyDictionary()
+        self._forms: weakref.WeakKeyDictionary[Served, Forms] = weakref.WeakKeyDictionary()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -89,7 +95,7 @@ class Infer:
 
     async def _read(self, permit: Permit, receive: Receive, head: Head) -> Body:
         """The body. While a slow client sends it, others may have the place."""
-        lending = asyncio.get_running_loop().call_later(_LEND_AFTER_S, permit.lend)
+        lending = asyncio.get_running_loop().call_later(LEND_AFTER_S, permit.lend)
         try:
             body = await read_body(receive, head, self._max_bytes)
         finally:
@@ -100,8 +106,12 @@ class Infer:
     def _forms_of(self, served: Served) -> Forms:
         forms = self._forms.get(served)
         if forms is None:
-            forms = self._forms[served] = Forms()
+            forms = self._forms[served] = Forms(partial(self._learned, weakref.ref(served)))
         return forms
+
+    def _learned(self, served: weakref.ref[Served], words: bytes, form: Form) -> None:
+        if self.learned is not None and (model := served()) is not None:
+            self.learned(model, words, form)
 
     def _refuse(self, error: OctetError, scope: Scope) -> ASGIApp:
         self._telemetry.rejected(error)

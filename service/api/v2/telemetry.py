@@ -6,7 +6,6 @@ All of it is counted on the event loop, and of a request all at once when its an
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
 
 from service.api.histograms import Histogram
 from service.api.metrics import Metrics
@@ -49,15 +48,13 @@ class LoadedModel:
         self._loaded[self._artifact] += 1
         self._artifacts.labels(*self._artifact).set(1)
 
-    def computed(self, waits_s: Sequence[float], samples: int, run_s: float) -> None:
-        for waited_s in waits_s:
-            self.dropped(waited_s)
-        self._batch.observe(len(waits_s))
+    def waited(self, waited_s: float) -> None:
+        self._queue.observe(waited_s)
+
+    def computed(self, requests: int, samples: int, run_s: float) -> None:
+        self._batch.observe(requests)
         self._infer.observe(run_s)
         self._statistics.executions[samples].add(run_s)
-
-    def dropped(self, waited_s: float) -> None:
-        self._queue.observe(waited_s)
 
     def unloaded(self) -> None:
         self._loaded[self._artifact] -= 1

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service import runtime
+from service import native, runtime
 from service.cache import OciLayout
 from service.core.artifact import ArtifactConfig, Report
 from service.core.digest import Digest
@@ -90,6 +90,10 @@ class Alone:
     @property
     def signature(self) -> ModelSignature:
         return self._runner.signature
+
+    @property
+    def runner(self) -> native.Runner:
+        return native.in_turn(self._runner.runner, Alone._turn)
 
     def run(self, inputs: Sequence[Array], state: SequenceState | None = None) -> Sequence[Array]:
         """As `Runner.run`."""

@@ -18,12 +18,13 @@ class BatchPlan:
 
     Attributes:
         most: samples that can be planned for.
+        table: of each number of them, the sizes of the calls, largest first.
     """
 
     def __init__(self, call_s: Mapping[int, float]) -> None:
         """`call_s`: the time of one call of each size, of which 1 is one."""
         self.most = max(call_s)
-        self._calls: list[tuple[int, ...]] = [()]
+        self.table: list[tuple[int, ...]] = [()]
         durations_s = [0.0]
         for samples in range(1, self.most + 1):
             best_s: float = float("inf")
@@ -32,13 +33,6 @@ class BatchPlan:
                 rest = max(0, samples - size)
                 duration_s = call_s[size] + durations_s[rest]
                 if duration_s < best_s * _WORTH:
-                    best_s, best = duration_s, (size, *self._calls[rest])
+                    best_s, best = duration_s, (size, *self.table[rest])
             durations_s.append(best_s)
-            self._calls.append(tuple(sorted(best, reverse=True)))
-
-    def calls(self, samples: int) -> tuple[int, ...]:
-        """The sizes of the calls for 1 to `most` samples, largest first."""
-        return self._calls[samples]
-
-    def is_one_call(self, samples: int) -> bool:
-        return len(self._calls[samples]) == 1
+            self.table.append(tuple(sorted(best, reverse=True)))

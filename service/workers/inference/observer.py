@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,11 +28,11 @@ class Identity:
 class ModelObserver(Protocol):
     """Watches one loaded model. Called on the event loop, when whoever waited for an answer has it."""
 
-    def computed(self, waits_s: Sequence[float], samples: int, run_s: float) -> None:
-        """The model ran on `samples` at once, of requests that had waited for a thread so long, each."""
+    def waited(self, waited_s: float) -> None:
+        """A request has waited so long: for its call, or until it was too late or nobody wanted the answer."""
 
-    def dropped(self, waited_s: float) -> None:
-        """A request that had waited so long is not computed: it is too late, or nobody wants the answer."""
+    def computed(self, requests: int, samples: int, run_s: float) -> None:
+        """The model ran on `samples` at once, of so many requests."""
 
     def unloaded(self) -> None:
         """The model takes no more requests."""
@@ -50,10 +49,10 @@ class Unobserved:
     def loaded(self, identity: Identity) -> Unobserved:
         return self
 
-    def computed(self, waits_s: Sequence[float], samples: int, run_s: float) -> None:
+    def waited(self, waited_s: float) -> None:
         pass
 
-    def dropped(self, waited_s: float) -> None:
+    def computed(self, requests: int, samples: int, run_s: float) -> None:
         pass
 
     def unloaded(self) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from service.core.errors import DeadlinePassed
 from service.core.sequence import SequenceState
+from service.native import Job
 from service.workers.inference.runner import Array
 
 if TYPE_CHECKING:
@@ -82,30 +83,28 @@ class Permit:
     """A place, which is given back at the end of a `with` block. For the event loop's thread.
 
     Attributes:
-        has_place: whether it counts among those that wait.
-        is_queued: whether it waits in the backlog.
+        has_place: whether it counts among those that wait, and its request is not submitted yet.
+        job: its request, from its submission to its outcome.
         stages: once it was answered.
         state: of its sequence, where the model keeps one.
         tag: whatever the caller wants to be told of when requests are computed together; None for nothing.
-        deadline_s, level, samples, submitted_s, ticket: see `backlog.Waiting`; times are those of `time.monotonic`.
+        deadline_s: until when its call has to begin, by `time.monotonic`; None for whenever.
     """
 
     __slots__ = (
-        *("_admitted_s", "_executor", "_future", "_timeout_s", "deadline_s", "has_place", "inputs", "is_queued"),
-        *("level", "samples", "stages", "state", "submitted_s", "tag", "ticket", "_is_abandoned"),
+        *("_admitted_s", "_executor", "_future", "_is_abandoned", "_timeout_s"),
+        *("deadline_s", "has_place", "job", "stages", "state", "tag"),
     )
 
     def __init__(self, executor: Executor, timeout_s: float | None, admitted_s: float) -> None:
         """Of a place that `Executor.permit` has taken."""
         self._executor, self._timeout_s, self._admitted_s = executor, timeout_s, admitted_s
         self._future: asyncio.Future[Sequence[Array]] | None = None
-        self.has_place, self.is_queued = True, False  # the executor's lock guards both
-        self.inputs: Sequence[Array] = ()
+        self.has_place = True
+        self.job: Job | None = None
         self.state: SequenceState | None = None
         self._is_abandoned = False
         self.deadline_s: float | None = None
-        self.level = self.samples = self.ticket = 0
-        self.submitted_s = admitted_s
         self.stages: Stages | None = None
         self.tag: Any = None
 
@@ -173,7 +172,7 @@ class Permit:
             self._executor.withdraw(self)
             self._future.set_exception(Abandoned())
 
-    def settle(self, outputs: Sequence[Array], error: Exception | None, stages: Stages | None = None) -> None:
+    def settle(self, outputs: Sequence[Array], error: BaseException | None, stages: Stages | None = None) -> None:
         """Ends `run`, if it has not ended yet."""
         if self._future is None or self._future.done():
             return

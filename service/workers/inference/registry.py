@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context
+from functools import partial
 from time import monotonic
 
 from service.core.build import Build
@@ -25,15 +26,13 @@ from service.workers.inference.loader import Loader
 from service.workers.inference.memory import Memory
 from service.workers.inference.observer import Identity, Observer, Unobserved
 from service.workers.inference.ports import Aliases, Artifacts, Builds, Models
-from service.workers.inference.routes import Plan, Reference, Route, plan
+from service.workers.inference.routes import Name, Plan, Reference, Route, Routes, plan
 from service.workers.inference.runner import Array
 from service.workers.inference.scheduling import Scheduling
 from service.workers.inference.served import Served
 from service.workers.inference.variants import Variants
 
 _logger = logging.getLogger(__name__)
-
-Name = tuple[str, Reference]  # a model, and which version of it
 
 
 class _CannotLoad(Exception):
@@ -79,7 +78,7 @@ class Registry:
         self._memory = Memory(memory_bytes)
         self._loader = Loader(builds, artifacts, scheduling, self._start, on_lost, self._forget, self._memory)
         self._inventory = Inventory(builds, models, self._targets, self._loader)
-        self._current: dict[Name, Route] = {}
+        self._current = Routes()
         self._unloaded: set[tuple[str, int | None]] = set()
         self._complaints: dict[Name, str] = {}
         self._refreshing: Flights[Name, None] = Flights()
@@ -107,6 +106,11 @@ class Registry:
         """The loaded models, and those that are on their way out. From any thread."""
         return self._loader.in_memory()
 
+    def watch(self, changed: Callable[[Mapping[Name, Route]], None]) -> None:
+        """Has `changed` called with who answers, now and after every change."""
+        self._current.changed = partial(changed, self._current)
+        changed(self._current)
+
     async def acquire(self, model: str, version: Reference = None, affinity: bytes | None = None) -> Served:
         """The loaded model, held: the caller owes it a `release`.
 
@@ -123,7 +127,7 @@ class Registry:
         while (route := self._current.get(name)) is None:
             await self._refreshed(name)
         served = route.choose(affinity)
-        served.used_s = monotonic()
+        served.asked_s = monotonic()
         served.hold()
         return served
 
@@ -355,7 +359,7 @@ class Registry:
     def _forget(self, served: Served) -> None:
         """The next request for a name that it answers for has to load again what does."""
         forgotten = [name for name, route in self._current.items() if served in route]
-        self._retire_if_replaced([each for name in forgotten for each in self._current.pop(name)])
+        self._retire_if_replaced([each for name in forgotten for each in self._current.drop(name)])
 
     async def _keep_fresh(self) -> None:
         while True:
@@ -370,7 +374,7 @@ class Registry:
             await self._refreshed(name)
         except (NotFound, NotReady) as error:
             _logger.warning("%s is no longer served: %s", _spoken(name), error)
-            self._retire_if_replaced(self._current.pop(name, ()))
+            self._retire_if_replaced(self._current.drop(name))
         except Exception:  # the table could not be read: what is loaded goes on answering
             _logger.exception("could not look for a newer build of %s", _spoken(name))
 

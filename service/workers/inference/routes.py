@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -13,6 +13,7 @@ from service.workers.inference.ports import Aliases
 from service.workers.inference.served import Served
 
 Reference = int | str | None  # a version, an alias, or what answers those who name none
+Name = tuple[str, Reference]  # a model, and which version of it
 _POINTS = 1 << 64
 
 
@@ -83,3 +84,35 @@ class Route:
         """In [0, 1), evenly; of each model another, so that the same clients are not everywhere the first to suffer."""
         digest = blake2b(affinity, digest_size=8, key=self.main.identity.model.encode()[:64])
         return int.from_bytes(digest.digest()) / _POINTS
+
+
+class Routes(dict[Name, Route]):
+    """Who answers, by name.
+
+    Attributes:
+        changed: called after every change.
+    """
+
+    changed: Callable[[], None] | None = None
+
+    def __setitem__(self, name: Name, route: Route) -> None:
+        super().__setitem__(name, route)
+        self._tell()
+
+    def __delitem__(self, name: Name) -> None:
+        super().__delitem__(name)
+        self._tell()
+
+    def drop(self, name: Name) -> Iterable[Served]:
+        """Takes a name out; who answered for it."""
+        route = super().pop(name, None)
+        self._tell()
+        return route or ()
+
+    def clear(self) -> None:
+        super().clear()
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.changed is not None:
+            self.changed()

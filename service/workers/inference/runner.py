@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy.typing as npt
 
+from service import native
 from service.core.sequence import SequenceState
 from service.core.signature import ModelSignature
 
@@ -19,12 +20,14 @@ class Runner(Protocol):
     @property
     def signature(self) -> ModelSignature: ...
 
+    @property
+    def runner(self) -> native.Runner:
+        """It as a native function, whose inputs and outputs are followed by a state, where the model keeps one."""
+
     def run(self, inputs: Sequence[Array], state: SequenceState | None = None) -> Sequence[Array]:
         """The outputs for `inputs`, both in the signature's order. One call at a time.
 
         A model that keeps state goes on from `state`, and leaves there what comes next; without it, from the beginning.
-
-        Releases the GIL while it computes. Does not touch the returned arrays again, which are not those of the inputs.
 
         Raises:
             InvalidTensor: an input does not fit the signature.

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from time import monotonic
 
 from service.core.signature import ModelSignature
+from service.native import Lane
 from service.workers.inference.executor import Executor
 from service.workers.inference.observer import Identity, Observer
 from service.workers.inference.permit import USUAL, Permit, Terms
@@ -24,7 +25,7 @@ class Served:
         signature: its inputs and outputs.
         batches: the numbers of samples that a request may have besides that of the signature.
         scheduling: the rules of its queue.
-        used_s: when it was asked for last, by the monotonic clock.
+        asked_s: when a request last asked for it here, by the monotonic clock.
     """
 
     def __init__(self, identity: Identity, variants: Variants, *, scheduling: Scheduling, observer: Observer) -> None:
@@ -34,7 +35,7 @@ class Served:
         self._observer = observer.loaded(identity)
         name = f"{identity.model}-{identity.version}"
         self._executor = Executor(variants, scheduling=scheduling, observer=self._observer, name=name)
-        self.used_s = monotonic()
+        self.asked_s = monotonic()
         self._holders = 0
         self._retired = False
         self._unused = asyncio.Event()  # for good
@@ -55,7 +56,21 @@ class Served:
     @property
     def is_held(self) -> bool:
         """Whether a request would miss it."""
-        return self._holders > 0
+        return self._holders > 0 or self.admitted > 0
+
+    @property
+    def lane(self) -> Lane:
+        """Its queue, for requests that do not come this way."""
+        return self._executor.lane
+
+    @property
+    def used_s(self) -> float:
+        """When it was asked for last, by the monotonic clock."""
+        return max(self.asked_s, self.lane.used_s())
+
+    def report(self) -> None:
+        """Tells the observer what happened in the queue since it was told last."""
+        self._executor.report()
 
     def hold(self) -> None:
         """Keeps the model loaded until `release`."""

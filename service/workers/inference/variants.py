@@ -1,15 +1,14 @@
-"""One model in several batch sizes, and how the samples of requests are brought to them and back."""
+"""One model in several batch sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from time import monotonic
 
 import numpy as np
 
-from service.core.buffers import aligned_empty
+from service import native
 from service.core.errors import InvalidTensor
-from service.core.sequence import SequenceState
 from service.core.signature import ModelSignature, TensorSpec
 from service.workers.inference.batch_plan import BatchPlan
 from service.workers.inference.runner import Array, Runner
@@ -23,7 +22,6 @@ class Variants:
     Attributes:
         signature: of one sample.
         plan: which sizes compute how many samples; by the measurements of `warm`, once it was called.
-        run_s: how long the runners took in the last `run`.
     """
 
     def __init__(self, one: Runner, others: Mapping[int, Runner] | None = None) -> None:
@@ -35,9 +33,12 @@ class Variants:
         self._runners = {1: one, **(others or {})}
         self.signature: ModelSignature = one.signature
         self._one = [(spec.dtype, spec.shape) for spec in one.signature.inputs]
-        self._buffers: dict[int, list[Array]] = {}
         self.plan = BatchPlan({size: float(size) for size in self._runners})
-        self.run_s = 0.0
+
+    @property
+    def runners(self) -> Mapping[int, native.Runner]:
+        """The same as native functions, by size."""
+        return {size: runner.runner for size, runner in self._runners.items()}
 
     def clone(self) -> Variants:
         """Another instance, which may run at the same time as this one, and goes by the same plan."""
@@ -51,9 +52,10 @@ class Variants:
         call_s = dict.fromkeys(self._runners, float("inf"))
         for _ in range(_WARM_UPS if len(self._runners) > 1 else 1):  # in turns: what disturbs one disturbs all
             for size, runner in self._runners.items():
-                self.run_s = 0.0
-                self._call(runner, [np.zeros(spec.shape, spec.dtype) for spec in runner.signature.inputs])
-                call_s[size] = min(call_s[size], self.run_s)
+                zeros = [np.zeros(spec.shape, spec.dtype) for spec in runner.signature.inputs]
+                begun_s = monotonic()
+                runner.run(zeros)
+                call_s[size] = min(call_s[size], monotonic() - begun_s)
         self.plan = BatchPlan(call_s)
 
     def samples_of(self, inputs: Sequence[Array]) -> int:
@@ -76,67 +78,6 @@ class Variants:
             if array.dtype != spec.dtype or array.shape != shape or not 1 <= samples <= self.plan.most:
                 raise _misfit(spec, array, self.plan.most)
         return samples
-
-    def run(self, requests: Sequence[Sequence[Array]], state: SequenceState | None = None) -> list[Sequence[Array]]:
-        """The outputs of each of some requests that fit (`samples_of`), computed together by as many calls as planned.
-
-        The outputs of a request are views of those of the calls.
-
-        Args:
-            state: of a model that keeps one, which has one size and takes one request at a time.
-        """
-        self.run_s = 0.0
-        if len(requests) == 1:  # straight through
-            runner = self._runners.get(len(requests[0][0]) if len(self._runners) > 1 else 1)
-            if runner is not None:
-                return [self._call(runner, requests[0], state)]
-        counts = [len(request[0]) for request in requests]
-        answers = [self._call(self._runners[size], batch) for size, batch in self._batches(requests, counts)]
-        whole = [_joined(parts, sum(counts)) for parts in zip(*answers, strict=True)]
-        return list(_split(whole, counts))
-
-    def _call(self, runner: Runner, inputs: Sequence[Array], state: SequenceState | None = None) -> Sequence[Array]:
-        begun_s = monotonic()
-        try:
-            return runner.run(inputs, state)
-        finally:
-            self.run_s += monotonic() - begun_s
-
-    def _batches(self, requests: Sequence[Sequence[Array]], counts: Sequence[int]) -> Iterator[tuple[int, list[Array]]]:
-        """The size and the inputs of each call. A buffer is filled again for the next call of its size."""
-        begin = 0
-        for size in self.plan.calls(sum(counts)):
-            buffers = self._buffers.get(size)
-            if buffers is None:
-                specs = self._runners[size].signature.inputs
-                buffers = self._buffers[size] = [aligned_empty(spec.shape, spec.dtype) for spec in specs]
-                for buffer in buffers:
-                    buffer[...] = 0
-            for index, buffer in enumerate(buffers):
-                _fill(buffer, [request[index] for request in requests], begin)
-            yield size, buffers
-            begin += size
-
-
-def _fill(buffer: Array, arrays: Sequence[Array], begin: int) -> None:
-    """Copies rows `begin` and following of all `arrays`, as if they were one, to `buffer`, until it or they end."""
-    filled = 0
-    for array in arrays:
-        rows = array[begin : begin + len(buffer) - filled]
-        buffer[filled : filled + len(rows)] = rows
-        filled += len(rows)
-        begin = max(0, begin - len(array))
-
-
-def _joined(parts: Sequence[Array], samples: int) -> Array:
-    return (parts[0] if len(parts) == 1 else np.concatenate(parts))[:samples]
-
-
-def _split(outputs: Sequence[Array], counts: Sequence[int]) -> Iterator[list[Array]]:
-    begin = 0
-    for count in counts:
-        yield [output[begin : begin + count] for output in outputs]
-        begin += count
 
 
 def _misfit(spec: TensorSpec, array: Array, most: int) -> InvalidTensor:

@@ -38,7 +38,9 @@ def run(listener: socket.socket, signals: _Signals, starting: signal.Signals | N
         happened.append("application ended")
 
     app = FastAPI(lifespan=lifespan)
-    app.state.services = SimpleNamespace(stopping=threading.Event())
+    app.state.services = SimpleNamespace(
+        stopping=threading.Event(), tracing=True
+    )  # which a front would know nothing of
 
     def on_started() -> None:
         happened.append("told of")

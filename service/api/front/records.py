@@ -1,0 +1,59 @@
+"""What the front has answered, as metrics: counted a little later, so that it costs no request anything."""
+
+from __future__ import annotations
+
+from service.api.front.routes import FrontRoutes
+from service.api.metrics import Metrics
+from service.api.v2.telemetry import RequestTelemetry
+from service.api.v2.timeline import Timeline
+from service.core.errors import OctetError
+from service.native import FRONT_FIELDS, Front, Problem
+from service.workers.inference import Identity, Stages
+
+_CLIENT_CLOSED_REQUEST = 499
+
+
+class FrontRecords:
+    """For the event loop's thread."""
+
+    def __init__(self, front: Front, routes: FrontRoutes, metrics: Metrics) -> None:
+        self._front, self._routes = front, routes
+        self._telemetry = RequestTelemetry(metrics, "rest")
+
+    def count(self) -> None:
+        """Counts what was answered since the last time."""
+        table, _ = self._front.records()
+        for row in table.tolist():
+            record = dict(zip(FRONT_FIELDS, row, strict=True))
+            served = self._routes.address(int(record["entry"])).served
+            if record["code"] == _CLIENT_CLOSED_REQUEST:
+                self._telemetry.canceled()
+            self._telemetry.answered(served.identity, _timeline(record))
+        self._routes.report()
+
+    def refused(self, identity: Identity, problem: Problem, error: Exception, status: int) -> None:
+        """Counts a request that was answered with an error."""
+        timeline = Timeline(status)
+        timeline.began_s, timeline.arrived_s = problem.began_s, problem.arrived_s
+        timeline.end(status)
+        if isinstance(error, OctetError):
+            self._telemetry.rejected(error)
+        self._telemetry.answered(identity, timeline)
+
+
+def _timeline(record: dict[str, float]) -> Timeline:
+    timeline = Timeline(int(record["code"]))
+    timeline.began_s, timeline.arrived_s = record["began_s"], record["arrived_s"]
+    timeline.prepared_s, timeline.ran_s, timeline.ended_s = record["prepared_s"], record["ran_s"], record["ended_s"]
+    if record["ran_s"]:
+        timeline.stages = Stages(
+            queued_s=record["taken_s"] - record["submitted_s"],
+            batched_s=record["computed_s"] - record["taken_s"] - record["run_s"],
+            run_s=record["run_s"],
+            returned_s=record["ran_s"] - record["computed_s"],
+            requests=int(record["requests"]),
+            samples=int(record["samples"]),
+            taken_s=record["taken_s"],
+            company=(),
+        )
+    return timeline

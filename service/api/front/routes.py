@@ -1,0 +1,126 @@
+"""Which predict requests are answered without Python: those to loaded models, in words that were understood before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from urllib.parse import quote
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from service.api.v2.forms import Form
+from service.api.v2.response import render
+from service.core.errors import InvalidInput
+from service.native import Entry, Front
+from service.workers.inference import Reference, Served
+from service.workers.inference.routes import Route
+
+_LONGEST_WORDS = 4096  # bytes
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a request went that the front answered."""
+
+    path: str
+    served: Served
+
+
+class FrontRoutes:
+    """Keeps a front's table of models, and what each was asked in which words. For the event loop's thread."""
+
+    def __init__(self, front: Front) -> None:
+        self._front, self._keys, self._is_open = front, count(1), False
+        self._addresses: dict[int, Address] = {}
+        self._entries: dict[str, tuple[Served, Entry, int]] = {}
+        self._lessons: WeakKeyDictionary[Served, dict[bytes, Form]] = WeakKeyDictionary()
+
+    def address(self, key: int) -> Address:
+        """Of an entry's key, which stays known for as long as anything may be said of it."""
+        return self._addresses[key]
+
+    def change(self, routes: Mapping[tuple[str, Reference], Route]) -> None:
+        """From now on these models answer. Who shares a name with another, by chance, is asked in Python."""
+        wanted = {
+            path: route.main
+            for (model, reference), route in routes.items()
+            if route.canary is None
+            for path in _paths(model, reference)
+        }
+        kept = {path: known for path, known in self._entries.items() if wanted.get(path) is known[0]}
+        self._entries = {path: kept.get(path) or self._enter(path, served) for path, served in wanted.items()}
+        self._publish()
+
+    def open(self, is_open: bool) -> None:
+        """Whether anything is answered without Python."""
+        if is_open != self._is_open:
+            self._is_open = is_open
+            self._publish()
+
+    def learn(self, served: Served, words: bytes, form: Form) -> None:
+        """Requests to a model in these words need not be read again, where all their answers have the same words."""
+        if _is_native(served, form) and len(words) <= _LONGEST_WORDS:
+            self._lessons.setdefault(served, {})[words] = form
+            for other, entry, _ in self._entries.values():
+                if other is served:
+                    _teach(entry, served, words, form)
+
+    def report(self) -> None:
+        """Has what happened in the queues of its models counted, and forgets the models that are gone."""
+        current = {key for _, _, key in self._entries.values()}
+        for key, address in list(self._addresses.items()):
+            address.served.report()
+            if key not in current and not address.served.is_held:
+                del self._addresses[key]
+
+    def _publish(self) -> None:
+        entries = self._entries if self._is_open else {}
+        self._front.route({path: entry for path, (_, entry, _) in entries.items()})
+
+    def _enter(self, path: str, served: Served) -> tuple[Served, Entry, int]:
+        key = next(self._keys)
+        self._addresses[key] = Address(path, served)
+        entry = Entry.of(served.lane, key)
+        for words, form in self._lessons.get(served, {}).items():
+            _teach(entry, served, words, form)
+        return served, entry, key
+
+
+def _paths(model: str, reference: Reference) -> Sequence[str]:
+    """Those under which `api.v2.address` finds a model and a version of it."""
+    name = quote(model, safe="")
+    if reference is None:
+        return [f"/v2/models/{name}/infer"]
+    return [f"/v2/models/{name}/versions/{reference}/infer", f"/v2/models/{name}@{reference}/infer"]
+
+
+def _is_native(served: Served, form: Form) -> bool:
+    """Whether every answer has the same words."""
+    return not served.signature.states and all(each.binary and not each.classes for each in form.request.outputs)
+
+
+def _teach(entry: Entry, served: Served, words: bytes, form: Form) -> None:
+    terms, rules = form.request.terms, served.scheduling
+    try:
+        level = rules.level_of(terms.priority)
+    except InvalidInput:
+        return  # it is refused every time
+    samples = form.samples(served.signature)
+    outputs = [np.zeros(spec.batched(samples).shape, spec.dtype) for spec in served.signature.outputs]
+    wanted = [each.index for each in form.request.outputs]
+    output_bytes = sum(outputs[index].nbytes for index in wanted)
+    answer = render(served, form.request, outputs)
+    entry.learn(
+        words,
+        shapes=[spec.shape for spec in form.specs],
+        dtypes=[spec.dtype for spec in form.specs],
+        order=form.order,
+        samples=samples,
+        level=level,
+        timeout_s=terms.timeout_s or rules.timeout_s,
+        document=answer.body[: len(answer.body) - output_bytes],
+        outputs=wanted,
+        output_bytes=output_bytes,
+    )

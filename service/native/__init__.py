@@ -1,0 +1,31 @@
+"""What runs without Python: the queue and the threads of a model, and the calls of compiled code.
+
+Between two predictions a model has swept the caches, and Python that runs cold takes longer than a small model
+(docs/adr/0027). The sources lie in `src`; `setup.py` builds them.
+"""
+
+from service.native.front import FIELDS as FRONT_FIELDS
+from service.native.front import Entry, Front, Handover, Problem
+from service.native.front import Limits as FrontLimits
+from service.native.lane import Array, Job, Lane, Mailbox, Outcome, as_runner, in_turn
+from service.native.library import Crew, Runner, Turns, compiled_runner
+
+__all__ = [
+    "FRONT_FIELDS",
+    "Array",
+    "Crew",
+    "Entry",
+    "Front",
+    "FrontLimits",
+    "Handover",
+    "Job",
+    "Lane",
+    "Mailbox",
+    "Outcome",
+    "Problem",
+    "Runner",
+    "Turns",
+    "as_runner",
+    "compiled_runner",
+    "in_turn",
+]

@@ -1,0 +1,365 @@
+#include "connection.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <utility>
+
+#include "turns.h"
+
+namespace octet {
+
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr int64_t kAnswered = 200, kLeft = 499;  // the second is nginx's, for an answer that nobody waits for
+// A head, its words and a little: what follows is read where it belongs.
+constexpr size_t kBeginningBytes = 4096;
+constexpr size_t kMostAtOnce = 1 << 20;  // then other connections have their turn
+constexpr size_t kWorthFreeing = 64;     // of a string's memory
+
+}  // namespace
+
+Connection::Connection(Surroundings& around, int descriptor, std::string first, double now_s)
+    : around_(around),
+      descriptor_(descriptor),
+      begun_(std::move(first)),
+      due_s_(now_s + around.limits.head_timeout_s) {}
+
+Connection::~Connection() {
+  exchange_.reset();  // whose place may be the one that the next request gets
+  if (is_ours_) ::close(descriptor_);
+}
+
+void Connection::begin() {
+  if (!begun_.empty()) proceed();
+  read();
+}
+
+void Connection::happened(uint32_t events) {
+  if (is_gone_ || is_over_) return;
+  may_read_ = true;  // be it an end or an error
+  if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) has_left_ = true;
+  if (output_ == Output::kWriting && (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))) send_rest();
+  read();
+}
+
+void Connection::go_on() { read(); }
+
+void Connection::read() {
+  wants_turn_ = false;
+  size_t budget = kMostAtOnce;
+  while (may_read_ && !is_over_ && input_ != Input::kNothing) {
+    budget -= input_ == Input::kTensors ? read_tensors(budget) : read_others(budget);
+    if (budget == 0) {
+      wants_turn_ = !is_over_;
+      return;
+    }
+  }
+  // An answer that is being written is written to its end: who sends no more may still read.
+  if (has_left_ && !is_over_ && !is_gone_ && output_ != Output::kWriting) leave();
+}
+
+// How many bytes came; 0 where there are none now, or will be none.
+size_t Connection::receive(char* data, size_t bytes) {
+  ssize_t count = ::recv(descriptor_, data, bytes, MSG_DONTWAIT);
+  if (count > 0) {
+    if (static_cast<size_t>(count) < bytes && !has_left_) may_read_ = false;  // more would be another edge
+    window_bytes_ += static_cast<size_t>(count);
+    return static_cast<size_t>(count);
+  }
+  if (count < 0 && errno == EINTR) return 0;
+  may_read_ = false;
+  if (count == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) leave();
+  return 0;
+}
+
+size_t Connection::read_tensors(size_t most) {
+  Room room = exchange_->room();
+  size_t count = receive(room.data, std::min(room.bytes, most));
+  if (count > 0) {
+    exchange_->filled(count);
+    if (exchange_->room().bytes == 0) read_whole();
+  }
+  return count;
+}
+
+size_t Connection::read_others(size_t most) {
+  std::string& scratch = around_.scratch;
+  most = std::min(most, input_ == Input::kWaste ? std::min(waste_bytes_, scratch.size()) : kBeginningBytes);
+  size_t count = receive(scratch.data(), most);
+  if (count > 0 && input_ == Input::kWaste) {
+    waste(count);
+  } else if (count > 0) {
+    begun_.append(scratch, 0, count);
+    proceed();
+  }
+  return count;
+}
+
+void Connection::proceed() {
+  if (input_ == Input::kHead) read_head();
+  if (input_ == Input::kWords) read_words();
+}
+
+void Connection::read_head() {
+  Head head;
+  auto found = recognize(begun_, around_.limits.longest_body_bytes, head);
+  if (found == Recognized::kUnfinished && begun_.size() < around_.limits.max_head_bytes) {
+    due_s_ = std::min(due_s_, now_s() + around_.limits.head_timeout_s);
+    return;
+  }
+  if (found != Recognized::kHead) return hand_over();
+  auto entry = around_.entry(head);
+  auto words = std::string_view(begun_).substr(head.bytes, head.words_bytes);
+  if (entry == nullptr || !entry->may_know(words, head.words_bytes, head.tensors_bytes, head.takes_coding)) {
+    return hand_over();
+  }
+  take_on(std::move(entry), head);
+}
+
+void Connection::take_on(std::shared_ptr<const Entry> entry, const Head& head) {
+  double now = now_s();
+  exchange_ = std::make_unique<Exchange>(entry, head, around_.next_exchange(descriptor_), now);
+  window_bytes_ = 0;
+  due_s_ = now + around_.limits.stall_timeout_s;
+  bool is_admitted = exchange_->admit();
+  if (around_.entry(head) != entry) return hand_over();  // its lane may have been closed before we were admitted
+  if (is_admitted) {
+    input_ = Input::kWords;
+    around_.alarms.set(now + around_.limits.lend_after_s, exchange_->id);
+  } else {
+    refuse();
+  }
+}
+
+// Before the body is there, which is then read and thrown away: closing the connection would destroy the answer.
+void Connection::refuse() {
+  size_t body_bytes = exchange_->words_bytes + exchange_->tensors_bytes;
+  size_t there = std::min(begun_.size() - exchange_->head_bytes, body_bytes);
+  early_ = begun_.substr(exchange_->head_bytes + there);
+  waste_bytes_ = body_bytes;
+  input_ = Input::kWaste;
+  ask("queue_full");
+  waste(there);
+}
+
+void Connection::waste(size_t bytes) {
+  waste_bytes_ -= bytes;
+  if (waste_bytes_ > 0) return;
+  input_ = Input::kNothing;
+  due_s_ = output_ == Output::kWriting ? now_s() + around_.limits.stall_timeout_s : kNever;
+  if (output_ == Output::kWritten) next();
+}
+
+void Connection::read_words() {
+  size_t end = exchange_->head_bytes + exchange_->words_bytes;
+  if (begun_.size() < end) return;
+  std::string_view rest = std::string_view(begun_).substr(end);
+  try {
+    if (!exchange_->knows(std::string_view(begun_).substr(exchange_->head_bytes, exchange_->words_bytes), *around_.pool)) {
+      return hand_over();
+    }
+  } catch (const std::bad_alloc&) {  // Python says so, if it is still true then
+    return hand_over();
+  }
+  for (Room room = exchange_->room(); room.bytes > 0 && !rest.empty(); room = exchange_->room()) {
+    size_t count = std::min(room.bytes, rest.size());
+    std::memcpy(room.data, rest.data(), count);
+    exchange_->filled(count);
+    rest.remove_prefix(count);
+  }
+  early_ = rest;
+  begun_.resize(end);
+  input_ = Input::kTensors;
+  if (exchange_->room().bytes == 0) read_whole();
+}
+
+void Connection::read_whole() {
+  input_ = Input::kNothing;
+  due_s_ = kNever;
+  exchange_->arrived_s = now_s();
+  if (!exchange_->place.claim()) return ask("queue_full");
+  if (!exchange_->is_sound()) return hand_over();  // Python says what is wrong
+  exchange_->prepared_s = now_s();
+  output_ = Output::kComputing;
+  exchange_->submit(around_.mailbox);
+  if (exchange_->job->deadline_s < kNever) around_.alarms.set(exchange_->job->deadline_s, exchange_->id);
+}
+
+void Connection::ask(const char* kind, std::string message) {
+  Problem problem;
+  problem.exchange = exchange_->id;
+  problem.kind = kind;
+  problem.entry = exchange_->entry().key;
+  problem.message = std::move(message);
+  problem.request_id = exchange_->request_id;
+  problem.began_s = exchange_->began_s;
+  problem.arrived_s = exchange_->arrived_s;
+  problem.retry_after_s = exchange_->entry().lane().retry_after_s();
+  exchange_->place.give_up();
+  output_ = Output::kAsked;
+  around_.outbox.put(std::move(problem));
+}
+
+void Connection::ran() {
+  if (is_gone_) return end();
+  if (output_ != Output::kComputing) return;
+  exchange_->ran_s = now_s();
+  exchange_->place.give_up();
+  if (exchange_->job->outcome == Outcome::kLate) {
+    ask("late");
+  } else if (std::string fault = exchange_->fault(); !fault.empty()) {
+    ask("failed", std::move(fault));
+  } else {
+    answer();
+  }
+  read();
+}
+
+void Connection::answer() {
+  exchange_->ended_s = now_s();
+  record(kAnswered);
+  std::string head;
+  send(exchange_->answer(head, around_.date.now(), around_.is_stopping));
+}
+
+void Connection::replied(std::string answer) {
+  if (output_ != Output::kAsked) return;
+  send({answer});
+  read();
+}
+
+// In one piece where the socket takes it: two writes are two packets, and two awakenings of their reader.
+void Connection::send(const std::vector<std::string_view>& pieces) {
+  std::vector<iovec> parts;
+  for (std::string_view piece : pieces) parts.push_back({const_cast<char*>(piece.data()), piece.size()});
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  ssize_t count = ::sendmsg(descriptor_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  size_t sent = count < 0 ? 0 : static_cast<size_t>(count);  // an error comes again
+  for (std::string_view piece : pieces) {
+    size_t its = std::min(sent, piece.size());
+    unsent_.append(piece.substr(its));
+    sent -= its;
+  }
+  output_ = Output::kWriting;
+  send_rest();
+}
+
+void Connection::send_rest() {
+  while (sent_ < unsent_.size()) {
+    ssize_t count = ::send(descriptor_, unsent_.data() + sent_, unsent_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return end();
+    if (count >= 0) sent_ += static_cast<size_t>(count);
+    if (input_ == Input::kNothing) due_s_ = now_s() + around_.limits.stall_timeout_s;
+    if (count < 0) return;  // until it takes more
+  }
+  unsent_ = {};
+  sent_ = 0;
+  has_written();
+}
+
+void Connection::has_written() {
+  output_ = Output::kWritten;
+  if (input_ == Input::kNothing) next();
+}
+
+// The next request may come, or has come already.
+void Connection::next() {
+  exchange_.reset();
+  if (around_.is_stopping) return end();
+  begun_.clear();
+  begun_.swap(early_);
+  input_ = Input::kHead;
+  output_ = Output::kNone;
+  is_fresh_ = false;
+  due_s_ = now_s() + around_.limits.keep_alive_s;
+  if (!begun_.empty()) proceed();
+}
+
+void Connection::hand_over() {
+  if (around_.is_stopping) return end();
+  std::string bytes = std::move(begun_);
+  if (exchange_) bytes += exchange_->tensors();
+  bytes += early_;
+  unwatch();
+  end();
+  is_ours_ = false;
+  around_.outbox.put(Handover{descriptor_, std::move(bytes)});
+}
+
+void Connection::unwatch() {
+  epoll_event ignored{};
+  ::epoll_ctl(around_.epoll, EPOLL_CTL_DEL, descriptor_, &ignored);
+}
+
+// The client is gone. A call that has begun is not interrupted, and what it gives is thrown away.
+void Connection::leave() {
+  if (exchange_ && (output_ == Output::kNone || output_ == Output::kComputing)) record(kLeft);
+  if (output_ != Output::kComputing || exchange_->withdraw()) return end();
+  unwatch();
+  is_gone_ = true;
+  input_ = Input::kNothing;
+}
+
+void Connection::end(std::string_view last_words) {
+  if (!last_words.empty()) ::send(descriptor_, last_words.data(), last_words.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  exchange_.reset();
+  input_ = Input::kNothing;
+  is_over_ = true;
+}
+
+void Connection::woken(double now_s) {
+  if (input_ == Input::kWords || input_ == Input::kTensors) {
+    if (exchange_->began_s + around_.limits.lend_after_s <= now_s) exchange_->place.lend();
+  } else if (output_ == Output::kComputing && !is_gone_ && exchange_->job->deadline_s <= now_s && exchange_->withdraw()) {
+    ask("late");
+  }
+}
+
+void Connection::look(double now_s) {
+  if (input_ == Input::kHead && begun_.empty() && begun_.capacity() + early_.capacity() > kWorthFreeing) {
+    begun_.shrink_to_fit();
+    early_.shrink_to_fit();
+  }
+  if (now_s < due_s_) return;
+  if (input_ == Input::kHead) return end(is_fresh_ || !begun_.empty() ? too_slow() : "");
+  if (input_ != Input::kNothing && window_bytes_ >= around_.limits.min_body_bytes) {
+    window_bytes_ = 0;
+    due_s_ = now_s + around_.limits.stall_timeout_s;
+    return;
+  }
+  bool may_answer = output_ == Output::kNone || output_ == Output::kAsked;
+  if (output_ == Output::kNone) record(kLeft);
+  end(may_answer ? stalled() : "");
+}
+
+void Connection::stop(bool at_once) {
+  if (at_once && output_ == Output::kComputing && !is_gone_) exchange_->withdraw();
+  if (at_once || is_idle()) end();
+}
+
+void Connection::record(int64_t code) {
+  Record record;
+  record.entry = exchange_->entry().key;
+  record.code = code;
+  record.began_s = exchange_->began_s;
+  record.arrived_s = exchange_->arrived_s;
+  record.prepared_s = exchange_->prepared_s;
+  record.ran_s = exchange_->ran_s;
+  record.ended_s = exchange_->ended_s;
+  if (code == kAnswered) record.stages = exchange_->job->stages;
+  around_.records.add(record);
+}
+
+}  // namespace octet

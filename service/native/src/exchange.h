@@ -1,0 +1,90 @@
+// One predict request, from its head to its answer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "forms.h"
+#include "http.h"
+#include "job.h"
+#include "pool.h"
+
+namespace octet {
+
+// A place in a lane's queue, and that there is a request at all: given up with this object.
+class Place {
+ public:
+  Place() = default;
+  ~Place() { give_up(); }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+  bool take(std::shared_ptr<const Entry> entry);
+  void lend();
+  bool claim();         // true where it was not lent, too
+  void give_up();
+  void is_submitted() { has_place_ = false; }  // the lane gives it up when its turn has come
+  bool is_admitted() const { return entry_ != nullptr; }
+
+ private:
+  std::shared_ptr<const Entry> entry_;
+  bool has_place_ = false;
+};
+
+struct Room {
+  char* data;
+  size_t bytes;
+};
+
+// Times are those of CLOCK_MONOTONIC, in seconds; 0 for what has not happened.
+class Exchange {
+ public:
+  int64_t id = 0;
+  Place place;
+  Job job;
+  std::string request_id;
+  size_t head_bytes = 0;
+  size_t words_bytes = 0;
+  size_t tensors_bytes = 0;
+  double began_s = 0, arrived_s = 0, prepared_s = 0, ran_s = 0, ended_s = 0;
+
+  Exchange() = default;
+  Exchange(std::shared_ptr<const Entry> entry, const Head& head, int64_t id, double now_s);
+
+  const Entry& entry() const { return *entry_; }
+  bool admit() { return place.take(entry_); }
+
+  // Makes room for the tensors that follow the words; false where those are not known.
+  bool knows(std::string_view words, Pool& pool);
+
+  // Where the next bytes of the tensors go; of no bytes where all are there.
+  Room room() const;
+  void filled(size_t bytes);
+  std::string tensors() const;  // as far as they have come
+
+  // Whether the tensors hold what their types do: finite numbers, true and false.
+  bool is_sound() const;
+
+  // Puts the request into its lane's queue.
+  void submit(std::shared_ptr<Mailbox> mailbox);
+  // Takes it out of there; false where it is too late for that.
+  bool withdraw();
+
+  // Why its answer is none: empty where it is one.
+  std::string fault() const;
+  // The bytes of the answer, in pieces of which each lives as long as this object or `head`.
+  std::vector<std::string_view> answer(std::string& head, std::string_view date, bool is_last) const;
+
+ private:
+  std::shared_ptr<const Entry> entry_;
+  std::shared_ptr<const Form> form_;
+  std::vector<ffi::Tensor> tensors_;  // as they are sent
+  size_t tensor_ = 0, filled_ = 0;    // the one that is being received, and how much of it is there
+  bool takes_coding_ = false;
+};
+
+}  // namespace octet

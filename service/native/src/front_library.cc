@@ -1,0 +1,146 @@
+// What Python sees of the front: `service/native/front.py` says what of it is for whom.
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/container/map.h>
+#include <tvm/ffi/reflection/registry.h>
+#include <tvm/ffi/string.h>
+
+#include "front.h"
+#include "library.h"
+#include "tensors.h"
+
+namespace octet {
+
+namespace refl = tvm::ffi::reflection;
+
+namespace {
+
+class EntryObj : public ffi::Object {
+ public:
+  std::shared_ptr<Entry> entry;
+  EntryObj(LaneRef lane, int64_t key) : entry(std::make_shared<Entry>(std::move(lane), key)) {}
+  static constexpr bool _type_mutable = true;
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.Entry", EntryObj, ffi::Object);
+};
+
+class EntryRef : public ffi::ObjectRef {
+ public:
+  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(EntryRef, ffi::ObjectRef, EntryObj);
+};
+
+class FrontObj : public ffi::Object {
+ public:
+  Front front;
+  FrontObj(int listener, const Limits& limits) : front(listener, limits) {}
+  static constexpr bool _type_mutable = true;
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.Front", FrontObj, ffi::Object);
+};
+
+class FrontRef : public ffi::ObjectRef {
+ public:
+  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(FrontRef, ffi::ObjectRef, FrontObj);
+};
+
+std::string_view view(const ffi::Bytes& bytes) { return {bytes.data(), bytes.size()}; }
+
+std::vector<size_t> indices(const ffi::Array<int64_t>& given) {
+  std::vector<size_t> found;
+  for (int64_t each : given) {
+    TVM_FFI_CHECK(each >= 0, ValueError) << "an index is negative";
+    found.push_back(static_cast<size_t>(each));
+  }
+  return found;
+}
+
+void remember(EntryObj* self, ffi::Bytes words, ffi::Array<ffi::Array<int64_t>> shapes, ffi::Array<DLDataType> dtypes,
+              ffi::Array<int64_t> order, int64_t samples, int64_t level, double timeout_s, ffi::Bytes document,
+              ffi::Array<int64_t> outputs, int64_t output_bytes) {
+  TVM_FFI_CHECK(shapes.size() == dtypes.size() && output_bytes >= 0, ValueError) << "a form makes no sense";
+  Form form;
+  for (size_t index = 0; index < shapes.size(); ++index) {
+    form.sent.push_back({{shapes[index].begin(), shapes[index].end()}, dtypes[index]});
+  }
+  form.order = indices(order);
+  form.samples = samples;
+  form.level = level;
+  form.timeout_s = timeout_s;
+  form.document = view(document);
+  form.outputs = indices(outputs);
+  form.answer_bytes = form.document.size() + static_cast<size_t>(output_bytes);
+  self->entry->remember(std::string(view(words)), std::move(form));
+}
+
+FrontRef make_front(int64_t listener, double head_timeout_s, double keep_alive_s, double stall_timeout_s,
+                    int64_t min_body_bytes, double lend_after_s, int64_t max_head_bytes, int64_t longest_body_bytes,
+                    ffi::Array<ffi::String> hosts) {
+  Limits limits;
+  limits.head_timeout_s = head_timeout_s;
+  limits.keep_alive_s = keep_alive_s;
+  limits.stall_timeout_s = stall_timeout_s;
+  limits.min_body_bytes = static_cast<size_t>(std::max<int64_t>(1, min_body_bytes));
+  limits.lend_after_s = lend_after_s;
+  limits.max_head_bytes = std::min(limits.max_head_bytes, static_cast<size_t>(std::max<int64_t>(1, max_head_bytes)));
+  limits.longest_body_bytes = static_cast<size_t>(std::max<int64_t>(0, longest_body_bytes));
+  for (const ffi::String& host : hosts) limits.hosts.emplace_back(host);
+  return FrontRef(ffi::make_object<FrontObj>(static_cast<int>(listener), limits));
+}
+
+ffi::Array<ffi::Array<ffi::Any>> events(FrontObj* self) {
+  auto [handovers, problems] = self->front.events();
+  ffi::Array<ffi::Array<ffi::Any>> found;
+  for (Handover& each : handovers) {
+    found.push_back({ffi::String("connection"), each.descriptor, ffi::Bytes(std::move(each.bytes))});
+  }
+  for (const Problem& each : problems) {
+    found.push_back({ffi::String("problem"), each.exchange, ffi::String(each.kind), each.entry,
+                     ffi::String(each.message), ffi::String(each.request_id), each.began_s, each.arrived_s,
+                     each.retry_after_s});
+  }
+  return found;
+}
+
+void route(FrontObj* self, ffi::Map<ffi::String, EntryRef> entries) {
+  Routes routes;
+  for (const auto& [path, entry] : entries) routes.emplace(std::string(path), entry->entry);
+  self->front.route(std::move(routes));
+}
+
+// `[n, Record::kFields]` float64, and how many were lost.
+ffi::Array<ffi::Any> drain(FrontObj* self) {
+  auto [records, lost] = self->front.records();
+  auto fields = static_cast<int64_t>(Record::kFields);
+  ffi::Tensor table = make_tensor({static_cast<int64_t>(records.size()), fields}, DLDataType{kDLFloat, 64, 1});
+  auto* next = static_cast<double*>(table.data_ptr());
+  for (const Record& each : records) {
+    auto row = each.fields();
+    next = std::copy(row.begin(), row.end(), next);
+  }
+  return {table, lost};
+}
+
+ffi::Array<int64_t> counts(FrontObj* self) { return {self->front.connections(), self->front.exchanges()}; }
+
+TVM_FFI_STATIC_INIT_BLOCK() {
+  refl::ObjectDef<EntryObj>(refl::init(false)).def("remember", remember);
+  refl::ObjectDef<FrontObj>(refl::init(false))
+      .def("descriptor", [](FrontObj* self) { return self->front.descriptor(); })
+      .def("events", events)
+      .def("answer", [](FrontObj* self, int64_t exchange, ffi::Bytes answer) {
+        self->front.reply(exchange, std::string(view(answer)));
+      })
+      .def("adopt", [](FrontObj* self, int64_t descriptor, ffi::Bytes bytes) {
+        self->front.adopt(static_cast<int>(descriptor), std::string(view(bytes)));
+      })
+      .def("takes", [](FrontObj* self, ffi::Bytes bytes) { return self->front.takes(view(bytes)); })
+      .def("routes", route)
+      .def("drain", drain)
+      .def("counts", counts)
+      .def("stop", [](FrontObj* self) { self->front.stop(); })
+      .def("join", [](FrontObj* self) { self->front.join(); });
+  refl::GlobalDef()
+      .def("octet.front", make_front)
+      .def("octet.entry", [](LaneRef lane, int64_t key) { return EntryRef(ffi::make_object<EntryObj>(lane, key)); });
+}
+
+}  // namespace
+
+}  // namespace octet

@@ -1,0 +1,349 @@
+#include "lane.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <utility>
+
+#include "mailbox.h"
+
+namespace octet {
+
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kCompanyS = 0.1;  // clients that ask again at once are together in between, too
+constexpr double kMemory = 0.8;  // of the time that a request takes: the last five calls count for two thirds
+constexpr int64_t kOldestEvery = 8;  // calls begin with who has waited longest, whatever the level
+constexpr size_t kMostLogged = 1 << 20;
+
+void put(const std::vector<Job>& jobs) {
+  std::map<Mailbox*, std::vector<Job>> by_mailbox;
+  for (const Job& job : jobs) by_mailbox[job->mailbox.get()].push_back(job);
+  for (auto& [mailbox, its] : by_mailbox) mailbox->put(its);
+}
+
+}  // namespace
+
+struct Lane::Instance {
+  Variants variants;
+  std::deque<ffi::Function> errands;
+  std::condition_variable cue;
+  bool is_woken = false;
+  bool is_running = false;  // a call
+};
+
+Lane::Lane(Rules rules, std::vector<std::map<int64_t, Runner>> instances)
+    : rules_(rules), levels_(rules.levels), threads_(static_cast<int64_t>(instances.size())), free_(threads_) {
+  for (auto& runners : instances) {
+    instances_.push_back(std::make_unique<Instance>());
+    instances_.back()->variants = Variants(std::move(runners));
+  }
+  calls_ = {{}, {1}};  // until there is a plan
+}
+
+std::shared_ptr<Lane> Lane::start(const std::string& name, Rules rules,
+                                  std::vector<std::map<int64_t, Runner>> instances) {
+  std::shared_ptr<Lane> lane(new Lane(rules, std::move(instances)));
+  for (size_t index = 0; index < lane->instances_.size(); ++index) {
+    // The thread keeps the lane, and not the lane its threads: who forgets to join them is not stopped by them.
+    std::thread thread([lane, instance = lane->instances_[index].get()] { lane->work(*instance); });
+    std::string title = (name + "-" + std::to_string(index)).substr(0, 15);
+    pthread_setname_np(thread.native_handle(), title.c_str());
+    thread.detach();
+  }
+  return lane;
+}
+
+bool Lane::admit() {
+  std::lock_guard lock(mutex_);
+  if (is_closing_ || waiting_ >= rules_.queue_size + free_) return false;
+  ++waiting_;
+  ++admitted_;
+  used_s_ = now_s();
+  meet(used_s_);
+  return true;
+}
+
+void Lane::release(bool has_place) {
+  std::lock_guard lock(mutex_);
+  waiting_ -= has_place;
+  --admitted_;
+  if (is_closing_) {
+    for (auto& instance : instances_) wake(*instance);
+  }
+}
+
+void Lane::lend() {
+  std::lock_guard lock(mutex_);
+  --waiting_;
+}
+
+bool Lane::claim() {
+  std::lock_guard lock(mutex_);
+  if (waiting_ >= rules_.queue_size + free_) return false;
+  ++waiting_;
+  return true;
+}
+
+void Lane::submit(const Job& job) {
+  std::lock_guard lock(mutex_);
+  job->ticket = tickets_++;
+  job->is_queued = true;
+  job->stages.submitted_s = now_s();
+  levels_.at(job->level - 1).push_back(job);
+  ++queued_;
+  queued_samples_ += job->samples;
+  // It is for who is woken to see whether a call is due, or how long to wait for others that may join it.
+  if (!idle_.empty()) {
+    Instance* instance = idle_.back();
+    idle_.pop_back();  // or the next request would wake it again, and not another
+    wake(*instance);
+  }
+}
+
+bool Lane::withdraw(const Job& job) {
+  std::lock_guard lock(mutex_);
+  if (!job->is_queued) return false;
+  forget(job, now_s());
+  return true;
+}
+
+void Lane::tell(int64_t index, ffi::Function errand) {
+  std::lock_guard lock(mutex_);
+  Instance& instance = *instances_.at(index);
+  instance.errands.push_back(std::move(errand));
+  wake(instance);
+}
+
+void Lane::plan(std::vector<std::vector<int64_t>> calls) {
+  std::lock_guard lock(mutex_);
+  calls_ = std::move(calls);
+}
+
+void Lane::close(bool at_once) {
+  std::lock_guard lock(mutex_);
+  is_closing_ = true;
+  if (at_once) admitted_ = 0;
+  for (auto& instance : instances_) wake(*instance);
+}
+
+void Lane::join() {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [&] { return threads_ == 0; });
+}
+
+Calls Lane::drain() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(log_, {});
+}
+
+int64_t Lane::waiting() const {
+  std::lock_guard lock(mutex_);
+  return waiting_;
+}
+
+int64_t Lane::queued() const {
+  std::lock_guard lock(mutex_);
+  return queued_;
+}
+
+int64_t Lane::admitted() const {
+  std::lock_guard lock(mutex_);
+  return admitted_;
+}
+
+bool Lane::has_to_wait() const {
+  std::lock_guard lock(mutex_);
+  return waiting_ > free_ || rules_.max_delay_s > 0;
+}
+
+double Lane::used_s() const {
+  std::lock_guard lock(mutex_);
+  return used_s_;
+}
+
+double Lane::retry_after_s() const {
+  std::lock_guard lock(mutex_);
+  return static_cast<double>(waiting_) * request_s_ / static_cast<double>(instances_.size());
+}
+
+void Lane::meet(double now) {
+  if (admitted_ >= company_ || now > company_until_s_) {
+    company_ = admitted_;
+    company_until_s_ = now + kCompanyS;
+  }
+}
+
+void Lane::wake(Instance& instance) {
+  instance.is_woken = true;
+  instance.cue.notify_one();
+}
+
+// Its turn has come, or nobody waits for it.
+void Lane::forget(const Job& job, double now) {
+  auto& level = levels_[job->level - 1];
+  level.erase(std::find_if(level.begin(), level.end(), [&](const Job& each) { return each.same_as(job); }));
+  job->is_queued = false;
+  --queued_;
+  --waiting_;
+  queued_samples_ -= job->samples;
+  if (log_.waits_s.size() < kMostLogged) log_.waits_s.push_back(now - job->stages.submitted_s);
+}
+
+const Job* Lane::oldest() const {
+  const Job* found = nullptr;
+  for (const auto& level : levels_) {
+    if (!level.empty() && (found == nullptr || level.front()->ticket < (*found)->ticket)) found = &level.front();
+  }
+  return found;
+}
+
+template <typename Visit>
+void Lane::in_order(Visit visit) const {
+  const Job* first = begun_ % kOldestEvery == 0 ? oldest() : nullptr;
+  if (first != nullptr && !visit(*first)) return;
+  for (const auto& level : levels_) {
+    for (const Job& job : level) {
+      if (&job != first && !visit(job)) return;
+    }
+  }
+}
+
+bool Lane::is_one_call(int64_t samples) const {
+  return samples < static_cast<int64_t>(calls_.size()) && calls_[samples].size() == 1;
+}
+
+// Samples of one call of several requests.
+int64_t Lane::most() const {
+  int64_t planned = static_cast<int64_t>(calls_.size()) - 1;
+  return rules_.max_batch ? std::min(rules_.max_batch, planned) : planned;
+}
+
+// How long requests that may join the next call are to be waited for: for no more than were there together lately, so
+// that who is alone is never kept waiting.
+double Lane::due_in_s(double now) const {
+  if (queued_ == 0) return kNever;
+  if (rules_.max_delay_s <= 0 || is_closing_ || queued_samples_ >= std::min(most(), company_)) return 0;
+  return (*oldest())->stages.submitted_s + rules_.max_delay_s - now;
+}
+
+// Those that are served next, in one call, and those before them that are too late.
+Lane::Taken Lane::take(double now) {
+  ++begun_;
+  Taken taken;
+  int64_t samples = 0;
+  size_t fitting = 0;
+  in_order([&](const Job& job) {
+    if (job->deadline_s <= now) {
+      taken.late.push_back(job);
+      return true;
+    }
+    samples += job->samples;
+    if (!taken.chosen.empty() && samples > most()) return false;
+    taken.chosen.push_back(job);
+    if (taken.chosen.size() == 1 || is_one_call(samples)) fitting = taken.chosen.size();
+    return true;
+  });
+  taken.chosen.resize(fitting);
+  for (const Job& job : taken.chosen) forget(job, now);
+  for (const Job& job : taken.late) forget(job, now);
+  return taken;
+}
+
+void Lane::work(Instance& instance) {
+  Taken taken;
+  std::deque<ffi::Function> errands;
+  while (next(instance, taken, errands)) {
+    for (const ffi::Function& errand : errands) {
+      try {
+        errand();
+      } catch (...) {  // it has its own ways to tell
+      }
+    }
+    errands.clear();
+    double taken_s = now_s();
+    for (const Job& job : taken.late) job->outcome = Outcome::kLate;
+    put(taken.late);
+    if (!taken.chosen.empty()) run(instance, taken.chosen, taken_s);
+    taken = {};  // or its tensors would live until the next
+  }
+  Crew::forget_thread();
+  instance.variants = {};  // not under the lock: some of it may be Python's
+  std::lock_guard lock(mutex_);
+  if (--threads_ == 0) ended_.notify_all();
+}
+
+// What to do now; false where there is nothing and will be nothing.
+bool Lane::next(Instance& instance, Taken& taken, std::deque<ffi::Function>& errands) {
+  std::unique_lock lock(mutex_);
+  free_ += instance.is_running;
+  instance.is_running = false;
+  while (true) {
+    if (!instance.errands.empty()) {
+      errands.swap(instance.errands);
+      return true;
+    }
+    double now = now_s(), due_s = due_in_s(now);
+    if (due_s <= 0) {
+      taken = take(now);
+      instance.is_running = !taken.chosen.empty();
+      free_ -= instance.is_running;
+      return true;
+    }
+    if (is_closing_ && admitted_ == 0 && queued_ == 0) return false;
+    wait(instance, lock, due_s);
+  }
+}
+
+void Lane::wait(Instance& instance, std::unique_lock<std::mutex>& lock, double seconds) {
+  instance.is_woken = false;
+  idle_.push_back(&instance);
+  auto is_woken = [&] { return instance.is_woken; };
+  if (seconds == kNever) {
+    instance.cue.wait(lock, is_woken);
+  } else {
+    instance.cue.wait_for(lock, std::chrono::duration<double>(seconds), is_woken);
+  }
+  idle_.erase(std::remove(idle_.begin(), idle_.end(), &instance), idle_.end());
+}
+
+// The sizes of the calls that compute the samples of all of them.
+std::vector<int64_t> Lane::planned(const std::vector<Job>& jobs) const {
+  int64_t samples = 0;
+  for (const Job& job : jobs) samples += job->samples;
+  std::lock_guard lock(mutex_);
+  return calls_.at(samples);
+}
+
+void Lane::run(Instance& instance, const std::vector<Job>& jobs, double taken_s) {
+  std::vector<int64_t> sizes = planned(jobs);
+  std::optional<ffi::Error> error;
+  double run_s = 0;
+  try {
+    instance.variants.answer(jobs, sizes, run_s);
+  } catch (const ffi::Error& raised) {  // whatever it is, it is the callers': this thread has other requests to answer
+    error = raised;
+  } catch (const std::exception& raised) {
+    error = ffi::Error("RuntimeError", raised.what(), "");
+  }
+  double ended_s = now_s();
+  int64_t requests = static_cast<int64_t>(jobs.size()), samples = 0;
+  for (const Job& job : jobs) samples += job->samples;
+  {
+    std::lock_guard lock(mutex_);
+    double request_s = (ended_s - taken_s) / static_cast<double>(requests);
+    request_s_ = kMemory * (request_s_ > 0 ? request_s_ : request_s) + (1 - kMemory) * request_s;
+    if (log_.calls.size() < kMostLogged) log_.calls.push_back({requests, samples, run_s});
+  }
+  for (const Job& job : jobs) {
+    job->error = error;
+    job->outcome = error ? Outcome::kFailed : Outcome::kAnswered;
+    job->stages = {job->stages.submitted_s, taken_s, run_s, ended_s, jobs[0]->ticket, requests, samples};
+  }
+  put(jobs);
+}
+
+}  // namespace octet

@@ -1,0 +1,127 @@
+// The queue of one loaded model, and the threads of its instances.
+//
+// Places are taken before a request is there, requests wait in order of their level and arrival, and a thread that has
+// ended a call takes the next requests itself. docs/adr/0021-queue.md says why it is so, 0027 why it is native.
+#pragma once
+
+#include <tvm/ffi/function.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "job.h"
+#include "runner.h"
+#include "turns.h"
+#include "variants.h"
+
+namespace octet {
+
+struct Rules {
+  int64_t queue_size = 64;      // requests that may wait while every instance is busy
+  int64_t levels = 3;           // of priority
+  int64_t max_batch = 0;        // samples of several requests in one call; 0: the largest size built
+  double max_delay_s = 0;       // how long a call waits for requests that may join it
+};
+
+// What happened since it was last asked for: for whoever counts.
+struct Calls {
+  std::vector<double> waits_s;  // of every request that was taken, or left the queue
+  struct Call {
+    int64_t requests, samples;
+    double run_s;
+  };
+  std::vector<Call> calls;
+};
+
+class Lane : public std::enable_shared_from_this<Lane> {
+ public:
+  // One map of runners for each instance, by the number of samples of a call; 1 is among them.
+  static std::shared_ptr<Lane> start(const std::string& name, Rules rules,
+                                     std::vector<std::map<int64_t, Runner>> instances);
+
+  // A request begins and ends: between, the lane does not end. `admit` is false where all places are taken, or it is
+  // closing; else the request has a place, until it is submitted, lent or released.
+  bool admit();
+  void release(bool has_place);
+  // Gives a place to others, or takes one again (false: there is none).
+  void lend();
+  bool claim();
+
+  // Has the job put into its mailbox once. Its place is given up when its turn comes.
+  void submit(const Job& job);
+  // Whether it was still waiting: then it will not be in the mailbox, and its place is given up.
+  bool withdraw(const Job& job);
+
+  // Has `errand` called on an instance's thread. What it throws is lost.
+  void tell(int64_t instance, ffi::Function errand);
+  // Of n samples, the sizes of the calls that compute them: `calls[n]`.
+  void plan(std::vector<std::vector<int64_t>> calls);
+  // Ends the threads when what is queued has run and, unless `at_once`, what was admitted is over.
+  void close(bool at_once = false);
+  void join();
+
+  Calls drain();
+  int64_t waiting() const;  // places that are taken
+  int64_t queued() const;   // jobs that wait
+  int64_t admitted() const;
+  bool has_to_wait() const;  // whether who is admitted now, or was last, finds every instance busy
+  double used_s() const;     // when somebody was admitted last, by CLOCK_MONOTONIC
+  // When all that wait now will have been served, as far as the last calls tell.
+  double retry_after_s() const;
+
+ private:
+  struct Instance;
+  struct Taken {
+    std::vector<Job> chosen, late;
+  };
+
+  Lane(Rules rules, std::vector<std::map<int64_t, Runner>> instances);
+
+  void work(Instance& instance);
+  bool next(Instance& instance, Taken& taken, std::deque<ffi::Function>& errands);
+  void wait(Instance& instance, std::unique_lock<std::mutex>& lock, double seconds);
+  Taken take(double now);
+  template <typename Visit>
+  void in_order(Visit visit) const;  // until `visit` returns false
+  const Job* oldest() const;
+  double due_in_s(double now) const;
+  bool is_one_call(int64_t samples) const;
+  int64_t most() const;
+  void forget(const Job& job, double now);
+  void meet(double now);
+  void wake(Instance& instance);
+
+  void run(Instance& instance, const std::vector<Job>& jobs, double taken_s);
+  std::vector<int64_t> planned(const std::vector<Job>& jobs) const;
+
+  const Rules rules_;
+  mutable std::mutex mutex_;
+  std::condition_variable ended_;
+  std::vector<std::unique_ptr<Instance>> instances_;
+  std::vector<Instance*> idle_;  // the last one that worked is the next: its caches are warm
+  std::vector<std::deque<Job>> levels_;
+  std::vector<std::vector<int64_t>> calls_;
+  int64_t threads_ = 0;   // that have not ended
+  int64_t free_ = 0;      // instances that are idle, or were woken and have not begun a call
+  int64_t waiting_ = 0;   // places taken by requests whose call has not begun
+  int64_t admitted_ = 0;
+  int64_t queued_ = 0, queued_samples_ = 0;
+  int64_t tickets_ = 0;
+  int64_t begun_ = 0;     // calls
+  int64_t company_ = 1;   // the most that were admitted together lately
+  double company_until_s_ = 0;
+  double request_s_ = 0;  // what a request adds to the time of a call, lately
+  double used_s_ = 0;
+  bool is_closing_ = false;
+  Calls log_;
+};
+
+}  // namespace octet

@@ -1,0 +1,182 @@
+"""Clients of the native front who find no place, leave, are slow, or are there when it stops."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from service.native.front import FIELDS, Problem
+from tests.support.native_front import (
+    LARGE,
+    LARGE_WORDS,
+    LIMITS,
+    Model,
+    Serving,
+    full,
+    plus_one,
+    post,
+    read,
+)
+
+
+def test_who_finds_no_place_is_refused_before_his_body_and_the_connection_goes_on() -> None:
+    serving, _ = full()
+    try:
+        client, request = serving.client(), post(bytes(LARGE), "X-Request-Id: r", words=LARGE_WORDS)
+        client.sendall(request[:1000])
+        event = serving.event()
+        assert isinstance(event, Problem)
+        assert (event.kind, event.entry, event.request_id) == ("queue_full", 7, "r")
+        serving.front.answer(event.exchange, b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 2\r\n\r\nno")
+        assert read(client)[::2] == (429, b"no")
+        serving.model.gate.set()
+        while serving.model.lane.admitted():
+            time.sleep(0.001)
+        client.sendall(request[1000:] + post(bytes(100)))
+        assert read(client)[2] == plus_one(bytes(100))
+    finally:
+        serving.close()
+
+
+def test_who_leaves_the_queue_is_not_computed() -> None:
+    serving, waiting = full()
+    try:
+        waiting.close()
+        while serving.model.lane.queued():
+            time.sleep(0.001)
+        serving.model.gate.set()
+        while serving.front.counts()[1]:
+            time.sleep(0.001)
+        table, lost = serving.front.records()
+        codes = table[:, FIELDS.index("code")].tolist()
+        assert sorted(codes) == [200, 499]
+        assert lost == 0
+        assert not serving.model.entered.acquire(blocking=False)
+    finally:
+        serving.close()
+
+
+def test_a_slow_body_lends_its_place() -> None:
+    serving = Serving(Model(queue_size=1), LIMITS)
+    try:
+        slow, request = [serving.client() for _ in range(2)], post(bytes(100))
+        for client in slow:  # one finds an instance that is idle, and one a place
+            client.sendall(request[:-1])
+        time.sleep(0.3)
+        client = serving.client()
+        client.sendall(request)
+        assert read(client)[0] == 200
+        for client in slow:
+            client.sendall(request[-1:])
+            assert read(client)[0] == 200
+        assert serving.model.lane.admitted() == 0
+    finally:
+        serving.close()
+
+
+def test_who_comes_back_to_a_lent_place_and_finds_it_taken_is_refused() -> None:
+    serving = Serving(Model(queue_size=1), LIMITS)
+    try:
+        slow, request = serving.client(), post(bytes(100))
+        slow.sendall(request[:-1])
+        time.sleep(0.3)
+        serving.model.gate.clear()
+        for client in (serving.client(), serving.client()):
+            client.sendall(request)
+        assert serving.model.entered.acquire(timeout=10)
+        while serving.model.lane.queued() == 0:
+            time.sleep(0.001)
+        slow.sendall(request[-1:])
+        event = serving.event()
+        assert isinstance(event, Problem)
+        assert event.kind == "queue_full"
+    finally:
+        serving.close()
+
+
+def test_a_deadline_is_said_when_it_passes() -> None:
+    serving, _ = full()
+    try:
+        serving.model.gate.set()
+        while serving.model.lane.admitted():
+            time.sleep(0.001)
+        serving.model.gate.clear()
+        serving.model.learn(b"soon", (1, 100), np.uint8, timeout_s=0.1)
+        first, late = serving.client(), serving.client()
+        first.sendall(post(bytes(100)))
+        late.sendall(post(bytes(100), words=b"soon"))
+        event = serving.event()
+        assert isinstance(event, Problem)
+        assert event.kind == "late"
+        assert 0.1 <= time.monotonic() - event.began_s < 5
+        assert serving.model.lane.queued() == 0
+    finally:
+        serving.close()
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (b"", b"the head of the request took too long"),
+        (b"POST /v2/mod", b"the head of the request took too long"),
+        (post(bytes(100)) + b"POST /v2/mod", b"the head of the request took too long"),
+        (post(bytes(100))[:-1], b"the body of the request came too slowly"),
+    ],
+)
+def test_who_is_too_slow_is_told_and_cut_off(sent: bytes, why: bytes) -> None:
+    serving = Serving(Model(), replace(LIMITS, head_timeout_s=0.3, stall_timeout_s=0.3))
+    try:
+        client = serving.client()
+        client.sendall(sent)
+        if sent.startswith(post(bytes(100))):
+            assert read(client)[0] == 200
+        status, headers, body = read(client)
+        assert (status, headers["connection"], body) == (408, "close", why)
+        assert client.recv(1) == b""
+        assert serving.model.lane.admitted() == 0
+    finally:
+        serving.close()
+
+
+def test_an_idle_connection_is_closed_without_a_word() -> None:
+    serving = Serving(Model(), replace(LIMITS, keep_alive_s=0.2))
+    try:
+        client = serving.client()
+        client.sendall(post(bytes(100)))
+        assert read(client)[0] == 200
+        assert client.recv(1) == b""
+    finally:
+        serving.close()
+
+
+def test_stopping_finishes_what_is_under_way() -> None:
+    serving, waiting = full()
+    try:
+        idle = serving.client()
+        while list(serving.front.counts()) != [3, 2]:
+            time.sleep(0.001)
+        serving.front.stop()
+        assert idle.recv(1) == b""
+        assert not serving.front.takes(post(bytes(100)))
+        serving.model.gate.set()
+        status, headers, _ = read(waiting)
+        assert (status, headers["connection"]) == (200, "close")
+        serving.front.join()
+        assert list(serving.front.counts()) == [0, 0]
+    finally:
+        serving.close()
+
+
+def test_stopping_at_once_waits_for_nobody() -> None:
+    serving, waiting = full()
+    try:
+        serving.front.stop()
+        serving.front.stop()
+        serving.front.join()
+        assert waiting.recv(1) == b""
+        assert serving.model.lane.admitted() == 0
+    finally:
+        serving.close()
