@@ -39,6 +39,11 @@ class Histograms(Collector):
             raise ValueError(f"{self._name} has the labels {self._labels}, not {len(values)} of them")
         return self._children.setdefault(values, Histogram(self._bounds))
 
+    def drop(self, *first: str) -> None:
+        """Shows those no more whose labels begin with these values; who has one still counts for nobody."""
+        for values in [values for values in self._children if values[: len(first)] == first]:
+            del self._children[values]
+
     def collect(self) -> Iterator[HistogramMetricFamily]:
         family = HistogramMetricFamily(self._name, self._help, labels=self._labels)
         bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]

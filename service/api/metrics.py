@@ -19,6 +19,7 @@ from prometheus_client import (
 
 from service.api.histograms import CountOf, Histograms
 from service.api.statistics import Statistics
+from service.api.versions import Versions
 
 # int8 vision models take 0.3 to 30 ms: the library's default buckets start at 5 ms.
 LATENCY_BUCKETS_S = (
@@ -38,6 +39,7 @@ class Metrics:
     Attributes:
         registry: where collectors of other rooms can be registered.
         statistics: the same by model version, in the form of the predict protocol.
+        versions: those that all this is told of.
         sources: called by `gather`, each to count what was noted elsewhere.
         request_duration: arrival of the last byte of a predict request to its answer. `protocol` is `rest` or `grpc`.
         requests_not_allowed: refused for their key; `reason` is the code of the error.
@@ -78,11 +80,14 @@ class Metrics:
         self.artifact_info = self._gauge(
             "octet_artifact_info", "The artifacts loaded here; always 1.", (*_MODEL, "digest", "numerics")
         )
+        by_model = self.request_duration, self.queue_duration, self.compute_duration, self.batch_size
+        self.versions = Versions(by_model, self.statistics)
 
     def gather(self) -> None:
         """Has everything counted that happened until now. For the event loop's thread."""
         for source in self.sources:
             source()
+        self.versions.prune()
 
     def text(self) -> bytes:
         """Prometheus' text format, version 0.0.4."""

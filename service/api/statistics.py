@@ -1,4 +1,4 @@
-"""What was asked of each model version since the process started: the protocol's statistics extension.
+"""What was asked of each model version since it was loaded: the protocol's statistics extension.
 
 Beside the histograms of `/metrics`, because clients that measure (perf_analyzer) take differences of these sums.
 """
@@ -93,13 +93,22 @@ class ModelStatistics:
 
 
 class Statistics:
-    """Of every model version that was ever loaded here. It outlives their unloading."""
+    """Of the model versions that are loaded here, or were lately: `versions` says for how long."""
 
     def __init__(self) -> None:
         self._models: dict[tuple[str, int], ModelStatistics] = {}
 
     def of(self, model: str, version: int) -> ModelStatistics:
+        """To count into."""
         return self._models.setdefault((model, version), ModelStatistics())
+
+    def told(self, model: str, version: int) -> ModelStatistics:
+        """To read: of one that nothing was counted for, too."""
+        return self._models.get((model, version)) or ModelStatistics()
+
+    def drop(self, model: str, version: int) -> None:
+        """Forgets what was counted; who counts on counts for nobody."""
+        self._models.pop((model, version), None)
 
     def known(self) -> set[tuple[str, int]]:
         """The model versions that something was counted for."""

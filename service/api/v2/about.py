@@ -90,7 +90,7 @@ class About:
             if not wanted:
                 raise NotFound(f"there is no such version of model {name!r} that runs here")
         stats = [
-            {"name": model, "version": str(number), **self._statistics.of(model, number).to_json()}
+            {"name": model, "version": str(number), **self._statistics.told(model, number).to_json()}
             for model, number in sorted(wanted)
         ]
         return {"model_stats": stats}

@@ -266,7 +266,10 @@ PATHS: Members = {
     },
     "/v2/models/stats": {
         "get": _operation(
-            "statistics", "What was asked of all models", "Since the process started.", _ref("ModelsStatistics")
+            "statistics",
+            "What was asked of all models",
+            "Of those loaded, or lately so.",
+            _ref("ModelsStatistics"),
         )
     },
     **_index(),

@@ -5,16 +5,16 @@ All of it is counted on the event loop, and of a request all at once when its an
 
 from __future__ import annotations
 
-import collections
+from weakref import WeakKeyDictionary
 
 from service.api.histograms import Histogram
 from service.api.metrics import Metrics
 from service.api.statistics import ModelStatistics
 from service.api.v2.timeline import Timeline
+from service.api.versions import Labels, Version
 from service.core.errors import DeadlinePassed, NotReady, OctetError, QueueFull
 from service.workers.inference import Identity
 
-Counts = collections.Counter[tuple[str, ...]]
 _SUCCESS = (200, "OK")
 _REASONS: dict[type[OctetError], str] = {QueueFull: "queue_full", DeadlinePassed: "deadline", NotReady: "no_worker"}
 
@@ -24,29 +24,24 @@ class InferenceTelemetry:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._loaded: Counts = collections.Counter()
 
     def loaded(self, identity: Identity) -> LoadedModel:
-        return LoadedModel(self._metrics, identity, self._loaded)
+        return LoadedModel(self._metrics, identity)
 
 
 class LoadedModel:
     """Watches one loaded model, from its loading to its unloading: the inference room's `ModelObserver`."""
 
-    def __init__(self, metrics: Metrics, identity: Identity, loaded: Counts) -> None:
-        """
-        Args:
-            loaded: how often each artifact is loaded, by its labels.
-        """
-        labels = _labels(identity)
+    def __init__(self, metrics: Metrics, identity: Identity) -> None:
+        self._labels = labels = _labels(identity)
+        self._artifact = identity.artifact, identity.numerics
+        self._versions, self._artifacts = metrics.versions, metrics.artifact_info
+        self._version = metrics.versions.loaded(labels, self._artifact)
         self._queue = metrics.queue_duration.labels(*labels)
         self._batch = metrics.batch_size.labels(*labels)
         self._infer = metrics.compute_duration.labels(*labels, "infer")
         self._statistics = metrics.statistics.of(identity.model, identity.version)
-        self._artifacts, self._loaded = metrics.artifact_info, loaded
-        self._artifact = *labels, identity.artifact, identity.numerics
-        self._loaded[self._artifact] += 1
-        self._artifacts.labels(*self._artifact).set(1)
+        self._artifacts.labels(*labels, *self._artifact).set(1)
 
     def waited(self, waited_s: float) -> None:
         self._queue.observe(waited_s)
@@ -57,9 +52,9 @@ class LoadedModel:
         self._statistics.executions[samples].add(run_s)
 
     def unloaded(self) -> None:
-        self._loaded[self._artifact] -= 1
-        if not self._loaded[self._artifact]:  # the same artifact may be there again, with other batch sizes
-            self._artifacts.remove(*self._artifact)
+        self._versions.unloaded(self._labels, self._artifact)
+        if not self._version.artifacts[self._artifact]:  # it may be there again, with other batch sizes
+            self._artifacts.remove(*self._labels, *self._artifact)
 
 
 class RequestTelemetry:
@@ -67,15 +62,22 @@ class RequestTelemetry:
 
     def __init__(self, metrics: Metrics, protocol: str) -> None:
         self._metrics, self._protocol = metrics, protocol
-        self._models: dict[tuple[str, str, str], _ModelRequests] = {}
+        self._models: WeakKeyDictionary[Version, _ModelRequests] = WeakKeyDictionary()
 
     def answered(self, identity: Identity, timeline: Timeline) -> None:
-        """A request was answered, by what is loaded as `identity`. To be called when the answer was sent."""
+        """A request was answered, by what is loaded as `identity`. To be called when the answer was sent.
+
+        One that comes long after the unloading is not counted.
+        """
         labels = _labels(identity)
-        if labels not in self._models:
+        version = self._metrics.versions.find(labels)
+        if version is None:
+            return
+        requests = self._models.get(version)
+        if requests is None:
             statistics = self._metrics.statistics.of(identity.model, identity.version)
-            self._models[labels] = _ModelRequests(self._metrics, labels, self._protocol, statistics)
-        self._models[labels].answered(timeline)
+            requests = self._models[version] = _ModelRequests(self._metrics, labels, self._protocol, statistics)
+        requests.answered(timeline)
 
     def rejected(self, error: OctetError) -> None:
         """A request was refused."""
@@ -90,9 +92,7 @@ class RequestTelemetry:
 class _ModelRequests:
     """Watches the requests of one model version on one target."""
 
-    def __init__(
-        self, metrics: Metrics, labels: tuple[str, str, str], protocol: str, statistics: ModelStatistics
-    ) -> None:
+    def __init__(self, metrics: Metrics, labels: Labels, protocol: str, statistics: ModelStatistics) -> None:
         self._metrics, self._labels, self._protocol, self._statistics = metrics, labels, protocol, statistics
         self._input = metrics.compute_duration.labels(*labels, "input")
         self._output = metrics.compute_duration.labels(*labels, "output")
@@ -118,5 +118,5 @@ class _ModelRequests:
         self._statistics.succeeded(total_s, (stages.queued_s, input_s, stages.run_s, output_s))
 
 
-def _labels(identity: Identity) -> tuple[str, str, str]:
+def _labels(identity: Identity) -> Labels:
     return identity.model, str(identity.version), identity.target

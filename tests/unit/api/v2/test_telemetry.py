@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from service.api import versions
 from service.api.metrics import Metrics
 from service.api.v2 import InferenceTelemetry
+from service.api.v2.telemetry import LoadedModel, RequestTelemetry
+from service.api.v2.timeline import Timeline
 from service.core.digest import digest_of
 from service.workers.inference import Identity
 from service.workers.inference.memory import Weight
@@ -112,3 +115,77 @@ def test_an_artifact_that_is_loaded_anew_before_the_old_one_goes_is_shown_as_lon
     assert list(samples(metrics, "octet_artifact_info").values()) == [1.0]
     new.unloaded()
     assert samples(metrics, "octet_artifact_info") == {}
+
+
+class Versions:
+    """Versions of one model that come and go, and what `/metrics` then tells of them."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+        self._loading, self._requests = InferenceTelemetry(self.metrics), RequestTelemetry(self.metrics, "rest")
+
+    def load(self, version: int) -> LoadedModel:
+        loaded = self._loading.loaded(_identity(version))
+        loaded.waited(0.001)
+        loaded.computed(1, 1, 0.002)
+        return loaded
+
+    def answer(self, version: int) -> None:
+        timeline = Timeline(unforeseen=500)
+        timeline.end(400)
+        self._requests.answered(_identity(version), timeline)
+
+    def told(self) -> dict[str, float]:
+        """Answers by version, and that there are no other series than theirs."""
+        self.metrics.gather()
+        answers = {dict(key)["version"]: n for key, n in samples(self.metrics, "octet_requests_total").items()}
+        lines = self.metrics.text().decode().splitlines()
+        assert {line.split('version="')[1].split('"')[0] for line in lines if "version=" in line} == answers.keys()
+        assert {str(number) for _, number in self.metrics.statistics.known()} == answers.keys()
+        return answers
+
+
+def _identity(version: int) -> Identity:
+    return Identity("digits", version, TARGET, "xnnpack", digest_of(b"%d" % version))
+
+
+def test_versions_that_were_unloaded_are_told_of_no_more_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    about = Versions()
+    monkeypatch.setattr(versions, "MOST_KEPT", 3)
+    for version in range(1, 10):
+        loaded = about.load(version)
+        about.answer(version)
+        loaded.unloaded()
+    assert about.told() == {"7": 1, "8": 1, "9": 1}
+    monkeypatch.setattr(versions, "KEPT_S", 0)
+    assert about.told() == {}
+
+
+def test_an_answer_that_comes_after_that_brings_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    about = Versions()
+    loaded = about.load(1)
+    about.answer(1)
+    loaded.unloaded()
+    about.answer(1)
+    assert about.told() == {"1": 2}
+    monkeypatch.setattr(versions, "KEPT_S", 0)
+    assert about.told() == {}
+    about.answer(1)
+    loaded.computed(1, 1, 0.002)
+    assert about.told() == {}
+
+
+def test_a_version_that_is_loaded_again_is_told_of_while_the_old_one_drains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "KEPT_S", 0)
+    about = Versions()
+    old = about.load(1)
+    about.answer(1)
+    new = about.load(1)
+    old.unloaded()
+    about.answer(1)
+    assert about.told() == {"1": 2}
+    new.unloaded()
+    assert about.told() == {}
+    about.load(1)
+    about.answer(1)
+    assert about.told() == {"1": 1}  # as of a process that was started again
