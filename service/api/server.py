@@ -26,6 +26,7 @@ from service.api.front import FrontServer
 from service.api.grpc.server import GrpcServer
 from service.api.shortcut import connections
 from service.api.tls import Certificate
+from service.core.logs import Seldom
 from service.core.running import Running
 from service.core.settings import Settings
 from service.core.target import detect_host
@@ -63,6 +64,7 @@ def run(
         signals = stack.enter_context(_Signals())
         faulthandler.enable()  # a crash says where in the log
         _raise_descriptors()
+        logging.getLogger("uvicorn.error").addFilter(Seldom())  # or who sends nonsense fills the log
         services = stack.enter_context(assemble(settings, detect_host(), running, crashes, signals.database_lost))
         second = GrpcServer(services, *grpc, certificate) if grpc else None
         server = _Server(create_app(services), settings, certificate, signals, ready, second)

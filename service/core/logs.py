@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from enum import StrEnum
+from time import monotonic
 
 # Says, when a line is written, which request it belongs to: `request_id`, `trace_id`, `model`. Who serves sets it.
 about: ContextVar[Callable[[], Mapping[str, str]]] = ContextVar("about", default=dict)
@@ -20,6 +22,7 @@ _SECRETS = re.compile(
     r"|(?P<url>://)[^/\s:@]*:[^/\s@]+(?=@)",
     re.IGNORECASE,
 )
+_SELDOM_S = 1.0
 
 
 class LogFormat(StrEnum):
@@ -47,6 +50,27 @@ class _JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return without_secrets(json.dumps(line, ensure_ascii=False))
+
+
+class Seldom(logging.Filter):
+    """Lets each warning pass once a second at most; the next then says how many were left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed: dict[str, tuple[float, int]] = {}  # when, by the monotonic clock, and how many since, by message
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.ERROR:
+            return True
+        now_s = monotonic()
+        passed_s, left_out = self._passed.get(record.msg, (-math.inf, 0))
+        if now_s - passed_s < _SELDOM_S:
+            self._passed[record.msg] = passed_s, left_out + 1
+            return False
+        self._passed[record.msg] = now_s, 0
+        if left_out:
+            record.msg = f"{record.msg} ({left_out} more such in the {now_s - passed_s:.0f} s before)"
+        return True
 
 
 def configure(form: LogFormat, level: int) -> None:

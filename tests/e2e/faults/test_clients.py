@@ -140,6 +140,17 @@ def test_malformed_requests_are_refused(served: Served, nonsense: bytes) -> None
         assert received == b"" or received.split()[1] in (b"400", b"404", b"408", b"505")
 
 
+def test_nonsense_does_not_fill_the_log(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w+") as log, serving(tmp_path, log=log) as served:
+        for _ in range(200):
+            with connect(served) as connection:
+                connection.sendall(b"GET\r\n\r\n")
+                assert b" 400 " in answer(connection)
+        assert served.stop() == 0
+        lines = (tmp_path / "log").read_text().splitlines()
+    assert 1 <= sum("Invalid HTTP request" in line for line in lines) < 20  # a second
+
+
 def test_the_server_lived_through_all_of_it(served: Served) -> None:
     assert served.client.get("/v2/health/ready").status_code == 200
     assert len(children_of(served.process.pid)) == 2

@@ -75,3 +75,26 @@ def test_what_is_no_secret_stays() -> None:
 def test_text_is_for_people() -> None:
     (line,) = logged("text", "logger.info('ready')")
     assert line.endswith(" INFO room: ready")
+
+
+def test_what_comes_often_is_told_seldom_and_counted() -> None:
+    body = """
+import time
+logger.addFilter(logs.Seldom())
+logs._SELDOM_S = 0.2
+for _ in range(100):
+    logger.warning("nonsense")
+    logger.warning("other %s", "nonsense")
+    logger.error("failed")
+time.sleep(0.3)
+logger.warning("nonsense")
+logger.info("other %s", "words")
+"""
+    found = [line.partition(" room: ")[2] for line in logged("text", body)]
+    assert [line for line in found if line != "failed"] == [
+        "nonsense",
+        "other nonsense",
+        "nonsense (99 more such in the 0 s before)",
+        "other words (99 more such in the 0 s before)",
+    ]
+    assert found.count("failed") == 100
