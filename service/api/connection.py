@@ -17,6 +17,7 @@ _TOO_SLOW = (b"408 Request Timeout", b"the head of the request took too long")
 _STALLED = (b"408 Request Timeout", b"the body of the request stood still, or came too slowly")
 _NO_MEMORY = (b"503 Service Unavailable", b"there is no memory for the body of the request")
 _TOO_LARGE = (b"431 Request Header Fields Too Large", b"the head of the request is too large")
+_AROUND_BYTES = len(": \r\n")  # of a header's name and value
 
 
 class Connection(HttpToolsProtocol):
@@ -37,7 +38,8 @@ class Connection(HttpToolsProtocol):
     _body_bytes = 0  # since the timer was set
     _body_timer: asyncio.TimerHandle | None = None
     _is_watched = False  # whether the body under way had begun when the timer was set
-    _head_bytes = 0
+    _head_bytes = 0  # of the lines that were read, and those that follow a body in chunks
+    _unread_bytes = 0  # that came since something was read: one line, or what chunks are framed in
     _head_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -69,20 +71,33 @@ class Connection(HttpToolsProtocol):
         self._start_timer()
 
     def data_received(self, data: bytes) -> None:
+        self._unread_bytes += len(data)
         super().data_received(data)
-        if self._in_head:  # which has come in pieces: rare, but for those who mean harm
-            self._head_bytes += len(data)
-            if self._head_bytes > self.max_head_bytes:
-                self._refuse(*_TOO_LARGE)
-            elif self._head_timer is None:
-                self._start_timer()
+        if self.transport.is_closing():
+            return
+        if self._unread_bytes > self.max_head_bytes:
+            self._refuse(*_TOO_LARGE)
         elif self._in_body:
             self.body_came(len(data), True)
+        elif self._in_head and self._head_timer is None:  # it comes in pieces: rare, but for those who mean harm
+            self._start_timer()
+
+    def send_400_response(self, msg: str) -> None:
+        if not self.transport.is_closing():  # else it was told already what is wrong
+            super().send_400_response(msg)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head = self._in_request = True
         self._head_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        self._read_of_head(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._read_of_head(len(name) + len(value) + _AROUND_BYTES)
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -92,6 +107,7 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
+        self._unread_bytes = 0
         try:
             super().on_body(body)
         except MemoryError:  # which the parser would take for a fault of the client
@@ -99,6 +115,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._in_body = self._in_request = self._is_watched = False
+        self._unread_bytes = 0
         super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -108,6 +125,14 @@ class Connection(HttpToolsProtocol):
             self._body_timer.cancel()
         self._unset_keepalive_if_required()  # or it holds all of this until it is due, where the client reset
         super().connection_lost(exc)
+
+    def _read_of_head(self, count: int) -> None:
+        """`count` bytes of it. Raises where that is too much, so that the parser stops: who follows is not asked."""
+        self._unread_bytes = 0
+        self._head_bytes += count
+        if self._head_bytes > self.max_head_bytes:
+            self._refuse(*_TOO_LARGE)
+            raise ValueError(_TOO_LARGE[1])
 
     def _watch_body(self) -> None:
         """Sets a timer that is not canceled when the body is there: one serves for all the bodies of its time."""

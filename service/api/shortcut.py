@@ -110,7 +110,8 @@ class Shortened(asyncio.BufferedProtocol):
     def _arrived(self, data: bytes | bytearray, count: int) -> None:
         """The first `count` bytes of `data` came, and no prediction is under way."""
         shortcut = None if self._others.is_busy else self._shortcut
-        head = Head.of(data, count, shortcut.longest_bytes) if shortcut else None
+        within = min(count, self._others.max_head_bytes)
+        head = Head.of(data, within, shortcut.longest_bytes) if shortcut else None
         arriving = _room_for(head) if head else None
         view = memoryview(data)
         if arriving is None or head is None or shortcut is None:

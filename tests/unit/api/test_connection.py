@@ -7,6 +7,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tests.support.uvicorn_thread import listening
 
 _STALL_S = 0.4
 _LIMIT_BYTES = 1 << 20
+_HEAD_BYTES = 20_000
 _PREDICT, _UPLOAD = "/v2/models/m/infer", "/upload"  # the shortcut's road, and uvicorn's
 
 
@@ -39,7 +41,7 @@ def address() -> Iterator[tuple[str, int]]:
         return len(await request.body())
 
     app.state.shortcut = Shortcut(predict, _LIMIT_BYTES)
-    with listening(app, stall_timeout_s=_STALL_S, min_body_bytes_per_s=1000) as where:
+    with listening(app, stall_timeout_s=_STALL_S, min_body_bytes_per_s=1000, max_head_bytes=_HEAD_BYTES) as where:
         host, _, port = where.partition(":")
         yield host, int(port)
 
@@ -97,6 +99,48 @@ def test_a_body_is_not_measured_by_the_time_before_it(client: socket.socket, pat
         client.sendall(bytes(10))
         assert answered(client).endswith(b"\r\n\r\n20")
         time.sleep(rest_s)
+
+
+@pytest.mark.parametrize("line_bytes", [100, _HEAD_BYTES])
+def test_a_head_may_have_so_many_bytes_however_they_arrive(client: socket.socket, path: str, line_bytes: int) -> None:
+    """And who follows it is not answered where it is too large."""
+    lines = 0.8 * _HEAD_BYTES // line_bytes
+    fitting, large = (more(head(path, 5), line_bytes, int(count)) for count in (lines, 2 * lines + 1))
+    client.sendall(fitting + b"01234")
+    assert answered(client).endswith(b"\r\n\r\n5")
+    client.sendall(large + b"01234" + head(path, 5) + b"01234")
+    assert until_closed(client).split(b"\r\n\r\n")[1:] == [b"the head of the request is too large"]
+
+
+def more(head: bytes, line_bytes: int, count: int) -> bytes:
+    """`head` with so many lines more, each of other name."""
+    lines = b"".join(b"x-%d: %s\r\n" % (index, bytes(line_bytes).replace(b"\0", b"a")) for index in range(count))
+    return head.removesuffix(b"\r\n") + lines + b"\r\n"
+
+
+@pytest.mark.parametrize("line_bytes", [100, 10 * _HEAD_BYTES])
+def test_so_may_what_follows_a_body_in_chunks(client: socket.socket, line_bytes: int) -> None:
+    whole = f"PUT {_UPLOAD} HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n".encode()
+    client.sendall(more(whole + b"\r\n", 100, 10))
+    assert answered(client).endswith(b"\r\n\r\n3")
+    client.sendall(more(whole + b"\r\n", line_bytes, 2 * _HEAD_BYTES // line_bytes + 1))
+    assert until_closed(client) in (b"", answer_to_large())
+
+
+def answer_to_large() -> bytes:
+    why = b"the head of the request is too large"
+    return (
+        b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
+        b"content-length: %d\r\nconnection: close\r\n\r\n%s" % (len(why), why)
+    )
+
+
+def until_closed(client: socket.socket) -> bytes:
+    received = b""
+    with suppress(ConnectionError):
+        while piece := client.recv(1 << 16):
+            received += piece
+    return received
 
 
 def test_nothing_is_left_of_a_connection_that_was_reset(client: socket.socket, path: str) -> None:
