@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from service.api.v2.forms import Form
+from service.api.v2.forms import MOST_FORMS, Form
 from service.api.v2.response import render
 from service.core.errors import InvalidInput
 from service.native import Entry, Front
@@ -34,6 +34,7 @@ class FrontRoutes:
     def __init__(self, front: Front) -> None:
         self._front, self._keys, self._is_open = front, count(1), False
         self._addresses: dict[int, Address] = {}
+        self._leaving: set[int] = set()
         self._entries: dict[str, tuple[Served, Entry, int]] = {}
         self._lessons: WeakKeyDictionary[Served, dict[bytes, Form]] = WeakKeyDictionary()
 
@@ -62,18 +63,23 @@ class FrontRoutes:
     def learn(self, served: Served, words: bytes, form: Form) -> None:
         """Requests to a model in these words need not be read again, where all their answers have the same words."""
         if _is_native(served, form) and len(words) <= _LONGEST_WORDS:
-            self._lessons.setdefault(served, {})[words] = form
+            lessons = self._lessons.setdefault(served, {})
+            if len(lessons) >= MOST_FORMS:
+                lessons.clear()
+            lessons[words] = form
             for other, entry, _ in self._entries.values():
                 if other is served:
                     _teach(entry, served, words, form)
 
     def report(self) -> None:
         """Has what happened in the queues of its models counted, and forgets the models that are gone."""
+        for key in self._leaving:
+            del self._addresses[key]
         current = {key for _, _, key in self._entries.values()}
-        for key, address in list(self._addresses.items()):
+        for address in self._addresses.values():
             address.served.report()
-            if key not in current and not address.served.is_held:
-                del self._addresses[key]
+        # The next time: something may be on its way that is said of them.
+        self._leaving = {key for key, it in self._addresses.items() if key not in current and not it.served.is_held}
 
     def _publish(self) -> None:
         entries = self._entries if self._is_open else {}

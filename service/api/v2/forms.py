@@ -14,7 +14,7 @@ from service.api.v2.request import InferRequest
 from service.api.v2.tensors import Raw, from_binary, size_bytes
 from service.core.signature import ModelSignature, TensorSpec
 
-_MOST_FORMS, _MOST_BYTES = 64, 4096  # of a model; and of one, as JSON
+MOST_FORMS, _MOST_BYTES = 64, 4096  # of a model; and of one, as JSON
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Forms:
         for index, (spec, given) in enumerate(zip(signature.inputs, request.inputs, strict=True)):
             assert not isinstance(given, Picture)
             specs[order[index]] = replace(spec, shape=given.shape)
-        if len(self._known) >= _MOST_FORMS:
+        if len(self._known) >= MOST_FORMS:
             self._known.clear()
         blank = InferRequest(None, [], request.outputs, request.terms)
         form = self._known[words] = Form(blank, specs, order, sum(map(size_bytes, specs)))
