@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import faulthandler
 import logging
 import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from types import FrameType, TracebackType
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.lifespan.off import LifespanOff
-from uvicorn.lifespan.on import LifespanOn
 from uvicorn.server import HANDLED_SIGNALS
 
 from service.api.app import create_app
 from service.api.assembly import assemble
-from service.api.front import FrontServer
+from service.api.front import Fronted
 from service.api.grpc.server import GrpcServer
 from service.api.shortcut import connections
 from service.api.tls import Certificate
@@ -110,7 +106,7 @@ class _Signals:
         self.came = True
 
 
-class _Server(uvicorn.Server):
+class _Server(Fronted):
     """Tells everybody at once when the process is told to stop."""
 
     def __init__(
@@ -133,43 +129,19 @@ class _Server(uvicorn.Server):
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=max(1, round(settings.grace_s)),
         )
-        super().__init__(config)
+        super().__init__(config, app, settings)
         self._stopping = app.state.services.stopping
         self._signals, self._on_started, self._grpc = signals, on_started, grpc
-        self._grace_s = settings.grace_s
-        self._settings, self._services, self._app = settings, app.state.services, app
-        self._front: FrontServer | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if self._grpc is not None:
             await self._grpc.start()
-        if sockets and self._may_have_front:
-            await super().startup([])
-            self._start_front(sockets[0])
-        else:
-            await super().startup(sockets)
+        await super().startup(sockets)
         if not self.should_exit:  # otherwise nobody shall be told of a server that takes no request any more
             self._on_started()
 
-    @property
-    def _may_have_front(self) -> bool:
-        """Whether requests may pass that nobody decrypts or traces. (Where keys are asked for, it has no routes.)"""
-        return not self.config.is_ssl and self._services.tracing is None
-
-    def _start_front(self, listener: socket.socket) -> None:
-        state = self.server_state
-        connection: Callable[..., asyncio.BaseProtocol] = self.config.http_protocol_class
-        make = partial(connection, config=self.config, server_state=state, app_state=self.lifespan.state)
-        self._front = FrontServer(listener, self._settings, self._services, make, state, _KEEP_ALIVE_S)
-        self._app.state.front = self._front
-        self._app.state.infer.learned = self._front.routes.learn
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        parts = [part.stop(self._grace_s) for part in (self._grpc, self._front) if part is not None]
-        draining = asyncio.gather(*parts)
-        self.lifespan = _After(draining, self.lifespan)
-        await super().shutdown([] if self._front else sockets)
-        await draining  # where that was cut short
+    def drains(self) -> list[Awaitable[None]]:
+        return super().drains() + ([] if self._grpc is None else [self._grpc.stop(self._settings.grace_s)])
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -187,14 +159,3 @@ class _Server(uvicorn.Server):
         self._signals.came = True
         self._stopping.set()  # who waits for a build lets go now, not when the time to drain is over
         super().handle_exit(sig, frame)
-
-
-class _After:
-    """uvicorn's `lifespan`, whose end waits for something: models are unloaded when nobody asks any more."""
-
-    def __init__(self, before: asyncio.Future[list[None]], lifespan: LifespanOn | LifespanOff) -> None:
-        self._before, self._lifespan = before, lifespan
-
-    async def shutdown(self) -> None:
-        await self._before
-        await self._lifespan.shutdown()

@@ -23,6 +23,7 @@ from service.core.settings import Settings
 # What arrives is read here and looked at before anything else runs: one is enough for all connections of a process.
 _ARRIVED = bytearray(64 << 10)
 _VIEW = memoryview(_ARRIVED)
+_PREDICTS = b"POST /v2/models/"
 _FAREWELL_S = 2.0  # until then a client has read what it was sent last
 
 
@@ -93,16 +94,13 @@ class Shortened(asyncio.BufferedProtocol):
             self._body_arrived(nbytes)
         elif self._others.prediction is not None:
             self._wait_with(bytes(_VIEW[:nbytes]))
-        elif not self._goes_back(nbytes):
+        elif not (_ARRIVED.startswith(_PREDICTS) and self._goes_back(bytes(_VIEW[:nbytes]))):
             self._arrived(_ARRIVED, nbytes)
 
-    def _goes_back(self, count: int) -> bool:
+    def _goes_back(self, received: bytes) -> bool:
         """Whether the next request is one for the front, to which the connection goes."""
         front: FrontServer | None = getattr(self._others.config.app.state, "front", None)  # type: ignore[union-attr]
-        if front is None or self._others.is_busy or not _ARRIVED.startswith(b"POST /v2/models/"):
-            return False
-        received = bytes(_VIEW[:count])
-        if not front.takes(received):
+        if front is None or self._others.is_busy or not front.takes(received):
             return False
         front.give_back(self._transport, received)
         return True
@@ -168,7 +166,8 @@ class Shortened(asyncio.BufferedProtocol):
         self._others.flow.resume_reading()
         if early := self._early:
             self._early = b""
-            self._arrived(early, len(early))
+            if not self._goes_back(early):
+                self._arrived(early, len(early))
 
 
 def _room_for(head: Head) -> Arriving | None:

@@ -83,7 +83,7 @@ class DataPlane:
             audit=SimpleNamespace(note=lambda action, **what: self.audited.append((action, what))),
             tracing=tracing,
         )
-        self.services = cast(Services, services)
+        self.services = api.state.services = cast(Services, services)
         self.grpc = ""
         api.router.routes.clear()
         install(api, self.services)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import threading
 import time
@@ -11,6 +12,7 @@ from typing import Any
 
 import uvicorn
 
+from service.api.front import Fronted
 from service.api.shortcut import connections
 from service.core.settings import Settings
 
@@ -18,21 +20,22 @@ from service.core.settings import Settings
 @contextmanager
 def listening(app: Any, tls: ssl.SSLContext | None = None, **settings: Any) -> Iterator[str]:
     """Serves `app` as `octet serve` does; gives `host:port`."""
-    protocol: Any = connections(Settings(**settings))
+    chosen = Settings(**settings)
+    protocol: Any = connections(chosen)
     factory = None if tls is None else lambda config, default: tls
-    server = uvicorn.Server(
-        uvicorn.Config(app, http=protocol, host="127.0.0.1", port=0, log_level="warning", ssl_context_factory=factory)
-    )
-    thread = threading.Thread(target=server.run, name="uvicorn")
-    thread.start()
-    try:
-        deadline_s = time.monotonic() + 30
-        while not server.started:
-            assert thread.is_alive(), "uvicorn ended while it started"
-            assert time.monotonic() < deadline_s, "uvicorn did not start"
-            time.sleep(0.01)
-        host, port = server.servers[0].sockets[0].getsockname()[:2]
-        yield f"{host}:{port}"
-    finally:
-        server.should_exit = True
-        thread.join()
+    config = uvicorn.Config(app, http=protocol, log_level="warning", server_header=False, ssl_context_factory=factory)
+    has_services = hasattr(getattr(app, "state", None), "services")
+    server = Fronted(config, app, chosen) if has_services else uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],), name="uvicorn")
+        thread.start()
+        try:
+            deadline_s = time.monotonic() + 30
+            while not server.started:
+                assert thread.is_alive(), "uvicorn ended while it started"
+                assert time.monotonic() < deadline_s, "uvicorn did not start"
+                time.sleep(0.01)
+            yield "{}:{}".format(*listener.getsockname())
+        finally:
+            server.should_exit = True
+            thread.join()

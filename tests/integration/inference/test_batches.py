@@ -80,7 +80,7 @@ def test_every_client_gets_the_answers_to_its_own_pictures(
     with serving(store, **scheduling) as (plane, address), ThreadPoolExecutor(CLIENTS) as pool:
         for answer in [pool.submit(ask, address, seed) for seed in range(CLIENTS)]:
             answer.result()
-        statistics = plane.metrics.statistics.of("digits", 1).to_json()
+    statistics = plane.metrics.statistics.of("digits", 1).to_json()
     for stage in ("success", *STAGES):  # each answered once, and perf_analyzer wants equal counts
         assert statistics["inference_stats"][stage]["count"] == CLIENTS * REQUESTS
     assert statistics["inference_count"] > statistics["execution_count"]  # and some of them together
