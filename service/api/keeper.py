@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from service.api.access import check_exposure
 from service.api.away import Away
 from service.api.grpc.port import reserve
+from service.api.sockets import notice_lost_clients
 from service.api.tls import certificate_of
 from service.compiler.sandbox import Finding, check
 from service.core.errors import Conflict, InvalidInput
@@ -33,7 +34,6 @@ _logger = logging.getLogger(__name__)
 _BACKLOG = 2048
 _PATIENCE_S = 10.0  # beyond the time that requests under way have
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # which no model's own code raises
-_DEAD_CLIENT_MS = 60_000
 
 
 @dataclass(frozen=True)
@@ -211,12 +211,7 @@ def _listen(host: str, port: int) -> socket.socket:
         raise Conflict(
             f"cannot listen on {host}:{port}: {error.strerror}", hint="choose another --port; 0 takes a free one"
         ) from error
-    # Accepted sockets inherit these. asyncio sets the first only on sockets of its own making, and without it an answer
-    # on a kept connection waits 40 ms for the client's delayed acknowledgement. The others end connections whose
-    # clients are gone without a word, or do not read what they asked for.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_CLIENT_MS)
+    notice_lost_clients(listener)
     return listener
 
 

@@ -19,6 +19,8 @@ from uvicorn.server import HANDLED_SIGNALS
 from service.api.app import create_app
 from service.api.assembly import assemble
 from service.api.front import Fronted
+from service.api.grpc.auto import grpc_server
+from service.api.grpc.native import NativeGrpcServer
 from service.api.grpc.server import GrpcServer
 from service.api.shortcut import connections
 from service.api.tls import Certificate
@@ -62,7 +64,7 @@ def run(
         _raise_descriptors()
         logging.getLogger("uvicorn.error").addFilter(Seldom())  # or who sends nonsense fills the log
         services = stack.enter_context(assemble(settings, detect_host(), running, crashes, signals.database_lost))
-        second = GrpcServer(services, *grpc, certificate) if grpc else None
+        second = grpc_server(services, *grpc, certificate) if grpc else None
         server = _Server(create_app(services), settings, certificate, signals, ready, second)
         if services.host.best is not None:  # an inference worker is who can run something
             stack.enter_context(Presence(services.workers, WorkerKind.INFERENCE, settings.heartbeat_s))
@@ -116,7 +118,7 @@ class _Server(Fronted):
         certificate: Certificate | None,
         signals: _Signals,
         on_started: Callable[[], None],
-        grpc: GrpcServer | None = None,
+        grpc: GrpcServer | NativeGrpcServer | None = None,
     ) -> None:
         config = uvicorn.Config(
             app,

@@ -11,14 +11,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from starlette.types import ASGIApp
 
 from service.api.connection import Connection
 from service.api.exchange import Arriving, Exchange, Head
-from service.api.front import FrontServer
 from service.core.settings import Settings
+
+if TYPE_CHECKING:
+    from service.api.front import FrontServer
 
 # What arrives is read here and looked at before anything else runs: one is enough for all connections of a process.
 _ARRIVED = bytearray(64 << 10)

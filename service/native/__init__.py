@@ -7,20 +7,27 @@ Between two predictions a model has swept the caches, and Python that runs cold 
 from service.native.front import FIELDS as FRONT_FIELDS
 from service.native.front import Entry, Front, Handover, Problem
 from service.native.front import Limits as FrontLimits
+from service.native.grpc_front import CallBegan, Canceled, GrpcFront, GrpcLimits, HalfClosed, MessageCame, lines_of
 from service.native.lane import Array, Job, Lane, Mailbox, Outcome, as_runner, in_turn
 from service.native.library import Crew, Runner, Turns, compiled_runner
 
 __all__ = [
     "FRONT_FIELDS",
     "Array",
+    "CallBegan",
+    "Canceled",
     "Crew",
     "Entry",
     "Front",
     "FrontLimits",
+    "GrpcFront",
+    "GrpcLimits",
+    "HalfClosed",
     "Handover",
     "Job",
     "Lane",
     "Mailbox",
+    "MessageCame",
     "Outcome",
     "Problem",
     "Runner",
@@ -28,4 +35,5 @@ __all__ = [
     "as_runner",
     "compiled_runner",
     "in_turn",
+    "lines_of",
 ]

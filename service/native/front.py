@@ -126,8 +126,26 @@ class Entry(tvm_ffi.Object):
         self.remember(*form, document, list(outputs), output_bytes)
 
 
+class Answering(tvm_ffi.Object):
+    """What every front has."""
+
+    if TYPE_CHECKING:
+
+        def routes(self, entries: dict[str, Entry]) -> None: ...
+        def drain(self) -> tuple[Any, int]: ...
+
+    def route(self, entries: Mapping[str, Entry]) -> None:
+        """Who answers, by address, from now on. Nobody is admitted any more to a lane that is not among them."""
+        self.routes(dict(entries))
+
+    def records(self) -> tuple[npt.NDArray[np.float64], int]:
+        """`[n, len(FIELDS)]`, those since the last call; and how many were lost, since nobody came for them."""
+        table, lost = self.drain()
+        return np.asarray(np.from_dlpack(table), np.float64), lost
+
+
 @tvm_ffi.register_object("octet.Front")
-class Front(tvm_ffi.Object):
+class Front(Answering):
     """See `src/front.h`, whose methods it has. From any thread.
 
     `descriptor()` is readable while there are `events()`; `adopt(descriptor, received)` gives a connection back, where
@@ -142,8 +160,6 @@ class Front(tvm_ffi.Object):
         def answer(self, exchange: int, answer: bytes) -> None: ...
         def adopt(self, descriptor: int, received: bytes) -> None: ...
         def takes(self, received: bytes) -> bool: ...
-        def routes(self, entries: dict[str, Entry]) -> None: ...
-        def drain(self) -> tuple[Any, int]: ...
         def counts(self) -> Sequence[int]: ...
         def stop(self) -> None: ...
         def join(self) -> None: ...
@@ -164,15 +180,6 @@ class Front(tvm_ffi.Object):
     def happened(self) -> list[Handover | Problem]:
         """What Python is to do."""
         return [_EVENTS[kind](*rest) for kind, *rest in self.events()]
-
-    def route(self, entries: Mapping[str, Entry]) -> None:
-        """Who answers, by path, from now on. Nobody is admitted any more to a lane that is not among them."""
-        self.routes(dict(entries))
-
-    def records(self) -> tuple[npt.NDArray[np.float64], int]:
-        """`[n, len(FIELDS)]`, those since the last call; and how many were lost, since nobody came for them."""
-        table, lost = self.drain()
-        return np.asarray(np.from_dlpack(table), np.float64), lost
 
 
 _EVENTS: Mapping[str, Any] = {"connection": Handover, "problem": Problem}

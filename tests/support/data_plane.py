@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 
 from service.api import problems
 from service.api.access import Access
-from service.api.grpc.server import GrpcServer
+from service.api.grpc.auto import grpc_server
 from service.api.layers import surrounded
 from service.api.metrics import Metrics
 from service.api.services import Services
@@ -93,7 +93,7 @@ class DataPlane:
     @asynccontextmanager
     async def lifespan(self, app: FastAPI | None = None) -> AsyncIterator[None]:
         chosen = self.services.settings
-        server = GrpcServer(self.services, "127.0.0.1", chosen.grpc_port or 0, certificate_of(chosen))
+        server = grpc_server(self.services, "127.0.0.1", chosen.grpc_port or 0, certificate_of(chosen))
         self.grpc = f"127.0.0.1:{await server.start()}"
         yield
         await server.stop(10)

@@ -50,7 +50,7 @@ class Fronted(uvicorn.Server):
         keep_alive_s = self.config.timeout_keep_alive
         self._front = FrontServer(listener, self._settings, services, make, state, keep_alive_s)
         self._app.state.front = self._front
-        self._app.state.infer.learned = self._front.routes.learn
+        self._app.state.infer.forms.learned = self._front.routes.learn
 
 
 class _After:

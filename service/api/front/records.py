@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from service.api.front.routes import FrontRoutes
 from service.api.metrics import Metrics
 from service.api.v2.telemetry import RequestTelemetry
 from service.api.v2.timeline import Timeline
-from service.core.errors import OctetError
-from service.native import FRONT_FIELDS, Front, Problem
+from service.core.errors import DeadlinePassed, OctetError, QueueFull
+from service.native import FRONT_FIELDS, Front, GrpcFront, Problem
 from service.workers.inference import Identity, Stages
 
 _CLIENT_CLOSED_REQUEST = 499
@@ -16,9 +18,20 @@ _CLIENT_CLOSED_REQUEST = 499
 class FrontRecords:
     """For the event loop's thread."""
 
-    def __init__(self, front: Front, routes: FrontRoutes, metrics: Metrics) -> None:
-        self._front, self._routes = front, routes
-        self._telemetry = RequestTelemetry(metrics, "rest")
+    def __init__(
+        self,
+        front: Front | GrpcFront,
+        routes: FrontRoutes,
+        metrics: Metrics,
+        protocol: str = "rest",
+        codes: Mapping[int, str] | None = None,
+    ) -> None:
+        """
+        Args:
+            codes: what the protocol calls those of `FRONT_FIELDS`, where it has its own.
+        """
+        self._front, self._routes, self._codes = front, routes, codes or {}
+        self._telemetry = RequestTelemetry(metrics, protocol)
 
     def count(self) -> None:
         """Counts what was answered since the last time."""
@@ -26,12 +39,13 @@ class FrontRecords:
         for row in table.tolist():
             record = dict(zip(FRONT_FIELDS, row, strict=True))
             served = self._routes.address(int(record["entry"])).served
-            if record["code"] == _CLIENT_CLOSED_REQUEST:
+            code = int(record["code"])
+            if code == _CLIENT_CLOSED_REQUEST:
                 self._telemetry.canceled()
-            self._telemetry.answered(served.identity, _timeline(record))
+            self._telemetry.answered(served.identity, _timeline(record, self._codes.get(code, code)))
         self._routes.report()
 
-    def refused(self, identity: Identity, problem: Problem, error: Exception, status: int) -> None:
+    def refused(self, identity: Identity, problem: Problem, error: Exception, status: int | str) -> None:
         """Counts a request that was answered with an error."""
         timeline = Timeline(status)
         timeline.began_s, timeline.arrived_s = problem.began_s, problem.arrived_s
@@ -41,8 +55,8 @@ class FrontRecords:
         self._telemetry.answered(identity, timeline)
 
 
-def _timeline(record: dict[str, float]) -> Timeline:
-    timeline = Timeline(int(record["code"]))
+def _timeline(record: dict[str, float], code: int | str) -> Timeline:
+    timeline = Timeline(code)
     timeline.began_s, timeline.arrived_s = record["began_s"], record["arrived_s"]
     timeline.prepared_s, timeline.ran_s, timeline.ended_s = record["prepared_s"], record["ran_s"], record["ended_s"]
     if record["ran_s"]:
@@ -57,3 +71,13 @@ def _timeline(record: dict[str, float]) -> Timeline:
             company=(),
         )
     return timeline
+
+
+def error_of(problem: Problem) -> Exception:
+    """What an answer to it says."""
+    if problem.kind == "queue_full":
+        return QueueFull(hint="try again later, or from fewer connections", retry_after_s=problem.retry_after_s)
+    if problem.kind == "late":
+        return DeadlinePassed()
+    kind, _, message = problem.message.partition(": ")
+    return MemoryError(message) if kind == "MemoryError" else RuntimeError(problem.message)

@@ -5,19 +5,49 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import Protocol
 from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from service.api.v2.forms import MOST_FORMS, Form
+from service.api.v2.request import InferRequest
 from service.api.v2.response import render
+from service.api.v2.tensors import Array
 from service.core.errors import InvalidInput
-from service.native import Entry, Front
+from service.native import Entry, Front, GrpcFront
 from service.workers.inference import Reference, Served
 from service.workers.inference.routes import Route
 
 _LONGEST_WORDS = 4096  # bytes
+
+
+class Wire(Protocol):
+    """What requests of one protocol look like."""
+
+    def addresses(self, model: str, reference: Reference) -> Sequence[str]:
+        """Those under which the front finds who answers for a model, or a version of it."""
+
+    def document(self, served: Served, request: InferRequest, outputs: Sequence[Array]) -> bytes | None:
+        """Of every answer to a request, what precedes the outputs that it wants; None where these are not whole tensors
+        that follow it.
+        """
+
+
+class RestWire:
+    def addresses(self, model: str, reference: Reference) -> Sequence[str]:
+        """Paths, as `api.v2.address` reads them."""
+        name = quote(model, safe="")
+        if reference is None:
+            return [f"/v2/models/{name}/infer"]
+        return [f"/v2/models/{name}/versions/{reference}/infer", f"/v2/models/{name}@{reference}/infer"]
+
+    def document(self, served: Served, request: InferRequest, outputs: Sequence[Array]) -> bytes | None:
+        if not all(each.binary for each in request.outputs):
+            return None
+        body = render(served, request, outputs).body
+        return body[: len(body) - sum(outputs[each.index].nbytes for each in request.outputs)]
 
 
 @dataclass(frozen=True)
@@ -31,8 +61,8 @@ class Address:
 class FrontRoutes:
     """Keeps a front's table of models, and what each was asked in which words. For the event loop's thread."""
 
-    def __init__(self, front: Front) -> None:
-        self._front, self._keys, self._is_open = front, count(1), False
+    def __init__(self, front: Front | GrpcFront, wire: Wire) -> None:
+        self._front, self._wire, self._keys, self._is_open = front, wire, count(1), False
         self._addresses: dict[int, Address] = {}
         self._leaving: set[int] = set()
         self._entries: dict[str, tuple[Served, Entry, int]] = {}
@@ -48,7 +78,7 @@ class FrontRoutes:
             path: route.main
             for (model, reference), route in routes.items()
             if route.canary is None
-            for path in _paths(model, reference)
+            for path in self._wire.addresses(model, reference)
         }
         kept = {path: known for path, known in self._entries.items() if wanted.get(path) is known[0]}
         self._entries = {path: kept.get(path) or self._enter(path, served) for path, served in wanted.items()}
@@ -69,7 +99,7 @@ class FrontRoutes:
             lessons[words] = form
             for other, entry, _ in self._entries.values():
                 if other is served:
-                    _teach(entry, served, words, form)
+                    self._teach(entry, served, words, form)
 
     def report(self) -> None:
         """Has what happened in the queues of its models counted, and forgets the models that are gone."""
@@ -90,43 +120,35 @@ class FrontRoutes:
         self._addresses[key] = Address(path, served)
         entry = Entry.of(served.lane, key)
         for words, form in self._lessons.get(served, {}).items():
-            _teach(entry, served, words, form)
+            self._teach(entry, served, words, form)
         return served, entry, key
 
-
-def _paths(model: str, reference: Reference) -> Sequence[str]:
-    """Those under which `api.v2.address` finds a model and a version of it."""
-    name = quote(model, safe="")
-    if reference is None:
-        return [f"/v2/models/{name}/infer"]
-    return [f"/v2/models/{name}/versions/{reference}/infer", f"/v2/models/{name}@{reference}/infer"]
+    def _teach(self, entry: Entry, served: Served, words: bytes, form: Form) -> None:
+        terms, rules = form.request.terms, served.scheduling
+        try:
+            level = rules.level_of(terms.priority)
+        except InvalidInput:
+            return  # it is refused every time
+        samples = form.samples(served.signature)
+        outputs = [np.zeros(spec.batched(samples).shape, spec.dtype) for spec in served.signature.outputs]
+        document = self._wire.document(served, form.request, outputs)
+        if document is None:
+            return
+        wanted = [each.index for each in form.request.outputs]
+        entry.learn(
+            words,
+            shapes=[spec.shape for spec in form.specs],
+            dtypes=[spec.dtype for spec in form.specs],
+            order=form.order,
+            samples=samples,
+            level=level,
+            timeout_s=terms.timeout_s or rules.timeout_s,
+            document=document,
+            outputs=wanted,
+            output_bytes=sum(outputs[index].nbytes for index in wanted),
+        )
 
 
 def _is_native(served: Served, form: Form) -> bool:
     """Whether every answer has the same words."""
-    return not served.signature.states and all(each.binary and not each.classes for each in form.request.outputs)
-
-
-def _teach(entry: Entry, served: Served, words: bytes, form: Form) -> None:
-    terms, rules = form.request.terms, served.scheduling
-    try:
-        level = rules.level_of(terms.priority)
-    except InvalidInput:
-        return  # it is refused every time
-    samples = form.samples(served.signature)
-    outputs = [np.zeros(spec.batched(samples).shape, spec.dtype) for spec in served.signature.outputs]
-    wanted = [each.index for each in form.request.outputs]
-    output_bytes = sum(outputs[index].nbytes for index in wanted)
-    answer = render(served, form.request, outputs)
-    entry.learn(
-        words,
-        shapes=[spec.shape for spec in form.specs],
-        dtypes=[spec.dtype for spec in form.specs],
-        order=form.order,
-        samples=samples,
-        level=level,
-        timeout_s=terms.timeout_s or rules.timeout_s,
-        document=answer.body[: len(answer.body) - output_bytes],
-        outputs=wanted,
-        output_bytes=output_bytes,
-    )
+    return not served.signature.states and not any(each.classes for each in form.request.outputs)

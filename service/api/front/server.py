@@ -13,17 +13,17 @@ from starlette.types import Scope
 from uvicorn.server import ServerState
 
 from service.api.exchange import head_of_answer
-from service.api.front.records import FrontRecords
-from service.api.front.routes import FrontRoutes
+from service.api.front.attendance import Attendance
+from service.api.front.records import error_of
+from service.api.front.routes import RestWire
 from service.api.problems import problem_response, unexpected_response
 from service.api.services import Services
 from service.api.v2.infer import LEND_AFTER_S
-from service.core.errors import DeadlinePassed, OctetError, QueueFull
+from service.core.errors import OctetError
 from service.core.settings import Auth, Settings
 from service.native import Front, FrontLimits, Handover, Problem
 
 _logger = logging.getLogger(__name__)
-_COUNT_EVERY_S = 0.5
 _NAMES = "localhost", "127.0.0.1", "[::1]"
 
 
@@ -53,14 +53,9 @@ class FrontServer:
         self._loop = asyncio.get_running_loop()
         self._connections, self._state = connections, state
         self._front = Front.on(listener.fileno(), _limits(settings, keep_alive_s, listener.getsockname()[1]))
-        self._access = services.access
-        self.routes = FrontRoutes(self._front)
-        self._records = FrontRecords(self._front, self.routes, services.metrics)
-        services.metrics.sources.append(self._records.count)
-        services.registry.watch(self.routes.change)
-        self._look_at_keys()
+        self._attendance = Attendance(self._front, RestWire(), services, "rest")
+        self.routes = self._attendance.routes
         self._loop.add_reader(self._front.descriptor(), self._happened)
-        self._counting = asyncio.create_task(self._count())
         self._arriving: set[asyncio.Task[None]] = set()
 
     def takes(self, received: bytes) -> bool:
@@ -81,18 +76,7 @@ class FrontServer:
         impatience.cancel()
         self._happened()
         self._loop.remove_reader(self._front.descriptor())
-        self._counting.cancel()
-        self._records.count()
-
-    async def _count(self) -> None:
-        while True:
-            await asyncio.sleep(_COUNT_EVERY_S)
-            self._records.count()
-            self._look_at_keys()
-
-    def _look_at_keys(self) -> None:
-        """Where keys are asked for, requests are looked at in Python."""
-        self.routes.open(not self._access.look())
+        self._attendance.end()
 
     def _happened(self) -> None:
         for event in self._front.happened():
@@ -122,23 +106,14 @@ class FrontServer:
         """Its whole answer, head and all."""
         address = self.routes.address(problem.entry)
         scope: Scope = {"path": address.path, "octet.request_id": problem.request_id}
-        error = _error_of(problem)
+        error = error_of(problem)
         if isinstance(error, OctetError):
             response = problem_response(error, scope)
         else:
             response = unexpected_response(error, scope)
-        self._records.refused(address.served.identity, problem, error, response.status_code)
+        self._attendance.records.refused(address.served.identity, problem, error, response.status_code)
         headers = [*response.raw_headers, (b"x-request-id", problem.request_id.encode())]
         return head_of_answer(response.status_code, [*self._state.default_headers, *headers]) + bytes(response.body)
-
-
-def _error_of(problem: Problem) -> Exception:
-    if problem.kind == "queue_full":
-        return QueueFull(hint="try again later, or from fewer connections", retry_after_s=problem.retry_after_s)
-    if problem.kind == "late":
-        return DeadlinePassed()
-    kind, _, message = problem.message.partition(": ")
-    return MemoryError(message) if kind == "MemoryError" else RuntimeError(problem.message)
 
 
 def _limits(settings: Settings, keep_alive_s: float, port: int) -> FrontLimits:

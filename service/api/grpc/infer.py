@@ -18,6 +18,7 @@ from service.api.grpc.traced import traced
 from service.api.metrics import Metrics
 from service.api.request_log import about_request
 from service.api.v2.address import parse_address
+from service.api.v2.forms import FormsOfModels
 from service.api.v2.predictor import Predictor
 from service.api.v2.telemetry import RequestTelemetry
 from service.api.v2.timeline import Timeline
@@ -30,11 +31,15 @@ if TYPE_CHECKING:
 
 
 class Infer:
-    """The methods, for every model."""
+    """The methods, for every model.
+
+    Attributes:
+        forms: what each of them was asked.
+    """
 
     def __init__(self, registry: Registry, metrics: Metrics, tracing: Tracing | None) -> None:
         self._registry, self._tracing = registry, tracing
-        self._predictor = Predictor()
+        self._predictor, self.forms = Predictor(), FormsOfModels()
         self._telemetry = RequestTelemetry(metrics, "grpc")
 
     async def one(self, message: bytes, context: ServicerContext) -> pb.ModelInferResponse:
@@ -104,7 +109,9 @@ class Infer:
             with served.permit(context.time_remaining()) as permit:
                 permit.tag = trace
                 request, outputs = await self._predictor.predict(
-                    permit, timeline, parse=partial(received.request, served.signature, served.batches)
+                    permit,
+                    timeline,
+                    parse=partial(received.request, served.signature, served.batches, self.forms.of(served)),
                 )
             message = response(served, request, outputs)
             timeline.end(StatusCode.OK.name)

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 
 from service.api.grpc import inference_pb2 as pb
 from service.api.v2.body import Body
+from service.api.v2.forms import Forms
 from service.api.v2.inputs import Elements, NamedTensor
 from service.api.v2.members import check_not_shared
 from service.api.v2.outputs import output_of
@@ -50,19 +51,21 @@ class Received:
     Attributes:
         head: all of it but the raw tensors.
         raw: those, in the order of the inputs; empty where the inputs hold their elements themselves.
+        words: `head`, serialized.
     """
 
     head: pb.ModelInferRequest
     raw: list[memoryview]
+    words: bytes
 
     @staticmethod
     def of(message: bytes) -> Received:
         """Raises `DecodeError`, and `InvalidInput` for one of too many fields."""
         rest, raw = _without_raw(message)
-        return Received(pb.ModelInferRequest.FromString(rest), raw)
+        return Received(pb.ModelInferRequest.FromString(rest), raw, rest)
 
-    def request(self, signature: ModelSignature, batches: Sequence[int]) -> InferRequest:
-        """What is asked. Raises `InvalidInput`; `InvalidTensor` names an input that does not fit."""
+    def request(self, signature: ModelSignature, batches: Sequence[int], forms: Forms | None = None) -> InferRequest:
+        """What is asked, for `forms` to remember. Raises `InvalidInput`; `InvalidTensor` names the input."""
         head = self.head
         if self.raw and len(self.raw) != len(head.inputs):
             raise InvalidInput(f"the request has {len(head.inputs)} inputs and {len(self.raw)} raw_input_contents")
@@ -72,7 +75,10 @@ class Received:
             "outputs": [{"name": each.name, "parameters": values_of(each.parameters)} for each in head.outputs],
         }
         inputs = [self._named_tensor(index, sent) for index, sent in enumerate(head.inputs)]
-        return checked_request(envelope, inputs, signature, batches)
+        request = checked_request(envelope, inputs, signature, batches)
+        if forms is not None and not forms.knows(self.words):
+            forms.remember(self.words, inputs, request, signature)
+        return request
 
     def _named_tensor(self, index: int, sent: pb.ModelInferRequest.InferInputTensor) -> NamedTensor:
         check_not_shared(values_of(sent.parameters), sent.name)

@@ -1,10 +1,13 @@
-"""The port for gRPC, kept by whoever outlives the server: gRPC opens its sockets itself and takes no open one."""
+"""The port for gRPC, kept by whoever outlives the server: gRPC's library takes no open socket."""
 
 from __future__ import annotations
 
 import socket
 
+from service.api.sockets import notice_lost_clients
 from service.core.errors import Conflict, InvalidInput
+
+_BACKLOG = 2048
 
 
 def reserve(host: str, port: int) -> socket.socket:
@@ -28,7 +31,27 @@ def reserve(host: str, port: int) -> socket.socket:
     except socket.gaierror as error:
         raise InvalidInput(f"{host!r} is no address to listen on: {error.strerror}", hint="--host 127.0.0.1") from error
     except OSError as error:
-        raise Conflict(
-            f"cannot listen on {host}:{port} for gRPC: {error.strerror}",
-            hint="choose another --grpc-port; 0 takes a free one, and --no-grpc does without",
-        ) from error
+        raise _taken(host, port, error) from error
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens, does not block, and may share a port that was reserved.
+
+    Raises:
+        Conflict: it is taken.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.create_server(address, family=family, backlog=_BACKLOG, reuse_port=True)
+    except OSError as error:
+        raise _taken(host, port, error) from error
+    notice_lost_clients(listener)
+    listener.setblocking(False)
+    return listener
+
+
+def _taken(host: str, port: int, error: OSError) -> Conflict:
+    return Conflict(
+        f"cannot listen on {host}:{port} for gRPC: {error.strerror}",
+        hint="choose another --grpc-port; 0 takes a free one, and --no-grpc does without",
+    )

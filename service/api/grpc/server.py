@@ -16,8 +16,8 @@ from service.api.services import Services
 from service.api.tls import Certificate
 from service.core.errors import Conflict
 
-_HEAD_BYTES = 64 << 10  # what a message may have beside its tensors
-_MAX_CALLS = 1000  # under way at a time: each holds a message before it is known which model's queue it belongs to
+HEAD_BYTES = 64 << 10  # what a message may have beside its tensors
+MAX_CALLS = 1000  # under way at a time: each holds a message before it is known which model's queue it belongs to
 
 
 class GrpcServer:
@@ -39,7 +39,7 @@ class GrpcServer:
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._options = (
             # Counted as it arrives, and again as it is inflated.
-            ("grpc.max_receive_message_length", services.settings.max_predict_bytes + _HEAD_BYTES),
+            ("grpc.max_receive_message_length", services.settings.max_predict_bytes + HEAD_BYTES),
             ("grpc.max_send_message_length", -1),
             ("grpc.so_reuseport", 1),
         )
@@ -52,7 +52,7 @@ class GrpcServer:
             Conflict: the port is taken.
         """
         self._server = aio.server(
-            interceptors=[self._door, self._guard], options=self._options, maximum_concurrent_rpcs=_MAX_CALLS
+            interceptors=[self._door, self._guard], options=self._options, maximum_concurrent_rpcs=MAX_CALLS
         )
         self._server.add_generic_rpc_handlers((self._service.handler(),))
         add_HealthServicer_to_server(Health(NAME, self._stopping), self._server)

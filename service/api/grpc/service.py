@@ -19,6 +19,7 @@ from service.api.grpc.status import abort, identified
 from service.api.metrics import Metrics
 from service.api.v2.about import About
 from service.api.v2.address import parse_address
+from service.api.v2.forms import FormsOfModels
 from service.api.v2.members import flag
 from service.api.v2.repository import check_load, load, unload
 from service.core.errors import NotFound, NotReady, Restarting
@@ -48,6 +49,11 @@ class InferenceService:
         self._registry, self._audit, self._stopping = registry, audit, stopping
         self._about = About(registry, metrics)
         self._infer = Infer(registry, metrics, tracing)
+
+    @property
+    def forms(self) -> FormsOfModels:
+        """What each model was asked."""
+        return self._infer.forms
 
     def handler(self) -> grpc.GenericRpcHandler:
         """For `grpc.aio.Server.add_generic_rpc_handlers`. Messages are taken and given as bytes."""

@@ -7,7 +7,6 @@ or not at all, where it arrived in one piece (`api.shortcut`).
 from __future__ import annotations
 
 import asyncio
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,9 +15,9 @@ import numpy.typing as npt
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
-from service.api.v2.coding import WINDOW_BITS, preferred
+from service.api.v2.coding import WINDOW_BITS, inflated, preferred, too_large
 from service.core.buffers import aligned_empty, is_aligned
-from service.core.errors import InvalidInput, TooLarge, UnsupportedFormat
+from service.core.errors import InvalidInput, UnsupportedFormat
 
 _MAX_DIGITS = 20
 
@@ -150,7 +149,7 @@ async def read_body(receive: Receive, head: Head, limit_bytes: int) -> Body:
         ClientDisconnect: the client left.
     """
     if head.content_bytes is not None and head.content_bytes > limit_bytes:
-        raise _too_large(limit_bytes)
+        raise too_large(limit_bytes)
     if head.encoding not in ("", "identity", *WINDOW_BITS):
         raise UnsupportedFormat(
             f"bodies of encoding {head.encoding!r} are not read", hint="send it as it is, or as gzip or deflate"
@@ -164,30 +163,9 @@ async def read_body(receive: Receive, head: Head, limit_bytes: int) -> Body:
         chunk = message.get("body", b"")
         size_bytes += len(chunk)
         if size_bytes > limit_bytes:
-            raise _too_large(limit_bytes)
+            raise too_large(limit_bytes)
         chunks.append(chunk)
         more = message.get("more_body", False)
     if head.encoding in WINDOW_BITS:
-        chunks = [await asyncio.to_thread(_inflate, chunks, head.encoding, limit_bytes)]
+        chunks = [await asyncio.to_thread(inflated, chunks, head.encoding, limit_bytes)]
     return Body(chunks)
-
-
-def _inflate(chunks: Sequence[bytes], encoding: str, limit_bytes: int) -> bytes:
-    inflater = zlib.decompressobj(WINDOW_BITS[encoding])
-    try:
-        inflated = inflater.decompress(b"".join(chunks), limit_bytes + 1)
-    except zlib.error as error:
-        raise InvalidInput(f"the body is not well-formed {encoding}: {error}") from error
-    if len(inflated) > limit_bytes:
-        raise _too_large(limit_bytes)
-    if not inflater.eof:
-        raise InvalidInput(f"the {encoding} body ends too early")
-    if inflater.unused_data:
-        raise InvalidInput(f"{len(inflater.unused_data)} bytes follow the end of the {encoding} body")
-    return inflated
-
-
-def _too_large(limit_bytes: int) -> TooLarge:
-    return TooLarge(
-        f"the request is larger than {limit_bytes} bytes", hint="the server's OCTET_MAX_PREDICT_BYTES raises the limit"
-    )

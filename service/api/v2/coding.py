@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
+
+from service.core.errors import InvalidInput, TooLarge
 
 WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 WORTH_BYTES = 4096  # a shorter answer takes longer to compress than to send
@@ -22,3 +25,29 @@ def preferred(accepted: bytes) -> str:
 def compressed(body: bytes, coding: str) -> bytes:
     compressor = zlib.compressobj(_FAST, wbits=WINDOW_BITS[coding])
     return compressor.compress(body) + compressor.flush()
+
+
+def inflated(chunks: Sequence[bytes], encoding: str, limit_bytes: int) -> bytes:
+    """
+    Raises:
+        TooLarge: it would be longer than `limit_bytes`.
+        InvalidInput: it cannot be inflated.
+    """
+    inflater = zlib.decompressobj(WINDOW_BITS[encoding])
+    try:
+        whole = inflater.decompress(b"".join(chunks), limit_bytes + 1)
+    except zlib.error as error:
+        raise InvalidInput(f"the body is not well-formed {encoding}: {error}") from error
+    if len(whole) > limit_bytes:
+        raise too_large(limit_bytes)
+    if not inflater.eof:
+        raise InvalidInput(f"the {encoding} body ends too early")
+    if inflater.unused_data:
+        raise InvalidInput(f"{len(inflater.unused_data)} bytes follow the end of the {encoding} body")
+    return whole
+
+
+def too_large(limit_bytes: int) -> TooLarge:
+    return TooLarge(
+        f"the request is larger than {limit_bytes} bytes", hint="the server's OCTET_MAX_PREDICT_BYTES raises the limit"
+    )

@@ -5,14 +5,17 @@ A client asks again and again in the same JSON, followed by other tensors. What 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from service.api.v2.body import Body
 from service.api.v2.inputs import NamedTensor, Picture
 from service.api.v2.request import InferRequest
 from service.api.v2.tensors import Raw, from_binary, size_bytes
 from service.core.signature import ModelSignature, TensorSpec
+from service.workers.inference import Served
 
 MOST_FORMS, _MOST_BYTES = 64, 4096  # of a model; and of one, as JSON
 
@@ -53,6 +56,9 @@ class Forms:
         self._known: dict[bytes, Form] = {}
         self._learned = learned
 
+    def knows(self, words: bytes) -> bool:
+        return words in self._known
+
     def read(self, words: bytes, body: Body) -> InferRequest | None:
         """The request that `words` make with the tensors in `body`; None where they are new, or those do not fit.
 
@@ -83,3 +89,26 @@ class Forms:
         blank = InferRequest(None, [], request.outputs, request.terms)
         form = self._known[words] = Form(blank, specs, order, sum(map(size_bytes, specs)))
         self._learned(words, form)
+
+
+class FormsOfModels:
+    """Those of every loaded model, for as long as it is.
+
+    Attributes:
+        learned: told of the words in which a model is asked for the first time.
+    """
+
+    learned: Callable[[Served, bytes, Form], None] | None = None
+
+    def __init__(self) -> None:
+        self._forms: weakref.WeakKeyDictionary[Served, Forms] = weakref.WeakKeyDictionary()
+
+    def of(self, served: Served) -> Forms:
+        forms = self._forms.get(served)
+        if forms is None:
+            forms = self._forms[served] = Forms(partial(self._learned, weakref.ref(served)))
+        return forms
+
+    def _learned(self, served: weakref.ref[Served], words: bytes, form: Form) -> None:
+        if self.learned is not None and (model := served()) is not None:
+            self.learned(model, words, form)

@@ -7,8 +7,7 @@ the body into the aligned memory that the compiled code reads.
 from __future__ import annotations
 
 import asyncio
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from time import monotonic
 
@@ -20,7 +19,7 @@ from service.api.problems import problem_response, status_of
 from service.api.traced import TRACE
 from service.api.v2.address import model_and_version
 from service.api.v2.body import Body, Head, read_body
-from service.api.v2.forms import Form, Forms
+from service.api.v2.forms import FormsOfModels
 from service.api.v2.predictor import Predictor
 from service.api.v2.request import parse_request
 from service.api.v2.response import encoded, render
@@ -38,17 +37,15 @@ class Infer:
     """The endpoint, for every model.
 
     Attributes:
-        learned: told of the words in which a model is asked for the first time.
+        forms: what each of them was asked.
     """
-
-    learned: Callable[[Served, bytes, Form], None] | None = None
 
     def __init__(self, registry: Registry, metrics: Metrics, max_bytes: int) -> None:
         self._registry = registry
         self._predictor = Predictor()
         self._telemetry = RequestTelemetry(metrics, "rest")
         self._max_bytes = max_bytes
-        self._forms: weakref.WeakKeyDictionary[Served, Forms] = weakref.WeakKeyDictionary()
+        self.forms = FormsOfModels()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -78,7 +75,7 @@ class Infer:
                 request, outputs = await self._predictor.predict(
                     permit,
                     timeline,
-                    parse=partial(parse_request, head, body, served.signature, served.batches, self._forms_of(served)),
+                    parse=partial(parse_request, head, body, served.signature, served.batches, self.forms.of(served)),
                     run=partial(_run, receive),
                 )
             answer = await encoded(render(served, request, outputs), head.coding)
@@ -102,16 +99,6 @@ class Infer:
             lending.cancel()
         permit.claim()
         return body
-
-    def _forms_of(self, served: Served) -> Forms:
-        forms = self._forms.get(served)
-        if forms is None:
-            forms = self._forms[served] = Forms(partial(self._learned, weakref.ref(served)))
-        return forms
-
-    def _learned(self, served: weakref.ref[Served], words: bytes, form: Form) -> None:
-        if self.learned is not None and (model := served()) is not None:
-            self.learned(model, words, form)
 
     def _refuse(self, error: OctetError, scope: Scope) -> ASGIApp:
         self._telemetry.rejected(error)

@@ -195,15 +195,7 @@ void Connection::read_whole() {
 }
 
 void Connection::ask(const char* kind, std::string message) {
-  Problem problem;
-  problem.exchange = exchange_->id;
-  problem.kind = kind;
-  problem.entry = exchange_->entry().key;
-  problem.message = std::move(message);
-  problem.request_id = exchange_->request_id;
-  problem.began_s = exchange_->began_s;
-  problem.arrived_s = exchange_->arrived_s;
-  problem.retry_after_s = exchange_->entry().lane().retry_after_s();
+  Problem problem = exchange_->problem(kind, std::move(message));
   exchange_->place.give_up();
   output_ = Output::kAsked;
   around_.outbox.put(std::move(problem));
@@ -349,17 +341,6 @@ void Connection::stop(bool at_once) {
   if (at_once || is_idle()) end();
 }
 
-void Connection::record(int64_t code) {
-  Record record;
-  record.entry = exchange_->entry().key;
-  record.code = code;
-  record.began_s = exchange_->began_s;
-  record.arrived_s = exchange_->arrived_s;
-  record.prepared_s = exchange_->prepared_s;
-  record.ran_s = exchange_->ran_s;
-  record.ended_s = exchange_->ended_s;
-  if (code == kAnswered) record.stages = exchange_->job->stages;
-  around_.records.add(record);
-}
+void Connection::record(int64_t code) { around_.records.add(exchange_->record(code)); }
 
 }  // namespace octet

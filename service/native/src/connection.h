@@ -12,40 +12,37 @@
 #include <vector>
 
 #include "exchange.h"
+#include "reactor.h"
 #include "surroundings.h"
 
 namespace octet {
 
 // For the front's thread. It owns its descriptor, which is watched by edges (EPOLLET), for reading and writing: so
 // neither a request nor an answer has to change what is waited for.
-class Connection {
+class Connection final : public Peer {
  public:
   // `first`: what has been read of it before.
   Connection(Surroundings& around, int descriptor, std::string first, double now_s);
-  ~Connection();
+  ~Connection() override;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // To be called once the descriptor is watched.
-  void begin();
-  // What epoll says of the descriptor.
-  void happened(uint32_t events);
-  // After `wants_turn`: others have had one.
-  void go_on();
+  void begin() override;
+  void happened(uint32_t events) override;
+  void go_on() override;
+  void look(double now_s) override;
+  // The exchange under way is the last one; `at_once`: it is over now.
+  void stop(bool at_once) override;
+  bool is_over() const override { return is_over_; }
+  bool wants_turn() const override { return wants_turn_; }
+  bool is_idle() const override { return exchange_ == nullptr; }
+
   // A job of the exchange under way is done.
   void ran();
   // What Python answers in the exchange under way.
   void replied(std::string answer);
   // An alarm of the exchange under way.
   void woken(double now_s);
-  // Looks for who is too slow.
-  void look(double now_s);
-  // The exchange under way is the last one; `at_once`: it is over now.
-  void stop(bool at_once);
-
-  bool is_over() const { return is_over_; }         // to be destroyed
-  bool wants_turn() const { return wants_turn_; }   // there is more to read than is read at a time
-  bool is_idle() const { return exchange_ == nullptr; }
   int64_t exchange() const { return exchange_ ? exchange_->id : 0; }
 
  private:

@@ -73,6 +73,16 @@ bool Exchange::knows(std::string_view words, Pool& pool) {
   return true;
 }
 
+bool Exchange::take(const std::vector<std::string_view>& tensors) {
+  if (tensors.size() != tensors_.size()) return false;
+  for (size_t index = 0; index < tensors.size(); ++index) {
+    if (tensors[index].size() != form_->sent[index].bytes) return false;
+    std::memcpy(tensors_[index].data_ptr(), tensors[index].data(), tensors[index].size());
+  }
+  tensor_ = tensors_.size();
+  return true;
+}
+
 Room Exchange::room() const {
   if (tensor_ == tensors_.size()) return {nullptr, 0};
   const ffi::Tensor& tensor = tensors_[tensor_];
@@ -108,7 +118,7 @@ void Exchange::submit(std::shared_ptr<Mailbox> mailbox) {
   for (size_t index : form_->order) made->inputs.push_back(tensors_[index]);
   made->level = form_->level;
   made->samples = form_->samples;
-  made->deadline_s = began_s + form_->timeout_s;
+  made->deadline_s = std::min(deadline_s, began_s + form_->timeout_s);
   made->mailbox = std::move(mailbox);
   job = Job(made);
   entry_->lane().submit(job);
@@ -128,10 +138,42 @@ std::string Exchange::fault() const {
   return bytes == form_->answer_bytes ? "" : "the outputs are not as large as they should be";
 }
 
+Problem Exchange::problem(const char* kind, std::string message) const {
+  Problem problem;
+  problem.exchange = id;
+  problem.kind = kind;
+  problem.entry = entry().key;
+  problem.message = std::move(message);
+  problem.request_id = request_id;
+  problem.began_s = began_s;
+  problem.arrived_s = arrived_s;
+  problem.retry_after_s = entry().lane().retry_after_s();
+  return problem;
+}
+
+Record Exchange::record(int64_t code) const {
+  Record record;
+  record.entry = entry().key;
+  record.code = code;
+  record.began_s = began_s;
+  record.arrived_s = arrived_s;
+  record.prepared_s = prepared_s;
+  record.ran_s = ran_s;
+  record.ended_s = ended_s;
+  if (ended_s > 0) record.stages = job->stages;
+  return record;
+}
+
+std::vector<std::string_view> Exchange::outputs() const {
+  std::vector<std::string_view> found;
+  for (size_t index : form_->outputs) found.push_back(bytes_of(job->outputs[index]));
+  return found;
+}
+
 std::vector<std::string_view> Exchange::answer(std::string& head, std::string_view date, bool is_last) const {
   std::vector<std::string_view> pieces(1);
   pieces.emplace_back(form_->document);
-  for (size_t index : form_->outputs) pieces.push_back(bytes_of(job->outputs[index]));
+  for (std::string_view each : outputs()) pieces.push_back(each);
   AnswerHead about;
   about.date = date;
   about.request_id = request_id;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "http.h"
 #include "job.h"
 #include "pool.h"
+#include "surroundings.h"
 
 namespace octet {
 
@@ -47,6 +49,7 @@ class Exchange {
   Place place;
   Job job;
   std::string request_id;
+  double deadline_s = std::numeric_limits<double>::infinity();  // the client's own, beside that of its words
   size_t head_bytes = 0;
   size_t words_bytes = 0;
   size_t tensors_bytes = 0;
@@ -61,6 +64,8 @@ class Exchange {
   // Makes room for the tensors that follow the words; false where those are not known.
   bool knows(std::string_view words, Pool& pool);
 
+  // Copies the tensors that follow the words; false where they are not as large as theirs say.
+  bool take(const std::vector<std::string_view>& tensors);
   // Where the next bytes of the tensors go; of no bytes where all are there.
   Room room() const;
   void filled(size_t bytes);
@@ -76,6 +81,11 @@ class Exchange {
 
   // Why its answer is none: empty where it is one.
   std::string fault() const;
+  // For Python to compose the answer: what went wrong.
+  Problem problem(const char* kind, std::string message) const;
+  Record record(int64_t code) const;
+  std::string_view document() const { return form_->document; }
+  std::vector<std::string_view> outputs() const;  // those that follow it
   // The bytes of the answer, in pieces of which each lives as long as this object or `head`.
   std::vector<std::string_view> answer(std::string& head, std::string_view date, bool is_last) const;
 

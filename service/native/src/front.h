@@ -2,30 +2,26 @@
 // without Python. docs/adr/0023-predict-road.md says what leaves the common road, 0027 why it is native.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "connection.h"
+#include "reactor.h"
 #include "surroundings.h"
 
 namespace octet {
 
-// All methods are for any thread.
-class Front {
+// What is public is for any thread.
+class Front final : public Reactor {
  public:
   // `listener`: a socket that listens, which stays the caller's; -1: connections are only adopted.
   Front(int listener, const Limits& limits);
-  ~Front();
-  Front(const Front&) = delete;
-  Front& operator=(const Front&) = delete;
+  ~Front() override { end(); }
 
   // What Python is to do: readable while there may be something.
   int descriptor() const { return around_.outbox.descriptor(); }
@@ -41,12 +37,6 @@ class Front {
   void route(Routes routes) { around_.route(std::move(routes)); }
 
   std::pair<std::deque<Record>, int64_t> records() { return around_.records.take(); }
-  int64_t connections() const { return connections_; }
-  int64_t exchanges() const { return exchanges_; }  // under way
-
-  // Takes no more connections, and ends those that are there after the answer that is under way; called again, at once.
-  void stop();
-  void join();
 
  private:
   struct Adopted {
@@ -58,40 +48,21 @@ class Front {
     std::string answer;
   };
 
-  void run();
-  int patience_ms(double now_s) const;
-  void happened(uint64_t token, uint32_t events);
-  void accept_some(double now_s);
-  void listen(bool is_listening);
-  void take_in(int descriptor, std::string first, double now_s);
+  std::unique_ptr<Peer> make(int descriptor, double now_s) override;
+  void hear() override;
+  void look(double now_s) override;
+  double next_s() const override { return around_.alarms.next_s(); }
+  void stopping() override { around_.is_stopping = true; }
+  void ended() override;
   void deliver();
-  void look(double now_s);
-  void hear();
-  void stop_all(bool at_once);
   template <typename Act>
-  void with(int descriptor, Act act);
-  Connection* find(int64_t exchange);
-  void watch(int descriptor, uint32_t events, uint64_t token);
-  void cue();
+  void with_exchange(int64_t exchange, Act act);
 
   Surroundings around_;
-  const int listener_;
-  int epoll_ = -1, cue_ = -1;
-  std::vector<std::unique_ptr<Connection>> connection_of_;  // by descriptor
-  std::vector<uint32_t> generation_;                        // of a descriptor: events of an earlier one are not its own
-  std::vector<int> unread_;                                 // connections that want another turn
-  double listens_again_s_;                                  // after it had no descriptors left
-  double looks_s_ = 0;
-  bool is_at_once_ = false;
-  std::atomic<int64_t> connections_{0}, exchanges_{0};
-
-  mutable std::mutex mutex_;
-  std::condition_variable ended_;
+  std::mutex mutex_;
   std::vector<Adopted> adopted_;
   std::vector<Reply> replies_;
-  int stops_ = 0;
-  bool has_ended_ = false;
-  std::thread thread_;
+  bool has_ended_ = false;  // nobody is adopted any more
 };
 
 }  // namespace octet

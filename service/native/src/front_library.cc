@@ -1,31 +1,16 @@
 // What Python sees of the front: `service/native/front.py` says what of it is for whom.
 #include <tvm/ffi/container/array.h>
-#include <tvm/ffi/container/map.h>
 #include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>
 
 #include "front.h"
-#include "library.h"
-#include "tensors.h"
+#include "front_objects.h"
 
 namespace octet {
 
 namespace refl = tvm::ffi::reflection;
 
 namespace {
-
-class EntryObj : public ffi::Object {
- public:
-  std::shared_ptr<Entry> entry;
-  EntryObj(LaneRef lane, int64_t key) : entry(std::make_shared<Entry>(std::move(lane), key)) {}
-  static constexpr bool _type_mutable = true;
-  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.Entry", EntryObj, ffi::Object);
-};
-
-class EntryRef : public ffi::ObjectRef {
- public:
-  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(EntryRef, ffi::ObjectRef, EntryObj);
-};
 
 class FrontObj : public ffi::Object {
  public:
@@ -39,8 +24,6 @@ class FrontRef : public ffi::ObjectRef {
  public:
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(FrontRef, ffi::ObjectRef, FrontObj);
 };
-
-std::string_view view(const ffi::Bytes& bytes) { return {bytes.data(), bytes.size()}; }
 
 std::vector<size_t> indices(const ffi::Array<int64_t>& given) {
   std::vector<size_t> found;
@@ -98,26 +81,7 @@ ffi::Array<ffi::Array<ffi::Any>> events(FrontObj* self) {
   return found;
 }
 
-void route(FrontObj* self, ffi::Map<ffi::String, EntryRef> entries) {
-  Routes routes;
-  for (const auto& [path, entry] : entries) routes.emplace(std::string(path), entry->entry);
-  self->front.route(std::move(routes));
-}
-
-// `[n, Record::kFields]` float64, and how many were lost.
-ffi::Array<ffi::Any> drain(FrontObj* self) {
-  auto [records, lost] = self->front.records();
-  auto fields = static_cast<int64_t>(Record::kFields);
-  ffi::Tensor table = make_tensor({static_cast<int64_t>(records.size()), fields}, DLDataType{kDLFloat, 64, 1});
-  auto* next = static_cast<double*>(table.data_ptr());
-  for (const Record& each : records) {
-    auto row = each.fields();
-    next = std::copy(row.begin(), row.end(), next);
-  }
-  return {table, lost};
-}
-
-ffi::Array<int64_t> counts(FrontObj* self) { return {self->front.connections(), self->front.exchanges()}; }
+ffi::Array<int64_t> counts(FrontObj* self) { return {self->front.connections(), self->front.busy()}; }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
   refl::ObjectDef<EntryObj>(refl::init(false)).def("remember", remember);
@@ -131,8 +95,8 @@ TVM_FFI_STATIC_INIT_BLOCK() {
         self->front.adopt(static_cast<int>(descriptor), std::string(view(bytes)));
       })
       .def("takes", [](FrontObj* self, ffi::Bytes bytes) { return self->front.takes(view(bytes)); })
-      .def("routes", route)
-      .def("drain", drain)
+      .def("routes", [](FrontObj* self, EntriesByPath entries) { self->front.route(routes_of(entries)); })
+      .def("drain", [](FrontObj* self) { return table_of(self->front.records()); })
       .def("counts", counts)
       .def("stop", [](FrontObj* self) { self->front.stop(); })
       .def("join", [](FrontObj* self) { self->front.join(); });

@@ -145,7 +145,7 @@ class Headers {
     if (is("content-type")) return !same_but_case(value.substr(0, 6), "image/");
     if (is("accept")) head.wants_binary = value.find("application/octet-stream") != std::string_view::npos;
     if (is("accept-encoding")) head.takes_coding = contains_but_case(value, "gzip") || contains_but_case(value, "deflate");
-    if (is("x-request-id") && value.size() <= kLongestId && all_of(value, kInIds)) head.request_id = value;
+    if (is("x-request-id") && is_request_id(value)) head.request_id = value;
     for (std::string_view other : kOthers) {
       if (is(other)) return false;
     }
@@ -181,20 +181,27 @@ Recognized recognize(std::string_view bytes, size_t longest_body_bytes, Head& he
   return headers.conclude(longest_body_bytes, head) ? Recognized::kHead : Recognized::kOther;
 }
 
-std::string written(const AnswerHead& head) {
-  const Stages& stages = *head.stages;
+std::string server_timing(const Stages& stages, double total_s) {
   double batched_s = stages.ended_s - stages.taken_s - stages.run_s;
   std::array<char, 256> timing;
   std::snprintf(timing.data(), timing.size(), "queue;dur=%.3f, batch;dur=%.3f, infer;dur=%.3f, total;dur=%.3f",
                 1e3 * (stages.taken_s - stages.submitted_s), 1e3 * std::max(0.0, batched_s), 1e3 * stages.run_s,
-                1e3 * head.total_s);
+                1e3 * total_s);
+  return timing.data();
+}
+
+bool is_request_id(std::string_view text) {
+  return !text.empty() && text.size() <= kLongestId && all_of(text, kInIds);
+}
+
+std::string written(const AnswerHead& head) {
   std::string text;
   text.reserve(512);
   auto add = [&](auto... parts) { (text.append(parts), ...); };
   add("HTTP/1.1 200 OK\r\ndate: ", head.date, "\r\ncontent-type: application/octet-stream\r\n");
   add("inference-header-content-length: ", std::to_string(head.document_bytes));
   add("\r\ncontent-length: ", std::to_string(head.document_bytes + head.tensors_bytes));
-  add("\r\nserver-timing: ", std::string_view(timing.data()), "\r\nx-request-id: ", head.request_id, "\r\n");
+  add("\r\nserver-timing: ", server_timing(*head.stages, head.total_s), "\r\nx-request-id: ", head.request_id, "\r\n");
   add(head.is_last ? "connection: close\r\n\r\n" : "\r\n");
   return text;
 }

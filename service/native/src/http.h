@@ -41,6 +41,12 @@ struct AnswerHead {
 };
 std::string written(const AnswerHead& head);
 
+// The value of `Server-Timing`, as service/api/v2/timeline.py has it.
+std::string server_timing(const Stages& stages, double total_s);
+
+// Whether a client's id of its request can break neither a header nor a line of the log.
+bool is_request_id(std::string_view text);
+
 // What service/api/connection.py says to who is too slow, before the connection is closed.
 std::string too_slow();
 std::string stalled();

@@ -108,7 +108,7 @@ class Registry:
 
     def watch(self, changed: Callable[[Mapping[Name, Route]], None]) -> None:
         """Has `changed` called with who answers, now and after every change."""
-        self._current.changed = partial(changed, self._current)
+        self._current.watchers.append(partial(changed, self._current))
         changed(self._current)
 
     async def acquire(self, model: str, version: Reference = None, affinity: bytes | None = None) -> Served:

@@ -90,10 +90,12 @@ class Routes(dict[Name, Route]):
     """Who answers, by name.
 
     Attributes:
-        changed: called after every change.
+        watchers: called after every change.
     """
 
-    changed: Callable[[], None] | None = None
+    def __init__(self) -> None:
+        super().__init__()
+        self.watchers: list[Callable[[], None]] = []
 
     def __setitem__(self, name: Name, route: Route) -> None:
         super().__setitem__(name, route)
@@ -114,5 +116,5 @@ class Routes(dict[Name, Route]):
         self._tell()
 
     def _tell(self) -> None:
-        if self.changed is not None:
-            self.changed()
+        for changed in self.watchers:
+            changed()

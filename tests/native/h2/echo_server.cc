@@ -98,7 +98,7 @@ class Connection final : public GrpcHandler {
     return size == options_["refused_size"] ? Buffer{} : Buffer::allocate(size);
   }
 
-  void on_message(CallId id, Buffer message) override {
+  void on_message(CallId id, Buffer message, bool) override {
     Call& call = calls_.at(id);
     if (call.method == "Stream") {
       session_.send_message(id, std::move(message));

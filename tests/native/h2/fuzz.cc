@@ -84,7 +84,7 @@ class Service final : public GrpcHandler {
     require(calls.count(id) == 1, "memory for a call that there is");
     return dice_.one_in(20) ? Buffer{} : Buffer::allocate(size);
   }
-  void on_message(CallId id, Buffer message) override {
+  void on_message(CallId id, Buffer message, bool) override {
     require(calls.count(id) == 1, "a message of a call that there is");
     if (dice_.one_in(2)) session->send_message(id, message);
     act(id, 8);

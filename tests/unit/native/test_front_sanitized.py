@@ -35,7 +35,7 @@ def test_mutated_streams_do_no_harm(sanitizer: str, tmp_path: Path) -> None:
     if shutil.which(compiler[0]) is None:
         pytest.skip(f"there is no {compiler[0]}")
     library = Path(tvm_ffi.libinfo.find_libtvm_ffi()).parent
-    sources = [str(each) for each in _SOURCES.glob("*.cc") if "library" not in each.name]
+    sources = [str(each) for each in _SOURCES.rglob("*.cc") if "library" not in each.name]
     paths = ["-isystem", tvm_ffi.libinfo.find_include_path(), f"-I{_SOURCES}"]
     linked = [f"-L{library}", "-ltvm_ffi", f"-Wl,-rpath,{library}", "-pthread", "-o", str(tmp_path / "fuzz")]
     subprocess.run([*compiler, "-std=c++17", "-O1", "-g", *paths, str(_HARNESS), *sources, *linked], check=True)

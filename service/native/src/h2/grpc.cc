@@ -66,10 +66,10 @@ void GrpcSession::take_prefix(CallId id, Call& call, const uint8_t*& bytes, size
 
 void GrpcSession::begin_message(CallId id, Call& call) {
   const size_t size = read_u32(call.prefix + 1);
-  if (call.prefix[0] == 1 && call.encoded) {
+  if (call.prefix[0] == 1 && call.encoded && !limits_.takes_compressed) {
     return break_off(id, GrpcStatus::kUnimplemented, "messages are taken uncompressed only");
   }
-  if (call.prefix[0] != 0) return break_off(id, GrpcStatus::kInternal, "a message compressed by nothing");
+  if (call.prefix[0] > 1 || (call.prefix[0] == 1 && !call.encoded)) return break_off(id, GrpcStatus::kInternal, "a message compressed by nothing");
   if (size > limits_.max_message_bytes) {
     return break_off(id, GrpcStatus::kResourceExhausted,
                      "a message of " + std::to_string(size) + " bytes is longer than the " +
@@ -77,7 +77,7 @@ void GrpcSession::begin_message(CallId id, Call& call) {
   }
   if (size == 0) {
     call.prefix_bytes = 0;
-    return handler_.on_message(id, Buffer{});
+    return handler_.on_message(id, Buffer{}, call.prefix[0] == 1);
   }
   Buffer message = handler_.allocate(id, size);
   if (message.data == nullptr) return break_off(id, GrpcStatus::kResourceExhausted, "no memory for the message");
@@ -95,7 +95,7 @@ void GrpcSession::take_message(CallId id, Call& call, const uint8_t*& bytes, siz
   size -= taken;
   if (call.message_bytes < call.message.size) return;
   call.prefix_bytes = 0;
-  handler_.on_message(id, std::exchange(call.message, {}));
+  handler_.on_message(id, std::exchange(call.message, {}), call.prefix[0] == 1);
 }
 
 void GrpcSession::on_end(StreamId stream) {
@@ -123,11 +123,11 @@ bool GrpcSession::send_metadata(CallId id, const HeaderBlock& metadata) {
   return session_.send_headers(id, HeaderBlock(response_headers()).append(metadata));
 }
 
-bool GrpcSession::send_message(CallId id, Buffer message) {
+bool GrpcSession::send_message(CallId id, Buffer message, bool is_compressed) {
   Call* const call = find(id);
   if (call == nullptr) return false;
   if (!call->headers_sent) send_metadata(id, {});
-  session_.send_data(id, Buffer::copy_of(message_prefix(static_cast<uint32_t>(message.size))));
+  session_.send_data(id, Buffer::copy_of(message_prefix(static_cast<uint32_t>(message.size), is_compressed)));
   return session_.send_data(id, std::move(message));
 }
 

@@ -18,6 +18,7 @@ using CallId = StreamId;
 struct GrpcLimits {
   size_t max_message_bytes = 64 << 20;  // longer ones end their call with RESOURCE_EXHAUSTED, before they are read
   size_t max_unsent_bytes = 1 << 20;    // with more answers unread than this, a call's requests wait
+  bool takes_compressed = false;        // else compressed messages end their call with UNIMPLEMENTED
 };
 
 /// Views that are gone after the call.
@@ -35,7 +36,8 @@ class GrpcHandler {
   /// Where the next message goes, all `size` bytes of it (at least 1) that the peer has announced and not yet sent.
   /// Null `data` refuses it: the call ends with RESOURCE_EXHAUSTED.
   virtual Buffer allocate(CallId call, size_t size);
-  virtual void on_message(CallId call, Buffer message) = 0;
+  /// `is_compressed`: by what the metadata `grpc-encoding` says.
+  virtual void on_message(CallId call, Buffer message, bool is_compressed) = 0;
   /// No more messages will come.
   virtual void on_half_close(CallId call) = 0;
   /// The call is over before it was finished here: given up by the peer, lost with the connection, broken off for what
@@ -67,8 +69,8 @@ class GrpcSession final : private Session::Handler {
   // False: the call is over, and what was submitted is dropped.
   /// Initial metadata beside the headers of every response; once, before the first message.
   bool send_metadata(CallId call, const HeaderBlock& metadata);
-  /// Sends a message of less than 4 GiB.
-  bool send_message(CallId call, Buffer message);
+  /// Sends a message of less than 4 GiB; one that is compressed, by what the initial metadata said.
+  bool send_message(CallId call, Buffer message, bool is_compressed = false);
   bool finish(CallId call, GrpcStatus status, std::string_view message = {}, const HeaderBlock& metadata = {});
 
   /// Holds the peer back: a stream's window is not given back until `resume`. For a service that is slower than a

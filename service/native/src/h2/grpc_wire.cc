@@ -79,8 +79,8 @@ HeaderBlock response_trailers(GrpcStatus status, std::string_view message) {
   return block;
 }
 
-std::string message_prefix(uint32_t size) {
-  std::string prefix(1, '\0');
+std::string message_prefix(uint32_t size, bool is_compressed) {
+  std::string prefix(1, is_compressed ? '\1' : '\0');
   append_u32(prefix, size);
   return prefix;
 }

@@ -50,7 +50,7 @@ const HeaderBlock& response_headers();
 /// The trailers of one: its status, and the message where there is one.
 HeaderBlock response_trailers(GrpcStatus status, std::string_view message);
 
-/// What stands before a message of `size` bytes that is not compressed.
-std::string message_prefix(uint32_t size);
+/// What stands before a message of `size` bytes.
+std::string message_prefix(uint32_t size, bool is_compressed);
 
 }  // namespace octet::h2

@@ -180,6 +180,7 @@ async def test_a_request_that_nobody_waits_for_any_more_is_never_computed(how: s
         held.opened.set()
         assert (await running).raw_output_contents == [b"\1"]
         assert (await infer(opened)(request_of(np.array([[4]], np.uint8)))).raw_output_contents == [b"\4"]
+        held.plane.metrics.gather()
         text = held.plane.metrics.text().decode()
         reasons = ("canceled",) if how == "cancel" else ("canceled", "deadline")  # whose clock is first
         assert any(f'octet_requests_rejected_total{{reason="{reason}"}} 1.0' in text for reason in reasons)

@@ -1,0 +1,44 @@
+// What the fronts' libraries have in common.
+#pragma once
+
+#include <tvm/ffi/any.h>
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/container/map.h>
+#include <tvm/ffi/object.h>
+#include <tvm/ffi/string.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "forms.h"
+#include "library.h"
+#include "surroundings.h"
+
+namespace octet {
+
+class EntryObj : public ffi::Object {
+ public:
+  std::shared_ptr<Entry> entry;
+  EntryObj(LaneRef lane, int64_t key) : entry(std::make_shared<Entry>(std::move(lane), key)) {}
+  static constexpr bool _type_mutable = true;
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.Entry", EntryObj, ffi::Object);
+};
+
+class EntryRef : public ffi::ObjectRef {
+ public:
+  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(EntryRef, ffi::ObjectRef, EntryObj);
+};
+
+using EntriesByPath = ffi::Map<ffi::String, EntryRef>;
+
+Routes routes_of(const EntriesByPath& entries);
+
+// `[n, Record::kFields]` float64, and how many were lost.
+ffi::Array<ffi::Any> table_of(std::pair<std::deque<Record>, int64_t> records);
+
+inline std::string_view view(const ffi::Bytes& bytes) { return {bytes.data(), bytes.size()}; }
+
+}  // namespace octet

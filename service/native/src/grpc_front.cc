@@ -1,0 +1,81 @@
+#include "grpc_front.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "turns.h"
+
+namespace octet {
+
+GrpcFront::GrpcFront(int listener, const GrpcFrontLimits& limits) : Reactor(listener), listener_(listener), around_(limits) {
+  attend(around_.mailbox->descriptor(), [this] { deliver(); });
+  start("octet-grpc");
+}
+
+void GrpcFront::command(Command command) {
+  std::lock_guard lock(mutex_);
+  commands_.push_back(std::move(command));
+}
+
+// Nobody else answers on this port: who comes is told so at once, and who has come hears it as others do.
+void GrpcFront::stopping() {
+  accept_some(now_s());
+  around_.is_stopping = true;
+  ::shutdown(listener_, SHUT_RDWR);
+}
+
+std::unique_ptr<Peer> GrpcFront::make(int descriptor, double now_s) {
+  return std::make_unique<GrpcConnection>(around_, descriptor, now_s);
+}
+
+void GrpcFront::hear() {
+  std::vector<Command> commands;
+  {
+    std::lock_guard lock(mutex_);
+    commands.swap(commands_);
+  }
+  std::vector<int> concerned;
+  for (Command& each : commands) {
+    int descriptor = Surroundings::descriptor_of(each.call);
+    with(descriptor, [&](Peer& one) { static_cast<GrpcConnection&>(one).obey(std::move(each)); });
+    concerned.push_back(descriptor);
+  }
+  flush_all(std::move(concerned));
+}
+
+// Jobs that have run, to those who wait for them.
+void GrpcFront::deliver() {
+  std::vector<int> concerned;
+  for (const Job& job : around_.mailbox->take()) {
+    int descriptor = Surroundings::descriptor_of(job->key);
+    bool is_awaited = false;
+    with(descriptor, [&](Peer& one) { is_awaited = static_cast<GrpcConnection&>(one).ran(job->key); });
+    if (is_awaited) {
+      concerned.push_back(descriptor);
+    } else {
+      around_.left.erase(job->key);
+    }
+  }
+  flush_all(std::move(concerned));
+}
+
+// Once each: what goes to one client goes together.
+void GrpcFront::flush_all(std::vector<int> descriptors) {
+  std::sort(descriptors.begin(), descriptors.end());
+  descriptors.erase(std::unique(descriptors.begin(), descriptors.end()), descriptors.end());
+  for (int descriptor : descriptors) {
+    with(descriptor, [](Peer& one) { static_cast<GrpcConnection&>(one).flush(); });
+  }
+}
+
+double GrpcFront::next_s() const { return around_.alarms.next_s(); }
+
+void GrpcFront::look(double now_s) {
+  for (int64_t call = around_.alarms.due(now_s); call != 0; call = around_.alarms.due(now_s)) {
+    with(Surroundings::descriptor_of(call), [&](Peer& one) { static_cast<GrpcConnection&>(one).woken(call, now_s); });
+  }
+}
+
+}  // namespace octet

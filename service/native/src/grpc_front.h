@@ -1,0 +1,49 @@
+// The thread of gRPC's port: it speaks HTTP/2 with clients, and Python answers their calls.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "grpc_calls.h"
+#include "grpc_connection.h"
+#include "reactor.h"
+
+namespace octet {
+
+// What is public is for any thread.
+class GrpcFront final : public Reactor {
+ public:
+  // `listener`: as `Reactor`'s.
+  GrpcFront(int listener, const GrpcFrontLimits& limits);
+  ~GrpcFront() override { end(); }
+
+  // Readable while there may be `events`.
+  int descriptor() const { return around_.events.descriptor(); }
+  std::vector<CallEvent> events() { return around_.events.take(); }
+  // Commands are done in their order, when `flush` is called.
+  void command(Command command);
+  void flush() { cue(); }
+
+  // Who answers predictions, by `InferMessage::address`, from now on; as `Front`'s.
+  void route(Routes routes) { around_.route(std::move(routes)); }
+  std::pair<std::deque<Record>, int64_t> records() { return around_.records.take(); }
+
+ private:
+  std::unique_ptr<Peer> make(int descriptor, double now_s) override;
+  void hear() override;
+  void deliver();
+  void flush_all(std::vector<int> descriptors);
+  void look(double now_s) override;
+  double next_s() const override;
+  void stopping() override;
+
+  const int listener_;
+  GrpcSurroundings around_;
+  std::mutex mutex_;
+  std::vector<Command> commands_;
+};
+
+}  // namespace octet
