@@ -111,7 +111,8 @@ void Connection::proceed() {
 
 void Connection::read_head() {
   Head head;
-  auto found = recognize(begun_, around_.limits.longest_body_bytes, head);
+  auto most = std::string_view(begun_).substr(0, around_.limits.max_head_bytes);
+  auto found = recognize(most, around_.limits.longest_body_bytes, head);
   if (found == Recognized::kUnfinished && begun_.size() < around_.limits.max_head_bytes) {
     due_s_ = std::min(due_s_, now_s() + around_.limits.head_timeout_s);
     return;

@@ -19,6 +19,7 @@ from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady, OctetError
 from service.workers.inference.candidates import Candidate, candidates
+from service.workers.inference.complaints import Complaints, spoken
 from service.workers.inference.explain import why_not_ready
 from service.workers.inference.flights import Flights
 from service.workers.inference.inventory import Indexed, Inventory, ModelState
@@ -80,7 +81,7 @@ class Registry:
         self._inventory = Inventory(builds, models, self._targets, self._loader)
         self._current = Routes()
         self._unloaded: set[tuple[str, int | None]] = set()
-        self._complaints: dict[Name, str] = {}
+        self._complaints = Complaints()
         self._refreshing: Flights[Name, None] = Flights()
         self._refresher: asyncio.Task[None] | None = None
         self._closed = self._preloading = False
@@ -236,7 +237,7 @@ class Registry:
                 try:
                     await self._refreshed(name)
                 except OctetError as error:
-                    _logger.error("%s cannot be preloaded: %s", _spoken(name), error)
+                    _logger.error("%s cannot be preloaded: %s", spoken(name), error)
         finally:
             self._preloading = False
 
@@ -257,7 +258,7 @@ class Registry:
         except _CannotLoad as failure:
             if name not in self._current:
                 raise failure.args[0] from failure.__cause__
-            self._complain(name, f"what answers goes on: {failure.args[0]}")
+            self._complaints.say(name, f"what answers goes on: {failure.args[0]}")
             return
         with main.held():  # while the canary is loaded
             canary = await self._canary(name, wanted)
@@ -275,14 +276,8 @@ class Registry:
                 canary = await self._find(name[0], wanted.canary)
             except (_CannotLoad, NotFound, NotReady) as error:
                 complaint = f"version {wanted.canary} gets no requests: {error}"
-        self._complain(name, complaint)
+        self._complaints.say(name, complaint)
         return canary
-
-    def _complain(self, name: Name, complaint: str) -> None:
-        """Logs what is wrong with a name, once; empty for nothing."""
-        if complaint and complaint != self._complaints.get(name):
-            _logger.warning("%s: %s", _spoken(name), complaint)
-        self._complaints[name] = complaint
 
     async def _find(self, model: str, version: int | None) -> Served:
         """The best that is loaded, or can be.
@@ -373,10 +368,10 @@ class Registry:
         try:
             await self._refreshed(name)
         except (NotFound, NotReady) as error:
-            _logger.warning("%s is no longer served: %s", _spoken(name), error)
+            _logger.warning("%s is no longer served: %s", spoken(name), error)
             self._retire_if_replaced(self._current.drop(name))
         except Exception:  # the table could not be read: what is loaded goes on answering
-            _logger.exception("could not look for a newer build of %s", _spoken(name))
+            _logger.exception("could not look for a newer build of %s", spoken(name))
 
     def _versions(self, model: str, reference: Reference) -> list[int]:
         self._models.get(model)
@@ -400,8 +395,3 @@ class Registry:
             else self._inventory.look(each.name, each.number)
             for each in self._models.all_versions()
         ]
-
-
-def _spoken(name: Name) -> str:
-    model, reference = name
-    return f"model {model}" if reference is None else f"model {model}@{reference}"
