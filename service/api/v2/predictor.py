@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
@@ -24,6 +25,9 @@ class Predictor:
     def __init__(self) -> None:
         cores = len(os.sched_getaffinity(0))
         self._decoders = ThreadPoolExecutor(cores, "octet-decode")  # bounds the memory that pictures take meanwhile
+        started = threading.Barrier(cores)
+        for _ in range(cores):  # now: where memory is short, a thread may not start
+            self._decoders.submit(started.wait)
 
     async def predict(
         self, permit: Permit, timeline: Timeline, parse: Callable[[], InferRequest], run: Run = Permit.run
