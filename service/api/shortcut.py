@@ -186,6 +186,6 @@ def connections(settings: Settings) -> Callable[..., asyncio.BaseProtocol]:
     class Limited(Connection):
         head_timeout_s, max_head_bytes = settings.head_timeout_s, settings.max_head_bytes
         stall_timeout_s = settings.stall_timeout_s
-        min_body_bytes = max(1, round(settings.min_body_bytes_per_s * settings.stall_timeout_s))
+        min_body_bytes = settings.min_body_bytes
 
     return lambda **options: Shortened(Limited(**options))

@@ -21,6 +21,18 @@ def aligned_empty(shape: Sequence[int], dtype: npt.DTypeLike) -> np.ndarray[Any,
     return memory[offset : offset + size_bytes].view(dtype).reshape(shape)
 
 
+def aligned_copy(array: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
+    """The same in memory of its own, as `aligned_empty` gives it."""
+    copy = aligned_empty(array.shape, array.dtype)
+    copy[...] = array
+    return copy
+
+
+def as_aligned(array: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
+    """`array` as DLPack hands it to compiled code: C-ordered, aligned and writeable; copied where it is not."""
+    return array if is_aligned(array) and array.flags.writeable else aligned_copy(array)
+
+
 def is_aligned(array: np.ndarray[Any, np.dtype[Any]]) -> bool:
     """Whether `array` can be handed to compiled code as it is: C-ordered and aligned."""
     return array.flags.c_contiguous and array.ctypes.data % ALIGNMENT_BYTES == 0

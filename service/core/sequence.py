@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from service.core.buffers import aligned_empty
+from service.core.buffers import aligned_copy
 from service.core.signature import ModelSignature
 
 
@@ -16,7 +16,7 @@ class SequenceState:
 
     def __init__(self, signature: ModelSignature) -> None:
         """Before the first call."""
-        self.tensors = [_aligned(state.first()) for state in signature.states]
+        self.tensors = [aligned_copy(state.first()) for state in signature.states]
 
     @property
     def size_bytes(self) -> int:
@@ -24,10 +24,4 @@ class SequenceState:
 
     def advance(self, tensors: Iterable[NDArray[Any]]) -> None:
         """Takes over what a call left, in the signature's order. (It may lie in the tensors that there are.)"""
-        self.tensors = [_aligned(tensor) for tensor in tensors]
-
-
-def _aligned(tensor: NDArray[Any]) -> NDArray[Any]:
-    copy = aligned_empty(tensor.shape, tensor.dtype)
-    copy[...] = tensor
-    return copy
+        self.tensors = [aligned_copy(tensor) for tensor in tensors]

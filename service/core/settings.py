@@ -147,6 +147,11 @@ class Settings(BaseSettings, Serving):
         return f"sqlite:///{self.data_dir / 'octet.sqlite3'}"
 
     @property
+    def min_body_bytes(self) -> int:
+        """Of a body, what has to come in `stall_timeout_s`."""
+        return max(1, round(self.min_body_bytes_per_s * self.stall_timeout_s))
+
+    @property
     def store_dir(self) -> Path:
         return self.data_dir / "store"
 

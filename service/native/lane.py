@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import tvm_ffi
 
-from service.core.buffers import aligned_empty, is_aligned
+from service.core.buffers import as_aligned
 from service.native.library import Runner, function
 
 Array = npt.NDArray[Any]
@@ -149,10 +149,4 @@ def in_turn(runner: Runner, turn: threading.Lock) -> Runner:
 
 
 def _tensor(array: Array) -> Any:
-    if not (
-        is_aligned(array) and array.flags.writeable and array.flags.c_contiguous
-    ):  # DLPack takes no read-only array
-        copy = aligned_empty(array.shape, array.dtype)
-        copy[...] = array
-        array = copy
-    return tvm_ffi.from_dlpack(array)
+    return tvm_ffi.from_dlpack(as_aligned(array))

@@ -10,7 +10,7 @@ import tvm_ffi
 from numpy.typing import NDArray
 
 from service.core.artifact import ArtifactConfig, Slot
-from service.core.buffers import aligned_empty, is_aligned
+from service.core.buffers import aligned_empty, as_aligned
 from service.core.errors import InvalidTensor
 from service.core.running import Place
 from service.core.sequence import SequenceState
@@ -140,8 +140,4 @@ def _fitting(spec: TensorSpec, array: Array) -> Array:
             f"input {spec.name!r} has shape {list(array.shape)}, but the model takes {list(spec.shape)}",
             tensor=spec.name,
         )
-    if is_aligned(array) and array.flags.writeable:  # DLPack takes no read-only array
-        return array
-    copy = aligned_empty(spec.shape, spec.dtype)
-    copy[...] = array
-    return copy
+    return as_aligned(array)

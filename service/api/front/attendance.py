@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from service.api.front.records import FrontRecords
 from service.api.front.routes import FrontRoutes, Wire
 from service.api.services import Services
+from service.api.v2.forms import FormsOfModels
 from service.native import Front, GrpcFront
 
 _COUNT_EVERY_S = 0.5
@@ -25,6 +26,7 @@ class Attendance:
         self,
         front: Front | GrpcFront,
         wire: Wire,
+        forms: FormsOfModels,
         services: Services,
         protocol: str,
         codes: Mapping[int, str] | None = None,
@@ -32,9 +34,10 @@ class Attendance:
         """From now on, until `end`.
 
         Args:
+            forms: see `FrontRoutes`.
             protocol: and `codes`: see `FrontRecords`.
         """
-        self.routes = FrontRoutes(front, wire)
+        self.routes = FrontRoutes(front, wire, forms)
         self.records = FrontRecords(front, self.routes, services.metrics, protocol, codes)
         self._access = services.access
         services.metrics.sources.append(self.records.count)

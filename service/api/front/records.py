@@ -8,9 +8,9 @@ from service.api.front.routes import FrontRoutes
 from service.api.metrics import Metrics
 from service.api.v2.telemetry import RequestTelemetry
 from service.api.v2.timeline import Timeline
-from service.core.errors import DeadlinePassed, OctetError, QueueFull
+from service.core.errors import DeadlinePassed, OctetError
 from service.native import FRONT_FIELDS, Front, GrpcFront, Problem
-from service.workers.inference import Identity, Stages
+from service.workers.inference import Identity, Stages, queue_full
 
 _CLIENT_CLOSED_REQUEST = 499
 
@@ -60,23 +60,15 @@ def _timeline(record: dict[str, float], code: int | str) -> Timeline:
     timeline.began_s, timeline.arrived_s = record["began_s"], record["arrived_s"]
     timeline.prepared_s, timeline.ran_s, timeline.ended_s = record["prepared_s"], record["ran_s"], record["ended_s"]
     if record["ran_s"]:
-        timeline.stages = Stages(
-            queued_s=record["taken_s"] - record["submitted_s"],
-            batched_s=record["computed_s"] - record["taken_s"] - record["run_s"],
-            run_s=record["run_s"],
-            returned_s=record["ran_s"] - record["computed_s"],
-            requests=int(record["requests"]),
-            samples=int(record["samples"]),
-            taken_s=record["taken_s"],
-            company=(),
-        )
+        times = (record[name] for name in ("submitted_s", "taken_s", "run_s", "computed_s", "ran_s"))
+        timeline.stages = Stages.between(*times, requests=int(record["requests"]), samples=int(record["samples"]))
     return timeline
 
 
 def error_of(problem: Problem) -> Exception:
     """What an answer to it says."""
     if problem.kind == "queue_full":
-        return QueueFull(hint="try again later, or from fewer connections", retry_after_s=problem.retry_after_s)
+        return queue_full(problem.retry_after_s)
     if problem.kind == "late":
         return DeadlinePassed()
     kind, _, message = problem.message.partition(": ")

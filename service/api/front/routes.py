@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
 from urllib.parse import quote
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from service.api.v2.forms import MOST_FORMS, Form
+from service.api.v2.forms import Form, FormsOfModels
 from service.api.v2.request import InferRequest
 from service.api.v2.response import render
 from service.api.v2.tensors import Array
@@ -19,8 +18,6 @@ from service.core.errors import InvalidInput
 from service.native import Entry, Front, GrpcFront
 from service.workers.inference import Reference, Served
 from service.workers.inference.routes import Route
-
-_LONGEST_WORDS = 4096  # bytes
 
 
 class Wire(Protocol):
@@ -61,12 +58,14 @@ class Address:
 class FrontRoutes:
     """Keeps a front's table of models, and what each was asked in which words. For the event loop's thread."""
 
-    def __init__(self, front: Front | GrpcFront, wire: Wire) -> None:
+    def __init__(self, front: Front | GrpcFront, wire: Wire, forms: FormsOfModels) -> None:
+        """`forms`: what the models were asked over this protocol in Python, and will be."""
         self._front, self._wire, self._keys, self._is_open = front, wire, count(1), False
         self._addresses: dict[int, Address] = {}
         self._leaving: set[int] = set()
         self._entries: dict[str, tuple[Served, Entry, int]] = {}
-        self._lessons: WeakKeyDictionary[Served, dict[bytes, Form]] = WeakKeyDictionary()
+        self._forms = forms
+        forms.learned = self._learned
 
     def address(self, key: int) -> Address:
         """Of an entry's key, which stays known for as long as anything may be said of it."""
@@ -90,17 +89,6 @@ class FrontRoutes:
             self._is_open = is_open
             self._publish()
 
-    def learn(self, served: Served, words: bytes, form: Form) -> None:
-        """Requests to a model in these words need not be read again, where all their answers have the same words."""
-        if _is_native(served, form) and len(words) <= _LONGEST_WORDS:
-            lessons = self._lessons.setdefault(served, {})
-            if len(lessons) >= MOST_FORMS:
-                lessons.clear()
-            lessons[words] = form
-            for other, entry, _ in self._entries.values():
-                if other is served:
-                    self._teach(entry, served, words, form)
-
     def report(self) -> None:
         """Has what happened in the queues of its models counted, and forgets the models that are gone."""
         for key in self._leaving:
@@ -111,6 +99,11 @@ class FrontRoutes:
         # The next time: something may be on its way that is said of them.
         self._leaving = {key for key, it in self._addresses.items() if key not in current and not it.served.is_held}
 
+    def _learned(self, served: Served, words: bytes, form: Form) -> None:
+        for other, entry, _ in self._entries.values():
+            if other is served:
+                self._teach(entry, served, words, form)
+
     def _publish(self) -> None:
         entries = self._entries if self._is_open else {}
         self._front.route({path: entry for path, (_, entry, _) in entries.items()})
@@ -119,11 +112,14 @@ class FrontRoutes:
         key = next(self._keys)
         self._addresses[key] = Address(path, served)
         entry = Entry.of(served.lane, key)
-        for words, form in self._lessons.get(served, {}).items():
+        for words, form in self._forms.of(served):
             self._teach(entry, served, words, form)
         return served, entry, key
 
     def _teach(self, entry: Entry, served: Served, words: bytes, form: Form) -> None:
+        """Requests to a model in these words need not be read again, where all their answers have the same words."""
+        if not _is_native(served, form):
+            return
         terms, rules = form.request.terms, served.scheduling
         try:
             level = rules.level_of(terms.priority)

@@ -18,6 +18,7 @@ from service.api.front.records import error_of
 from service.api.front.routes import RestWire
 from service.api.problems import problem_response, unexpected_response
 from service.api.services import Services
+from service.api.v2.forms import FormsOfModels
 from service.api.v2.infer import LEND_AFTER_S
 from service.core.errors import OctetError
 from service.core.settings import Auth, Settings
@@ -39,6 +40,7 @@ class FrontServer:
         listener: socket.socket,
         settings: Settings,
         services: Services,
+        forms: FormsOfModels,
         connections: Callable[[], Any],
         state: ServerState,
         keep_alive_s: float,
@@ -46,6 +48,7 @@ class FrontServer:
         """Takes connections from now on.
 
         Args:
+            forms: see `FrontRoutes`.
             connections: makes the protocol of a connection that Python is to go on with.
             state: of the server, with the headers of every answer.
         """
@@ -53,7 +56,7 @@ class FrontServer:
         self._loop = asyncio.get_running_loop()
         self._connections, self._state = connections, state
         self._front = Front.on(listener.fileno(), _limits(settings, keep_alive_s, listener.getsockname()[1]))
-        self._attendance = Attendance(self._front, RestWire(), services, "rest")
+        self._attendance = Attendance(self._front, RestWire(), forms, services, "rest")
         self.routes = self._attendance.routes
         self._loop.add_reader(self._front.descriptor(), self._happened)
         self._arriving: set[asyncio.Task[None]] = set()
@@ -121,7 +124,7 @@ def _limits(settings: Settings, keep_alive_s: float, port: int) -> FrontLimits:
         head_timeout_s=settings.head_timeout_s,
         keep_alive_s=keep_alive_s,
         stall_timeout_s=settings.stall_timeout_s,
-        min_body_bytes=max(1, round(settings.min_body_bytes_per_s * settings.stall_timeout_s)),
+        min_body_bytes=settings.min_body_bytes,
         lend_after_s=LEND_AFTER_S,
         max_head_bytes=settings.max_head_bytes,
         longest_body_bytes=settings.max_predict_bytes,

@@ -25,6 +25,7 @@ from service.api.grpc.service import NAME, InferenceService
 from service.api.grpc.status import abort
 from service.api.grpc.wire import CODES, GrpcWire
 from service.api.services import Services
+from service.api.v2.forms import FormsOfModels
 from service.core.settings import Settings
 from service.native import CallBegan, Canceled, GrpcFront, GrpcLimits, MessageCame, Problem
 
@@ -60,9 +61,9 @@ class NativeGrpcServer:
         """As `GrpcServer.start`, with its errors."""
         self._listener = listen(self._host, self._port)
         self._front = GrpcFront.on(self._listener.fileno(), self._limits)
-        self._attendance = Attendance(self._front, GrpcWire(), self._services, "grpc", CODES)
-        if self._services.tracing is None:  # what is traced is answered in Python
-            self._service.forms.learned = self._attendance.routes.learn
+        # What is traced is answered in Python: then no words are known.
+        forms = self._service.forms if self._services.tracing is None else FormsOfModels()
+        self._attendance = Attendance(self._front, GrpcWire(), forms, self._services, "grpc", CODES)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._front.descriptor(), self._happened, self._front)
         return int(self._listener.getsockname()[1])

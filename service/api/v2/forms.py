@@ -6,7 +6,7 @@ A client asks again and again in the same JSON, followed by other tensors. What 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,7 +17,7 @@ from service.api.v2.tensors import Raw, from_binary, size_bytes
 from service.core.signature import ModelSignature, TensorSpec
 from service.workers.inference import Served
 
-MOST_FORMS, _MOST_BYTES = 64, 4096  # of a model; and of one, as JSON
+_MOST_FORMS, _MOST_BYTES = 64, 4096  # of a model; and of one, as JSON
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,9 @@ class Forms:
         self._known: dict[bytes, Form] = {}
         self._learned = learned
 
+    def __iter__(self) -> Iterator[tuple[bytes, Form]]:
+        return iter(self._known.items())
+
     def knows(self, words: bytes) -> bool:
         return words in self._known
 
@@ -84,7 +87,7 @@ class Forms:
         for index, (spec, given) in enumerate(zip(signature.inputs, request.inputs, strict=True)):
             assert not isinstance(given, Picture)
             specs[order[index]] = replace(spec, shape=given.shape)
-        if len(self._known) >= MOST_FORMS:
+        if len(self._known) >= _MOST_FORMS:
             self._known.clear()
         blank = InferRequest(None, [], request.outputs, request.terms)
         form = self._known[words] = Form(blank, specs, order, sum(map(size_bytes, specs)))

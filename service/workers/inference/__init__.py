@@ -4,7 +4,7 @@ Never imports the compiler. `artifacts.StoredArtifacts` loads the TVM runtime an
 whoever only queues and serves (and every test of that) does not need it.
 """
 
-from service.workers.inference.executor import Executor
+from service.workers.inference.executor import Executor, queue_full
 from service.workers.inference.inventory import Indexed, ModelState
 from service.workers.inference.observer import Identity, ModelObserver, Observer, Unobserved
 from service.workers.inference.permit import Abandoned, Permit, Stages, Step, Terms
@@ -35,4 +35,5 @@ __all__ = [
     "Terms",
     "Unobserved",
     "Variants",
+    "queue_full",
 ]

@@ -90,7 +90,7 @@ class Executor:
             QueueFull: every place is taken.
         """
         if not self.lane.admit():
-            raise self._full()
+            raise queue_full(self.lane.retry_after_s())
         return Permit(self, timeout_s, monotonic())
 
     def release(self, permit: Permit) -> None:
@@ -108,7 +108,7 @@ class Executor:
         """Takes a place for it, if it was lent. Raises `QueueFull`."""
         if not permit.has_place:
             if not self.lane.claim():
-                raise self._full()
+                raise queue_full(self.lane.retry_after_s())
             permit.has_place = True
 
     def submit(self, permit: Permit, inputs: Sequence[Array], priority: int) -> None:
@@ -170,9 +170,6 @@ class Executor:
         for requests, samples, run_s in calls:
             self._observer.computed(int(requests), int(samples), run_s)
 
-    def _full(self) -> QueueFull:
-        return QueueFull(hint="try again later, or from fewer connections", retry_after_s=self.lane.retry_after_s())
-
     def _errand(self, errand: Callable[[], None], done: asyncio.Future[None]) -> Callable[[], None]:
         """What does it on another thread, and then tells who waits."""
 
@@ -199,8 +196,9 @@ class Executor:
             call, requests, samples = job.company()
             company = tuple(other.tag for each, other in found if other.tag is not None and each.company()[0] == call)
             submitted_s, taken_s, run_s, ended_s = job.stages()
-            queued_s, batched_s = taken_s - submitted_s, ended_s - taken_s - run_s
-            stages = Stages(queued_s, batched_s, run_s, now_s - ended_s, requests, samples, taken_s, company)
+            stages = Stages.between(
+                submitted_s, taken_s, run_s, ended_s, now_s, requests=requests, samples=samples, company=company
+            )
             if job.outcome() == Outcome.FAILED:
                 permit.settle((), job.failure(), stages)
             else:
@@ -213,6 +211,11 @@ class Executor:
         if permit.state is not None:
             permit.state.advance(arrays[self._outputs :])
         return arrays[: self._outputs]
+
+
+def queue_full(retry_after_s: float) -> QueueFull:
+    """What is said to who finds no place in a model's queue."""
+    return QueueFull(hint="try again later, or from fewer connections", retry_after_s=retry_after_s)
 
 
 def _sequences(signature: ModelSignature, scheduling: Scheduling) -> Sequences | None:

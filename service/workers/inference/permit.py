@@ -45,6 +45,22 @@ class Stages(NamedTuple):
     taken_s: float
     company: tuple[Any, ...]
 
+    @staticmethod
+    def between(
+        submitted_s: float,
+        taken_s: float,
+        run_s: float,
+        ended_s: float,
+        returned_s: float,
+        *,
+        requests: int,
+        samples: int,
+        company: tuple[Any, ...] = (),
+    ) -> Stages:
+        """From when it was submitted, a thread took it, its call, of `run_s`, ended, and its answer was there."""
+        queued_s, batched_s = taken_s - submitted_s, ended_s - taken_s - run_s
+        return Stages(queued_s, batched_s, run_s, returned_s - ended_s, requests, samples, taken_s, company)
+
 
 @dataclass(frozen=True)
 class Step:
