@@ -8,7 +8,7 @@ The allocations and views that the machine makes in between are left out; the wh
 its buffers and those of the replay would take each other's place in the cache), has them, and the check of its inputs
 and the copy of its outputs besides.
 
-The peak is measured in the same rounds, by the loop that the artifact carries (`compiler.kernels.x86.peak`). Of the
+The peak is measured in the same rounds, by the loop that the artifact carries (`compiler.kernels.simd.peak`). Of the
 calls and the model the median counts, of the peak the fastest: it is what can be had.
 """
 

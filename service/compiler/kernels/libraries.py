@@ -5,9 +5,9 @@ from __future__ import annotations
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.kernel import Kernel
+from service.compiler.kernels.simd.library import X86Library
+from service.compiler.kernels.simd.peak import peak
 from service.compiler.kernels.x86.isa import ISAS
-from service.compiler.kernels.x86.library import X86Library
-from service.compiler.kernels.x86.peak import peak
 from service.compiler.qnn.numerics import Mode
 from service.core.target import Target
 

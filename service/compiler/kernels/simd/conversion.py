@@ -1,0 +1,137 @@
+"""Between real values, float32, and bytes as kernels store them, on vectors of any width.
+
+Quantizing is written as each mode's own `lower` has it, up to what becomes of values that are not numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import tirx
+
+from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.layout import BIAS
+from service.compiler.kernels.program import Buffer, Expr, bits, load, splat
+from service.compiler.kernels.simd.numerics import bounds
+from service.compiler.qnn.numerics import Mode, mlas
+from service.compiler.qnn.numerics.affine import Dequantize, Quantize
+from service.compiler.qnn.numerics.aten import FusedQuantize
+from service.compiler.qnn.numerics.formula import rounded_away
+from service.compiler.qnn.numerics.onednn import Reorder
+from service.compiler.qnn.operation import Operation
+
+_FAR = float(1 << 30)  # beyond all bytes
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """float32 -> stored bytes.
+
+    Attributes:
+        factor: of the values.
+        least, largest: what is rounded lies between them.
+        zero_point, low, high: as stored.
+        first_zero_point: what is added before rounding, in one step with the product; None if all is added after it.
+        divides: by the factor, instead of multiplying.
+        away: whether halves are rounded away from zero, and not to even.
+        nan_is_low: whether what is not a number becomes the least value, and not the largest.
+    """
+
+    factor: float
+    least: float
+    largest: float
+    zero_point: int
+    low: int
+    high: int
+    first_zero_point: int | None = None
+    divides: bool = False
+    away: bool = False
+    nan_is_low: bool = False
+
+    @property
+    def numbers(self) -> Array:
+        """What the code reads, int32."""
+        floats = np.array([self.factor, self.least, self.largest, self.first_zero_point or 0], np.float32)
+        return np.concatenate([floats.view(np.int32), np.array([self.zero_point, self.low, self.high], np.int32)])
+
+    def apply(self, numbers: Buffer, vector: Expr, lanes: int) -> Expr:
+        factor, least, largest, addend = (
+            bits(_vector("float32", lanes), _number(numbers, place, lanes)) for place in range(4)
+        )
+        zero_point, low, high = (_number(numbers, 4 + place, lanes) for place in range(3))
+        # Compare and select: what is not a number becomes the bound that it is compared with first.
+        ratio = self._ratio(vector, factor, addend, lanes)
+        if self.nan_is_low:
+            bounded = tirx.min(tirx.max(ratio, least), largest)
+        else:
+            bounded = tirx.max(tirx.min(ratio, largest), least)
+        rounded = rounded_away(bounded) if self.away else tirx.nearbyint(bounded)
+        whole = tirx.Cast(_vector("int32", lanes), rounded) + zero_point
+        return tirx.Cast(_vector("uint8", lanes), tirx.max(tirx.min(whole, high), low))
+
+    def _ratio(self, vector: Expr, factor: Expr, addend: Expr, lanes: int) -> Expr:
+        if self.first_zero_point is None:
+            return vector / factor if self.divides else vector * factor
+        x, y, z = (tirx.Cast(_vector("float64", lanes), value) for value in (vector, factor, addend))
+        return tirx.Cast(_vector("float32", lanes), x * y + z)
+
+
+@dataclass(frozen=True)
+class Dequantization:
+    """Stored bytes -> float32: `Dequantize`."""
+
+    scale: float
+    zero_point: int
+
+    @property
+    def numbers(self) -> Array:
+        """What the code reads, int32."""
+        return np.array([np.array(self.scale, np.float32).view(np.int32), self.zero_point], np.int32)
+
+    def apply(self, numbers: Buffer, vector: Expr, lanes: int) -> Expr:
+        scale, zero_point = bits(_vector("float32", lanes), _number(numbers, 0, lanes)), _number(numbers, 1, lanes)
+        centered = tirx.Cast(_vector("int32", lanes), vector) - zero_point
+        return tirx.Cast(_vector("float32", lanes), centered) * scale
+
+
+def quantization_of(mode: Mode, operation: Operation) -> Quantization:
+    """What `mode` makes of a `qnn.quantize`.
+
+    Raises:
+        Declined: no kernel computes its formula, or the type is not 8 bits with one scale.
+    """
+    formula, kind = mode.formula(operation), operation.quantized("out_type")
+    stored = bounds(kind)
+    ends = stored.zero_point, stored.low, stored.high
+    scale = np.float32(kind.scale)
+    if isinstance(formula, Quantize) and formula.reciprocal:
+        return Quantization(float(np.float32(1) / scale), -_FAR, _FAR, *ends)
+    if isinstance(formula, Quantize):
+        return Quantization(float(scale), -_FAR, _FAR, *ends, divides=True, away=True)
+    if isinstance(formula, Reorder):
+        return Quantization(formula.factors(kind)[0], -_FAR, _FAR, *ends)
+    if isinstance(formula, mlas.Quantize):
+        limits = float(kind.min - kind.zero_point), float(kind.max - kind.zero_point)
+        return Quantization(float(scale), *limits, *ends, divides=True, nan_is_low=True)
+    if isinstance(formula, FusedQuantize):
+        moved = BIAS[kind.storage], stored.low, stored.high
+        return Quantization(float(np.float32(1) / scale), -_FAR, _FAR, *moved, first_zero_point=kind.zero_point)
+    raise Declined(f"no kernel computes {formula.summary}")
+
+
+def dequantization_of(mode: Mode, operation: Operation) -> Dequantization:
+    """What `mode` makes of a `qnn.dequantize`; raises as `quantization_of`."""
+    formula, kind = mode.formula(operation), operation.quantized("in_type")
+    if not isinstance(formula, Dequantize):
+        raise Declined(f"no kernel computes {formula.summary}")
+    return Dequantization(kind.scale, bounds(kind).zero_point)
+
+
+def _number(numbers: Buffer, place: int, lanes: int) -> Expr:
+    value = load(numbers, place, 1)
+    return splat(value, lanes) if lanes > 1 else value
+
+
+def _vector(name: str, lanes: int) -> str:
+    return f"{name}x{lanes}" if lanes > 1 else name

@@ -1,0 +1,297 @@
+"""From a group of operators to a kernel: one class for each family, each naming what it does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import astuple
+
+from service.compiler.kernels.choices import Choices
+from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
+from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.layer import Layer, Window, folded_bias
+from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.simd import concat, depthwise, elementwise, pool, reorder, resize
+from service.compiler.kernels.simd.conv import conv
+from service.compiler.kernels.simd.conversion import dequantization_of
+from service.compiler.kernels.simd.epilogue import AnyEpilogue, Epilogue, WideEpilogue
+from service.compiler.kernels.simd.grouped import Grouping, Scheme, grouped
+from service.compiler.kernels.simd.grouped import ranked as ranked_schemes
+from service.compiler.kernels.simd.numerics import addition, bounds, dequantization, requantization
+from service.compiler.kernels.simd.pairs import arithmetic_of
+from service.compiler.kernels.simd.reals import BiasedScale, RealScale
+from service.compiler.kernels.simd.requantization import FloatScale, FusedScale, Kept
+from service.compiler.kernels.simd.tiles import cycles, key_of, ranked, worth_sharing
+from service.compiler.kernels.simd.totals import Tile
+from service.compiler.kernels.x86.isa import GROUP, Isa
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics.accumulate import centered
+from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.ops.unary import FUNCTIONS
+
+# Cycles to requantize one vector of accumulators, roughly: float scale or fixed point, and a residual.
+_FLOAT_CYCLES, _FIXED_CYCLES, _RESIDUAL_CYCLES = 2.0, 6.0, 6.0
+_WIDE_CYCLES, _EXCEPTION_CYCLES = 1.5, 1.0
+# Cycles for a vector of bytes.
+_ELEMENTWISE_CYCLES, _RESIZE_CYCLES = 8.0, 40.0
+
+
+class Family:
+    """Kernels for one kind of group."""
+
+    def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
+        self.isa, self.mode, self.choices = isa, mode, choices or Choices()
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        """As `KernelLibrary.demands`."""
+        raise NotImplementedError
+
+    def places(self, group: Group) -> list[int | None]:
+        """As `KernelLibrary.places`."""
+        return [None] * len(group.inputs)
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        """As `KernelLibrary.kernel`."""
+        raise NotImplementedError
+
+
+class Accumulating(Family):
+    """`qnn.conv2d` and `qnn.dense`: requantized, with a residual or without; as real values; or their sums."""
+
+    def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
+        super().__init__(isa, mode, choices)
+        self._epilogues: dict[Group, AnyEpilogue] = {}
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        core = group.core
+        if str(core.attr("accum_dtype")) != "int32":
+            raise Declined(f"it accumulates in {core.attr('accum_dtype')}")
+        if any(value_of(arg) is None for arg in core.call.args[1:]):
+            raise Declined("its weights are not constant")
+        self._epilogue(group)
+        (top, left, bottom, right), channels = _padding(core), _channels(group)
+        ordinary = _groups(core) == 1
+        packed = not produced[0] and ordinary and channels % GROUP != 0 and _window(core).dilation[1] == 1
+        fill = stored_zero_point(core.per_tensor("in_type"))
+        return [Demand(packed, Halo(top, left, bottom, right), fill), *(Demand() for _ in group.inputs[1:])]
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        core, (source, *residual) = group.core, sources
+        layer = Layer(source, destination, _window(core), residual[0] if residual else None)
+        weights, epilogue = _weights(core), self._epilogue(group)
+        bias = value_of(core.call.args[2]) if len(core.call.args) > 2 else None
+        zero_point = stored_zero_point(core.per_tensor("in_type"))
+        folded = folded_bias(bias, weights, zero_point, destination.blocks * self.isa.lanes)
+        isa, groups, epilogue_cycles = self.isa, _groups(core), _epilogue_cycles(epilogue)
+        operands = folded, epilogue
+        layer = layer if _depthwise(core) else layer.stacked
+        key = key_of(isa, layer, epilogue_cycles, groups)
+        # Shared by the best tile, or tiles whose estimates differ would be compared on different numbers of threads.
+        if _depthwise(core):
+            numbers = self.choices.choose(key, [astuple(tile) for tile in depthwise.ranked(isa, layer)])
+            parallel = worth_sharing(destination.own_bytes / isa.bytes * weights[0].size)
+            kernel = depthwise.depthwise(isa, layer, weights[..., 0], *operands, Tile(*numbers), parallel=parallel)
+        elif groups > 1:
+            grouping = Grouping.of(weights, groups)
+            schemes, estimated = ranked_schemes(isa, layer, grouping, epilogue_cycles)
+            numbers = self.choices.choose(key, [scheme.numbers for scheme in schemes])
+            parallel = worth_sharing(estimated)
+            kernel = grouped(isa, layer, grouping, weights, *operands, Scheme.of(numbers), parallel=parallel)
+        else:
+            tiles = ranked(isa, layer, epilogue_cycles)
+            numbers = self.choices.choose(key, [astuple(tile) for tile in tiles])
+            parallel = worth_sharing(cycles(isa, layer, tiles[0], epilogue_cycles))
+            kernel = conv(isa, layer, weights, *operands, Tile(*numbers), parallel=parallel)
+        self.choices.note(key, numbers, kernel.symbol)
+        return kernel
+
+    def _epilogue(self, group: Group) -> AnyEpilogue:
+        if group not in self._epilogues:
+            self._epilogues[group] = self._new_epilogue(group)
+        return self._epilogues[group]
+
+    def _new_epilogue(self, group: Group) -> AnyEpilogue:
+        filters = shape_of(group.output)[-1]
+        channels = -(-filters // self.isa.lanes) * self.isa.lanes
+        if group.requantize is None:
+            return WideEpilogue(Kept(), "int32")
+        if group.requantize.name == "qnn.dequantize":
+            return WideEpilogue(dequantization(self.mode, group.requantize, channels), "float32")
+        scaled = requantization(self.mode, group.requantize, channels, stored=group.addition is None)
+        own = bounds(group.requantize.per_tensor("out_type"))
+        if group.addition is None:
+            return Epilogue(scaled, own)
+        residual = addition(self.mode, group.addition, group.residual_is_lhs)
+        return Epilogue(scaled, bounds(group.out_type), residual, own)
+
+
+def _epilogue_cycles(epilogue: AnyEpilogue) -> float:
+    if isinstance(epilogue, WideEpilogue):
+        return _WIDE_CYCLES
+    match epilogue.requantization:
+        case FloatScale() | BiasedScale() | RealScale():
+            own = _FLOAT_CYCLES
+        case FusedScale(exceptions=exceptions):
+            own = _FLOAT_CYCLES + _EXCEPTION_CYCLES * len(exceptions)
+        case _:
+            own = _FIXED_CYCLES
+    return own + (_RESIDUAL_CYCLES if epilogue.addition else 0)
+
+
+def _channels(group: Group) -> int:
+    return shape_of(group.inputs[0])[-1]
+
+
+def _weights(core: Operation) -> Array:
+    """`[O, KH, KW, C]` integers less their zero point."""
+    stored = value_of(core.call.args[1])
+    assert stored is not None
+    weights = centered(stored, core.quantized("weight_type")).astype("int32")
+    return weights if weights.ndim == 4 else weights[:, None, None, :]
+
+
+def _groups(core: Operation) -> int:
+    return core.integer("groups") if core.name == "qnn.conv2d" else 1
+
+
+def _depthwise(core: Operation) -> bool:
+    """Whether each channel has a filter of its own. (One channel alone is an ordinary convolution.)"""
+    if _groups(core) == 1:
+        return False
+    filters, _, _, per_group = shape_of(core.call.args[1])
+    return per_group == 1 and filters == _groups(core)
+
+
+def _padding(core: Operation) -> tuple[int, ...]:
+    return core.ints("padding", 4, 0) if core.name == "qnn.conv2d" else (0, 0, 0, 0)
+
+
+def _window(core: Operation) -> Window:
+    if core.name == "qnn.dense":
+        return Window((1, 1))
+    _, kernel_h, kernel_w, _ = shape_of(core.call.args[1])
+    (stride_h, stride_w), (step_h, step_w) = core.ints("strides", 2, 1), core.ints("dilation", 2, 1)
+    top, left, _, _ = _padding(core)
+    return Window((kernel_h, kernel_w), (stride_h, stride_w), (step_h, step_w), (top, left))
+
+
+class Elementwise(Family):
+    """Operators on 8-bit images that keep rows and columns."""
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        core = group.core
+        if not any(produced):
+            raise Declined("none of its operands comes from a kernel, so it would cost two reorders")
+        bounds(group.out_type)
+        match core.name:
+            case "qnn.concatenate":
+                concat.part_tables(self.mode, core)
+            case _ if len(group.inputs) == 1:
+                elementwise.table_of(self.mode, core)
+                if shape_of(group.inputs[0]) != shape_of(group.output):
+                    raise Declined("its only operand is repeated")
+            case _:
+                arithmetic_of(self.mode, core)
+        if core.name != "qnn.concatenate" and len({shape_of(var)[-1] for var in group.inputs}) > 1:
+            raise Declined("one channel is repeated for all")
+        if len({len(shape_of(var)) for var in group.inputs}) > 1:
+            raise Declined("its operands have different ranks")
+        return [Demand() for _ in group.inputs]
+
+    def places(self, group: Group) -> list[int | None]:
+        if group.core.name == "qnn.concatenate":
+            return concat.places(self.isa, self.mode, group.core)
+        return super().places(group)
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        core, isa, mode = group.core, self.isa, self.mode
+        parallel = worth_sharing(_ELEMENTWISE_CYCLES * destination.own_bytes / isa.bytes)
+        if core.name == "qnn.concatenate":
+            return concat.concat(isa, sources, destination, core, mode, placed=placed, parallel=parallel)
+        if len(sources) == 1:
+            return elementwise.look_up(isa, sources[0], destination, core, mode, parallel=parallel)
+        return elementwise.pairwise(isa, sources[0], sources[1], destination, core, mode, parallel=parallel)
+
+
+class Pooling(Family):
+    """Windows over rows and columns. They are clipped to the image, so no halo is wanted."""
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        bounds(group.core.per_tensor("in_type"))
+        bounds(group.out_type)
+        match group.core.name:
+            case "qnn.avg_pool2d":
+                pool.average_of(self.mode, group.core)
+            case "qnn.mean":
+                pool.mean_of(self.mode, group.core)
+        return [Demand()]
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        core, isa, (source,) = group.core, self.isa, sources
+        parallel = worth_sharing(_ELEMENTWISE_CYCLES * source.own_bytes / isa.bytes)
+        match core.name:
+            case "qnn.max_pool2d":
+                return pool.max_pool(isa, source, destination, core, parallel=parallel)
+            case "qnn.avg_pool2d":
+                return pool.avg_pool(isa, source, destination, core, self.mode, parallel=parallel)
+            case _:
+                return pool.mean(isa, source, destination, core, self.mode, parallel=parallel)
+
+
+class Resizing(Family):
+    """`qnn.resize_bilinear`."""
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        if not all(produced):
+            raise Declined("its operand comes from no kernel, so it would cost two reorders")
+        bounds(group.out_type)
+        resize.blend_of(self.mode, group.core)
+        return [Demand()]
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        (source,) = sources
+        parallel = worth_sharing(_RESIZE_CYCLES * destination.own_bytes / self.isa.bytes)
+        return resize.resize_bilinear(self.isa, source, destination, group.core, self.mode, parallel=parallel)
+
+
+class Leaving(Family):
+    """`qnn.dequantize` of what a kernel made: it leaves the kernels' layout in the same pass."""
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        if not all(produced):
+            raise Declined("its operand comes from no kernel")
+        dequantization_of(self.mode, group.core)
+        return [Demand()]
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        (source,) = sources
+        parallel = worth_sharing(_ELEMENTWISE_CYCLES * source.own_bytes / self.isa.bytes)
+        return reorder.leave(self.isa, source, "float32", dequantization_of(self.mode, group.core), parallel=parallel)
+
+
+FAMILIES: dict[str, Callable[[Isa, Mode, Choices], Family]] = {
+    "qnn.conv2d": Accumulating,
+    "qnn.dense": Accumulating,
+    "qnn.add": Elementwise,
+    "qnn.mul": Elementwise,
+    "qnn.requantize": Elementwise,
+    "qnn.concatenate": Elementwise,
+    "qnn.max_pool2d": Pooling,
+    "qnn.avg_pool2d": Pooling,
+    "qnn.mean": Pooling,
+    "qnn.dequantize": Leaving,
+    "qnn.resize_bilinear": Resizing,
+    **dict.fromkeys(("qnn.prelu", "qnn.squared_difference", "qnn.sub"), Elementwise),
+    **{f"qnn.{function}": Elementwise for function in FUNCTIONS},
+}

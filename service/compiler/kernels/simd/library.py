@@ -1,0 +1,59 @@
+"""The kernels of one x86-64 instruction set."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from service.compiler.kernels.choices import Choices
+from service.compiler.kernels.group import Demand, Group, PlainKernel
+from service.compiler.kernels.kernel import Declined, Kernel
+from service.compiler.kernels.layout import Image
+from service.compiler.kernels.simd import reorder
+from service.compiler.kernels.simd.conversion import quantization_of
+from service.compiler.kernels.simd.families import FAMILIES, Family
+from service.compiler.kernels.simd.plain import plain_kernel
+from service.compiler.kernels.simd.tiles import worth_sharing
+from service.compiler.kernels.x86.isa import Isa
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.operation import Operation
+
+
+class X86Library:
+    """A `KernelLibrary`, in one numerics mode."""
+
+    def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
+        choices = choices or Choices()
+        self.isa, self.mode, self.block = isa, mode, isa.lanes
+        self._families = {name: family(isa, mode, choices) for name, family in FAMILIES.items()}
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        return self._family(group).demands(group, produced)
+
+    def places(self, group: Group) -> list[int | None]:
+        return self._family(group).places(group)
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        return self._family(group).kernel(group, sources, destination, placed)
+
+    def plain(self, group: Group) -> PlainKernel:
+        return plain_kernel(self.isa, self.mode, group)
+
+    def enter(self, destination: Image, dtype: str, fill: int, quantize: Operation | None = None) -> Kernel:
+        parallel = worth_sharing(destination.own_bytes / self.isa.bytes)
+        quantization = None if quantize is None else quantization_of(self.mode, quantize)
+        return reorder.enter(self.isa, destination, dtype, fill, quantization, parallel=parallel)
+
+    def check_quantize(self, operation: Operation) -> None:
+        quantization_of(self.mode, operation)
+
+    def leave(self, source: Image, dtype: str) -> Kernel:
+        parallel = worth_sharing(source.own_bytes / self.isa.bytes)
+        return reorder.leave(self.isa, source, dtype, parallel=parallel)
+
+    def _family(self, group: Group) -> Family:
+        family = self._families.get(group.core.name)
+        if family is None:
+            raise Declined("no kernel computes this operator")
+        return family

@@ -1,0 +1,156 @@
+"""Whatever enters an image is where the layout says, and leaves it as it came."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm import relax
+
+from service.compiler.kernels.kernel import Declined
+from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.simd.conversion import dequantization_of, quantization_of
+from service.compiler.kernels.simd.reorder import enter, leave
+from service.compiler.kernels.x86.isa import ISAS, Isa
+from service.compiler.qnn import ops
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.types import QuantizedType
+from service.core.numerics import MODES, ONNXRUNTIME
+from tests.support.images import (
+    RUNNABLE,
+    arrays,
+    at_a_wall,
+    blocked,
+    built,
+    halos,
+    quantized_types,
+    read_back,
+    run,
+    shapes,
+    stored,
+    with_halo,
+)
+
+import tvm  # isort: skip
+
+pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
+ZERO_POINT = 9
+REALS = relax.Var("reals", relax.TensorType([1], "float32"))
+# Sizes are multiples of 64, for the wall. Copied are rows, whole blocks, blocks with fillers, and parts.
+UP_TO_THE_WALL = [
+    ((1, 8, 8, 3), False, Halo(1, 2, 1, 3)),
+    ((1, 8, 8, 3), False, Halo()),
+    ((1, 8, 8, 3), True, Halo()),
+    ((2, 4, 8, 7), True, Halo(1, 1, 1, 1)),
+    ((1, 4, 4, 100), True, Halo()),
+    ((1, 8, 8, 24), True, Halo(0, 1, 0, 0)),
+    ((64, 1, 1, 9), True, Halo()),
+    ((1, 1, 1, 1088), True, Halo()),
+]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_enter_places_every_channel_and_leave_brings_it_back(data: st.DataObject) -> None:
+    draw = data.draw
+    isa, shape = draw(st.sampled_from(RUNNABLE)), draw(shapes())
+    image = draw(blocked(isa, shape) | st.builds(Image, *map(st.just, shape), st.just(0), halos()))
+    dtype, parallel = draw(st.sampled_from(["int8", "uint8"])), draw(st.booleans())
+    values = draw(arrays(shape, dtype))
+
+    entered = run(isa, enter(isa, image, dtype, ZERO_POINT, parallel=parallel), values.reshape(-1))
+    expected = with_halo(image, stored(values), ZERO_POINT)
+    np.testing.assert_array_equal(read_back(image, entered)[..., : image.channels], expected)
+
+    left = run(isa, leave(isa, image, dtype, parallel=parallel), entered, dtype=dtype)
+    np.testing.assert_array_equal(left.reshape(shape), values)
+
+
+def real_values(seed: int, shape: tuple[int, ...], kind: QuantizedType) -> np.ndarray:
+    """Around the bounds, halfway between two values, tiny, and beyond everything."""
+    rng = np.random.default_rng(seed)
+    steps = rng.integers(-300, 300, shape) + rng.choice([0, 0.5, 0.5, 0.25, 1e-7], shape)
+    extreme = rng.choice([np.inf, -np.inf, 1e30, -1e30, 1e-40, 0.0, 1e12, -1e12], shape)
+    values = np.where(rng.random(shape) < 0.1, extreme, steps * kind.scale)
+    return values.astype(np.float32)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data(), st.sampled_from(MODES))
+def test_real_values_are_quantized_as_they_enter_and_dequantized_as_they_leave(data: st.DataObject, mode: str) -> None:
+    draw = data.draw
+    isa, shape = draw(st.sampled_from(RUNNABLE)), draw(shapes())
+    image = draw(blocked(isa, shape) | st.builds(Image, *map(st.just, shape), st.just(0), halos()))
+    kind, parallel = draw(quantized_types(draw(st.sampled_from(["int8", "uint8"])))), draw(st.booleans())
+    values, numerics = real_values(draw(st.integers(0, 1 << 32)), shape, kind), get_mode(mode)
+    quantize, dequantize = Operation(ops.quantize(REALS, kind)), Operation(ops.dequantize(REALS, kind))
+
+    quantized = numerics.formula(quantize).evaluate(quantize, values)
+    conversion = quantization_of(numerics, quantize)
+    kernel = enter(isa, image, "float32", ZERO_POINT, conversion, parallel=parallel)
+    entered = run(isa, kernel, values.reshape(-1))
+    expected = with_halo(image, stored(quantized), ZERO_POINT)
+    np.testing.assert_array_equal(read_back(image, entered)[..., : image.channels], expected)
+
+    leaving = leave(isa, image, "float32", dequantization_of(numerics, dequantize), parallel=parallel)
+    left = run(isa, leaving, entered, dtype="float32")
+    real = numerics.formula(dequantize).evaluate(dequantize, quantized)
+    np.testing.assert_array_equal(left.reshape(shape), real)
+
+
+@pytest.mark.parametrize("isa", RUNNABLE, ids=lambda isa: isa.name)
+def test_what_is_not_a_number_is_quantized_as_mlas_does_it(isa: Isa) -> None:
+    kind = QuantizedType("uint8", (0.5,), (9,), None, 3, 200)
+    quantize = Operation(ops.quantize(REALS, kind))
+    image = Image(1, 2, 8, 4, isa.lanes)
+    conversion = quantization_of(get_mode(ONNXRUNTIME), quantize)
+    values = np.full(image.shape, np.nan, np.float32)
+    entered = run(isa, enter(isa, image, "float32", 0, conversion, parallel=False), values.reshape(-1))
+    assert (read_back(image, entered)[..., :4] == 3).all()
+
+
+@pytest.mark.parametrize("isa", RUNNABLE, ids=lambda isa: isa.name)
+@pytest.mark.parametrize("channels", [3, 24, 100])
+def test_missing_channels_are_zero(isa: Isa, channels: int) -> None:
+    image = Image(1, 3, 5, channels, isa.lanes)
+    values = np.full(image.shape, 200, np.uint8)
+    entered = run(isa, enter(isa, image, "uint8", ZERO_POINT, parallel=False), values.reshape(-1))
+    assert not read_back(image, entered)[..., channels:].any()
+
+
+@pytest.mark.parametrize("isa", RUNNABLE, ids=lambda isa: isa.name)
+@pytest.mark.parametrize(("shape", "blocked", "halo"), UP_TO_THE_WALL)
+def test_nothing_is_touched_behind_the_callers_tensor(
+    isa: Isa, shape: tuple[int, int, int, int], blocked: bool, halo: Halo
+) -> None:
+    """A kernel that does dies of it, and the test run with it."""
+    image = Image(*shape, isa.lanes if blocked else 0, halo)
+    inside, walled = tvm.runtime.tensor(np.zeros(image.size_bytes, np.uint8)), at_a_wall(math.prod(shape), "int8")
+    walled[:] = 1
+    outside = tvm.runtime.from_dlpack(walled)
+    entering = enter(isa, image, "int8", ZERO_POINT, parallel=False)
+    built(isa, entering)(outside, *map(tvm.runtime.tensor, entering.constants), inside)
+    walled[:] = 0
+    built(isa, leave(isa, image, "int8", parallel=False))(inside, outside)
+    assert (walled == 1).all()
+
+
+def test_zero_points_share_one_program() -> None:
+    isa = ISAS["x86-64-v3"]
+    image = Image(1, 8, 8, 16, isa.lanes, Halo(1, 1, 1, 1))
+    one, other = (enter(isa, image, "int8", zero_point, parallel=False) for zero_point in (0, 255))
+    assert one.content == other.content
+
+
+@pytest.mark.parametrize(("dtype", "block"), [("int16", 8), ("int8", 16)])
+def test_other_types_and_layouts_are_declined(dtype: str, block: int) -> None:
+    isa = ISAS["x86-64-v3"]
+    image = Image(1, 8, 8, 16, block)
+    with pytest.raises(Declined):
+        enter(isa, image, dtype, 0, parallel=False)
+    with pytest.raises(Declined):
+        leave(isa, image, dtype, parallel=False)
