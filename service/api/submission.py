@@ -24,7 +24,7 @@ from service.workers.catalog import record_build, record_version
 def add_version(services: Services, name: str, source: Digest, format: str, size_bytes: int) -> ModelVersion:
     """The version of `name` that is the stored file `source`. The index knows of it before anybody is told."""
     version = services.models.push(name, source, format, size_bytes)
-    record_version(services.layout, version)
+    record_version(services.layout, services.models, version)
     return version
 
 

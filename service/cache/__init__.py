@@ -1,7 +1,7 @@
 """Blobs by digest, in an OCI image layout on local disk. Knows nothing of what a blob means."""
 
 from service.cache.garbage import MIN_AGE_S, Collected
-from service.cache.layout import OciLayout
+from service.cache.layout import IndexAnnotations, OciLayout
 from service.cache.local import LocalBlobStore
 from service.cache.memory import MemoryBlobStore
 from service.cache.oci import EMPTY_MEDIA_TYPE, MANIFEST_MEDIA_TYPE, Descriptor, Manifest
@@ -15,6 +15,7 @@ __all__ = [
     "BlobWriter",
     "Collected",
     "Descriptor",
+    "IndexAnnotations",
     "LocalBlobStore",
     "Manifest",
     "MemoryBlobStore",

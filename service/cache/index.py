@@ -61,20 +61,21 @@ class Index:
 
         The layout's lock is held meanwhile: nobody else changes the index or collects garbage. Raises as `read` does.
         """
-        with self._change() as document:
+        with self.change_document() as document:
             yield document["manifests"]
 
     @contextmanager
     def change_annotations(self) -> Iterator[dict[str, str]]:
         """As `change`, for the annotations of the index itself."""
-        with self._change() as document:
+        with self.change_document() as document:
             annotations: dict[str, str] = document.setdefault("annotations", {})
             yield annotations
             if not annotations:
                 del document["annotations"]
 
     @contextmanager
-    def _change(self) -> Iterator[dict[str, Any]]:
+    def change_document(self) -> Iterator[dict[str, Any]]:
+        """As `change`, for the whole of it."""
         with locked(self._root):
             before = self._bytes()
             document = self._parsed(before)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from service.cache.durable import locked, replace_file
@@ -23,6 +24,25 @@ from service.core.errors import CorruptBlob, InvalidInput, NotFound
 _logger = logging.getLogger(__name__)
 _LAYOUT_FILE = "oci-layout"
 _LAYOUT_VERSION = "1.0.0"
+
+Annotations = Mapping[str, str] | Callable[[], Mapping[str, str]]
+"""Of an entry in the index; a function is called while the index is locked, so that what it reads is still so when it
+is written."""
+
+
+@dataclass
+class IndexAnnotations:
+    """What `OciLayout.rewrite` has changed.
+
+    Attributes:
+        own: annotations of the index itself.
+        entries: each listed manifest, as it is, and its annotations, to be changed in place.
+        removed: manifests that are to be listed no more, besides the reports about them, which stay.
+    """
+
+    own: dict[str, str]
+    entries: list[tuple[Descriptor, dict[str, str]]]
+    removed: set[Digest] = field(default_factory=set)
 
 
 class OciLayout:
@@ -70,7 +90,7 @@ class OciLayout:
         digest = self.blobs.put_file(content) if isinstance(content, Path) else self.blobs.put_bytes(content)
         return Descriptor(media_type, digest, self.blobs.size_bytes(digest))
 
-    def put_manifest(self, manifest: Manifest, index_annotations: Mapping[str, str] | None = None) -> Descriptor:
+    def put_manifest(self, manifest: Manifest, index_annotations: Annotations | None = None) -> Descriptor:
         """Stores `manifest` and lists it. If it is listed already, the annotations are merged into its entry.
 
         Raises:
@@ -78,7 +98,7 @@ class OciLayout:
             StorageFull: no space is left.
         """
         with self._index.change() as entries:
-            return self._put(entries, manifest, index_annotations or {})
+            return self._put(entries, manifest, _told(index_annotations or {}))
 
     def manifest(self, digest: Digest) -> Manifest:
         """The manifest with this digest, listed or not.
@@ -93,10 +113,28 @@ class OciLayout:
         """Every listed manifest, in the order in which they were put, with the annotations of its entry."""
         return self._index.descriptors()
 
-    def annotate(self, digest: Digest, annotations: Mapping[str, str]) -> None:
-        """Merges `annotations` into the index entry of a listed manifest. Raises `NotFound`."""
+    def annotate(self, digest: Digest, annotations: Annotations) -> None:
+        """Merges `annotations` into the index entry of a listed manifest. Raises `NotFound`, if there are any."""
         with self._index.change() as entries:
-            _annotate(_listed(entries, digest), annotations)
+            if found := _told(annotations):
+                _annotate(_listed(entries, digest), found)
+
+    def rewrite(self, change: Callable[[IndexAnnotations], None]) -> None:
+        """Has all annotations changed at once, those of the index itself and of its entries: written whole or not.
+
+        Nobody else changes the index or collects garbage meanwhile; what `change` raises leaves it as it was.
+        """
+        with self._index.change_document() as document:
+            own, entries = document.setdefault("annotations", {}), document["manifests"]
+            listed = [(Descriptor.from_json(entry), dict(entry.get("annotations", {}))) for entry in entries]
+            index = IndexAnnotations(own, listed)
+            change(index)
+            for entry, (_, annotations) in zip(entries, listed, strict=True):
+                entry.pop("annotations", None)
+                _annotate(entry, annotations)
+            entries[:] = [entry for entry in entries if entry["digest"] not in index.removed]
+            if not own:
+                del document["annotations"]
 
     def annotations(self) -> dict[str, str]:
         """The annotations of the index itself, which are about no manifest."""
@@ -109,10 +147,17 @@ class OciLayout:
     def remove(self, digest: Digest) -> None:
         """Takes a manifest and the reports about it from the index, if it is listed; the blobs become garbage."""
         with self._index.change() as entries:
-            doomed = {digest}
-            while found := {entry["digest"] for entry in entries if self._is_about(entry, doomed)} - doomed:
-                doomed |= found
-            entries[:] = [entry for entry in entries if entry["digest"] not in doomed]
+            self._remove(entries, {digest})
+
+    def remove_unwanted(self, is_unwanted: Callable[[Descriptor], bool], min_age_s: float) -> None:
+        """`remove`s every manifest that is not wanted, and was last put at least so long ago.
+
+        The age protects what was listed, and is yet to be annotated. `is_unwanted` is called while the index is locked.
+        """
+        with self._index.change() as entries:
+            listed = [Descriptor.from_json(entry) for entry in entries]
+            unwanted = [entry.digest for entry in listed if is_unwanted(entry)]
+            self._remove(entries, {digest for digest in unwanted if self._is_older(digest, min_age_s)})
 
     def attach(
         self, subject: Digest, artifact_type: str, data: bytes, annotations: Mapping[str, str] | None = None
@@ -153,6 +198,18 @@ class OciLayout:
         """
         with self._index.change() as entries:  # nobody may list a manifest between our look and our deletion
             return collect(self.blobs, [*(entry["digest"] for entry in entries), *roots], min_age_s)
+
+    def _remove(self, entries: list[Entry], digests: Collection[Digest]) -> None:
+        doomed = set(digests)
+        while found := {entry["digest"] for entry in entries if self._is_about(entry, doomed)} - doomed:
+            doomed |= found
+        entries[:] = [entry for entry in entries if entry["digest"] not in doomed]
+
+    def _is_older(self, digest: Digest, age_s: float) -> bool:
+        try:
+            return self.blobs.age_s(digest) >= age_s
+        except NotFound:
+            return True
 
     def _put(self, entries: list[Entry], manifest: Manifest, annotations: Mapping[str, str]) -> Descriptor:
         for descriptor in (manifest.config, *manifest.layers):
@@ -197,6 +254,10 @@ def _listed(entries: list[Entry], digest: Digest) -> Entry:
     if entry is None:
         raise NotFound(f"there is no manifest {digest} in the index")
     return entry
+
+
+def _told(annotations: Annotations) -> Mapping[str, str]:
+    return annotations() if callable(annotations) else annotations
 
 
 def _annotate(entry: Entry, annotations: Mapping[str, str]) -> None:

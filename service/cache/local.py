@@ -122,6 +122,9 @@ class LocalBlobStore:
             self._verified[digest] = _identity(after)
         return after.st_size
 
+    def age_s(self, digest: Digest) -> float:
+        return time.time() - self._status(digest).st_mtime
+
     def delete(self, digest: Digest, min_age_s: float = 0.0) -> bool:
         path = self._path(digest)
         with locked(self._blobs):  # nobody may put it again between the look at its age and the deletion

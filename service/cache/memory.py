@@ -87,6 +87,10 @@ class MemoryBlobStore:
             self._put_at[digest] = time.time()
         return size_bytes
 
+    def age_s(self, digest: Digest) -> float:
+        self._stored(digest)
+        return time.time() - self._put_at[digest]
+
     def delete(self, digest: Digest, min_age_s: float = 0.0) -> bool:
         with self._lock:
             if parse_digest(digest) not in self.blobs or time.time() - self._put_at[digest] < min_age_s:

@@ -77,6 +77,9 @@ class BlobStore(Protocol):
     def renew(self, digest: Digest) -> int:
         """Counts as put just now: who was told that it is there has time to use it. Its size. Raises `NotFound`."""
 
+    def age_s(self, digest: Digest) -> float:
+        """How long ago it was last put. Raises `NotFound`."""
+
     def delete(self, digest: Digest, min_age_s: float = 0.0) -> bool:
         """Forgets the blob, if it is there and was last put at least so long ago; whether it did."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -81,6 +81,15 @@ class Alias:
             )
         version, *rest = self.previous
         return replace(self, version=version, canary=None, canary_percent=0, previous=tuple(rest), changed_at=at)
+
+    def without(self, versions: Collection[int], at: datetime) -> Alias | None:
+        """What is left of it where `versions` are deleted; None if nothing answers for it any more."""
+        if self.version in versions:
+            return None
+        previous = tuple(version for version in self.previous if version not in versions)
+        if self.canary in versions:
+            return replace(self, canary=None, canary_percent=0, previous=previous, changed_at=at)
+        return replace(self, previous=previous)
 
 
 def first(model: str, name: str, version: int, percent: int, at: datetime) -> Alias:

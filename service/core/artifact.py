@@ -38,7 +38,12 @@ _MODEL_ANNOTATION = "dev.octet.model."  # + name:version, on sources and artifac
 
 def model_annotation(name: str, version: int, asked_at: datetime) -> dict[str, str]:
     """Says, on an index entry, that a model version wants what the entry names; as many as want it have one each."""
-    return {f"{_MODEL_ANNOTATION}{name}:{version}": asked_at.astimezone(UTC).isoformat()}
+    return {model_annotation_name(name, version): asked_at.astimezone(UTC).isoformat()}
+
+
+def model_annotation_name(name: str, version: int) -> str:
+    """Of `model_annotation`'s."""
+    return f"{_MODEL_ANNOTATION}{name}:{version}"
 
 
 def models_in(annotations: Mapping[str, str]) -> list[tuple[str, int, datetime]]:

@@ -9,6 +9,22 @@ from service.core.digest import Digest
 
 
 @dataclass(frozen=True)
+class Deleted:
+    """What the deletion of a model, or of one version of it, took away.
+
+    Attributes:
+        versions: their numbers, in ascending order.
+        aliases: names that stood for one of them, and stand for nothing now.
+        builds: how many builds nobody asks for any more.
+    """
+
+    model: str
+    versions: tuple[int, ...]
+    aliases: tuple[str, ...] = ()
+    builds: int = 0
+
+
+@dataclass(frozen=True)
 class ModelVersion:
     """One file that was pushed under a name. The same bytes under the same name are the same version.
 

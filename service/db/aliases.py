@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from datetime import datetime
 
 import sqlalchemy as sa
 
 from service.core.alias import Alias, check_alias, first
 from service.core.clock import Clock, SystemClock
-from service.core.errors import NotFound
+from service.core.errors import Conflict, NotFound
 from service.db.database import Database, insert_new
 from service.db.rows import Row
 from service.db.tables import model_aliases, model_versions
@@ -107,7 +108,8 @@ def _set(alias: Alias | None, model: str, name: str) -> Alias:
 
 def _check_version(connection: sa.Connection, model: str, version: int) -> None:
     query = sa.select(model_versions.c.number).where(model_versions.c.name == model, model_versions.c.number == version)
-    if connection.execute(query).one_or_none() is None:
+    locked = query.with_for_update(read=True)  # so that nobody deletes the version before the alias stands for it
+    if connection.execute(locked).one_or_none() is None:
         raise NotFound(f"model {model!r} has no version {version}", hint=f"octet models {model} lists them")
 
 
@@ -115,6 +117,31 @@ def _insert(connection: sa.Connection, alias: Alias) -> bool:
     """Whether there was no alias of that name."""
     statement = insert_new(connection, model_aliases).values(model=alias.model, name=alias.name, **_values(alias))
     return connection.execute(statement.returning(model_aliases.c.name)).one_or_none() is not None
+
+
+def take_versions(
+    connection: sa.Connection, model: str, versions: Collection[int], force: bool, now: datetime
+) -> list[str]:
+    """Takes deleted versions out of a model's aliases; those that stand for nothing then are gone, and returned.
+
+    Raises:
+        Conflict: one of them stands for one of the versions, and that is not to be forced.
+    """
+    gone = []
+    query = sa.select(model_aliases).where(model_aliases.c.model == model).with_for_update()
+    for alias in map(_alias_from, connection.execute(query).all()):
+        if not force and (answering := sorted(set(alias.versions) & set(versions))):
+            raise Conflict(
+                f"alias {alias.name!r} of model {model!r} points at version {answering[0]}",
+                hint="promote another version first; or force it: octet rm --force, ?force=true",
+            )
+        left = alias.without(versions, now)
+        if left is None:
+            connection.execute(sa.delete(model_aliases).where(*_is(model, alias.name)))
+            gone.append(alias.name)
+        elif left != alias:
+            connection.execute(sa.update(model_aliases).where(*_is(model, alias.name)).values(**_values(left)))
+    return gone
 
 
 def _values(alias: Alias) -> dict[str, object]:

@@ -16,6 +16,7 @@ from service.core.errors import NotFound, OctetError
 from service.db import claims
 from service.db.claims import Claim
 from service.db.database import Database, insert_new
+from service.db.requests import is_wanted
 from service.db.rows import Row, append_event, build_from, change, event_from, position
 from service.db.statistics import Statistics, statistics
 from service.db.tables import build_events, build_requests, builds, is_live
@@ -84,8 +85,7 @@ class BuildStore:
             InvalidInput: `cursor` is not one.
         """
         query = sa.select(builds).order_by(builds.c.sequence.desc()).limit(limit + 1)
-        if model is not None:
-            query = _as_asked(query).where(build_requests.c.model == model)
+        query = query.where(is_wanted) if model is None else _as_asked(query).where(build_requests.c.model == model)
         if state is not None:
             query = query.where(builds.c.state == state)
         if cursor is not None:
@@ -242,14 +242,28 @@ class BuildStore:
 
     def requests(self, id: str) -> Requests:
         """Which model versions want a build, and when each last said so; who asked first comes first."""
+        return self.requests_of([id])[id]
+
+    def wanted_by(self, models: Collection[str]) -> Builds:
+        """Every build that versions of these models want, as they asked for it; what was asked for last first."""
+        query = _as_asked(sa.select(builds)).where(build_requests.c.model.in_(models))
+        with self._database.read() as connection:
+            rows = connection.execute(query.order_by(build_requests.c.sequence.desc())).all()
+        return [_build_as_asked(row) for row in rows]
+
+    def requests_of(self, ids: Collection[str]) -> dict[str, Requests]:
+        """`requests` of several builds, by id."""
+        found: dict[str, Requests] = {id: [] for id in ids}
         query = (
-            sa.select(build_requests.c.model, build_requests.c.version, build_requests.c.asked_at)
+            sa.select(builds.c.id, build_requests.c.model, build_requests.c.version, build_requests.c.asked_at)
             .join(builds, build_requests.c.build == builds.c.sequence)
-            .where(builds.c.id == id)
+            .where(builds.c.id.in_(ids))
             .order_by(build_requests.c.sequence)
         )
         with self._database.read() as connection:
-            return [(model, version, asked_at) for model, version, asked_at in connection.execute(query)]
+            for id, model, version, asked_at in connection.execute(query):
+                found[id].append((model, version, asked_at))
+        return found
 
     def restore(
         self, inputs: BuildInputs, key: Digest, artifact: Digest, requests: Iterable[tuple[str, int, datetime]]
@@ -329,7 +343,7 @@ def _one(connection: sa.Connection, condition: sa.ColumnElement[bool], lock: boo
 
 def _by_id(connection: sa.Connection, id: str, lock: bool = False) -> Row:
     try:
-        return _one(connection, builds.c.id == id, lock)
+        return _one(connection, sa.and_(builds.c.id == id, is_wanted), lock)
     except sa.exc.NoResultFound:
         raise NotFound(f"there is no build {id!r}") from None
 

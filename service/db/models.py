@@ -7,8 +7,10 @@ import sqlalchemy as sa
 from service.core.clock import Clock, SystemClock
 from service.core.digest import Digest
 from service.core.errors import NotFound
-from service.core.model import ModelVersion
+from service.core.model import Deleted, ModelVersion
+from service.db.aliases import take_versions
 from service.db.database import Database, insert_new
+from service.db.requests import withdraw
 from service.db.rows import Row
 from service.db.tables import model_versions
 
@@ -84,6 +86,28 @@ class ModelStore:
         with self._database.read() as connection:
             return [Digest(source) for source in connection.execute(sa.select(model_versions.c.source)).scalars()]
 
+    def delete(self, name: str, number: int | None = None, *, force: bool = False) -> Deleted:
+        """Forgets a model, or one version of it, with what asked for builds on its behalf: all of it or nothing.
+
+        Builds that others asked for too stay; those that nobody asks for any more are canceled, and never found again.
+        The number of a deleted version may be given again, where it was the highest.
+
+        Args:
+            force: also where an alias points at it. One that then stands for nothing is removed.
+
+        Raises:
+            NotFound: there is no such model or version.
+            Conflict: an alias points at it.
+        """
+        now = self._clock.now()
+        with self._database.write() as connection:
+            numbers = _numbers(connection, name, number)
+            aliases = take_versions(connection, name, numbers, force, now)
+            builds = withdraw(connection, name, numbers, now)
+            doomed = model_versions.c.name == name, model_versions.c.number.in_(numbers)
+            connection.execute(sa.delete(model_versions).where(*doomed))
+        return Deleted(name, tuple(numbers), tuple(aliases), builds)
+
     def restore(self, version: ModelVersion) -> bool:
         """Puts a version on record whose row was lost with a database; whether there was none of that number."""
         with self._database.write() as connection:
@@ -99,6 +123,19 @@ def _first(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> Mo
     return None if row is None else _version_from(row)
 
 
+def _numbers(connection: sa.Connection, name: str, number: int | None) -> list[int]:
+    """The versions of a model, or the one that is named, locked; in ascending order. Raises `NotFound`."""
+    query = sa.select(model_versions.c.number).where(model_versions.c.name == name).order_by(model_versions.c.number)
+    found = list(connection.execute(query.with_for_update()).scalars())
+    if not found:
+        raise _no_model(name)
+    if number is None:
+        return found
+    if number not in found:
+        raise NotFound(f"model {name!r} has no version {number}", hint=f"octet models {name} lists them")
+    return [number]
+
+
 def _newest(connection: sa.Connection, name: str) -> ModelVersion | None:
     query = sa.select(model_versions).where(model_versions.c.name == name)
     row = connection.execute(query.order_by(model_versions.c.number.desc()).limit(1)).one_or_none()
@@ -107,8 +144,12 @@ def _newest(connection: sa.Connection, name: str) -> ModelVersion | None:
 
 def _found(version: ModelVersion | None, name: str) -> ModelVersion:
     if version is None:
-        raise NotFound(f"there is no model {name!r}", hint="octet models lists those that there are")
+        raise _no_model(name)
     return version
+
+
+def _no_model(name: str) -> NotFound:
+    return NotFound(f"there is no model {name!r}", hint="octet models lists those that there are")
 
 
 def _insert(connection: sa.Connection, version: ModelVersion) -> bool:

@@ -8,6 +8,7 @@ import time
 from types import TracebackType
 
 from service.core.build import BuildCanceled, LeaseLost, Stage
+from service.core.errors import NotFound
 from service.core.settings import Settings
 from service.db import BuildStore, Claim
 
@@ -81,6 +82,9 @@ class Attempt:
                     raise BuildCanceled(f"build {self._claim.build.id} was canceled")
             except BuildCanceled as interruption:
                 self._interruption = interruption
+                return
+            except NotFound:  # all models that wanted it were deleted
+                self._interruption = LeaseLost(f"nobody asks for build {self._claim.build.id} any more")
                 return
             except Exception:  # the database is busy or full: the lease lasts longer than that, or is lost
                 _logger.warning("build %s: no heartbeat", self._claim.build.id, exc_info=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from service.cache import EMPTY_MEDIA_TYPE, Descriptor, Manifest, OciLayout
+from service.cache import EMPTY_MEDIA_TYPE, Descriptor, IndexAnnotations, Manifest, OciLayout
 from service.core.alias import aliases_in, annotation_of, is_annotation
 from service.core.artifact import (
     ARTIFACT_TYPE,
@@ -25,12 +25,13 @@ from service.core.artifact import (
     SOURCE_MEDIA_TYPE,
     TARGET_ANNOTATION,
     model_annotation,
+    model_annotation_name,
     models_in,
 )
 from service.core.build import Build, BuildInputs, BuildState
 from service.core.digest import Digest, parse_digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
-from service.core.model import ModelVersion
+from service.core.model import Deleted, ModelVersion
 from service.db import AliasStore, BuildStore, ModelStore
 
 _logger = logging.getLogger(__name__)
@@ -47,13 +48,18 @@ class Restored:
     aliases: int = 0
 
 
-def record_version(layout: OciLayout, version: ModelVersion) -> None:
+def record_version(layout: OciLayout, models: ModelStore, version: ModelVersion) -> None:
     """Lists the file of a model version in the index; to be called after each push.
 
     Raises:
-        NotFound: the file is not stored.
+        NotFound: the file is not stored, or somebody has deleted the version meanwhile.
         StorageFull: no space is left.
     """
+
+    def asked() -> dict[str, str]:
+        known = models.version(version.name, version.number)
+        return model_annotation(known.name, known.number, known.created_at)
+
     source = Descriptor(SOURCE_MEDIA_TYPE, version.source, version.size_bytes)
     manifest = Manifest(
         SOURCE_MEDIA_TYPE,
@@ -61,7 +67,7 @@ def record_version(layout: OciLayout, version: ModelVersion) -> None:
         (source,),
         {FORMAT_ANNOTATION: version.format},
     )
-    layout.put_manifest(manifest, model_annotation(version.name, version.number, version.created_at))
+    layout.put_manifest(manifest, asked)
 
 
 def record_build(layout: OciLayout, builds: BuildStore, build: Build) -> None:
@@ -73,7 +79,36 @@ def record_build(layout: OciLayout, builds: BuildStore, build: Build) -> None:
         StorageFull: no space is left.
     """
     if build.artifact is not None and not build.invalidated:
-        layout.annotate(build.artifact, _annotations_of(builds, build))
+        layout.annotate(build.artifact, lambda: _annotations_of(builds, build))
+
+
+def delete_model(
+    layout: OciLayout, models: ModelStore, aliases: AliasStore, name: str, number: int | None = None, *, force: bool
+) -> Deleted:
+    """`ModelStore.delete`, in the database and in the index: whoever is killed in the middle leaves both as before.
+
+    The tables change while the index is locked, which is written last: an index that still has the model restores its
+    rows (`synchronize`), and one without it is only ever written when they are gone. The files become garbage.
+
+    Raises:
+        NotFound: there is no such model or version.
+        Conflict: an alias points at it, and `force` is not said.
+        StorageFull: no space is left for the index. The tables have forgotten the model.
+    """
+    deleted: list[Deleted] = []
+
+    def change(index: IndexAnnotations) -> None:
+        deleted.append(models.delete(name, number, force=force))
+        gone = {model_annotation_name(name, each) for each in deleted[0].versions}
+        for entry, told in index.entries:
+            for annotation in gone & told.keys():
+                del told[annotation]
+            if entry.artifact_type == SOURCE_MEDIA_TYPE and not models_in(told):
+                index.removed.add(entry.digest)
+        _write_aliases(index.own, aliases, name)
+
+    layout.rewrite(change)
+    return deleted[0]
 
 
 def record_aliases(layout: OciLayout, aliases: AliasStore, model: str | None = None) -> None:
@@ -85,9 +120,13 @@ def record_aliases(layout: OciLayout, aliases: AliasStore, model: str | None = N
         StorageFull: no space is left.
     """
     with layout.change_annotations() as annotations:
-        for gone in [name for name in annotations if is_annotation(name, model)]:
-            del annotations[gone]
-        annotations |= map(annotation_of, aliases.list(model))
+        _write_aliases(annotations, aliases, model)
+
+
+def _write_aliases(annotations: dict[str, str], aliases: AliasStore, model: str | None) -> None:
+    for gone in [name for name in annotations if is_annotation(name, model)]:
+        del annotations[gone]
+    annotations |= map(annotation_of, aliases.list(model))
 
 
 def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore, aliases: AliasStore) -> Restored:
@@ -109,7 +148,7 @@ def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore, alias
     for version in models.all_versions():
         if (version.name, version.number) not in known:
             if layout.blobs.exists(version.source):
-                record_version(layout, version)
+                record_version(layout, models, version)
             else:
                 _logger.warning("the file of %s version %d is lost", version.name, version.number)
     _record_builds(layout, builds)
@@ -127,10 +166,11 @@ def _record_builds(layout: OciLayout, builds: BuildStore) -> None:
 
 
 def _annotations_of(builds: BuildStore, build: Build) -> dict[str, str]:
-    annotations = {BUILD_KEY_ANNOTATION: str(build.key)}
+    """Nothing for a build that nobody asks for."""
+    annotations: dict[str, str] = {}
     for model, version, asked_at in builds.requests(build.id):
         annotations |= model_annotation(model, version, asked_at)
-    return annotations
+    return annotations and annotations | {BUILD_KEY_ANNOTATION: str(build.key)}
 
 
 def _listed_versions(layout: OciLayout) -> Iterator[ModelVersion]:

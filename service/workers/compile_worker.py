@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from service.cache import OciLayout
@@ -130,7 +131,7 @@ class CompileWorker:
         else:
             self._builds.finish(claim, artifact=artifact)
             _logger.info("build %s succeeded: %s", build.id, artifact)
-            record_build(self._layout, self._builds, self._builds.get(build.id))
+            record_build(self._layout, self._builds, replace(build, artifact=artifact))
 
     def _request(self, claim: Claim) -> CompileRequest:
         inputs = claim.inputs

@@ -9,7 +9,8 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 
-from service.cache import MIN_AGE_S, Collected, OciLayout
+from service.cache import MIN_AGE_S, Collected, Descriptor, OciLayout
+from service.core.artifact import ARTIFACT_TYPE, models_in
 from service.core.digest import Digest
 from service.db import BuildStore, ModelStore
 from service.workers.crashes import Crashes
@@ -24,9 +25,12 @@ def collect_garbage(
 ) -> Collected:
     """Deletes every blob that was last put more than `min_age_s` ago and that neither the store's index, nor a model
     version, nor a build leads to; what was found damaged a week ago; and what is held against artifacts that are gone.
+    An artifact that the index lists goes too, if it answers for no model: of models that were deleted, of builds that
+    were canceled when it was made already.
 
     Safe while others push, build and predict, as long as none of them takes `min_age_s` to name what it stored.
     """
+    layout.remove_unwanted(lambda entry: _is_orphan(entry, builds), min_age_s)
     collected = layout.collect_garbage(_needed(builds, models), min_age_s)
     layout.blobs.discard_damaged(_DAMAGED_S)
     crashes.forget(layout.blobs.exists)
@@ -61,6 +65,12 @@ class Collector:
             _logger.info(
                 "deleted %d blobs, %d bytes, that nothing needed", len(collected.digests), collected.size_bytes
             )
+
+
+def _is_orphan(entry: Descriptor, builds: BuildStore) -> bool:
+    """Whether an index entry is of an artifact that neither the index nor a build says who wants."""
+    is_named = bool(models_in(entry.annotations))
+    return entry.artifact_type == ARTIFACT_TYPE and not is_named and not builds.answering(entry.digest)
 
 
 def _needed(builds: BuildStore, models: ModelStore) -> Iterator[Digest]:

@@ -39,14 +39,14 @@ def test_putting_the_same_bytes_again_changes_nothing(store: BlobStore) -> None:
 
 def test_an_absent_blob_is_not_found(store: BlobStore) -> None:
     assert not store.exists(ABSENT)
-    for question in (store.read, store.path, store.size_bytes, store.renew):
+    for question in (store.read, store.path, store.size_bytes, store.renew, store.age_s):
         with pytest.raises(NotFound):
             question(ABSENT)
 
 
 @pytest.mark.parametrize("name", ["sha256:../../../etc/passwd", "../oci-layout", "", "sha256:" + "A" * 64])
 def test_what_is_not_a_digest_is_never_looked_up(store: BlobStore, name: str) -> None:
-    for question in (store.exists, store.read, store.path, store.size_bytes, store.renew, store.delete):
+    for question in (store.exists, store.read, store.path, store.size_bytes, store.renew, store.age_s, store.delete):
         with pytest.raises(InvalidInput):
             question(Digest(name))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service.cache import Manifest, OciLayout
+from service.cache import Manifest, OciLayout, index
 from service.core.artifact import (
     ARTIFACT_TYPE,
     BUILD_KEY_ANNOTATION,
@@ -22,9 +22,10 @@ from service.core.artifact import (
 from service.core.build import Build, BuildInputs, BuildState
 from service.core.clock import ManualClock
 from service.core.digest import Digest
-from service.core.model import ModelVersion
+from service.core.errors import Conflict, NotFound
+from service.core.model import Deleted, ModelVersion
 from service.db import AliasStore, BuildStore, Database, ModelStore
-from service.workers.catalog import Restored, record_aliases, record_build, record_version, synchronize
+from service.workers.catalog import Restored, delete_model, record_aliases, record_build, record_version, synchronize
 from tests.support.blobs import damage_blob
 from tests.support.build_inputs import TARGET
 
@@ -96,7 +97,7 @@ def test_model_annotations_and_back() -> None:
 
 def test_what_was_recorded_is_restored(service: Service) -> None:
     version = service.push("mobilenet")
-    record_version(service.layout, version)
+    record_version(service.layout, service.models, version)
     build = service.build(version)
     record_build(service.layout, service.builds, build)
     service.lose_the_database()
@@ -149,7 +150,7 @@ def test_synchronizing_again_changes_nothing(service: Service) -> None:
 
 def test_the_file_of_a_version_is_not_garbage(service: Service) -> None:
     version = service.push("mobilenet")
-    record_version(service.layout, version)
+    record_version(service.layout, service.models, version)
     service.layout.collect_garbage(min_age_s=0)
     assert service.layout.blobs.read(version.source) == b"model"
 
@@ -212,7 +213,7 @@ def test_a_version_whose_file_is_lost_is_said_and_survived(service: Service, cap
 
 def test_aliases_are_restored_with_the_way_back(service: Service) -> None:
     for file in (b"one", b"two", b"three"):
-        record_version(service.layout, service.push("mobilenet", file))
+        record_version(service.layout, service.models, service.push("mobilenet", file))
     service.aliases.promote("mobilenet", "stable", 1, 100)
     service.aliases.promote("mobilenet", "stable", 2, 100)
     service.aliases.promote("mobilenet", "mine", 1, 100)
@@ -247,3 +248,89 @@ def test_what_a_killed_process_did_not_record_is_recorded(service: Service) -> N
     service.lose_the_database()
     service.synchronize()
     assert service.aliases.list() == [changed]
+
+
+class TestDeletion:
+    """Of a model, from the tables and from the index."""
+
+    def delete(self, service: Service, name: str, number: int | None = None, *, force: bool = False) -> Deleted:
+        return delete_model(service.layout, service.models, service.aliases, name, number, force=force)
+
+    def listed(self, service: Service) -> str:
+        return (service.layout.root / "index.json").read_text()
+
+    def test_what_was_deleted_is_not_restored(self, service: Service) -> None:
+        service.build(service.push("mobilenet"))
+        service.aliases.promote("mobilenet", "stable", 1, 100)
+        service.synchronize()
+        assert self.delete(service, "mobilenet", force=True) == Deleted("mobilenet", (1,), ("stable",), 1)
+        assert "mobilenet" not in self.listed(service)
+        service.lose_the_database()
+        assert service.synchronize() == Restored(0, 0, 0)
+
+    def test_one_version_of_several_is_not_restored(self, service: Service) -> None:
+        for file in (b"one", b"two"):
+            service.build(service.push("mobilenet", file))
+        service.synchronize()
+        self.delete(service, "mobilenet", 1)
+        service.lose_the_database()
+        assert service.synchronize() == Restored(versions=1, builds=1)
+        assert service.models.get("mobilenet").number == 2
+
+    def test_a_name_that_begins_as_the_deleted_one_stays(self, service: Service) -> None:
+        for name in ("a", "a.b", "ab"):
+            service.build(service.push(name))
+        service.synchronize()
+        self.delete(service, "a")
+        service.lose_the_database()
+        service.synchronize()
+        assert [each.name for each in service.models.all_versions()] == ["a.b", "ab"]
+
+    def test_an_artifact_that_another_model_shares_stays_its_own(self, service: Service) -> None:
+        build = service.build(service.push("first"))
+        service.build(service.push("second"))
+        service.synchronize()
+        self.delete(service, "first")
+        service.lose_the_database()
+        assert service.synchronize() == Restored(versions=1, builds=1)
+        assert [each.artifact for each in service.builds.serving("second", 1, [TARGET])] == [build.artifact]
+
+    def test_a_kill_before_the_index_is_written_leaves_the_model_as_it_was(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Killed(BaseException):
+            pass
+
+        def kill(*arguments: object) -> None:
+            raise Killed
+
+        build = service.build(service.push("mobilenet"))
+        service.aliases.promote("mobilenet", "stable", 1, 100)
+        service.synchronize()
+        with monkeypatch.context() as patched:
+            patched.setattr(index, "replace_file", kill)
+            with pytest.raises(Killed):
+                self.delete(service, "mobilenet", force=True)
+        with pytest.raises(NotFound):  # the tables had forgotten it
+            service.models.get("mobilenet")
+        assert service.synchronize() == Restored(versions=1, builds=1, aliases=1)
+        assert [each.artifact for each in service.builds.serving("mobilenet", 1, [TARGET])] == [build.artifact]
+
+    def test_a_refused_deletion_changes_nothing(self, service: Service) -> None:
+        service.build(service.push("mobilenet"))
+        service.aliases.promote("mobilenet", "stable", 1, 100)
+        service.synchronize()
+        before = self.listed(service)
+        with pytest.raises(Conflict):
+            self.delete(service, "mobilenet")
+        assert self.listed(service) == before
+
+    def test_what_a_push_or_a_worker_records_too_late_brings_nothing_back(self, service: Service) -> None:
+        version = service.push("mobilenet")
+        build = service.build(version)
+        self.delete(service, "mobilenet")
+        with pytest.raises(NotFound):
+            record_version(service.layout, service.models, version)
+        record_build(service.layout, service.builds, build)
+        service.lose_the_database()
+        assert service.synchronize() == Restored(0, 0)

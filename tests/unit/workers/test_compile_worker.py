@@ -194,6 +194,15 @@ def test_a_running_build_that_is_canceled_stops_soon(workshop: Workshop) -> None
     assert type(compile.ended_by) is BuildCanceled
 
 
+def test_a_running_build_of_a_model_that_was_deleted_stops_soon(workshop: Workshop) -> None:
+    asked, compile = workshop.ask(), Endless()
+    workshop.models.push("digits", asked.source, "tflite", 7)
+    with workshop.working(compile):
+        workshop.models.delete("digits")
+        eventually(lambda: compile.ended_by is not None, within_s=5)
+    assert type(compile.ended_by) is LeaseLost
+
+
 def test_a_worker_that_stops_gives_its_build_back(workshop: Workshop) -> None:
     asked, compile = workshop.ask(), Endless()
     with workshop.working(compile) as thread:

@@ -13,9 +13,11 @@ import pytest
 
 from service.api import submission
 from service.cache import MIN_AGE_S
+from service.core.artifact import Report
 from service.core.digest import Digest, digest_of
 from service.core.model import ModelVersion
 from service.workers import garbage
+from service.workers.catalog import delete_model
 from service.workers.compile_worker import CompileWorker
 from service.workers.crashes import crashes_of
 from service.workers.garbage import Collector, collect_garbage
@@ -73,6 +75,41 @@ def test_an_artifact_stays_that_answers_a_build_and_is_not_in_the_index(plane: C
     plane.services.layout.remove(artifact)
     make_all_older(plane)
     collect(plane)
+    assert is_whole(plane, artifact)
+
+
+def test_a_deleted_model_is_garbage_with_all_that_was_built_of_it(plane: ControlPlane) -> None:
+    services = plane.services
+    plane.push()
+    plane.succeed()
+    delete_model(services.layout, services.models, services.aliases, "digits", force=False)
+    collect(plane)
+    assert len(services.layout.index()) > 1  # what is young may be about to be named
+    make_all_older(plane)
+    collect(plane)
+    assert (services.layout.index(), list(services.layout.blobs.iterate())) == ([], [])
+
+
+def test_what_a_deleted_model_shared_stays(plane: ControlPlane) -> None:
+    services = plane.services
+    plane.push()
+    artifact = plane.succeed()
+    assert plane.push(name="again").status_code == 200
+    delete_model(services.layout, services.models, services.aliases, "digits", force=False)
+    make_all_older(plane)
+    assert collect(plane) == ()
+    assert is_whole(plane, artifact)
+    assert services.layout.attached(artifact, Report.NUMERICS) is not None
+
+
+def test_an_artifact_of_a_lost_database_is_no_garbage(plane: ControlPlane, tmp_path: Path) -> None:
+    plane.push()
+    artifact = plane.succeed()
+    plane.push()  # it is written to the index for whom the artifact was made
+    make_all_older(plane)
+    with control_plane(tmp_path / "empty") as empty:
+        services = empty.services
+        collect_garbage(plane.services.layout, services.builds, services.models, services.crashes)
     assert is_whole(plane, artifact)
 
 

@@ -1,0 +1,44 @@
+"""Which model versions want a build: what keeps it in sight.
+
+A build that nobody asks for any more is no longer found by anybody. Its row stays, without what it was about, because
+the counts that metrics show are taken from the rows, and only grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from service.core.build import BuildState
+from service.db import claims
+from service.db.rows import Row, change
+from service.db.tables import build_events, build_requests, builds
+
+is_wanted = sa.exists().where(build_requests.c.build == builds.c.sequence)
+
+
+def withdraw(connection: sa.Connection, model: str, versions: Collection[int], now: datetime) -> int:
+    """Versions of a model no longer want any build; how many builds nobody wants any more."""
+    theirs = build_requests.c.model == model, build_requests.c.version.in_(versions)
+    wanted = sa.select(build_requests.c.build).where(*theirs)
+    # Locked before the requests are touched, as whoever submits a build does it.
+    query = sa.select(builds).where(builds.c.sequence.in_(wanted)).order_by(builds.c.sequence).with_for_update()
+    rows = connection.execute(query).all()
+    connection.execute(sa.delete(build_requests).where(*theirs))
+    return sum(not _hand_on(connection, row, now) for row in rows)
+
+
+def _hand_on(connection: sa.Connection, row: Row, now: datetime) -> bool:
+    """Makes the build that of who asked for it next; whether there is somebody."""
+    query = sa.select(build_requests).where(build_requests.c.build == row.sequence)
+    heir = connection.execute(query.order_by(build_requests.c.sequence).limit(1)).one_or_none()
+    if heir is not None:
+        change(connection, row.sequence, model=heir.model, version=heir.version)
+        return True
+    if not BuildState(row.state).is_final:  # its worker learns with its next word that it has lost the build
+        claims.end(connection, row, now, BuildState.CANCELED)
+    change(connection, row.sequence, invalidated=True, artifact=None, error=None, model="", version=0, options={})
+    connection.execute(sa.delete(build_events).where(build_events.c.build == row.sequence))
+    return False

@@ -1,0 +1,213 @@
+"""What is forgotten with a model; on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from service.core.alias import Alias
+from service.core.build import BuildState, LeaseLost, Stage
+from service.core.clock import ManualClock
+from service.core.digest import digest_of
+from service.core.errors import Conflict, NotFound
+from service.core.model import Deleted
+from service.db import AliasStore, BuildStore, Claim, Database, ModelStore
+from tests.support.build_inputs import TARGET, inputs
+
+ARTIFACT = digest_of(b"artifact")
+
+
+@pytest.fixture
+def aliases(database: Database, clock: ManualClock) -> AliasStore:
+    return AliasStore(database, clock)
+
+
+def push(models: ModelStore, name: str = "a", *files: str) -> None:
+    for file in files or ("one",):
+        models.push(name, digest_of(file.encode()), "tflite", 5)
+
+
+def claimed(builds: BuildStore) -> Claim:
+    claim = builds.claim("worker", 30.0)
+    assert claim is not None
+    return claim
+
+
+def build(builds: BuildStore, name: str = "a", version: int = 1, source: str = "one") -> str:
+    """The id of a build that succeeded."""
+    found, created = builds.submit(inputs(source), name, version)
+    if created:
+        claim = claimed(builds)
+        builds.progress(claim, Stage.CODEGEN)
+        builds.finish(claim, artifact=ARTIFACT)
+    return found.id
+
+
+def test_a_model_goes_with_all_its_versions(models: ModelStore) -> None:
+    push(models, "a", "one", "two")
+    push(models, "b")
+    assert models.delete("a") == Deleted("a", (1, 2))
+    with pytest.raises(NotFound):
+        models.get("a")
+    assert [each.name for each in models.all_versions()] == ["b"]
+    assert models.sources() == [digest_of(b"one")]
+
+
+def test_one_version_goes_and_the_others_stay(models: ModelStore) -> None:
+    push(models, "a", "one", "two", "three")
+    assert models.delete("a", 2) == Deleted("a", (2,))
+    assert [each.number for each in models.versions("a")] == [3, 1]
+    push(models, "a", "two")
+    assert models.get("a").number == 4
+
+
+def test_what_there_is_not_is_not_deleted(models: ModelStore) -> None:
+    push(models)
+    with pytest.raises(NotFound, match="no model 'b'"):
+        models.delete("b")
+    with pytest.raises(NotFound, match="no version 2"):
+        models.delete("a", 2)
+    assert len(models.all_versions()) == 1
+
+
+@pytest.mark.parametrize("number", [None, 2])
+def test_what_an_alias_points_at_is_not_deleted(models: ModelStore, aliases: AliasStore, number: int | None) -> None:
+    push(models, "a", "one", "two")
+    aliases.promote("a", "stable", 2, 100)
+    with pytest.raises(Conflict, match=r"'stable'.*version 2"):
+        models.delete("a", number)
+    assert [each.number for each in models.versions("a")] == [2, 1]
+
+
+def test_a_canary_is_pointed_at_too(models: ModelStore, aliases: AliasStore) -> None:
+    push(models, "a", "one", "two")
+    aliases.promote("a", "stable", 1, 100)
+    aliases.promote("a", "stable", 2, 10)
+    with pytest.raises(Conflict, match="version 2"):
+        models.delete("a", 2)
+
+
+def test_a_version_that_an_alias_left_goes_and_no_rollback_leads_there(
+    models: ModelStore, aliases: AliasStore, clock: ManualClock
+) -> None:
+    push(models, "a", "one", "two", "three")
+    for version in (1, 2, 3):
+        aliases.promote("a", "stable", version, 100)
+    models.delete("a", 2)
+    assert aliases.find("a", "stable") == Alias("a", "stable", 3, clock.now(), previous=(1,))
+
+
+def test_force_takes_the_aliases_that_stand_for_nothing_then(models: ModelStore, aliases: AliasStore) -> None:
+    push(models, "a", "one", "two")
+    push(models, "b")
+    aliases.promote("a", "stable", 1, 100)
+    aliases.promote("a", "mine", 2, 100)
+    aliases.promote("b", "stable", 1, 100)
+    assert models.delete("a", 1, force=True) == Deleted("a", (1,), ("stable",))
+    assert [(each.model, each.name) for each in aliases.list()] == [("a", "mine"), ("b", "stable")]
+
+
+def test_force_ends_a_canary_and_leaves_what_answers(models: ModelStore, aliases: AliasStore) -> None:
+    push(models, "a", "one", "two")
+    aliases.promote("a", "stable", 1, 100)
+    aliases.promote("a", "stable", 2, 10)
+    models.delete("a", 2, force=True)
+    left = aliases.find("a", "stable")
+    assert left is not None
+    assert (left.version, left.canary, left.canary_percent) == (1, None, 0)
+
+
+def test_a_build_that_nobody_wants_any_more_is_not_found(models: ModelStore, builds: BuildStore) -> None:
+    push(models)
+    id = build(builds)
+    assert models.delete("a") == Deleted("a", (1,), builds=1)
+    assert builds.list() == ([], None)
+    assert builds.serving("a", None, [TARGET]) == []
+    assert builds.artifacts() == []
+    for question in (builds.get, builds.events, builds.cancel):
+        with pytest.raises(NotFound):
+            question(id)
+
+
+def test_the_same_file_pushed_again_is_built_again(models: ModelStore, builds: BuildStore) -> None:
+    push(models)
+    first = build(builds)
+    models.delete("a")
+    push(models)
+    second, created = builds.submit(inputs("one"), "a", 1)
+    assert created
+    assert second.id != first
+
+
+def test_a_build_that_others_want_is_theirs(models: ModelStore, builds: BuildStore) -> None:
+    push(models, "a")
+    push(models, "b")
+    id = build(builds, "a")
+    assert build(builds, "b") == id
+    assert models.delete("a").builds == 0
+    left = builds.get(id)
+    assert (left.model, left.version, left.state, left.artifact) == ("b", 1, BuildState.SUCCEEDED, ARTIFACT)
+    assert [each.id for each in builds.serving("b", 1, [TARGET])] == [id]
+    assert builds.serving("a", None, [TARGET]) == []
+
+
+def test_a_build_that_waits_is_never_begun(models: ModelStore, builds: BuildStore) -> None:
+    push(models)
+    builds.submit(inputs("one"), "a", 1)
+    models.delete("a")
+    assert builds.claim("worker", 30.0) is None
+
+
+def test_a_worker_that_builds_it_has_lost_it(models: ModelStore, builds: BuildStore) -> None:
+    push(models)
+    builds.submit(inputs("one"), "a", 1)
+    claim = claimed(builds)
+    models.delete("a")
+    with pytest.raises(LeaseLost):
+        builds.progress(claim, Stage.LINK)
+    with pytest.raises(LeaseLost):
+        builds.finish(claim, artifact=ARTIFACT)
+
+
+def test_counts_do_not_shrink(models: ModelStore, builds: BuildStore) -> None:
+    push(models)
+    build(builds)
+    before = builds.statistics([1.0])
+    models.delete("a")
+    assert builds.statistics([1.0]) == before
+
+
+def test_a_build_of_several_names_says_so(models: ModelStore, builds: BuildStore, clock: ManualClock) -> None:
+    id = build(builds, "a")
+    other = build(builds, "c", 3, "other")
+    build(builds, "b", 2)
+    assert builds.requests_of([id, other]) == {
+        id: [("a", 1, clock.now()), ("b", 2, clock.now())],
+        other: [("c", 3, clock.now())],
+    }
+    assert [(each.id, each.model, each.version) for each in builds.wanted_by(["b", "c"])] == [
+        (id, "b", 2),
+        (other, "c", 3),
+    ]
+
+
+def test_a_deletion_and_a_promotion_at_once_leave_no_alias_of_nothing(models: ModelStore, aliases: AliasStore) -> None:
+    def promote() -> None:
+        with suppress(NotFound):
+            aliases.promote("a", "stable", 1, 100)
+
+    def delete() -> None:
+        with suppress(Conflict):
+            models.delete("a")
+
+    for _ in range(10):
+        push(models)
+        with ThreadPoolExecutor(2) as executor:
+            for call in (executor.submit(promote), executor.submit(delete)):
+                call.result()
+        pointed = aliases.find("a", "stable")
+        assert (pointed is not None) == bool(models.all_versions())
+        if pointed is not None:
+            models.delete("a", force=True)
