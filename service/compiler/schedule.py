@@ -85,11 +85,12 @@ def _reduction(sch: Schedule, block: SBlockRV, epilogue: SBlockRV | None, target
     sch.reorder(row_outer, column_outer, *reduce, row, column)
     writer = epilogue if epilogue is not None else sch.cache_write(block, 0, "local")
     sch.reverse_compute_at(writer, column_outer)
+    # The epilogue stays a loop over rows: it is long, and unrolling it makes LLVM ten times slower for no gain.
+    if own := sch.get_loops(writer)[len(spatial) :]:  # none in a tile of one element
+        sch.vectorize(own[-1])
     sch.set_scope(block, 0, "local")
     if work >= _SERIAL_BELOW:
         sch.parallel(sch.fuse(*spatial[:-2], row_outer))
-    # The epilogue stays a loop over rows: it is long, and unrolling it makes LLVM ten times slower for no gain.
-    sch.vectorize(sch.get_loops(writer)[-1])
     _unroll_tile(sch, block)
     _unroll_tile(sch, sch.decompose_reduction(block, reduce[0]))
 
