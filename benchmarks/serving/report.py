@@ -37,11 +37,11 @@ omission), and percentiles are over all rounds together. Octet serves as beside 
 (`--no-compile`), with its defaults. Peers run the file of the model that they are fastest with in the contest, one
 worker on one thread, without access logs; the body of all but Triton is the image, their answer the scores, with
 nothing around. MLServer's v2 has no binary tensors over REST, so a custom handler takes the raw body. Memory is that of
-all processes of a server after its closed turns, the peer's front ends, workers and helpers as well as Octet's keeper
-and server: the sum of resident sets, where a page counts for each process that has it, and of PSS, where it is divided
-among them. A page of a file that a stranger has mapped too, as another contestant with the same interpreter, is divided
-with that one; the bare call, which has Octet's libraries, has ended by then. Pages of files that are only cached and
-the kernel's buffers are in neither. Other CPUs are the busiest turn's; beyond 0.1 a figure is worth little."""
+all processes of a server after its closed turns, the peer's front ends, workers and helpers as well as Octet's
+supervisor and server: the sum of resident sets, where a page counts for each process that has it, and of PSS, where it
+is divided among them. A page of a file that a stranger has mapped too, as another contestant with the same interpreter,
+is divided with that one; the bare call, which has Octet's libraries, has ended by then. Pages of files that are only
+cached and the kernel's buffers are in neither. Other CPUs are the busiest turn's; beyond 0.1 a figure means little."""
 
 _GENERATORS = {
     Waiting.POLLING: "polls without ever sleeping",

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from service import __version__
-from service.api import (
+from service.api import oip, problems
+from service.api.control import (
     aliases,
     artifacts,
     audit,
@@ -20,17 +21,15 @@ from service.api import (
     openapi,
     page,
     paths,
-    problems,
     quarantine,
-    scrape,
     targets,
-    v2,
     workers,
 )
-from service.api.collectors import BuildCollector, CacheCollector
-from service.api.layers import surrounded
+from service.api.oip.address import parse_addresses
+from service.api.ops import scrape
+from service.api.ops.collectors import BuildCollector, CacheCollector
+from service.api.ops.layers import surrounded
 from service.api.services import Services
-from service.api.v2.address import parse_addresses
 
 _SAVE_USAGE_S = 10.0
 _DESCRIPTION = (
@@ -63,7 +62,7 @@ def create_app(services: Services) -> FastAPI:
     app.add_middleware(surrounded, services=services)
     app.state.services = services
     app.router.lifespan_context = _lifespan
-    v2.install(app, services)
+    oip.install(app, services)
     app.router.routes += page.routes()
     services.metrics.registry.register(BuildCollector(services.builds))
     services.metrics.registry.register(CacheCollector(services.layout.blobs))

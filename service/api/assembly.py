@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from service.api.access import Access, AuditLog
-from service.api.metrics import Metrics
+from service.api.control.submission import request_again
+from service.api.oip import InferenceTelemetry
+from service.api.ops.metrics import Metrics
+from service.api.ops.traced import start_tracing
 from service.api.services import Services
-from service.api.submission import request_again
-from service.api.traced import start_tracing
-from service.api.v2 import InferenceTelemetry
 from service.cache import OciLayout
 from service.core.build import Build
 from service.core.errors import OctetError

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, cast
 from fastapi import Depends, Request
 
 from service.api.access import Access, AuditLog
-from service.api.metrics import Metrics
+from service.api.ops.metrics import Metrics
 from service.cache import OciLayout
 from service.core.settings import Settings
 from service.core.target import Host
 from service.db import AliasStore, BuildStore, ModelStore, WorkerStore
 
 if TYPE_CHECKING:  # it loads TVM's runtime, which the control plane does without
-    from service.api.tracing import Tracing
+    from service.api.ops.tracing import Tracing
     from service.workers.crashes import Crashes
 from service.workers.inference import Registry
 

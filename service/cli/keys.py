@@ -157,7 +157,7 @@ def _records(server: str | None, key: str | None, data_dir: Path | None) -> Iter
 
 
 def _shown(key: Key) -> Document:
-    from service.api import views
+    from service.api.control import views
 
     return views.key(key).model_dump(mode="json")
 

@@ -19,7 +19,7 @@ from service.core.logs import LogFormat
 from service.core.settings import Auth, Settings
 
 if TYPE_CHECKING:
-    from service.api.keeper import Started
+    from service.api.ops.supervisor import Started
     from service.compiler.sandbox import Finding
     from service.core.target import Host
 
@@ -81,9 +81,9 @@ def serve(
     settings = load_checked({**flags, **switches, "log_format": log_format})
     _log(settings, verbose)
     with reporting(as_json) as output:
-        from service.api import keeper
+        from service.api.ops import supervisor
 
-        status = keeper.serve(
+        status = supervisor.serve(
             settings,
             compile=not no_compile,
             on_started=lambda started: _tell(lambda: _welcome(output, started, settings)),

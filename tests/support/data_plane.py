@@ -20,11 +20,11 @@ from starlette.types import ASGIApp
 from service.api import problems
 from service.api.access import Access
 from service.api.grpc.auto import grpc_server
-from service.api.layers import surrounded
-from service.api.metrics import Metrics
+from service.api.oip import InferenceTelemetry, install
+from service.api.ops.layers import surrounded
+from service.api.ops.metrics import Metrics
+from service.api.ops.tls import certificate_of
 from service.api.services import Services
-from service.api.tls import certificate_of
-from service.api.v2 import InferenceTelemetry, install
 from service.core.build import Build
 from service.core.settings import Settings
 from service.core.signature import datatype_of
@@ -34,7 +34,7 @@ from tests.support.runners import affine, digits, identity
 from tests.support.tables import TARGET, Tables
 
 if TYPE_CHECKING:
-    from service.api.tracing import Tracing
+    from service.api.ops.tracing import Tracing
 
 Array = npt.NDArray[Any]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import uvicorn
 
-from service.api.front import Fronted
-from service.api.shortcut import connections
+from service.api.oip.front import Fronted
+from service.api.oip.front.shortcut import connections
 from service.core.settings import Settings
 
 

@@ -15,7 +15,7 @@ _LIGHT_COMPILER = (
     "service.compiler.sandbox",
 )
 
-_SERVING = ["service.api.server", "service.workers.inference", "service.runtime"]
+_SERVING = ["service.api.ops.server", "service.workers.inference", "service.runtime"]
 _WITHOUT_TVM = ["service.core", "service.db", "service.cache", "service.compiler.pipeline", "service.cli.app"]
 
 
@@ -47,7 +47,7 @@ _NEEDED_LATER = ("alembic", "PIL", "opentelemetry.sdk", "sqlalchemy.dialects.pos
 @pytest.fixture(scope="module")
 def serving() -> set[str]:
     """What `octet serve` loads, which its children share."""
-    loaded, _ = _after_importing("service.cli.serve, service.api.keeper, service.api.server")
+    loaded, _ = _after_importing("service.cli.serve, service.api.ops.supervisor, service.api.ops.server")
     return loaded
 
 
@@ -56,8 +56,8 @@ def test_the_serving_process_loads_what_few_need_where_it_is_needed(serving: set
     assert module not in serving
 
 
-def test_the_keeper_listens_before_it_loads_the_server() -> None:
-    loaded, _ = _after_importing("service.api.keeper")
+def test_the_supervisor_listens_before_it_loads_the_server() -> None:
+    loaded, _ = _after_importing("service.api.ops.supervisor")
     assert not {"fastapi", "sqlalchemy", "numpy", "grpc"} & loaded
 
 

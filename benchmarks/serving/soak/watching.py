@@ -18,7 +18,7 @@ from benchmarks.serving.processes import tree
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 _BLOCKS = 12
 _STUDENT_T = 2.228  # of 95 % on both sides, ten degrees of freedom: those of a line through twelve points
-KEEPER, SERVER, COMPILER, CHILDREN = "keeper", "server", "compile worker", "its compiling children"
+SUPERVISOR, SERVER, COMPILER, CHILDREN = "supervisor", "server", "compile worker", "its compiling children"
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Watch:
 
     def look(self) -> None:
         kinds = {int(each["pid"]): each["kind"] for each in self.client.get("/api/v1/workers").json()["workers"]}
-        pids = {KEEPER: self.server.pid}
+        pids = {SUPERVISOR: self.server.pid}
         for pid in _children(self.server.pid):
             if pid in kinds:
                 pids[COMPILER if kinds[pid] == "compile" else SERVER] = pid

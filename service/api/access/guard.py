@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service.api.access.access import ANYBODY, Access
 from service.api.access.audit import asking
 from service.api.access.rules import scope_of
-from service.api.metrics import Metrics
+from service.api.ops.metrics import Metrics
 from service.api.problems import problem_response, request_id
 from service.core.errors import OctetError
 from service.core.key import Scope as KeyScope

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from grpc import Compression, StatusCode
 
-from service.api.v2.coding import WINDOW_BITS, compressed, inflated
+from service.api.oip.coding import WINDOW_BITS, compressed, inflated
 from service.core.errors import InvalidInput, TooLarge
 from service.native import CallBegan, GrpcFront, lines_of
 

@@ -12,7 +12,7 @@ from typing import Any
 from grpc import Compression
 from grpc.aio import ServicerContext
 
-from service.api.v2.coding import WORTH_BYTES, preferred
+from service.api.oip.coding import WORTH_BYTES, preferred
 
 _ALGORITHMS = {"gzip": Compression.Gzip, "deflate": Compression.Deflate}
 

@@ -12,8 +12,8 @@ from service.api.access import ANYBODY, Access
 from service.api.access.audit import asking
 from service.api.access.rules import scope_of
 from service.api.grpc.status import abort
-from service.api.metrics import Metrics
-from service.api.request_log import id_of
+from service.api.ops.metrics import Metrics
+from service.api.ops.request_log import id_of
 from service.core.errors import OctetError
 from service.core.key import Key
 

@@ -15,19 +15,19 @@ from service.api.grpc import inference_pb2 as pb
 from service.api.grpc.messages import Received, response
 from service.api.grpc.status import identified, request_id, status_of, understood
 from service.api.grpc.traced import traced
-from service.api.metrics import Metrics
-from service.api.request_log import about_request
-from service.api.v2.address import parse_address
-from service.api.v2.forms import FormsOfModels
-from service.api.v2.predictor import Predictor
-from service.api.v2.telemetry import RequestTelemetry
-from service.api.v2.timeline import Timeline
+from service.api.oip.address import parse_address
+from service.api.oip.forms import FormsOfModels
+from service.api.oip.predictor import Predictor
+from service.api.oip.telemetry import RequestTelemetry
+from service.api.oip.timeline import Timeline
+from service.api.ops.metrics import Metrics
+from service.api.ops.request_log import about_request
 from service.core.errors import OctetError
 from service.core.logs import about
 from service.workers.inference import Registry, Served
 
 if TYPE_CHECKING:
-    from service.api.tracing import Trace, Tracing
+    from service.api.ops.tracing import Trace, Tracing
 
 
 class Infer:

@@ -15,13 +15,13 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from service.api.grpc import inference_pb2 as pb
-from service.api.v2.body import Body
-from service.api.v2.forms import Forms
-from service.api.v2.inputs import Elements, NamedTensor
-from service.api.v2.members import check_not_shared
-from service.api.v2.outputs import output_of
-from service.api.v2.request import InferRequest, checked_request
-from service.api.v2.tensors import Array, Numbers, Raw
+from service.api.oip.body import Body
+from service.api.oip.forms import Forms
+from service.api.oip.inputs import Elements, NamedTensor
+from service.api.oip.members import check_not_shared
+from service.api.oip.outputs import output_of
+from service.api.oip.request import InferRequest, checked_request
+from service.api.oip.tensors import Array, Numbers, Raw
 from service.core.errors import InvalidInput, InvalidTensor
 from service.core.signature import ModelSignature, TensorSpec
 from service.workers.inference import Served

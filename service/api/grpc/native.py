@@ -14,8 +14,6 @@ from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
 from service.api.access import ANYBODY
 from service.api.access.audit import asking
-from service.api.front.attendance import Attendance
-from service.api.front.records import error_of
 from service.api.grpc.calls import Aborted, Call
 from service.api.grpc.guard import GrpcGuard
 from service.api.grpc.health import Health
@@ -24,8 +22,10 @@ from service.api.grpc.server import HEAD_BYTES, MAX_CALLS
 from service.api.grpc.service import NAME, InferenceService
 from service.api.grpc.status import abort
 from service.api.grpc.wire import CODES, GrpcWire
+from service.api.oip.forms import FormsOfModels
+from service.api.oip.front.attendance import Attendance
+from service.api.oip.front.records import error_of
 from service.api.services import Services
-from service.api.v2.forms import FormsOfModels
 from service.core.settings import Settings
 from service.native import CallBegan, Canceled, GrpcFront, GrpcLimits, MessageCame, Problem
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from service.api.sockets import notice_lost_clients
+from service.api.ops.sockets import notice_lost_clients
 from service.core.errors import Conflict, InvalidInput
 
 _BACKLOG = 2048

@@ -1,4 +1,4 @@
-"""The gRPC listener: a service that `service.api.server` starts and stops with its own."""
+"""The gRPC listener: a service that `service.api.ops.server` starts and stops with its own."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from service.api.grpc.door import Door
 from service.api.grpc.guard import GrpcGuard
 from service.api.grpc.health import Health
 from service.api.grpc.service import NAME, InferenceService
+from service.api.ops.tls import Certificate
 from service.api.services import Services
-from service.api.tls import Certificate
 from service.core.errors import Conflict
 
 HEAD_BYTES = 64 << 10  # what a message may have beside its tensors

@@ -1,4 +1,4 @@
-"""`inference.GRPCInferenceService`: its methods, each a translation of what `service.api.v2` answers over HTTP."""
+"""`inference.GRPCInferenceService`: its methods, each a translation of what `service.api.oip` answers over HTTP."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from service.api.grpc.compression import compress_if_asked, serialized
 from service.api.grpc.infer import Infer
 from service.api.grpc.messages import values_of
 from service.api.grpc.status import abort, identified
-from service.api.metrics import Metrics
-from service.api.v2.about import About
-from service.api.v2.address import parse_address
-from service.api.v2.forms import FormsOfModels
-from service.api.v2.members import flag
-from service.api.v2.repository import check_load, load, unload
+from service.api.oip.about import About
+from service.api.oip.address import parse_address
+from service.api.oip.forms import FormsOfModels
+from service.api.oip.members import flag
+from service.api.oip.repository import check_load, load, unload
+from service.api.ops.metrics import Metrics
 from service.core.errors import NotFound, NotReady, Restarting
 from service.workers.inference import Reference, Registry
 
 if TYPE_CHECKING:
-    from service.api.tracing import Tracing
+    from service.api.ops.tracing import Tracing
 
 NAME = "inference.GRPCInferenceService"
 

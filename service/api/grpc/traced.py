@@ -13,7 +13,7 @@ from grpc.aio import ServicerContext
 from service.api.grpc.status import request_id, status_of, understood
 
 if TYPE_CHECKING:
-    from service.api.tracing import Trace, Tracing
+    from service.api.ops.tracing import Trace, Tracing
 
 _SERVICE, _METHOD = "inference.GRPCInferenceService", "ModelInfer"
 # https://opentelemetry.io/docs/specs/semconv/rpc/grpc: those that count as the server's failures.

@@ -1,12 +1,12 @@
-"""`ModelInfer` as the native front knows it: see `service.api.front.routes.Wire`."""
+"""`ModelInfer` as the native front knows it: see `service.api.oip.front.routes.Wire`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from service.api.grpc.messages import response
-from service.api.v2.request import InferRequest
-from service.api.v2.tensors import Array
+from service.api.oip.request import InferRequest
+from service.api.oip.tensors import Array
 from service.workers.inference import Reference, Served
 
 CODES = {200: "OK", 499: "CANCELLED"}  # what gRPC calls those of the front's records

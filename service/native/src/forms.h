@@ -1,4 +1,4 @@
-// Requests in words that a model has heard before: as service/api/v2/forms.py has it, for those that are answered here.
+// Requests in words that a model has heard before: as service/api/oip/forms.py has it, for those that are answered here.
 #pragma once
 
 #include <tvm/ffi/dtype.h>

@@ -25,7 +25,7 @@ struct Head {
 
 enum class Recognized { kHead, kUnfinished, kOther };
 
-// Whether `bytes` begin with such a head. As service/api/exchange.py has it, or stricter: RFC 9112 without what it merely
+// Whether `bytes` begin with such a head. As service/api/oip/front/exchange.py has it, or stricter: RFC 9112 without what it merely
 // tolerates, and without the headers of which Python knows what they ask for. Others refuse what is wrong.
 Recognized recognize(std::string_view bytes, size_t longest_body_bytes, Head& head);
 
@@ -41,13 +41,13 @@ struct AnswerHead {
 };
 std::string written(const AnswerHead& head);
 
-// The value of `Server-Timing`, as service/api/v2/timeline.py has it.
+// The value of `Server-Timing`, as service/api/oip/timeline.py has it.
 std::string server_timing(const Stages& stages, double total_s);
 
 // Whether a client's id of its request can break neither a header nor a line of the log.
 bool is_request_id(std::string_view text);
 
-// What service/api/connection.py says to who is too slow, before the connection is closed.
+// What service/api/oip/front/connection.py says to who is too slow, before the connection is closed.
 std::string too_slow();
 std::string stalled();
 

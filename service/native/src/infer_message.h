@@ -19,7 +19,7 @@ struct InferMessage {
   std::vector<std::string_view> raw;   // the tensors
   size_t raw_bytes = 0;                // of all of them
 
-  std::string address() const;         // as service/api/front/routes.py has it
+  std::string address() const;         // as service/api/oip/front/routes.py has it
 };
 
 // False: the message is of another form, has an id of its own, which belongs into its answer, or is none at all.

@@ -1,4 +1,4 @@
-"""What this room reports while it works. `api/v2` turns it into Prometheus metrics; this room knows of none."""
+"""What this room reports while it works. `api/oip` turns it into Prometheus metrics; this room knows of none."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ class TestStopping:
             eventually(lambda: is_uploading(tmp_path))
             served.process.send_signal(signal.SIGTERM)
             eventually(lambda: (said := get(served, "/v2/health/ready")) is not None and said.status_code == 503)
-            # Whom the server accepted just before it let go of the port is cut off; from then on the keeper answers.
+            # A client accepted just before the server closed the port is cut off; then the supervisor answers.
             eventually(lambda: get(served, "/api/v1/models") is not None)
             refused = get(served, "/api/v1/models")
             assert refused is not None

@@ -117,7 +117,7 @@ def test_a_log_that_finds_no_room_costs_its_lines_and_nothing_else(tmp_path: Pat
                 served.client.post("/v2/repository/models/digits/unload")
                 served.client.post("/v2/repository/models/digits/load")
             assert served.label(4) == 4
-            os.kill(server, signal.SIGKILL)  # of which the keeper has something to say, too
+            os.kill(server, signal.SIGKILL)  # of which the supervisor has something to say, too
             eventually(lambda: predicts(served, 5))
             assert served.ended(served.push(UINT8, "late")["id"])["state"] == "succeeded"
             written = path.stat().st_size

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from service.api.statistics import STAGES
+from service.api.ops.statistics import STAGES
 from service.cache import OciLayout
 from service.core.build import BuildState
 from service.core.digest import Digest

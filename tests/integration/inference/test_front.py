@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.api.v2.infer import Infer
+from service.api.oip.infer import Infer
 from tests.support.data_plane import DataPlane, as_binary
 from tests.support.runners import FunctionRunner, digits, identity
 from tests.support.tables import Tables

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.api.exchange import Head
+from service.api.oip.front.exchange import Head
 from service.native.front import Front, Handover
 from tests.support.native_front import (
     LARGE,

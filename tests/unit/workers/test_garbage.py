@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from service.api import submission
+from service.api.control import submission
 from service.cache import MIN_AGE_S
 from service.core.artifact import Report
 from service.core.digest import Digest, digest_of

@@ -15,7 +15,7 @@ def loaded_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("statement", ["import service.api.v2", "import service.workers.inference.artifacts"])
+@pytest.mark.parametrize("statement", ["import service.api.oip", "import service.workers.inference.artifacts"])
 def test_the_serving_half_never_loads_the_compiler(statement: str) -> None:
     modules = loaded_by(statement)
     assert not {name for name in modules if name.startswith("service.compiler")}

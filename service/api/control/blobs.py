@@ -1,0 +1,51 @@
+"""`/api/v1/blobs`: model files by digest, so that a file that is stored already is not sent again."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from service.api.control import paths, wire
+from service.api.control.body import receive_blob
+from service.api.services import ServicesOf
+from service.core.digest import Digest
+
+router = APIRouter(prefix=f"{paths.PREFIX}/blobs", tags=["blobs"])
+
+_RAW_BODY = {"requestBody": {"required": True, "content": {"application/octet-stream": {"schema": {"type": "string"}}}}}
+
+
+@router.head(
+    "/{digest}",
+    summary="Whether a blob is stored",
+    response_class=Response,
+    responses={200: {"description": "It is; `Content-Length` is its size."}, 404: {"description": "It is not."}},
+)
+def look_up(digest: wire.PathDigest, services: ServicesOf) -> Response:
+    size_bytes = services.layout.blobs.renew(Digest(digest))  # who hears that it is there, need not send it
+    return Response(headers={"content-length": str(size_bytes), "etag": f'"{digest}"'})
+
+
+@router.put(
+    "/{digest}",
+    summary="Store a blob",
+    openapi_extra=_RAW_BODY,
+    response_model=wire.Blob,
+    status_code=201,
+    responses={
+        200: {"description": "It was stored already.", "model": wire.Blob},
+        400: {"description": "The body does not hash to the digest."},
+        413: {"description": "The body is over the limit."},
+    },
+)
+async def store(digest: wire.PathDigest, request: Request, response: Response, services: ServicesOf) -> wire.Blob:
+    """The body is hashed while it arrives. Nothing is kept of one that stops halfway or hashes to something else.
+
+    Nobody has to be told of a blob: name it as `source` when you push a model.
+    """
+    blobs, expected = services.layout.blobs, Digest(digest)
+    known = await run_in_threadpool(blobs.exists, expected)
+    received = await receive_blob(request, blobs, services.settings.max_upload_bytes, expected=expected)
+    response.status_code = 200 if known else 201
+    response.headers["location"] = paths.blob(digest)
+    return wire.Blob(digest=received.digest, size_bytes=received.size_bytes)

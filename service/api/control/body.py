@@ -1,0 +1,90 @@
+"""Request bodies that go to the blob store: hashed while they arrive, bounded, and gone if they stop halfway."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+
+from service.api.control import multipart
+from service.cache import BlobStore
+from service.core.digest import Digest
+from service.core.errors import InvalidInput, TooLarge
+
+_WRITE_BYTES = 1 << 20  # hashed and written in one turn of a thread
+_FORM_BYTES = 64 << 10  # what multipart may add to the file itself
+
+
+@dataclass(frozen=True)
+class Received:
+    digest: Digest
+    size_bytes: int
+    head: bytes
+
+
+async def receive_blob(
+    request: Request,
+    blobs: BlobStore,
+    limit_bytes: int,
+    *,
+    expected: Digest | None = None,
+    head_bytes: int = 64,
+    check_head: Callable[[bytes], object] = lambda head: None,
+) -> Received:
+    """Stores the body of `request`: raw, or the one file of a multipart form.
+
+    Args:
+        check_head: called with the first `head_bytes` (or all, if there are fewer) before anything else is read;
+            what it raises ends the upload.
+
+    Raises:
+        TooLarge: the body is over the limit, by its declared length or as it arrives.
+        DigestMismatch: it does not hash to `expected`.
+        InvalidInput: it is empty, or a malformed form.
+    """
+    _check_declared_length(request, limit_bytes)
+    head, pending, size_bytes = b"", bytearray(), 0
+    with blobs.writer() as writer:
+        async for chunk in _content(request):
+            size_bytes += len(chunk)
+            if size_bytes > limit_bytes:
+                raise _too_large(limit_bytes)
+            pending += chunk
+            if not head and len(pending) >= head_bytes:
+                head = bytes(pending[:head_bytes])
+                check_head(head)
+            if len(pending) >= _WRITE_BYTES:
+                await run_in_threadpool(writer.write, bytes(pending))
+                pending.clear()
+        if not size_bytes:
+            raise InvalidInput("the body is empty", hint="send the file's bytes, as curl -T FILE does")
+        if not head:
+            head = bytes(pending[:head_bytes])
+            check_head(head)
+        await run_in_threadpool(writer.write, bytes(pending))
+        digest = await run_in_threadpool(writer.commit, expected)
+    return Received(digest, size_bytes, head)
+
+
+def has_body(request: Request) -> bool:
+    return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
+
+
+def _check_declared_length(request: Request, limit_bytes: int) -> None:
+    slack_bytes = _FORM_BYTES if multipart.is_form(request.headers.get("content-type", "")) else 0
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > limit_bytes + slack_bytes:
+        raise _too_large(limit_bytes)
+
+
+def _too_large(limit_bytes: int) -> TooLarge:
+    return TooLarge(f"the body is larger than {limit_bytes} bytes", hint="OCTET_MAX_UPLOAD_BYTES raises the limit")
+
+
+def _content(request: Request) -> AsyncIterator[bytes]:
+    content_type = request.headers.get("content-type", "")
+    if multipart.is_form(content_type):
+        return multipart.only_file(request.stream(), content_type)
+    return request.stream()

@@ -1,0 +1,141 @@
+"""`/api/v1/builds`: how far builds are, and what became of them."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from starlette.responses import PlainTextResponse, StreamingResponse
+
+from service.api.control import paths, views, wire
+from service.api.control.bounded import BoundedRoute
+from service.api.control.events import EVENT_SCHEMA, event_stream, last_event_of
+from service.api.control.waiting import wait_until
+from service.api.services import Services, ServicesOf
+from service.core.build import BuildState
+
+router = APIRouter(prefix=f"{paths.PREFIX}/builds", tags=["builds"], route_class=BoundedRoute)
+
+MAX_WAIT_S = 60
+_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})", re.ASCII)
+
+
+@router.get("", summary="List the builds", response_model=wire.Builds)
+def list_builds(
+    request: Request,
+    response: Response,
+    services: ServicesOf,
+    model: Annotated[str | None, Query(pattern=wire.NAME_PATTERN, description="Only those that it asked for.")] = None,
+    state: Annotated[BuildState | None, Query(description="Only those in this state.")] = None,
+    limit: wire.QueryLimit = 50,
+    cursor: wire.QueryCursor = None,
+) -> wire.Builds:
+    """Newest first."""
+    builds, following = services.builds.list(model, state, limit, cursor)
+    paths.link_next(request, response, following)
+    return wire.Builds(builds=[views.build(build) for build in builds])
+
+
+@router.get(
+    "/{id}",
+    summary="A build",
+    response_model=wire.Build,
+    responses={304: {"description": "It is as `If-None-Match` says."}},
+)
+async def get_build(
+    id: wire.PathBuild,
+    request: Request,
+    services: ServicesOf,
+    prefer: Annotated[
+        str | None,
+        Header(
+            description=f"`wait=30`: answer when the build is over, or after 30 s (at most {MAX_WAIT_S}). With "
+            "`If-None-Match`: when anything about it has changed."
+        ),
+    ] = None,
+    if_none_match: Annotated[str | None, Header(description="The `ETag` of an earlier answer.")] = None,
+) -> Response:
+    """A failed build is a 200 that says why it failed. `Retry-After` says when to ask again, while it is not over."""
+
+    def look() -> wire.Build:
+        return views.build(services.builds.get(id))
+
+    def is_news(build: wire.Build) -> bool:
+        return build.state.is_final or (if_none_match is not None and not _matches(views.etag(build), if_none_match))
+
+    wait_s = _wait_s(prefer)
+    build = await wait_until(look, is_news, wait_s or 0, services.stopping, request)
+    headers = {"etag": views.etag(build), "cache-control": "no-cache"}
+    if not build.state.is_final:
+        headers["retry-after"] = str(views.RETRY_AFTER_S)
+    if wait_s is not None:
+        headers["preference-applied"] = f"wait={wait_s}"
+    if if_none_match is not None and _matches(headers["etag"], if_none_match):
+        return Response(status_code=304, headers=headers)
+    return Response(build.model_dump_json(), headers=headers, media_type="application/json")
+
+
+@router.get(
+    "/{id}/events",
+    summary="Follow a build",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "Events of the kinds `state`, `stage`, `progress` and `log`, until the build is over.",
+            "content": {"text/event-stream": {"schema": EVENT_SCHEMA}},
+        },
+        204: {"description": "It is over, and there is nothing after `Last-Event-ID`: do not come back."},
+    },
+)
+def follow_build(
+    id: wire.PathBuild,
+    services: ServicesOf,
+    last_event_id: Annotated[str | None, Header(description="Go on after this event.")] = None,
+) -> Response:
+    """Server-sent events. Each `data` is a JSON object with the time `at`, and by kind: `state` {state, attempt?,
+    owner?, artifact?, error?}, `stage` and `progress` {stage, fraction}, `log` {line}. A comment is sent where nothing
+    happens for long.
+    """
+    after = last_event_of(last_event_id)
+    if services.builds.get(id).state.is_final and not services.builds.events(id, after):
+        return Response(status_code=204)
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(event_stream(services, id, after), headers=headers, media_type="text/event-stream")
+
+
+@router.get(
+    "/{id}/log",
+    summary="The log of a build",
+    response_class=PlainTextResponse,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+def get_log(id: wire.PathBuild, services: ServicesOf) -> PlainTextResponse:
+    """One line for each line that the compiler logged, after the time at which it did."""
+    return PlainTextResponse("".join(_log_lines(services, id)))
+
+
+@router.post("/{id}/cancel", summary="Cancel a build", response_model=wire.Build)
+def cancel_build(id: wire.PathBuild, services: ServicesOf) -> wire.Build:
+    """For everybody who asked for it. One that runs stops within about a second: until then `cancel_requested` is
+    true. One that is over stays as it is.
+    """
+    build = services.builds.cancel(id)
+    services.audit.note("cancel", build=id)
+    return views.build(build)
+
+
+def _log_lines(services: Services, id: str) -> list[str]:
+    logged = (event for event in services.builds.events(id) if event.kind == "log")
+    return [f"{event.at.isoformat(timespec='milliseconds')} {event.data['line']}\n" for event in logged]
+
+
+def _wait_s(prefer: str | None) -> int | None:
+    """The `wait` preference of RFC 7240; None where there is none, or none that we understand."""
+    found = _WAIT.search(prefer or "")
+    return min(int(found[1]), MAX_WAIT_S) if found else None
+
+
+def _matches(etag: str, if_none_match: str) -> bool:
+    tags = {tag.strip().removeprefix("W/") for tag in if_none_match.split(",")}
+    return etag in tags or "*" in tags

@@ -1,0 +1,36 @@
+"""`/api/v1/keys`: who may do what."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.concurrency import run_in_threadpool
+
+from service.api.control import paths, views, wire
+from service.api.control.bounded import BoundedRoute
+from service.api.services import ServicesOf
+from service.core.key import Limits
+
+router = APIRouter(prefix=f"{paths.PREFIX}/keys", tags=["keys"], route_class=BoundedRoute)
+
+
+@router.get("", summary="List the API keys", response_model=wire.Keys)
+def list_keys(services: ServicesOf) -> wire.Keys:
+    """In the order in which they were made, those that were revoked too; without that of `OCTET_ADMIN_KEY`."""
+    return wire.Keys(keys=[views.key(key) for key in services.access.keys.read().values()])
+
+
+@router.post("", summary="Make an API key", status_code=201, response_model=wire.NewKey)
+async def create_key(asked: wire.KeyRequest, services: ServicesOf) -> wire.NewKey:
+    """Its text is in this answer, and nowhere else: who loses it makes another key."""
+    limits = Limits(asked.requests_per_s, asked.requests_per_day)
+    key, text = await run_in_threadpool(services.access.keys.create, asked.name, asked.scopes, limits)
+    services.access.changed()
+    return wire.NewKey(key=text, **views.key(key).model_dump())
+
+
+@router.delete("/{id}", summary="Revoke an API key", response_model=wire.Key)
+async def revoke_key(id: wire.PathKey, services: ServicesOf) -> wire.Key:
+    """It opens nothing any more, here at once, elsewhere within a second. To repeat it changes nothing."""
+    key = await run_in_threadpool(services.access.keys.revoke, id)
+    services.access.changed()
+    return views.key(key)

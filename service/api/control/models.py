@@ -1,0 +1,191 @@
+"""`/api/v1/models`: what was pushed, and the one line that pushes and compiles."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from service.api.control import paths, submission, views, wire
+from service.api.control.body import has_body, receive_blob
+from service.api.control.bounded import BoundedRoute
+from service.api.services import Services, ServicesOf
+from service.compiler.importers.detect import HEAD_BYTES, detect_format, format_of
+from service.core.artifact import Report
+from service.core.build import Build
+from service.core.digest import Digest
+from service.core.errors import CorruptBlob, InvalidInput, NotFound
+from service.core.model import ModelVersion
+from service.core.numerics import parse_mode
+from service.core.options import check_batches, check_tune, parse_batches, parse_shapes, parse_tune
+from service.core.target import TARGETS
+
+router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"], route_class=BoundedRoute)
+
+_BINARY = {"type": "string", "format": "binary"}
+_FORM = {"type": "object", "properties": {"file": _BINARY}, "required": ["file"]}
+_FILE_BODY = {"content": {"application/octet-stream": {"schema": _BINARY}, "multipart/form-data": {"schema": _FORM}}}
+_PUSH: dict[str, Any] = {
+    "summary": "Upload a model and compile it",
+    "status_code": 202,
+    "response_model": wire.Build,
+    "openapi_extra": {"requestBody": _FILE_BODY},
+    "responses": {
+        200: {"description": "It was built before: the build has succeeded.", "model": wire.Build},
+        202: {"description": "The build is under way; `Location` is where it is."},
+        413: {"description": "The file is over the limit."},
+        415: {"description": "The file is of no format that Octet reads."},
+        422: {
+            "description": "There is no such target or numerics mode, and the hint lists those that there are; or this "
+            "server has no compiler."
+        },
+    },
+}
+
+
+@router.put("", operation_id="push_model", **_PUSH)
+@router.post("", operation_id="push_model_by_post", **_PUSH)
+async def push(
+    request: Request,
+    response: Response,
+    services: ServicesOf,
+    name: wire.QueryName,
+    target: Annotated[str, Query(description='A target, or "host" for the best one that runs on the server.')] = "host",
+    numerics: wire.QueryNumerics = None,
+    batch: Annotated[
+        str, Query(description="Batch sizes, like `1,8,16`; 1 is built and served first, and the answer is its build.")
+    ] = "1",
+    tune: Annotated[
+        str | None,
+        Query(description="Then look for faster tiles for so long, like `60s`, in a build in the background."),
+    ] = None,
+    input_shape: Annotated[
+        str,
+        Query(
+            max_length=1000,
+            description="Of formats whose files do not say the shapes of their inputs (TorchScript): `1,3,224,224`, or "
+            "by name, `x=1,3,224,224;y=1,10`.",
+        ),
+    ] = "",
+    source: Annotated[
+        str | None, Query(pattern=wire.DIGEST_PATTERN, description="A stored blob, in place of a body.")
+    ] = None,
+) -> wire.Build:
+    """The body is the file itself (`curl -T FILE`), or a form with one file (`curl -F file=@FILE`).
+
+    Another file under the same name is a new version; the same file is the version that it was.
+    """
+    await run_in_threadpool(submission.require_compiler)  # it reads files the first time
+    batches, tune_s = parse_batches(batch), None if tune is None else parse_tune(tune)
+    shapes = parse_shapes(input_shape)
+    resolved = submission.resolve_target(services, target)
+    if numerics is not None:
+        parse_mode(numerics)
+    if source is None:
+        limit_bytes = services.settings.max_upload_bytes
+        received = await receive_blob(
+            request, services.layout.blobs, limit_bytes, check_head=detect_format, head_bytes=HEAD_BYTES
+        )
+        digest = received.digest
+        size_bytes, format = await run_in_threadpool(_describe, services, digest)
+    elif has_body(request):
+        raise InvalidInput("there is both a source and a body", hint="send one of them")
+    else:
+        digest = Digest(source)
+        size_bytes, format = await run_in_threadpool(_describe, services, digest)
+
+    def record() -> Build:
+        version = submission.add_version(services, name, digest, format, size_bytes)
+        build = submission.request_builds(services, version, [resolved], numerics, batches, tune_s, shapes)[0]
+        services.audit.note("push", model=name, version=version.number, source=digest, build=build.id)
+        return build
+
+    return views.answer_with_build(response, await run_in_threadpool(record))
+
+
+@router.get("", summary="List the models", response_model=wire.Models)
+def list_models(
+    request: Request,
+    response: Response,
+    services: ServicesOf,
+    limit: wire.QueryLimit = 50,
+    cursor: wire.QueryCursor = None,
+) -> wire.Models:
+    """By name, each as its newest version."""
+    models, following = services.models.list(limit, cursor)
+    paths.link_next(request, response, following)
+    aliases = services.aliases.list()
+    return wire.Models(
+        models=[views.model(model, (each for each in aliases if each.model == model.name)) for model in models]
+    )
+
+
+@router.get("/{name}", summary="A model and its versions", response_model=wire.ModelVersions)
+@router.get(
+    "/{name}/versions",
+    summary="The versions of a model",
+    operation_id="get_versions",
+    response_model=wire.ModelVersions,
+)
+def get_model(name: wire.PathName, services: ServicesOf) -> wire.ModelVersions:
+    versions, facts = services.models.versions(name), _facts(services, name, None)
+    shown = [views.version(version, facts.get(version.number)) for version in versions]
+    aliases = [views.alias(alias) for alias in services.aliases.list(name)]
+    return wire.ModelVersions(name=name, versions=shown, aliases=aliases)
+
+
+@router.get("/{name}/versions/{version}", summary="One version of a model", response_model=wire.ModelVersion)
+def get_version(name: wire.PathName, version: wire.PathVersion, services: ServicesOf) -> wire.ModelVersion:
+    return views.version(services.models.version(name, version), _facts(services, name, version).get(version))
+
+
+@router.post(
+    "/{name}/builds",
+    summary="Compile a model for more targets",
+    status_code=202,
+    response_model=wire.Builds,
+    responses={
+        200: {"description": "All were built before.", "model": wire.Builds},
+        422: {"description": "There is no such target or numerics mode; the hint lists those that there are."},
+    },
+)
+def request_builds(
+    name: wire.PathName, asked: wire.BuildRequest, response: Response, services: ServicesOf
+) -> wire.Builds:
+    """The same question has the same build: one that is queued, running or has succeeded is not begun again."""
+    targets = list(dict.fromkeys(submission.resolve_target(services, target) for target in asked.targets))
+    version = _version(services, name, asked.version)
+    batches = check_batches(asked.options.batch)
+    tune_s = None if asked.options.tune_s is None else check_tune(asked.options.tune_s)
+    shapes, numerics = asked.options.input_shapes, asked.options.numerics
+    builds = submission.request_builds(services, version, targets, numerics, batches, tune_s, shapes)
+    services.audit.note("build", model=name, version=version.number, builds=[build.id for build in builds])
+    return views.answer_with_builds(response, name, builds)
+
+
+def _version(services: Services, name: str, number: int | None) -> ModelVersion:
+    return services.models.get(name) if number is None else services.models.version(name, number)
+
+
+def _facts(services: Services, name: str, number: int | None) -> dict[int, Any]:
+    """What the builds of a model, or of one version, found in its files; by version."""
+    found: dict[int, Any] = {}
+    for build in services.builds.serving(name, number, [target.name for target in TARGETS]):
+        if build.version not in found and build.artifact is not None:
+            report = services.layout.attached(build.artifact, Report.FACTS)
+            if report is not None:
+                found[build.version] = json.loads(report)
+    return found
+
+
+def _describe(services: Services, source: Digest) -> tuple[int, str]:
+    """Size and format of a stored file. Raises `NotFound` also where it is damaged: to send it heals it."""
+    blobs = services.layout.blobs
+    try:
+        size_bytes = blobs.renew(source)  # or it could be garbage until it is a version's
+        with blobs.path(source).open("rb") as file:
+            return size_bytes, format_of(file)
+    except CorruptBlob as error:
+        raise NotFound(error.message, hint="send the file itself") from error

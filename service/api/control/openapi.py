@@ -1,0 +1,89 @@
+"""The OpenAPI document: what FastAPI derives from the routes, with the errors and the data plane as they really are."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from service.api.access.rules import scope_of
+from service.api.control import wire
+from service.api.documents import MEDIA_TYPE
+from service.api.oip.document import PATHS, SCHEMAS, TAG
+from service.core.key import Scope
+
+_METHODS = ("get", "put", "post", "delete", "head", "patch")
+_PROBLEM = {"schema": {"$ref": "#/components/schemas/Problem"}}
+_SECURITY = {
+    "key": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key, `octet_ID_SECRET`. A server that is reached from its own machine alone, and has no "
+        "keys, asks for none.",
+    }
+}
+_TAGS = [
+    {"name": "models", "description": "What was pushed, by name and version; and the one line that pushes."},
+    {"name": "builds", "description": "One question each, “this model for this target”, and how far its answer is."},
+    {"name": "artifacts", "description": "What builds made, by digest, and what was found out about it."},
+    {"name": "blobs", "description": "Model files by digest, for clients that do not want to send one twice."},
+    {"name": "targets", "description": "What can be compiled for."},
+    {"name": "workers", "description": "Which processes compile, and which answer predictions."},
+    TAG,
+    {"name": "keys", "description": "Who may do what, where a request needs an API key; and who did what."},
+    {"name": "metrics", "description": "For Prometheus."},
+]
+
+
+def install(app: FastAPI) -> None:
+    """Makes `app.openapi()` this document."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(
+        title=app.title, version=app.version, description=app.description, routes=app.routes, tags=_TAGS
+    )
+    document["paths"] |= PATHS
+    schemas = document["components"]["schemas"]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    schemas |= {"Problem": wire.Problem.model_json_schema(), **SCHEMAS}
+    document["components"]["securitySchemes"] = _SECURITY
+    for name, path in document["paths"].items():
+        for method in _METHODS:
+            if method in path:
+                _describe_access(path[method], scope_of(name))
+                _describe_answers(path[method])
+    return document
+
+
+def _describe_access(operation: dict[str, Any], scope: Scope | None) -> None:
+    """What it says to those who are not let in, where keys are asked for."""
+    operation["security"] = [] if scope is None else [{"key": []}, {}]
+    if scope is not None:
+        responses = operation["responses"]
+        responses["401"] = {"description": "The server asks for API keys, and there is none, or none that it knows."}
+        responses["403"] = {"description": f"The key lacks the scope `{scope}`."}
+        responses.setdefault("429", {"description": "More requests than the key is for; `Retry-After` says when."})
+
+
+def _describe_answers(operation: dict[str, Any]) -> None:
+    """FastAPI announces a 422 of its own for every route; ours is another, where there is one."""
+    responses = operation["responses"]
+    if "HTTPValidationError" in str(responses.get("422", "")):
+        del responses["422"]
+    for status, response in responses.items():
+        if response["description"] == "Successful Response":
+            response["description"] = f"{HTTPStatus(int(status)).phrase}."
+        if status[0] in "45":
+            response["content"] = {MEDIA_TYPE: _PROBLEM}
+    responses["default"] = {"description": "An error.", "content": {MEDIA_TYPE: _PROBLEM}}

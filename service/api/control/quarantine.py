@@ -1,0 +1,50 @@
+"""`/api/v1/quarantine`: artifacts that are not run any more, because the server crashed while they ran."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.concurrency import run_in_threadpool
+
+from service.api.control import paths, wire
+from service.api.services import Services, ServicesOf
+from service.core.digest import Digest
+from service.core.errors import NotFound
+from service.workers.crashes import Record
+
+router = APIRouter(prefix=f"{paths.PREFIX}/quarantine", tags=["artifacts"])
+
+
+@router.get("", summary="Artifacts in quarantine", response_model=wire.Quarantine)
+def list_quarantine(services: ServicesOf) -> wire.Quarantine:
+    """Each with the models that it would answer for, and its crashes."""
+    held = services.crashes.quarantined()
+    return wire.Quarantine(artifacts=[_shown(services, artifact, record) for artifact, record in held.items()])
+
+
+@router.delete("/{digest}", summary="Let an artifact run again", response_model=wire.Quarantined)
+async def forgive(digest: wire.PathDigest, services: ServicesOf) -> wire.Quarantined:
+    """The next request for a model of it tries it. What it did before is forgotten."""
+    artifact = Digest(digest)
+    shown = await run_in_threadpool(_held, services, artifact)
+    await services.registry.forgive(artifact)
+    await run_in_threadpool(services.audit.note, "forgive", artifact=artifact)
+    return shown
+
+
+def _held(services: Services, artifact: Digest) -> wire.Quarantined:
+    record = services.crashes.quarantined().get(artifact)
+    if record is None:
+        raise NotFound(f"artifact {artifact} is not in quarantine", hint="octet quarantine lists those that are")
+    return _shown(services, artifact, record)
+
+
+def _shown(services: Services, artifact: Digest, record: Record) -> wire.Quarantined:
+    return wire.Quarantined(
+        artifact=artifact,
+        crashes=list(record.crashes),
+        how=record.how,
+        models=[
+            wire.Affected(name=build.model, version=build.version, target=build.target)
+            for build in services.builds.answering(artifact)
+        ],
+    )

@@ -1,0 +1,107 @@
+"""Domain values as the wire shows them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fastapi import Response
+
+from service.api.control import paths, wire
+from service.core.alias import Alias
+from service.core.build import Build
+from service.core.key import Key
+from service.core.model import ModelVersion
+
+RETRY_AFTER_S = 1  # builds take seconds
+
+
+def version(of: ModelVersion, facts: Mapping[str, Any] | None = None) -> wire.ModelVersion:
+    return wire.ModelVersion(
+        name=of.name,
+        version=of.number,
+        source=of.source,
+        format=of.format,
+        size_bytes=of.size_bytes,
+        created_at=of.created_at,
+        url=paths.version(of.name, of.number),
+        facts=None if facts is None else wire.Facts(**facts),
+    )
+
+
+def alias(of: Alias) -> wire.Alias:
+    return wire.Alias(
+        name=of.name,
+        version=of.version,
+        canary=None if of.canary is None else wire.Canary(version=of.canary, percent=of.canary_percent),
+        previous=list(of.previous),
+        changed_at=of.changed_at,
+    )
+
+
+def model(newest: ModelVersion, aliases: Iterable[Alias]) -> wire.Model:
+    return wire.Model(**version(newest).model_dump(), aliases=[alias(each) for each in aliases])
+
+
+def build(of: Build) -> wire.Build:
+    here = paths.build(of.id)
+    return wire.Build(
+        id=of.id,
+        key=of.key,
+        model=of.model,
+        version=of.version,
+        source=of.source,
+        target=of.target,
+        numerics=of.numerics,
+        options=dict(of.options),
+        state=of.state,
+        stage=of.stage,
+        progress=of.progress,
+        attempt=of.attempt,
+        cancel_requested=of.cancel_requested,
+        invalidated=of.invalidated,
+        artifact=of.artifact,
+        error=wire.BuildError(**of.error) if of.error else None,
+        created_at=of.created_at,
+        started_at=of.started_at,
+        finished_at=of.finished_at,
+        links=wire.BuildLinks(
+            self=here,
+            events=f"{here}/events",
+            log=f"{here}/log",
+            model=paths.version(of.model, of.version),
+            artifact=paths.artifact(of.artifact) if of.artifact else None,
+        ),
+    )
+
+
+def answer_with_build(response: Response, of: Build) -> wire.Build:
+    """A build that was asked for: 200 if there is nothing to wait for, else 202; `Location` is where it is."""
+    response.status_code = 200 if of.state.is_final else 202
+    response.headers["location"] = paths.build(of.id)
+    if not of.state.is_final:
+        response.headers["retry-after"] = str(RETRY_AFTER_S)
+    return build(of)
+
+
+def answer_with_builds(response: Response, model: str, of: Sequence[Build]) -> wire.Builds:
+    response.status_code = 200 if all(each.state.is_final for each in of) else 202
+    response.headers["location"] = paths.build(of[0].id) if len(of) == 1 else f"{paths.PREFIX}/builds?model={model}"
+    return wire.Builds(builds=[build(each) for each in of])
+
+
+def etag(of: wire.Wire) -> str:
+    return '"' + hashlib.sha256(of.model_dump_json().encode()).hexdigest()[:32] + '"'
+
+
+def key(known: Key) -> wire.Key:
+    return wire.Key(
+        id=known.id,
+        name=known.name,
+        scopes=sorted(known.scopes),
+        requests_per_s=known.limits.requests_per_s,
+        requests_per_day=known.limits.requests_per_day,
+        created_at=known.created_at,
+        revoked_at=known.revoked_at,
+    )

@@ -1,0 +1,31 @@
+"""`/api/v1/workers`: which processes compile, and which answer predictions."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from service.api.control import paths, wire
+from service.api.services import ServicesOf
+
+router = APIRouter(prefix=f"{paths.PREFIX}/workers", tags=["workers"])
+
+
+@router.get("", summary="List the workers", response_model=wire.Workers)
+def list_workers(services: ServicesOf) -> wire.Workers:
+    """Those that gave a sign of life lately; one that was killed is listed until its lease is over."""
+    alive = services.workers.list(services.settings.lease_s)
+    return wire.Workers(
+        workers=[
+            wire.Worker(
+                id=worker.id,
+                kind=worker.kind,
+                host=worker.host,
+                pid=worker.pid,
+                target=worker.target,
+                build=worker.build,
+                started_at=worker.started_at,
+                seen_at=worker.seen_at,
+            )
+            for worker in alive
+        ]
+    )

@@ -1,7 +1,0 @@
-"""The native front (`service.native.Front`) in this application: what it is told, what it asks, and what it counted."""
-
-from service.api.front.fronted import Fronted
-from service.api.front.routes import FrontRoutes
-from service.api.front.server import FrontServer
-
-__all__ = ["FrontRoutes", "FrontServer", "Fronted"]

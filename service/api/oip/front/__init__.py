@@ -1,0 +1,7 @@
+"""The native front (`service.native.Front`) in this application: what it is told, what it asks, and what it counted."""
+
+from service.api.oip.front.fronted import Fronted
+from service.api.oip.front.routes import FrontRoutes
+from service.api.oip.front.server import FrontServer
+
+__all__ = ["FrontRoutes", "FrontServer", "Fronted"]

@@ -1,0 +1,150 @@
+"""Which predict requests are answered without Python: those to loaded models, in words that were understood before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Protocol
+from urllib.parse import quote
+
+import numpy as np
+
+from service.api.oip.forms import Form, FormsOfModels
+from service.api.oip.request import InferRequest
+from service.api.oip.response import render
+from service.api.oip.tensors import Array
+from service.core.errors import InvalidInput
+from service.native import Entry, Front, GrpcFront
+from service.workers.inference import Reference, Served
+from service.workers.inference.routes import Route
+
+
+class Wire(Protocol):
+    """What requests of one protocol look like."""
+
+    def addresses(self, model: str, reference: Reference) -> Sequence[str]:
+        """Those under which the front finds who answers for a model, or a version of it."""
+
+    def document(self, served: Served, request: InferRequest, outputs: Sequence[Array]) -> bytes | None:
+        """Of every answer to a request, what precedes the outputs that it wants; None where these are not whole tensors
+        that follow it.
+        """
+
+
+class RestWire:
+    def addresses(self, model: str, reference: Reference) -> Sequence[str]:
+        """Paths, as `api.v2.address` reads them."""
+        name = quote(model, safe="")
+        if reference is None:
+            return [f"/v2/models/{name}/infer"]
+        return [f"/v2/models/{name}/versions/{reference}/infer", f"/v2/models/{name}@{reference}/infer"]
+
+    def document(self, served: Served, request: InferRequest, outputs: Sequence[Array]) -> bytes | None:
+        if not all(each.binary for each in request.outputs):
+            return None
+        body = render(served, request, outputs).body
+        return body[: len(body) - sum(outputs[each.index].nbytes for each in request.outputs)]
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a request went that the front answered."""
+
+    path: str
+    served: Served
+
+
+class FrontRoutes:
+    """Keeps a front's table of models, and what each was asked in which words. For the event loop's thread."""
+
+    def __init__(self, front: Front | GrpcFront, wire: Wire, forms: FormsOfModels) -> None:
+        """`forms`: what the models were asked over this protocol in Python, and will be."""
+        self._front, self._wire, self._keys, self._is_open = front, wire, count(1), False
+        self._addresses: dict[int, Address] = {}
+        self._leaving: set[int] = set()
+        self._entries: dict[str, tuple[Served, Entry, int]] = {}
+        self._forms = forms
+        forms.learned = self._learned
+
+    def address(self, key: int) -> Address:
+        """Of an entry's key, which stays known for as long as anything may be said of it."""
+        return self._addresses[key]
+
+    def change(self, routes: Mapping[tuple[str, Reference], Route]) -> None:
+        """From now on these models answer. Who shares a name with another, by chance, is asked in Python."""
+        wanted = {
+            path: route.main
+            for (model, reference), route in routes.items()
+            if route.canary is None
+            for path in self._wire.addresses(model, reference)
+        }
+        kept = {path: known for path, known in self._entries.items() if wanted.get(path) is known[0]}
+        self._entries = {path: kept.get(path) or self._enter(path, served) for path, served in wanted.items()}
+        self._publish()
+
+    def open(self, is_open: bool) -> None:
+        """Whether anything is answered without Python."""
+        if is_open != self._is_open:
+            self._is_open = is_open
+            self._publish()
+
+    def report(self) -> None:
+        """Has what happened in the queues of its models counted, and forgets the models that are gone."""
+        for key in self._leaving:
+            del self._addresses[key]
+        current = {key for _, _, key in self._entries.values()}
+        for address in self._addresses.values():
+            address.served.report()
+        # The next time: something may be on its way that is said of them.
+        self._leaving = {key for key, it in self._addresses.items() if key not in current and not it.served.is_held}
+
+    def _learned(self, served: Served, words: bytes, form: Form) -> None:
+        for other, entry, _ in self._entries.values():
+            if other is served:
+                self._teach(entry, served, words, form)
+
+    def _publish(self) -> None:
+        entries = self._entries if self._is_open else {}
+        self._front.route({path: entry for path, (_, entry, _) in entries.items()})
+
+    def _enter(self, path: str, served: Served) -> tuple[Served, Entry, int]:
+        key = next(self._keys)
+        self._addresses[key] = Address(path, served)
+        entry = Entry.of(served.lane, key)
+        for words, form in self._forms.of(served):
+            self._teach(entry, served, words, form)
+        return served, entry, key
+
+    def _teach(self, entry: Entry, served: Served, words: bytes, form: Form) -> None:
+        """Requests to a model in these words need not be read again, where all their answers have the same words."""
+        if not _is_native(served, form):
+            return
+        terms, rules = form.request.terms, served.scheduling
+        try:
+            level = rules.level_of(terms.priority)
+        except InvalidInput:
+            return  # it is refused every time
+        samples = form.samples(served.signature)
+        outputs = [np.zeros(spec.batched(samples).shape, spec.dtype) for spec in served.signature.outputs]
+        document = self._wire.document(served, form.request, outputs)
+        if document is None:
+            return
+        wanted = [each.index for each in form.request.outputs]
+        entry.learn(
+            words,
+            shapes=[spec.shape for spec in form.specs],
+            dtypes=[spec.dtype for spec in form.specs],
+            order=form.order,
+            samples=samples,
+            level=level,
+            timeout_s=terms.timeout_s or rules.timeout_s,
+            document=document,
+            outputs=wanted,
+            output_bytes=sum(outputs[index].nbytes for index in wanted),
+        )
+
+
+def _is_native(served: Served, form: Form) -> bool:
+    """Whether every answer has the same words."""
+    return not served.signature.states and not any(each.classes for each in form.request.outputs)

@@ -1,0 +1,57 @@
+"""The outputs of an answer, by whichever wire they go: as the model gave them, or the best of their elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from service.api.oip.classification import classes_of
+from service.api.oip.request import RequestedOutput
+from service.api.oip.tensors import Array
+from service.workers.inference import Served
+
+
+class Output(Protocol):
+    """A tensor of the protocol."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def datatype(self) -> str: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def elements(self) -> list[Any]:
+        """For JSON, in row-major order."""
+
+    def packed(self) -> bytes:
+        """In the protocol's binary form."""
+
+
+@dataclass(frozen=True)
+class _Whole:
+    name: str
+    datatype: str
+    array: Array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    def elements(self) -> list[Any]:
+        elements: list[Any] = self.array.reshape(-1).tolist()
+        return elements
+
+    def packed(self) -> bytes:
+        return self.array.tobytes()
+
+
+def output_of(served: Served, wanted: RequestedOutput, arrays: Sequence[Array]) -> Output:
+    """What a request wants of `arrays`, all the model's outputs. Raises `Unsupported`: the best elements of NaN."""
+    spec, array = served.signature.outputs[wanted.index], arrays[wanted.index]
+    if not wanted.classes:
+        return _Whole(spec.name, spec.datatype, array)
+    return classes_of(spec.name, array, wanted.classes, is_batched=bool(served.batches))

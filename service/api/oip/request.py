@@ -1,0 +1,157 @@
+"""A predict request of the Open Inference Protocol, checked against the signature of the model that it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from reprlib import repr as brief
+from typing import TYPE_CHECKING, Any
+
+from service.api.oip.body import Body, Head
+from service.api.oip.entries import named_tensors, raw_input
+from service.api.oip.inputs import NamedTensor, Picture, gather
+from service.api.oip.members import flag, json_object, parameters_of, whole
+from service.api.oip.tensors import Array
+from service.core.errors import InvalidInput, TooLarge
+from service.core.signature import ModelSignature
+from service.workers.inference import Step, Terms
+
+if TYPE_CHECKING:
+    from service.api.oip.forms import Forms
+
+# What JSON may take, so that nobody makes the event loop parse for long: names and shapes, and each number with the
+# digits of a float64, its comma, and the white space of an indented document.
+_JSON_BASE_BYTES = 64 << 10
+_JSON_ELEMENT_BYTES = 48
+_SEQUENCE_ID_LENGTH = 128  # what a client may have us keep
+
+
+@dataclass(frozen=True)
+class RequestedOutput:
+    """An output of the model, by its position in the signature.
+
+    Attributes:
+        classes: how many of its greatest elements are wanted, as text; 0 for all of it, as it is.
+    """
+
+    index: int
+    binary: bool
+    classes: int = 0
+
+
+@dataclass(frozen=True)
+class InferRequest:
+    """What a client asks.
+
+    Attributes:
+        id: to be echoed; None if it sent none.
+        inputs: in the order of the signature.
+        outputs: in the order in which they were asked for.
+        terms: of the queue: Triton's parameters `priority` and `timeout` (in microseconds, 0 for none), and the
+            protocol's `sequence_id` (0 or empty for none), `sequence_start` and `sequence_end`.
+    """
+
+    id: str | None
+    inputs: list[Array | Picture]
+    outputs: list[RequestedOutput]
+    terms: Terms
+
+
+def parse_request(
+    head: Head, body: Body, signature: ModelSignature, batches: Sequence[int], forms: Forms
+) -> InferRequest:
+    """The request in `body`.
+
+    Args:
+        batches: the sizes in which it may come besides that of the signature.
+        forms: what the model was asked before.
+
+    Raises:
+        InvalidInput: it is not well formed; `InvalidTensor` names the input.
+        TooLarge: its JSON is longer than that of any request to this model needs to be.
+        UnsupportedFormat: it is a picture of a kind that is not read.
+    """
+    if head.is_raw:
+        outputs = [RequestedOutput(index, head.wants_binary) for index in range(len(signature.outputs))]
+        return InferRequest(None, [raw_input(head, body, signature, batches)], outputs, Terms())
+    words = _words(head, body, signature, max(batches, default=1))
+    if known := forms.read(words, body):
+        return known
+    envelope = json_object(words)
+    sent = named_tensors(envelope.get("inputs"), body, signature)
+    request = checked_request(envelope, sent, signature, batches)
+    forms.remember(words, sent, request, signature)
+    return request
+
+
+def checked_request(
+    envelope: Mapping[str, Any], inputs: Sequence[NamedTensor], signature: ModelSignature, batches: Sequence[int] = ()
+) -> InferRequest:
+    """The request whose members are those of `envelope` (`id`, `parameters`, `outputs`) and whose inputs are `inputs`.
+
+    Raises:
+        InvalidInput: a member is not well formed; `InvalidTensor` names an input that does not fit.
+    """
+    identity = envelope.get("id")
+    if identity is not None and not isinstance(identity, str):
+        raise InvalidInput(f"'id' is {brief(identity)}, not a string")
+    parameters = parameters_of(envelope, "the request")
+    outputs = _outputs(envelope.get("outputs"), signature, flag(parameters, "binary_data_output", False))
+    return InferRequest(identity, gather(inputs, signature, batches), outputs, _terms(parameters))
+
+
+def _terms(parameters: Mapping[str, Any]) -> Terms:
+    timeout_us = whole(parameters, "timeout")
+    return Terms(whole(parameters, "priority"), timeout_us / 1e6 if timeout_us else None, _step(parameters))
+
+
+def _step(parameters: Mapping[str, Any]) -> Step | None:
+    identity = parameters.get("sequence_id", 0)
+    if isinstance(identity, str) and len(identity) > _SEQUENCE_ID_LENGTH:
+        raise InvalidInput(f"the parameter 'sequence_id' has {len(identity)} characters, not {_SEQUENCE_ID_LENGTH}")
+    if not isinstance(identity, str):
+        identity = whole(parameters, "sequence_id")
+    if not identity:
+        return None
+    return Step(identity, flag(parameters, "sequence_start", False), flag(parameters, "sequence_end", False))
+
+
+def _words(head: Head, body: Body, signature: ModelSignature, batch: int) -> bytes:
+    """The request's JSON, taken off the front of `body`."""
+    length = body.remaining_bytes if head.json_bytes is None else head.json_bytes
+    if length > body.remaining_bytes:
+        raise InvalidInput(
+            f"Inference-Header-Content-Length is {length}, but the body has {body.remaining_bytes} bytes",
+            hint="it is the length of the JSON, before any compression",
+        )
+    limit = _JSON_BASE_BYTES + _JSON_ELEMENT_BYTES * batch * sum(prod(spec.shape) for spec in signature.inputs)
+    if length > limit:
+        raise TooLarge(
+            f"the request has {length} bytes of JSON; one to this model needs at most {limit}",
+            hint="send tensors as binary data: Inference-Header-Content-Length and binary_data_size",
+        )
+    return bytes(body.take(length))
+
+
+def _outputs(entries: Any, signature: ModelSignature, binary: bool) -> list[RequestedOutput]:
+    if entries is None or entries == []:
+        return [RequestedOutput(index, binary) for index in range(len(signature.outputs))]
+    if not isinstance(entries, list):
+        raise InvalidInput("'outputs' is not an array")
+    index_of = {spec.name: index for index, spec in enumerate(signature.outputs)}
+    found: dict[int, RequestedOutput] = {}
+    for entry in entries:
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or name not in index_of:
+            known = ", ".join(repr(spec.name) for spec in signature.outputs)
+            raise InvalidInput(f"the model has no output {brief(name)}", hint=f"it has {known}")
+        if index_of[name] in found:
+            raise InvalidInput(f"output {name!r} is asked for twice", tensor=name)
+        parameters = parameters_of(entry, f"output {name!r}")
+        if "shared_memory_region" in parameters:
+            raise InvalidInput(f"output {name!r} asks for shared memory, which is not supported", tensor=name)
+        found[index_of[name]] = RequestedOutput(
+            index_of[name], flag(parameters, "binary_data", binary), whole(parameters, "classification")
+        )
+    return list(found.values())

@@ -1,0 +1,96 @@
+"""Answers in place of the server while it is away: 503 with Retry-After, on the socket that the server listens on.
+
+As little of HTTP as that takes. A request's body is read to its end, or for a while, and thrown away: a client that
+still sends when its connection is reset does not see the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+import uuid
+from contextlib import suppress
+from functools import partial
+
+from service.api.documents import MEDIA_TYPE, document, title_of
+from service.core.errors import Restarting
+
+_logger = logging.getLogger(__name__)
+_PATIENCE_S = 5.0
+_MOST_AT_ONCE = 500
+_HEAD_BYTES = 64 << 10
+_RETRY_AFTER_S = 1
+
+
+class Standby:
+    """For the event loop of the process that holds the socket; `tls` where the server speaks HTTPS."""
+
+    def __init__(self, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        self._listener, self._tls = listener, tls
+        self._detail = ""
+        self._answers: set[asyncio.Task[None]] = set()
+        listener.setblocking(False)
+
+    def begin(self, detail: str) -> None:
+        """Takes connections from now on; `detail` says why the server does not."""
+        self._detail = detail
+        asyncio.get_running_loop().add_reader(self._listener, self._accept)
+
+    def end(self) -> None:
+        """Takes no more connections."""
+        asyncio.get_running_loop().remove_reader(self._listener)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except BlockingIOError:  # the server was faster: it listens to the same socket
+            return
+        except OSError as error:
+            _logger.warning("a connection could not be taken: %s", error)
+            return
+        if len(self._answers) >= _MOST_AT_ONCE:
+            connection.close()
+            return
+        answer = asyncio.ensure_future(self._answer(connection))
+        self._answers.add(answer)
+        answer.add_done_callback(self._answers.discard)
+
+    async def _answer(self, connection: socket.socket) -> None:
+        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(_PATIENCE_S):
+                reader, writer = await self._streams(connection)
+                try:
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(_response(head, self._detail))
+                    if writer.can_write_eof():
+                        writer.write_eof()
+                    while await reader.read(1 << 16):
+                        pass
+                finally:
+                    writer.close()
+
+    async def _streams(self, connection: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """As `asyncio.start_server` makes them, for a connection that is there."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(_HEAD_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection, ssl=self._tls)
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+def _response(head: bytes, detail: str) -> bytes:
+    method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+    path = rest.partition(" ")[0].partition("?")[0]
+    if path == "/v2/health/live":  # it is what is asked here: whether a restart from outside would help
+        return _rendered("200 OK", "application/json", b'{"live": true}', method)
+    request_id = uuid.uuid4().hex
+    render = partial(document, 503, Restarting.code, title_of(Restarting), detail, {"hint": "try again later"})
+    extra = f"retry-after: {_RETRY_AFTER_S}\r\nx-request-id: {request_id}\r\n"
+    return _rendered("503 Service Unavailable", MEDIA_TYPE, render(path, request_id), method, extra)
+
+
+def _rendered(status: str, media_type: str, body: bytes, method: str, extra: str = "") -> bytes:
+    head = f"HTTP/1.1 {status}\r\ncontent-type: {media_type}\r\ncontent-length: {len(body)}\r\n{extra}"
+    return f"{head}connection: close\r\n\r\n".encode() + (b"" if method == "HEAD" else body)

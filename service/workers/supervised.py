@@ -1,0 +1,228 @@
+"""Keeps processes of this program running: forks them, and forks them again when they die, until told to stop.
+
+Only a process with one thread forks safely, so whoever supervises has no other, and loads no library that starts some:
+its children load what they need. They share its memory, know its settings, and start without a new interpreter. A pipe
+is all that goes between: a child says on it that it is ready, or why it cannot be, and the kernel closes it when the
+child is gone, however it went.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.core.errors import NotStarted, OctetError, from_json
+
+_logger = logging.getLogger(__name__)
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 30.0
+_HEALTHY_S = 60.0  # who lived this long did not die of being started
+_PR_SET_PDEATHSIG = 1
+_TOLD = (signal.SIGTERM, signal.SIGINT)
+_VM_STATISTICS = Path("/proc/vmstat")
+
+Ready = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class End:
+    """How a child ended that nobody had told to.
+
+    Attributes:
+        status: its exit status; the signal that killed it, negative.
+        was_ready: whether it had said so.
+        error: what it said instead, if it did.
+        starved: whether the kernel killed it for want of memory, as far as can be told.
+    """
+
+    status: int
+    was_ready: bool
+    error: OctetError | None
+    starved: bool = False
+
+    def __str__(self) -> str:
+        if self.error:
+            return self.error.message
+        if self.status >= 0:
+            return f"exit status {self.status}"
+        why = " for want of memory" if self.starved else ""
+        return f"signal {-self.status}: {signal.strsignal(-self.status)}{why}"
+
+
+class SupervisedProcess:
+    """One child at a time. For the event loop of a process that has no other thread."""
+
+    def __init__(
+        self,
+        name: str,
+        main: Callable[[Ready], None],
+        *,
+        grace_s: float = 10.0,
+        keep: Collection[int] = (),
+        on_ready: Callable[[], None] = lambda: None,
+        on_end: Callable[[End], bool] = lambda end: True,
+    ) -> None:
+        """
+        Args:
+            name: for the log.
+            main: what the child does; it ends when `main` returns, and its exit status is 1 if `main` raises.
+            grace_s: how long the child may take to end when it is told to, before it is killed.
+            keep: the sockets and pipes of this process that the child may use too.
+            on_ready: called whenever a child says that it is.
+            on_end: called whenever a child has ended that was not told to; whether to start another.
+        """
+        self._name, self._main, self._grace_s = name, main, grace_s
+        self._kept, self._on_ready, self._on_end = frozenset(keep), on_ready, on_end
+        self._stopping = asyncio.Event()
+        self.pid: int | None = None  # of the child, while there is one
+
+    async def run(self) -> None:
+        """Returns when the child has ended after `stop`.
+
+        Raises:
+            OctetError: no other is to be started; what the last one said, or how it ended.
+        """
+        pause_s = _FIRST_PAUSE_S
+        while not self._stopping.is_set():
+            started_s = time.monotonic()
+            end = await self._run_once()
+            if self._stopping.is_set():
+                return
+            if not self._on_end(end):
+                raise end.error or NotStarted(f"the {self._name} ended while it started ({end})")
+            pause_s = _FIRST_PAUSE_S if time.monotonic() - started_s > _HEALTHY_S else pause_s
+            _logger.error("the %s ended (%s); starting another in %.1f s", self._name, end, pause_s)
+            await self._pause(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def stop(self) -> None:
+        """Lets the child end what it must (SIGTERM), and kills it if that takes too long."""
+        self._stopping.set()
+        if self.pid is not None:
+            os.kill(self.pid, signal.SIGTERM)
+            asyncio.get_running_loop().call_later(self._grace_s, self._give_up, self.pid)
+
+    def kill(self) -> None:
+        """As `stop`, without waiting for anything."""
+        self._stopping.set()
+        if self.pid is not None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass
+
+    def _give_up(self, pid: int) -> None:
+        if self.pid == pid:
+            _logger.warning("the %s did not end in %.0f s, and is killed", self._name, self._grace_s)
+            os.kill(pid, signal.SIGKILL)
+
+    async def _run_once(self) -> End:
+        read, write = os.pipe()
+        kills = _kills_for_memory()
+        try:
+            pid = self.pid = self._fork(write)
+        finally:
+            os.close(write)
+        said = asyncio.StreamReader()
+        with os.fdopen(read, "rb", 0) as pipe:
+            await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(said), pipe)
+            was_ready, error = False, None
+            async for line in said:
+                error = _error_in(line)
+                if error is None:
+                    was_ready = True
+                    if not self._stopping.is_set():
+                        self._on_ready()
+        self.pid = None
+        os.kill(pid, signal.SIGKILL)  # its end of the pipe is closed: it is ending, and this changes nothing
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        return End(status, was_ready, error, status == -signal.SIGKILL and _kills_for_memory() > kills)
+
+    def _fork(self, pipe: int) -> int:
+        threads = sum(1 for _ in Path("/proc/self/task").iterdir())
+        if threads > 1:
+            raise RuntimeError(f"a process with {threads} threads is forked for the {self._name}")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _TOLD)  # or the child could take one for its parent
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self._be_child(parent, pipe)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _TOLD)
+        return pid
+
+    def _be_child(self, parent: int, pipe: int) -> None:
+        """Never returns."""
+        status = 1
+        try:
+            _leave(parent, {*self._kept, pipe})
+            self._main(lambda: _say(pipe, {}))
+            status = 0
+        except OctetError as error:
+            _say(pipe, {"error": error.to_json()})
+        except BaseException:
+            _logger.exception("the %s failed in a way that was not foreseen", self._name)
+        finally:
+            logging.shutdown()
+            os._exit(status)  # what was to be done at the parent's end is none of the child's business
+
+
+def _leave(parent: int, keep: Collection[int]) -> None:
+    """Makes a fork a process of its own, which ends with its parent."""
+    os.setsid()  # Ctrl-C in the terminal is for the parent, which then tells its children
+    signal.set_wakeup_fd(-1)
+    for number in _TOLD:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _TOLD)
+    for path in list(Path("/proc/self/fd").iterdir()):
+        descriptor = int(path.name)
+        if descriptor > 2 and descriptor not in keep and _is_channel(path):
+            os.close(descriptor)  # a connection or a port must not outlive the parent's use of it
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # however the parent dies
+    if os.getppid() != parent:  # it died before we asked
+        os._exit(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+
+
+def _is_channel(path: Path) -> bool:
+    try:
+        return str(path.readlink()).startswith(("socket:", "pipe:", "anon_inode:"))
+    except FileNotFoundError:  # of the listing itself
+        return False
+
+
+def _kills_for_memory() -> int:
+    """How many processes, of anybody's, the kernel has killed for want of memory; 0 where it does not count them."""
+    try:
+        lines = _VM_STATISTICS.read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+
+def _say(pipe: int, what: object) -> None:
+    with suppress(BrokenPipeError):  # the parent is gone, and the signal that tells it is on its way
+        os.write(pipe, json.dumps(what).encode() + b"\n")
+
+
+def _error_in(line: bytes) -> OctetError | None:
+    error = json.loads(line).get("error")
+    return None if error is None else from_json(error)

@@ -1,0 +1,72 @@
+"""The file in a form, however its bytes arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.api.control.multipart import is_form, only_file
+from service.core.errors import InvalidInput
+
+TYPE = "multipart/form-data; boundary=XX"
+
+
+def part(content: bytes, disposition: str = 'form-data; name="file"; filename="m.tflite"') -> bytes:
+    return b"--XX\r\nContent-Disposition: " + disposition.encode() + b"\r\n\r\n" + content + b"\r\n"
+
+
+def read(*chunks: bytes, content_type: str = TYPE) -> bytes:
+    async def arrive() -> AsyncIterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+
+    async def collect() -> bytes:
+        return b"".join([data async for data in only_file(arrive(), content_type)])
+
+    return asyncio.run(collect())
+
+
+def test_the_file_is_what_the_form_holds() -> None:
+    assert read(part(b"model") + b"--XX--\r\n") == b"model"
+
+
+@given(st.binary(max_size=60), st.lists(st.integers(0, 200), max_size=6))
+def test_it_does_not_matter_where_the_body_is_cut(content: bytes, cuts: Sequence[int]) -> None:
+    body = part(content.replace(b"--XX", b"")) + b"--XX--\r\n"
+    edges = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    chunks = [body[start:end] for start, end in itertools.pairwise(edges)]
+    assert read(*chunks) == content.replace(b"--XX", b"")
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (part(b"a") + part(b"b") + b"--XX--\r\n", "more than one file"),
+        (part(b"digits", 'form-data; name="name"') + part(b"a") + b"--XX--\r\n", "not a file"),
+        (part(b"a")[:-3], "cut short"),
+        (part(b"a"), "cut short"),
+        (b"--XX--\r\n", "no file"),
+        (b"", "cut short"),
+        (b"not a form at all", "malformed"),
+        (b"--XX\r\nA" + b"a" * 100_000 + b": b\r\n\r\n", "malformed"),
+    ],
+)
+def test_anything_else_is_refused(body: bytes, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        read(body)
+
+
+def test_a_form_without_a_boundary_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="boundary"):
+        read(part(b"a"), content_type="multipart/form-data")
+
+
+def test_what_is_a_form() -> None:
+    assert is_form("Multipart/Form-Data; boundary=x")
+    assert not is_form("application/x-www-form-urlencoded")
+    assert not is_form("")

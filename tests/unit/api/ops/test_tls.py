@@ -1,0 +1,130 @@
+"""HTTPS, with a certificate that `openssl` made."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from service.api.oip.front.shortcut import Shortcut
+from service.api.ops.standby import Standby
+from service.api.ops.tls import certificate_of
+from service.core.errors import InvalidInput
+from service.core.settings import Settings
+from tests.support.certificates import make_certificate
+from tests.support.data_plane import DataPlane, as_binary, sample_tables, unpacked
+from tests.support.uvicorn_thread import listening
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def context(files: tuple[Path, Path]) -> ssl.SSLContext:
+    certificate = certificate_of(Settings(tls_cert=files[0], tls_key=files[1]))
+    assert certificate is not None
+    return certificate.context
+
+
+@pytest.fixture
+def client(files: tuple[Path, Path]) -> Iterator[httpx.Client]:
+    with httpx.Client(verify=ssl.create_default_context(cafile=str(files[0])), trust_env=False) as client:
+        yield client
+
+
+def test_predictions_take_the_shortcut_under_tls_too(client: httpx.Client, context: ssl.SSLContext) -> None:
+    app: Any = DataPlane(sample_tables()).app
+    taken = []
+    shortcut = app.state.shortcut
+
+    async def predict(scope: Scope, receive: Receive, send: Send) -> None:
+        taken.append(scope["scheme"])
+        await shortcut.predict(scope, receive, send)
+
+    app.state.shortcut = Shortcut(predict, shortcut.longest_bytes)
+    image = np.random.default_rng(0).integers(0, 256, (1, 224, 224, 3), np.uint8)
+    body, headers = as_binary({"x": image}, {"parameters": {"binary_data_output": True}})
+    with listening(app, context) as where:
+        for turn in range(1, 4):  # on one connection, with another kind of request between
+            answer = client.post(f"https://{where}/v2/models/large/infer", content=body, headers=headers)
+            assert answer.status_code == 200, answer.text
+            np.testing.assert_array_equal(unpacked(answer)[1]["y"], image)
+            assert client.get(f"https://{where}/v2/health/live").json() == {"live": True}
+            assert taken == ["https"] * turn
+
+
+def test_a_client_in_plain_text_is_not_answered(context: ssl.SSLContext) -> None:
+    with listening(DataPlane(sample_tables()).app, context) as where, pytest.raises(httpx.RemoteProtocolError):
+        httpx.get(f"http://{where}/v2/health/live", trust_env=False)
+
+
+def test_old_protocols_are_refused(context: ssl.SSLContext) -> None:
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+
+
+def test_the_answers_in_place_of_the_server_are_encrypted_too(client: httpx.Client, context: ssl.SSLContext) -> None:
+    loop = asyncio.new_event_loop()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        standby = Standby(listener, context)
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(_begin(standby), loop).result()
+            url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+            answer = client.post(f"{url}/v2/models/m/infer", content=bytes(1 << 20))
+            assert (answer.status_code, answer.json()["detail"]) == (503, "the server is starting")
+            assert client.get(f"{url}/v2/health/live").status_code == 200
+        finally:
+            asyncio.run_coroutine_threadsafe(_end(standby), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+
+async def _begin(standby: Standby) -> None:
+    standby.begin("the server is starting")
+
+
+async def _end(standby: Standby) -> None:
+    standby.end()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.wait_for(asyncio.gather(*others), 10)
+    await asyncio.sleep(0.1)
+
+
+def test_what_is_no_certificate_is_named(tmp_path: Path, files: tuple[Path, Path]) -> None:
+    cert, key = files
+    (tmp_path / "text.pem").write_text("no certificate")
+    other = tmp_path / "other"
+    other.mkdir()
+    locked = tmp_path / "locked.pem"
+    subprocess.run(
+        ["openssl", "pkey", "-in", key, "-aes128", "-passout", "pass:secret", "-out", locked],
+        check=True,
+        capture_output=True,
+    )
+    for pair in (
+        (tmp_path / "absent.pem", key),
+        (tmp_path / "text.pem", key),
+        (cert, make_certificate(other)[1]),
+        (cert, locked),
+    ):
+        with pytest.raises(InvalidInput, match="no certificate and its key"):
+            certificate_of(Settings(tls_cert=pair[0], tls_key=pair[1]))
+
+
+def test_a_certificate_has_its_key(files: tuple[Path, Path]) -> None:
+    with pytest.raises(ValueError, match="belong together"):
+        Settings(tls_cert=files[0])

@@ -1,0 +1,178 @@
+"""A process that is started again, and ended with its parent. Supervisors fork, so each has a process of its own."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.building import eventually
+from tests.support.child_process import ROOT, is_running
+
+PARENT = """
+import asyncio, json, os, pathlib, signal, sys, time
+from service.core.errors import NotFound
+from service.workers import supervised
+from service.workers.supervised import SupervisedProcess
+
+def obedient(ready):
+    ready()
+    time.sleep(60)
+
+def stubborn(ready):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ready()
+    time.sleep(60)
+
+def at_once(ready):
+    pass
+
+def in_vain(ready):
+    raise NotFound("no such thing")
+
+def crashing(ready):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+def starving(ready):
+    ready()
+    supervised._VM_STATISTICS.write_text("nr_free_pages 1\\noom_kill 3\\n")  # as the kernel does
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def say(**what):
+    print(json.dumps({"at": time.monotonic(), **what}), flush=True)
+
+def ended(end):
+    say(end=str(end), was_ready=end.was_ready)
+    return sys.argv[2] != "once"
+
+async def main():
+    child = SupervisedProcess(
+        "child", globals()[sys.argv[1]], grace_s=0.3, on_ready=lambda: say(ready=child.pid), on_end=ended
+    )
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, child.stop)
+    try:
+        await child.run()
+    except Exception as error:
+        say(error=str(error))
+    say(over=True)
+
+if len(sys.argv) > 3:
+    supervised._VM_STATISTICS = pathlib.Path(sys.argv[3])
+asyncio.run(main())
+"""
+
+
+class Supervised:
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def says(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        said: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return said
+
+    def ready(self) -> int:
+        return int(self.says()["ready"])
+
+
+@contextmanager
+def supervising(main: str, kind: str = "", *more: str) -> Iterator[Supervised]:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, main, kind, *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    ) as process:
+        try:
+            yield Supervised(process)
+        finally:
+            process.kill()
+
+
+def test_one_that_is_killed_is_started_again_and_told_of() -> None:
+    with supervising("obedient") as supervised:
+        first = supervised.ready()
+        os.kill(first, signal.SIGKILL)
+        end = supervised.says()
+        assert (end["end"], end["was_ready"]) == ("signal 9: Killed", True)
+        second = supervised.says()
+        assert second["ready"] != first
+        assert second["at"] - end["at"] < 1
+
+
+def test_one_that_keeps_dying_is_started_less_and_less_often() -> None:
+    with supervising("at_once") as supervised:
+        times_s = [supervised.says()["at"] for _ in range(5)]
+    pauses_s = [later - earlier for earlier, later in itertools.pairwise(times_s)]
+    assert pauses_s[3] > 3 * pauses_s[0] * 0.9
+
+
+def test_why_one_could_not_start_is_told_where_it_is_not_started_again() -> None:
+    with supervising("in_vain", "once") as supervised:
+        assert supervised.says()["end"] == "no such thing"
+        assert supervised.says()["error"] == "no such thing"
+        assert supervised.says()["over"]
+
+
+def test_how_one_died_is_told_where_it_is_not_started_again() -> None:
+    with supervising("crashing", "once") as supervised:
+        assert supervised.says()["end"] == "signal 11: Segmentation fault"
+        assert supervised.says()["error"] == "the child ended while it started (signal 11: Segmentation fault)"
+
+
+def test_one_that_the_kernel_killed_for_want_of_memory_is_told_from_others(tmp_path: Path) -> None:
+    statistics = tmp_path / "vmstat"
+    statistics.write_text("nr_free_pages 1\noom_kill 2\n")
+    with supervising("starving", "", str(statistics)) as supervised:
+        supervised.ready()
+        assert supervised.says()["end"] == "signal 9: Killed for want of memory"
+        supervised.ready()
+        assert supervised.says()["end"] == "signal 9: Killed"  # the count stands where it stood
+
+
+def test_stopping_ends_it_and_starts_no_other() -> None:
+    with supervising("obedient") as supervised:
+        pid = supervised.ready()
+        supervised.process.terminate()
+        assert supervised.says()["over"]
+        assert not is_running(pid)
+
+
+def test_one_that_does_not_end_is_killed() -> None:
+    with supervising("stubborn") as supervised:
+        pid = supervised.ready()
+        supervised.process.terminate()
+        assert supervised.says()["over"]
+        assert not is_running(pid)
+        assert "did not end in 0 s" in supervised.process.communicate(timeout=20)[1]
+
+
+def test_it_ends_when_its_parent_is_killed() -> None:
+    with supervising("obedient") as supervised:
+        pid = supervised.ready()
+        supervised.process.kill()
+        eventually(lambda: not is_running(pid))
+
+
+def test_ctrl_c_in_the_terminal_is_not_for_it() -> None:
+    with supervising("obedient") as supervised:
+        pid = supervised.ready()
+        assert os.getsid(pid) == pid
+
+
+def test_a_process_with_threads_is_not_forked() -> None:
+    program = PARENT.replace("asyncio.run(main())", "import threading; threading.Timer(5, print).start()")
+    program += "\ntry:\n    asyncio.run(main())\nfinally:\n    os._exit(0)\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "obedient", ""], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        assert process.stdout is not None
+        assert "a process with 2 threads is forked" in process.stdout.readline()
