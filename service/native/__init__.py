@@ -9,14 +9,14 @@ from service.native.front import Entry, Front, Handover, Problem
 from service.native.front import Limits as FrontLimits
 from service.native.grpc_front import CallBegan, Canceled, GrpcFront, GrpcLimits, HalfClosed, MessageCame, lines_of
 from service.native.lane import Array, Job, Lane, Mailbox, Outcome, as_runner, in_turn
-from service.native.library import Crew, Runner, Turns, compiled_runner
+from service.native.library import CoreBudget, Runner, ThreadTeam, compiled_runner
 
 __all__ = [
     "FRONT_FIELDS",
     "Array",
     "CallBegan",
     "Canceled",
-    "Crew",
+    "CoreBudget",
     "Entry",
     "Front",
     "FrontLimits",
@@ -31,7 +31,7 @@ __all__ = [
     "Outcome",
     "Problem",
     "Runner",
-    "Turns",
+    "ThreadTeam",
     "as_runner",
     "compiled_runner",
     "in_turn",

@@ -32,27 +32,27 @@ def function(name: str) -> Callable[..., Any]:
     return found
 
 
-@tvm_ffi.register_object("octet.Turns")
-class Turns(tvm_ffi.Object):
-    """Cores, lent to calls in the order in which they ask. From any thread; see `src/turns.h`, whose methods it has."""
+@tvm_ffi.register_object("octet.CoreBudget")
+class CoreBudget(tvm_ffi.Object):
+    """A fair semaphore of cores. From any thread; see `src/core_budget.h`, whose methods it has."""
 
     if TYPE_CHECKING:
 
-        def take(self, cores: int) -> int: ...
-        def give_back(self, cores: int) -> None: ...
+        def acquire(self, cores: int) -> int: ...
+        def release(self, cores: int) -> None: ...
         def cores(self) -> int: ...
         def free(self) -> int: ...
         def waiting(self) -> int: ...
 
     @staticmethod
-    def of(cores: int) -> Turns:
-        turns: Turns = function("turns")(cores)
-        return turns
+    def of(cores: int) -> CoreBudget:
+        budget: CoreBudget = function("core_budget")(cores)
+        return budget
 
 
-@tvm_ffi.register_object("octet.Crew")
-class Crew(tvm_ffi.Object):
-    """Who computes on the cores of a process. From any thread; see `src/turns.h`, whose methods it has."""
+@tvm_ffi.register_object("octet.ThreadTeam")
+class ThreadTeam(tvm_ffi.Object):
+    """The threads that share the kernels of a call. From any thread; see `src/core_budget.h`, whose methods it has."""
 
     if TYPE_CHECKING:
 
@@ -62,27 +62,32 @@ class Crew(tvm_ffi.Object):
         def pool(self) -> Any: ...
 
     @staticmethod
-    def of(turns: Turns, prepare: Callable[[Any, int], list[Any]]) -> Crew:
+    def of(budget: CoreBudget, prepare: Callable[[Any, int], list[Any]]) -> ThreadTeam:
         """
         Args:
             prepare: makes the calling thread and its workers share kernels among as many threads as its second argument
                 says; its first is what it returned first the last time in this thread, or None. What it returns after
                 that are the processors on which the thread need not prepare again; none: any.
         """
-        crew: Crew = function("crew")(turns, prepare)
-        return crew
+        team: ThreadTeam = function("thread_team")(budget, prepare)
+        return team
 
 
 def compiled_runner(
-    entry: tvm_ffi.Function, memory: Sequence[Any], crew: Crew, threads: int, mark: memoryview, keep: Sequence[Any]
+    entry: tvm_ffi.Function,
+    memory: Sequence[Any],
+    team: ThreadTeam,
+    threads: int,
+    mark: memoryview,
+    keep: Sequence[Any],
 ) -> Runner:
     """A runner that calls `entry` with the inputs and then `memory`; one call at a time, from any thread.
 
     Args:
-        threads: of `crew`, at most, that share a call.
+        threads: of `team`, at most, that share a call.
         mark: `[1]` uint8, which is 1 while native code of the model runs.
         keep: what has to live for as long as the runner.
     """
     byte = ctypes.c_uint8.from_buffer(mark)
-    runner: Runner = function("runner")(entry, list(memory), crew, threads, ctypes.addressof(byte), [*keep, byte])
+    runner: Runner = function("runner")(entry, list(memory), team, threads, ctypes.addressof(byte), [*keep, byte])
     return runner

@@ -57,7 +57,7 @@ class Model:
         self.runner: Runner = compiled_runner(
             self._entry,
             self._tensors,
-            self.threads.crew,
+            self.threads.team,
             self.threads.count,
             memoryview(bytearray(1)) if place is None else place.mark,
             [module],

@@ -9,11 +9,11 @@ other thread of the call runs there. Where there are more cores than threads a s
 evade other processes. The calling thread is not ours, and its mask is left alone: where it runs is looked up before
 each call, and the worker whose share that is exchanges it for that of the caller.
 
-**Turns.** A call takes as many cores as it has threads, and waits in line until they are free. So there are never more
-threads that compute than cores, however many models are called at once, from whatever threads. A call that is alone may
-take all the cores. Calls that meet, and those that come soon after, take an equal part each, and compute side by side:
-no short call waits for a long one again and again, and no thread waits for others at the end of each loop. What they
-answer does not depend on it.
+**Core budget.** A call acquires as many cores as it has threads, and waits first come, first served until they are
+free. So there are never more computing threads than cores, however many models are called at once, from whatever
+threads. A call that is alone may acquire all cores. Concurrent calls, and those that follow soon, get an equal share
+each: no short call waits for a long one again and again, and no thread waits for others at the end of each loop.
+Answers do not depend on it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ from contextlib import suppress
 from typing import Any
 
 from service.core.errors import InvalidInput
-from service.native import Crew, Turns
+from service.native import CoreBudget, ThreadTeam
 from service.runtime import machine
 from service.runtime.cores import Core, affordable_threads, by_cache, usable_cores
-
-_COMPANY_S = 0.1  # calls that follow each other at once are not alone in between
 
 
 class _Pool:
@@ -89,20 +87,20 @@ class _Pool:
                 return
 
 
-def crew_of(cores: Sequence[Sequence[Core]], turns: Turns) -> Crew:
-    """Who computes on `cores`, by cache, in turns."""
-    most = turns.cores()
+def team_of(cores: Sequence[Sequence[Core]], budget: CoreBudget) -> ThreadTeam:
+    """The threads that compute on `cores`, by cache, within `budget`."""
+    most = budget.cores()
 
     def prepare(pool: _Pool | None, threads: int) -> list[Any]:
         pool = pool or _Pool(cores, most)
         pool.prepare(threads)
         return [pool, *(sorted(pool.shares[0]) if threads > 1 else ())]
 
-    return Crew.of(turns, prepare)
+    return ThreadTeam.of(budget, prepare)
 
 
 # At import: a thread that runs a kernel without `Threads` has its mask narrowed by TVM.
-OF_THIS_PROCESS = crew_of(by_cache(usable_cores()), Turns.of(affordable_threads()))
+OF_THIS_PROCESS = team_of(by_cache(usable_cores()), CoreBudget.of(affordable_threads()))
 
 
 class Threads:
@@ -111,20 +109,20 @@ class Threads:
     Models enter it for every call. Who measures enters it around all that is not to be disturbed. Not for `async`.
 
     Attributes:
-        crew: whose cores they are.
+        team: whose cores they are.
     """
 
-    def __init__(self, count: int = 0, crew: Crew = OF_THIS_PROCESS) -> None:
+    def __init__(self, count: int = 0, team: ThreadTeam = OF_THIS_PROCESS) -> None:
         """`count`: 0 for as many as compute at a time in this process, which is also the most."""
-        self.crew = crew
-        self.count = min(count or crew.cores(), crew.cores())
+        self.team = team
+        self.count = min(count or team.cores(), team.cores())
 
     def __enter__(self) -> Threads:
-        self.crew.enter(self.count)
+        self.team.enter(self.count)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.crew.leave()
+        self.team.leave()
 
 
 def confined(count: int) -> Threads:
@@ -141,4 +139,4 @@ def confined(count: int) -> Threads:
         raise InvalidInput(f"this process may use {most} cores, and {count} threads want one each")
     cores = [frozenset([min(core)]) for core in usable_cores()[: count or most]]
     os.sched_setaffinity(0, Core().union(*cores))
-    return Threads(0, crew_of(by_cache(cores), Turns.of(len(cores))))
+    return Threads(0, team_of(by_cache(cores), CoreBudget.of(len(cores))))

@@ -12,7 +12,7 @@
 #include <new>
 #include <utility>
 
-#include "turns.h"
+#include "core_budget.h"
 
 namespace octet {
 

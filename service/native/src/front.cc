@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "turns.h"
+#include "core_budget.h"
 
 namespace octet {
 

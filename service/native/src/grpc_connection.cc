@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "turns.h"
+#include "core_budget.h"
 
 namespace octet {
 

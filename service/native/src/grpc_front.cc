@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "turns.h"
+#include "core_budget.h"
 
 namespace octet {
 

@@ -5,7 +5,7 @@
 
 #include "grpc_connection.h"
 #include "infer_message.h"
-#include "turns.h"
+#include "core_budget.h"
 
 namespace octet {
 

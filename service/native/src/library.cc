@@ -8,7 +8,7 @@
 #include "mailbox.h"
 #include "runner.h"
 #include "tensors.h"
-#include "turns.h"
+#include "core_budget.h"
 
 namespace octet {
 
@@ -23,26 +23,26 @@ class MailboxObj : public ffi::Object {
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.Mailbox", MailboxObj, ffi::Object);
 };
 
-class TurnsObj : public ffi::Object {
+class CoreBudgetObj : public ffi::Object {
  public:
-  std::shared_ptr<Turns> turns;
-  explicit TurnsObj(int64_t cores) : turns(std::make_shared<Turns>(cores)) {}
+  std::shared_ptr<CoreBudget> budget;
+  explicit CoreBudgetObj(int64_t cores) : budget(std::make_shared<CoreBudget>(cores)) {}
   static constexpr bool _type_mutable = true;
-  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.Turns", TurnsObj, ffi::Object);
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.CoreBudget", CoreBudgetObj, ffi::Object);
 };
 
-class TurnsRef : public ffi::ObjectRef {
+class CoreBudgetRef : public ffi::ObjectRef {
  public:
-  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(TurnsRef, ffi::ObjectRef, TurnsObj);
+  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(CoreBudgetRef, ffi::ObjectRef, CoreBudgetObj);
 };
 
-class CrewObj : public ffi::Object {
+class ThreadTeamObj : public ffi::Object {
  public:
-  std::shared_ptr<Crew> crew;
-  CrewObj(const TurnsRef& turns, ffi::Function prepare)
-      : crew(std::make_shared<Crew>(turns->turns, std::move(prepare))) {}
+  std::shared_ptr<ThreadTeam> team;
+  ThreadTeamObj(const CoreBudgetRef& budget, ffi::Function prepare)
+      : team(std::make_shared<ThreadTeam>(budget->budget, std::move(prepare))) {}
   static constexpr bool _type_mutable = true;
-  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.Crew", CrewObj, ffi::Object);
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.ThreadTeam", ThreadTeamObj, ffi::Object);
 };
 
 class MailboxRef : public ffi::ObjectRef {
@@ -50,9 +50,9 @@ class MailboxRef : public ffi::ObjectRef {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(MailboxRef, ffi::ObjectRef, MailboxObj);
 };
 
-class CrewRef : public ffi::ObjectRef {
+class ThreadTeamRef : public ffi::ObjectRef {
  public:
-  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(CrewRef, ffi::ObjectRef, CrewObj);
+  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(ThreadTeamRef, ffi::ObjectRef, ThreadTeamObj);
 };
 
 ffi::Array<Job> taken(MailboxObj* self) {
@@ -108,27 +108,27 @@ ffi::Array<ffi::Array<double>> drain(LaneObj* self) {
   return found;
 }
 
-ffi::Function runner(ffi::Function entry, ffi::Array<ffi::Any> memory, CrewRef crew, int64_t threads, int64_t mark,
+ffi::Function runner(ffi::Function entry, ffi::Array<ffi::Any> memory, ThreadTeamRef team, int64_t threads, int64_t mark,
                      ffi::Array<ffi::Any> keep) {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): a byte in memory that processes share, from ctypes
-  return make_runner(entry, memory, crew->crew, threads, reinterpret_cast<uint8_t*>(mark), keep);
+  return make_runner(entry, memory, team->team, threads, reinterpret_cast<uint8_t*>(mark), keep);
 }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
   refl::ObjectDef<MailboxObj>(refl::init(false))
       .def("descriptor", [](MailboxObj* self) { return self->mailbox->descriptor(); })
       .def("take", taken);
-  refl::ObjectDef<TurnsObj>(refl::init(false))
-      .def("take", [](TurnsObj* self, int64_t cores) { return self->turns->take(cores); })
-      .def("give_back", [](TurnsObj* self, int64_t cores) { self->turns->give_back(cores); })
-      .def("cores", [](TurnsObj* self) { return self->turns->cores(); })
-      .def("free", [](TurnsObj* self) { return self->turns->free(); })
-      .def("waiting", [](TurnsObj* self) { return self->turns->waiting(); });
-  refl::ObjectDef<CrewObj>(refl::init(false))
-      .def("cores", [](CrewObj* self) { return self->crew->cores(); })
-      .def("pool", [](CrewObj* self) { return self->crew->prepared(); })
-      .def("enter", [](CrewObj* self, int64_t threads) { self->crew->enter(threads); })
-      .def("leave", [](CrewObj* self) { self->crew->leave(); });
+  refl::ObjectDef<CoreBudgetObj>(refl::init(false))
+      .def("acquire", [](CoreBudgetObj* self, int64_t cores) { return self->budget->acquire(cores); })
+      .def("release", [](CoreBudgetObj* self, int64_t cores) { self->budget->release(cores); })
+      .def("cores", [](CoreBudgetObj* self) { return self->budget->cores(); })
+      .def("free", [](CoreBudgetObj* self) { return self->budget->free(); })
+      .def("waiting", [](CoreBudgetObj* self) { return self->budget->waiting(); });
+  refl::ObjectDef<ThreadTeamObj>(refl::init(false))
+      .def("cores", [](ThreadTeamObj* self) { return self->team->cores(); })
+      .def("pool", [](ThreadTeamObj* self) { return self->team->prepared(); })
+      .def("enter", [](ThreadTeamObj* self, int64_t threads) { self->team->enter(threads); })
+      .def("leave", [](ThreadTeamObj* self) { self->team->leave(); });
   refl::ObjectDef<JobObj>(refl::init(false))
       .def_ro("key", &JobObj::key)
       .def("outcome", [](const JobObj* self) { return static_cast<int64_t>(self->outcome); })
@@ -156,9 +156,9 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("retry_after_s", [](LaneObj* self) { return self->lane->retry_after_s(); });
   refl::GlobalDef()
       .def("octet.mailbox", [] { return MailboxRef(ffi::make_object<MailboxObj>()); })
-      .def("octet.turns", [](int64_t cores) { return TurnsRef(ffi::make_object<TurnsObj>(cores)); })
-      .def("octet.crew", [](TurnsRef turns, ffi::Function prepare) {
-        return CrewRef(ffi::make_object<CrewObj>(turns, prepare));
+      .def("octet.core_budget", [](int64_t cores) { return CoreBudgetRef(ffi::make_object<CoreBudgetObj>(cores)); })
+      .def("octet.thread_team", [](CoreBudgetRef budget, ffi::Function prepare) {
+        return ThreadTeamRef(ffi::make_object<ThreadTeamObj>(budget, prepare));
       })
       .def("octet.job", make_job)
       .def("octet.lane", start)

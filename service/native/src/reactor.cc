@@ -17,7 +17,7 @@
 #include <system_error>
 #include <utility>
 
-#include "turns.h"
+#include "core_budget.h"
 
 namespace octet {
 

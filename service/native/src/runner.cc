@@ -32,7 +32,7 @@ ffi::Array<ffi::Tensor> copied(const ffi::Any& result) {
 
 }  // namespace
 
-Runner make_runner(ffi::Function entry, ffi::Array<ffi::Any> memory, std::shared_ptr<Crew> crew, int64_t threads,
+Runner make_runner(ffi::Function entry, ffi::Array<ffi::Any> memory, std::shared_ptr<ThreadTeam> team, int64_t threads,
                    volatile uint8_t* mark, ffi::Array<ffi::Any> keep) {
   std::vector<ffi::Any> owned(memory.begin(), memory.end());
   return ffi::Function::FromTyped([=](ffi::Array<ffi::Tensor> inputs) {
@@ -41,7 +41,7 @@ Runner make_runner(ffi::Function entry, ffi::Array<ffi::Any> memory, std::shared
     for (size_t index = 0; index < inputs.size(); ++index) arguments.emplace_back(inputs[index]);
     for (const ffi::Any& each : owned) arguments.emplace_back(each);
     (void)keep;
-    Turn turn(*crew, threads);
+    CoreLease lease(*team, threads);
     ffi::Any result;
     {
       Marked running(mark);

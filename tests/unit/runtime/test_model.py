@@ -18,9 +18,9 @@ from service.cache import OciLayout
 from service.core.artifact import LIBRARY_MEDIA_TYPE
 from service.core.digest import parse_digest
 from service.core.vectors import sample_inputs
-from service.native import Crew, Turns
+from service.native import CoreBudget, ThreadTeam
 from service.runtime.cores import usable_cores
-from service.runtime.threads import Threads, crew_of
+from service.runtime.threads import Threads, team_of
 from tests.support.compiling import compiled
 from tests.support.tflite_builder import Quant
 from tests.support.tflite_models import conv2d_model
@@ -49,9 +49,9 @@ def questions(model: runtime.Model) -> Sequence[Sequence[Array]]:
     return sample_inputs(model.signature, 4)
 
 
-def crowded(turns: Turns) -> Crew:
+def crowded(budget: CoreBudget) -> ThreadTeam:
     """One that takes its cores for more than they are."""
-    return crew_of([[*usable_cores()] * turns.cores()], turns)
+    return team_of([[*usable_cores()] * budget.cores()], budget)
 
 
 def with_threads(model: runtime.Model, threads: Threads) -> runtime.Model:
@@ -90,7 +90,7 @@ def test_answers_do_not_depend_on_how_many_threads_there_are(
         instance = with_threads(model, of)
         return [instance.run(question)[0] for question in questions]
 
-    of = crowded(Turns.of(threads))
+    of = crowded(CoreBudget.of(threads))
     with ThreadPoolExecutor(1) as pool:  # TVM's pools are of threads, and this one's is large enough
         many = pool.submit(answers, Threads(threads, of)).result()
         alone = pool.submit(answers, Threads(1, of)).result()
@@ -104,8 +104,8 @@ def test_answers_do_not_depend_on_how_many_threads_there_are(
 def test_models_that_are_called_at_once_answer_rightly(
     model: runtime.Model, questions: Sequence[Sequence[Array]], threads: tuple[int, ...]
 ) -> None:
-    turns, calls = Turns.of(2), 40
-    of = crowded(turns)
+    budget, calls = CoreBudget.of(2), 40
+    of = crowded(budget)
     right = [model.run(question)[0] for question in questions]
     together = threading.Barrier(len(threads))
 
@@ -118,7 +118,7 @@ def test_models_that_are_called_at_once_answer_rightly(
 
     with ThreadPoolExecutor(len(threads)) as pool:
         list(pool.map(ask, threads))
-    assert turns.free() == 2
+    assert budget.free() == 2
 
 
 def test_a_clone_has_as_many_threads(model: runtime.Model, tmp_path: Path) -> None:

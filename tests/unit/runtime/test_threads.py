@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from service.core.errors import InvalidInput
-from service.native import Turns
+from service.native import CoreBudget
 from service.runtime.cores import usable_cores
-from service.runtime.threads import OF_THIS_PROCESS, Threads, confined, crew_of
+from service.runtime.threads import OF_THIS_PROCESS, Threads, confined, team_of
 
 CORES = usable_cores()
 two_cores = pytest.mark.skipif(len(CORES) < 2, reason="one core")
@@ -29,9 +29,9 @@ def elsewhere() -> Iterator[Callable[[Callable[[], Any]], Any]]:
         yield lambda function: pool.submit(function).result(timeout=60)
 
 
-def wait_for(turns: Turns, waiting: int) -> None:
+def wait_for(budget: CoreBudget, waiting: int) -> None:
     until = time.monotonic() + 10
-    while turns.waiting() != waiting:
+    while budget.waiting() != waiting:
         assert time.monotonic() < until
         time.sleep(0.001)
 
@@ -40,20 +40,20 @@ def wait_for(turns: Turns, waiting: int) -> None:
     ("cores", "calls"), [(1, [1, 1, 1]), (6, [3, 1])], ids=["one-after-the-other", "narrow-behind-wide"]
 )
 def test_nobody_is_overtaken(cores: int, calls: list[int]) -> None:
-    turns, served = Turns.of(cores), list[int]()
-    held = turns.take(max(1, cores - 1))
+    budget, served = CoreBudget.of(cores), list[int]()
+    held = budget.acquire(max(1, cores - 1))
 
     def call(place: int) -> None:
-        taken = turns.take(calls[place])
+        taken = budget.acquire(calls[place])
         served.append(place)
-        turns.give_back(taken)
+        budget.release(taken)
 
     threads = [threading.Thread(target=call, args=(place,)) for place in range(len(calls))]
     for waiting, thread in enumerate(threads, 1):
         thread.start()
-        wait_for(turns, waiting)  # also who would be content with the one core that is free
+        wait_for(budget, waiting)  # also who would be content with the one core that is free
     assert served == []
-    turns.give_back(held)
+    budget.release(held)
     for thread in threads:
         thread.join(timeout=10)
     assert sorted(served) == list(range(len(calls)))
@@ -61,77 +61,77 @@ def test_nobody_is_overtaken(cores: int, calls: list[int]) -> None:
 
 
 def test_calls_that_meet_take_equal_parts_until_one_has_been_alone_for_a_while() -> None:
-    turns = Turns.of(4)
-    taken = [turns.take(1), turns.take(4)]
+    budget = CoreBudget.of(4)
+    taken = [budget.acquire(1), budget.acquire(4)]
     assert taken == [1, 2]
-    taken.append(turns.take(4))
+    taken.append(budget.acquire(4))
     assert taken[2] == 1
     for cores in taken:
-        turns.give_back(cores)
-    turns.give_back(turns.take(4))
-    assert turns.take(4) == 1
-    turns.give_back(1)
+        budget.release(cores)
+    budget.release(budget.acquire(4))
+    assert budget.acquire(4) == 1
+    budget.release(1)
     time.sleep(0.11)
-    assert turns.take(4) == 4
+    assert budget.acquire(4) == 4
 
 
 def test_a_crowd_is_forgotten_while_two_go_on_to_meet() -> None:
-    turns = Turns.of(8)
-    crowd = [turns.take(1) for _ in range(4)]
+    budget = CoreBudget.of(8)
+    crowd = [budget.acquire(1) for _ in range(4)]
     for cores in crowd[1:]:
-        turns.give_back(cores)
+        budget.release(cores)
     parts = []
     for _ in range(4):
         time.sleep(0.06)
-        parts.append(turns.take(8))
-        turns.give_back(parts[-1])
+        parts.append(budget.acquire(8))
+        budget.release(parts[-1])
     assert parts == [2, 4, 4, 4]
 
 
 def test_never_more_cores_are_lent_than_there_are() -> None:
-    turns, lock = Turns.of(3), threading.Lock()
+    budget, lock = CoreBudget.of(3), threading.Lock()
     lent, most = 0, 0
 
     def call(cores: int) -> None:
         nonlocal lent, most
         for _ in range(200):
-            taken = turns.take(cores)
+            taken = budget.acquire(cores)
             with lock:
                 lent += taken
                 most = max(most, lent)
             with lock:
                 lent -= taken
-            turns.give_back(taken)
+            budget.release(taken)
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(call, [1, 2, 3, 1, 2, 3]))
-    assert (lent, turns.free()) == (0, 3)
+    assert (lent, budget.free()) == (0, 3)
     assert most <= 3
 
 
 def test_no_call_has_more_threads_than_compute_at_a_time() -> None:
-    of = crew_of([CORES], Turns.of(3))
+    of = team_of([CORES], CoreBudget.of(3))
     assert [Threads(count, of).count for count in (0, 1, 3, 4)] == [3, 1, 3, 3]
     assert Threads().count == OF_THIS_PROCESS.cores() <= len(CORES)
 
 
 def test_cores_are_free_again_after_an_error() -> None:
-    turns = Turns.of(1)
-    of = crew_of([CORES], turns)
+    budget = CoreBudget.of(1)
+    of = team_of([CORES], budget)
     with pytest.raises(ValueError, match="of the model"), Threads(1, of):
         raise ValueError("of the model")
-    assert turns.free() == 1
+    assert budget.free() == 1
 
 
 def test_inside_calls_share_the_cores_that_are_held(elsewhere: Callable[[Callable[[], Any]], Any]) -> None:
     def held() -> list[int]:
-        turns, free = Turns.of(2), []
-        of = crew_of([[*CORES, *CORES]], turns)
+        budget, free = CoreBudget.of(2), []
+        of = team_of([[*CORES, *CORES]], budget)
         with Threads(1, of):
             with Threads(2, of):  # would wait for itself
-                free.append(turns.free())
-            free.append(turns.free())
-        return [*free, turns.free()]
+                free.append(budget.free())
+            free.append(budget.free())
+        return [*free, budget.free()]
 
     assert elsewhere(held) == [1, 1, 2]
 
@@ -151,7 +151,7 @@ def tasks() -> set[int]:
 @pytest.mark.parametrize("threads", sorted({2, len(CORES)}))
 def test_threads_of_a_call_have_cores_of_their_own(elsewhere: Callable[[Callable[[], Any]], Any], threads: int) -> None:
     def placed() -> tuple[set[int], list[set[int]], set[int], int]:
-        of, mask, before = crew_of([CORES], Turns.of(len(CORES))), os.sched_getaffinity(0), tasks()
+        of, mask, before = team_of([CORES], CoreBudget.of(len(CORES))), os.sched_getaffinity(0), tasks()
         os.sched_setaffinity(0, CORES[-1])  # the first is where TVM would let it run
         with Threads(threads, of):
             here = allowed(threading.get_native_id())
@@ -173,7 +173,7 @@ def test_threads_of_a_call_have_cores_of_their_own(elsewhere: Callable[[Callable
 @two_cores
 def test_a_worker_makes_way_for_the_calling_thread(elsewhere: Callable[[Callable[[], Any]], Any]) -> None:
     def moved() -> list[set[int]]:
-        of, mask = crew_of([CORES[:2]], Turns.of(2)), os.sched_getaffinity(0)
+        of, mask = team_of([CORES[:2]], CoreBudget.of(2)), os.sched_getaffinity(0)
         masks = []
         for core in (CORES[0], CORES[1], CORES[1], CORES[0]):
             os.sched_setaffinity(0, core)
@@ -190,7 +190,7 @@ def test_a_worker_makes_way_for_the_calling_thread(elsewhere: Callable[[Callable
 def test_workers_stay_around_the_cache_of_the_calling_thread(elsewhere: Callable[[Callable[[], Any]], Any]) -> None:
     def followed() -> list[set[int]]:
         caches = [[core, core] for core in CORES[:2]]  # as if each core were two
-        of, mask = crew_of(caches, Turns.of(4)), os.sched_getaffinity(0)
+        of, mask = team_of(caches, CoreBudget.of(4)), os.sched_getaffinity(0)
         masks = []
         for core in CORES[:2]:
             os.sched_setaffinity(0, core)
@@ -208,7 +208,7 @@ def test_workers_stay_around_the_cache_of_the_calling_thread(elsewhere: Callable
 
 def test_the_calling_threads_mask_is_left_alone(elsewhere: Callable[[Callable[[], Any]], Any]) -> None:
     def kept() -> bool:
-        of, mask = crew_of([[*CORES, *CORES]], Turns.of(2)), os.sched_getaffinity(0)
+        of, mask = team_of([[*CORES, *CORES]], CoreBudget.of(2)), os.sched_getaffinity(0)
         with Threads(2, of):
             during = os.sched_getaffinity(0)
         return mask == during == os.sched_getaffinity(0)
@@ -219,7 +219,7 @@ def test_the_calling_threads_mask_is_left_alone(elsewhere: Callable[[Callable[[]
 def test_one_thread_needs_no_workers(elsewhere: Callable[[Callable[[], Any]], Any]) -> None:
     def alone() -> set[int]:
         before = tasks()
-        with Threads(1, crew_of([CORES], Turns.of(len(CORES)))):
+        with Threads(1, team_of([CORES], CoreBudget.of(len(CORES)))):
             return tasks() - before
 
     assert elsewhere(alone) == set()
@@ -230,7 +230,7 @@ def test_a_measurement_stays_on_its_cores(elsewhere: Callable[[Callable[[], Any]
     def measured() -> tuple[int, set[int], list[set[int]]]:
         threads = confined(count)
         with threads:
-            workers = threads.crew.pool().workers.values()
+            workers = threads.team.pool().workers.values()
             return threads.count, os.sched_getaffinity(0), [allowed(worker) for worker in workers]
 
     threads, mask, workers = elsewhere(measured)

@@ -1,4 +1,4 @@
-#include "turns.h"
+#include "core_budget.h"
 
 #include <tvm/ffi/container/array.h>
 #include <sched.h>
@@ -16,8 +16,8 @@ namespace ffi = tvm::ffi;
 
 namespace {
 
-constexpr double kCompanyS = 0.1;  // calls that follow each other at once are not alone in between
-std::atomic<int64_t> crews{0};
+constexpr double kConcurrencyWindowS = 0.1;  // calls that follow each other at once count as concurrent
+std::atomic<int64_t> teams{0};
 
 }  // namespace
 
@@ -27,12 +27,12 @@ double now_s() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-int64_t Turns::take(int64_t cores) {
+int64_t CoreBudget::acquire(int64_t cores) {
   std::unique_lock lock(mutex_);
   ++calls_;
-  if (calls_ > 1 || company_ > 1) {
-    look_around();
-    cores = std::min(cores, std::max<int64_t>(1, cores_ / company_));
+  if (calls_ > 1 || concurrency_ > 1) {
+    note_concurrency();
+    cores = std::min(cores, std::max<int64_t>(1, cores_ / concurrency_));
   }
   if (cores <= free_ && waiting_.empty()) {
     free_ -= cores;
@@ -40,45 +40,45 @@ int64_t Turns::take(int64_t cores) {
   }
   Waiter waiter(cores);
   waiting_.push_back(&waiter);
-  waiter.turn.wait(lock, [&] { return waiter.has_turn; });
+  waiter.granted.wait(lock, [&] { return waiter.is_granted; });
   return cores;
 }
 
-void Turns::give_back(int64_t cores) {
+void CoreBudget::release(int64_t cores) {
   std::lock_guard lock(mutex_);
   --calls_;
   free_ += cores;
-  // Who wants many cores is not overtaken by those who want few: that could go on for ever.
+  // A call that asks for many cores is not overtaken by those that ask for few: it could starve.
   while (!waiting_.empty() && waiting_.front()->cores <= free_) {
     Waiter* first = waiting_.front();
     waiting_.pop_front();
     free_ -= first->cores;
-    first->has_turn = true;
-    first->turn.notify_one();  // under the lock: the waiter lives on its thread's stack
+    first->is_granted = true;
+    first->granted.notify_one();  // under the lock: the waiter lives on its thread's stack
   }
 }
 
-int64_t Turns::free() {
+int64_t CoreBudget::free() {
   std::lock_guard lock(mutex_);
   return free_;
 }
 
-int64_t Turns::waiting() {
+int64_t CoreBudget::waiting() {
   std::lock_guard lock(mutex_);
   return static_cast<int64_t>(waiting_.size());
 }
 
-void Turns::look_around() {
+void CoreBudget::note_concurrency() {
   double now = now_s();
-  if (now > company_until_s_) company_ = 1;
-  if (calls_ >= company_) {
-    company_ = calls_;
-    company_until_s_ = now + kCompanyS;
+  if (now > concurrency_until_s_) concurrency_ = 1;
+  if (calls_ >= concurrency_) {
+    concurrency_ = calls_;
+    concurrency_until_s_ = now + kConcurrencyWindowS;
   }
 }
 
-// What one thread has prepared, and how deep it is inside.
-struct Crew::Pool {
+// What one thread has prepared, and how deep its `enter`s are nested.
+struct ThreadTeam::Pool {
   int64_t entered = 0;
   int64_t taken = 0;
   int64_t threads = 0;
@@ -86,24 +86,24 @@ struct Crew::Pool {
   std::vector<int64_t> home;
 };
 
-Crew::Crew(std::shared_ptr<Turns> turns, ffi::Function prepare)
-    : id_(++crews), turns_(std::move(turns)), prepare_(std::move(prepare)) {}
+ThreadTeam::ThreadTeam(std::shared_ptr<CoreBudget> budget, ffi::Function prepare)
+    : id_(++teams), budget_(std::move(budget)), prepare_(std::move(prepare)) {}
 
-// By crew: TVM has a pool of workers for each thread, too. Not destroyed with its thread, which may outlive Python.
-thread_local std::unordered_map<int64_t, Crew::Pool>* pools = nullptr;
+// By team: TVM has a pool of workers for each thread, too. Not destroyed with its thread, which may outlive Python.
+thread_local std::unordered_map<int64_t, ThreadTeam::Pool>* pools = nullptr;
 
-Crew::Pool& Crew::pool() {
+ThreadTeam::Pool& ThreadTeam::pool() {
   if (pools == nullptr) pools = new std::unordered_map<int64_t, Pool>();
   return (*pools)[id_];
 }
 
-void Crew::forget_thread() { delete std::exchange(pools, nullptr); }
+void ThreadTeam::forget_thread() { delete std::exchange(pools, nullptr); }
 
-ffi::Any Crew::prepared() { return pool().prepared; }
+ffi::Any ThreadTeam::prepared() { return pool().prepared; }
 
-void Crew::enter(int64_t threads) {
+void ThreadTeam::enter(int64_t threads) {
   Pool& mine = pool();
-  if (mine.entered == 0) mine.taken = turns_->take(std::min(threads, cores()));
+  if (mine.entered == 0) mine.taken = budget_->acquire(std::min(threads, cores()));
   ++mine.entered;
   try {
     prepare(mine, std::min(threads, mine.taken));
@@ -113,12 +113,12 @@ void Crew::enter(int64_t threads) {
   }
 }
 
-void Crew::leave() {
+void ThreadTeam::leave() {
   Pool& mine = pool();
-  if (--mine.entered == 0) turns_->give_back(mine.taken);
+  if (--mine.entered == 0) budget_->release(mine.taken);
 }
 
-void Crew::prepare(Pool& mine, int64_t threads) {
+void ThreadTeam::prepare(Pool& mine, int64_t threads) {
   bool is_home =
       mine.home.empty() || std::find(mine.home.begin(), mine.home.end(), sched_getcpu()) != mine.home.end();
   if (threads == mine.threads && is_home) return;
