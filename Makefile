@@ -30,11 +30,10 @@ test-all: $(VENV)/.develop ## every test, property tests on new examples
 tables: $(VENV)/.develop ## rewrite docs/reference/conformance.md from what the conformance tests see: half an hour
 	OCTET_TABLES=docs/reference/conformance.md $(BIN)/python -m pytest tests/conformance $(PYTEST_ARGS)
 
-# Measures and does not judge: the bound of stock_tvm is MobileNetV2's.
 bench: $(VENV)/.develop ## all models beside all peers, an hour (BENCH_ARGS); or MODEL=model.tflite: build, HTTP, stock TVM
 ifdef MODEL
 	$(BIN)/python -m benchmarks.build_and_serve $(MODEL)
-	$(BIN)/python -m benchmarks.stock_tvm --bound inf $(MODEL)
+	$(BIN)/python -m benchmarks.stock_tvm $(MODEL)
 else
 	$(BIN)/python -m benchmarks.setup_peers --making
 	-$(BIN)/python -m benchmarks.models

@@ -23,7 +23,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.demands import build_bound_s
 from benchmarks.measure import cpu_name, table
 
 MODES = ("xnnpack", "litert-reference")
@@ -51,10 +50,9 @@ class Built:
     cpu_s: float
     steps_s: dict[str, float]
 
-    def row(self, bound_s: float | None) -> list[str]:
+    def row(self) -> list[str]:
         steps = [f"{self.steps_s[step]:.2f}" if step in self.steps_s else "" for step in STEPS]
-        bound = "" if bound_s is None else f"{bound_s:.1f}"
-        return [self.model, self.mode, self.kept, f"**{self.total_s:.2f}**", bound, f"{self.cpu_s:.1f}", *steps]
+        return [self.model, self.mode, self.kept, f"**{self.total_s:.2f}**", f"{self.cpu_s:.1f}", *steps]
 
 
 class _Silent:
@@ -88,14 +86,13 @@ def report(models: list[Path], rounds: int) -> str:
     peaks = [_peak_elsewhere()]
     built = [one for model in models for mode in MODES for one in _fastest(model, mode, rounds)]
     peaks.append(_peak_elsewhere())
-    gmacs = max(peaks)
-    rows = [one.row(build_bound_s(one.model, one.kept, gmacs)) for one in built]
-    head = ["model", "mode", "kept", "seconds", "bound", "CPU seconds", *STEPS]
+    rows = [one.row() for one in built]
+    head = ["model", "mode", "kept", "seconds", "CPU seconds", *STEPS]
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[2]
     return (
         f"`python -m benchmarks.building`, {cpu_name()}, {cores} cores, the fastest of {rounds}; load average of the "
         f"last quarter of an hour {load:.1f}.\n`{PEAK}` on one core: {peaks[0]:.0f} GMAC/s before and {peaks[1]:.0f} "
-        f"after; bounds are those of 500 GMAC/s, scaled by the larger.\n"
+        f"after.\n"
         f"Where other work shares the cores, as a load average above that of one build says, seconds are too many;\n"
         f"CPU seconds divided by the cores are too few, since steps wait for each other.\n\n{table(head, rows)}"
     )

@@ -15,6 +15,8 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 Name = TypeVar("Name")
 
+TIMES = "\N{MULTIPLICATION SIGN}"
+
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _MIN_CALLS = 5
 _WARM_UP_CALLS = 2  # the others have emptied the caches since the last turn

@@ -2,8 +2,7 @@
 
     python -m benchmarks.stock_tvm mobilenet_v2_1.0_224_quant.tflite
 
-Exits with 1 where Octet needs more of stock TVM's time than the bound, which is what MobileNetV2 must keep without
-kernels of its own. It was set where stock TVM took 148 ms (Zen 5, AVX-512); only the ratio is bound.
+Only the ratios of a run mean something on another machine.
 """
 
 from __future__ import annotations
@@ -22,17 +21,15 @@ from benchmarks.measure import COLUMNS, cores_for, cpu_name, largest_difference,
 from service.core.numerics import MODES_OF
 from service.core.target import parse_target
 
-BOUND = 0.27
 STOCK = "stock TVM"
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="a quantized .tflite file")
     parser.add_argument("--numerics", choices=MODES_OF["tflite"], action="append", help="Octet's modes (default: all)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each contender in each round")
-    parser.add_argument("--bound", type=float, default=BOUND, help=f"default: {BOUND}")
     parser.add_argument("--stock-only", action="store_true", help="do not compile with Octet")
     arguments = parser.parse_args()
     modes = [] if arguments.stock_only else arguments.numerics or list(MODES_OF["tflite"])
@@ -55,12 +52,6 @@ def main() -> int:
         difference = largest_difference(running[name].outputs, reference)
         rows.append([name, *timing.cells(), f"{timing.median_ms / stock_ms:.3f}", str(difference)])
     print(table(["", *COLUMNS, "of stock TVM's time", "largest difference from LiteRT's reference kernels"], rows))
-    slow = [
-        name for name in timings if name.startswith("Octet") and timings[name].median_ms > arguments.bound * stock_ms
-    ]
-    for name in slow:
-        print(f"\n{name}: more than {arguments.bound} of stock TVM's time")
-    return 1 if slow else 0
 
 
 def compiled(model: Path, directory: Path, numerics: str) -> Octet:
@@ -73,4 +64,4 @@ def compiled(model: Path, directory: Path, numerics: str) -> Octet:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.contest.contestants import CONTESTANTS, PEAK, Contestant
-from benchmarks.demands import FP32_TIMES, REFERENCE_PERCENT, TIMES, demand
 from benchmarks.figures import PEAKS, Figure, Results, milliseconds
-from benchmarks.measure import table
+from benchmarks.measure import TIMES, table
 
 OCTET = [it for it in CONTESTANTS if it.is_octet]
 _PEERS = [it for it in CONTESTANTS if not it.is_octet and not it.is_fp32 and it.name != PEAK]
 _FP32 = [it for it in CONTESTANTS if it.is_fp32]
-_JUDGED = "xnnpack"  # the numerics mode that the demands are for
 _ASYMMETRIC, _SYMMETRIC = "mobilenet_v2_1.0_224_quant", "mobilenet_v2_symmetric"
 _ERROR_LENGTH = 200
 
@@ -41,7 +39,7 @@ def peaks(results: Results) -> str:
 def octet(results: Results, contestant: Contestant, threads: int) -> str:
     """One numerics mode: its share of the peak, and how far it is from the fastest peer."""
     columns = ["model", "limit ms", "Octet ms", "fastest", "rounds' medians", "of the peak", "fastest peer", "its ms"]
-    columns += ["Octet is faster by", "demanded", "missed by"]
+    columns += ["Octet is faster by", "of its time on 1 thread"]
     rows = []
     for name, model in results.models.items():
         figure, peer = results.figure(name, contestant.name, threads), results.fastest_peer(name, threads)
@@ -49,13 +47,10 @@ def octet(results: Results, contestant: Contestant, threads: int) -> str:
             continue
         percent, times = (of(name, contestant.name, threads) for of in (results.percent_of_peak, results.times_faster))
         alone = results.figure(name, contestant.name, 1)
-        asked, of_one_thread = demand(name, threads), figure.median_ms / alone.median_ms if alone else None
-        judged = contestant.numerics == _JUDGED
         row = [model.title, _limit(results, name, threads), f"**{figure.text}**", milliseconds(figure.min_ms)]
         row += [f"{milliseconds(figure.low_ms)} to {milliseconds(figure.high_ms)}", _bold(percent, ".1f", "%")]
         row += [peer[0].title, peer[1].text] if peer else ["", ""]
-        row += [_bold(times, ".2f", TIMES)]
-        row += [asked.text, asked.missed(percent, times, of_one_thread)] if judged else ["", ""]
+        row += [_bold(times, ".2f", TIMES), f"{figure.median_ms / alone.median_ms:.2f}" if alone else ""]
         rows.append(row)
     return _table(columns, rows)
 
@@ -84,9 +79,8 @@ def float32(results: Results) -> str:
                 continue
             texts = [_text(results.figure(name, it.name, threads)) for it in (*took_part, *OCTET)]
             times = results.times_faster(name, first.name, threads, fp32=True)
-            asked = f"≥ {FP32_TIMES[name]} {TIMES}" if name in FP32_TIMES else ""
-            rows.append([model.title, str(threads), *texts, _bold(times, ".2f", TIMES), asked])
-    return _table([*columns, f"{first.title} is faster than the fastest by", "demanded"], rows)
+            rows.append([model.title, str(threads), *texts, _bold(times, ".2f", TIMES)])
+    return _table([*columns, f"{first.title} is faster than the fastest by"], rows)
 
 
 def modes(results: Results) -> str:
@@ -97,10 +91,9 @@ def modes(results: Results) -> str:
         for threads in results.threads:
             fast, exact = (results.figure(name, it.name, threads) for it in (first, second))
             if fast and exact:
-                asked = f"≤ {REFERENCE_PERCENT[name]:.0f} %" if name in REFERENCE_PERCENT else ""
                 more = f"{100 * (exact.median_ms / fast.median_ms - 1):+.1f} %"
-                rows.append([model.title, str(threads), fast.text, exact.text, more, asked])
-    return _table(["model", "threads", f"{first.title} ms", f"{second.title} ms", "more", "demanded"], rows)
+                rows.append([model.title, str(threads), fast.text, exact.text, more])
+    return _table(["model", "threads", f"{first.title} ms", f"{second.title} ms", "more"], rows)
 
 
 def symmetry(results: Results) -> str:

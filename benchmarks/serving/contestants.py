@@ -25,13 +25,11 @@ class Served:
         name: of its row in the catalog.
         frameworks: each with the format of the file that it is fastest with in the contest; the fastest first.
         long: how much longer its turns are, so that a slow model answers often enough for a 99th percentile.
-        demanded: how many times the best peer's throughput Octet's should be; 0: nothing is demanded.
     """
 
     name: str
     frameworks: Sequence[tuple[str, str]]
     long: float = 1.0
-    demanded: float = 0.0
 
     @property
     def row(self) -> Row:
@@ -39,8 +37,8 @@ class Served:
 
 
 SERVED: Sequence[Served] = (
-    Served("mobilenet_v2_1.0_224_quant", [("litert", "tflite"), ("openvino-bf16", "tflite")], demanded=2.0),
-    Served("mobilenet_v2", [("openvino", "onnx"), ("litert", "tflite"), ("onnxruntime", "onnx")], demanded=1.4),
+    Served("mobilenet_v2_1.0_224_quant", [("litert", "tflite"), ("openvino-bf16", "tflite")]),
+    Served("mobilenet_v2", [("openvino", "onnx"), ("litert", "tflite"), ("onnxruntime", "onnx")]),
     Served("resnet50", [("openvino", "tflite"), ("onnxruntime", "onnx"), ("litert", "tflite")], long=2.0),
 )
 OVERLOADED = SERVED[-1]

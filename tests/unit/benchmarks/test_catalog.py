@@ -2,13 +2,8 @@ import pytest
 
 from benchmarks.contest.contestants import CONTESTANTS, PEAK, contestants_for, contestants_named
 from benchmarks.contest.frameworks import framework
-from benchmarks.demands import DEMANDS, REFERENCE_PERCENT
 from benchmarks.models.catalog import ROWS, rows_named
 from benchmarks.setup_peers import ENVIRONMENTS
-
-
-def test_every_demand_is_for_a_model_that_there_is() -> None:
-    assert {*DEMANDS, *REFERENCE_PERCENT} <= {row.name for row in ROWS}
 
 
 def test_names_are_unique() -> None:

@@ -24,28 +24,26 @@ MEDIANS_MS = {
 def test_octets_row_says_how_near_the_limit_and_how_far_from_the_fastest_peer() -> None:
     text = render(results_of(MEDIANS_MS))
     cells = row(text, "Octet (xnnpack), 1 thread pinned to core 0", "Resnet50")
-    limit, octet, fastest, _, percent, peer, its, times, demanded, missed = cells[1:]
+    limit, octet, fastest, _, percent, peer, its, times, of_one_thread = cells[1:]
     assert (limit, octet, fastest) == ("0.900", "**1.20**", "1.08")
     assert (percent, peer, its) == ("**75.0 %**", "OpenVINO (ONNX, bf16)", "1.25")
-    assert (times, demanded, missed) == ("**1.04 ×**", "≥ 88 %, ≥ 1.12 ×", "13.0 points, 0.08 ×")  # noqa: RUF001
+    assert (times, of_one_thread) == ("**1.04 ×**", "1.00")  # noqa: RUF001
 
 
-def test_the_demands_are_for_one_numerics_mode() -> None:
+def test_the_numerics_modes_are_compared() -> None:
     text = render(results_of(MEDIANS_MS))
-    assert row(text, "Octet (litert-reference), 1 thread pinned to core 0", "Resnet50")[-2:] == ["", ""]
-    assert row(text, "What the numerics mode costs", "Resnet50")[1:] == ["1", "1.20", "1.26", "+5.0 %", "≤ 4 %"]
+    assert row(text, "What the numerics mode costs", "Resnet50")[1:] == ["1", "1.20", "1.26", "+5.0 %"]
 
 
 def test_float32_is_compared_with_float32() -> None:
     cells = row(render(results_of(MEDIANS_MS)), "Against float32 of the same model", "Resnet50")
-    assert cells[1:] == ["1", "6.00", "1.20", "1.26", "**5.00 ×**", "≥ 3.8 ×"]  # noqa: RUF001
+    assert cells[1:] == ["1", "6.00", "1.20", "1.26", "**5.00 ×**"]  # noqa: RUF001
 
 
-def test_two_threads_are_not_to_be_slower_than_one() -> None:
+def test_a_second_threads_gain_or_loss_is_shown() -> None:
     medians_ms = {("kws_ref_model", "octet-xnnpack", 1): 0.02, ("kws_ref_model", "octet-xnnpack", 2): 0.025}
     text = render(results_of(medians_ms))
-    demanded, missed = row(text, "Octet (xnnpack), 2 threads pinned to cores 0, 1", "Kws_Ref_Model")[-2:]
-    assert (demanded, missed) == ("not slower than on 1 thread", "25.0 % slower")
+    assert row(text, "Octet (xnnpack), 2 threads pinned to cores 0, 1", "Kws_Ref_Model")[-1] == "1.25"
 
 
 def test_the_peak_is_in_instructions_of_a_cycle_too() -> None:

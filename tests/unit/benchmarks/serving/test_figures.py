@@ -91,19 +91,19 @@ def results() -> Results:
 def test_overhead_is_the_median_of_differences_within_a_round() -> None:
     (row,) = [line for line in render(results()).splitlines() if line.startswith("| REST predict")]
     assert "| blocking |" in row
-    assert "| **120** | 100 to 130 | ≤ 150 |" in row
+    assert "| **120** | 100 to 130 | 9 |" in row
 
 
 def test_what_the_floor_computes_is_not_its_overhead() -> None:
     (row,) = [line for line in render(results()).splitlines() if line.startswith("| echo")]
     assert "| polling |" in row
-    assert "| **40** | 30 to 50 |  |" in row
+    assert "| **40** | 30 to 50 | 9 |" in row
 
 
 def test_the_report_names_the_best_peer_and_holds_octet_to_it() -> None:
     text = render(results())
-    assert "Octet carries 84.0% of that (demanded: ≥ 80%)" in text
-    assert "The best peer is BentoML, OpenVINO: Octet carries 2.10 × as much (demanded: ≥ 1.4 ×)" in text  # noqa: RUF001
+    assert "Octet carries 84.0% of that." in text
+    assert "The best peer is BentoML, OpenVINO: Octet carries 2.10 × as much" in text  # noqa: RUF001
     assert "with a p99 of 5.00 ms beside 9.00 ms" in text
     assert "takes 200 MiB (PSS; BentoML, OpenVINO), Octet 100 MiB" in text
 
@@ -118,7 +118,7 @@ def test_what_went_wrong_is_in_the_report() -> None:
 def test_the_report_says_what_came_of_the_soak() -> None:
     text = render(results())
     assert "| read | 5 × 200, 2 × 503 |" in text  # noqa: RUF001
-    assert "| 5xx, but for planned ones | **2** | 0 |" in text
+    assert "| 5xx, but for planned ones | **2** |" in text
     assert "| 90 to 100 MiB; second half **+0.200** MiB/min (+0.100 to +0.300) |" in text
 
 
