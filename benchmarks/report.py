@@ -30,8 +30,9 @@ One process for each contestant, model and number of threads, pinned to its core
 anything, and stopped while it is not its turn. They take turns of {seconds:g} s, A B C, then C B A, in {rounds} rounds;
 a figure is the median over the rounds of a round's median latency. A turn during which other processes kept more than
 {quiet:g} CPUs busy is repeated, {repeats} times at most; a round without a quiet turn does not count unless all are
-like that, and a figure has a star where more than half were. Inputs are bound beforehand and outputs left where they
-are: no copy is timed. The limit is the model's multiply-accumulates at the peak, which is the fastest repetition of a
+like that, and a figure has a star where more than half were. Of peers the inputs are bound beforehand and outputs left
+where they are: no copy is timed. Octet is called as its users call it, by `Model.run`, which checks inputs and copies
+outputs. The limit is the model's multiply-accumulates at the peak, which is the fastest repetition of a
 loop of `{peak}` on the same cores that takes its turns with the others. Contestants with bf16 use it for what they do
 not compute in integers, and count as peers. Models are batch 1 where they do not say otherwise."""
 

@@ -7,8 +7,10 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.contest.frameworks import dimensions
 from benchmarks.places import CHECKOUT, Home
 
 _PARTS_OF_THE_COMPILER = ("service/compiler", "service/core", "service/runtime")
@@ -19,18 +21,24 @@ class NotCompiled(RuntimeError):
     """`octet compile` failed."""
 
 
-def artifact(home: Home, model: Path, numerics: str) -> Path:
-    """The folder with `model` compiled for this machine. Raises NotCompiled."""
-    folder = home.artifacts / f"{model.stem}.{numerics}.{_key(model)}"
+def artifact(home: Home, model: Path, numerics: str, open_shape: Sequence[int] = ()) -> Path:
+    """The folder with `model` compiled for this machine. Raises NotCompiled.
+
+    Args:
+        open_shape: of the input, where the file leaves it open.
+    """
+    stem = ".".join([model.stem, numerics, *([f"batch{open_shape[0]}"] if open_shape else [])])
+    folder = home.artifacts / f"{stem}.{_key(model)}"
     if folder.exists():
         return folder
     unfinished = folder.with_name(f"unfinished.{folder.name}")
     command = [sys.executable, "-m", "service.cli", "compile", str(model), "--target", "host"]
     command += ["--numerics", numerics, "--output", str(unfinished), "--json"]
+    command += ["--input-shape", dimensions(open_shape)] if open_shape else []
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise NotCompiled(reason(done.stdout, done.stderr))
-    for stale in folder.parent.glob(f"{model.stem}.{numerics}.*"):
+    for stale in folder.parent.glob(f"{stem}.{'[0-9a-f]' * _NAME_LENGTH}"):
         shutil.rmtree(stale)
     unfinished.replace(folder)
     return folder

@@ -48,6 +48,7 @@ CONTESTANTS: Sequence[Contestant] = (
     Contestant(PEAK, "peak", OWN_ENVIRONMENT, "peak", ""),
     Contestant("octet-xnnpack", "Octet (xnnpack)", OWN_ENVIRONMENT, "octet", "tflite", "xnnpack"),
     Contestant("octet-reference", "Octet (litert-reference)", OWN_ENVIRONMENT, "octet", "tflite", "litert-reference"),
+    Contestant("octet-onnx", "Octet (ONNX, onnxruntime)", OWN_ENVIRONMENT, "octet", "onnx", "onnxruntime"),
     Contestant("litert", "LiteRT", OWN_ENVIRONMENT, "litert", "tflite"),
     Contestant("onnxruntime", "ONNX Runtime", "onnxruntime", "onnx_runtime", "onnx"),
     _openvino("openvino", "OpenVINO (ONNX)", "onnx", "f32"),

@@ -11,7 +11,7 @@ from typing import TextIO
 from benchmarks import lines
 from benchmarks.contest.artifacts import NotCompiled, artifact
 from benchmarks.contest.contestants import PEAK, Contestant, contestants_for
-from benchmarks.contest.frameworks import Job
+from benchmarks.contest.frameworks import Job, dimensions
 from benchmarks.contest.process import ContestantFailed, ContestantProcess
 from benchmarks.contest.records import Entry, Model, Record, Slice
 from benchmarks.contest.rounds import Key, Rules, take_turns
@@ -80,7 +80,7 @@ class Contest:
 
     def _start(self, row: Row, contestant: Contestant, path: str, threads: int) -> ContestantProcess | None:
         """The contestant with the model loaded; None if it cannot, which is recorded."""
-        cores, options = cores_for(threads), contestant.options | {"size": str(row.size)}
+        cores, options = cores_for(threads), contestant.options | {"shape": dimensions(row.shape)}
         job = Job(contestant.framework, path, threads, cores, row.batch, options)
         try:
             process = ContestantProcess(self.home.python(contestant.environment), job, self.log, _LOAD_LIMIT_S)
@@ -95,7 +95,10 @@ class Contest:
         model = self.home.model(file)
         if model is None:
             raise FileNotFoundError(f"{file} is missing; run: python -m benchmarks.models")
-        return artifact(self.home, model, contestant.numerics) if contestant.is_octet else model
+        if not contestant.is_octet:
+            return model
+        open_shape = (row.batch, *row.shape) if contestant.file == "onnx" else ()
+        return artifact(self.home, model, contestant.numerics, open_shape)
 
     def _failed(self, row: Row, key: Key, error: Exception) -> None:
         name, threads = key

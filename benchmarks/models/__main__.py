@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.models.catalog import ROWS, batched, symmetric
+from benchmarks.models.samples import SAMPLES
 from benchmarks.models.tflite_file import with_batch, with_symmetric_weights
 from benchmarks.places import CHECKOUT, SHARED, Home, default_home
 
-_SIZES = {"resnet18": 224, "resnet50": 224, "mobilenet_v2": 224, "inception_v3": 299}
 _PHOTOGRAPHS = SHARED / "images"
 
 
@@ -93,7 +93,7 @@ def _change(file: str) -> tuple[str, Callable[[bytes], bytes]] | None:
 
 def _recipe(home: Home, file: str) -> Recipe:
     network, _, rest = Path(file).name.partition(".")
-    if network not in _SIZES:
+    if network not in SAMPLES:
         raise FileNotFoundError("not given: it belongs to the shared data, see OCTET_TEST_DATA")
     kind, _, form = rest.partition(".")
     match form, kind:
@@ -103,8 +103,7 @@ def _recipe(home: Home, file: str) -> Recipe:
             return Recipe("torch", ["benchmarks.models.make_torch", network, "onnx"])
         case "onnx", _:
             original = str(_found(home, file.replace(kind, "fp32")))
-            arguments = ["benchmarks.models.make_onnx", original, "--size", str(_SIZES[network])]
-            return Recipe("onnxruntime", arguments)
+            return Recipe("onnxruntime", ["benchmarks.models.make_onnx", network, original])
         case _:
             return Recipe(
                 "torch", ["benchmarks.models.make_torch", network, "torchscript" if kind == "fp32" else "int8"]

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from benchmarks.models.samples import SAMPLES
+
 
 @dataclass(frozen=True)
 class Row:
@@ -15,24 +17,28 @@ class Row:
 
     Attributes:
         files: by format: `tflite`, `onnx` and `torch` for int8; the same with `_fp32`. What Octet compiles is `tflite`.
-        size: height and width of its image in pixels, where a format does not say.
+        shape: of one sample of its input in the ONNX and TorchScript files (`C, H, W`), whose batch is open.
     """
 
     name: str
     title: str
     files: dict[str, str]
-    size: int = 0
+    shape: tuple[int, ...] = ()
     batch: int = 1
     note: str = field(default="", compare=False)
 
 
-def _generated(network: str, title: str, size: int) -> Row:
-    files = {
+def _generated(network: str, title: str) -> Row:
+    shape = SAMPLES[network].channels_first
+    return Row(network, title, {form: _file(network, form) for form in _MADE_BY[network]}, shape, note="random weights")
+
+
+def _file(network: str, form: str) -> str:
+    return {
         "tflite": f"tflite/{network}.int8.tflite",
         "onnx": f"onnx/{network}.u8s8.onnx",
         "torch": f"torch/{network}.fx_x86.pt",
-    }
-    return Row(network, title, files, size, note="random weights")
+    }[form]
 
 
 def _given(file: str, title: str, note: str = "") -> Row:
@@ -41,7 +47,7 @@ def _given(file: str, title: str, note: str = "") -> Row:
 
 def _in_batches(row: Row, batch: int) -> Row:
     files = dict(row.files, tflite=batched(row.files["tflite"], batch))
-    return Row(f"{row.name}-batch{batch}", f"{row.title}, batch {batch}", files, row.size, batch, row.note)
+    return Row(f"{row.name}-batch{batch}", f"{row.title}, batch {batch}", files, row.shape, batch, row.note)
 
 
 def batched(file: str, batch: int) -> str:
@@ -54,7 +60,20 @@ def symmetric(file: str) -> str:
     return file.replace(".tflite", ".symmetric.tflite")
 
 
-_RESNET50 = _generated("resnet50", "ResNet-50 int8", 224)
+_EVERYWHERE = ("tflite", "onnx", "torch")
+_MADE_BY: dict[str, Sequence[str]] = {
+    "resnet18": _EVERYWHERE,
+    "resnet50": _EVERYWHERE,
+    "mobilenet_v2": _EVERYWHERE,
+    "inception_v3": _EVERYWHERE,
+    "transformer": ("tflite", "onnx"),
+    "vww": ("tflite",),
+    "ad01": ("tflite",),
+    "deeplab_v3": ("tflite",),
+    "ssdlite": ("tflite",),
+    "lstm": ("tflite",),
+}
+_RESNET50 = _generated("resnet50", "ResNet-50 int8")
 _RESNET50_FP32 = {
     "tflite_fp32": "tflite/resnet50.fp32.tflite",
     "onnx_fp32": "onnx/resnet50.fp32.onnx",
@@ -63,8 +82,8 @@ _RESNET50_FP32 = {
 _HOSTED = _given("mobilenet_v2_1.0_224_quant", "MobileNetV2 uint8 per-tensor (hosted)", "asymmetric weights")
 
 ROWS: Sequence[Row] = (
-    Row("resnet50", _RESNET50.title, _RESNET50.files | _RESNET50_FP32, 224, note="random weights"),
-    _generated("mobilenet_v2", "MobileNetV2 int8 per-channel", 224),
+    Row("resnet50", _RESNET50.title, _RESNET50.files | _RESNET50_FP32, _RESNET50.shape, note="random weights"),
+    _generated("mobilenet_v2", "MobileNetV2 int8 per-channel"),
     _given("tf2_mobilenet_v2_1.0_224_ptq", "MobileNetV2 int8 per-channel (tf2 ptq)"),
     _HOSTED,
     Row(
@@ -76,8 +95,14 @@ ROWS: Sequence[Row] = (
     _given("mobilenet_v1_0.25_128_quant", "MobileNetV1 0.25 128 uint8 per-tensor (hosted)", "asymmetric weights"),
     _given("pretrainedResnet_quant", "ResNet-8 int8 (MLPerf Tiny)"),
     _given("kws_ref_model", "DS-CNN keyword spotting int8 (MLPerf Tiny)"),
-    _generated("inception_v3", "Inception-v3 int8", 299),
-    _generated("resnet18", "ResNet-18 int8", 224),
+    _generated("vww", "MobileNetV1 0.25 96, visual wake words int8 (MLPerf Tiny)"),
+    _generated("ad01", "Autoencoder, anomaly detection int8 (MLPerf Tiny)"),
+    _generated("inception_v3", "Inception-v3 int8"),
+    _generated("resnet18", "ResNet-18 int8"),
+    _generated("deeplab_v3", "DeepLabV3 MobileNetV2 257 int8"),
+    _generated("ssdlite", "SSDLite MobileNetV2 300 int8"),
+    _generated("lstm", "LSTM, two layers of 128, 64 steps int8"),
+    _generated("transformer", "Transformer encoder, 4 layers of 256, 128 tokens int8"),
     _in_batches(_RESNET50, 8),
     _in_batches(_RESNET50, 16),
 )

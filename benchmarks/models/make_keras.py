@@ -3,9 +3,6 @@
 Runs in the environment `tensorflow`:
 
     python -m benchmarks.models.make_keras resnet18 int8 --images FOLDER --output resnet18.int8.tflite
-
-The ResNets are v1.5 (the stride is on the 3x3), so that their multiply-accumulates equal torchvision's; the others are
-those of keras.applications.
 """
 
 from __future__ import annotations
@@ -24,64 +21,25 @@ import numpy as np
 import tensorflow as tf  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from keras import layers
 
-from benchmarks.models.photographs import photographs
+from benchmarks.models.keras_networks import build
+from benchmarks.models.samples import SAMPLES, Reals
 
-SIZES = {"resnet18": 224, "resnet50": 224, "mobilenet_v2": 224, "inception_v3": 299}
-_CALIBRATION, _STATISTICS = 32, 16  # photographs
-
-Tensor = Any
+_CALIBRATION, _STATISTICS = 32, 16  # samples
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("network", choices=SIZES)
+    parser.add_argument("network", choices=SAMPLES)
     parser.add_argument("kind", choices=["int8", "fp32"])
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    images = photographs(arguments.images, _CALIBRATION, SIZES[arguments.network])
+    samples = SAMPLES[arguments.network].batch(arguments.images, _CALIBRATION)
     keras.utils.set_random_seed(0)
     model = build(arguments.network)
     randomize(model)
-    model.call(tf.constant(images[:_STATISTICS]), training=True)  # the momentum is 0: sets the statistics
-    arguments.output.write_bytes(convert(model, arguments.kind, images))
-
-
-def build(name: str) -> Any:
-    size = SIZES[name]
-    image = layers.Input((size, size, 3), batch_size=1)
-    if name.startswith("resnet"):
-        return keras.Model(image, resnet(image, name))
-    applications = {
-        "mobilenet_v2": keras.applications.MobileNetV2,
-        "inception_v3": keras.applications.InceptionV3,
-    }
-    return applications[name](input_tensor=image, weights=None, classifier_activation=None)
-
-
-def resnet(image: Tensor, name: str) -> Tensor:
-    wide = name == "resnet50"  # bottleneck blocks, whose outputs have four times the channels
-    x = convolution(image, 64, 7, 2)
-    x = layers.MaxPool2D(3, 2, "same")(x)
-    for stage, blocks in enumerate([3, 4, 6, 3] if wide else [2, 2, 2, 2]):
-        channels = 64 << stage
-        for block in range(blocks):
-            stride = 2 if block == 0 and stage > 0 else 1
-            if wide:
-                y = convolution(convolution(x, channels, 1), channels, 3, stride)
-                y = convolution(y, 4 * channels, 1, activation=False)
-            else:
-                y = convolution(convolution(x, channels, 3, stride), channels, 3, activation=False)
-            if x.shape[-1] != y.shape[-1] or stride != 1:
-                x = convolution(x, y.shape[-1], 1, stride, activation=False)
-            x = layers.ReLU()(layers.Add()([y, x]))
-    return layers.Dense(1000)(layers.GlobalAveragePooling2D()(x))
-
-
-def convolution(x: Tensor, channels: int, kernel: int, stride: int = 1, activation: bool = True) -> Tensor:
-    x = layers.Conv2D(channels, kernel, stride, "same", use_bias=False)(x)
-    x = layers.BatchNormalization()(x)
-    return layers.ReLU()(x) if activation else x
+    model.call(tf.constant(samples[:_STATISTICS]), training=True)  # the momentum is 0: sets the statistics
+    arguments.output.write_bytes(convert(model, arguments.kind, samples))
 
 
 def randomize(model: Any) -> None:
@@ -101,9 +59,9 @@ def randomize(model: Any) -> None:
                     variable.assign(rng.normal(0, 0.2, variable.shape))
 
 
-def convert(model: Any, kind: str, images: np.ndarray[Any, np.dtype[np.float32]]) -> bytes:
+def convert(model: Any, kind: str, samples: Reals) -> bytes:
     def calibration() -> Iterator[list[Any]]:
-        return ([images[index : index + 1]] for index in range(len(images)))
+        return ([samples[index : index + 1]] for index in range(len(samples)))
 
     with tempfile.TemporaryDirectory() as folder:
         model.export(folder, verbose=False)

@@ -2,7 +2,7 @@
 
 Runs in the environment `onnxruntime`:
 
-    python -m benchmarks.models.make_onnx resnet18.fp32.onnx --size 224 --images FOLDER --output resnet18.u8s8.onnx
+    python -m benchmarks.models.make_onnx resnet18 resnet18.fp32.onnx --images FOLDER --output resnet18.u8s8.onnx
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from onnxruntime.quantization import (
     CalibrationDataReader,
     CalibrationMethod,
@@ -22,15 +21,15 @@ from onnxruntime.quantization import (
 )
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
-from benchmarks.models.photographs import photographs
+from benchmarks.models.samples import SAMPLES
 
-_PHOTOGRAPHS = 24
+_SAMPLES = 24
 
 
-class Photographs(CalibrationDataReader):  # type: ignore[misc]
-    def __init__(self, folder: Path, size: int) -> None:
-        nchw = np.ascontiguousarray(photographs(folder, _PHOTOGRAPHS, size).transpose(0, 3, 1, 2))
-        self._inputs = iter([{"input": nchw[index : index + 1]} for index in range(len(nchw))])
+class Samples(CalibrationDataReader):  # type: ignore[misc]
+    def __init__(self, network: str, folder: Path) -> None:
+        values = SAMPLES[network].batch_channels_first(folder, _SAMPLES)
+        self._inputs = iter([{"input": values[index : index + 1]} for index in range(len(values))])
 
     def get_next(self) -> dict[str, Any] | None:
         return next(self._inputs, None)
@@ -38,8 +37,8 @@ class Photographs(CalibrationDataReader):  # type: ignore[misc]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("network", choices=SAMPLES)
     parser.add_argument("model", type=Path)
-    parser.add_argument("--size", type=int, required=True, help="of the images, in pixels")
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
@@ -49,7 +48,7 @@ def main() -> None:
         quantize_static(
             prepared,
             str(arguments.output),
-            Photographs(arguments.images, arguments.size),
+            Samples(arguments.network, arguments.images),
             quant_format=QuantFormat.QDQ,
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,

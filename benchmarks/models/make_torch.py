@@ -15,30 +15,28 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch  # type: ignore[import-not-found]
 from torch.ao.quantization import get_default_qconfig_mapping  # type: ignore[import-not-found]
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx  # type: ignore[import-not-found]
 
-from benchmarks.models.photographs import photographs
+from benchmarks.models.samples import SAMPLES
+from benchmarks.models.torch_networks import transformer
 
-SIZES = {"resnet18": 224, "resnet50": 224, "mobilenet_v2": 224, "inception_v3": 299}
 ENGINE = "x86"
-_PHOTOGRAPHS, _AT_ONCE = 32, 8
+_SAMPLES, _AT_ONCE = 32, 8
 
 _libraries: list[Any] = []  # torch forgets the operators of a library that nobody holds
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("network", choices=SIZES)
+    parser.add_argument("network", choices=SAMPLES)
     parser.add_argument("kind", choices=["onnx", "torchscript", "int8"])
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript and FX quantization are what is asked for here
-    nhwc = photographs(arguments.images, _PHOTOGRAPHS, SIZES[arguments.network])
-    images = torch.from_numpy(np.ascontiguousarray(nhwc.transpose(0, 3, 1, 2)))
+    images = torch.from_numpy(SAMPLES[arguments.network].batch_channels_first(arguments.images, _SAMPLES))
     model = build(arguments.network, images)
     with torch.no_grad():
         if arguments.kind == "onnx":
@@ -61,6 +59,8 @@ def main() -> None:
 def build(name: str, images: torch.Tensor) -> Any:
     """He's initialization; the affine part of batch normalization near (1, 0), its statistics those of `images`."""
     torch.manual_seed(0)
+    if name == "transformer":
+        return transformer().eval()
     extra = {"aux_logits": False, "init_weights": False} if name == "inception_v3" else {}
     model = getattr(torchvision_models(), name)(weights=None, **extra)
     for module in model.modules():

@@ -21,18 +21,32 @@ _MIDDLE = 128  # the zero point of symmetric weights that are stored as uint8
 
 
 def macs(data: bytes) -> int:
-    """Multiply-accumulates of one call: those of convolutions and dense layers, with the padding's."""
+    """Multiply-accumulates of one call, with the padding's: of convolutions, dense layers, products and LSTMs.
+
+    A size that the file leaves open counts as 1, as it is written there.
+    """
     model = tflite.Model.GetRootAsModel(data, 0)
     graph = model.Subgraphs(0)
-    total = 0
-    for code, operator in _operators(model):
-        if code not in _MULTIPLYING:
-            continue
-        output, weights = (_shape(graph, index) for index in (operator.Outputs(0), operator.Inputs(1)))
-        # conv [O, H, W, I], depthwise [1, H, W, O], dense [O, I]
-        products = weights[1:3] if code == tflite.BuiltinOperator.DEPTHWISE_CONV_2D else weights[1:]
-        total += math.prod(output) * math.prod(products)
-    return total
+    return sum(_products(graph, code, operator) for code, operator in _operators(model))
+
+
+def _products(graph: Any, code: int, operator: Any) -> int:
+    match code:
+        case tflite.BuiltinOperator.DEPTHWISE_CONV_2D:  # weights [1, H, W, O]
+            return math.prod(_output(graph, operator)) * math.prod(_input(graph, operator, 1)[1:3])
+        case tflite.BuiltinOperator.CONV_2D | tflite.BuiltinOperator.FULLY_CONNECTED:  # [O, H, W, I], [O, I]
+            return math.prod(_output(graph, operator)) * math.prod(_input(graph, operator, 1)[1:])
+        case tflite.BuiltinOperator.BATCH_MATMUL:  # [..., M, K] by [..., K, N]; either may be transposed
+            output, rows, columns = _output(graph, operator), _input(graph, operator, 0), _input(graph, operator, 1)
+            return math.isqrt(math.prod(rows[-2:]) * math.prod(columns[-2:]) * math.prod(output[-2:])) * math.prod(
+                output[:-2]
+            )
+        case tflite.BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM:  # four gates [units, features], [units, units]
+            steps = math.prod(_input(graph, operator, 0)[:-1])
+            gates = [_input(graph, operator, place) for place in range(1, 9) if operator.Inputs(place) >= 0]
+            return steps * sum(map(math.prod, gates))
+        case _:
+            return 0
 
 
 def with_batch(data: bytes, batch: int) -> bytes:
@@ -84,6 +98,14 @@ def _operators(model: Any) -> Iterator[tuple[int, Any]]:
         operator = graph.Operators(index)
         code = model.OperatorCodes(operator.OpcodeIndex())
         yield max(code.BuiltinCode(), code.DeprecatedBuiltinCode()), operator  # small codes are in the old field
+
+
+def _output(graph: Any, operator: Any) -> list[int]:
+    return _shape(graph, operator.Outputs(0))
+
+
+def _input(graph: Any, operator: Any, place: int) -> list[int]:
+    return _shape(graph, operator.Inputs(place))
 
 
 def _shape(graph: Any, index: int) -> list[int]:

@@ -1,14 +1,15 @@
 """One file for each framework: how it loads a model at its best settings, and what one inference is.
 
 They run in environments of their own, which hold the framework and numpy, so they import nothing of `service` (but for
-Octet's own), and nothing of each other. One inference is on inputs that were bound before, and its output stays where
-the framework puts it: nothing is copied. Each is called below its Python wrapper where the wrapper costs a microsecond.
+Octet's own), and nothing of each other. A peer's inference is on inputs that were bound before, its output stays where
+the framework puts it, and it is called below its Python wrapper where the wrapper costs a microsecond. Octet's is what
+its users call, with the checks, the copies and the Python that they pay for.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -61,6 +62,11 @@ def framework(name: str) -> Framework:
     module: Any = importlib.import_module(f"{__name__}.{name}")
     loaded: Framework = module
     return loaded
+
+
+def dimensions(shape: Sequence[int]) -> str:
+    """As `octet compile --input-shape` and a job's options write a shape."""
+    return ",".join(map(str, shape))
 
 
 def random_input(shape: tuple[int, ...], dtype: np.dtype[Any], seed: int) -> Array:

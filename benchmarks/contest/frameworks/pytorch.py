@@ -21,8 +21,8 @@ def load(job: Job) -> Loaded:
     model = torch.jit.load(job.path).eval()
     if job.options["precision"] == "f32":
         model = torch.jit.optimize_for_inference(model)
-    size = int(job.options["size"])
-    value = random_input((job.batch, 3, size, size), np.dtype(np.float32), 0)
+    shape = map(int, job.options["shape"].split(","))
+    value = random_input((job.batch, *shape), np.dtype(np.float32), 0)
     given = torch.from_numpy(value).contiguous(memory_format=torch.channels_last)
     torch.inference_mode().__enter__()  # for as long as the process lives
     latest: list[Any] = [None]

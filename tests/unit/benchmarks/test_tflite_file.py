@@ -12,6 +12,7 @@ from benchmarks.models.tflite_file import macs, with_batch, with_symmetric_weigh
 from tests.support.shared_data import require_shared_data
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "tflite"
 
 
 def test_macs_of_the_known_models() -> None:
@@ -22,6 +23,11 @@ def test_macs_of_the_known_models() -> None:
         "kws_ref_model": 2_656_768,
     }
     assert {name: macs((folder / f"{name}.tflite").read_bytes()) for name in known} == known
+
+
+def test_macs_of_products_and_of_an_lstm() -> None:
+    lstm, dense = 14 * 4 * 12 * (16 + 12), 168 * 10  # 14 steps, four gates of 12 units
+    assert macs((FIXTURES / "recurrent.tflite").read_bytes()) == lstm + dense
 
 
 def test_a_batch_computes_what_its_images_compute_alone() -> None:
