@@ -39,8 +39,7 @@ class Loop:
     """
 
     def __init__(self, instruction: Instruction, threads: int) -> None:
-        function = _compiled(_multiply(instruction, threads), instruction.cpu)
-        _check_code(function, instruction)
+        function = compile_loop(instruction, threads, llvm_get_system_cpu())
         operand, lanes, width = np.dtype(instruction.operand), instruction.lanes, instruction.operand_lanes
         rng = np.random.default_rng(0)
         values = rng.integers(0, 64, (_PERIOD * ROWS + COLUMNS) * width).astype(operand)
@@ -62,7 +61,7 @@ class Clock:
     _CALLS, _REPETITIONS = 200, 20_000  # calls so short that most of them are not interrupted
 
     def __init__(self) -> None:
-        self._function = _compiled(_chain(self._REPETITIONS), "")
+        self._function = _compiled(_chain(self._REPETITIONS), llvm_get_system_cpu())
         self._state = tvm.runtime.tensor(np.array([3, 6364136223846793005, 1442695040888963407], np.int64))
 
     def ghz(self) -> float:
@@ -73,6 +72,17 @@ class Clock:
             self._function(self._state)
             durations.append(time.perf_counter() - begun)
         return self._REPETITIONS * CLOCK_STEPS * CYCLES_OF_STEP / min(durations) / 1e9
+
+
+def compile_loop(instruction: Instruction, threads: int, cpu: str) -> Any:
+    """The module whose `loop` is called with (rows, columns, totals), compiled for LLVM's `cpu` and checked.
+
+    Raises:
+        RuntimeError: the compiler made other code than was meant.
+    """
+    module = _compiled(_multiply(instruction, threads), instruction.cpu or cpu)
+    check_code(module.mod.inspect_source("asm"), instruction)
+    return module
 
 
 def prepare_threads(threads: int) -> None:
@@ -159,18 +169,26 @@ def _function(parameters: Sequence[Any], body: Any) -> PrimFunc:
 
 
 def _compiled(function: PrimFunc, cpu: str) -> Any:
-    target = tvm.target.Target({"kind": "llvm", "mcpu": cpu or llvm_get_system_cpu()})
+    target = tvm.target.Target({"kind": "llvm", "mcpu": cpu})
     with tvm.transform.PassContext(config={"tirx.disable_storage_rewrite": True}):
         return tvm.compile(tvm.IRModule({"loop": function}), target=target)
 
 
-def _check_code(module: Any, instruction: Instruction) -> None:
-    """The instruction must stand there as often as it was written, or a multiple of it where LLVM unrolled."""
-    code = module.mod.inspect_source("asm")
-    register = instruction.register
-    found = len(re.findall(rf"^\s+{instruction.mnemonic}\w*\s.*%{register}", code, re.MULTILINE))
-    if not found or found % (ROWS * COLUMNS):
-        raise RuntimeError(f"{instruction.name}: written {ROWS * COLUMNS} times, but the code has {found}")
+def check_code(code: str, instruction: Instruction) -> None:
+    """Every basic block holds the whole repetition, or as many as LLVM unrolled for that CPU: none of the products was
+    taken out of the loop, or left out. `{vex}` and `{evex}` are two encodings of one instruction; LLVM mixes them where
+    the CPU has both AVX-VNNI and AVX-512.
+
+    Raises:
+        RuntimeError: there are more or fewer.
+    """
+    written = re.compile(rf"^\s+(?:{{e?vex}}\s+)?{instruction.mnemonic}\w*\s.*%{instruction.register}", re.MULTILINE)
+    blocks = [len(written.findall(block)) for block in re.split(r"^\.LBB\w+:", code, flags=re.MULTILINE)]
+    if not any(blocks) or any(count % (ROWS * COLUMNS) for count in blocks):
+        raise RuntimeError(
+            f"{instruction.name}: a repetition has {ROWS * COLUMNS}, and the code's basic blocks have "
+            f"{', '.join(str(count) for count in blocks if count) or 'none'}"
+        )
 
 
 def _expected(instruction: Instruction, rows: Array, columns: Array) -> Array:

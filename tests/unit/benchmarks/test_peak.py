@@ -6,12 +6,26 @@ from pathlib import Path
 import pytest
 
 from benchmarks.peak.instructions import INSTRUCTIONS, available, named
-from benchmarks.peak.loops import Clock, Loop
+from benchmarks.peak.loops import Clock, Loop, check_code, compile_loop
 from benchmarks.peak.theory import is_possible, starts_per_cycle
 from service.core.target import detect_host
 
 CPUINFO = "processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: {model}\nmodel name\t: some CPU\n"
 HERE = available(detect_host().features)
+
+AVX2 = {"avx2", "fma"}
+AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512vl"}
+VNNI = AVX512 | {"avx512_vnni"}
+# LLVM's tuning differs among them: what it unrolls, which encodings it prefers.
+CPUS = {
+    "haswell": AVX2,
+    "alderlake": AVX2 | {"avx_vnni"},
+    "skylake-avx512": AVX512,
+    "icelake-server": VNNI,
+    "sapphirerapids": VNNI | {"avx_vnni"},
+    "znver4": VNNI,
+    "znver5": VNNI | {"avx_vnni"},
+}
 
 
 @pytest.mark.parametrize(
@@ -45,6 +59,24 @@ def test_instructions_are_found_by_name_and_by_what_the_cpu_has() -> None:
 
 def test_macs_are_the_products_of_a_register() -> None:
     assert {it.name for it in INSTRUCTIONS if it.macs != it.operand_lanes} == set()
+
+
+@pytest.mark.parametrize(("cpu", "name"), [(cpu, it.name) for cpu in CPUS for it in available(CPUS[cpu])])
+def test_the_code_of_a_loop_has_every_product_on_every_cpu(cpu: str, name: str) -> None:
+    """Compiled, and not run: `compile_loop` checks the code."""
+    compile_loop(named(name), 1, cpu)
+
+
+@pytest.mark.parametrize("encoding", ["", "{vex}\t", "{evex}\t"])
+def test_a_loop_that_lost_a_product_is_refused(encoding: str) -> None:
+    line = f"\t{encoding}vpdpbusd\t%ymm12, %ymm14, %ymm0\n"
+    check_code(".LBB0_1:\n" + 12 * line, named("vpdpbusd ymm"))
+    with pytest.raises(RuntimeError, match="a repetition has 12, and the code's basic blocks have 11"):
+        check_code(".LBB0_1:\n" + 11 * line, named("vpdpbusd ymm"))
+    with pytest.raises(RuntimeError, match="blocks have 2, 10"):
+        check_code("before:\n" + 2 * line + ".LBB0_1:\n" + 10 * line, named("vpdpbusd ymm"))
+    with pytest.raises(RuntimeError, match="blocks have none"):
+        check_code(".LBB0_1:\n" + 12 * line, named("vpdpbusd zmm"))
 
 
 @pytest.mark.parametrize("name", [it.name for it in HERE])
