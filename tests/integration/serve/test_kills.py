@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -17,11 +16,22 @@ from service.cache import OciLayout
 from service.core.digest import digest_of
 from tests.integration.serve.conftest import LEASE
 from tests.support.building import eventually
-from tests.support.serving import INT8, OTHERS, RUNS_HERE, UINT8, Served, children_of, model, serving
+from tests.support.serving import INT8, OTHERS, RUNS_HERE, UINT8, Served, children_of, connect, model, serving
+
+HALF_BYTES = 1 << 20  # sent of an upload; more than the server collects before it writes
 
 
 def states(served: Served, id: str) -> list[str]:
     return [event.data["state"] for event in served.events(id) if event.kind == "state"]
+
+
+def half_written(folder: Path) -> bool:
+    """Whether the upload of half a file is on disk; others' that come and go are smaller."""
+    for upload in (folder / "data" / "store" / "uploads").iterdir():
+        with suppress(FileNotFoundError):
+            if upload.stat().st_size == HALF_BYTES:
+                return True
+    return False
 
 
 def all_blobs_are_whole(store: Path) -> bool:
@@ -70,18 +80,17 @@ class Ruin:
 @pytest.fixture(scope="module")
 def ruin(tmp_path_factory: pytest.TempPathFactory) -> Ruin:
     folder = tmp_path_factory.mktemp("ruin")
-    with serving(folder, **LEASE) as served:
+    with serving(folder, stall_timeout_s=600, **LEASE) as served:  # the upload lasts as long as the build needs
         assert served.ended(served.push(name="earlier")["id"])["state"] == "succeeded"
-        build = served.push(UINT8, target=RUNS_HERE)
-        url = urlsplit(served.url)
-        with socket.create_connection((url.hostname, url.port)) as upload:
-            head = b"PUT /api/v1/models?name=half HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n"
-            upload.sendall(head + model(INT8)[:1000])
-            eventually(lambda: any((folder / "data" / "store" / "uploads").iterdir()))
+        with connect(served) as upload:
+            upload.sendall(b"PUT /api/v1/models?name=half HTTP/1.1\r\nHost: localhost\r\n")
+            upload.sendall(b"Content-Length: %d\r\n\r\n" % (2 * HALF_BYTES) + model(INT8).ljust(HALF_BYTES, b"\0"))
+            eventually(lambda: half_written(folder))
+            build = served.push(UINT8, target=RUNS_HERE)
             served.reaches(build["id"], "import")
             children = children_of(served.process.pid)
+            assert half_written(folder)
             served.kill()
-    assert any((folder / "data" / "store" / "uploads").iterdir())
     return Ruin(folder, build["id"], children)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import socket
 import struct
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -16,17 +16,54 @@ from starlette.types import Receive, Scope, Send
 
 from service.api.oip.body import Head, read_body
 from service.api.oip.front.connection import Connection
-from service.api.oip.front.shortcut import Shortcut
+from service.api.oip.front.shortcut import Shortcut, Shortened
+from tests.support.building import eventually
+from tests.support.manual_clock import ManualClock
 from tests.support.uvicorn_thread import listening
 
-_STALL_S = 0.4
+_STALL_S = 4.0
 _LIMIT_BYTES = 1 << 20
 _HEAD_BYTES = 20_000
 _PREDICT, _UPLOAD = "/v2/models/m/infer", "/upload"  # the shortcut's road, and uvicorn's
 
 
+class Arrivals:
+    """How many bytes the server has read, and its clock."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self._count_bytes = 0
+        self._changed = threading.Condition()
+
+    def add(self, count_bytes: int) -> None:
+        with self._changed:
+            self._count_bytes += count_bytes
+            self._changed.notify_all()
+
+    def send(self, client: socket.socket, data: bytes) -> None:
+        """Returns when the server has read them."""
+        expected_bytes = self._count_bytes + len(data)
+        client.sendall(data)
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._count_bytes >= expected_bytes, 30)
+
+
 @pytest.fixture(scope="module")
-def address() -> Iterator[tuple[str, int]]:
+def arrivals() -> Iterator[Arrivals]:
+    arrivals = Arrivals()
+    original = Shortened.buffer_updated
+
+    def counted(self: Shortened, nbytes: int) -> None:
+        original(self, nbytes)
+        arrivals.add(nbytes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Shortened, "buffer_updated", counted)
+        yield arrivals
+
+
+@pytest.fixture(scope="module")
+def address(arrivals: Arrivals) -> Iterator[tuple[str, int]]:
     """Answers with how many bytes it was sent."""
     app = FastAPI()
 
@@ -41,14 +78,15 @@ def address() -> Iterator[tuple[str, int]]:
         return len(await request.body())
 
     app.state.shortcut = Shortcut(predict, _LIMIT_BYTES)
-    with listening(app, stall_timeout_s=_STALL_S, min_body_bytes_per_s=1000, max_head_bytes=_HEAD_BYTES) as where:
+    settings: dict[str, Any] = {"stall_timeout_s": _STALL_S, "min_body_bytes_per_s": 100, "max_head_bytes": _HEAD_BYTES}
+    with listening(app, clock=arrivals.clock, **settings) as where:
         host, _, port = where.partition(":")
         yield host, int(port)
 
 
 @pytest.fixture
 def client(address: tuple[str, int]) -> Iterator[socket.socket]:
-    with socket.create_connection(address, timeout=10) as client:
+    with socket.create_connection(address, timeout=30) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield client
 
@@ -71,34 +109,37 @@ def answered(client: socket.socket) -> bytes:
     return received
 
 
-def test_a_body_that_goes_on_may_take_longer_than_a_standstill(client: socket.socket, path: str) -> None:
+def test_a_body_that_goes_on_may_take_longer_than_a_standstill(
+    arrivals: Arrivals, client: socket.socket, path: str
+) -> None:
     pieces = 16
-    client.sendall(head(path, pieces * 1000))
+    arrivals.send(client, head(path, pieces * 1000))
     for _ in range(pieces):
-        client.sendall(bytes(1000))
-        time.sleep(_STALL_S / 5)
+        arrivals.send(client, bytes(1000))
+        arrivals.clock.advance(_STALL_S / 5)
     assert answered(client).endswith(b"\r\n\r\n16000")
 
 
 @pytest.mark.parametrize("drip", [b"", b"x"], ids=["stands still", "drips"])
-def test_one_that_does_not_is_refused(client: socket.socket, path: str, drip: bytes) -> None:
-    client.sendall(head(path, 10_000) + bytes(1000))
-    for _ in range(10):
-        client.sendall(drip)
-        time.sleep(_STALL_S / 20)
+def test_one_that_does_not_is_refused(arrivals: Arrivals, client: socket.socket, path: str, drip: bytes) -> None:
+    arrivals.send(client, head(path, 10_000) + bytes(1000))
+    for _ in range(9):
+        arrivals.send(client, drip)
+        arrivals.clock.advance(_STALL_S / 10)
+    arrivals.clock.advance(_STALL_S / 5)
     received = answered(client)
     assert received.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
     assert b"stood still, or came too slowly" in received
 
 
-def test_a_body_is_not_measured_by_the_time_before_it(client: socket.socket, path: str) -> None:
+def test_a_body_is_not_measured_by_the_time_before_it(arrivals: Arrivals, client: socket.socket, path: str) -> None:
     """One timer serves for many bodies: the first sets it, the second begins when it is about to go off."""
     for gap_s, rest_s in ((0.01, 0.8 * _STALL_S), (0.4 * _STALL_S, 0.0)):
-        client.sendall(head(path, 20) + bytes(10))
-        time.sleep(gap_s)
+        arrivals.send(client, head(path, 20) + bytes(10))
+        arrivals.clock.advance(gap_s)
         client.sendall(bytes(10))
         assert answered(client).endswith(b"\r\n\r\n20")
-        time.sleep(rest_s)
+        arrivals.clock.advance(rest_s)
 
 
 @pytest.mark.parametrize("line_bytes", [100, _HEAD_BYTES])
@@ -149,10 +190,7 @@ def test_nothing_is_left_of_a_connection_that_was_reset(client: socket.socket, p
     assert held() == 1
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
-    until_s = time.monotonic() + 3  # a kept connection would wait 5 s for the next request
-    while held():
-        assert time.monotonic() < until_s
-        time.sleep(0.02)
+    eventually(lambda: not held())  # a kept connection would wait for the next request, and its clock stands still
 
 
 def held() -> int:
