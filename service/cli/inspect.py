@@ -84,6 +84,8 @@ def table_of(facts: Facts) -> Table:
 
 def _tensor(spec: TensorSpec) -> str:
     text = f"{spec.datatype} {list(spec.shape)}"
+    if spec.bounds is not None:
+        text += f", {spec.bounds.low:g} to {spec.bounds.high:g}"
     if spec.quantization is None:
         return text
     return f"{text}, real = {spec.quantization.scale:g} * (stored - {spec.quantization.zero_point})"

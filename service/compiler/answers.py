@@ -19,8 +19,8 @@ from service.core.options import batch_of
 from service.core.signature import ModelSignature
 from service.core.target import detect_host
 
-SAMPLES = 8
-_SAMPLES_OF_BATCH = 4  # each holds as many inputs as the batch: two extremes, two random ones
+SAMPLES = 9  # three extremes, three random and three smooth inputs (`core.vectors`)
+_SAMPLES_OF_BATCH = 4  # each holds as many inputs as the batch: two extremes, a random and a smooth one
 
 Witness = tuple[str, Path]  # who says so, and the file of its answers
 ORACLE = "the oracle: NumPy, int64"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import tvm
 from tvm_ffi.serialization import from_json_graph_str
 
 from service.compiler import codegen, constants, coverage
+from service.compiler.bounds import bounded
 from service.compiler.checking_roles import EXPECTED_FILE, write_answers
 from service.compiler.facts import facts_of
 from service.compiler.importers.auto import import_model
@@ -74,7 +76,8 @@ def _imported(data: bytes, request: Request, report: Report) -> ImportedModel:
     def at(op: str, tensor: str) -> None:
         report.at(stage=Stage.IMPORT, op=op, tensor=tensor)
 
-    return import_model(data, at, request.get("shapes"))
+    imported = import_model(data, at, request.get("shapes"))
+    return replace(imported, signature=bounded(imported.signature, imported.module))
 
 
 def oracle_role(request: Request, report: Report) -> Result:

@@ -65,7 +65,7 @@ class Report(StrEnum):
 
     NUMERICS = "application/vnd.octet.numerics.v1+json"  # what was proved about the outputs, against which reference
     COVERAGE = "application/vnd.octet.coverage.v1+json"  # which multiply-accumulates run in integers, and why not
-    VECTORS = "application/vnd.octet.vectors.v2+npz"  # expected outputs on generated inputs, for `runtime.verify`
+    VECTORS = "application/vnd.octet.vectors.v3+npz"  # expected outputs on generated inputs, for `runtime.verify`
     PROFILE = "application/vnd.octet.profile.v1+json"  # how long each call took, on the machine that it names
     FACTS = "application/vnd.octet.facts.v1+json"  # what the source model is; see `core.facts`
     PROVENANCE = "application/vnd.octet.provenance.v1+json"  # the inputs of the build key, and stage times

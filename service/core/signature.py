@@ -41,13 +41,32 @@ class Quantization:
 
 
 @dataclass(frozen=True)
+class Bounds:
+    """The values that an input is meant to have, both ends among them.
+
+    Of an integer, those that are valid: ids of a vocabulary, truths of a mask. Of a real value, those that it was
+    calibrated for: beyond them it saturates.
+    """
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class TensorSpec:
-    """One input or output. `shape` has -1 where a dimension is dynamic; `datatype` is the protocol's name."""
+    """One input or output.
+
+    Attributes:
+        datatype: the protocol's name.
+        shape: -1 where a dimension is dynamic.
+        bounds: of an input, where the model says them.
+    """
 
     name: str
     datatype: str
     shape: tuple[int, ...]
     quantization: Quantization | None = None
+    bounds: Bounds | None = None
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -85,16 +104,19 @@ class TensorSpec:
         spec: dict[str, Any] = {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
         if self.quantization:
             spec["quantization"] = {"scale": self.quantization.scale, "zero_point": self.quantization.zero_point}
+        if self.bounds:
+            spec["bounds"] = {"low": self.bounds.low, "high": self.bounds.high}
         return spec
 
     @staticmethod
     def from_json(spec: Mapping[str, Any]) -> TensorSpec:
-        quantization = spec.get("quantization")
+        quantization, bounds = spec.get("quantization"), spec.get("bounds")
         return TensorSpec(
             spec["name"],
             spec["datatype"],
             tuple(spec["shape"]),
             Quantization(quantization["scale"], quantization["zero_point"]) if quantization else None,
+            Bounds(bounds["low"], bounds["high"]) if bounds else None,
         )
 
 

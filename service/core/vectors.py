@@ -1,4 +1,4 @@
-"""Inputs for verification, made from a seed so that they need not be stored: extremes and random ones.
+"""Inputs for verification, made from a seed so that they need not be stored: extremes, random and smooth ones.
 
 The stored answers name an input by its place alone, so whoever changes what stands at a place changes the version in
 `core.artifact.Report.VECTORS` too.
@@ -19,19 +19,23 @@ Array = NDArray[Any]
 Sample = list[Array]
 
 _RAMP_STEPS = 256  # all the values of an 8-bit type
+_UNBOUNDED_FLOATS = (-4.0, 4.0)  # of smooth inputs, where the model does not say what it was calibrated for
+_OCTAVES = (1, 2, 4, 8, 16)  # cells of a smooth input along each axis, each half as strong as the one before
+_LEVELS = 1 << 16  # of a smooth input
 
 
 class _Input:
     """One input to be filled, of any dtype and shape, also of one element or none.
 
     Attributes:
-        low, high: the ends of an integer's type; ±1e6 of a float, which saturate whatever is quantized from it.
+        low, high: the bounds of an integer, or else the ends of its type; ±1e6 of a float, which saturate whatever is
+            quantized from it.
         middle: the zero point, or else the value in the middle of the type; 0 of a float.
         ramp: evenly spaced from low to high; of a float from -16 to 16, which need not saturate.
     """
 
     def __init__(self, spec: TensorSpec, rng: np.random.Generator) -> None:
-        self.shape, self.dtype, self.rng = spec.shape, spec.dtype, rng
+        self.shape, self.dtype, self.rng, self.bounds = spec.shape, spec.dtype, rng, spec.bounds
         self.size = math.prod(spec.shape)
         self.low: Any
         self.high: Any
@@ -40,7 +44,9 @@ class _Input:
             self.low, self.high, self.middle = -1e6, 1e6, 0
             self.ramp = np.linspace(-16, 16, steps).tolist()
             return
-        self.low, self.high = _ends(self.dtype)
+        self.low, self.high = (
+            _ends(self.dtype) if spec.bounds is None else (int(spec.bounds.low), int(spec.bounds.high))
+        )
         self.middle = spec.quantization.zero_point if spec.quantization else (self.low + self.high + 1) // 2
         # In Python's integers: no type of NumPy's holds the span of INT64.
         span, last = self.high - self.low, max(1, steps - 1)
@@ -70,7 +76,10 @@ class _Input:
 
     def random(self) -> Array:
         if self.dtype.kind == "f":
-            return self.rng.normal(0.0, 4.0, self.shape).astype(self.dtype)
+            if self.bounds is None:
+                return self.rng.normal(0.0, 4.0, self.shape).astype(self.dtype)
+            # A third of the values lie beyond what a quantized input can tell apart.
+            return self.between(self.bounds.low, self.bounds.high, 1.5 * self.rng.random(self.shape) - 0.25)
         if self.dtype.kind == "b":
             return self.coins()
         integers: Array = self.rng.integers(self.low, self.high, self.shape, self.dtype, endpoint=True)
@@ -78,6 +87,52 @@ class _Input:
 
     def coins(self) -> NDArray[np.bool_]:
         return self.rng.integers(0, 2, self.shape, np.bool_)
+
+    def smooth(self) -> Array:
+        """Within the bounds, and as pictures are: what lies side by side differs little (`_field`). It covers at least
+        half of the range, so that some are dark and some are light."""
+        width = 0.5 + 0.5 * self.rng.random()
+        first = (1.0 - width) * self.rng.random()
+        field = np.asarray(first + width * _field(self.shape, self.rng))
+        if self.dtype.kind == "f":
+            low, high = (self.bounds.low, self.bounds.high) if self.bounds else _UNBOUNDED_FLOATS
+            return self.between(low, high, field)
+        # In 64 bits, which hold the span of every type and its products with a level.
+        levels = np.rint(field.reshape(-1) * _LEVELS).astype(np.uint64)
+        whole, rest = (np.uint64(part) for part in divmod(self.high - self.low, _LEVELS))
+        above = whole * levels + (rest * levels + np.uint64(_LEVELS // 2)) // np.uint64(_LEVELS)
+        return (above.view(np.int64) + np.int64(self.low)).astype(self.dtype).reshape(self.shape)
+
+    def between(self, low: float, high: float, field: NDArray[np.float64]) -> Array:
+        return np.asarray(low + (high - low) * field).astype(self.dtype)
+
+
+def _field(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Value noise in octaves: random lattices, stretched to `shape` by linear interpolation; from 0 to 1.
+
+    Of sums, products and quotients alone, which IEEE 754 defines, so that every machine draws the same.
+    """
+    field = np.zeros(shape)
+    if not field.size:
+        return field
+    for octave, cells in enumerate(_OCTAVES):
+        lattice = rng.random([1 + min(cells, length - 1) for length in shape])
+        for axis, length in enumerate(shape):
+            lattice = _stretched(lattice, axis, length)
+        field += lattice / (1 << octave)
+    low, high = field.min(), field.max()
+    return np.asarray((field - low) / (high - low) if high > low else np.full(shape, rng.random()))
+
+
+def _stretched(values: NDArray[np.float64], axis: int, length: int) -> NDArray[np.float64]:
+    """`values` at `length` evenly spaced places along `axis`, from the first to the last."""
+    cells = values.shape[axis] - 1
+    if cells == 0:
+        return values
+    places = np.arange(length) * cells / (length - 1)
+    before = np.minimum(places.astype(np.int64), cells - 1)
+    share = (places - before).reshape([-1 if each == axis else 1 for each in range(values.ndim)])
+    return np.asarray(values.take(before, axis) * (1 - share) + values.take(before + 1, axis) * share)
 
 
 # Ten that differ from each other, but in tensors of very few elements or rows, and in BOOL, which has no middle. Those
@@ -97,20 +152,22 @@ EXTREMES: Mapping[str, Callable[[_Input], Array]] = {
 
 
 def sample_inputs(signature: ModelSignature, samples: int, seed: int = 0) -> list[Sample]:
-    """`samples` inputs for a model, the same on every machine: each of the `EXTREMES` in turn with a random one.
+    """`samples` inputs for a model, the same on every machine: each of the `EXTREMES` in turn with a random and a
+    smooth one.
 
-    Where they are used up, at twice their number, the others are random, so that 110 samples are all 10 extremes and
-    100 random ones, and 8 are four of each. A smaller number gives the first inputs of a larger one.
+    Where they are used up, at three times their number, random and smooth ones take turns, so that 110 samples are all
+    10 extremes, 50 random and 50 smooth ones, and 9 are three of each. A smaller number gives the first inputs of a
+    larger one.
 
-    Random integers take every value of their type; random floats are those a quantized input can tell apart, four
-    times as wide.
+    Integers stay within their bounds, or else take every value of their type. Random floats go a quarter beyond their
+    bounds at both ends; smooth ones stay within them.
 
     Args:
         signature: of known shapes, without -1.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
-    fills = [fill for extreme in EXTREMES.values() for fill in (extreme, _Input.random)]
-    fills += [_Input.random] * (samples - len(fills))
+    fills = [fill for extreme in EXTREMES.values() for fill in (extreme, _Input.random, _Input.smooth)]
+    fills += [_Input.random, _Input.smooth] * (max(0, samples - len(fills) + 1) // 2)
     return [[fill(_Input(spec, rng)) for spec in signature.inputs] for fill in fills[:samples]]
 
 

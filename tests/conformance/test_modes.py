@@ -48,7 +48,7 @@ def test_single_operator_equals_xnnpack(name: str) -> None:
 @pytest.mark.parametrize("numerics", MODES)
 @pytest.mark.parametrize(("path", "target"), COMPILED, ids=lambda value: getattr(value, "stem", value))
 def test_compiled_model_equals_litert(path: Path, target: str, numerics: str, tmp_path: Path) -> None:
-    """On 100 random inputs and all the extremes, every output."""
+    """On 50 random inputs, 50 smooth ones and all the extremes, every output."""
     model = compiled(path, numerics, tmp_path, target)
     reference = litert.interpreter(path.read_bytes(), reference=numerics == LITERT_REFERENCE)
     samples = list(sample_inputs(model.signature, 100 + len(EXTREMES), seed=11))

@@ -27,7 +27,7 @@ from service.core.errors import (
     UnsupportedOperator,
     VerificationFailed,
 )
-from service.core.numerics import LITERT_REFERENCE, XNNPACK
+from service.core.numerics import LITERT_REFERENCE, ONNXRUNTIME, XNNPACK
 from service.core.options import with_batch
 from service.core.settings import Settings
 from service.core.target import TARGETS, detect_host, parse_target
@@ -36,6 +36,7 @@ from tests.support.litert import MODES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 INT8, UINT8 = EXAMPLES / "digits_int8.tflite", EXAMPLES / "digits_uint8.tflite"
+BERT = Path(__file__).parents[1] / "fixtures" / "onnx" / "bert.qdq.onnx"
 
 
 class Recorder:
@@ -127,6 +128,15 @@ def test_a_batch_gives_what_its_samples_give(source: Path, tmp_path: Path) -> No
     assert spec.shape == (3, *one.signature.inputs[0].shape[1:])
     x = np.random.default_rng(3).integers(0, 127, spec.shape).astype(spec.dtype)
     np.testing.assert_array_equal(three(x), np.concatenate([one(x[place : place + 1]) for place in range(3)]))
+
+
+def test_onnx_runtime_is_a_witness_of_a_model_that_looks_up_ids(tmp_path: Path) -> None:
+    layout, digest = build(BERT, tmp_path, numerics=ONNXRUNTIME)
+    checks = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")["checks"]
+    assert [(check["against"].split()[0], check["samples"], check["equal_percent"]) for check in checks] == [
+        ("the", 9, 100.0),
+        ("ONNX", 9, 100.0),
+    ]
 
 
 def test_what_was_answered_before_is_not_asked_again(tmp_path: Path) -> None:

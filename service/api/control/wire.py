@@ -68,11 +68,21 @@ class Quantization(Wire):
     zero_point: int
 
 
+class Bounds(Wire):
+    """Both ends are among the values that are meant."""
+
+    low: float
+    high: float
+
+
 class Tensor(Wire):
     name: str
     datatype: str = Field(description="Of the Open Inference Protocol.", examples=["UINT8"])
     shape: list[int] = Field(description="-1 where a dimension is dynamic.")
     quantization: Quantization | None = None
+    bounds: Bounds | None = Field(
+        None, description="Of an input: the ids that are valid, or the real values that it was calibrated for."
+    )
 
 
 class State(Tensor):

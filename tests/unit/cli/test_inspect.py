@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from service.cli.app import app
 
 SAMPLE = Path(__file__).resolve().parents[3] / "examples" / "digits_int8.tflite"
+BERT = Path(__file__).resolve().parents[2] / "fixtures" / "onnx" / "bert.qdq.onnx"
 
 
 def run(*arguments: str) -> str:
@@ -32,6 +33,12 @@ def test_they_are_told_to_people() -> None:
     shown = run("inspect", str(SAMPLE))
     assert "int8 per-axis, symmetric" in shown
     assert "246 k" in shown
+
+
+def test_the_ids_of_a_vocabulary_are_told() -> None:
+    assert "INT64 [1, 12], 0 to 39" in run("inspect", str(BERT))
+    bounds = json.loads(run("inspect", str(BERT), "--json"))["signature"]["inputs"][0]["bounds"]
+    assert bounds == {"low": 0, "high": 39}
 
 
 @pytest.mark.parametrize("command", [("inspect",), ("explain",)])

@@ -9,21 +9,30 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from service.core.signature import DATATYPES, ModelSignature, Quantization, TensorSpec
+from service.core.signature import DATATYPES, Bounds, ModelSignature, Quantization, TensorSpec
 from service.core.vectors import EXTREMES, sample_inputs
 
 SHAPES = [(), (1,), (0, 3), (7,), (1, 490), (1, 49, 10, 1), (1, 8, 8, 3), (2, 5, 5, 4)]
-HASH = "eb0eea81cb4a7f87929900847a8c648746377a2d761b65cf2856e1840a199c22"
+HASH = "b21d717bcdd9ea90e21e52c208df6b70403b0ceb9725eec01e0a6178f41f3752"
 
 
-def inputs_of(datatype: str, *shape: int, samples: int = 2 * len(EXTREMES), zero_point: int | None = None) -> list[Any]:
+EACH = 3  # an extreme, a random and a smooth input, in turn
+
+
+def inputs_of(
+    datatype: str,
+    *shape: int,
+    samples: int = EACH * len(EXTREMES),
+    zero_point: int | None = None,
+    bounds: Bounds | None = None,
+) -> list[Any]:
     quantization = None if zero_point is None else Quantization(0.5, zero_point)
-    signature = ModelSignature((TensorSpec("x", datatype, shape, quantization),), ())
+    signature = ModelSignature((TensorSpec("x", datatype, shape, quantization, bounds),), ())
     return [sample[0] for sample in sample_inputs(signature, samples)]
 
 
 def extreme(name: str, datatype: str, *shape: int, zero_point: int | None = None) -> NDArray[Any]:
-    found: NDArray[Any] = inputs_of(datatype, *shape, zero_point=zero_point)[2 * [*EXTREMES].index(name)]
+    found: NDArray[Any] = inputs_of(datatype, *shape, zero_point=zero_point)[EACH * [*EXTREMES].index(name)]
     return found
 
 
@@ -38,13 +47,47 @@ def test_every_input_has_the_shape_and_type_of_the_signature(datatype: str, shap
 @pytest.mark.parametrize("shape", [(16,), (1, 490), (1, 49, 10, 1), (1, 8, 8, 3), (2, 5, 5, 4)], ids=str)
 @pytest.mark.parametrize("datatype", [name for name in DATATYPES if name != "BOOL"])
 def test_ten_extremes_differ_from_each_other(datatype: str, shape: tuple[int, ...]) -> None:
-    assert len({value.tobytes() for value in inputs_of(datatype, *shape)[::2]}) == 10
+    assert len({value.tobytes() for value in inputs_of(datatype, *shape)[::EACH]}) == 10
 
 
-def test_extremes_and_random_inputs_take_turns_until_the_extremes_are_used_up() -> None:
-    inputs = inputs_of("UINT8", 1, 8, 8, 3, samples=110)
-    random = [len(np.unique(value)) > 90 and value.ravel()[0] != 0 for value in inputs]
-    assert random == [False, True] * 10 + [True] * 90
+def steps(value: NDArray[Any]) -> float:
+    """How far elements that lie side by side in a row are apart, in the mean."""
+    return float(np.abs(np.diff(value.astype(np.float64), axis=2)).mean())
+
+
+def test_extreme_random_and_smooth_inputs_take_turns_until_the_extremes_are_used_up() -> None:
+    inputs = inputs_of("UINT8", 1, 64, 64, 3, samples=50)
+    kinds = ["random" if 80 < steps(value) < 90 else "smooth" if 0 < steps(value) < 20 else "" for value in inputs[30:]]
+    assert kinds == ["random", "smooth"] * 10
+    assert all(80 < steps(value) < 90 for value in inputs[1:30:EACH])
+    assert all(0 < steps(value) < 20 for value in inputs[2:30:EACH])
+
+
+@pytest.mark.parametrize("datatype", [name for name in DATATYPES if name != "BOOL"])
+def test_smooth_inputs_cover_at_least_half_of_what_they_may(datatype: str) -> None:
+    bounds = Bounds(-2.0, 6.0) if datatype == "FP32" else None
+    low, high = (
+        (-2.0, 6.0) if bounds else (float(np.iinfo(DATATYPES[datatype]).min), float(np.iinfo(DATATYPES[datatype]).max))
+    )
+    for value in inputs_of(datatype, 1, 32, 32, 3, bounds=bounds)[2::EACH]:
+        lowest, highest = float(value.min()), float(value.max())
+        assert low <= lowest < highest <= high
+        assert highest - lowest >= 0.499 * (high - low)
+
+
+@pytest.mark.parametrize("datatype", ["INT32", "INT64", "UINT8"])
+def test_integers_stay_within_their_bounds(datatype: str) -> None:
+    values = np.stack(inputs_of(datatype, 1, 64, samples=60, bounds=Bounds(0, 39)))
+    assert set(np.unique(values).tolist()) == set(range(40))
+
+
+def test_random_floats_go_a_little_beyond_their_bounds() -> None:
+    values = np.stack(inputs_of("FP32", 1, 4096, bounds=Bounds(-1.0, 3.0))[1::EACH])
+    assert (values.min(), values.max()) == (pytest.approx(-2, abs=0.01), pytest.approx(4, abs=0.01))
+
+
+def test_a_smooth_input_of_one_element_is_within_bounds() -> None:
+    assert all(0 <= value[0] <= 4 for value in inputs_of("INT64", 1, samples=100, bounds=Bounds(0, 4)))
 
 
 def test_fewer_samples_are_the_first_of_more() -> None:
@@ -99,5 +142,5 @@ def test_one_element_differs_from_all_others() -> None:
 
 def test_coins_of_several_inputs_meet_in_every_pair() -> None:
     signature = ModelSignature((TensorSpec("a", "INT8", (64,)), TensorSpec("b", "UINT8", (64,))), ())
-    first, second = sample_inputs(signature, 20)[2 * [*EXTREMES].index("coins")]
+    first, second = sample_inputs(signature, 30)[EACH * [*EXTREMES].index("coins")]
     assert {*zip(first.tolist(), second.tolist(), strict=True)} == {(a, b) for a in (-128, 127) for b in (0, 255)}

@@ -1,0 +1,96 @@
+"""The values that a model's inputs are meant to have, read off its imported form: the range that one is quantized to,
+the size of the table that one is an index of, the truths of a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import tvm
+from tvm import relax
+
+from service.compiler.qnn import graph
+from service.compiler.qnn.operation import Operation, value_of
+from service.core.signature import Bounds, ModelSignature, TensorSpec
+
+# Operators whose result holds the elements of their first operand, unchanged in value.
+_MOVES = frozenset(
+    f"relax.{name}"
+    for name in ("astype", "broadcast_to", "expand_dims", "permute_dims", "reshape", "squeeze", "strided_slice", "tile")
+)
+_TRUTH = Bounds(0, 1)
+Values = Mapping[relax.Var, relax.Expr]
+Found = tuple[relax.Var, Bounds]
+
+
+def bounded(signature: ModelSignature, module: tvm.IRModule) -> ModelSignature:
+    """`signature` with the bounds of each input of `module` that can be told."""
+    function = graph.main_of(module)
+    values = dict(graph.bindings(function))
+    indices, others = [], []
+    for _, value, operation in graph.operations(function):
+        if isinstance(value, relax.Call):
+            indices += list(_index(value, values))
+            others += [*_calibrated(value, operation, values), *_mask(value, values)]
+    # What is valid as an index decides, and of several tables the smallest.
+    found: dict[relax.Var, Bounds] = {}
+    for var, bounds in sorted(indices, key=lambda each: each[1].high) + others:
+        found.setdefault(var, bounds)
+    inputs = (_with(spec, found.get(var)) for spec, var in zip(signature.inputs, function.params, strict=False))
+    return replace(signature, inputs=tuple(inputs))
+
+
+def _with(spec: TensorSpec, bounds: Bounds | None) -> TensorSpec:
+    return spec if bounds is None else replace(spec, bounds=bounds)
+
+
+def _index(call: relax.Call, values: Values) -> Iterator[Found]:
+    """`call` takes parts of a table: indices are from 0 to its size less one."""
+    if _name(call) == "relax.take":
+        source, size = _source(call.args[1], values), graph.shape_of(call.args[0])[int(call.attrs.axis)]
+        if source is not None and size:
+            yield source, Bounds(0, size - 1)
+
+
+def _calibrated(call: relax.Call, operation: Operation | None, values: Values) -> Iterator[Found]:
+    """`call` quantizes real values: those that its type can hold."""
+    if operation is not None and operation.name == "qnn.quantize":
+        source, out_type = _source(call.args[0], values), operation.quantized("out_type")
+        if source is not None and out_type.is_per_tensor:
+            low, high = (out_type.scale * (end - out_type.zero_point) for end in (out_type.min, out_type.max))
+            yield source, Bounds(low, high)
+
+
+def _mask(call: relax.Call, values: Values) -> Iterator[Found]:
+    """`call` asks whether an integer is 0, or subtracts it from one."""
+    source = None
+    match _name(call), list(call.args):
+        case "relax.equal" | "relax.not_equal", [operand, other] | [other, operand] if _is_all(other, 0):
+            source = _source(operand, values)
+        case "relax.subtract", [one, operand] if _is_all(one, 1):
+            source = _source(operand, values)
+        case "relax.astype", [operand] if str(call.attrs.dtype) == "bool":
+            source = _source(operand, values)
+    if source is not None and "int" in str(source.ty.dtype):
+        yield source, _TRUTH
+
+
+def _source(expr: relax.Expr, values: Values) -> relax.Var | None:
+    """The input whose elements `expr` holds; an index that counts from the end is that of the same place."""
+    while (value := values.get(expr)) is not None:
+        if isinstance(value, relax.Call) and _name(value) in _MOVES:
+            expr = value.args[0]
+        elif isinstance(value, relax.Call) and _name(value) == "relax.where":
+            expr = value.args[2]
+        else:
+            return None
+    return expr if isinstance(expr, relax.Var) else None
+
+
+def _is_all(expr: relax.Expr, number: int) -> bool:
+    value = value_of(expr)
+    return value is not None and bool((value == number).all())
+
+
+def _name(call: relax.Call) -> str:
+    return str(getattr(call.op, "name", ""))
