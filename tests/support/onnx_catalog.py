@@ -331,6 +331,18 @@ def _between(op_type: str, operands: int = 1, **attributes: Any) -> Write:
     return write
 
 
+def _of_two_types(op_type: str, operands: int = 1, **attributes: Any) -> Write:
+    """As `_between`, int8 beside uint8: one of the operands or the result is stored otherwise than the others."""
+
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        shape, dtypes = image(rng), [storage(rng)] * (operands + 1)
+        dtypes[int(rng.integers(0, operands + 1))] = "uint8" if dtypes[0] == "int8" else "int8"
+        names = [real(model, f"x{place}", shape, Quantized(model, rng, dtypes[place])) for place in range(operands)]
+        leave(model, model.node(op_type, names, **attributes), Quantized(model, rng, dtypes[-1]))
+
+    return write
+
+
 def average_pool(model: OnnxBuilder, rng: Rng) -> None:
     shape, dtype = image(rng), storage(rng)
     x, y = Quantized(model, rng, dtype), Quantized(model, rng, dtype)
@@ -378,14 +390,18 @@ def softmax(model: OnnxBuilder, rng: Rng) -> None:
 # Float operators between conversions.
 QDQ: dict[str, Write] = {
     "Add": _between("Add", 2),
+    "Add of int8 and uint8": _of_two_types("Add", 2),
     "AveragePool": average_pool,
     "Concat": _between("Concat", 3, axis=1),
+    "Concat of int8 and uint8": _of_two_types("Concat", 3, axis=1),
     "Conv": conv,
     "Gemm": gemm,
     "GlobalAveragePool": _between("GlobalAveragePool"),
     "LeakyRelu": _between("LeakyRelu", alpha=0.1),
     "MatMul": matmul,
+    "LeakyRelu of int8 and uint8": _of_two_types("LeakyRelu", alpha=0.1),
     "Mul": _between("Mul", 2),
+    "Mul of int8 and uint8": _of_two_types("Mul", 2),
     "Sigmoid": _between("Sigmoid"),
     "Softmax": softmax,
     "left in float": left_in_float,

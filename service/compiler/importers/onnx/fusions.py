@@ -19,6 +19,7 @@ from service.compiler.importers.onnx.rewriting import (
     dequantized,
     is_simple,
     parameters,
+    storage_of,
     weights_of,
 )
 from service.compiler.importers.qdq import Fuse, Operator
@@ -116,24 +117,35 @@ def _matmul(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -
     return [replace(operator, op_type="QLinearMatMul", inputs=(*x, *w, *parameters(conversion)))]
 
 
+def _operands(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[tuple[str, str, str]]:
+    """Stored values, scale and zero point of every operand; none where some are real, or operands and result are not
+    stored alike. com.microsoft's operators take one type, so ONNX Runtime leaves int8 beside uint8 in float32
+    (`BinaryNodeGroupSelector` in qdq_transformer/selectors_actions/qdq_selectors.cc)."""
+    conversions = [graph.made_by(name, DEQUANTIZE) for name in operator.inputs]
+    operands = [dequantized(graph, name) for name in operator.inputs]
+    storages = {storage_of(graph, each) for each in (*conversions, conversion) if each is not None}
+    found = [operand for operand in operands if operand is not None]
+    return found if len(found) == len(operands) and len(storages) == 1 else []
+
+
 def _several(name: str, count: int) -> Fuse[OnnxGraph]:
     """An operator of `count` operands, which becomes com.microsoft's `name`."""
 
     def fuse(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-        operands = [dequantized(graph, operand) for operand in operator.inputs]
-        if conversion is None or len(operands) != count or None in operands:
+        operands = _operands(graph, operator, conversion)
+        if conversion is None or len(operands) != count:
             return []
-        inputs = [part for operand in operands if operand is not None for part in operand]
+        inputs = [part for operand in operands for part in operand]
         return [replace(operator, op_type=f"com.microsoft.{name}", inputs=(*inputs, *parameters(conversion)))]
 
     return fuse
 
 
 def _concat(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    parts = [dequantized(graph, part) for part in operator.inputs]
-    if conversion is None or None in parts:
+    parts = _operands(graph, operator, conversion)
+    if conversion is None or not parts:
         return []
-    inputs = [name for part in parts if part is not None for name in part]
+    inputs = [name for part in parts for name in part]
     return [replace(operator, op_type="com.microsoft.QLinearConcat", inputs=(*parameters(conversion), *inputs))]
 
 

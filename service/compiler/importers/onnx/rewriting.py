@@ -44,11 +44,11 @@ def is_simple(graph: OnnxGraph, conversion: Operator) -> bool:
         and scale > 0
         and conversion.attributes.get("block_size", 0) == 0
         and all(name == "" or graph.scalar(name) is not None for name in conversion.inputs[2:])
-        and _storage(graph, conversion) in BYTES
+        and storage_of(graph, conversion) in BYTES
     )
 
 
-def _storage(graph: OnnxGraph, conversion: Operator) -> str:
+def storage_of(graph: OnnxGraph, conversion: Operator) -> str:
     """The type of a conversion's stored values: as the zero point says, or else who made them."""
     constant = graph.constants.get(parameters(conversion)[1] or conversion.inputs[0])
     if constant is not None:
