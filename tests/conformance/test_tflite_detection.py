@@ -39,8 +39,8 @@ def options(**changed: float) -> bytes:
     return bytes(builder.Finish())
 
 
-def detector(custom_options: bytes, count: int = 40, *, quantized: bool = False) -> bytes:
-    """Boxes on a grid, so that some overlap."""
+def detector(custom_options: bytes, count: int = 40, *, quantized: bool = False, shaped: bool = True) -> bytes:
+    """Boxes on a grid, so that some overlap. If not `shaped`, the file says no shape of the outputs."""
     side = np.arange(count) / count
     anchors = np.stack([side, side[::-1], np.full(count, 0.3), np.full(count, 0.2)], 1).astype(np.float32)
     builder = ModelBuilder()
@@ -53,7 +53,7 @@ def detector(custom_options: bytes, count: int = 40, *, quantized: bool = False)
     else:
         constant = builder.constant("anchors", anchors)
     shapes = {"boxes_": (1, MOST, 4), "classes": (1, MOST), "scores_": (1, MOST), "number": (1,)}
-    outputs = [builder.tensor(name, shape, np.float32) for name, shape in shapes.items()]
+    outputs = [builder.tensor(name, shape if shaped else (), np.float32) for name, shape in shapes.items()]
     builder.operator("CUSTOM", [boxes, scores, constant], outputs)
     builder.build([boxes, scores], outputs)
     builder.model.operatorCodes[0].customCode = "TFLite_Detection_PostProcess"
@@ -61,9 +61,17 @@ def detector(custom_options: bytes, count: int = 40, *, quantized: bool = False)
     return serialize(builder.model)
 
 
-@pytest.mark.parametrize("quantized", [False, True])
-def test_detections_equal_litert_and_compiled_code(quantized: bool) -> None:
-    data = detector(options(), quantized=quantized)
+def test_shapes_that_the_file_leaves_out_are_those_of_litert() -> None:
+    """As AutoML writes its detectors; LiteRT finds the shapes as it prepares the kernel."""
+    data = detector(options(), shaped=False)
+    loaded = litert.interpreter(data)
+    expected = [tuple(detail["shape"]) for detail in loaded.get_output_details()]
+    assert [spec.shape for spec in import_model(data).signature.outputs] == expected
+
+
+@pytest.mark.parametrize(("quantized", "shaped"), [(False, True), (True, True), (False, False)])
+def test_detections_equal_litert_and_compiled_code(quantized: bool, shaped: bool) -> None:
+    data = detector(options(), quantized=quantized, shaped=shaped)
     module, reference = import_model(data).module, litert.interpreter(data)
     rng = np.random.default_rng(2)
     numbers = set()

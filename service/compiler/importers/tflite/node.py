@@ -228,9 +228,10 @@ class Node:
         self._values[tensor.index] = value
 
     def expect_shape(self, shape: tuple[int, ...], tensor: Tensor | None = None) -> None:
-        """The operator makes `shape`: what the file says for certain of its output has to agree."""
+        """The operator makes `shape`: what the file says for certain of its output has to agree. No dimensions are
+        those of a scalar, or left for the kernel to find, as AutoML writes a detector."""
         tensor = tensor or self.output
-        said = tensor.signature or tensor.shape
+        said = tensor.signature or tensor.shape or shape
         if len(said) != len(shape) or any(size not in (-1, made) for size, made in zip(said, shape, strict=True)):
             self.malformed(f"makes a tensor of {list(shape)}, but its output is {list(said)}", tensor)
         if math.prod(shape) * np.dtype(tensor.dtype).itemsize > MAX_BYTES:

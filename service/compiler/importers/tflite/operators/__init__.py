@@ -11,10 +11,12 @@ from service.compiler.importers import real as functions
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators import (
     batch_matmul,
+    casts,
     comparison,
     conversion,
     convolution,
     detection,
+    division,
     elementwise,
     fully_connected,
     joining,
@@ -39,8 +41,12 @@ ANY = STORAGES | {"int16", "int32", "int64", "float32", "bool"}
 _INTEGERS = frozenset({"int32", "int64"})
 _UNSCALED = STORAGES | _INTEGERS
 _NUMBERS = WIDE | _INTEGERS
-_UINT8 = frozenset({"uint8"})
+_DIVIDED = frozenset({"uint8", "int32"})
+_WHOLE = frozenset({"int8", "int16", "int32"})
+_FLOORED = _WHOLE | {"float32"}
+_ORDERED = STORAGES | {"int32", "float32"}
 _BOOL = frozenset({"bool"})
+_FLOAT = frozenset({"float32"})
 _ANY_NUMBER = 1 << 16
 
 
@@ -104,6 +110,11 @@ def _wide(
     return Rule(convert, arity, activations, first, WIDE, WIDE)
 
 
+def _real(make: Callable[[relax.Expr], relax.Call]) -> Rule:
+    """An operator on float32 alone, which rounds once or not at all."""
+    return Rule(real.plain(make), (1, 1), reads=_FLOAT, writes=_FLOAT)
+
+
 def _relation(name: str) -> Rule:
     return Rule(comparison.comparison(name), (2, 2), activations=2, reads=_UNSCALED, writes=_BOOL)
 
@@ -111,13 +122,14 @@ def _relation(name: str) -> Rule:
 RULES: Mapping[str, Rule] = {
     "ABS": Rule(unary.function("abs"), (1, 1), reads=_INT8, writes=_INT8),
     "ADD": Rule(elementwise.add, (2, 2), activations=2, reads=_NUMBERS, writes=_NUMBERS),
-    "ARG_MAX": Rule(reduction.arg_max, (2, 2), writes=_INTEGERS),
-    "ARG_MIN": Rule(reduction.arg_min, (2, 2), writes=_INTEGERS),
+    "ARG_MAX": Rule(reduction.arg_max, (2, 2), reads=_ORDERED, writes=_INTEGERS),
+    "ARG_MIN": Rule(reduction.arg_min, (2, 2), reads=_ORDERED, writes=_INTEGERS),
     "AVERAGE_POOL_2D": _wide(pooling.average_pool2d, (1, 1)),
     "BATCH_MATMUL": Rule(batch_matmul.batch_matmul, (2, 2), activations=2, reads=_INT8, writes=_INT8),
     "BATCH_TO_SPACE_ND": _moving(padding.batch_to_space, (3, 3)),
     "BROADCAST_TO": _moving(selection.broadcast_to, (2, 2)),
-    "CAST": Rule(comparison.cast, (1, 1), reads=ANY, writes=ANY),
+    "CAST": Rule(casts.cast, (1, 1), reads=ANY, writes=ANY),
+    "CEIL": _real(relax.op.ceil),
     "CONCATENATION": _moving(joining.concatenation, (1, _ANY_NUMBER), activations=None),
     "CONV_2D": _wide(convolution.conv2d, (2, 3)),
     "CUSTOM(TFLite_Detection_PostProcess)": Rule(
@@ -131,11 +143,14 @@ RULES: Mapping[str, Rule] = {
     "DEPTHWISE_CONV_2D": _wide(convolution.depthwise_conv2d, (2, 3)),
     "DEPTH_TO_SPACE": _moving(shape.depth_to_space, (1, 1)),
     "DEQUANTIZE": Rule(conversion.dequantize, (1, 1), reads=WIDE | {"float16"}, writes=frozenset({"float32"})),
-    "DIV": Rule(elementwise.div, (2, 2), activations=2, reads=_UINT8, writes=_UINT8),
+    "DIV": Rule(division.div, (2, 2), activations=2, reads=_DIVIDED, writes=_DIVIDED),
     "ELU": Rule(unary.function("elu"), (1, 1), reads=_INT8, writes=_INT8),
     "EQUAL": _relation("equal"),
     "EXP": Rule(unary.function("exp"), (1, 1), reads=_INT8, writes=_INT8),
     "EXPAND_DIMS": _moving(shape.expand_dims, (2, 2)),
+    "FLOOR": _real(relax.op.floor),
+    "FLOOR_DIV": Rule(division.floor_div, (2, 2), activations=2, reads=_FLOORED, writes=_FLOORED),
+    "FLOOR_MOD": Rule(division.floor_mod, (2, 2), activations=2, reads=_WHOLE, writes=_WHOLE),
     "FULLY_CONNECTED": _wide(fully_connected.fully_connected, (2, 3)),
     "GATHER": _moving(selection.gather, (2, 2)),
     "GATHER_ND": _moving(selection.gather_nd, (2, 2)),
@@ -176,6 +191,7 @@ RULES: Mapping[str, Rule] = {
     "RESIZE_BILINEAR": Rule(resizing.resize_bilinear, (2, 2)),
     "RESIZE_NEAREST_NEIGHBOR": _moving(selection.resize_nearest, (2, 2)),
     "REVERSE_V2": _moving(selection.reverse, (2, 2)),
+    "ROUND": _real(relax.op.round),
     "RSQRT": Rule(unary.function("rsqrt"), (1, 1), reads=_INT8, writes=_INT8),
     "SELECT": _moving(comparison.select, (3, 3), activations=2, first=1),
     "SELECT_V2": _moving(comparison.select_v2, (3, 3), activations=2, first=1),

@@ -1,4 +1,4 @@
-"""Comparisons, what is made of their results (LOGICAL_AND, LOGICAL_OR, LOGICAL_NOT, SELECT, SELECT_V2), and CAST."""
+"""Comparisons, what is made of their results (LOGICAL_AND, LOGICAL_OR, LOGICAL_NOT, SELECT, SELECT_V2)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,6 @@ from tvm import relax
 
 from service.compiler.importers.tflite.node import Node
 from service.compiler.qnn import ops
-
-_CASTS = {
-    "bool": {"int8", "uint8", "int32", "int64", "float32"},
-    "int8": {"int16", "int32", "int64", "float32"},
-    "uint8": {"int16", "int32", "int64", "float32"},
-    "int32": {"int64", "float32"},
-    "int64": {"int32", "float32"},
-}
 
 
 def comparison(relation: str) -> Callable[[Node], relax.Expr]:
@@ -68,12 +60,3 @@ def _where(node: Node, condition: relax.Expr) -> relax.Expr:
     if node.is_quantized:
         node.require_one_type(first=1)
     return node.emit(relax.op.where(condition, node.expr(1), node.expr(2)))
-
-
-def cast(node: Node) -> relax.Expr:
-    """Of stored values, whatever their scales (`copyToTensor` in tflite/kernels/cast.cc); not into what may not hold
-    them, for that is left open."""
-    source, target = node.input(0).dtype, node.output.dtype
-    if source != target and target not in _CASTS.get(source, ()):
-        node.unsupported(f"casts {source} to {target}")
-    return node.emit(relax.op.astype(node.expr(0), target))

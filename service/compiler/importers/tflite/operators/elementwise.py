@@ -1,4 +1,4 @@
-"""Arithmetic of two operands: ADD, SUB, MUL, DIV, SQUARED_DIFFERENCE, PRELU, MAXIMUM, MINIMUM.
+"""Arithmetic of two operands: ADD, SUB, MUL, SQUARED_DIFFERENCE, PRELU, MAXIMUM, MINIMUM.
 
 Quantized tensors are those of the QNN dialect; what is not quantized (shapes, indices) is plain Relax.
 """
@@ -38,10 +38,6 @@ def mul(node: Node) -> relax.Expr:
     return _binary(node, ops.mul, relax.op.multiply)
 
 
-def div(node: Node) -> relax.Expr:
-    return _binary(node, ops.div, relax.op.divide)
-
-
 def squared_difference(node: Node) -> relax.Expr:
     lhs, rhs, out = node.in_type(0), node.in_type(1), node.out_type()
     node.require(lhs.storage == rhs.storage == out.storage, f"mixes {lhs.storage}, {rhs.storage} and {out.storage}")
@@ -56,9 +52,11 @@ def prelu(node: Node) -> relax.Expr:
 
 
 def _binary(node: Node, make: Binary, plain: Plain) -> relax.Expr:
+    return quantized(node, make) if node.is_quantized else _plain(node, plain)
+
+
+def quantized(node: Node, make: Binary) -> relax.Expr:
     """All of one storage type, and broadcast as NumPy does (`Prepare` in tflite/kernels/add.cc and mul.cc)."""
-    if not node.is_quantized:
-        return _plain(node, plain)
     lhs, rhs, out = node.in_type(0), node.in_type(1), node.out_type(node.activation())
     node.require(lhs.storage == rhs.storage == out.storage, f"mixes {lhs.storage}, {rhs.storage} and {out.storage}")
     return node.emit(make(node.expr(0), node.expr(1), lhs, rhs, out))
@@ -66,12 +64,15 @@ def _binary(node: Node, make: Binary, plain: Plain) -> relax.Expr:
 
 def _plain(node: Node, make: Plain) -> relax.Expr:
     require_one_dtype(node)
-    low, high = activations.BOUNDS[node.activation()]
-    bounded = node.emit(make(node.expr(0), node.expr(1)), "" if (low, high) == (None, None) else "unbounded")
-    for bound, limit in ((low, relax.op.maximum), (high, relax.op.minimum)):
+    return clamped(node, node.emit(make(node.expr(0), node.expr(1)), "unbounded"), node.activation())
+
+
+def clamped(node: Node, x: relax.Expr, activation: str) -> relax.Expr:
+    """Values that are not quantized, within the bounds of an activation."""
+    for bound, limit in zip(activations.BOUNDS[activation], (relax.op.maximum, relax.op.minimum), strict=True):
         if bound is not None:
-            bounded = node.emit(limit(bounded, relax.const(np.array(bound, node.output.dtype))))
-    return bounded
+            x = node.emit(limit(x, relax.const(np.array(bound, node.output.dtype), node.output.dtype)))
+    return x
 
 
 def require_one_dtype(node: Node) -> None:

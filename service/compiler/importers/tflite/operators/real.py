@@ -18,12 +18,11 @@ from tvm import relax
 
 from service.compiler.importers import real
 from service.compiler.importers.real import Wide
-from service.compiler.importers.tflite import activations
 from service.compiler.importers.tflite.model import Array, Quantization
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.batch_matmul import operands
 from service.compiler.importers.tflite.operators.convolution import flat, output_channels_first, window_padding
-from service.compiler.importers.tflite.operators.elementwise import require_one_dtype
+from service.compiler.importers.tflite.operators.elementwise import clamped, require_one_dtype
 from service.compiler.qnn import ops
 
 Convert = Callable[[Node], relax.Expr]
@@ -52,14 +51,6 @@ def plain(make: Callable[..., relax.Call]) -> Convert:
 
 def clamp(node: Node) -> relax.Expr:
     return clamped(node, node.expr(0), node.operator.name)
-
-
-def clamped(node: Node, x: relax.Expr, activation: str) -> relax.Expr:
-    low, high = activations.BOUNDS[activation]
-    for bound, limit in ((low, relax.op.maximum), (high, relax.op.minimum)):
-        if bound is not None:
-            x = node.emit(limit(x, relax.const(np.array(bound, np.float32))))
-    return x
 
 
 def squared_difference(node: Node) -> relax.Expr:

@@ -1,0 +1,38 @@
+"""CAST: from one element type to another, whatever the scales are (`copyCast` in tflite/kernels/cast.cc).
+
+Whole numbers lose their upper bits. Real values lose what is behind the point; those beyond the type become its ends,
+and so does what is no number: the upper one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.tflite.node import Node
+
+_WHOLE = ("int8", "uint8", "int16", "int32", "int64")
+_SATURATED = ("int8", "uint8", "int16", "int32")  # float64 holds both ends of these
+
+
+def cast(node: Node) -> relax.Expr:
+    source, target = node.input(0).dtype, node.output.dtype
+    x = node.expr(0)
+    if target == "bool" and source != "bool":
+        # Not `not_equal`, which is compiled to an ordered comparison: what is no number is true.
+        zero = node.emit(relax.op.equal(x, relax.const(np.array(0, source), source)), "zero")
+        return node.emit(relax.op.where(zero, relax.const(False), relax.const(True)))
+    if source == "float32" and target in _SATURATED:
+        return _saturated(node, x, target)
+    if source == "float32" and target in _WHOLE:
+        node.unsupported(f"casts {source} to {target}")
+    return node.emit(relax.op.astype(x, target))
+
+
+def _saturated(node: Node, x: relax.Expr, target: str) -> relax.Expr:
+    limits = np.iinfo(target)
+    low, high = (relax.const(np.array(bound, np.float64), "float64") for bound in (limits.min, limits.max))
+    wide = node.emit(relax.op.astype(x, "float64"), "wide")
+    above = node.emit(relax.op.logical_not(node.emit(relax.op.less(wide, high), "inside")), "above")
+    below = node.emit(relax.op.maximum(wide, low), "below")
+    return node.emit(relax.op.astype(node.emit(relax.op.where(above, high, below), "bounded"), target))

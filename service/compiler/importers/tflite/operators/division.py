@@ -1,0 +1,79 @@
+"""DIV of uint8; DIV of whole numbers, FLOOR_DIV and FLOOR_MOD: of elements as they are stored, whatever their scales.
+
+LiteRT stops where a divisor is 0. Here the result of whole numbers is then 0, and that of real ones what IEEE 754 says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.tflite.node import Node
+from service.compiler.importers.tflite.operators.elementwise import clamped, quantized, require_one_dtype
+from service.compiler.qnn import ops
+
+Operands = tuple[relax.Expr, relax.Expr]
+
+
+def floor_div(node: Node) -> relax.Expr:
+    """The quotient in float64, rounded down (`FloorDiv` in reference/floor_div.h)."""
+    require_one_dtype(node)
+    if node.output.dtype == "float32":
+        return node.emit(relax.op.astype(_floored(node, _wide(node)), "float32"))
+    return _whole(node, _floored)
+
+
+def div(node: Node) -> relax.Expr:
+    return quantized(node, ops.div) if node.is_quantized else _truncated_div(node)
+
+
+def _truncated_div(node: Node) -> relax.Expr:
+    """The quotient, rounded towards 0 and clamped (`Div` in reference/div.h)."""
+    require_one_dtype(node)
+    return clamped(node, _whole(node, _truncated), node.activation())
+
+
+def floor_mod(node: Node) -> relax.Expr:
+    """What `floor_div` leaves, of the divisor's sign (`FloorMod` in reference/floor_mod.h)."""
+    require_one_dtype(node)
+    return _whole(node, _rest)
+
+
+def _wide(node: Node) -> Operands:
+    """Both in float64, which holds every int32, and every quotient of two well enough to be rounded."""
+    dividend, divisor = (
+        node.emit(relax.op.astype(x, "float64"), f"wide_{place}") for place, x in enumerate(node.exprs())
+    )
+    return dividend, divisor
+
+
+def _floored(node: Node, wide: Operands) -> relax.Expr:
+    return node.emit(relax.op.floor(node.emit(relax.op.divide(*wide), "quotient")), "floored")
+
+
+def _rest(node: Node, wide: Operands) -> relax.Expr:
+    product = node.emit(relax.op.multiply(_floored(node, wide), wide[1]), "product")
+    return node.emit(relax.op.subtract(wide[0], product), "rest")
+
+
+def _truncated(node: Node, wide: Operands) -> relax.Expr:
+    """The size of the quotient, rounded down, with its sign; the least number divided by -1 is the largest."""
+    zero, most = (relax.const(np.array(value, np.float64), "float64") for value in (0, np.iinfo(np.int32).max))
+    quotient = node.emit(relax.op.divide(*wide), "quotient")
+    size = node.emit(relax.op.floor(node.emit(relax.op.abs(quotient), "size")), "floored")
+    negative = node.emit(relax.op.less(quotient, zero), "negative")
+    turned = node.emit(relax.op.negative(size), "turned")
+    return node.emit(relax.op.where(negative, turned, node.emit(relax.op.minimum(size, most), "held")), "truncated")
+
+
+def _whole(node: Node, divide: Callable[[Node, Operands], relax.Expr]) -> relax.Expr:
+    """A quotient as a whole number, by way of 64 bits: the least number divided by -1 wraps, as `FLOOR_DIV` of LiteRT
+    on x86-64 has it, and nothing traps."""
+    zero, one = (relax.const(np.array(value, np.float64), "float64") for value in (0, 1))
+    dividend, divisor = _wide(node)
+    by_zero = node.emit(relax.op.equal(divisor, zero), "by_zero")
+    made = divide(node, (dividend, node.emit(relax.op.where(by_zero, one, divisor), "divisor")))
+    kept = node.emit(relax.op.where(by_zero, zero, made), "kept")
+    return node.emit(relax.op.astype(node.emit(relax.op.astype(kept, "int64"), "whole"), node.output.dtype))
