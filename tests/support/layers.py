@@ -16,9 +16,9 @@ from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layer import Layer, Window, folded_bias
 from service.compiler.kernels.layout import Contiguous, Halo, Image
 from service.compiler.kernels.simd.epilogue import AnyEpilogue, Epilogue, WideEpilogue
+from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.numerics import addition, bounds, dequantization, requantization
 from service.compiler.kernels.simd.requantization import Kept
-from service.compiler.kernels.x86.isa import Isa
 from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.accumulate import centered

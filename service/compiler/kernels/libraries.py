@@ -5,7 +5,7 @@ from __future__ import annotations
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.kernel import Kernel
-from service.compiler.kernels.simd.library import X86Library
+from service.compiler.kernels.simd.library import SimdLibrary
 from service.compiler.kernels.simd.peak import peak
 from service.compiler.kernels.x86.isa import ISAS
 from service.compiler.qnn.numerics import Mode
@@ -19,7 +19,7 @@ def library_for(target: Target, mode: Mode, choices: Choices | None = None) -> K
         choices: of tiles; by default the cost model's.
     """
     isa = ISAS.get(target.name)
-    return None if isa is None else X86Library(isa, mode, choices)
+    return None if isa is None else SimdLibrary(isa, mode, choices)
 
 
 def peak_for(target: Target) -> Kernel | None:

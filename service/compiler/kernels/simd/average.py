@@ -75,7 +75,7 @@ class RealWindow:
 
     def add(self, lanes: Lanes, total: Expr, stored: Expr, parameters: Callable[[int], Expr]) -> Expr:
         real = (tirx.Cast(f"float32x{lanes.isa.lanes}", stored) - parameters(3)) * parameters(0)
-        return lanes.keep(lanes.isa.rounded(real), "float32") + total
+        return lanes.keep(lanes.rounded(real), "float32") + total
 
     def finish(self, lanes: Lanes, total: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
         size = lanes.isa.lanes

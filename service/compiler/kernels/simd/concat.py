@@ -19,10 +19,10 @@ from service.compiler.kernels.halo import fill_halo
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layout import BIAS, Image
 from service.compiler.kernels.program import Buffer, Expr, Program, load
+from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.numerics import bounds
+from service.compiler.kernels.simd.table import ENTRIES, require_blocks
 from service.compiler.kernels.walk import Vector, View, Walk, map_bytes
-from service.compiler.kernels.x86.isa import Isa
-from service.compiler.kernels.x86.table import ENTRIES, Lookup, require_blocks
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.type_parser import parse
@@ -117,7 +117,7 @@ class _Concat:
         self.read = {
             place: program.parameter(f"part_{place}", "uint8", image.size_bytes) for place, image in sources.items()
         }
-        arranged = [Lookup.arranged(self.isa, values) for values in self.tables.values()]
+        arranged = [self.isa.arrange_table(values) for values in self.tables.values()]
         constants = [np.array([zero_point], np.uint8), *([np.concatenate(arranged)] if arranged else [])]
         self.constants = [
             program.parameter(f"constant_{place}", "uint8", array.size) for place, array in enumerate(constants)
@@ -175,7 +175,7 @@ class _Concat:
         if part not in self.tables:
             return vector
         offset = list(self.tables).index(part) * ENTRIES
-        return Lookup.of(self.program, self.isa, self.constants[1], offset)(vector, lanes)
+        return self.isa.lookup(self.program, self.constants[1], offset)(vector, lanes)
 
     def _merged(self, low: Expr, high: Expr, lanes: int, lane: int, start: int) -> Expr:
         """In each block, `lane` lanes of `low` from lane `start` on, then the first of `high`."""

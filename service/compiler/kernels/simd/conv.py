@@ -1,8 +1,8 @@
 """Convolution and dense layers: a tile of pixels by blocks of channels stays in registers over the whole reduction.
 
-Each step of the reduction multiplies one group (four input channels, or four neighbouring bytes of a packed row) of
-every pixel of the tile with the weights of every block of the tile. Tiles at an edge overlap their neighbours instead
-of having a body of their own. Weights lie in the order in which they are read.
+Each step of the reduction multiplies one group (`Isa.group` input channels, or as many neighbouring bytes of a packed
+row) of every pixel of the tile with the weights of every block of the tile. Tiles at an edge overlap their neighbours
+instead of having a body of their own. Weights lie in the order in which they are read.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from service.compiler.kernels.kernel import Array, Kernel
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load
 from service.compiler.kernels.simd.epilogue import AnyEpilogue
+from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.output import output_of
 from service.compiler.kernels.simd.reduction import Excess, Reduction
 from service.compiler.kernels.simd.totals import Tile, Totals
-from service.compiler.kernels.x86.isa import Isa
 
 
 def conv(
@@ -39,7 +39,7 @@ class _Conv:
         self, isa: Isa, layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, tile: Tile, parallel: bool
     ) -> None:
         self.isa, self.layer, self.epilogue, self.tile, self.parallel = isa, layer, epilogue, tile, parallel
-        self.reduction = Reduction(layer)
+        self.reduction = Reduction(isa, layer)
         self.blocks = layer.destination.blocks
         self.block_tiles = -(-self.blocks // tile.blocks)
         self.excess = Excess(weights, isa)
@@ -50,7 +50,7 @@ class _Conv:
             self.constants += [first, offsets, isa.pack_weights(rest).reshape(-1)]
 
     def _tiled(self, weights: Array) -> Array:
-        """`[block tiles, blocks, lanes, steps, rows, columns, unrolled, 4]`; the last tile overlaps."""
+        """`[block tiles, blocks, lanes, steps, rows, columns, unrolled, group]`; the last tile overlaps."""
         lanes = self.isa.lanes
         arranged = self.reduction.arrange(weights)
         filled = np.zeros((self.blocks * lanes, *arranged.shape[1:]), arranged.dtype)

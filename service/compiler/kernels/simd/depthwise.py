@@ -17,12 +17,12 @@ from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, load
 from service.compiler.kernels.simd.epilogue import AnyEpilogue
+from service.compiler.kernels.simd.isa import PIXELS, Isa
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.output import output_of
 from service.compiler.kernels.simd.reduction import Excess
 from service.compiler.kernels.simd.taps import Taps
 from service.compiler.kernels.simd.totals import Tile
-from service.compiler.kernels.x86.isa import PIXELS, Isa
 
 _MOST_PRODUCTS = 512  # of an unrolled tile; beyond, kernel rows are a loop
 _MOST_ROWS, _MOST_COLUMNS = 8, 8
@@ -55,9 +55,7 @@ def depthwise(
 def ranked(isa: Isa, layer: Layer) -> list[Tile]:
     """The tiles that may be chosen, the one with the least estimated work first.
 
-    Counted are vector instructions: transposing four pixels takes two, requantizing a vector three and a half, packing
-    four of them five, and a tile twelve of its own. Where bytes are multiplied, accumulators beyond 24 cost one and a
-    half per cent each, as was measured on Zen 4; elsewhere spilled ones are lost in the noise.
+    Counted are vector instructions (`DepthwiseRates`).
     """
     height, width = layer.destination.height, layer.destination.width
     columns = range(min(PIXELS, width), min(_MOST_COLUMNS, width) + 1)
@@ -73,13 +71,13 @@ def _products(layer: Layer, tile: Tile) -> int:
 
 def _work(isa: Isa, layer: Layer, tile: Tile) -> float:
     taps, kernel_h = Taps(layer.window, tile.columns), layer.window.kernel[0]
-    transposed, product = (2.0, 1.0) if isa.dots_bytes else (4.0, 4.0)
+    rates = isa.rates.depthwise
     vectors = len(_lines(layer, tile)) * len(taps.vectors)
-    stored = 3.5 * tile.columns + 5 * -(-tile.columns // PIXELS)
-    work = vectors * transposed + tile.rows * (kernel_h * taps.products * product + stored) + 12
+    stored = rates.requantize * tile.columns + rates.pack * -(-tile.columns // PIXELS)
+    work = vectors * rates.transpose + tile.rows * (kernel_h * taps.products * rates.dot + stored) + rates.tile
     span = (kernel_h - 1) * layer.window.dilation[0] + 1
     held = min(tile.rows, -(-span // layer.window.strides[0])) * tile.columns
-    crowded = 1 + 0.015 * max(0, held - 24) if isa.dots_bytes else 1
+    crowded = 1 + rates.crowding * max(0, held - rates.free_accumulators)
     height, width = layer.destination.height, layer.destination.width
     return work * crowded * -(-height // tile.rows) * -(-width // tile.columns)
 
@@ -107,7 +105,7 @@ class _Depthwise:
             self._packed(self._arranged(self.excess.weights)),
             epilogue.requantization.started(bias),
         ]
-        self.constants += [*epilogue.constants, isa.word_order]
+        self.constants += [*epilogue.constants, isa.transpose_indices]
         if self.excess:
             self.constants += self._rests()
 
@@ -148,7 +146,7 @@ class _Depthwise:
             for place, array in enumerate(self.constants)
         ]
         destination = program.parameter("destination", self.epilogue.dtype, layer.destination.size_bytes)
-        *constants, self.word_order = self.buffers[2 : 3 + len(self.epilogue.constants)]
+        *constants, self.transpose_indices = self.buffers[2 : 3 + len(self.epilogue.constants)]
         self.output = output_of(self.lanes, self.epilogue, layer, destination, residual, constants)
         blocks, bands = layer.destination.blocks, -(-layer.destination.height // tile.rows)
         with program.loop(layer.source.batch * blocks * bands, "item", parallel=self.parallel) as item:
@@ -256,7 +254,7 @@ class _Depthwise:
         program, isa, line = self.program, self.isa, self.program.bind(line)
         for vector in self.taps.vectors:
             pixels = load(self.source, line + vector.position * self.layer.source.pixel, isa.bytes)
-            group = isa.operand(program, isa.transpose(pixels, load(self.word_order, 0, isa.lanes)))
+            group = isa.operand(program, isa.transpose(pixels, load(self.transpose_indices, 0, isa.lanes)))
             for totals, weights in uses:
                 for column, shift in vector.uses:
                     totals[column].value = isa.dot(totals[column].value, group, weights[shift])

@@ -10,13 +10,13 @@ from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layout import BIAS, Image
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load, splat
 from service.compiler.kernels.simd.epilogue import Epilogue
+from service.compiler.kernels.simd.isa import PIXELS, Isa
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.numerics import bounds
 from service.compiler.kernels.simd.pairs import Arithmetic, arithmetic_of
 from service.compiler.kernels.simd.requantization import Kept
+from service.compiler.kernels.simd.table import ENTRIES, require_blocks, table
 from service.compiler.kernels.walk import Run, View, Walk
-from service.compiler.kernels.x86.isa import PIXELS, Isa
-from service.compiler.kernels.x86.table import ENTRIES, require_blocks, table
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation, value_of
 
@@ -122,7 +122,7 @@ class _Elementwise:
 
         def value(pixel: Expr) -> Expr:
             operands = [
-                self.isa.widen(buffer, start + pixel * stride) if held is None else held
+                self.lanes.widen(buffer, start + pixel * stride) if held is None else held
                 for buffer, start, stride, held in zip(self.sources, run.starts, run.strides, repeated, strict=False)
             ]
             kept = [self.lanes.keep(operand) for operand in operands]
@@ -146,7 +146,7 @@ class _Elementwise:
         """An operand that is the same for the whole run."""
         if run.strides[place] or run.pixels == 1:
             return None
-        return self.lanes.keep(self.isa.widen(self.sources[place], run.starts[place]))
+        return self.lanes.keep(self.lanes.widen(self.sources[place], run.starts[place]))
 
 
 def _extents(image: Image) -> tuple[int, int, int, int]:

@@ -16,23 +16,17 @@ from service.compiler.kernels.simd.conversion import dequantization_of
 from service.compiler.kernels.simd.epilogue import AnyEpilogue, Epilogue, WideEpilogue
 from service.compiler.kernels.simd.grouped import Grouping, Scheme, grouped
 from service.compiler.kernels.simd.grouped import ranked as ranked_schemes
+from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.numerics import addition, bounds, dequantization, requantization
 from service.compiler.kernels.simd.pairs import arithmetic_of
 from service.compiler.kernels.simd.reals import BiasedScale, RealScale
 from service.compiler.kernels.simd.requantization import FloatScale, FusedScale, Kept
 from service.compiler.kernels.simd.tiles import cycles, key_of, ranked, worth_sharing
 from service.compiler.kernels.simd.totals import Tile
-from service.compiler.kernels.x86.isa import GROUP, Isa
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.accumulate import centered
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.ops.unary import FUNCTIONS
-
-# Cycles to requantize one vector of accumulators, roughly: float scale or fixed point, and a residual.
-_FLOAT_CYCLES, _FIXED_CYCLES, _RESIDUAL_CYCLES = 2.0, 6.0, 6.0
-_WIDE_CYCLES, _EXCEPTION_CYCLES = 1.5, 1.0
-# Cycles for a vector of bytes.
-_ELEMENTWISE_CYCLES, _RESIZE_CYCLES = 8.0, 40.0
 
 
 class Family:
@@ -72,7 +66,7 @@ class Accumulating(Family):
         self._epilogue(group)
         (top, left, bottom, right), channels = _padding(core), _channels(group)
         ordinary = _groups(core) == 1
-        packed = not produced[0] and ordinary and channels % GROUP != 0 and _window(core).dilation[1] == 1
+        packed = not produced[0] and ordinary and channels % self.isa.group != 0 and _window(core).dilation[1] == 1
         fill = stored_zero_point(core.per_tensor("in_type"))
         return [Demand(packed, Halo(top, left, bottom, right), fill), *(Demand() for _ in group.inputs[1:])]
 
@@ -85,25 +79,25 @@ class Accumulating(Family):
         bias = value_of(core.call.args[2]) if len(core.call.args) > 2 else None
         zero_point = stored_zero_point(core.per_tensor("in_type"))
         folded = folded_bias(bias, weights, zero_point, destination.blocks * self.isa.lanes)
-        isa, groups, epilogue_cycles = self.isa, _groups(core), _epilogue_cycles(epilogue)
+        isa, groups, epilogue_cycles = self.isa, _groups(core), _epilogue_cycles(self.isa, epilogue)
         operands = folded, epilogue
         layer = layer if _depthwise(core) else layer.stacked
         key = key_of(isa, layer, epilogue_cycles, groups)
         # Shared by the best tile, or tiles whose estimates differ would be compared on different numbers of threads.
         if _depthwise(core):
             numbers = self.choices.choose(key, [astuple(tile) for tile in depthwise.ranked(isa, layer)])
-            parallel = worth_sharing(destination.own_bytes / isa.bytes * weights[0].size)
+            parallel = worth_sharing(isa, destination.own_bytes / isa.bytes * weights[0].size)
             kernel = depthwise.depthwise(isa, layer, weights[..., 0], *operands, Tile(*numbers), parallel=parallel)
         elif groups > 1:
             grouping = Grouping.of(weights, groups)
             schemes, estimated = ranked_schemes(isa, layer, grouping, epilogue_cycles)
             numbers = self.choices.choose(key, [scheme.numbers for scheme in schemes])
-            parallel = worth_sharing(estimated)
+            parallel = worth_sharing(isa, estimated)
             kernel = grouped(isa, layer, grouping, weights, *operands, Scheme.of(numbers), parallel=parallel)
         else:
             tiles = ranked(isa, layer, epilogue_cycles)
             numbers = self.choices.choose(key, [astuple(tile) for tile in tiles])
-            parallel = worth_sharing(cycles(isa, layer, tiles[0], epilogue_cycles))
+            parallel = worth_sharing(isa, cycles(isa, layer, tiles[0], epilogue_cycles))
             kernel = conv(isa, layer, weights, *operands, Tile(*numbers), parallel=parallel)
         self.choices.note(key, numbers, kernel.symbol)
         return kernel
@@ -128,17 +122,19 @@ class Accumulating(Family):
         return Epilogue(scaled, bounds(group.out_type), residual, own)
 
 
-def _epilogue_cycles(epilogue: AnyEpilogue) -> float:
+def _epilogue_cycles(isa: Isa, epilogue: AnyEpilogue) -> float:
+    """For one vector of accumulators."""
+    rates = isa.rates.epilogue
     if isinstance(epilogue, WideEpilogue):
-        return _WIDE_CYCLES
+        return rates.wide
     match epilogue.requantization:
         case FloatScale() | BiasedScale() | RealScale():
-            own = _FLOAT_CYCLES
+            own = rates.float_scale
         case FusedScale(exceptions=exceptions):
-            own = _FLOAT_CYCLES + _EXCEPTION_CYCLES * len(exceptions)
+            own = rates.float_scale + rates.exception * len(exceptions)
         case _:
-            own = _FIXED_CYCLES
-    return own + (_RESIDUAL_CYCLES if epilogue.addition else 0)
+            own = rates.fixed_point
+    return own + (rates.residual if epilogue.addition else 0)
 
 
 def _channels(group: Group) -> int:
@@ -210,7 +206,7 @@ class Elementwise(Family):
         self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
     ) -> Kernel:
         core, isa, mode = group.core, self.isa, self.mode
-        parallel = worth_sharing(_ELEMENTWISE_CYCLES * destination.own_bytes / isa.bytes)
+        parallel = worth_sharing(isa, isa.rates.elementwise * destination.own_bytes / isa.bytes)
         if core.name == "qnn.concatenate":
             return concat.concat(isa, sources, destination, core, mode, placed=placed, parallel=parallel)
         if len(sources) == 1:
@@ -235,7 +231,7 @@ class Pooling(Family):
         self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
     ) -> Kernel:
         core, isa, (source,) = group.core, self.isa, sources
-        parallel = worth_sharing(_ELEMENTWISE_CYCLES * source.own_bytes / isa.bytes)
+        parallel = worth_sharing(isa, isa.rates.elementwise * source.own_bytes / isa.bytes)
         match core.name:
             case "qnn.max_pool2d":
                 return pool.max_pool(isa, source, destination, core, parallel=parallel)
@@ -259,7 +255,7 @@ class Resizing(Family):
         self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
     ) -> Kernel:
         (source,) = sources
-        parallel = worth_sharing(_RESIZE_CYCLES * destination.own_bytes / self.isa.bytes)
+        parallel = worth_sharing(self.isa, self.isa.rates.resize * destination.own_bytes / self.isa.bytes)
         return resize.resize_bilinear(self.isa, source, destination, group.core, self.mode, parallel=parallel)
 
 
@@ -276,7 +272,7 @@ class Leaving(Family):
         self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
     ) -> Kernel:
         (source,) = sources
-        parallel = worth_sharing(_ELEMENTWISE_CYCLES * source.own_bytes / self.isa.bytes)
+        parallel = worth_sharing(self.isa, self.isa.rates.elementwise * source.own_bytes / self.isa.bytes)
         return reorder.leave(self.isa, source, "float32", dequantization_of(self.mode, group.core), parallel=parallel)
 
 

@@ -47,7 +47,7 @@ class FusedSum:
         ]
         total = fixed
         for operand, factor in terms if self.residual_last else reversed(terms):
-            total = lanes.keep(lanes.isa.fused(operand, factor, total), "float32")
+            total = lanes.keep(lanes.multiply_add(operand, factor, total), "float32")
         return lanes.keep(lanes.isa.round_even(total) - out_zero_point)
 
 
@@ -69,6 +69,6 @@ class ShiftedProduct(Requantization):
     def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
         scale, zero_point = channels
         dtype = f"float32x{lanes.isa.lanes}"
-        product = lanes.keep(lanes.isa.rounded(tirx.Cast(dtype, total) * scale), "float32")
+        product = lanes.keep(lanes.rounded(tirx.Cast(dtype, total) * scale), "float32")
         moved = lanes.keep(product + tirx.Cast(dtype, zero_point), "float32")
         return lanes.keep(lanes.isa.round_even(moved) - zero_point)

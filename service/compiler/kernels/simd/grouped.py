@@ -2,10 +2,11 @@
 
 As in `conv`, a tile of pixels by blocks of output channels stays in registers over the whole reduction. What is summed
 over is a list of *reads*, one list for each tile of blocks: input blocks that none of a tile's filters read cost
-nothing. There are two kinds. A *shared* read gives the same four neighbouring channels to every lane; where groups are
-narrower than a block, the weights are block-diagonal: zero for the channels of other groups. With an *own* read each
-lane takes up to four channels of its own group out of one block, by one shuffle of bytes: with groups of four channels
-(ResNeXt 32x4d) a fourth of the products, and as many shuffles. A depth multiplier is groups of one channel each.
+nothing. There are two kinds. A *shared* read gives the same `Isa.group` neighbouring channels to every lane; where
+groups are narrower than a block, the weights are block-diagonal: zero for the channels of other groups. With an *own*
+read each lane takes up to as many channels of its own group out of one block, by one shuffle of bytes: with groups of
+four channels (ResNeXt 32x4d) a fourth of the products, and as many shuffles. A depth multiplier is groups of one
+channel each.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Expr, Program, at_most, load
 from service.compiler.kernels.simd.epilogue import AnyEpilogue
+from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.output import output_of
 from service.compiler.kernels.simd.reduction import Excess
-from service.compiler.kernels.simd.tiles import candidates, rates, tile_cycles
+from service.compiler.kernels.simd.tiles import candidates, tile_cycles
 from service.compiler.kernels.simd.totals import Tile, Totals
-from service.compiler.kernels.x86.isa import GROUP, Isa
 
 _NOTHING = -1  # instead of a channel
 
@@ -62,36 +63,36 @@ class Reads:
 
     Attributes:
         starts: `[reads, 2]`, the source's block and the channel in it from which each takes its bytes.
-        channels: `[reads, filters, 4]`, which channel of the source meets each filter; `_NOTHING` for none.
+        channels: `[reads, filters, group]`, which channel of the source meets each filter; `_NOTHING` for none.
     """
 
     starts: Array
     channels: Array
 
     @staticmethod
-    def shared(grouping: Grouping, filters: Array, lanes: int) -> Reads:
-        """Four neighbouring channels for all filters."""
+    def shared(isa: Isa, grouping: Grouping, filters: Array) -> Reads:
+        """The same neighbouring channels for all filters."""
         low, high = (bound[:, None] for bound in grouping.span(filters))
-        first = np.arange(low.min() // GROUP, -(-high.max() // GROUP)) * GROUP
-        channels = (first[:, None] + np.arange(GROUP))[:, None, :]
-        starts = np.stack([first // lanes, first % lanes], axis=1)
+        first = np.arange(low.min() // isa.group, -(-high.max() // isa.group)) * isa.group
+        channels = (first[:, None] + np.arange(isa.group))[:, None, :]
+        starts = np.stack([first // isa.lanes, first % isa.lanes], axis=1)
         return Reads(starts, np.where((low <= channels) & (channels < high), channels, _NOTHING))
 
     @staticmethod
-    def own(grouping: Grouping, filters: Array, lanes: int) -> Reads:
-        """For each filter the next four channels that it reads in a block of the source."""
+    def own(isa: Isa, grouping: Grouping, filters: Array) -> Reads:
+        """For each filter the next channels that it reads in a block of the source."""
         low, high = grouping.span(filters)
-        starts, channels = [], []
+        starts, channels, lanes, size = [], [], isa.lanes, isa.group
         for block in range(low.min() // lanes, -(-high.max() // lanes)):
             first, end = (np.clip(bound, block * lanes, (block + 1) * lanes) for bound in (low, high))
-            for step in range(-(-(end - first).max() // GROUP)):
-                taken = first[:, None] + step * GROUP + np.arange(GROUP)
+            for step in range(-(-(end - first).max() // size)):
+                taken = first[:, None] + step * size + np.arange(size)
                 starts.append((block, 0))
                 channels.append(np.where(taken < end[:, None], taken, _NOTHING))
         return Reads(np.array(starts), np.array(channels))
 
     def weights(self, grouping: Grouping, filters: Array, weights: Array) -> Array:
-        """`[O, KH, KW, C / groups]` -> `[reads, KH, KW, filters, 4]`, with zeros where nothing is read."""
+        """`[O, KH, KW, C / groups]` -> `[reads, KH, KW, filters, group]`, with zeros where nothing is read."""
         low, _ = grouping.span(filters)
         within = np.clip(self.channels - low[:, None], 0, grouping.channels - 1)
         rows = np.minimum(filters, grouping.total - 1)[:, None]
@@ -122,10 +123,10 @@ class Scheme:
         blocks = layer.destination.blocks
         return [min(start, blocks - self.tile.blocks) for start in range(0, blocks, self.tile.blocks)]
 
-    def reads(self, grouping: Grouping, start: int, lanes: int) -> tuple[Array, Reads]:
+    def reads(self, isa: Isa, grouping: Grouping, start: int) -> tuple[Array, Reads]:
         """The filters of the tile of blocks from `start` on, and their reads."""
-        filters = np.arange(start * lanes, (start + self.tile.blocks) * lanes)
-        return filters, (Reads.own if self.own else Reads.shared)(grouping, filters, lanes)
+        filters = np.arange(start * isa.lanes, (start + self.tile.blocks) * isa.lanes)
+        return filters, (Reads.own if self.own else Reads.shared)(isa, grouping, filters)
 
 
 def ranked(isa: Isa, layer: Layer, grouping: Grouping, epilogue_cycles: float) -> tuple[list[Scheme], float]:
@@ -143,15 +144,15 @@ def _fits(isa: Isa, tile: Tile) -> bool:
 
 
 def _estimate(isa: Isa, layer: Layer, grouping: Grouping, epilogue_cycles: float) -> Callable[[Scheme], float]:
-    rate, positions = rates(isa), layer.window.kernel[0] * layer.window.kernel[1]
+    rate, positions = isa.rates, layer.window.kernel[0] * layer.window.kernel[1]
     counts: dict[tuple[int, bool], int] = {}
 
     def estimate(scheme: Scheme) -> float:
         key = scheme.tile.blocks, scheme.own
         starts = scheme.starts(layer)
         if key not in counts:
-            counts[key] = sum(len(scheme.reads(grouping, start, isa.lanes)[1].starts) for start in starts)
-        operand = rate.operand + (rate.shuffle if scheme.own else 0)
+            counts[key] = sum(len(scheme.reads(isa, grouping, start)[1].starts) for start in starts)
+        operand = rate.operand + (rate.gather if scheme.own else 0)
         steps = counts[key] * positions / len(starts)
         return tile_cycles(isa, layer, scheme.tile, steps, operand, epilogue_cycles)
 
@@ -219,14 +220,14 @@ class _Grouped:
         isa, excess = self.isa, Excess(weights, self.isa)
         first, offsets, listed, places = [0], [], [], []
         for start in self.starts:
-            filters, reads = self.scheme.reads(self.grouping, start, isa.lanes)
+            filters, reads = self.scheme.reads(isa, self.grouping, start)
             at = self._offsets(reads)
             for part in (excess.weights, *excess.parts):
                 arranged = reads.weights(self.grouping, filters, part)
                 # Only what is left of large weights is sought out by value: layers of one shape share their program.
                 kept = np.ones(at.shape, bool) if part is excess.weights else arranged.any(axis=(3, 4))
                 offsets.append(at[kept])
-                listed.append(arranged[kept].reshape(-1, self.tile.blocks, isa.lanes, GROUP))
+                listed.append(arranged[kept].reshape(-1, self.tile.blocks, isa.lanes, isa.group))
                 places.append((np.maximum(reads.channels, 0) % isa.lanes)[np.nonzero(kept)[0]])
             first.append(sum(map(len, offsets)))
         return (
@@ -255,7 +256,7 @@ class _Grouped:
         ]
         destination = program.parameter("destination", self.epilogue.dtype, layer.destination.size_bytes)
         self.first, self.offsets, self.weights, *rest = buffers
-        self.places = rest.pop(0) if self.scheme.own else None
+        self.indices = rest.pop(0) if self.scheme.own else None
         self.bias, *constants = rest
         self.output = output_of(self.lanes, self.epilogue, layer, destination, residual, constants)
 
@@ -294,7 +295,7 @@ class _Grouped:
         first = read * (len(blocks) * isa.weight_elements)
         weights = [isa.weights(program, self.weights, first + place * isa.weight_elements) for place in blocks]
         operand = partial(isa.broadcast, program, self.source)
-        if self.places is not None:
-            places = isa.places(program, self.places, read * isa.bytes)
-            operand = partial(isa.gather, program, self.source, places=places)
+        if self.indices is not None:
+            indices = isa.gather_indices(program, self.indices, read * isa.bytes)
+            operand = partial(isa.gather, program, self.source, indices=indices)
         totals.add(lambda row, column: operand(at + (row * down + column * right)), weights)

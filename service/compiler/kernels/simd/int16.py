@@ -1,8 +1,8 @@
 """Convolution and dense layers of 16-bit activations, with 8-bit weights and sums of 64 bits, on contiguous tensors.
 
-`vpmaddwd` multiplies pairs of 16-bit values and adds the two products (`vpdpwssd` together with the sum, where there is
-one). So a pair of neighbours of a kernel row is broadcast, and a lane is an output channel, as in `conv`. Tensors are
-`[N, H, W, C]` as they come: a kernel row is one run of values already, and nothing has to be reordered.
+`Isa.dot_int16` multiplies pairs of 16-bit values and adds the two products to a sum. So a pair of neighbours of a
+kernel row is broadcast, and a lane is an output channel, as in `conv`. Tensors are `[N, H, W, C]` as they come: a
+kernel row is one run of values already, and nothing has to be reordered.
 
 Sums of 32 bits are added to 64 before they can leave theirs, as often as the layer's weights make it necessary: at the
 end, after each kernel row, or after 257 pairs and a single value, 515 products, of which each is 2**15 * 127 at most.
@@ -19,16 +19,14 @@ from tvm import tirx
 from service.compiler.kernels.kernel import Array, Kernel
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.program import Expr, Program, Register, at_most, bits, load, shuffle, splat
+from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.lanes import Lanes
-from service.compiler.kernels.simd.tiles import NEAR_BYTES, TILE_CYCLES, rates
-from service.compiler.kernels.x86.isa import Isa
 
 Shape = tuple[int, int, int, int]
 
 _LARGEST = 1 << 15  # magnitude of an activation
 _SECTION = 257  # pairs
 _MOST_COLUMNS, _MOST_BLOCKS = 28, 8
-_EPILOGUE_CYCLES = 16.0  # for one vector of sums
 
 
 class Rescaling(Protocol):
@@ -155,14 +153,14 @@ def choose(isa: Isa, words: Words) -> tuple[int, int]:
 
 def cycles(isa: Isa, words: Words, tile: tuple[int, int]) -> float:
     """Estimated cycles of the whole layer on one core, as `tiles.cycles` estimates them."""
-    (n, height, width, channels), (columns, blocks), rate = words.destination, tile, rates(isa)
+    (n, height, width, channels), (columns, blocks), rate = words.destination, tile, isa.rates
     vectors, (rows, taps) = -(-channels // isa.lanes), words.positions
     tiles = n * height * -(-width // columns) * -(-vectors // blocks)
     pairs = rows * taps * -(-words.run // 2)
-    far = pairs * blocks * isa.bytes > NEAR_BYTES
+    far = pairs * blocks * isa.bytes > rate.near_bytes
     work, loads = columns * blocks * rate.dot / isa.weight_vectors, (columns + blocks * (1 + far)) * rate.load
-    step = max(work, loads, rate.latency) + 0.08 * min(work, loads)
-    return tiles * (pairs * step + columns * blocks * _EPILOGUE_CYCLES + TILE_CYCLES)
+    step = max(work, loads, rate.latency) + rate.overlap * min(work, loads)
+    return tiles * (pairs * step + columns * blocks * rate.epilogue.int16 + rate.tile)
 
 
 class _Layer:
@@ -281,7 +279,7 @@ class _Layer:
             operand = program.bind(bits(pair, splat(both, isa.lanes)), pair)
             for block, factor in enumerate(factors):
                 total = self.sums[column * self.blocks + block]
-                total.value = isa.dot_words(total.value, operand, factor)
+                total.value = isa.dot_int16(total.value, operand, factor)
 
     @property
     def _step(self) -> int:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tvm import tirx
 
-from service.compiler.kernels.program import Expr, Program, bits, intrinsic, splat
-from service.compiler.kernels.x86.isa import Isa
+from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, splat
+from service.compiler.kernels.simd.isa import Isa
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,27 @@ class Lanes:
     def const(self, value: int | float, dtype: str = "int32") -> Expr:
         return splat(tirx.const(value, dtype), self.isa.lanes)
 
-    def fused(self, a: Expr, b: Expr, c: Expr) -> Expr:
+    def widen(self, buffer: Buffer, offset: Expr) -> Expr:
+        """One block of channels of one pixel, as int32."""
+        return tirx.Cast(f"int32x{self.isa.lanes}", load(buffer, offset, self.isa.lanes))
+
+    def multiply_add(self, a: Expr, b: Expr, c: Expr) -> Expr:
         """a * b + c in float32, rounded once."""
-        dtype = f"float32x{self.isa.lanes}"
-        return self.keep(intrinsic(dtype, "llvm.fma", a, b, c), "float32")
+        return intrinsic(f"float32x{self.isa.lanes}", "llvm.fma", a, b, c)
+
+    def fused(self, a: Expr, b: Expr, c: Expr) -> Expr:
+        """`multiply_add`, computed here, once."""
+        return self.keep(self.multiply_add(a, b, c), "float32")
+
+    def rounded(self, product: Expr) -> Expr:
+        """A float32 product that is rounded before it is added to: LLVM would join the two, and round once. (It sees
+        through a detour by float64.)"""
+        return intrinsic(f"float32x{self.isa.lanes}", "llvm.arithmetic.fence", product)
 
     def high_mul(self, x: Expr, significand: Expr) -> Expr:
         """(x * significand + 2**30) >> 31, in 64 bits (`fixed_point.high_mul`).
 
-        `vpmuldq` multiplies even lanes; odd ones are moved down for it, and their results stay in the upper half.
+        Even lanes are multiplied as they are; odd ones are moved down for it, and their results stay in the upper half.
         """
         nudge = self._wide(1 << 30)
         even, odd = self._products(x, significand)

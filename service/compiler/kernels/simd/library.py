@@ -1,4 +1,4 @@
-"""The kernels of one x86-64 instruction set."""
+"""The kernels of one vector instruction set."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from service.compiler.kernels.layout import Image
 from service.compiler.kernels.simd import reorder
 from service.compiler.kernels.simd.conversion import quantization_of
 from service.compiler.kernels.simd.families import FAMILIES, Family
+from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.plain import plain_kernel
 from service.compiler.kernels.simd.tiles import worth_sharing
-from service.compiler.kernels.x86.isa import Isa
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 
 
-class X86Library:
+class SimdLibrary:
     """A `KernelLibrary`, in one numerics mode."""
 
     def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
@@ -41,7 +41,7 @@ class X86Library:
         return plain_kernel(self.isa, self.mode, group)
 
     def enter(self, destination: Image, dtype: str, fill: int, quantize: Operation | None = None) -> Kernel:
-        parallel = worth_sharing(destination.own_bytes / self.isa.bytes)
+        parallel = worth_sharing(self.isa, destination.own_bytes / self.isa.bytes)
         quantization = None if quantize is None else quantization_of(self.mode, quantize)
         return reorder.enter(self.isa, destination, dtype, fill, quantization, parallel=parallel)
 
@@ -49,7 +49,7 @@ class X86Library:
         quantization_of(self.mode, operation)
 
     def leave(self, source: Image, dtype: str) -> Kernel:
-        parallel = worth_sharing(source.own_bytes / self.isa.bytes)
+        parallel = worth_sharing(self.isa, source.own_bytes / self.isa.bytes)
         return reorder.leave(self.isa, source, dtype, parallel=parallel)
 
     def _family(self, group: Group) -> Family:

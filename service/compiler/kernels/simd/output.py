@@ -12,9 +12,9 @@ from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Buffer, Expr, load, shuffle
 from service.compiler.kernels.simd.epilogue import AnyEpilogue, Epilogue, WideEpilogue
+from service.compiler.kernels.simd.isa import PIXELS
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.wide import WideOutput
-from service.compiler.kernels.x86.isa import PIXELS
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Output:
         if self.residual is None or tensor is None:
             return [None] * len(pixels)
         at = self.lanes.program.bind(tensor.at(image, block, row, column))
-        return [self.lanes.isa.widen(self.residual, at + self._step(tensor, pixel)) for pixel in pixels]
+        return [self.lanes.widen(self.residual, at + self._step(tensor, pixel)) for pixel in pixels]
 
     @staticmethod
     def _step(tensor: Image, pixel: tuple[int, int]) -> int:

@@ -9,8 +9,8 @@ from service.compiler.kernels.kernel import Array, Declined
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.layout import Halo
 from service.compiler.kernels.simd import int16
+from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.tiles import worth_sharing
-from service.compiler.kernels.x86.isa import Isa
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.int16 import DoubleScale, OptimizedDense, ReducedMultiplier
 from service.compiler.qnn.operation import Operation, value_of
@@ -44,7 +44,7 @@ def plain_kernel(isa: Isa, mode: Mode, group: Group) -> PlainKernel:
     weights = _ungrouped(weights if weights.ndim == 4 else weights[:, None, None, :], groups)
     halo, words = _geometry(group, weights.shape[1:3])
     tile = int16.choose(isa, words)
-    parallel = worth_sharing(int16.cycles(isa, words, tile))
+    parallel = worth_sharing(isa, int16.cycles(isa, words, tile))
     return PlainKernel(
         int16.layer(isa, words, weights, summand, rescaling, bounds, tile, parallel=parallel),
         halo,

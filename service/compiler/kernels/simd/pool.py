@@ -19,9 +19,9 @@ from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Expr, Program, at_most, index, load, shuffle, splat
 from service.compiler.kernels.simd.average import Average, RealWindow, average_of, mean_of
 from service.compiler.kernels.simd.epilogue import Bounds
+from service.compiler.kernels.simd.isa import PIXELS, Isa
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.numerics import bounds
-from service.compiler.kernels.x86.isa import PIXELS, Isa
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 
@@ -104,7 +104,7 @@ class _Pool:
         whole = window.kernel == (source.height, source.width) and window.padding == (0, 0)
         summed = average is not None and average.dtype == "int32"
         self.whole = summed and whole and (destination.height, destination.width) == (1, 1)
-        self.constants = [np.array([out.zero_point, out.low, out.high], np.int32), isa.word_order]
+        self.constants = [np.array([out.zero_point, out.low, out.high], np.int32), isa.transpose_indices]
         self.constants += [] if average is None else [average.parameters]
 
     def kernel(self, family: str) -> Kernel:
@@ -112,7 +112,7 @@ class _Pool:
         program, destination = Program(), self.destination
         self.program, self.lanes = program, Lanes(program, self.isa)
         self.read = program.parameter("source", "uint8", self.source.size_bytes)
-        self.limits, self.word_order, *self.numbers = (
+        self.limits, self.transpose_indices, *self.numbers = (
             program.parameter(f"constant_{place}", str(array.dtype), array.size)
             for place, array in enumerate(self.constants)
         )
@@ -184,7 +184,7 @@ class _Pool:
         total = self.program.register(self.average.dtype, isa.lanes)
         total.value = self.lanes.const(0, self.average.dtype)
         with self.program.loop(rows, "kh") as row, self.program.loop(columns, "kw") as column:
-            stored = isa.widen(self.read, corner + row * self.source.row + column * pixel)
+            stored = self.lanes.widen(self.read, corner + row * self.source.row + column * pixel)
             if isinstance(self.average, RealWindow):
                 total.value = self.average.add(self.lanes, total.value, stored, self._number)
             else:
@@ -223,14 +223,14 @@ class _Pool:
         rows, columns = (1, source.height * source.width) if source.contiguous_rows else (source.height, source.width)
         total = program.register("int32", isa.lanes)
         total.value = self.lanes.const(0)
-        word_order = self.lanes.keep(load(self.word_order, 0, isa.lanes))
+        indices = self.lanes.keep(load(self.transpose_indices, 0, isa.lanes))
         with program.loop(rows, "row") as row:
             line = program.bind(start + row * source.row)
             with program.loop(columns // PIXELS, "quad") as quad:
-                pixels = isa.transpose(load(self.read, line + quad * isa.bytes, isa.bytes), word_order)
+                pixels = isa.transpose(load(self.read, line + quad * isa.bytes, isa.bytes), indices)
                 total.value = isa.dot(total.value, isa.operand(program, pixels), isa.ones)
             for pixel in range(columns - columns % PIXELS, columns):
-                total.value = total.value + isa.widen(self.read, line + pixel * source.pixel)
+                total.value = total.value + self.lanes.widen(self.read, line + pixel * source.pixel)
         mean = self._finished(total.value, source.height * source.width)
         return tirx.Cast(f"uint8x{isa.lanes}", self._bounded(mean))
 

@@ -7,11 +7,11 @@ import numpy as np
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Expr
-from service.compiler.kernels.x86.isa import GROUP, Isa
+from service.compiler.kernels.simd.isa import Isa
 
 
 class Reduction:
-    """The steps over which products are summed: kernel positions, and groups of four bytes at each.
+    """The steps over which products are summed: kernel positions, and groups of `Isa.group` bytes at each.
 
     Attributes:
         groups: groups at a kernel position (or in a kernel row, for a packed source).
@@ -19,14 +19,14 @@ class Reduction:
         positions: kernel rows and columns that are looped over.
     """
 
-    def __init__(self, layer: Layer) -> None:
+    def __init__(self, isa: Isa, layer: Layer) -> None:
         source, (kernel_h, kernel_w) = layer.source, layer.window.kernel
-        self._layer = layer
+        self._layer, self._bytes = layer, isa.group
         self.positions = (kernel_h, 1) if layer.source.packed else layer.window.kernel
         elements = kernel_w * source.channels if layer.source.packed else source.channels
-        self.groups = -(-elements // GROUP)
+        self.groups = -(-elements // isa.group)
         self.unrolled = next(count for count in (4, 2, 1) if self.groups % count == 0)
-        self.in_block = self.groups if layer.source.packed else source.block // GROUP
+        self.in_block = self.groups if layer.source.packed else source.block // isa.group
 
     @property
     def steps(self) -> int:
@@ -41,18 +41,19 @@ class Reduction:
         plane, group = self._layer.source.plane, step * self.unrolled
         if self.unrolled % self.in_block == 0:  # whole blocks in a step
             first = step * (self.unrolled // self.in_block * plane)
-            return first + unrolled // self.in_block * plane + unrolled % self.in_block * GROUP
+            return first + unrolled // self.in_block * plane + unrolled % self.in_block * self._bytes
         if self._layer.source.packed:
-            return group * GROUP + unrolled * GROUP
-        return group // self.in_block * plane + group % self.in_block * GROUP + unrolled * GROUP
+            return group * self._bytes + unrolled * self._bytes
+        return group // self.in_block * plane + group % self.in_block * self._bytes + unrolled * self._bytes
 
     def arrange(self, weights: Array) -> Array:
-        """`[O, KH, KW, C]` -> `[O, steps, rows, columns, unrolled, 4]`, filled up with zeros."""
+        """`[O, KH, KW, C]` -> `[O, steps, rows, columns, unrolled, group]`, filled up with zeros."""
         filters, (rows, columns) = len(weights), self.positions
         lines = weights.reshape(filters, rows, columns, -1)
-        filled = np.zeros((filters, rows, columns, self.groups * GROUP), weights.dtype)
+        filled = np.zeros((filters, rows, columns, self.groups * self._bytes), weights.dtype)
         filled[..., : lines.shape[-1]] = lines
-        return filled.reshape(filters, rows, columns, self.steps, self.unrolled, GROUP).transpose(0, 3, 1, 2, 4, 5)
+        grouped = filled.reshape(filters, rows, columns, self.steps, self.unrolled, self._bytes)
+        return grouped.transpose(0, 3, 1, 2, 4, 5)
 
 
 class Excess:
@@ -83,12 +84,12 @@ class Excess:
         """For each tile of output blocks, the groups with a rest.
 
         Args:
-            parts: each `[tiles, blocks of a tile, lanes, steps, rows, columns, unrolled, 4]`.
+            parts: each `[tiles, blocks of a tile, lanes, steps, rows, columns, unrolled, group]`.
 
         Returns:
             first: int32 [tiles + 1], where each tile's groups begin.
             offsets: int32, the groups' bytes from a window's first.
-            weights: `[groups, blocks of a tile, lanes, 4]`.
+            weights: `[groups, blocks of a tile, lanes, group]`.
         """
         first, offsets, weights = [0], [], []
         for tile in range(len(parts[0])):

@@ -14,8 +14,8 @@ from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layout import BIAS, Image
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bits, load, splat
 from service.compiler.kernels.simd.conversion import Dequantization, Quantization
+from service.compiler.kernels.simd.isa import PIXELS, Isa
 from service.compiler.kernels.walk import Run, Vector, View, Walk, map_bytes
-from service.compiler.kernels.x86.isa import PIXELS, Isa
 
 
 def enter(

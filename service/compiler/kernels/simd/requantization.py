@@ -228,4 +228,4 @@ class FusedScale(Requantization):
         if self.mirrored:
             dtype, sign = f"int32x{lanes.isa.lanes}", lanes.const(-(1 << 31))
             offset = bits(f"float32x{lanes.isa.lanes}", bits(dtype, offset) ^ (bits(dtype, x) & sign))
-        return lanes.keep(lanes.isa.round_even(lanes.isa.fused(x, scale, offset)))
+        return lanes.keep(lanes.isa.round_even(lanes.multiply_add(x, scale, offset)))

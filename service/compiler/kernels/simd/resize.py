@@ -15,10 +15,10 @@ from service.compiler.kernels.halo import fill_halo
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layout import BIAS, Image
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bits, load, splat
+from service.compiler.kernels.simd.isa import PIXELS, Isa
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.numerics import bounds
-from service.compiler.kernels.x86.isa import PIXELS, Isa
-from service.compiler.kernels.x86.table import require_blocks
+from service.compiler.kernels.simd.table import require_blocks
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.resize import Bilinear, ByStorage, ElevenBits, Float, TenBits
 from service.compiler.qnn.operation import Operation
@@ -62,7 +62,7 @@ class Real(Blend):
         down, right, one = bits(floating, down), bits(floating, right), lanes.const(1.0, "float32")
         up, left = lanes.keep(one - down, "float32"), lanes.keep(one - right, "float32")
         products = (a * up * left, c * down * left, b * up * right, d * down * right)
-        first, *others = (lanes.keep(lanes.isa.rounded(product), "float32") for product in products)
+        first, *others = (lanes.keep(lanes.rounded(product), "float32") for product in products)
         for other in others:
             first = lanes.keep(first + other, "float32")
         return tirx.Cast(f"int32x{lanes.isa.lanes}", first + lanes.const(0.5, "float32"))
@@ -166,7 +166,7 @@ class _Resize:
 
     def _value(self, lines: Sequence[Expr], down: Expr, column: Expr) -> Expr:
         sides = [self.program.bind(load(table, column, 1)) for table in self.columns[:2]]
-        corners = [self.lanes.keep(self.isa.widen(self.read, line + side)) for line in lines for side in sides]
+        corners = [self.lanes.keep(self.lanes.widen(self.read, line + side)) for line in lines for side in sides]
         return self.lanes.keep(self.blend.apply(self.lanes, corners, down, self._splat(self.columns[2], column)))
 
     def _splat(self, table: Buffer, place: Expr) -> Expr:

@@ -8,7 +8,7 @@ import numpy as np
 
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.layer import Window
-from service.compiler.kernels.x86.isa import PIXELS
+from service.compiler.kernels.simd.isa import PIXELS
 
 
 @dataclass(frozen=True)

@@ -1,55 +1,21 @@
 """How large a tile to hold in registers: the cost model of convolutions, in one place.
 
-Cycles of one core, from what an instruction set can start per cycle; the constants were fitted to times on Zen 4, of
-thirteen convolutions and matrix products for each instruction set. What counts is that the order of the candidates is
-right: 49 of the 52 picks are within 5 % of the best that was found, the others (two of very short sums) within 8 %.
+Cycles of one core, from what an instruction set can start per cycle (`Isa.rates`). What counts is that the order of the
+candidates is right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from service.compiler.kernels.layer import Layer
+from service.compiler.kernels.simd.isa import PIXELS, Isa
 from service.compiler.kernels.simd.reduction import Reduction
 from service.compiler.kernels.simd.totals import Tile
-from service.compiler.kernels.x86.isa import PIXELS, Isa
 from service.core.digest import digest_of_json
 
 _MOST_COLUMNS, _MOST_ROWS, _MOST_BLOCKS = 28, 4, 8
-# What stays in the first level of cache of the weights that every tile of pixels reads again; others come from the
-# second level, at half the rate.
-NEAR_BYTES, _FAR_LOADS = 24 * 1024, 2.0
-# A tile's addresses, loops and first loads.
-TILE_CYCLES = 12.0
-# Waking another thread and waiting for it, several times over.
-_SHARING_CYCLES = 10_000.0
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Cycles for one vector instruction of each kind.
-
-    Attributes:
-        dot: one `Isa.dot`.
-        load: one vector, broadcast or not.
-        operand: what `Isa.operand` does besides loading.
-        shuffle: what `Isa.gather` does besides that.
-        latency: of `dot`: a step cannot be shorter.
-    """
-
-    dot: float
-    load: float
-    operand: float
-    shuffle: float
-    latency: float
-
-
-def rates(isa: Isa) -> Rates:
-    width = isa.lanes / 16  # a 512-bit instruction takes two halves
-    if isa.dots_bytes:
-        return Rates(dot=width, load=width, operand=0.0, shuffle=1.3 * width, latency=4.0)
-    return Rates(dot=2.5 * width, load=width, operand=width, shuffle=1.3 * width, latency=4.0)
 
 
 def cycles(isa: Isa, layer: Layer, tile: Tile, epilogue_cycles: float) -> float:
@@ -58,9 +24,9 @@ def cycles(isa: Isa, layer: Layer, tile: Tile, epilogue_cycles: float) -> float:
     Args:
         epilogue_cycles: for one vector of accumulators.
     """
-    reduction = Reduction(layer)
+    reduction = Reduction(isa, layer)
     steps = reduction.groups * reduction.positions[0] * reduction.positions[1]
-    return tile_cycles(isa, layer, tile, steps, rates(isa).operand, epilogue_cycles)
+    return tile_cycles(isa, layer, tile, steps, isa.rates.operand, epilogue_cycles)
 
 
 def tile_cycles(
@@ -73,14 +39,14 @@ def tile_cycles(
         operand_cycles: for an operand, besides loading it.
         epilogue_cycles: for one vector of accumulators.
     """
-    rate, pixels, blocks = rates(isa), tile.rows * tile.columns, tile.blocks
+    rate, pixels, blocks = isa.rates, tile.rows * tile.columns, tile.blocks
     vectors = blocks * isa.weight_vectors
-    far = steps * vectors * isa.bytes > NEAR_BYTES
-    loads = (pixels + vectors * (_FAR_LOADS if far else 1)) * rate.load
+    far = steps * vectors * isa.bytes > rate.near_bytes
+    loads = (pixels + vectors * (rate.far_load if far else 1)) * rate.load
     work = pixels * (blocks * rate.dot + operand_cycles)
     # Loads and products overlap, but not wholly.
-    step = max(work, loads, rate.latency) + 0.08 * min(work, loads)
-    return _tiles(layer, tile) * (steps * step + _stored(tile) * blocks * epilogue_cycles + TILE_CYCLES)
+    step = max(work, loads, rate.latency) + rate.overlap * min(work, loads)
+    return _tiles(layer, tile) * (steps * step + _stored(tile) * blocks * epilogue_cycles + rate.tile)
 
 
 def _stored(tile: Tile) -> int:
@@ -121,9 +87,9 @@ def candidates(isa: Isa, layer: Layer) -> Iterator[Tile]:
                     yield Tile(rows, columns, blocks)
 
 
-def worth_sharing(estimated_cycles: float) -> bool:
+def worth_sharing(isa: Isa, estimated_cycles: float) -> bool:
     """Whether a kernel runs long enough for several threads."""
-    return estimated_cycles > _SHARING_CYCLES
+    return estimated_cycles > isa.rates.sharing
 
 
 def _tiles(layer: Layer, tile: Tile) -> int:

@@ -1,4 +1,4 @@
-"""Any function of one byte: a table of 256, looked up a vector at a time.
+"""A table of 256 bytes in registers.
 
 AVX-512 without VBMI permutes words, not bytes. So bytes j and j + 128 of the table share a word, two `vpermi2w` find
 the words of half the bytes of a vector among 128, and the highest bit of a byte says which half of its word is meant.
@@ -12,52 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import tirx
 
-from service.compiler.kernels.halo import fill_halo
-from service.compiler.kernels.kernel import Array, Declined, Kernel
-from service.compiler.kernels.layout import Image
+from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
-from service.compiler.kernels.walk import View, Walk, map_bytes
-from service.compiler.kernels.x86.isa import Isa
 
 ENTRIES = 256
 
 
-def table(isa: Isa, source: Image, destination: Image, values: Array, zero_point: int, *, parallel: bool) -> Kernel:
-    """Each byte of an image replaced by `values[byte]`.
-
-    Args:
-        values: `[256] uint8`, of stored values and as stored.
-        zero_point: what the destination's halo holds, as stored.
-        parallel: whether runs of pixels are shared between threads.
-
-    Raises:
-        Declined: an image is packed.
-    """
-    require_blocks(isa, source, destination)
-    program = Program()
-    read = program.parameter("source", "uint8", source.size_bytes)
-    constants = [Lookup.arranged(isa, values), np.array([zero_point], np.uint8)]
-    entries = program.parameter("table", "uint8", ENTRIES)
-    fill = program.parameter("zero_point", "uint8", 1)
-    written = program.parameter("destination", "uint8", destination.size_bytes)
-    extents = (destination.batch, destination.blocks, destination.height, destination.width)
-    walk = Walk(extents, [View.of(source), View.of(destination)], isa.lanes, parallel=parallel)
-    with walk.runs(program) as run:
-        plane = run.image * destination.blocks + run.block
-        fill_halo(program, isa.bytes, written, destination, load(fill, 0, 1), plane=plane, when=run.first)
-        places = [(read, run.starts[0])], (written, run.starts[1])
-        map_bytes(program, isa.bytes, *places, run.pixels * isa.lanes, Lookup.of(program, isa, entries))
-    return Kernel("table", program.function(), tuple(constants), destination.size_bytes)
-
-
-def require_blocks(isa: Isa, *images: Image) -> None:
-    """Checks the layout of a kernel's images.
-
-    Raises:
-        Declined: an image is packed.
-    """
-    if any(image.block != isa.lanes for image in images):
-        raise Declined(f"an image is not in blocks of {isa.lanes} channels")
+def arranged(lanes: int, values: Array) -> Array:
+    """`values` in the order in which `Lookup.of` loads them, for vectors of so many 32-bit lanes."""
+    assert values.shape == (ENTRIES,)
+    assert values.dtype == np.uint8
+    return values.reshape(2, -1).T.reshape(-1) if lanes == 16 else values
 
 
 @dataclass(frozen=True)
@@ -65,37 +30,31 @@ class Lookup:
     """A table in registers, as a function of vectors.
 
     Attributes:
+        lanes: 32-bit lanes of a vector.
         parts: vectors of the table.
     """
 
     program: Program
-    isa: Isa
+    lanes: int
     parts: tuple[Expr, ...]
 
     @staticmethod
-    def arranged(isa: Isa, values: Array) -> Array:
-        """`values` in the order in which they are loaded."""
-        assert values.shape == (ENTRIES,)
-        assert values.dtype == np.uint8
-        return values.reshape(2, -1).T.reshape(-1) if isa.lanes == 16 else values
-
-    @staticmethod
-    def of(program: Program, isa: Isa, entries: Buffer, offset: Expr = 0) -> Lookup:
+    def of(program: Program, lanes: int, entries: Buffer, offset: Expr = 0) -> Lookup:
         """The table that lies, `arranged`, in a buffer."""
         parts = []
-        for start in range(0, ENTRIES, isa.bytes if isa.lanes == 16 else 16):
-            if isa.lanes == 16:
+        for start in range(0, ENTRIES, 64 if lanes == 16 else 16):
+            if lanes == 16:
                 parts.append(program.bind(bits("int16x32", load(entries, offset + start, 64)), "int16x32"))
             else:
                 twice = _repeated(load(entries, offset + start, 16), 16, 2)
                 parts.append(program.bind(bits("int8x32", twice), "int8x32"))
-        return Lookup(program, isa, tuple(parts))
+        return Lookup(program, lanes, tuple(parts))
 
     def __call__(self, vector: Expr, lanes: int) -> Expr:
         """The values of some bytes; fewer than a vector holds are repeated to fill one."""
-        size = self.isa.bytes
+        size = 4 * self.lanes
         if lanes == size:
-            return self._words(vector) if self.isa.lanes == 16 else self._nibbles(vector)
+            return self._words(vector) if self.lanes == 16 else self._nibbles(vector)
         return shuffle(self(_repeated(vector, lanes, size // lanes), size), range(lanes))
 
     def _words(self, vector: Expr) -> Expr:

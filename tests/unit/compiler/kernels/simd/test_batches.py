@@ -12,8 +12,8 @@ from service.compiler.kernels.group import Group, image_shape
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image, Stack
-from service.compiler.kernels.simd.library import X86Library
-from service.compiler.kernels.x86.isa import Isa
+from service.compiler.kernels.simd.isa import Isa
+from service.compiler.kernels.simd.library import SimdLibrary
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type
@@ -30,7 +30,7 @@ def kernel_and_output(
     isa: Isa, mode: Mode, group: Group, values: list[Array], expected: Array, *, produced: bool
 ) -> tuple[Kernel, Array]:
     """The library's kernel for a group, and what it makes of `values`, in the shape of `expected`."""
-    library = X86Library(isa, mode)
+    library = SimdLibrary(isa, mode)
     demands = library.demands(group, [produced] * len(values))
     of_shapes = [image_shape(array.shape) for array in (*values, expected)]
     blocks = [*(0 if demand.packed else isa.lanes for demand in demands), isa.lanes]

@@ -14,10 +14,11 @@ from service.compiler.kernels.layer import Layer, Window, folded_bias
 from service.compiler.kernels.layout import NO_HALO, Halo, Image
 from service.compiler.kernels.simd.epilogue import Epilogue
 from service.compiler.kernels.simd.grouped import Grouping, Scheme, grouped, ranked
-from service.compiler.kernels.simd.library import X86Library
+from service.compiler.kernels.simd.isa import Isa
+from service.compiler.kernels.simd.library import SimdLibrary
 from service.compiler.kernels.simd.numerics import addition, bounds, requantization
 from service.compiler.kernels.simd.tiles import candidates
-from service.compiler.kernels.x86.isa import ISAS, Isa
+from service.compiler.kernels.x86.isa import ISAS
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.numerics.accumulate import centered
@@ -122,7 +123,7 @@ def resnext(channels: int, filters: int, groups: int) -> Group:
 def test_groups_are_read_as_costs_least(channels: int, groups: int, reads: str) -> None:
     """Each lane reads what is its own, unless that costs more than zeros do: ResNeXt's groups of 4, 16 and 32."""
     isa, group = ISAS["x86-64-v4+vnni"], resnext(channels, channels, groups)
-    library = X86Library(isa, get_mode("xnnpack"))
+    library = SimdLibrary(isa, get_mode("xnnpack"))
     (demand,) = library.demands(group, [False])
     assert (demand.packed, demand.halo) == (False, Halo(1, 1, 1, 1))
     image = Image(1, 14, 14, channels, isa.lanes)

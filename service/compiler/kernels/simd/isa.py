@@ -1,0 +1,225 @@
+"""What a kernel may ask of a vector instruction set: the vocabulary that every family is written in.
+
+An architecture implements `Isa`, with its instructions and its `Rates`, and writes no kernel. What the families rely on
+besides it:
+
+- Activations are stored as unsigned bytes (`layout.BIAS`), so that `Isa.dot` multiplies unsigned by signed bytes.
+- A vector has `lanes` accumulators of 32 bits, and an accumulator belongs to one output channel; a block of channels is
+  as many as a vector has accumulators.
+- A vector of bytes holds `PIXELS` pixels of a block, because a byte is a fourth of an accumulator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from service.compiler.kernels.kernel import Array
+from service.compiler.kernels.program import Buffer, Expr, Program
+
+PIXELS = 4  # pixels of a block that one vector of bytes holds
+
+
+@dataclass(frozen=True)
+class EpilogueRates:
+    """Cycles of one core for what follows one vector of accumulators.
+
+    Attributes:
+        float_scale: requantizing by a float multiplier.
+        fixed_point: requantizing by a fixed-point multiplier.
+        exception: one accumulator that `FusedScale` replaces.
+        residual: adding a residual.
+        wide: storing 32-bit values as they are, or as floats.
+        int16: requantizing to 16 bits.
+    """
+
+    float_scale: float
+    fixed_point: float
+    exception: float
+    residual: float
+    wide: float
+    int16: float
+
+
+@dataclass(frozen=True)
+class DepthwiseRates:
+    """Vector instructions of a depthwise convolution.
+
+    Attributes:
+        transpose: to transpose four pixels and prepare them for `dot`.
+        dot: for one `dot`.
+        requantize: for one vector of accumulators.
+        pack: to pack and store four of those.
+        tile: for a tile, besides.
+        free_accumulators: how many are held in registers without a cost.
+        crowding: what each further one adds, as a part of the whole.
+    """
+
+    transpose: float
+    dot: float
+    requantize: float
+    pack: float
+    tile: float
+    free_accumulators: int
+    crowding: float
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Cycles of one core for one vector instruction of each kind, and what else the cost models count.
+
+    Attributes:
+        dot: one `Isa.dot`.
+        load: one vector, broadcast or not.
+        operand: what `Isa.operand` does besides loading.
+        gather: what `Isa.gather` does besides that.
+        latency: of `dot`: a step cannot be shorter.
+        near_bytes: how much of the weights that every tile of pixels reads again stays in the first level of cache.
+        far_load: a load of other weights, in loads.
+        overlap: the part of the shorter of loads and products that the longer one does not hide.
+        tile: a tile's addresses, loops and first loads.
+        sharing: waking another thread and waiting for it, several times over.
+        elementwise: an operator on a vector of bytes.
+        resize: interpolating a vector of bytes.
+    """
+
+    dot: float
+    load: float
+    operand: float
+    gather: float
+    latency: float
+    near_bytes: int
+    far_load: float
+    overlap: float
+    tile: float
+    sharing: float
+    elementwise: float
+    resize: float
+    epilogue: EpilogueRates
+    depthwise: DepthwiseRates
+
+
+class Lookup(Protocol):
+    """A table of 256 bytes in registers, as a function of vectors."""
+
+    def __call__(self, vector: Expr, lanes: int) -> Expr:
+        """The entries at `lanes` bytes, which are a power of two and at most a vector."""
+
+
+class Isa(Protocol):
+    """A vector instruction set. Vectors of one width, with 32-bit lanes as accumulators.
+
+    An `operand` and the `weights` that it is multiplied with are tuples of vectors: an instruction set without a dot
+    product of bytes multiplies wider elements, and needs several.
+    """
+
+    @property
+    def name(self) -> str:
+        """The target's."""
+
+    @property
+    def lanes(self) -> int:
+        """Accumulators of a vector; also the channels of a block."""
+
+    @property
+    def registers(self) -> int:
+        """Vector registers."""
+
+    @property
+    def rates(self) -> Rates:
+        """What the cost models count."""
+
+    @property
+    def bytes(self) -> int:
+        """Of a vector: `4 * lanes`."""
+
+    @property
+    def group(self) -> int:
+        """Bytes that `dot` multiplies for one accumulator."""
+
+    # --- weights ---
+
+    @property
+    def weight_dtype(self) -> str:
+        """How weights are stored."""
+
+    @property
+    def weight_limits(self) -> tuple[int, int]:
+        """Smallest and largest weight that `dot` takes (weights less their zero point reach -255..255)."""
+
+    @property
+    def weight_vectors(self) -> int:
+        """Vectors that hold the weights of one group for one block of channels."""
+
+    @property
+    def weight_elements(self) -> int:
+        """Elements of `weight_dtype` in the weights of one group for one block of channels."""
+
+    def pack_weights(self, weights: Array) -> Array:
+        """`[…, lanes, group]` integers within `weight_limits` -> `[…, weight_elements]` in the order that `weights`
+        loads."""
+
+    def weights(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
+        """The weights of one group for one block of channels, from element `offset`."""
+
+    @property
+    def ones(self) -> tuple[Expr, ...]:
+        """Weights of 1, so that `dot` sums."""
+
+    # --- multiplication ---
+
+    def broadcast(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
+        """An operand with the `group` bytes from `offset` in every lane."""
+
+    def gather_indices(self, program: Program, buffer: Buffer, offset: Expr) -> Expr:
+        """What `gather` is to take, from byte `offset`: for each of the vector's bytes, a channel of a block, int8."""
+
+    def gather(self, program: Program, buffer: Buffer, offset: Expr, indices: Expr) -> tuple[Expr, ...]:
+        """An operand with `group` channels of its own in each lane, of the pixel of a block at `offset`.
+
+        Args:
+            indices: from `gather_indices`.
+        """
+
+    def operand(self, program: Program, vector: Expr) -> tuple[Expr, ...]:
+        """An operand of lanes of `group` unsigned bytes."""
+
+    def dot(self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...]) -> Expr:
+        """`accumulator` plus, in each lane, `group` products."""
+
+    def dot_int16(self, accumulator: Expr, operand: Expr, weights: Expr) -> Expr:
+        """`accumulator` plus, in each lane, two products of 16-bit values."""
+
+    # --- conversion ---
+
+    def round_even(self, value: Expr) -> Expr:
+        """float32 -> int32, halves to even. What lies below int32 becomes its smallest value; nothing lies above."""
+
+    def pack(self, pixels: tuple[Expr, Expr, Expr, Expr], zero_point: Expr | None) -> Expr:
+        """Four vectors of int32 (four pixels of one block), plus `zero_point`, saturated to bytes, pixel by pixel.
+
+        Args:
+            zero_point: int16; None for zero.
+        """
+
+    def pack_centred(self, pixels: tuple[Expr, Expr, Expr, Expr]) -> Expr:
+        """`pack` with a zero point of 128."""
+
+    @property
+    def transpose_indices(self) -> Array:
+        """int32 `[lanes]` that `transpose` reads from a buffer."""
+
+    def transpose(self, vector: Expr, indices: Expr) -> Expr:
+        """Bytes of four pixels of one block -> in each lane (channel), its four pixels.
+
+        Args:
+            indices: the values of `transpose_indices`, loaded from a buffer.
+        """
+
+    # --- tables ---
+
+    def arrange_table(self, values: Array) -> Array:
+        """A table `[256] uint8` in the order in which `lookup` loads it."""
+
+    def lookup(self, program: Program, entries: Buffer, offset: Expr = 0) -> Lookup:
+        """The table that lies, as `arrange_table` gave it, in `entries` from byte `offset` on."""
