@@ -8,8 +8,8 @@ from service.native.front import FIELDS as FRONT_FIELDS
 from service.native.front import Entry, Front, Handover, Problem
 from service.native.front import Limits as FrontLimits
 from service.native.grpc_front import CallBegan, Canceled, GrpcFront, GrpcLimits, HalfClosed, MessageCame, lines_of
-from service.native.lane import Array, Job, Lane, Mailbox, Outcome, as_runner, in_turn
 from service.native.library import CoreBudget, Runner, ThreadTeam, compiled_runner
+from service.native.model_queue import Array, Job, Mailbox, ModelQueue, Outcome, as_runner, in_turn
 
 __all__ = [
     "FRONT_FIELDS",
@@ -25,9 +25,9 @@ __all__ = [
     "HalfClosed",
     "Handover",
     "Job",
-    "Lane",
     "Mailbox",
     "MessageCame",
+    "ModelQueue",
     "Outcome",
     "Problem",
     "Runner",

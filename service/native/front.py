@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import tvm_ffi
 
-from service.native.lane import Lane
 from service.native.library import function
+from service.native.model_queue import ModelQueue
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Handover(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A request to which Python is to compose the answer (`Front.answer`). Its lane has let it go.
+    """A request to which Python is to compose the answer (`Front.answer`). Its queue has released it.
 
     Attributes:
         exchange: its number.
@@ -79,21 +79,21 @@ FIELDS = (
 
 @tvm_ffi.register_object("octet.Entry")
 class Entry(tvm_ffi.Object):
-    """A loaded model for the front: its queue, and the words that it was asked in. From any thread."""
+    """A loaded model for the front: its queue and its request templates. From any thread."""
 
     if TYPE_CHECKING:
 
-        def remember(self, *form: Any) -> None: ...
+        def remember(self, *template: Any) -> None: ...
 
     @staticmethod
-    def of(lane: Lane, key: int) -> Entry:
+    def of(queue: ModelQueue, key: int) -> Entry:
         """`key` is whatever the caller knows it by."""
-        entry: Entry = function("entry")(lane, key)
+        entry: Entry = function("entry")(queue, key)
         return entry
 
     def learn(
         self,
-        words: bytes,
+        inference_header: bytes,
         *,
         shapes: Sequence[Sequence[int]],
         dtypes: Sequence[npt.DTypeLike],
@@ -105,11 +105,11 @@ class Entry(tvm_ffi.Object):
         outputs: Sequence[int],
         output_bytes: int,
     ) -> None:
-        """Has requests in these `words` answered without Python, from now on.
+        """Has requests with this `inference_header` answered without Python, from now on.
 
         Args:
-            words: the JSON before the tensors; empty for a body that is nothing but tensors.
-            shapes: of the tensors that follow the words; `dtypes` likewise.
+            inference_header: the JSON before the tensors; empty for a body that is nothing but tensors.
+            shapes: of the tensors that follow it; `dtypes` likewise.
             order: which of them is each input of the model.
             level: of the queue's priorities; 1 is served first.
             timeout_s: from the admission of a request to the beginning of its call; None for ever.
@@ -118,12 +118,12 @@ class Entry(tvm_ffi.Object):
             output_bytes: of these together.
 
         Raises:
-            ValueError: that makes no sense, or the words are longer than 4096 bytes.
+            ValueError: that makes no sense, or the inference header is longer than 4096 bytes.
         """
         until_s = float("inf") if timeout_s is None else timeout_s
         types = [tvm_ffi.dtype(np.dtype(each).name) for each in dtypes]
-        form = words, [list(each) for each in shapes], types, list(order), samples, level, until_s
-        self.remember(*form, document, list(outputs), output_bytes)
+        template = inference_header, [list(each) for each in shapes], types, list(order), samples, level, until_s
+        self.remember(*template, document, list(outputs), output_bytes)
 
 
 class Answering(tvm_ffi.Object):
@@ -135,7 +135,7 @@ class Answering(tvm_ffi.Object):
         def drain(self) -> tuple[Any, int]: ...
 
     def route(self, entries: Mapping[str, Entry]) -> None:
-        """Who answers, by address, from now on. Nobody is admitted any more to a lane that is not among them."""
+        """Who answers, by address, from now on. Nobody is admitted any more to a queue that is not among them."""
         self.routes(dict(entries))
 
     def records(self) -> tuple[npt.NDArray[np.float64], int]:

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from service.native import Lane, as_runner
+from service.native import ModelQueue, as_runner
 from service.native.front import Entry, Front, Handover, Limits, Problem
 
 PATH = "/v2/models/m/versions/3/infer"
-WORDS, DOCUMENT = b'{"inputs":[{"name":"x"}]}', b'{"outputs":[{"name":"y"}]}'
-LARGE_WORDS, LARGE = b'{"inputs":[{"name":"large"}]}', 300_000
+HEADER, DOCUMENT = b'{"inputs":[{"name":"x"}]}', b'{"outputs":[{"name":"y"}]}'
+LARGE_HEADER, LARGE = b'{"inputs":[{"name":"large"}]}', 300_000
 LONGEST_BYTES = 400_000
 LIMITS = Limits(
     head_timeout_s=10,
@@ -35,17 +35,17 @@ class Model:
         self.gate = threading.Event()
         self.entered = threading.Semaphore(0)
         self.gate.set()
-        self.lane = Lane.start(
+        self.queue = ModelQueue.start(
             "m", [{1: as_runner(self._run)}], queue_size=queue_size, levels=3, max_batch=0, max_delay_s=0.0
         )
-        self.entry = Entry.of(self.lane, 7)
-        self.learn(WORDS, (1, 100), np.uint8)
-        self.learn(LARGE_WORDS, (1, LARGE), np.uint8)
+        self.entry = Entry.of(self.queue, 7)
+        self.learn(HEADER, (1, 100), np.uint8)
+        self.learn(LARGE_HEADER, (1, LARGE), np.uint8)
 
-    def learn(self, words: bytes, shape: tuple[int, ...], dtype: Any, timeout_s: float | None = None) -> None:
+    def learn(self, header: bytes, shape: tuple[int, ...], dtype: Any, timeout_s: float | None = None) -> None:
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         self.entry.learn(
-            words,
+            header,
             shapes=[shape],
             dtypes=[dtype],
             order=[0],
@@ -67,8 +67,8 @@ class Model:
 
     def close(self) -> None:
         self.gate.set()
-        self.lane.close()
-        self.lane.join()
+        self.queue.close()
+        self.queue.join()
 
 
 class Serving:
@@ -110,11 +110,11 @@ class Serving:
         self.model.close()
 
 
-def post(tensors: bytes, *headers: str, words: bytes = WORDS, path: str = PATH) -> bytes:
-    length = len(words) + len(tensors)
+def post(tensors: bytes, *headers: str, header: bytes = HEADER, path: str = PATH) -> bytes:
+    length = len(header) + len(tensors)
     lines = f"POST {path} HTTP/1.1", "Host: here", f"Content-Length: {length}"
-    all_lines = [*lines, f"Inference-Header-Content-Length: {len(words)}", *headers, "", ""]
-    return "\r\n".join(all_lines).encode() + words + tensors
+    all_lines = [*lines, f"Inference-Header-Content-Length: {len(header)}", *headers, "", ""]
+    return "\r\n".join(all_lines).encode() + header + tensors
 
 
 def read(client: socket.socket) -> tuple[int, dict[str, str], bytes]:
@@ -150,6 +150,6 @@ def full(limits: Limits = LIMITS) -> tuple[Serving, socket.socket]:
     assert serving.model.entered.acquire(timeout=10)
     client = serving.client()
     client.sendall(post(bytes(100)))
-    while serving.model.lane.queued() == 0:
+    while serving.model.queue.queued() == 0:
         time.sleep(0.001)
     return serving, client

@@ -16,8 +16,8 @@ from service.api.grpc.messages import Received, response
 from service.api.grpc.status import identified, request_id, status_of, understood
 from service.api.grpc.traced import traced
 from service.api.oip.address import parse_address
-from service.api.oip.forms import FormsOfModels
 from service.api.oip.predictor import Predictor
+from service.api.oip.request_templates import ModelTemplates
 from service.api.oip.telemetry import RequestTelemetry
 from service.api.oip.timeline import Timeline
 from service.api.ops.metrics import Metrics
@@ -34,12 +34,12 @@ class Infer:
     """The methods, for every model.
 
     Attributes:
-        forms: what each of them was asked.
+        templates: of each model's requests.
     """
 
     def __init__(self, registry: Registry, metrics: Metrics, tracing: Tracing | None) -> None:
         self._registry, self._tracing = registry, tracing
-        self._predictor, self.forms = Predictor(), FormsOfModels()
+        self._predictor, self.templates = Predictor(), ModelTemplates()
         self._telemetry = RequestTelemetry(metrics, "grpc")
 
     async def one(self, message: bytes, context: ServicerContext) -> pb.ModelInferResponse:
@@ -111,7 +111,7 @@ class Infer:
                 request, outputs = await self._predictor.predict(
                     permit,
                     timeline,
-                    parse=partial(received.request, served.signature, served.batches, self.forms.of(served)),
+                    parse=partial(received.request, served.signature, served.batches, self.templates.of(served)),
                 )
             message = response(served, request, outputs)
             timeline.end(StatusCode.OK.name)

@@ -16,11 +16,11 @@ from google.protobuf.message import DecodeError
 
 from service.api.grpc import inference_pb2 as pb
 from service.api.oip.body import Body
-from service.api.oip.forms import Forms
 from service.api.oip.inputs import Elements, NamedTensor
 from service.api.oip.members import check_not_shared
 from service.api.oip.outputs import output_of
 from service.api.oip.request import InferRequest, checked_request
+from service.api.oip.request_templates import RequestTemplates
 from service.api.oip.tensors import Array, Numbers, Raw
 from service.core.errors import InvalidInput, InvalidTensor
 from service.core.signature import ModelSignature, TensorSpec
@@ -51,12 +51,12 @@ class Received:
     Attributes:
         head: all of it but the raw tensors.
         raw: those, in the order of the inputs; empty where the inputs hold their elements themselves.
-        words: `head`, serialized.
+        inference_header: `head`, serialized.
     """
 
     head: pb.ModelInferRequest
     raw: list[memoryview]
-    words: bytes
+    inference_header: bytes
 
     @staticmethod
     def of(message: bytes) -> Received:
@@ -64,8 +64,10 @@ class Received:
         rest, raw = _without_raw(message)
         return Received(pb.ModelInferRequest.FromString(rest), raw, rest)
 
-    def request(self, signature: ModelSignature, batches: Sequence[int], forms: Forms | None = None) -> InferRequest:
-        """What is asked, for `forms` to remember. Raises `InvalidInput`; `InvalidTensor` names the input."""
+    def request(
+        self, signature: ModelSignature, batches: Sequence[int], templates: RequestTemplates | None = None
+    ) -> InferRequest:
+        """What is asked, for `templates` to remember. Raises `InvalidInput`; `InvalidTensor` names the input."""
         head = self.head
         if self.raw and len(self.raw) != len(head.inputs):
             raise InvalidInput(f"the request has {len(head.inputs)} inputs and {len(self.raw)} raw_input_contents")
@@ -76,8 +78,8 @@ class Received:
         }
         inputs = [self._named_tensor(index, sent) for index, sent in enumerate(head.inputs)]
         request = checked_request(envelope, inputs, signature, batches)
-        if forms is not None and not forms.knows(self.words):
-            forms.remember(self.words, inputs, request, signature)
+        if templates is not None and not templates.knows(self.inference_header):
+            templates.remember(self.inference_header, inputs, request, signature)
         return request
 
     def _named_tensor(self, index: int, sent: pb.ModelInferRequest.InferInputTensor) -> NamedTensor:

@@ -22,9 +22,9 @@ from service.api.grpc.server import HEAD_BYTES, MAX_CALLS
 from service.api.grpc.service import NAME, InferenceService
 from service.api.grpc.status import abort
 from service.api.grpc.wire import CODES, GrpcWire
-from service.api.oip.forms import FormsOfModels
 from service.api.oip.front.attendance import Attendance
 from service.api.oip.front.records import error_of
+from service.api.oip.request_templates import ModelTemplates
 from service.api.services import Services
 from service.core.settings import Settings
 from service.native import CallBegan, Canceled, GrpcFront, GrpcLimits, MessageCame, Problem
@@ -61,9 +61,9 @@ class NativeGrpcServer:
         """As `GrpcServer.start`, with its errors."""
         self._listener = listen(self._host, self._port)
         self._front = GrpcFront.on(self._listener.fileno(), self._limits)
-        # What is traced is answered in Python: then no words are known.
-        forms = self._service.forms if self._services.tracing is None else FormsOfModels()
-        self._attendance = Attendance(self._front, GrpcWire(), forms, self._services, "grpc", CODES)
+        # What is traced is answered in Python: then there are no templates.
+        templates = self._service.templates if self._services.tracing is None else ModelTemplates()
+        self._attendance = Attendance(self._front, GrpcWire(), templates, self._services, "grpc", CODES)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._front.descriptor(), self._happened, self._front)
         return int(self._listener.getsockname()[1])

@@ -18,9 +18,9 @@ from service.api.grpc.messages import values_of
 from service.api.grpc.status import abort, identified
 from service.api.oip.about import About
 from service.api.oip.address import parse_address
-from service.api.oip.forms import FormsOfModels
 from service.api.oip.members import flag
 from service.api.oip.repository import check_load, load, unload
+from service.api.oip.request_templates import ModelTemplates
 from service.api.ops.metrics import Metrics
 from service.core.errors import NotFound, NotReady, Restarting
 from service.workers.inference import Reference, Registry
@@ -51,9 +51,9 @@ class InferenceService:
         self._infer = Infer(registry, metrics, tracing)
 
     @property
-    def forms(self) -> FormsOfModels:
+    def templates(self) -> ModelTemplates:
         """What each model was asked."""
-        return self._infer.forms
+        return self._infer.templates
 
     def handler(self) -> grpc.GenericRpcHandler:
         """For `grpc.aio.Server.add_generic_rpc_handlers`. Messages are taken and given as bytes."""

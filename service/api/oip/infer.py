@@ -16,9 +16,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.oip.address import model_and_version
 from service.api.oip.body import Body, Head, read_body
-from service.api.oip.forms import FormsOfModels
 from service.api.oip.predictor import Predictor
 from service.api.oip.request import parse_request
+from service.api.oip.request_templates import ModelTemplates
 from service.api.oip.response import encoded, render
 from service.api.oip.telemetry import RequestTelemetry
 from service.api.oip.tensors import Array
@@ -37,7 +37,7 @@ class Infer:
     """The endpoint, for every model.
 
     Attributes:
-        forms: what each of them was asked.
+        templates: of each model's requests.
     """
 
     def __init__(self, registry: Registry, metrics: Metrics, max_bytes: int) -> None:
@@ -45,7 +45,7 @@ class Infer:
         self._predictor = Predictor()
         self._telemetry = RequestTelemetry(metrics, "rest")
         self._max_bytes = max_bytes
-        self.forms = FormsOfModels()
+        self.templates = ModelTemplates()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -68,6 +68,7 @@ class Infer:
 
     async def _respond(self, served: Served, head: Head, timeline: Timeline, scope: Scope, receive: Receive) -> ASGIApp:
         try:
+            templates = self.templates.of(served)
             with served.permit(head.timeout_s) as permit:  # before a byte of the body is read
                 permit.tag = scope.get(TRACE)
                 body = await self._read(permit, receive, head)
@@ -75,7 +76,7 @@ class Infer:
                 request, outputs = await self._predictor.predict(
                     permit,
                     timeline,
-                    parse=partial(parse_request, head, body, served.signature, served.batches, self.forms.of(served)),
+                    parse=partial(parse_request, head, body, served.signature, served.batches, templates),
                     run=partial(_run, receive),
                 )
             answer = await encoded(render(served, request, outputs), head.coding)

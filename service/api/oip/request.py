@@ -18,7 +18,7 @@ from service.core.signature import ModelSignature
 from service.workers.inference import Step, Terms
 
 if TYPE_CHECKING:
-    from service.api.oip.forms import Forms
+    from service.api.oip.request_templates import RequestTemplates
 
 # What JSON may take, so that nobody makes the event loop parse for long: names and shapes, and each number with the
 # digits of a float64, its comma, and the white space of an indented document.
@@ -59,13 +59,13 @@ class InferRequest:
 
 
 def parse_request(
-    head: Head, body: Body, signature: ModelSignature, batches: Sequence[int], forms: Forms
+    head: Head, body: Body, signature: ModelSignature, batches: Sequence[int], templates: RequestTemplates
 ) -> InferRequest:
     """The request in `body`.
 
     Args:
         batches: the sizes in which it may come besides that of the signature.
-        forms: what the model was asked before.
+        templates: of the requests that the model has had.
 
     Raises:
         InvalidInput: it is not well formed; `InvalidTensor` names the input.
@@ -75,13 +75,13 @@ def parse_request(
     if head.is_raw:
         outputs = [RequestedOutput(index, head.wants_binary) for index in range(len(signature.outputs))]
         return InferRequest(None, [raw_input(head, body, signature, batches)], outputs, Terms())
-    words = _words(head, body, signature, max(batches, default=1))
-    if known := forms.read(words, body):
+    inference_header = _inference_header(head, body, signature, max(batches, default=1))
+    if known := templates.read(inference_header, body):
         return known
-    envelope = json_object(words)
+    envelope = json_object(inference_header)
     sent = named_tensors(envelope.get("inputs"), body, signature)
     request = checked_request(envelope, sent, signature, batches)
-    forms.remember(words, sent, request, signature)
+    templates.remember(inference_header, sent, request, signature)
     return request
 
 
@@ -117,7 +117,7 @@ def _step(parameters: Mapping[str, Any]) -> Step | None:
     return Step(identity, flag(parameters, "sequence_start", False), flag(parameters, "sequence_end", False))
 
 
-def _words(head: Head, body: Body, signature: ModelSignature, batch: int) -> bytes:
+def _inference_header(head: Head, body: Body, signature: ModelSignature, batch: int) -> bytes:
     """The request's JSON, taken off the front of `body`."""
     length = body.remaining_bytes if head.json_bytes is None else head.json_bytes
     if length > body.remaining_bytes:

@@ -99,7 +99,7 @@ class Trace:
         if (stages := timeline.stages) is not None:
             called_s = stages.taken_s + stages.batched_s
             self._child("queue", stages.taken_s - stages.queued_s, stages.taken_s)
-            links = [Link(trace.context) for trace in stages.company if trace is not self]
+            links = [Link(trace.context) for trace in stages.batch_tags if trace is not self]
             together = {"octet.batch.requests": stages.requests, "octet.batch.samples": stages.samples}
             batch = self._child("batch", stages.taken_s, called_s + stages.run_s, self._inside, links, together)
             self._child("run", called_s, called_s + stages.run_s, set_span_in_context(batch, Context()))

@@ -20,18 +20,18 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr int64_t kAnswered = 200, kLeft = 499;  // the second is nginx's, for an answer that nobody waits for
-// A head, its words and a little: what follows is read where it belongs.
+// A head, its inference header and a little: what follows is read where it belongs.
 constexpr size_t kBeginningBytes = 4096;
 constexpr size_t kMostAtOnce = 1 << 20;  // then other connections have their turn
 constexpr size_t kWorthFreeing = 64;     // of a string's memory
 
 }  // namespace
 
-Connection::Connection(Surroundings& around, int descriptor, std::string first, double now_s)
-    : around_(around),
+Connection::Connection(ServerState& state, int descriptor, std::string first, double now_s)
+    : state_(state),
       descriptor_(descriptor),
       begun_(std::move(first)),
-      due_s_(now_s + around.limits.head_timeout_s) {}
+      due_s_(now_s + state.limits.head_timeout_s) {}
 
 Connection::~Connection() {
   exchange_.reset();  // whose place may be the one that the next request gets
@@ -92,11 +92,11 @@ size_t Connection::read_tensors(size_t most) {
 }
 
 size_t Connection::read_others(size_t most) {
-  std::string& scratch = around_.scratch;
-  most = std::min(most, input_ == Input::kWaste ? std::min(waste_bytes_, scratch.size()) : kBeginningBytes);
+  std::string& scratch = state_.scratch;
+  most = std::min(most, input_ == Input::kDiscard ? std::min(discard_bytes_, scratch.size()) : kBeginningBytes);
   size_t count = receive(scratch.data(), most);
-  if (count > 0 && input_ == Input::kWaste) {
-    waste(count);
+  if (count > 0 && input_ == Input::kDiscard) {
+    discard(count);
   } else if (count > 0) {
     begun_.append(scratch, 0, count);
     proceed();
@@ -106,21 +106,22 @@ size_t Connection::read_others(size_t most) {
 
 void Connection::proceed() {
   if (input_ == Input::kHead) read_head();
-  if (input_ == Input::kWords) read_words();
+  if (input_ == Input::kInferenceHeader) read_inference_header();
 }
 
 void Connection::read_head() {
   Head head;
-  auto most = std::string_view(begun_).substr(0, around_.limits.max_head_bytes);
-  auto found = recognize(most, around_.limits.longest_body_bytes, head);
-  if (found == Recognized::kUnfinished && begun_.size() < around_.limits.max_head_bytes) {
-    due_s_ = std::min(due_s_, now_s() + around_.limits.head_timeout_s);
+  auto most = std::string_view(begun_).substr(0, state_.limits.max_head_bytes);
+  auto found = recognize(most, state_.limits.longest_body_bytes, head);
+  if (found == Recognized::kUnfinished && begun_.size() < state_.limits.max_head_bytes) {
+    due_s_ = std::min(due_s_, now_s() + state_.limits.head_timeout_s);
     return;
   }
   if (found != Recognized::kHead) return hand_over();
-  auto entry = around_.entry(head);
-  auto words = std::string_view(begun_).substr(head.bytes, head.words_bytes);
-  if (entry == nullptr || !entry->may_know(words, head.words_bytes, head.tensors_bytes, head.takes_coding)) {
+  auto entry = state_.entry(head);
+  auto inference_header = std::string_view(begun_).substr(head.bytes, head.inference_header_bytes);
+  if (entry == nullptr ||
+      !entry->may_know(inference_header, head.inference_header_bytes, head.tensors_bytes, head.takes_coding)) {
     return hand_over();
   }
   take_on(std::move(entry), head);
@@ -128,14 +129,14 @@ void Connection::read_head() {
 
 void Connection::take_on(std::shared_ptr<const Entry> entry, const Head& head) {
   double now = now_s();
-  exchange_ = std::make_unique<Exchange>(entry, head, around_.next_exchange(descriptor_), now);
+  exchange_ = std::make_unique<Exchange>(entry, head, state_.next_exchange(descriptor_), now);
   window_bytes_ = 0;
-  due_s_ = now + around_.limits.stall_timeout_s;
+  due_s_ = now + state_.limits.stall_timeout_s;
   bool is_admitted = exchange_->admit();
-  if (around_.entry(head) != entry) return hand_over();  // its lane may have been closed before we were admitted
+  if (state_.entry(head) != entry) return hand_over();  // its queue may have been closed before we were admitted
   if (is_admitted) {
-    input_ = Input::kWords;
-    around_.alarms.set(now + around_.limits.lend_after_s, exchange_->id);
+    input_ = Input::kInferenceHeader;
+    state_.alarms.set(now + state_.limits.lend_after_s, exchange_->id);
   } else {
     refuse();
   }
@@ -143,29 +144,30 @@ void Connection::take_on(std::shared_ptr<const Entry> entry, const Head& head) {
 
 // Before the body is there, which is then read and thrown away: closing the connection would destroy the answer.
 void Connection::refuse() {
-  size_t body_bytes = exchange_->words_bytes + exchange_->tensors_bytes;
+  size_t body_bytes = exchange_->inference_header_bytes + exchange_->tensors_bytes;
   size_t there = std::min(begun_.size() - exchange_->head_bytes, body_bytes);
   early_ = begun_.substr(exchange_->head_bytes + there);
-  waste_bytes_ = body_bytes;
-  input_ = Input::kWaste;
+  discard_bytes_ = body_bytes;
+  input_ = Input::kDiscard;
   ask("queue_full");
-  waste(there);
+  discard(there);
 }
 
-void Connection::waste(size_t bytes) {
-  waste_bytes_ -= bytes;
-  if (waste_bytes_ > 0) return;
+void Connection::discard(size_t bytes) {
+  discard_bytes_ -= bytes;
+  if (discard_bytes_ > 0) return;
   input_ = Input::kNothing;
-  due_s_ = output_ == Output::kWriting ? now_s() + around_.limits.stall_timeout_s : kNever;
+  due_s_ = output_ == Output::kWriting ? now_s() + state_.limits.stall_timeout_s : kNever;
   if (output_ == Output::kWritten) next();
 }
 
-void Connection::read_words() {
-  size_t end = exchange_->head_bytes + exchange_->words_bytes;
+void Connection::read_inference_header() {
+  size_t end = exchange_->head_bytes + exchange_->inference_header_bytes;
   if (begun_.size() < end) return;
   std::string_view rest = std::string_view(begun_).substr(end);
   try {
-    if (!exchange_->knows(std::string_view(begun_).substr(exchange_->head_bytes, exchange_->words_bytes), *around_.pool)) {
+    auto header = std::string_view(begun_).substr(exchange_->head_bytes, exchange_->inference_header_bytes);
+    if (!exchange_->knows(header, *state_.pool)) {
       return hand_over();
     }
   } catch (const std::bad_alloc&) {  // Python says so, if it is still true then
@@ -191,15 +193,15 @@ void Connection::read_whole() {
   if (!exchange_->is_sound()) return hand_over();  // Python says what is wrong
   exchange_->prepared_s = now_s();
   output_ = Output::kComputing;
-  exchange_->submit(around_.mailbox);
-  if (exchange_->job->deadline_s < kNever) around_.alarms.set(exchange_->job->deadline_s, exchange_->id);
+  exchange_->submit(state_.mailbox);
+  if (exchange_->job->deadline_s < kNever) state_.alarms.set(exchange_->job->deadline_s, exchange_->id);
 }
 
 void Connection::ask(const char* kind, std::string message) {
   Problem problem = exchange_->problem(kind, std::move(message));
   exchange_->place.give_up();
   output_ = Output::kAsked;
-  around_.outbox.put(std::move(problem));
+  state_.outbox.put(std::move(problem));
 }
 
 void Connection::ran() {
@@ -221,7 +223,7 @@ void Connection::answer() {
   exchange_->ended_s = now_s();
   record(kAnswered);
   std::string head;
-  send(exchange_->answer(head, around_.date.now(), around_.is_stopping));
+  send(exchange_->answer(head, state_.date.now(), state_.is_stopping));
 }
 
 void Connection::replied(std::string answer) {
@@ -254,7 +256,7 @@ void Connection::send_rest() {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return end();
     if (count >= 0) sent_ += static_cast<size_t>(count);
-    if (input_ == Input::kNothing) due_s_ = now_s() + around_.limits.stall_timeout_s;
+    if (input_ == Input::kNothing) due_s_ = now_s() + state_.limits.stall_timeout_s;
     if (count < 0) return;  // until it takes more
   }
   unsent_ = {};
@@ -270,30 +272,30 @@ void Connection::has_written() {
 // The next request may come, or has come already.
 void Connection::next() {
   exchange_.reset();
-  if (around_.is_stopping) return end();
+  if (state_.is_stopping) return end();
   begun_.clear();
   begun_.swap(early_);
   input_ = Input::kHead;
   output_ = Output::kNone;
   is_fresh_ = false;
-  due_s_ = now_s() + around_.limits.keep_alive_s;
+  due_s_ = now_s() + state_.limits.keep_alive_s;
   if (!begun_.empty()) proceed();
 }
 
 void Connection::hand_over() {
-  if (around_.is_stopping) return end();
+  if (state_.is_stopping) return end();
   std::string bytes = std::move(begun_);
   if (exchange_) bytes += exchange_->tensors();
   bytes += early_;
   unwatch();
   end();
   is_ours_ = false;
-  around_.outbox.put(Handover{descriptor_, std::move(bytes)});
+  state_.outbox.put(Handover{descriptor_, std::move(bytes)});
 }
 
 void Connection::unwatch() {
   epoll_event ignored{};
-  ::epoll_ctl(around_.epoll, EPOLL_CTL_DEL, descriptor_, &ignored);
+  ::epoll_ctl(state_.epoll, EPOLL_CTL_DEL, descriptor_, &ignored);
 }
 
 // The client is gone. A call that has begun is not interrupted, and what it gives is thrown away.
@@ -305,31 +307,31 @@ void Connection::leave() {
   input_ = Input::kNothing;
 }
 
-void Connection::end(std::string_view last_words) {
-  if (!last_words.empty()) ::send(descriptor_, last_words.data(), last_words.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+void Connection::end(std::string_view farewell) {
+  if (!farewell.empty()) ::send(descriptor_, farewell.data(), farewell.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   exchange_.reset();
   input_ = Input::kNothing;
   is_over_ = true;
 }
 
-void Connection::woken(double now_s) {
-  if (input_ == Input::kWords || input_ == Input::kTensors) {
-    if (exchange_->began_s + around_.limits.lend_after_s <= now_s) exchange_->place.lend();
+void Connection::on_alarm(double now_s) {
+  if (input_ == Input::kInferenceHeader || input_ == Input::kTensors) {
+    if (exchange_->began_s + state_.limits.lend_after_s <= now_s) exchange_->place.lend();
   } else if (output_ == Output::kComputing && !is_gone_ && exchange_->job->deadline_s <= now_s && exchange_->withdraw()) {
     ask("late");
   }
 }
 
-void Connection::look(double now_s) {
+void Connection::check_timeouts(double now_s) {
   if (input_ == Input::kHead && begun_.empty() && begun_.capacity() + early_.capacity() > kWorthFreeing) {
     begun_.shrink_to_fit();
     early_.shrink_to_fit();
   }
   if (now_s < due_s_) return;
   if (input_ == Input::kHead) return end(is_fresh_ || !begun_.empty() ? too_slow() : "");
-  if (input_ != Input::kNothing && window_bytes_ >= around_.limits.min_body_bytes) {
+  if (input_ != Input::kNothing && window_bytes_ >= state_.limits.min_body_bytes) {
     window_bytes_ = 0;
-    due_s_ = now_s + around_.limits.stall_timeout_s;
+    due_s_ = now_s + state_.limits.stall_timeout_s;
     return;
   }
   bool may_answer = output_ == Output::kNone || output_ == Output::kAsked;
@@ -342,6 +344,6 @@ void Connection::stop(bool at_once) {
   if (at_once || is_idle()) end();
 }
 
-void Connection::record(int64_t code) { around_.records.add(exchange_->record(code)); }
+void Connection::record(int64_t code) { state_.records.add(exchange_->record(code)); }
 
 }  // namespace octet

@@ -13,7 +13,7 @@
 
 #include "exchange.h"
 #include "reactor.h"
-#include "surroundings.h"
+#include "server_state.h"
 
 namespace octet {
 
@@ -22,7 +22,7 @@ namespace octet {
 class Connection final : public Peer {
  public:
   // `first`: what has been read of it before.
-  Connection(Surroundings& around, int descriptor, std::string first, double now_s);
+  Connection(ServerState& state, int descriptor, std::string first, double now_s);
   ~Connection() override;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -30,7 +30,7 @@ class Connection final : public Peer {
   void begin() override;
   void happened(uint32_t events) override;
   void go_on() override;
-  void look(double now_s) override;
+  void check_timeouts(double now_s) override;
   // The exchange under way is the last one; `at_once`: it is over now.
   void stop(bool at_once) override;
   bool is_over() const override { return is_over_; }
@@ -42,12 +42,12 @@ class Connection final : public Peer {
   // What Python answers in the exchange under way.
   void replied(std::string answer);
   // An alarm of the exchange under way.
-  void woken(double now_s);
+  void on_alarm(double now_s);
   int64_t exchange() const { return exchange_ ? exchange_->id : 0; }
 
  private:
   // What is read next.
-  enum class Input : uint8_t { kHead, kWords, kTensors, kWaste, kNothing };
+  enum class Input : uint8_t { kHead, kInferenceHeader, kTensors, kDiscard, kNothing };
   // What has become of the answer.
   enum class Output : uint8_t { kNone, kComputing, kAsked, kWriting, kWritten };
 
@@ -58,12 +58,12 @@ class Connection final : public Peer {
   void proceed();
   void read_head();
   void take_on(std::shared_ptr<const Entry> entry, const Head& head);
-  void read_words();
+  void read_inference_header();
   void read_whole();
 
   void refuse();
   void ask(const char* kind, std::string message = {});
-  void waste(size_t bytes);
+  void discard(size_t bytes);
   void answer();
   void send(const std::vector<std::string_view>& pieces);
   void send_rest();
@@ -73,10 +73,10 @@ class Connection final : public Peer {
   void hand_over();
   void unwatch();
   void leave();
-  void end(std::string_view last_words = {});
+  void end(std::string_view farewell = {});
   void record(int64_t code);
 
-  Surroundings& around_;
+  ServerState& state_;
   const int descriptor_;
   Input input_ = Input::kHead;
   Output output_ = Output::kNone;
@@ -87,11 +87,11 @@ class Connection final : public Peer {
   bool wants_turn_ = false;
   bool is_over_ = false;
   bool is_ours_ = true;     // the descriptor, to be closed
-  std::string begun_;       // the head, the words, and until these are read whatever came with them
+  std::string begun_;       // the head, the inference header, and until these are read whatever came with them
   std::string early_;       // of the next request
   std::string unsent_;      // of the answer, what the socket did not take at once
   size_t sent_ = 0;         // of that
-  size_t waste_bytes_ = 0;  // to be thrown away
+  size_t discard_bytes_ = 0;  // to be thrown away
   size_t window_bytes_ = 0; // of a body, since it was looked at last
   double due_s_;            // when something must have happened
   std::unique_ptr<Exchange> exchange_;

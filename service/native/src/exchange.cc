@@ -34,41 +34,41 @@ bool is_bool(std::string_view octets) {
 
 bool Place::take(std::shared_ptr<const Entry> entry) {
   give_up();
-  if (!entry->lane().admit()) return false;
+  if (!entry->queue().admit()) return false;
   entry_ = std::move(entry);
   return has_place_ = true;
 }
 
 void Place::lend() {
   if (!has_place_) return;
-  entry_->lane().lend();
+  entry_->queue().lend();
   has_place_ = false;
 }
 
 bool Place::claim() {
-  if (!has_place_) has_place_ = entry_->lane().claim();
+  if (!has_place_) has_place_ = entry_->queue().claim();
   return has_place_;
 }
 
 void Place::give_up() {
-  if (auto entry = std::exchange(entry_, nullptr)) entry->lane().release(std::exchange(has_place_, false));
+  if (auto entry = std::exchange(entry_, nullptr)) entry->queue().release(std::exchange(has_place_, false));
 }
 
 Exchange::Exchange(std::shared_ptr<const Entry> entry, const Head& head, int64_t its_id, double now_s)
     : id(its_id),
       request_id(head.request_id.empty() ? random_id() : std::string(head.request_id)),
       head_bytes(head.bytes),
-      words_bytes(head.words_bytes),
+      inference_header_bytes(head.inference_header_bytes),
       tensors_bytes(head.tensors_bytes),
       began_s(now_s),
       arrived_s(now_s),
       entry_(std::move(entry)),
       takes_coding_(head.takes_coding) {}
 
-bool Exchange::knows(std::string_view words, Pool& pool) {
-  form_ = entry_->find(words, tensors_bytes, takes_coding_);
-  if (form_ == nullptr) return false;
-  for (const Sent& each : form_->sent) tensors_.push_back(pool.tensor(each.shape, each.dtype));
+bool Exchange::knows(std::string_view inference_header, Pool& pool) {
+  template_ = entry_->find(inference_header, tensors_bytes, takes_coding_);
+  if (template_ == nullptr) return false;
+  for (const Sent& each : template_->sent) tensors_.push_back(pool.tensor(each.shape, each.dtype));
   filled(0);
   return true;
 }
@@ -76,7 +76,7 @@ bool Exchange::knows(std::string_view words, Pool& pool) {
 bool Exchange::take(const std::vector<std::string_view>& tensors) {
   if (tensors.size() != tensors_.size()) return false;
   for (size_t index = 0; index < tensors.size(); ++index) {
-    if (tensors[index].size() != form_->sent[index].bytes) return false;
+    if (tensors[index].size() != template_->sent[index].bytes) return false;
     std::memcpy(tensors_[index].data_ptr(), tensors[index].data(), tensors[index].size());
   }
   tensor_ = tensors_.size();
@@ -86,12 +86,12 @@ bool Exchange::take(const std::vector<std::string_view>& tensors) {
 Room Exchange::room() const {
   if (tensor_ == tensors_.size()) return {nullptr, 0};
   const ffi::Tensor& tensor = tensors_[tensor_];
-  return {static_cast<char*>(tensor.data_ptr()) + filled_, form_->sent[tensor_].bytes - filled_};
+  return {static_cast<char*>(tensor.data_ptr()) + filled_, template_->sent[tensor_].bytes - filled_};
 }
 
 void Exchange::filled(size_t bytes) {
   filled_ += bytes;
-  while (tensor_ < tensors_.size() && filled_ == form_->sent[tensor_].bytes) {
+  while (tensor_ < tensors_.size() && filled_ == template_->sent[tensor_].bytes) {
     ++tensor_;
     filled_ = 0;
   }
@@ -115,27 +115,27 @@ bool Exchange::is_sound() const {
 void Exchange::submit(std::shared_ptr<Mailbox> mailbox) {
   auto made = ffi::make_object<JobObj>();
   made->key = id;
-  for (size_t index : form_->order) made->inputs.push_back(tensors_[index]);
-  made->level = form_->level;
-  made->samples = form_->samples;
-  made->deadline_s = std::min(deadline_s, began_s + form_->timeout_s);
+  for (size_t index : template_->order) made->inputs.push_back(tensors_[index]);
+  made->level = template_->level;
+  made->samples = template_->samples;
+  made->deadline_s = std::min(deadline_s, began_s + template_->timeout_s);
   made->mailbox = std::move(mailbox);
   job = Job(made);
-  entry_->lane().submit(job);
+  entry_->queue().submit(job);
   place.is_submitted();
 }
 
-bool Exchange::withdraw() { return entry_->lane().withdraw(job); }
+bool Exchange::withdraw() { return entry_->queue().withdraw(job); }
 
 std::string Exchange::fault() const {
   if (job->error) return std::string(job->error->kind()) + ": " + std::string(job->error->message());
   if (job->outcome != Outcome::kAnswered) return "there is no answer";
-  size_t bytes = form_->document.size();
-  for (size_t index : form_->outputs) {
+  size_t bytes = template_->document.size();
+  for (size_t index : template_->outputs) {
     if (index >= job->outputs.size() || !job->outputs[index].IsContiguous()) return "an output is not there";
     bytes += bytes_of(job->outputs[index]).size();
   }
-  return bytes == form_->answer_bytes ? "" : "the outputs are not as large as they should be";
+  return bytes == template_->answer_bytes ? "" : "the outputs are not as large as they should be";
 }
 
 Problem Exchange::problem(const char* kind, std::string message) const {
@@ -147,7 +147,7 @@ Problem Exchange::problem(const char* kind, std::string message) const {
   problem.request_id = request_id;
   problem.began_s = began_s;
   problem.arrived_s = arrived_s;
-  problem.retry_after_s = entry().lane().retry_after_s();
+  problem.retry_after_s = entry().queue().retry_after_s();
   return problem;
 }
 
@@ -166,19 +166,19 @@ Record Exchange::record(int64_t code) const {
 
 std::vector<std::string_view> Exchange::outputs() const {
   std::vector<std::string_view> found;
-  for (size_t index : form_->outputs) found.push_back(bytes_of(job->outputs[index]));
+  for (size_t index : template_->outputs) found.push_back(bytes_of(job->outputs[index]));
   return found;
 }
 
 std::vector<std::string_view> Exchange::answer(std::string& head, std::string_view date, bool is_last) const {
   std::vector<std::string_view> pieces(1);
-  pieces.emplace_back(form_->document);
+  pieces.emplace_back(template_->document);
   for (std::string_view each : outputs()) pieces.push_back(each);
   AnswerHead about;
   about.date = date;
   about.request_id = request_id;
-  about.document_bytes = form_->document.size();
-  about.tensors_bytes = form_->answer_bytes - form_->document.size();
+  about.document_bytes = template_->document.size();
+  about.tensors_bytes = template_->answer_bytes - template_->document.size();
   about.stages = &job->stages;
   about.total_s = ended_s - arrived_s;
   about.is_last = is_last;

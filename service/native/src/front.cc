@@ -8,16 +8,16 @@
 
 namespace octet {
 
-Front::Front(int listener, const Limits& limits) : Reactor(listener), around_(limits) {
-  around_.epoll = epoll();
-  attend(around_.mailbox->descriptor(), [this] { deliver(); });
+Front::Front(int listener, const Limits& limits) : Reactor(listener), state_(limits) {
+  state_.epoll = epoll();
+  watch(state_.mailbox->descriptor(), [this] { deliver(); });
   start("octet-front");
 }
 
 void Front::reply(int64_t exchange, std::string answer) {
   std::lock_guard lock(mutex_);
   replies_.push_back({exchange, std::move(answer)});
-  cue();
+  wake();
 }
 
 void Front::adopt(int descriptor, std::string bytes) {
@@ -27,15 +27,16 @@ void Front::adopt(int descriptor, std::string bytes) {
     return;
   }
   adopted_.push_back({descriptor, std::move(bytes)});
-  cue();
+  wake();
 }
 
 bool Front::takes(std::string_view bytes) const {
   Head head;
   if (is_told_to_stop()) return false;
-  if (recognize(bytes, around_.limits.longest_body_bytes, head) != Recognized::kHead) return false;
-  auto entry = around_.entry(head);
-  return entry && entry->may_know(bytes.substr(head.bytes, head.words_bytes), head.words_bytes, head.tensors_bytes,
+  if (recognize(bytes, state_.limits.longest_body_bytes, head) != Recognized::kHead) return false;
+  auto entry = state_.entry(head);
+  return entry && entry->may_know(bytes.substr(head.bytes, head.inference_header_bytes), head.inference_header_bytes,
+                                  head.tensors_bytes,
                                   head.takes_coding);
 }
 
@@ -46,13 +47,13 @@ void Front::ended() {
 }
 
 std::unique_ptr<Peer> Front::make(int descriptor, double now_s) {
-  return std::make_unique<Connection>(around_, descriptor, std::string(), now_s);
+  return std::make_unique<Connection>(state_, descriptor, std::string(), now_s);
 }
 
 // Has the connection act whose exchange under way is this one, if there still is one.
 template <typename Act>
 void Front::with_exchange(int64_t exchange, Act act) {
-  with(Surroundings::descriptor_of(exchange), [&](Peer& one) {
+  with(ServerState::descriptor_of(exchange), [&](Peer& one) {
     auto& connection = static_cast<Connection&>(one);
     if (connection.exchange() == exchange) act(connection);
   });
@@ -60,13 +61,13 @@ void Front::with_exchange(int64_t exchange, Act act) {
 
 // Jobs that have run, to those who wait for them.
 void Front::deliver() {
-  for (const Job& job : around_.mailbox->take()) {
+  for (const Job& job : state_.mailbox->take()) {
     with_exchange(job->key, [](Connection& connection) { connection.ran(); });
   }
 }
 
 // What Python wants.
-void Front::hear() {
+void Front::handle_messages() {
   std::vector<Adopted> adopted;
   std::vector<Reply> replies;
   {
@@ -82,14 +83,14 @@ void Front::hear() {
       ::close(each.descriptor);
     } else {
       take_in(each.descriptor,
-              std::make_unique<Connection>(around_, each.descriptor, std::move(each.bytes), now_s()));
+              std::make_unique<Connection>(state_, each.descriptor, std::move(each.bytes), now_s()));
     }
   }
 }
 
-void Front::look(double now_s) {
-  for (int64_t exchange = around_.alarms.due(now_s); exchange != 0; exchange = around_.alarms.due(now_s)) {
-    with_exchange(exchange, [&](Connection& connection) { connection.woken(now_s); });
+void Front::check_alarms(double now_s) {
+  for (int64_t exchange = state_.alarms.due(now_s); exchange != 0; exchange = state_.alarms.due(now_s)) {
+    with_exchange(exchange, [&](Connection& connection) { connection.on_alarm(now_s); });
   }
 }
 

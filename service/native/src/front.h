@@ -12,7 +12,7 @@
 
 #include "connection.h"
 #include "reactor.h"
-#include "surroundings.h"
+#include "server_state.h"
 
 namespace octet {
 
@@ -24,8 +24,8 @@ class Front final : public Reactor {
   ~Front() override { end(); }
 
   // What Python is to do: readable while there may be something.
-  int descriptor() const { return around_.outbox.descriptor(); }
-  std::pair<std::vector<Handover>, std::vector<Problem>> events() { return around_.outbox.take(); }
+  int descriptor() const { return state_.outbox.descriptor(); }
+  std::pair<std::vector<Handover>, std::vector<Problem>> events() { return state_.outbox.take(); }
 
   // The answer to a problem, head and all. Nothing where nobody waits for it any more.
   void reply(int64_t exchange, std::string answer);
@@ -33,10 +33,10 @@ class Front final : public Reactor {
   void adopt(int descriptor, std::string bytes);
   // Whether the request that `bytes` begin would be answered here, as far as they tell.
   bool takes(std::string_view bytes) const;
-  // Who answers under which path, from now on: nobody is admitted any more to a lane that is not among them.
-  void route(Routes routes) { around_.route(std::move(routes)); }
+  // Who answers under which path, from now on: nobody is admitted any more to a queue that is not among them.
+  void route(Routes routes) { state_.route(std::move(routes)); }
 
-  std::pair<std::deque<Record>, int64_t> records() { return around_.records.take(); }
+  std::pair<std::deque<Record>, int64_t> records() { return state_.records.take(); }
 
  private:
   struct Adopted {
@@ -49,16 +49,16 @@ class Front final : public Reactor {
   };
 
   std::unique_ptr<Peer> make(int descriptor, double now_s) override;
-  void hear() override;
-  void look(double now_s) override;
-  double next_s() const override { return around_.alarms.next_s(); }
-  void stopping() override { around_.is_stopping = true; }
+  void handle_messages() override;
+  void check_alarms(double now_s) override;
+  double next_s() const override { return state_.alarms.next_s(); }
+  void stopping() override { state_.is_stopping = true; }
   void ended() override;
   void deliver();
   template <typename Act>
   void with_exchange(int64_t exchange, Act act);
 
-  Surroundings around_;
+  ServerState state_;
   std::mutex mutex_;
   std::vector<Adopted> adopted_;
   std::vector<Reply> replies_;

@@ -34,22 +34,23 @@ std::vector<size_t> indices(const ffi::Array<int64_t>& given) {
   return found;
 }
 
-void remember(EntryObj* self, ffi::Bytes words, ffi::Array<ffi::Array<int64_t>> shapes, ffi::Array<DLDataType> dtypes,
+void remember(EntryObj* self, ffi::Bytes inference_header, ffi::Array<ffi::Array<int64_t>> shapes,
+              ffi::Array<DLDataType> dtypes,
               ffi::Array<int64_t> order, int64_t samples, int64_t level, double timeout_s, ffi::Bytes document,
               ffi::Array<int64_t> outputs, int64_t output_bytes) {
-  TVM_FFI_CHECK(shapes.size() == dtypes.size() && output_bytes >= 0, ValueError) << "a form makes no sense";
-  Form form;
+  TVM_FFI_CHECK(shapes.size() == dtypes.size() && output_bytes >= 0, ValueError) << "a request template makes no sense";
+  RequestTemplate request_template;
   for (size_t index = 0; index < shapes.size(); ++index) {
-    form.sent.push_back({{shapes[index].begin(), shapes[index].end()}, dtypes[index]});
+    request_template.sent.push_back({{shapes[index].begin(), shapes[index].end()}, dtypes[index]});
   }
-  form.order = indices(order);
-  form.samples = samples;
-  form.level = level;
-  form.timeout_s = timeout_s;
-  form.document = view(document);
-  form.outputs = indices(outputs);
-  form.answer_bytes = form.document.size() + static_cast<size_t>(output_bytes);
-  self->entry->remember(std::string(view(words)), std::move(form));
+  request_template.order = indices(order);
+  request_template.samples = samples;
+  request_template.level = level;
+  request_template.timeout_s = timeout_s;
+  request_template.document = view(document);
+  request_template.outputs = indices(outputs);
+  request_template.answer_bytes = request_template.document.size() + static_cast<size_t>(output_bytes);
+  self->entry->remember(std::string(view(inference_header)), std::move(request_template));
 }
 
 FrontRef make_front(int64_t listener, double head_timeout_s, double keep_alive_s, double stall_timeout_s,
@@ -102,7 +103,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("join", [](FrontObj* self) { self->front.join(); });
   refl::GlobalDef()
       .def("octet.front", make_front)
-      .def("octet.entry", [](LaneRef lane, int64_t key) { return EntryRef(ffi::make_object<EntryObj>(lane, key)); });
+      .def("octet.entry", [](ModelQueueRef queue, int64_t key) { return EntryRef(ffi::make_object<EntryObj>(queue, key)); });
 }
 
 }  // namespace

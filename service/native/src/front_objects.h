@@ -13,16 +13,16 @@
 #include <string_view>
 #include <utility>
 
-#include "forms.h"
+#include "request_templates.h"
 #include "library.h"
-#include "surroundings.h"
+#include "server_state.h"
 
 namespace octet {
 
 class EntryObj : public ffi::Object {
  public:
   std::shared_ptr<Entry> entry;
-  EntryObj(LaneRef lane, int64_t key) : entry(std::make_shared<Entry>(std::move(lane), key)) {}
+  EntryObj(ModelQueueRef queue, int64_t key) : entry(std::make_shared<Entry>(std::move(queue), key)) {}
   static constexpr bool _type_mutable = true;
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.Entry", EntryObj, ffi::Object);
 };

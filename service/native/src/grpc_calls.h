@@ -14,7 +14,7 @@
 
 #include "exchange.h"
 #include "h2/grpc.h"
-#include "surroundings.h"
+#include "server_state.h"
 
 namespace octet {
 
@@ -83,9 +83,9 @@ class MessageMemory {
   std::shared_ptr<std::atomic<size_t>> taken_ = std::make_shared<std::atomic<size_t>>(0);
 };
 
-struct GrpcSurroundings : Surroundings {
-  explicit GrpcSurroundings(const GrpcFrontLimits& its)
-      : Surroundings(Limits{}), grpc(its), memory(its.max_buffered_bytes) {}
+struct GrpcServerState : ServerState {
+  explicit GrpcServerState(const GrpcFrontLimits& its)
+      : ServerState(Limits{}), grpc(its), memory(its.max_buffered_bytes) {}
 
   const GrpcFrontLimits grpc;
   CallEvents events;

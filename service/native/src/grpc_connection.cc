@@ -45,10 +45,10 @@ bool is_for_python(std::string_view name) {
 
 }  // namespace
 
-GrpcConnection::GrpcConnection(GrpcSurroundings& around, int descriptor, double now_s)
-    : around_(around),
+GrpcConnection::GrpcConnection(GrpcServerState& state, int descriptor, double now_s)
+    : state_(state),
       descriptor_(descriptor),
-      session_(http_limits(), call_limits(around.grpc), *this),
+      session_(http_limits(), call_limits(state.grpc), *this),
       read_s_(now_s),
       written_s_(now_s) {}
 
@@ -66,7 +66,7 @@ void GrpcConnection::happened(uint32_t events) {
 
 void GrpcConnection::read() {
   wants_turn_ = false;
-  for (size_t budget = kMostAtOnce / around_.scratch.size(); may_read_ && !is_over_; --budget) {
+  for (size_t budget = kMostAtOnce / state_.scratch.size(); may_read_ && !is_over_; --budget) {
     if (budget == 0) {
       wants_turn_ = true;
       break;
@@ -78,7 +78,7 @@ void GrpcConnection::read() {
 
 // False: the connection is over.
 bool GrpcConnection::receive() {
-  std::string& scratch = around_.scratch;
+  std::string& scratch = state_.scratch;
   ssize_t count = ::recv(descriptor_, scratch.data(), scratch.size(), MSG_DONTWAIT);
   if (count > 0) {
     has_spoken_ = true;
@@ -118,8 +118,8 @@ void GrpcConnection::end() {
   ::shutdown(descriptor_, SHUT_WR);
 }
 
-void GrpcConnection::look(double now_s) {
-  const GrpcFrontLimits& limits = around_.grpc;
+void GrpcConnection::check_timeouts(double now_s) {
+  const GrpcFrontLimits& limits = state_.grpc;
   bool is_mute = !has_spoken_ && now_s > read_s_ + limits.head_timeout_s;
   bool is_slow = arriving_ > 0 && now_s > read_s_ + limits.stall_timeout_s;
   bool is_deaf = session_.wants_write() && now_s > written_s_ + limits.stall_timeout_s;
@@ -135,7 +135,7 @@ void GrpcConnection::stop(bool at_once) {
   if (at_once) end();
 }
 
-void GrpcConnection::woken(int64_t id, double now_s) {
+void GrpcConnection::on_alarm(int64_t id, double now_s) {
   if (is_over_) return;
   session_.expire(h2::Clock::now());
   auto found = streams_.find(id);
@@ -147,20 +147,20 @@ void GrpcConnection::woken(int64_t id, double now_s) {
 }
 
 void GrpcConnection::on_call(h2::CallId stream, const h2::CallHead& head) {
-  if (around_.calls >= around_.grpc.max_calls) {
+  if (state_.calls >= state_.grpc.max_calls) {
     session_.finish(stream, h2::GrpcStatus::kResourceExhausted, "the server has too many calls under way");
     return;
   }
-  ++around_.calls;
+  ++state_.calls;
   Call& call = calls_[stream];
-  call.id = around_.next_exchange(descriptor_);
+  call.id = state_.next_exchange(descriptor_);
   streams_[call.id] = stream;
   auto begun = std::make_unique<CallEvent>();
   begun->call = call.id;
   begun->path = head.path;
   if (head.deadline) {
     begun->deadline_s = seconds(*head.deadline);
-    around_.alarms.set(begun->deadline_s, call.id);
+    state_.alarms.set(begun->deadline_s, call.id);
   }
   bool may_be_ours = head.path == kModelInfer;
   for (size_t index = 0; index < head.metadata.size(); ++index) {
@@ -173,12 +173,12 @@ void GrpcConnection::on_call(h2::CallId stream, const h2::CallHead& head) {
   if (may_be_ours) {
     call.begun = std::move(begun);
   } else {
-    around_.events.put(std::move(*begun));
+    state_.events.put(std::move(*begun));
   }
 }
 
 h2::Buffer GrpcConnection::allocate(h2::CallId stream, size_t size) {
-  h2::Buffer memory = around_.memory.take(size);
+  h2::Buffer memory = state_.memory.take(size);
   if (memory.data != nullptr) arrived(calls_.at(stream), true);
   return memory;
 }
@@ -202,7 +202,7 @@ void GrpcConnection::on_message(h2::CallId stream, h2::Buffer message, bool is_c
 
 // Python answers it.
 void GrpcConnection::pass_on(h2::CallId stream, Call& call) {
-  around_.events.put(std::move(*std::exchange(call.begun, nullptr)));
+  state_.events.put(std::move(*std::exchange(call.begun, nullptr)));
   if (call.message) pass_on_message(stream, call.id, std::move(*std::exchange(call.message, {})), false);
 }
 
@@ -213,14 +213,14 @@ void GrpcConnection::pass_on_message(h2::CallId stream, int64_t call, h2::Buffer
   event.call = call;
   event.message = std::move(message);
   event.is_compressed = is_compressed;
-  around_.events.put(std::move(event));
+  state_.events.put(std::move(event));
 }
 
 void GrpcConnection::on_half_close(h2::CallId stream) {
   Call& call = calls_.at(stream);
   if (call.begun && predict(call)) return;
   if (call.begun) pass_on(stream, call);
-  tell(CallEvent::Kind::kHalfClose, call.id);
+  notify(CallEvent::Kind::kHalfClose, call.id);
 }
 
 void GrpcConnection::on_cancel(h2::CallId stream) {
@@ -228,7 +228,7 @@ void GrpcConnection::on_cancel(h2::CallId stream) {
   if (call.exchange) {
     leave(call);
   } else if (!call.begun) {
-    tell(CallEvent::Kind::kCancel, call.id);
+    notify(CallEvent::Kind::kCancel, call.id);
   }
   forget(stream);
 }
@@ -238,14 +238,14 @@ void GrpcConnection::forget(h2::CallId stream) {
   arrived(call, false);
   streams_.erase(call.id);
   calls_.erase(stream);
-  --around_.calls;
+  --state_.calls;
 }
 
-void GrpcConnection::tell(CallEvent::Kind kind, int64_t call) {
+void GrpcConnection::notify(CallEvent::Kind kind, int64_t call) {
   CallEvent event;
   event.kind = kind;
   event.call = call;
-  around_.events.put(std::move(event));
+  state_.events.put(std::move(event));
 }
 
 void GrpcConnection::obey(Command command) {

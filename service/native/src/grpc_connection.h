@@ -17,13 +17,13 @@ namespace octet {
 // For the front's thread.
 class GrpcConnection final : public Peer, private h2::GrpcHandler {
  public:
-  GrpcConnection(GrpcSurroundings& around, int descriptor, double now_s);
+  GrpcConnection(GrpcServerState& state, int descriptor, double now_s);
   ~GrpcConnection() override;
 
   void begin() override { read(); }
   void happened(uint32_t events) override;
   void go_on() override { read(); }
-  void look(double now_s) override;
+  void check_timeouts(double now_s) override;
   void stop(bool at_once) override;
   bool is_over() const override { return is_over_; }
   bool is_idle() const override { return calls_.empty(); }
@@ -35,7 +35,7 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   // A job of one of the calls is done; false where it is none of them. `flush` after the last one.
   bool ran(int64_t id);
   // An alarm of one of the calls.
-  void woken(int64_t id, double now_s);
+  void on_alarm(int64_t id, double now_s);
 
  private:
   struct Call {
@@ -65,10 +65,10 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   bool receive();
   void arrived(Call& call, bool is_arriving);
   void forget(h2::CallId stream);
-  void tell(CallEvent::Kind kind, int64_t call);
+  void notify(CallEvent::Kind kind, int64_t call);
   void end();
 
-  GrpcSurroundings& around_;
+  GrpcServerState& state_;
   const int descriptor_;
   h2::GrpcSession session_;
   std::unordered_map<h2::CallId, Call> calls_;

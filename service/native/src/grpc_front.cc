@@ -9,8 +9,8 @@
 
 namespace octet {
 
-GrpcFront::GrpcFront(int listener, const GrpcFrontLimits& limits) : Reactor(listener), listener_(listener), around_(limits) {
-  attend(around_.mailbox->descriptor(), [this] { deliver(); });
+GrpcFront::GrpcFront(int listener, const GrpcFrontLimits& limits) : Reactor(listener), listener_(listener), state_(limits) {
+  watch(state_.mailbox->descriptor(), [this] { deliver(); });
   start("octet-grpc");
 }
 
@@ -22,15 +22,15 @@ void GrpcFront::command(Command command) {
 // Nobody else answers on this port: who comes is told so at once, and who has come hears it as others do.
 void GrpcFront::stopping() {
   accept_some(now_s());
-  around_.is_stopping = true;
+  state_.is_stopping = true;
   ::shutdown(listener_, SHUT_RDWR);
 }
 
 std::unique_ptr<Peer> GrpcFront::make(int descriptor, double now_s) {
-  return std::make_unique<GrpcConnection>(around_, descriptor, now_s);
+  return std::make_unique<GrpcConnection>(state_, descriptor, now_s);
 }
 
-void GrpcFront::hear() {
+void GrpcFront::handle_messages() {
   std::vector<Command> commands;
   {
     std::lock_guard lock(mutex_);
@@ -38,7 +38,7 @@ void GrpcFront::hear() {
   }
   std::vector<int> concerned;
   for (Command& each : commands) {
-    int descriptor = Surroundings::descriptor_of(each.call);
+    int descriptor = ServerState::descriptor_of(each.call);
     with(descriptor, [&](Peer& one) { static_cast<GrpcConnection&>(one).obey(std::move(each)); });
     concerned.push_back(descriptor);
   }
@@ -48,14 +48,14 @@ void GrpcFront::hear() {
 // Jobs that have run, to those who wait for them.
 void GrpcFront::deliver() {
   std::vector<int> concerned;
-  for (const Job& job : around_.mailbox->take()) {
-    int descriptor = Surroundings::descriptor_of(job->key);
+  for (const Job& job : state_.mailbox->take()) {
+    int descriptor = ServerState::descriptor_of(job->key);
     bool is_awaited = false;
     with(descriptor, [&](Peer& one) { is_awaited = static_cast<GrpcConnection&>(one).ran(job->key); });
     if (is_awaited) {
       concerned.push_back(descriptor);
     } else {
-      around_.left.erase(job->key);
+      state_.left.erase(job->key);
     }
   }
   flush_all(std::move(concerned));
@@ -70,11 +70,11 @@ void GrpcFront::flush_all(std::vector<int> descriptors) {
   }
 }
 
-double GrpcFront::next_s() const { return around_.alarms.next_s(); }
+double GrpcFront::next_s() const { return state_.alarms.next_s(); }
 
-void GrpcFront::look(double now_s) {
-  for (int64_t call = around_.alarms.due(now_s); call != 0; call = around_.alarms.due(now_s)) {
-    with(Surroundings::descriptor_of(call), [&](Peer& one) { static_cast<GrpcConnection&>(one).woken(call, now_s); });
+void GrpcFront::check_alarms(double now_s) {
+  for (int64_t call = state_.alarms.due(now_s); call != 0; call = state_.alarms.due(now_s)) {
+    with(ServerState::descriptor_of(call), [&](Peer& one) { static_cast<GrpcConnection&>(one).on_alarm(call, now_s); });
   }
 }
 

@@ -21,27 +21,27 @@ class GrpcFront final : public Reactor {
   ~GrpcFront() override { end(); }
 
   // Readable while there may be `events`.
-  int descriptor() const { return around_.events.descriptor(); }
-  std::vector<CallEvent> events() { return around_.events.take(); }
+  int descriptor() const { return state_.events.descriptor(); }
+  std::vector<CallEvent> events() { return state_.events.take(); }
   // Commands are done in their order, when `flush` is called.
   void command(Command command);
-  void flush() { cue(); }
+  void flush() { wake(); }
 
   // Who answers predictions, by `InferMessage::address`, from now on; as `Front`'s.
-  void route(Routes routes) { around_.route(std::move(routes)); }
-  std::pair<std::deque<Record>, int64_t> records() { return around_.records.take(); }
+  void route(Routes routes) { state_.route(std::move(routes)); }
+  std::pair<std::deque<Record>, int64_t> records() { return state_.records.take(); }
 
  private:
   std::unique_ptr<Peer> make(int descriptor, double now_s) override;
-  void hear() override;
+  void handle_messages() override;
   void deliver();
   void flush_all(std::vector<int> descriptors);
-  void look(double now_s) override;
+  void check_alarms(double now_s) override;
   double next_s() const override;
   void stopping() override;
 
   const int listener_;
-  GrpcSurroundings around_;
+  GrpcServerState state_;
   std::mutex mutex_;
   std::vector<Command> commands_;
 };

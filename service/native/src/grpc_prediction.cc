@@ -32,8 +32,8 @@ bool GrpcConnection::predict(Call& call) {
     return true;
   }
   exchange.prepared_s = now_s();
-  exchange.submit(around_.mailbox);
-  if (exchange.job->deadline_s < exchange.deadline_s) around_.alarms.set(exchange.job->deadline_s, call.id);
+  exchange.submit(state_.mailbox);
+  if (exchange.job->deadline_s < exchange.deadline_s) state_.alarms.set(exchange.job->deadline_s, call.id);
   return true;
 }
 
@@ -46,15 +46,16 @@ std::unique_ptr<Exchange> GrpcConnection::recognized(const Call& call) {
   Head head;
   head.path = address;
   head.request_id = call.begun->request_id;
-  head.words_bytes = asked.words.size();
+  head.inference_header_bytes = asked.inference_header.size();
   head.tensors_bytes = asked.raw_bytes;
-  auto entry = around_.entry(head);
+  auto entry = state_.entry(head);
   if (entry == nullptr) return nullptr;
   auto exchange = std::make_unique<Exchange>(entry, head, call.id, now_s());
   exchange->deadline_s = call.begun->deadline_s;
-  if (!exchange->knows(asked.words, *around_.pool) || !exchange->take(asked.raw) || !exchange->is_sound()) return nullptr;
+  if (!exchange->knows(asked.inference_header, *state_.pool)) return nullptr;
+  if (!exchange->take(asked.raw) || !exchange->is_sound()) return nullptr;
   exchange->admit();
-  if (around_.entry(head) != entry) return nullptr;  // its lane may have been closed before we were admitted
+  if (state_.entry(head) != entry) return nullptr;  // its queue may have been closed before we were admitted
   return exchange;
 }
 
@@ -65,7 +66,7 @@ void GrpcConnection::ask(Call& call, const char* kind, std::string message) {
   event.kind = CallEvent::Kind::kProblem;
   event.call = call.id;
   event.problem = exchange->problem(kind, std::move(message));
-  around_.events.put(std::move(event));
+  state_.events.put(std::move(event));
 }
 
 bool GrpcConnection::ran(int64_t id) {
@@ -90,7 +91,7 @@ void GrpcConnection::answer(h2::CallId stream, Call& call) {
   Exchange& exchange = *call.exchange;
   h2::Buffer message = written(exchange.document(), exchange.outputs());
   exchange.ended_s = now_s();
-  around_.records.add(exchange.record(kAnswered));
+  state_.records.add(exchange.record(kAnswered));
   h2::HeaderBlock trailers;
   trailers.add("x-request-id", exchange.request_id);
   trailers.add("server-timing", server_timing(exchange.job->stages, exchange.ended_s - exchange.arrived_s));
@@ -101,8 +102,8 @@ void GrpcConnection::answer(h2::CallId stream, Call& call) {
 
 // Its client waits no more. A computation that has begun is not interrupted, and what it gives is thrown away.
 void GrpcConnection::leave(Call& call) {
-  around_.records.add(call.exchange->record(kLeft));
-  if (!call.exchange->withdraw()) around_.left[call.id] = std::move(call.exchange);
+  state_.records.add(call.exchange->record(kLeft));
+  if (!call.exchange->withdraw()) state_.left[call.id] = std::move(call.exchange);
 }
 
 }  // namespace octet

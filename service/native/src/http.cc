@@ -119,11 +119,12 @@ class Headers {
   }
 
   bool conclude(size_t longest_body_bytes, Head& head) const {
-    if (!body_bytes_ || !words_bytes_ || *body_bytes_ == 0) return false;
-    if (*body_bytes_ > longest_body_bytes || *words_bytes_ > *body_bytes_ || *words_bytes_ > kLongestWords) return false;
-    head.words_bytes = *words_bytes_;
-    head.tensors_bytes = *body_bytes_ - *words_bytes_;
-    return head.words_bytes > 0 || head.wants_binary;  // of a body without words, `Accept` says what it asks for
+    if (!body_bytes_ || !inference_header_bytes_ || *body_bytes_ == 0) return false;
+    if (*body_bytes_ > longest_body_bytes || *inference_header_bytes_ > *body_bytes_) return false;
+    if (*inference_header_bytes_ > kMaxInferenceHeaderBytes) return false;
+    head.inference_header_bytes = *inference_header_bytes_;
+    head.tensors_bytes = *body_bytes_ - *inference_header_bytes_;
+    return head.inference_header_bytes > 0 || head.wants_binary;  // a body of tensors alone: `Accept` names the answer's form
   }
 
  private:
@@ -139,7 +140,7 @@ class Headers {
   bool means(std::string_view name, std::string_view value, Head& head) {
     auto is = [&](std::string_view known) { return same_but_case(name, known); };
     if (is("content-length")) return (body_bytes_ = length_of(value)).has_value();
-    if (is("inference-header-content-length")) return (words_bytes_ = length_of(value)).has_value();
+    if (is("inference-header-content-length")) return (inference_header_bytes_ = length_of(value)).has_value();
     if (is("host")) head.host = value;
     if (is("connection")) return value == "keep-alive";
     if (is("content-type")) return !same_but_case(value.substr(0, 6), "image/");
@@ -158,7 +159,7 @@ class Headers {
 
   std::array<std::string_view, kMostHeaders> names_;
   size_t count_ = 0;
-  std::optional<size_t> body_bytes_, words_bytes_;
+  std::optional<size_t> body_bytes_, inference_header_bytes_;
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 namespace octet {
 
-inline constexpr size_t kLongestWords = 4096;  // the JSON of a request; longer JSON is read in Python
+inline constexpr size_t kMaxInferenceHeaderBytes = 4096;  // the JSON of a request; longer JSON is read in Python
 
 // The head of a predict request of the usual form, whose views are of what was recognized.
 struct Head {
@@ -17,7 +17,7 @@ struct Head {
   std::string_view host;        // `Host`; empty where there is none
   std::string_view request_id;  // the client's own, if it cannot break a header or a line of the log; else empty
   size_t bytes = 0;             // of the head
-  size_t words_bytes = 0;       // of the body: the JSON before the tensors
+  size_t inference_header_bytes = 0;       // of the body: the JSON before the tensors
   size_t tensors_bytes = 0;     // of the body: the rest
   bool wants_binary = false;    // `Accept` asks for application/octet-stream
   bool takes_coding = false;    // a long answer may have to be compressed

@@ -72,23 +72,23 @@ bool recognize(std::string_view message, InferMessage& found) {
       found.raw_bytes += value.size();
       continue;
     }
-    if (!found.raw.empty() || fields.at() > kLongestWords) return false;
-    found.words = message.substr(0, fields.at());
+    if (!found.raw.empty() || fields.at() > kMaxInferenceHeaderBytes) return false;
+    found.inference_header = message.substr(0, fields.at());
     if (number == kModelName) found.model = value;
     if (number == kModelVersion) found.version = value;
   }
   return !found.raw.empty();
 }
 
-h2::Buffer written(std::string_view words, const std::vector<std::string_view>& raw) {
+h2::Buffer written(std::string_view inference_header, const std::vector<std::string_view>& raw) {
   std::vector<std::string> heads;
-  size_t bytes = words.size();
+  size_t bytes = inference_header.size();
   for (std::string_view each : raw) {
     heads.push_back(varint(kRawOutputContents << kTypeBits | kBytes) + varint(each.size()));
     bytes += heads.back().size() + each.size();
   }
   h2::Buffer message = h2::Buffer::allocate(bytes);
-  auto next = std::copy(words.begin(), words.end(), message.data);
+  auto next = std::copy(inference_header.begin(), inference_header.end(), message.data);
   for (size_t index = 0; index < raw.size(); ++index) {
     next = std::copy(heads[index].begin(), heads[index].end(), next);
     next = std::copy(raw[index].begin(), raw[index].end(), next);

@@ -14,7 +14,7 @@ namespace octet {
 
 // A request of the usual form, whose views are of what was recognized.
 struct InferMessage {
-  std::string_view words;              // all but the raw tensors, which follow it
+  std::string_view inference_header;              // all but the raw tensors, which follow it
   std::string_view model, version;
   std::vector<std::string_view> raw;   // the tensors
   size_t raw_bytes = 0;                // of all of them
@@ -25,7 +25,7 @@ struct InferMessage {
 // False: the message is of another form, has an id of its own, which belongs into its answer, or is none at all.
 bool recognize(std::string_view message, InferMessage& found);
 
-// An answer: `words`, which are all of it but the tensors, and these.
-h2::Buffer written(std::string_view words, const std::vector<std::string_view>& raw);
+// An answer: `inference_header`, which is all of it but the tensors, and these.
+h2::Buffer written(std::string_view inference_header, const std::vector<std::string_view>& raw);
 
 }  // namespace octet

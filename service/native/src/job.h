@@ -23,14 +23,14 @@ struct Stages {
   double taken_s = 0;    // an instance's thread took it
   double run_s = 0;      // of the model's call, or calls
   double ended_s = 0;    // the outputs are there
-  int64_t call = 0;      // which call of the lane: requests with the same were computed together
+  int64_t call = 0;      // which call of the queue: requests with the same were computed together
   int64_t requests = 0;  // that were
   int64_t samples = 0;   // of all of them
 };
 
 enum class Outcome : int64_t { kPending, kAnswered, kFailed, kLate };
 
-// Fields up to `mailbox` are the submitter's. The lane writes the others, before the job is in the mailbox.
+// Fields up to `mailbox` are the submitter's. The queue writes the others, before the job is in the mailbox.
 class JobObj : public ffi::Object {
  public:
   int64_t key = 0;                   // whatever the submitter knows it by
@@ -45,7 +45,7 @@ class JobObj : public ffi::Object {
   std::optional<ffi::Error> error;
   Stages stages;
 
-  // The lane's own, under its lock.
+  // The queue's own, under its lock.
   int64_t ticket = 0;
   bool is_queued = false;
 

@@ -79,9 +79,9 @@ ffi::Array<double> stages_of(const JobObj* job) {
   return {stages.submitted_s, stages.taken_s, stages.run_s, stages.ended_s};
 }
 
-ffi::Array<int64_t> company_of(const JobObj* job) { return {job->stages.call, job->stages.requests, job->stages.samples}; }
+ffi::Array<int64_t> batch_of(const JobObj* job) { return {job->stages.call, job->stages.requests, job->stages.samples}; }
 
-LaneRef start(ffi::String name, int64_t queue_size, int64_t levels, int64_t max_batch, double max_delay_s,
+ModelQueueRef start(ffi::String name, int64_t queue_size, int64_t levels, int64_t max_batch, double max_delay_s,
               ffi::Array<ffi::Map<int64_t, ffi::Function>> instances) {
   std::vector<std::map<int64_t, Runner>> runners;
   for (const auto& instance : instances) {
@@ -89,18 +89,18 @@ LaneRef start(ffi::String name, int64_t queue_size, int64_t levels, int64_t max_
     for (const auto& [samples, runner] : instance) its.emplace(samples, runner);
   }
   Rules rules{queue_size, levels, max_batch, max_delay_s};
-  return LaneRef(ffi::make_object<LaneObj>(Lane::start(std::string(name), rules, std::move(runners))));
+  return ModelQueueRef(ffi::make_object<ModelQueueObj>(ModelQueue::start(std::string(name), rules, std::move(runners))));
 }
 
-void plan(LaneObj* self, ffi::Array<ffi::Array<int64_t>> calls) {
+void plan(ModelQueueObj* self, ffi::Array<ffi::Array<int64_t>> calls) {
   std::vector<std::vector<int64_t>> plan;
   for (const auto& sizes : calls) plan.emplace_back(sizes.begin(), sizes.end());
-  self->lane->plan(std::move(plan));
+  self->queue->plan(std::move(plan));
 }
 
 // Waits, and then of each call its requests, samples and seconds.
-ffi::Array<ffi::Array<double>> drain(LaneObj* self) {
-  Calls calls = self->lane->drain();
+ffi::Array<ffi::Array<double>> drain(ModelQueueObj* self) {
+  Calls calls = self->queue->drain();
   ffi::Array<ffi::Array<double>> found{ffi::Array<double>(calls.waits_s.begin(), calls.waits_s.end())};
   for (const auto& call : calls.calls) {
     found.push_back({static_cast<double>(call.requests), static_cast<double>(call.samples), call.run_s});
@@ -135,25 +135,25 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("error", [](const JobObj* self) { return ffi::Any(*self->error); })
       .def("outputs", outputs_of)
       .def("stages", stages_of)
-      .def("company", company_of);
-  refl::ObjectDef<LaneObj>(refl::init(false))
-      .def("admit", [](LaneObj* self) { return self->lane->admit(); })
-      .def("release", [](LaneObj* self, bool has_place) { self->lane->release(has_place); })
-      .def("lend", [](LaneObj* self) { self->lane->lend(); })
-      .def("claim", [](LaneObj* self) { return self->lane->claim(); })
-      .def("submit", [](LaneObj* self, Job job) { self->lane->submit(job); })
-      .def("withdraw", [](LaneObj* self, Job job) { return self->lane->withdraw(job); })
-      .def("tell", [](LaneObj* self, int64_t instance, ffi::Function errand) { self->lane->tell(instance, errand); })
+      .def("batch", batch_of);
+  refl::ObjectDef<ModelQueueObj>(refl::init(false))
+      .def("admit", [](ModelQueueObj* self) { return self->queue->admit(); })
+      .def("release", [](ModelQueueObj* self, bool has_place) { self->queue->release(has_place); })
+      .def("lend", [](ModelQueueObj* self) { self->queue->lend(); })
+      .def("claim", [](ModelQueueObj* self) { return self->queue->claim(); })
+      .def("submit", [](ModelQueueObj* self, Job job) { self->queue->submit(job); })
+      .def("withdraw", [](ModelQueueObj* self, Job job) { return self->queue->withdraw(job); })
+      .def("post", [](ModelQueueObj* self, int64_t instance, ffi::Function task) { self->queue->post(instance, task); })
       .def("plan", plan)
-      .def("close", [](LaneObj* self) { self->lane->close(); })
-      .def("join", [](LaneObj* self) { self->lane->join(); })
+      .def("close", [](ModelQueueObj* self) { self->queue->close(); })
+      .def("join", [](ModelQueueObj* self) { self->queue->join(); })
       .def("drain", drain)
-      .def("waiting", [](LaneObj* self) { return self->lane->waiting(); })
-      .def("queued", [](LaneObj* self) { return self->lane->queued(); })
-      .def("admitted", [](LaneObj* self) { return self->lane->admitted(); })
-      .def("has_to_wait", [](LaneObj* self) { return self->lane->has_to_wait(); })
-      .def("used_s", [](LaneObj* self) { return self->lane->used_s(); })
-      .def("retry_after_s", [](LaneObj* self) { return self->lane->retry_after_s(); });
+      .def("waiting", [](ModelQueueObj* self) { return self->queue->waiting(); })
+      .def("queued", [](ModelQueueObj* self) { return self->queue->queued(); })
+      .def("admitted", [](ModelQueueObj* self) { return self->queue->admitted(); })
+      .def("has_to_wait", [](ModelQueueObj* self) { return self->queue->has_to_wait(); })
+      .def("used_s", [](ModelQueueObj* self) { return self->queue->used_s(); })
+      .def("retry_after_s", [](ModelQueueObj* self) { return self->queue->retry_after_s(); });
   refl::GlobalDef()
       .def("octet.mailbox", [] { return MailboxRef(ffi::make_object<MailboxObj>()); })
       .def("octet.core_budget", [](int64_t cores) { return CoreBudgetRef(ffi::make_object<CoreBudgetObj>(cores)); })
@@ -161,7 +161,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
         return ThreadTeamRef(ffi::make_object<ThreadTeamObj>(budget, prepare));
       })
       .def("octet.job", make_job)
-      .def("octet.lane", start)
+      .def("octet.model_queue", start)
       .def("octet.runner", runner);
 }
 

@@ -6,22 +6,22 @@
 #include <memory>
 #include <utility>
 
-#include "lane.h"
+#include "model_queue.h"
 
 namespace octet {
 
-class LaneObj : public ffi::Object {
+class ModelQueueObj : public ffi::Object {
  public:
-  std::shared_ptr<Lane> lane;
-  explicit LaneObj(std::shared_ptr<Lane> its) : lane(std::move(its)) {}
-  ~LaneObj() { lane->close(true); }  // nobody can be admitted or released any more
+  std::shared_ptr<ModelQueue> queue;
+  explicit ModelQueueObj(std::shared_ptr<ModelQueue> its) : queue(std::move(its)) {}
+  ~ModelQueueObj() { queue->close(true); }  // nobody can be admitted or released any more
   static constexpr bool _type_mutable = true;
-  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.Lane", LaneObj, ffi::Object);
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.ModelQueue", ModelQueueObj, ffi::Object);
 };
 
-class LaneRef : public ffi::ObjectRef {
+class ModelQueueRef : public ffi::ObjectRef {
  public:
-  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(LaneRef, ffi::ObjectRef, LaneObj);
+  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(ModelQueueRef, ffi::ObjectRef, ModelQueueObj);
 };
 
 }  // namespace octet

@@ -54,19 +54,19 @@ class Unsignalled {
 Reactor::Reactor(int listener) : listener_(listener), listens_again_s_(kNever) {
   epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
   if (epoll_ < 0) fail("epoll_create1");
-  cue_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (cue_ < 0) fail("eventfd");
-  attend(cue_, [this] {
+  wakeup_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wakeup_ < 0) fail("eventfd");
+  watch(wakeup_, [this] {
     eventfd_t ignored;
-    eventfd_read(cue_, &ignored);
-    hear();
+    eventfd_read(wakeup_, &ignored);
+    handle_messages();
     heed_stops();
   });
   if (listener_ >= 0) listen(true);
 }
 
 Reactor::~Reactor() {
-  ::close(cue_);
+  ::close(wakeup_);
   ::close(epoll_);
 }
 
@@ -82,12 +82,12 @@ void Reactor::end() {
   thread_.join();
 }
 
-void Reactor::cue() { eventfd_write(cue_, 1); }
+void Reactor::wake() { eventfd_write(wakeup_, 1); }
 
 void Reactor::stop() {
   std::lock_guard lock(mutex_);
   ++stops_;
-  cue();
+  wake();
 }
 
 bool Reactor::is_told_to_stop() const {
@@ -100,7 +100,7 @@ void Reactor::join() {
   ended_.wait(lock, [&] { return has_ended_; });
 }
 
-void Reactor::attend(int descriptor, std::function<void()> act) {
+void Reactor::watch(int descriptor, std::function<void()> act) {
   attended_[descriptor] = std::move(act);
   watch(descriptor, EPOLLIN, static_cast<uint64_t>(descriptor));
 }
@@ -117,7 +117,7 @@ void Reactor::run() {
   while (!is_stopping_ || (connections_ > 0 && !is_at_once_)) {
     int count = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), patience_ms(now_s()));
     for (int index = 0; index < count; ++index) happened(events[index].data.u64, events[index].events);
-    look_around(now_s());
+    check_peers(now_s());
   }
   stop_all(true);
   ended();
@@ -152,7 +152,7 @@ void Reactor::guarded(int descriptor, const std::function<void(Peer&)>& act) {
   bool was_idle = one->is_idle();
   try {
     act(*one);
-  } catch (const std::exception&) {  // no memory, or no lane: this one pays, and no other
+  } catch (const std::exception&) {  // no memory, or no queue: this one pays, and no other
     one->stop(true);
   }
   bool is_over = one->is_over();
@@ -228,8 +228,8 @@ void Reactor::stop_all(bool at_once) {
 }
 
 // After what has happened: what is due.
-void Reactor::look_around(double now_s) {
-  look(now_s);
+void Reactor::check_peers(double now_s) {
+  check_alarms(now_s);
   for (int descriptor : std::exchange(unread_, {})) {
     with(descriptor, [](Peer& one) { one.go_on(); });
   }
@@ -240,7 +240,7 @@ void Reactor::look_around(double now_s) {
   if (looks_s_ > now_s) return;
   looks_s_ = now_s + kLookEveryS;
   for (size_t each = 0; each < peers_.size(); ++each) {
-    with(static_cast<int>(each), [&](Peer& one) { one.look(now_s); });
+    with(static_cast<int>(each), [&](Peer& one) { one.check_timeouts(now_s); });
   }
 }
 

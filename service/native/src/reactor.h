@@ -25,7 +25,7 @@ class Peer {
   // After `wants_turn`: others have had one.
   virtual void go_on() = 0;
   // Looks for who is too slow.
-  virtual void look(double now_s) = 0;
+  virtual void check_timeouts(double now_s) = 0;
   // What is under way is the last; `at_once`: it is over now.
   virtual void stop(bool at_once) = 0;
 
@@ -54,10 +54,10 @@ class Reactor {
 
   void start(const char* name);
   void end();
-  // Has `hear` called soon. For any thread.
-  void cue();
+  // Has `handle_messages` called soon. For any thread.
+  void wake();
   // Has `act` called while `descriptor` is readable.
-  void attend(int descriptor, std::function<void()> act);
+  void watch(int descriptor, std::function<void()> act);
   int epoll() const { return epoll_; }
   bool is_told_to_stop() const;  // for any thread
   void accept_some(double now_s);
@@ -72,9 +72,9 @@ class Reactor {
   }
 
   virtual std::unique_ptr<Peer> make(int descriptor, double now_s) = 0;
-  virtual void hear() = 0;
-  virtual void look(double now_s) = 0;  // after each awakening
-  virtual double next_s() const = 0;    // when `look` has something to do, by `now_s()`
+  virtual void handle_messages() = 0;
+  virtual void check_alarms(double now_s) = 0;  // after each awakening
+  virtual double next_s() const = 0;    // when `check_alarms` has something to do, by `now_s()`
   virtual void stopping() = 0;          // before the connections are told so
   virtual void ended() {}               // after the last one, before `join` returns
 
@@ -84,13 +84,13 @@ class Reactor {
   int patience_ms(double now_s) const;
   void happened(uint64_t token, uint32_t events);
   void listen(bool is_listening);
-  void look_around(double now_s);
+  void check_peers(double now_s);
   void heed_stops();
   void stop_all(bool at_once);
   void watch(int descriptor, uint32_t events, uint64_t token);
 
   const int listener_;
-  int epoll_ = -1, cue_ = -1;
+  int epoll_ = -1, wakeup_ = -1;
   std::map<int, std::function<void()>> attended_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by descriptor
   std::vector<uint32_t> generation_;          // of a descriptor: events of an earlier one are not its own

@@ -1,6 +1,6 @@
 """One loaded model's queue, for the event loop: admission, deadlines, and answers that come back from its threads.
 
-The queue itself and the threads are native (`service.native.Lane`): requests that never meet Python wait in it, too.
+The queue and its threads are native (`service.native.ModelQueue`): requests that never reach Python wait in it, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from time import monotonic
 
 from service.core.errors import DeadlinePassed, QueueFull
 from service.core.signature import ModelSignature
-from service.native import Job, Lane, Mailbox, Outcome
+from service.native import Job, Mailbox, ModelQueue, Outcome
 from service.workers.inference.observer import ModelObserver, Unobserved
 from service.workers.inference.permit import Permit, Stages
 from service.workers.inference.runner import Array
@@ -27,7 +27,7 @@ class Executor:
 
     Attributes:
         sequences: of a model that keeps state; None for any other.
-        lane: its queue.
+        queue: its queue.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Executor:
         self._keys, self._submitted = count(), dict[int, Permit]()
         self._mailbox = Mailbox.empty()
         self._loop.add_reader(self._mailbox.descriptor(), self._collect)
-        self.lane = Lane.start(
+        self.queue = ModelQueue.start(
             name,
             [instance.runners for instance in self._instances],
             queue_size=scheduling.queue_size,
@@ -63,22 +63,22 @@ class Executor:
             max_batch=scheduling.max_batch,
             max_delay_s=scheduling.max_delay_s,
         )
-        self.lane.plan(variants.plan.table)
+        self.queue.plan(variants.plan.table)
 
     @property
     def admitted(self) -> int:
         """Requests that hold a permit. From any thread."""
-        return self.lane.admitted()
+        return self.queue.admitted()
 
     @property
     def queued(self) -> int:
         """Those of them that wait for a thread. From any thread."""
-        return self.lane.queued()
+        return self.queue.queued()
 
     @property
     def has_to_wait(self) -> bool:
         """Whether a request that is admitted now, or was last, finds every instance busy."""
-        return self.lane.has_to_wait()
+        return self.queue.has_to_wait()
 
     def permit(self, timeout_s: float | None = None) -> Permit:
         """A place in the queue, which is given back at the end of a `with` block.
@@ -89,26 +89,26 @@ class Executor:
         Raises:
             QueueFull: every place is taken.
         """
-        if not self.lane.admit():
-            raise queue_full(self.lane.retry_after_s())
+        if not self.queue.admit():
+            raise queue_full(self.queue.retry_after_s())
         return Permit(self, timeout_s, monotonic())
 
     def release(self, permit: Permit) -> None:
         """Ends the permit."""
         self.withdraw(permit)
-        self.lane.release(permit.has_place)
+        self.queue.release(permit.has_place)
 
     def lend(self, permit: Permit) -> None:
         """Gives its place to others, if it has one and its request is not there yet."""
         if permit.has_place:
             permit.has_place = False
-            self.lane.lend()
+            self.queue.lend()
 
     def claim(self, permit: Permit) -> None:
         """Takes a place for it, if it was lent. Raises `QueueFull`."""
         if not permit.has_place:
-            if not self.lane.claim():
-                raise queue_full(self.lane.retry_after_s())
+            if not self.queue.claim():
+                raise queue_full(self.queue.retry_after_s())
             permit.has_place = True
 
     def submit(self, permit: Permit, inputs: Sequence[Array], priority: int) -> None:
@@ -124,14 +124,14 @@ class Executor:
         )
         self._submitted[key] = permit
         permit.has_place = False  # it is the job's
-        self.lane.submit(permit.job)
+        self.queue.submit(permit.job)
 
     def withdraw(self, permit: Permit) -> bool:
         """Whether it was still waiting: it does so no longer, and its tensors are let go."""
         job, permit.job = permit.job, None
         if job is None:
             return False
-        if not self.lane.withdraw(job):
+        if not self.queue.withdraw(job):
             permit.job = job
             return False
         del self._submitted[job.key]
@@ -146,37 +146,37 @@ class Executor:
         """
         for index, instance in enumerate(self._instances):
             done: asyncio.Future[None] = self._loop.create_future()
-            self.lane.tell(index, self._errand(instance.warm, done))
+            self.queue.post(index, self._notifying(instance.warm, done))
             await done
             instance.plan = self._instances[0].plan
-            self.lane.plan(instance.plan.table)
+            self.queue.plan(instance.plan.table)
 
     def close(self) -> None:
         """Lets the threads end when they have run what is queued and nobody holds a permit; does not wait for them."""
-        self.lane.close()
+        self.queue.close()
 
     async def closed(self) -> None:
         """Waits for the threads, after `close`."""
-        await asyncio.to_thread(self.lane.join)
+        await asyncio.to_thread(self.queue.join)
         self._collect()
         self.report()
         self._loop.remove_reader(self._mailbox.descriptor())
 
     def report(self) -> None:
         """Tells the observer what happened in the queue since it was told last."""
-        waits_s, *calls = self.lane.drain()
+        waits_s, *calls = self.queue.drain()
         for waited_s in waits_s:
             self._observer.waited(waited_s)
         for requests, samples, run_s in calls:
             self._observer.computed(int(requests), int(samples), run_s)
 
-    def _errand(self, errand: Callable[[], None], done: asyncio.Future[None]) -> Callable[[], None]:
-        """What does it on another thread, and then tells who waits."""
+    def _notifying(self, task: Callable[[], None], done: asyncio.Future[None]) -> Callable[[], None]:
+        """`task` for another thread, after which `done` is settled."""
 
         def run() -> None:
             error: Exception | None = None
             try:
-                errand()
+                task()
             except Exception as exc:  # whatever it is, it is the loader's
                 error = exc
             with suppress(RuntimeError):  # the event loop was closed, and nobody waits
@@ -193,11 +193,11 @@ class Executor:
             if job.outcome() == Outcome.LATE:
                 permit.settle((), DeadlinePassed())
                 continue
-            call, requests, samples = job.company()
-            company = tuple(other.tag for each, other in found if other.tag is not None and each.company()[0] == call)
+            call, requests, samples = job.batch()
+            batch_tags = tuple(other.tag for each, other in found if other.tag is not None and each.batch()[0] == call)
             submitted_s, taken_s, run_s, ended_s = job.stages()
             stages = Stages.between(
-                submitted_s, taken_s, run_s, ended_s, now_s, requests=requests, samples=samples, company=company
+                submitted_s, taken_s, run_s, ended_s, now_s, requests=requests, samples=samples, batch_tags=batch_tags
             )
             if job.outcome() == Outcome.FAILED:
                 permit.settle((), job.failure(), stages)

@@ -33,7 +33,7 @@ class Stages(NamedTuple):
         requests: that were computed in the same call.
         samples: of all of them.
         taken_s: when the thread took it, by `time.monotonic`.
-        company: the tags of those that have one, its own too.
+        batch_tags: the tags of the requests in its batch that have one, its own too.
     """
 
     queued_s: float
@@ -43,7 +43,7 @@ class Stages(NamedTuple):
     requests: int
     samples: int
     taken_s: float
-    company: tuple[Any, ...]
+    batch_tags: tuple[Any, ...]
 
     @staticmethod
     def between(
@@ -55,11 +55,11 @@ class Stages(NamedTuple):
         *,
         requests: int,
         samples: int,
-        company: tuple[Any, ...] = (),
+        batch_tags: tuple[Any, ...] = (),
     ) -> Stages:
         """From when it was submitted, a thread took it, its call, of `run_s`, ended, and its answer was there."""
         queued_s, batched_s = taken_s - submitted_s, ended_s - taken_s - run_s
-        return Stages(queued_s, batched_s, run_s, returned_s - ended_s, requests, samples, taken_s, company)
+        return Stages(queued_s, batched_s, run_s, returned_s - ended_s, requests, samples, taken_s, batch_tags)
 
 
 @dataclass(frozen=True)

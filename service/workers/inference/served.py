@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from time import monotonic
 
 from service.core.signature import ModelSignature
-from service.native import Lane
+from service.native import ModelQueue
 from service.workers.inference.executor import Executor
 from service.workers.inference.observer import Identity, Observer
 from service.workers.inference.permit import USUAL, Permit, Terms
@@ -59,14 +59,14 @@ class Served:
         return self._holders > 0 or self.admitted > 0
 
     @property
-    def lane(self) -> Lane:
+    def queue(self) -> ModelQueue:
         """Its queue, for requests that do not come this way."""
-        return self._executor.lane
+        return self._executor.queue
 
     @property
     def used_s(self) -> float:
         """When it was asked for last, by the monotonic clock."""
-        return max(self.asked_s, self.lane.used_s())
+        return max(self.asked_s, self.queue.used_s())
 
     def report(self) -> None:
         """Tells the observer what happened in the queue since it was told last."""

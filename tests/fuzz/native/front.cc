@@ -33,35 +33,35 @@ constexpr uint64_t kClients = 32;  // at a time: most of it is waiting
 
 size_t below(Random& random, size_t limit) { return limit == 0 ? 0 : random() % limit; }
 
-const std::vector<std::string>& words() {
+const std::vector<std::string>& header() {
   static const std::vector<std::string> all = {R"({"inputs":[{"name":"a"}]})", R"({"inputs":[1,2]})", "", std::string(4096, ' ')};
   return all;
 }
 
-size_t tensors_bytes(size_t form) { return form == 1 ? 1000 + 8 + 100000 : form == 2 ? 3 : form == 3 ? 0 : 3000; }
+size_t tensors_bytes(size_t which) { return which == 1 ? 1000 + 8 + 100000 : which == 2 ? 3 : which == 3 ? 0 : 3000; }
 
-std::shared_ptr<Entry> make_entry(const LaneRef& lane) {
-  auto entry = std::make_shared<Entry>(lane, 1);
+std::shared_ptr<Entry> make_entry(const ModelQueueRef& queue) {
+  auto entry = std::make_shared<Entry>(queue, 1);
   DLDataType octets{kDLUInt, 8, 1}, floats{kDLFloat, 32, 1}, truths{kDLBool, 8, 1};
-  for (size_t index = 0; index < words().size(); ++index) {
-    Form form;
-    if (index == 0) form.sent = {{{1, 3000}, octets}};
-    if (index == 1) form.sent = {{{1, 1000}, truths}, {{1, 2}, floats}, {{1, 100000}, octets}};
-    if (index == 2) form.sent = {{{1, 3}, octets}};
-    if (index == 3) form.sent = {{{1, 0}, octets}};
-    form.order = {index == 1 ? size_t{2} : 0};
-    form.document = "{}";
-    form.outputs = {0};
-    form.answer_bytes = 2 + (index == 1 ? 100000 : tensors_bytes(index));
-    if (index == 2) form.timeout_s = 0.01;
-    entry->remember(words()[index], form);
+  for (size_t index = 0; index < header().size(); ++index) {
+    RequestTemplate request_template;
+    if (index == 0) request_template.sent = {{{1, 3000}, octets}};
+    if (index == 1) request_template.sent = {{{1, 1000}, truths}, {{1, 2}, floats}, {{1, 100000}, octets}};
+    if (index == 2) request_template.sent = {{{1, 3}, octets}};
+    if (index == 3) request_template.sent = {{{1, 0}, octets}};
+    request_template.order = {index == 1 ? size_t{2} : 0};
+    request_template.document = "{}";
+    request_template.outputs = {0};
+    request_template.answer_bytes = 2 + (index == 1 ? 100000 : tensors_bytes(index));
+    if (index == 2) request_template.timeout_s = 0.01;
+    entry->remember(header()[index], request_template);
   }
   return entry;
 }
 
 std::string request(Random& random) {
-  size_t form = below(random, words().size());
-  std::string body(tensors_bytes(form), '\0');
+  size_t which = below(random, header().size());
+  std::string body(tensors_bytes(which), '\0');
   for (char& each : body) each = static_cast<char>(random() & 1);  // what any type may hold; no piece is like another
   if (!body.empty() && below(random, 20) == 0) body[0] = 7;        // its call fails
   static const std::vector<std::string> extras = {"",
@@ -73,8 +73,8 @@ std::string request(Random& random) {
                                                   "Expect: 100-continue\r\n",
                                                   "Transfer-Encoding: chunked\r\n"};
   std::string extra = below(random, 4) == 0 ? extras[below(random, extras.size())] : "";
-  if (form == 2) extra += "Accept: application/octet-stream\r\n";
-  const std::string& its = words()[form];
+  if (which == 2) extra += "Accept: application/octet-stream\r\n";
+  const std::string& its = header()[which];
   return "POST /v2/models/m/infer HTTP/1.1\r\nHost: h\r\nContent-Length: " + std::to_string(its.size() + body.size()) +
          "\r\nInference-Header-Content-Length: " + std::to_string(its.size()) + "\r\n" + extra + "\r\n" + its + body;
 }
@@ -180,14 +180,14 @@ int64_t talk(Front& front, Python& python, Random& random) {
   return answers;
 }
 
-LaneRef make_lane() {
+ModelQueueRef make_queue() {
   auto runner = ffi::Function::FromTyped([](ffi::Array<ffi::Tensor> inputs) {
     if (*static_cast<const char*>(inputs[0].data_ptr()) == 7) throw std::runtime_error("seven");
     return ffi::Array<ffi::Tensor>{copy_of(inputs[0])};
   });
   Rules rules;
   rules.queue_size = 1;
-  return LaneRef(ffi::make_object<LaneObj>(Lane::start("fuzz", rules, {{{1, runner}}})));
+  return ModelQueueRef(ffi::make_object<ModelQueueObj>(ModelQueue::start("fuzz", rules, {{{1, runner}}})));
 }
 
 }  // namespace
@@ -196,7 +196,7 @@ int main(int count, char** arguments) {
   if (count != 3) return 2;
   double seconds = std::atof(arguments[1]);
   auto seed = static_cast<uint64_t>(std::atoll(arguments[2]));
-  LaneRef lane = make_lane();
+  ModelQueueRef queue = make_queue();
   std::atomic<int64_t> streams{0}, answers{0}, handovers{0}, problems{0};
   auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1e3 * seconds));
   while (std::chrono::steady_clock::now() < until) {
@@ -205,7 +205,7 @@ int main(int count, char** arguments) {
     limits.lend_after_s = 0.001;
     limits.longest_body_bytes = 200000;
     Front front(-1, limits);
-    front.route({{"/v2/models/m/infer", make_entry(lane)}});
+    front.route({{"/v2/models/m/infer", make_entry(queue)}});
     Python python(front);
     std::vector<std::thread> clients;
     auto round = std::min(until, std::chrono::steady_clock::now() + std::chrono::milliseconds(2000));
@@ -220,8 +220,8 @@ int main(int count, char** arguments) {
     handovers += python.handovers;
     problems += python.problems;
   }
-  lane->lane->close();
-  lane->lane->join();
+  queue->queue->close();
+  queue->queue->join();
   std::printf("%lld streams, %lld answers, %lld problems, %lld handed over\n", static_cast<long long>(streams),
               static_cast<long long>(answers), static_cast<long long>(problems), static_cast<long long>(handovers));
   return answers > 0 && handovers > 0 && problems > 0 ? 0 : 1;

@@ -112,7 +112,7 @@ def test_a_newer_version_answers_as_soon_as_it_is_current(server: Server) -> Non
         assert time.monotonic() < until
     before = server.in_python
     assert top(server.ask(connection, *picture(2), "digits")) == 102
-    assert server.in_python == before  # what was learned of the first words is known of this one, too, after its own
+    assert server.in_python == before  # what was learned of the first header is known of this one, too, after its own
 
 
 def test_all_of_it_is_counted(server: Server) -> None:

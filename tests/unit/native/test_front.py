@@ -15,10 +15,10 @@ import pytest
 from service.native.front import FIELDS, Handover, Problem
 from tests.support.native_front import (
     DOCUMENT,
+    HEADER,
     LARGE,
-    LARGE_WORDS,
+    LARGE_HEADER,
     LIMITS,
-    WORDS,
     Model,
     Serving,
     plus_one,
@@ -68,7 +68,7 @@ def test_who_names_no_request_gets_a_name(serving: Serving) -> None:
 
 def test_a_large_body_in_pieces(serving: Serving) -> None:
     tensors = np.arange(LARGE, dtype=np.uint32).astype(np.uint8).tobytes()
-    client, request = serving.client(), post(tensors, words=LARGE_WORDS)
+    client, request = serving.client(), post(tensors, header=LARGE_HEADER)
     for begin in range(0, len(request), 70_001):
         client.sendall(request[begin : begin + 70_001])
     assert read(client)[2] == plus_one(tensors)
@@ -82,7 +82,7 @@ def test_a_reader_that_is_slow_gets_all_of_its_answer(serving: Serving) -> None:
         client.settimeout(10)
         client.connect(listener)
         requests = 20
-        sender = threading.Thread(target=client.sendall, args=(post(bytes(380_000), words=b"1") * requests,))
+        sender = threading.Thread(target=client.sendall, args=(post(bytes(380_000), header=b"1") * requests,))
         sender.start()
         time.sleep(0.2)
         for _ in range(requests):
@@ -93,17 +93,17 @@ def test_a_reader_that_is_slow_gets_all_of_its_answer(serving: Serving) -> None:
 def test_tensors_of_a_body_without_words(serving: Serving) -> None:
     serving.model.learn(b"", (1, 3), np.uint8)
     client = serving.client()
-    client.sendall(post(b"abc", "Accept: application/octet-stream", words=b""))
+    client.sendall(post(b"abc", "Accept: application/octet-stream", header=b""))
     assert read(client)[2] == DOCUMENT + b"bcd"
-    client.sendall(post(b"abc", words=b""))  # who wants to read the answer as JSON
+    client.sendall(post(b"abc", header=b""))  # who wants to read the answer as JSON
     assert isinstance(serving.event(), Handover)
 
 
 _OTHERS = {
     "another method": b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
     "another path": post(bytes(100), path="/v2/models/other/infer"),
-    "unknown words": post(bytes(100), words=WORDS.replace(b"x", b"z")),
-    "words of another length": post(bytes(100), words=b"{}"),
+    "unknown header": post(bytes(100), header=HEADER.replace(b"x", b"z")),
+    "header of another length": post(bytes(100), header=b"{}"),
     "other tensors": post(bytes(101)),
     "keys": post(bytes(100), "Authorization: Bearer x"),
     "trace": post(bytes(100), "traceparent: 00-00000000000000000000000000000001-0000000000000001-00"),
@@ -111,7 +111,7 @@ _OTHERS = {
     "affinity": post(bytes(100), "Octet-Affinity: a"),
     "coding": post(bytes(100), "Content-Encoding: identity"),
     "picture": post(bytes(100), "Content-Type: Image/png"),
-    "compressed answer": post(bytes(LARGE), "Accept-Encoding: br, GZip;q=1", words=LARGE_WORDS),
+    "compressed answer": post(bytes(LARGE), "Accept-Encoding: br, GZip;q=1", header=LARGE_HEADER),
     "close": post(bytes(100), "Connection: close"),
     "twice": post(bytes(100), "a: 1", "A: 2"),
     "folded": post(bytes(100), " folded"),
@@ -139,19 +139,19 @@ def test_a_tensor_that_holds_what_its_type_does_not_is_pythons_to_refuse(
     serving.model.learn(b"odd", (1, 10), dtype)
     sound = np.ones(10, dtype).tobytes()
     client = serving.client()
-    client.sendall(post(sound, words=b"odd"))
+    client.sendall(post(sound, header=b"odd"))
     assert read(client)[2] == DOCUMENT + sound
-    request = post(sound[: -odd.nbytes] + odd.tobytes(), words=b"odd")
+    request = post(sound[: -odd.nbytes] + odd.tobytes(), header=b"odd")
     client.sendall(request)
     event = serving.event()
     assert isinstance(event, Handover)
     assert seen_by_python(event, request) == request
-    assert serving.model.lane.admitted() == 0
+    assert serving.model.queue.admitted() == 0
 
 
 def test_python_gives_a_connection_back(serving: Serving) -> None:
     client = serving.client()
-    client.sendall(post(bytes(100), words=b"new"))
+    client.sendall(post(bytes(100), header=b"new"))
     event = serving.event()
     assert isinstance(event, Handover)
     serving.model.learn(b"new", (1, 100), np.uint8)
@@ -169,7 +169,7 @@ def test_a_model_that_is_gone_is_not_asked(serving: Serving) -> None:
     serving.front.route({})
     client.sendall(post(bytes(100)))
     assert isinstance(serving.event(), Handover)
-    assert serving.model.lane.admitted() == 0
+    assert serving.model.queue.admitted() == 0
 
 
 def test_a_form_may_be_forgotten_while_it_is_used(serving: Serving) -> None:

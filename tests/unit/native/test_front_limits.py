@@ -11,7 +11,7 @@ import pytest
 from service.native.front import FIELDS, Problem
 from tests.support.native_front import (
     LARGE,
-    LARGE_WORDS,
+    LARGE_HEADER,
     LIMITS,
     Model,
     Serving,
@@ -25,7 +25,7 @@ from tests.support.native_front import (
 def test_who_finds_no_place_is_refused_before_his_body_and_the_connection_goes_on() -> None:
     serving, _ = full()
     try:
-        client, request = serving.client(), post(bytes(LARGE), "X-Request-Id: r", words=LARGE_WORDS)
+        client, request = serving.client(), post(bytes(LARGE), "X-Request-Id: r", header=LARGE_HEADER)
         client.sendall(request[:1000])
         event = serving.event()
         assert isinstance(event, Problem)
@@ -33,7 +33,7 @@ def test_who_finds_no_place_is_refused_before_his_body_and_the_connection_goes_o
         serving.front.answer(event.exchange, b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 2\r\n\r\nno")
         assert read(client)[::2] == (429, b"no")
         serving.model.gate.set()
-        while serving.model.lane.admitted():
+        while serving.model.queue.admitted():
             time.sleep(0.001)
         client.sendall(request[1000:] + post(bytes(100)))
         assert read(client)[2] == plus_one(bytes(100))
@@ -45,7 +45,7 @@ def test_who_leaves_the_queue_is_not_computed() -> None:
     serving, waiting = full()
     try:
         waiting.close()
-        while serving.model.lane.queued():
+        while serving.model.queue.queued():
             time.sleep(0.001)
         serving.model.gate.set()
         while serving.front.counts()[1]:
@@ -72,7 +72,7 @@ def test_a_slow_body_lends_its_place() -> None:
         for client in slow:
             client.sendall(request[-1:])
             assert read(client)[0] == 200
-        assert serving.model.lane.admitted() == 0
+        assert serving.model.queue.admitted() == 0
     finally:
         serving.close()
 
@@ -87,7 +87,7 @@ def test_who_comes_back_to_a_lent_place_and_finds_it_taken_is_refused() -> None:
         for client in (serving.client(), serving.client()):
             client.sendall(request)
         assert serving.model.entered.acquire(timeout=10)
-        while serving.model.lane.queued() == 0:
+        while serving.model.queue.queued() == 0:
             time.sleep(0.001)
         slow.sendall(request[-1:])
         event = serving.event()
@@ -101,18 +101,18 @@ def test_a_deadline_is_said_when_it_passes() -> None:
     serving, _ = full()
     try:
         serving.model.gate.set()
-        while serving.model.lane.admitted():
+        while serving.model.queue.admitted():
             time.sleep(0.001)
         serving.model.gate.clear()
         serving.model.learn(b"soon", (1, 100), np.uint8, timeout_s=0.1)
         first, late = serving.client(), serving.client()
         first.sendall(post(bytes(100)))
-        late.sendall(post(bytes(100), words=b"soon"))
+        late.sendall(post(bytes(100), header=b"soon"))
         event = serving.event()
         assert isinstance(event, Problem)
         assert event.kind == "late"
         assert 0.1 <= time.monotonic() - event.began_s < 5
-        assert serving.model.lane.queued() == 0
+        assert serving.model.queue.queued() == 0
     finally:
         serving.close()
 
@@ -136,7 +136,7 @@ def test_who_is_too_slow_is_told_and_cut_off(sent: bytes, why: bytes) -> None:
         status, headers, body = read(client)
         assert (status, headers["connection"], body) == (408, "close", why)
         assert client.recv(1) == b""
-        assert serving.model.lane.admitted() == 0
+        assert serving.model.queue.admitted() == 0
     finally:
         serving.close()
 
@@ -177,6 +177,6 @@ def test_stopping_at_once_waits_for_nobody() -> None:
         serving.front.stop()
         serving.front.join()
         assert waiting.recv(1) == b""
-        assert serving.model.lane.admitted() == 0
+        assert serving.model.queue.admitted() == 0
     finally:
         serving.close()

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from service.api.oip.front.exchange import Head
 from service.native.front import Front, Handover
 from tests.support.native_front import (
+    HEADER,
     LARGE,
-    LARGE_WORDS,
+    LARGE_HEADER,
     LIMITS,
     LONGEST_BYTES,
     PATH,
-    WORDS,
     Model,
     Serving,
     plus_one,
@@ -31,8 +31,8 @@ from tests.support.native_front import (
 
 _HEADERS = [
     b"Host: here",
-    b"Content-Length: %d" % (len(WORDS) + 100),
-    b"Inference-Header-Content-Length: %d" % len(WORDS),
+    b"Content-Length: %d" % (len(HEADER) + 100),
+    b"Inference-Header-Content-Length: %d" % len(HEADER),
 ]
 _EXTRAS = st.sampled_from(
     [
@@ -63,25 +63,25 @@ def test_it_takes_no_head_that_python_would_read_otherwise(
     front: Front, headers: list[bytes], extras: list[bytes], edits: list[tuple[int, int, bytes]]
 ) -> None:
     lines = [b"POST " + PATH.encode() + b" HTTP/1.1", *headers[:2], *extras, *headers[2:], b"", b""]
-    request = b"\r\n".join(lines) + WORDS + bytes(100)
+    request = b"\r\n".join(lines) + HEADER + bytes(100)
     for at, count, inserted in edits:
         request = request[:at] + inserted + request[at + count :]
     head = Head.of(request, len(request), LONGEST_BYTES)
     fits = (
         head is not None
         and head.path == PATH.encode()
-        and (head.json_bytes, head.body_bytes) == (len(WORDS), len(WORDS) + 100)
-        and (begun := request[head.end :][: len(WORDS)]) == WORDS[: len(begun)]
+        and (head.json_bytes, head.body_bytes) == (len(HEADER), len(HEADER) + 100)
+        and (begun := request[head.end :][: len(HEADER)]) == HEADER[: len(begun)]
     )
     assert front.takes(request) == fits
 
 
 _REQUESTS = [
     post(b"\1" * 100),
-    post(b"\2" * LARGE, words=LARGE_WORDS),
+    post(b"\2" * LARGE, header=LARGE_HEADER),
     post(b"\3" * 100, "Accept-Encoding: gzip", "X-Request-Id: three"),
 ]
-_STRANGE = [post(b"\1" * 100, words=b"strange" * 3), b"GET /somewhere HTTP/1.1\r\nHost: here\r\n\r\n"]
+_STRANGE = [post(b"\1" * 100, header=b"strange" * 3), b"GET /somewhere HTTP/1.1\r\nHost: here\r\n\r\n"]
 
 
 @pytest.fixture(scope="module")

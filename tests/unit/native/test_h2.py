@@ -210,7 +210,7 @@ def test_frames_behind_the_end_of_both_sides_end_the_connection(peer: Peer) -> N
         pytest.param(head("Unary", ("transfer-encoding", "chunked")), id="transfer-encoding"),
         pytest.param(head("Unary", ("upgrade", "h2c")), id="upgrade"),
         pytest.param(head(te="gzip"), id="te other than trailers"),
-        pytest.param(head(content_length="ten"), id="content-length in words"),
+        pytest.param(head(content_length="ten"), id="content-length in header"),
         pytest.param(head("Unary", ("content-length", "5"), ("content-length", "6")), id="two content-lengths"),
     ],
 )
@@ -463,9 +463,9 @@ def test_a_drained_connection_serves_what_was_opened_before_the_client_knew(peer
     assert (second.payload[:4], second.error) == (_u32(5), NO_ERROR)
     peer.headers(7, head("Stream"))  # did not
     for stream in (1, 5):
-        peer.send(frame(DATA, END_STREAM, stream, message(b"last words")))
+        peer.send(frame(DATA, END_STREAM, stream, message(b"last header")))
     ends = {received.stream: received.payload for received in peer.frames() if received.type == DATA}  # hangs up
-    assert ends == {1: message(b"last words"), 5: message(b"last words")}
+    assert ends == {1: message(b"last header"), 5: message(b"last header")}
 
 
 def test_a_client_that_goes_away_cancels_its_calls(echo_program: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from service.api.oip.forms import FormsOfModels
 from service.api.oip.front.records import FrontRecords
 from service.api.oip.front.routes import FrontRoutes, Wire
+from service.api.oip.request_templates import ModelTemplates
 from service.api.services import Services
 from service.native import Front, GrpcFront
 
@@ -26,7 +26,7 @@ class Attendance:
         self,
         front: Front | GrpcFront,
         wire: Wire,
-        forms: FormsOfModels,
+        templates: ModelTemplates,
         services: Services,
         protocol: str,
         codes: Mapping[int, str] | None = None,
@@ -34,10 +34,10 @@ class Attendance:
         """From now on, until `end`.
 
         Args:
-            forms: see `FrontRoutes`.
+            templates: see `FrontRoutes`.
             protocol: and `codes`: see `FrontRecords`.
         """
-        self.routes = FrontRoutes(front, wire, forms)
+        self.routes = FrontRoutes(front, wire, templates)
         self.records = FrontRecords(front, self.routes, services.metrics, protocol, codes)
         self._access = services.access
         services.metrics.sources.append(self.records.count)

@@ -48,8 +48,8 @@ class Fronted(uvicorn.Server):
         state = self.server_state
         make = partial(connection, config=self.config, server_state=state, app_state=self.lifespan.state)
         keep_alive_s = self.config.timeout_keep_alive
-        forms = self._app.state.infer.forms
-        self._front = FrontServer(listener, self._settings, services, forms, make, state, keep_alive_s)
+        templates = self._app.state.infer.templates
+        self._front = FrontServer(listener, self._settings, services, templates, make, state, keep_alive_s)
         self._app.state.front = self._front
 
 

@@ -1,4 +1,4 @@
-"""Which predict requests are answered without Python: those to loaded models, in words that were understood before."""
+"""Which predict requests are answered without Python: those to loaded models for which there is a template."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from service.api.oip.forms import Form, FormsOfModels
 from service.api.oip.request import InferRequest
+from service.api.oip.request_templates import ModelTemplates, RequestTemplate
 from service.api.oip.response import render
 from service.api.oip.tensors import Array
 from service.core.errors import InvalidInput
@@ -34,7 +34,7 @@ class Wire(Protocol):
 
 class RestWire:
     def addresses(self, model: str, reference: Reference) -> Sequence[str]:
-        """Paths, as `api.v2.address` reads them."""
+        """Paths, as `oip.address` reads them."""
         name = quote(model, safe="")
         if reference is None:
             return [f"/v2/models/{name}/infer"]
@@ -56,16 +56,16 @@ class Address:
 
 
 class FrontRoutes:
-    """Keeps a front's table of models, and what each was asked in which words. For the event loop's thread."""
+    """Keeps a front's table of models and their request templates. For the event loop's thread."""
 
-    def __init__(self, front: Front | GrpcFront, wire: Wire, forms: FormsOfModels) -> None:
-        """`forms`: what the models were asked over this protocol in Python, and will be."""
+    def __init__(self, front: Front | GrpcFront, wire: Wire, templates: ModelTemplates) -> None:
+        """`templates`: of the requests over this protocol; the front also learns those to come."""
         self._front, self._wire, self._keys, self._is_open = front, wire, count(1), False
         self._addresses: dict[int, Address] = {}
         self._leaving: set[int] = set()
         self._entries: dict[str, tuple[Served, Entry, int]] = {}
-        self._forms = forms
-        forms.learned = self._learned
+        self._templates = templates
+        templates.learned = self._learned
 
     def address(self, key: int) -> Address:
         """Of an entry's key, which stays known for as long as anything may be said of it."""
@@ -99,10 +99,10 @@ class FrontRoutes:
         # The next time: something may be on its way that is said of them.
         self._leaving = {key for key, it in self._addresses.items() if key not in current and not it.served.is_held}
 
-    def _learned(self, served: Served, words: bytes, form: Form) -> None:
+    def _learned(self, served: Served, inference_header: bytes, template: RequestTemplate) -> None:
         for other, entry, _ in self._entries.values():
             if other is served:
-                self._teach(entry, served, words, form)
+                self._teach(entry, served, inference_header, template)
 
     def _publish(self) -> None:
         entries = self._entries if self._is_open else {}
@@ -111,31 +111,31 @@ class FrontRoutes:
     def _enter(self, path: str, served: Served) -> tuple[Served, Entry, int]:
         key = next(self._keys)
         self._addresses[key] = Address(path, served)
-        entry = Entry.of(served.lane, key)
-        for words, form in self._forms.of(served):
-            self._teach(entry, served, words, form)
+        entry = Entry.of(served.queue, key)
+        for inference_header, template in self._templates.of(served):
+            self._teach(entry, served, inference_header, template)
         return served, entry, key
 
-    def _teach(self, entry: Entry, served: Served, words: bytes, form: Form) -> None:
-        """Requests to a model in these words need not be read again, where all their answers have the same words."""
-        if not _is_native(served, form):
+    def _teach(self, entry: Entry, served: Served, inference_header: bytes, template: RequestTemplate) -> None:
+        """Has the front answer requests of `template`, where all their answers have the same inference header."""
+        if not _is_native(served, template):
             return
-        terms, rules = form.request.terms, served.scheduling
+        terms, rules = template.request.terms, served.scheduling
         try:
             level = rules.level_of(terms.priority)
         except InvalidInput:
             return  # it is refused every time
-        samples = form.samples(served.signature)
+        samples = template.samples(served.signature)
         outputs = [np.zeros(spec.batched(samples).shape, spec.dtype) for spec in served.signature.outputs]
-        document = self._wire.document(served, form.request, outputs)
+        document = self._wire.document(served, template.request, outputs)
         if document is None:
             return
-        wanted = [each.index for each in form.request.outputs]
+        wanted = [each.index for each in template.request.outputs]
         entry.learn(
-            words,
-            shapes=[spec.shape for spec in form.specs],
-            dtypes=[spec.dtype for spec in form.specs],
-            order=form.order,
+            inference_header,
+            shapes=[spec.shape for spec in template.specs],
+            dtypes=[spec.dtype for spec in template.specs],
+            order=template.order,
             samples=samples,
             level=level,
             timeout_s=terms.timeout_s or rules.timeout_s,
@@ -145,6 +145,6 @@ class FrontRoutes:
         )
 
 
-def _is_native(served: Served, form: Form) -> bool:
-    """Whether every answer has the same words."""
-    return not served.signature.states and not any(each.classes for each in form.request.outputs)
+def _is_native(served: Served, template: RequestTemplate) -> bool:
+    """Whether every answer has the same inference header."""
+    return not served.signature.states and not any(each.classes for each in template.request.outputs)

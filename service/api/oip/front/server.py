@@ -12,12 +12,12 @@ from typing import Any
 from starlette.types import Scope
 from uvicorn.server import ServerState
 
-from service.api.oip.forms import FormsOfModels
 from service.api.oip.front.attendance import Attendance
 from service.api.oip.front.exchange import head_of_answer
 from service.api.oip.front.records import error_of
 from service.api.oip.front.routes import RestWire
 from service.api.oip.infer import LEND_AFTER_S
+from service.api.oip.request_templates import ModelTemplates
 from service.api.problems import problem_response, unexpected_response
 from service.api.services import Services
 from service.core.errors import OctetError
@@ -40,7 +40,7 @@ class FrontServer:
         listener: socket.socket,
         settings: Settings,
         services: Services,
-        forms: FormsOfModels,
+        templates: ModelTemplates,
         connections: Callable[[], Any],
         state: ServerState,
         keep_alive_s: float,
@@ -48,7 +48,7 @@ class FrontServer:
         """Takes connections from now on.
 
         Args:
-            forms: see `FrontRoutes`.
+            templates: see `FrontRoutes`.
             connections: makes the protocol of a connection that Python is to go on with.
             state: of the server, with the headers of every answer.
         """
@@ -56,7 +56,7 @@ class FrontServer:
         self._loop = asyncio.get_running_loop()
         self._connections, self._state = connections, state
         self._front = Front.on(listener.fileno(), _limits(settings, keep_alive_s, listener.getsockname()[1]))
-        self._attendance = Attendance(self._front, RestWire(), forms, services, "rest")
+        self._attendance = Attendance(self._front, RestWire(), templates, services, "rest")
         self.routes = self._attendance.routes
         self._loop.add_reader(self._front.descriptor(), self._happened)
         self._arriving: set[asyncio.Task[None]] = set()

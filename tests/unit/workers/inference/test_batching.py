@@ -77,7 +77,7 @@ async def test_requests_that_wait_are_computed_in_one_call() -> None:
     stages = await asyncio.gather(first, *others)
     assert model.calls == [1, 4, 1]
     assert [each.requests for each in stages] == [1, 4, 4, 4, 4, 1]
-    assert [each.company for each in stages] == [(), *[(1, 2, 3, 4)] * 4, (5,)]
+    assert [each.batch_tags for each in stages] == [(), *[(1, 2, 3, 4)] * 4, (5,)]
     executor.close()
 
 

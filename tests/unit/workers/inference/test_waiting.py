@@ -131,7 +131,7 @@ async def test_a_lent_place_is_anothers_until_it_is_claimed() -> None:
         assert list(await asyncio.gather(first, second)) == [0, 2]
         slow.claim()
         assert (await slow.run([np.array([3], np.int32)]))[0][0] == 3
-    assert held.executor.lane.waiting() == 0
+    assert held.executor.queue.waiting() == 0
     held.executor.close()
 
 
@@ -143,7 +143,7 @@ async def test_a_refusal_says_when_the_queue_will_have_been_served() -> None:
     held.entered.clear()
     requests = [await held.begin(), held.ask(1)]
     await asyncio.sleep(0)
-    one_s = held.executor.lane.retry_after_s()  # what calls took lately
+    one_s = held.executor.queue.retry_after_s()  # what calls took lately
     requests.append(held.ask(2))
     await asyncio.sleep(0)
     with pytest.raises(QueueFull) as refused:
@@ -234,7 +234,7 @@ async def _all_end(asked: list[Asked], scheduling: Scheduling) -> None:
         x = np.full((one.samples, 2), tag, np.int32)
         try:
             with executor.permit() as permit:
-                assert executor.lane.waiting() <= scheduling.queue_size + scheduling.instances
+                assert executor.queue.waiting() <= scheduling.queue_size + scheduling.instances
                 loop, this = asyncio.get_running_loop(), asyncio.current_task()
                 assert this is not None
                 if one.leaves_after_ms is not None:
@@ -265,4 +265,4 @@ async def _all_end(asked: list[Asked], scheduling: Scheduling) -> None:
             assert end in ("QueueFull", "DeadlinePassed"), end
             assert tag not in computed
     assert most <= scheduling.instances
-    assert (executor.lane.waiting(), executor.admitted, executor.queued) == (0, 0, 0)
+    assert (executor.queue.waiting(), executor.admitted, executor.queued) == (0, 0, 0)

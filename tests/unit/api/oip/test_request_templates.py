@@ -1,4 +1,4 @@
-"""A request in words that were heard before is answered as it would be the first time."""
+"""A request whose inference header is known is answered as it would be the first time."""
 
 from __future__ import annotations
 

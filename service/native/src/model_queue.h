@@ -41,13 +41,13 @@ struct Calls {
   std::vector<Call> calls;
 };
 
-class Lane : public std::enable_shared_from_this<Lane> {
+class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
  public:
   // One map of runners for each instance, by the number of samples of a call; 1 is among them.
-  static std::shared_ptr<Lane> start(const std::string& name, Rules rules,
+  static std::shared_ptr<ModelQueue> start(const std::string& name, Rules rules,
                                      std::vector<std::map<int64_t, Runner>> instances);
 
-  // A request begins and ends: between, the lane does not end. `admit` is false where all places are taken, or it is
+  // A request begins and ends: between, the queue does not end. `admit` is false where all places are taken, or it is
   // closing; else the request has a place, until it is submitted, lent or released.
   bool admit();
   void release(bool has_place);
@@ -60,8 +60,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // Whether it was still waiting: then it will not be in the mailbox, and its place is given up.
   bool withdraw(const Job& job);
 
-  // Has `errand` called on an instance's thread. What it throws is lost.
-  void tell(int64_t instance, ffi::Function errand);
+  // Has `task` called on an instance's thread. What it throws is lost.
+  void post(int64_t instance, ffi::Function task);
   // Of n samples, the sizes of the calls that compute them: `calls[n]`.
   void plan(std::vector<std::vector<int64_t>> calls);
   // Ends the threads when what is queued has run and, unless `at_once`, what was admitted is over.
@@ -83,10 +83,10 @@ class Lane : public std::enable_shared_from_this<Lane> {
     std::vector<Job> chosen, late;
   };
 
-  Lane(Rules rules, std::vector<std::map<int64_t, Runner>> instances);
+  ModelQueue(Rules rules, std::vector<std::map<int64_t, Runner>> instances);
 
   void work(Instance& instance);
-  bool next(Instance& instance, Taken& taken, std::deque<ffi::Function>& errands);
+  bool next(Instance& instance, Taken& taken, std::deque<ffi::Function>& tasks);
   void wait(Instance& instance, std::unique_lock<std::mutex>& lock, double seconds);
   Taken take(double now);
   template <typename Visit>
@@ -96,7 +96,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   bool is_one_call(int64_t samples) const;
   int64_t most() const;
   void forget(const Job& job, double now);
-  void meet(double now);
+  void note_concurrency(double now);
   void wake(Instance& instance);
 
   void run(Instance& instance, const std::vector<Job>& jobs, double taken_s);
@@ -116,8 +116,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
   int64_t queued_ = 0, queued_samples_ = 0;
   int64_t tickets_ = 0;
   int64_t begun_ = 0;     // calls
-  int64_t company_ = 1;   // the most that were admitted together lately
-  double company_until_s_ = 0;
+  int64_t concurrency_ = 1;   // the most that were admitted together lately
+  double concurrency_until_s_ = 0;
   double request_s_ = 0;  // what a request adds to the time of a call, lately
   double used_s_ = 0;
   bool is_closing_ = false;

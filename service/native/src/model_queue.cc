@@ -1,4 +1,4 @@
-#include "lane.h"
+#include "model_queue.h"
 
 #include <pthread.h>
 
@@ -14,7 +14,7 @@ namespace octet {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kCompanyS = 0.1;  // clients that ask again at once are together in between, too
+constexpr double kConcurrencyWindowS = 0.1;  // requests that follow each other at once count as concurrent
 constexpr double kMemory = 0.8;  // of the time that a request takes: the last five calls count for two thirds
 constexpr int64_t kOldestEvery = 8;  // calls begin with who has waited longest, whatever the level
 constexpr size_t kMostLogged = 1 << 20;
@@ -27,15 +27,15 @@ void put(const std::vector<Job>& jobs) {
 
 }  // namespace
 
-struct Lane::Instance {
+struct ModelQueue::Instance {
   Variants variants;
-  std::deque<ffi::Function> errands;
-  std::condition_variable cue;
+  std::deque<ffi::Function> tasks;
+  std::condition_variable wakeup;
   bool is_woken = false;
   bool is_running = false;  // a call
 };
 
-Lane::Lane(Rules rules, std::vector<std::map<int64_t, Runner>> instances)
+ModelQueue::ModelQueue(Rules rules, std::vector<std::map<int64_t, Runner>> instances)
     : rules_(rules), levels_(rules.levels), threads_(static_cast<int64_t>(instances.size())), free_(threads_) {
   for (auto& runners : instances) {
     instances_.push_back(std::make_unique<Instance>());
@@ -44,30 +44,30 @@ Lane::Lane(Rules rules, std::vector<std::map<int64_t, Runner>> instances)
   calls_ = {{}, {1}};  // until there is a plan
 }
 
-std::shared_ptr<Lane> Lane::start(const std::string& name, Rules rules,
+std::shared_ptr<ModelQueue> ModelQueue::start(const std::string& name, Rules rules,
                                   std::vector<std::map<int64_t, Runner>> instances) {
-  std::shared_ptr<Lane> lane(new Lane(rules, std::move(instances)));
-  for (size_t index = 0; index < lane->instances_.size(); ++index) {
-    // The thread keeps the lane, and not the lane its threads: who forgets to join them is not stopped by them.
-    std::thread thread([lane, instance = lane->instances_[index].get()] { lane->work(*instance); });
+  std::shared_ptr<ModelQueue> queue(new ModelQueue(rules, std::move(instances)));
+  for (size_t index = 0; index < queue->instances_.size(); ++index) {
+    // The thread keeps the queue, and not the queue its threads: who forgets to join them is not stopped by them.
+    std::thread thread([queue, instance = queue->instances_[index].get()] { queue->work(*instance); });
     std::string title = (name + "-" + std::to_string(index)).substr(0, 15);
     pthread_setname_np(thread.native_handle(), title.c_str());
     thread.detach();
   }
-  return lane;
+  return queue;
 }
 
-bool Lane::admit() {
+bool ModelQueue::admit() {
   std::lock_guard lock(mutex_);
   if (is_closing_ || waiting_ >= rules_.queue_size + free_) return false;
   ++waiting_;
   ++admitted_;
   used_s_ = now_s();
-  meet(used_s_);
+  note_concurrency(used_s_);
   return true;
 }
 
-void Lane::release(bool has_place) {
+void ModelQueue::release(bool has_place) {
   std::lock_guard lock(mutex_);
   waiting_ -= has_place;
   --admitted_;
@@ -76,19 +76,19 @@ void Lane::release(bool has_place) {
   }
 }
 
-void Lane::lend() {
+void ModelQueue::lend() {
   std::lock_guard lock(mutex_);
   --waiting_;
 }
 
-bool Lane::claim() {
+bool ModelQueue::claim() {
   std::lock_guard lock(mutex_);
   if (waiting_ >= rules_.queue_size + free_) return false;
   ++waiting_;
   return true;
 }
 
-void Lane::submit(const Job& job) {
+void ModelQueue::submit(const Job& job) {
   std::lock_guard lock(mutex_);
   job->ticket = tickets_++;
   job->is_queued = true;
@@ -104,86 +104,86 @@ void Lane::submit(const Job& job) {
   }
 }
 
-bool Lane::withdraw(const Job& job) {
+bool ModelQueue::withdraw(const Job& job) {
   std::lock_guard lock(mutex_);
   if (!job->is_queued) return false;
   forget(job, now_s());
   return true;
 }
 
-void Lane::tell(int64_t index, ffi::Function errand) {
+void ModelQueue::post(int64_t index, ffi::Function task) {
   std::lock_guard lock(mutex_);
   Instance& instance = *instances_.at(index);
-  instance.errands.push_back(std::move(errand));
+  instance.tasks.push_back(std::move(task));
   wake(instance);
 }
 
-void Lane::plan(std::vector<std::vector<int64_t>> calls) {
+void ModelQueue::plan(std::vector<std::vector<int64_t>> calls) {
   std::lock_guard lock(mutex_);
   calls_ = std::move(calls);
 }
 
-void Lane::close(bool at_once) {
+void ModelQueue::close(bool at_once) {
   std::lock_guard lock(mutex_);
   is_closing_ = true;
   if (at_once) admitted_ = 0;
   for (auto& instance : instances_) wake(*instance);
 }
 
-void Lane::join() {
+void ModelQueue::join() {
   std::unique_lock lock(mutex_);
   ended_.wait(lock, [&] { return threads_ == 0; });
 }
 
-Calls Lane::drain() {
+Calls ModelQueue::drain() {
   std::lock_guard lock(mutex_);
   return std::exchange(log_, {});
 }
 
-int64_t Lane::waiting() const {
+int64_t ModelQueue::waiting() const {
   std::lock_guard lock(mutex_);
   return waiting_;
 }
 
-int64_t Lane::queued() const {
+int64_t ModelQueue::queued() const {
   std::lock_guard lock(mutex_);
   return queued_;
 }
 
-int64_t Lane::admitted() const {
+int64_t ModelQueue::admitted() const {
   std::lock_guard lock(mutex_);
   return admitted_;
 }
 
-bool Lane::has_to_wait() const {
+bool ModelQueue::has_to_wait() const {
   std::lock_guard lock(mutex_);
   return waiting_ > free_ || rules_.max_delay_s > 0;
 }
 
-double Lane::used_s() const {
+double ModelQueue::used_s() const {
   std::lock_guard lock(mutex_);
   return used_s_;
 }
 
-double Lane::retry_after_s() const {
+double ModelQueue::retry_after_s() const {
   std::lock_guard lock(mutex_);
   return static_cast<double>(waiting_) * request_s_ / static_cast<double>(instances_.size());
 }
 
-void Lane::meet(double now) {
-  if (admitted_ >= company_ || now > company_until_s_) {
-    company_ = admitted_;
-    company_until_s_ = now + kCompanyS;
+void ModelQueue::note_concurrency(double now) {
+  if (admitted_ >= concurrency_ || now > concurrency_until_s_) {
+    concurrency_ = admitted_;
+    concurrency_until_s_ = now + kConcurrencyWindowS;
   }
 }
 
-void Lane::wake(Instance& instance) {
+void ModelQueue::wake(Instance& instance) {
   instance.is_woken = true;
-  instance.cue.notify_one();
+  instance.wakeup.notify_one();
 }
 
 // Its turn has come, or nobody waits for it.
-void Lane::forget(const Job& job, double now) {
+void ModelQueue::forget(const Job& job, double now) {
   auto& level = levels_[job->level - 1];
   level.erase(std::find_if(level.begin(), level.end(), [&](const Job& each) { return each.same_as(job); }));
   job->is_queued = false;
@@ -193,7 +193,7 @@ void Lane::forget(const Job& job, double now) {
   if (log_.waits_s.size() < kMostLogged) log_.waits_s.push_back(now - job->stages.submitted_s);
 }
 
-const Job* Lane::oldest() const {
+const Job* ModelQueue::oldest() const {
   const Job* found = nullptr;
   for (const auto& level : levels_) {
     if (!level.empty() && (found == nullptr || level.front()->ticket < (*found)->ticket)) found = &level.front();
@@ -202,7 +202,7 @@ const Job* Lane::oldest() const {
 }
 
 template <typename Visit>
-void Lane::in_order(Visit visit) const {
+void ModelQueue::in_order(Visit visit) const {
   const Job* first = begun_ % kOldestEvery == 0 ? oldest() : nullptr;
   if (first != nullptr && !visit(*first)) return;
   for (const auto& level : levels_) {
@@ -212,26 +212,26 @@ void Lane::in_order(Visit visit) const {
   }
 }
 
-bool Lane::is_one_call(int64_t samples) const {
+bool ModelQueue::is_one_call(int64_t samples) const {
   return samples < static_cast<int64_t>(calls_.size()) && calls_[samples].size() == 1;
 }
 
 // Samples of one call of several requests.
-int64_t Lane::most() const {
+int64_t ModelQueue::most() const {
   int64_t planned = static_cast<int64_t>(calls_.size()) - 1;
   return rules_.max_batch ? std::min(rules_.max_batch, planned) : planned;
 }
 
 // How long requests that may join the next call are to be waited for: for no more than were there together lately, so
 // that who is alone is never kept waiting.
-double Lane::due_in_s(double now) const {
+double ModelQueue::due_in_s(double now) const {
   if (queued_ == 0) return kNever;
-  if (rules_.max_delay_s <= 0 || is_closing_ || queued_samples_ >= std::min(most(), company_)) return 0;
+  if (rules_.max_delay_s <= 0 || is_closing_ || queued_samples_ >= std::min(most(), concurrency_)) return 0;
   return (*oldest())->stages.submitted_s + rules_.max_delay_s - now;
 }
 
 // Those that are served next, in one call, and those before them that are too late.
-Lane::Taken Lane::take(double now) {
+ModelQueue::Taken ModelQueue::take(double now) {
   ++begun_;
   Taken taken;
   int64_t samples = 0;
@@ -253,17 +253,17 @@ Lane::Taken Lane::take(double now) {
   return taken;
 }
 
-void Lane::work(Instance& instance) {
+void ModelQueue::work(Instance& instance) {
   Taken taken;
-  std::deque<ffi::Function> errands;
-  while (next(instance, taken, errands)) {
-    for (const ffi::Function& errand : errands) {
+  std::deque<ffi::Function> tasks;
+  while (next(instance, taken, tasks)) {
+    for (const ffi::Function& task : tasks) {
       try {
-        errand();
+        task();
       } catch (...) {  // it has its own ways to tell
       }
     }
-    errands.clear();
+    tasks.clear();
     double taken_s = now_s();
     for (const Job& job : taken.late) job->outcome = Outcome::kLate;
     put(taken.late);
@@ -277,13 +277,13 @@ void Lane::work(Instance& instance) {
 }
 
 // What to do now; false where there is nothing and will be nothing.
-bool Lane::next(Instance& instance, Taken& taken, std::deque<ffi::Function>& errands) {
+bool ModelQueue::next(Instance& instance, Taken& taken, std::deque<ffi::Function>& tasks) {
   std::unique_lock lock(mutex_);
   free_ += instance.is_running;
   instance.is_running = false;
   while (true) {
-    if (!instance.errands.empty()) {
-      errands.swap(instance.errands);
+    if (!instance.tasks.empty()) {
+      tasks.swap(instance.tasks);
       return true;
     }
     double now = now_s(), due_s = due_in_s(now);
@@ -298,27 +298,27 @@ bool Lane::next(Instance& instance, Taken& taken, std::deque<ffi::Function>& err
   }
 }
 
-void Lane::wait(Instance& instance, std::unique_lock<std::mutex>& lock, double seconds) {
+void ModelQueue::wait(Instance& instance, std::unique_lock<std::mutex>& lock, double seconds) {
   instance.is_woken = false;
   idle_.push_back(&instance);
   auto is_woken = [&] { return instance.is_woken; };
   if (seconds == kNever) {
-    instance.cue.wait(lock, is_woken);
+    instance.wakeup.wait(lock, is_woken);
   } else {
-    instance.cue.wait_for(lock, std::chrono::duration<double>(seconds), is_woken);
+    instance.wakeup.wait_for(lock, std::chrono::duration<double>(seconds), is_woken);
   }
   idle_.erase(std::remove(idle_.begin(), idle_.end(), &instance), idle_.end());
 }
 
 // The sizes of the calls that compute the samples of all of them.
-std::vector<int64_t> Lane::planned(const std::vector<Job>& jobs) const {
+std::vector<int64_t> ModelQueue::planned(const std::vector<Job>& jobs) const {
   int64_t samples = 0;
   for (const Job& job : jobs) samples += job->samples;
   std::lock_guard lock(mutex_);
   return calls_.at(samples);
 }
 
-void Lane::run(Instance& instance, const std::vector<Job>& jobs, double taken_s) {
+void ModelQueue::run(Instance& instance, const std::vector<Job>& jobs, double taken_s) {
   std::vector<int64_t> sizes = planned(jobs);
   std::optional<ffi::Error> error;
   double run_s = 0;

@@ -1,4 +1,4 @@
-#include "surroundings.h"
+#include "server_state.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -86,7 +86,7 @@ int64_t Alarms::due(double now_s) {
   return exchange;
 }
 
-std::shared_ptr<const Entry> Surroundings::entry(const Head& head) const {
+std::shared_ptr<const Entry> ServerState::entry(const Head& head) const {
   const auto& hosts = limits.hosts;
   if (!hosts.empty() && !head.host.empty() && std::find(hosts.begin(), hosts.end(), head.host) == hosts.end()) {
     return nullptr;
@@ -100,17 +100,17 @@ std::shared_ptr<const Entry> Surroundings::entry(const Head& head) const {
   return found == routes->end() ? nullptr : found->second;
 }
 
-void Surroundings::route(Routes routes) {
+void ServerState::route(Routes routes) {
   auto next = std::make_shared<const Routes>(std::move(routes));
   std::lock_guard lock(mutex_);
   routes_.swap(next);
 }
 
-int64_t Surroundings::next_exchange(int descriptor) {
+int64_t ServerState::next_exchange(int descriptor) {
   exchanges_ = exchanges_ % kMostExchanges + 1;
   return exchanges_ << kDescriptorBits | descriptor;
 }
 
-int Surroundings::descriptor_of(int64_t exchange) { return static_cast<int>(exchange & 0xffffffff); }
+int ServerState::descriptor_of(int64_t exchange) { return static_cast<int>(exchange & 0xffffffff); }
 
 }  // namespace octet

@@ -1,4 +1,4 @@
-"""The queue of a loaded model and the threads of its instances: `src/lane.h` for Python."""
+"""The queue of a loaded model and the threads of its instances: `src/model_queue.h` for Python."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Job(tvm_ffi.Object):
         def stages(self) -> Sequence[float]:
             """When it was submitted and taken, by `time.monotonic`, how long its call took, and when it ended."""
 
-        def company(self) -> Sequence[int]:
+        def batch(self) -> Sequence[int]:
             """Which call it was computed in, and the requests and samples of that."""
 
     @staticmethod
@@ -81,9 +81,9 @@ class Job(tvm_ffi.Object):
         return [np.from_dlpack(tensor) for tensor in self.outputs()]
 
 
-@tvm_ffi.register_object("octet.Lane")
-class Lane(tvm_ffi.Object):
-    """See `src/lane.h`, whose methods it has. From any thread."""
+@tvm_ffi.register_object("octet.ModelQueue")
+class ModelQueue(tvm_ffi.Object):
+    """See `src/model_queue.h`, whose methods it has. From any thread."""
 
     if TYPE_CHECKING:
 
@@ -93,7 +93,7 @@ class Lane(tvm_ffi.Object):
         def claim(self) -> bool: ...
         def submit(self, job: Job) -> None: ...
         def withdraw(self, job: Job) -> bool: ...
-        def tell(self, instance: int, errand: Callable[[], None]) -> None: ...
+        def post(self, instance: int, task: Callable[[], None]) -> None: ...
         def plan(self, calls: Sequence[Sequence[int]]) -> None: ...
         def close(self) -> None: ...
         def join(self) -> None: ...
@@ -115,7 +115,7 @@ class Lane(tvm_ffi.Object):
         levels: int,
         max_batch: int,
         max_delay_s: float,
-    ) -> Lane:
+    ) -> ModelQueue:
         """
         Args:
             name: for the threads.
@@ -123,8 +123,8 @@ class Lane(tvm_ffi.Object):
             queue_size, levels, max_batch, max_delay_s: see `Scheduling`.
         """
         runners = [dict(each) for each in instances]
-        lane: Lane = function("lane")(name, queue_size, levels, max_batch, max_delay_s, runners)
-        return lane
+        queue: ModelQueue = function("model_queue")(name, queue_size, levels, max_batch, max_delay_s, runners)
+        return queue
 
 
 def as_runner(run: Callable[[list[Array]], Sequence[Array]]) -> Runner:

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "forms.h"
+#include "request_templates.h"
 #include "http.h"
 #include "mailbox.h"
 #include "pool.h"
@@ -104,8 +104,8 @@ class Alarms {
 };
 
 // All but the routes, the outbox and the records is for one thread.
-struct Surroundings {
-  explicit Surroundings(const Limits& its) : limits(its) {}
+struct ServerState {
+  explicit ServerState(const Limits& its) : limits(its) {}
 
   const Limits limits;
   Outbox outbox;

@@ -1,4 +1,5 @@
-// Requests in words that a model has heard before: as service/api/oip/forms.py has it, for those that are answered here.
+// Templates of requests: as service/api/oip/request_templates.py has them, for the requests that are answered here. The
+// inference header is the JSON (over gRPC the serialized message) before the tensors; a template is what a known one means.
 #pragma once
 
 #include <tvm/ffi/dtype.h>
@@ -18,16 +19,16 @@
 
 namespace octet {
 
-// A tensor that follows the words.
+// A tensor that follows the inference header.
 struct Sent {
   std::vector<int64_t> shape;
   DLDataType dtype;
   size_t bytes = 0;
 };
 
-// What some words ask for, and how it is answered.
-struct Form {
-  std::vector<Sent> sent;        // in the order in which they follow the words
+// What an inference header asks for, and how it is answered.
+struct RequestTemplate {
+  std::vector<Sent> sent;        // in the order in which they follow the inference header
   std::vector<size_t> order;     // of those, which is each input of the model
   int64_t samples = 1;
   int64_t level = 1;             // of the queue
@@ -43,19 +44,21 @@ struct Form {
 // A model's version under one path: its queue, and what it was asked. From any thread.
 class Entry {
  public:
-  Entry(LaneRef lane, int64_t key) : key(key), lane_(std::move(lane)) {}
+  Entry(ModelQueueRef queue, int64_t key) : key(key), queue_(std::move(queue)) {}
 
   const int64_t key;  // whatever Python knows it by
-  Lane& lane() const { return *lane_->lane; }
+  ModelQueue& queue() const { return *queue_->queue; }
 
-  // Throws ffi::Error, a ValueError, where the form makes no sense.
-  void remember(std::string words, Form form);
+  // Throws ffi::Error, a ValueError, where `asked` makes no sense.
+  void remember(std::string inference_header, RequestTemplate asked);
 
-  // What these words before so many bytes of tensors ask for; null where it is not known.
-  std::shared_ptr<const Form> find(std::string_view words, size_t tensors_bytes, bool takes_coding) const;
+  // What this header before so many bytes of tensors asks for; null where it is not known.
+  std::shared_ptr<const RequestTemplate> find(std::string_view inference_header, size_t tensors_bytes,
+                                              bool takes_coding) const;
 
-  // Whether there is a form whose words are so long and begin so.
-  bool may_know(std::string_view beginning, size_t words_bytes, size_t tensors_bytes, bool takes_coding) const;
+  // Whether there is a template whose inference header is so long and begins so.
+  bool may_know(std::string_view beginning, size_t inference_header_bytes, size_t tensors_bytes,
+                bool takes_coding) const;
 
  private:
   struct Before {
@@ -67,9 +70,10 @@ class Entry {
     }
   };
 
-  const LaneRef lane_;
+  const ModelQueueRef queue_;
   mutable std::mutex mutex_;
-  std::map<std::pair<size_t, std::string>, std::shared_ptr<const Form>, Before> forms_;  // by bytes of tensors, words
+  // By bytes of tensors and inference header.
+  std::map<std::pair<size_t, std::string>, std::shared_ptr<const RequestTemplate>, Before> templates_;
 };
 
 using Routes = std::map<std::string, std::shared_ptr<const Entry>, std::less<>>;  // by path
