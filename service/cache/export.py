@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,8 +43,11 @@ class Archive:
         yield bytes(2 * _BLOCK_BYTES)
 
 
-def export(layout: OciLayout, digest: Digest) -> Archive:
+def export(layout: OciLayout, digest: Digest, reports: Container[str] | None = None) -> Archive:
     """The archive of one manifest, what it consists of, and the reports about it. Every blob is verified first.
+
+    Args:
+        reports: the artifact types of those that go along; None for all.
 
     Raises:
         NotFound, CorruptBlob: some of it is gone or damaged.
@@ -55,7 +58,8 @@ def export(layout: OciLayout, digest: Digest) -> Archive:
     subject = listed.get(digest) or Descriptor(
         "application/vnd.oci.image.manifest.v1+json", digest, layout.blobs.size_bytes(digest)
     )
-    entries = [_without_annotations(subject, manifest), *layout.referrers(digest)]
+    referrers = [entry for entry in layout.referrers(digest) if reports is None or entry.artifact_type in reports]
+    entries = [_without_annotations(subject, manifest), *referrers]
     manifests = [manifest, *(layout.manifest(entry.digest) for entry in entries[1:])]
     parts = [part.digest for each in manifests for part in (each.config, *each.layers)]
     blobs = dict.fromkeys([*(entry.digest for entry in entries), *parts])

@@ -17,6 +17,7 @@ from typing import Any
 
 from service.cache import OciLayout
 from service.compiler.pipeline import CompileRequest, Made, compile_model, make
+from service.compiler.received import is_archive, publish_received
 from service.compiler.steps import Steps
 from service.compiler.tile_store import Tile, TileStore
 from service.core.artifact import CONSTANTS_MEDIA_TYPE, LIBRARY_MEDIA_TYPE
@@ -39,7 +40,9 @@ _NICE = 10
 def build_artifact(
     request: CompileRequest, layout: OciLayout, scratch: Path, progress: Progress, settings: Settings
 ) -> Digest:
-    """`compile_model`, tuned where the request's options say so."""
+    """`compile_model`, tuned where the request's options say so; or `publish_received`, where it is compiled."""
+    if is_archive(request.source):
+        return publish_received(request, layout, scratch, progress, settings)
     if tune_s_of(request.options) is None:
         return compile_model(request, layout, scratch, progress, settings)
     return _Tuning(request, layout, scratch.absolute(), progress, settings).run()

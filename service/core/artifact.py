@@ -25,6 +25,8 @@ LIBRARY_MEDIA_TYPE = "application/vnd.octet.library.v1"
 CONSTANTS_MEDIA_TYPE = "application/vnd.octet.constants.v1"
 SOURCE_MEDIA_TYPE = "application/vnd.octet.model.source.v1"
 
+ARCHIVE_FORMAT = "artifact"  # of a model version that was pushed as an artifact, in a tar archive
+
 # Annotations of an artifact's manifest: they are part of its identity.
 SOURCE_ANNOTATION = "dev.octet.source"  # digest of the model file
 TARGET_ANNOTATION = "dev.octet.target"
@@ -69,6 +71,11 @@ class Report(StrEnum):
     PROFILE = "application/vnd.octet.profile.v1+json"  # how long each call took, on the machine that it names
     FACTS = "application/vnd.octet.facts.v1+json"  # what the source model is; see `core.facts`
     PROVENANCE = "application/vnd.octet.provenance.v1+json"  # the inputs of the build key, and stage times
+
+
+# What travels with an artifact that is pushed: what is known of its model. What was found out by running it is found
+# out again where it arrives.
+TRAVELING = (Report.COVERAGE, Report.VECTORS, Report.FACTS, Report.PROVENANCE)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,209 @@
+"""Artifacts that were compiled elsewhere: what their archives hold, and how they come to be served here.
+
+Nothing of one is taken on trust. Its blobs are hashed, its library is loaded and run in the sandbox, on inputs that are
+made here, and only what gives the expected outputs there is published. The expected outputs came with it: so that says
+that the artifact computes here what its compiler saw it compute, and not who compiled it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from service.cache import MANIFEST_MEDIA_TYPE, Descriptor, Manifest, OciLayout
+from service.cache.archive import MAGIC, LayoutArchive
+from service.compiler.checking_roles import EXPECTED_FILE
+from service.compiler.steps import CONSTANTS_FILE, LIBRARY_FILE, CompileRequest, Steps
+from service.core.artifact import (
+    ARTIFACT_TYPE,
+    CONFIG_MEDIA_TYPE,
+    CONSTANTS_MEDIA_TYPE,
+    LIBRARY_MEDIA_TYPE,
+    NUMERICS_ANNOTATION,
+    OPTIONS_ANNOTATION,
+    TARGET_ANNOTATION,
+    TRAVELING,
+    ArtifactConfig,
+    Report,
+)
+from service.core.build import Progress, Stage
+from service.core.digest import Digest, canonical_json, digest_of_file
+from service.core.errors import DigestMismatch, InvalidInput, MalformedModel, OctetError
+from service.core.explanation import explained
+from service.core.facts import Facts
+from service.core.numerics import parse_mode
+from service.core.options import batch_of
+from service.core.settings import Settings
+from service.core.target import Target, parse_target
+
+WITNESS = "the outputs that came with the artifact"
+_MEDIA_TYPES = [CONFIG_MEDIA_TYPE, LIBRARY_MEDIA_TYPE, CONSTANTS_MEDIA_TYPE]
+
+
+@dataclass(frozen=True)
+class Received:
+    """An archive that holds one artifact.
+
+    Attributes:
+        digest: of its manifest.
+        options: that it was built with, as those of a build.
+        reports: the manifests of those that came along, by kind.
+    """
+
+    archive: LayoutArchive
+    digest: Digest
+    manifest: Manifest
+    target: Target
+    numerics: str
+    options: Mapping[str, Any]
+    reports: Mapping[Report, Manifest]
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file begins as an archive of an artifact does."""
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def received(path: Path) -> Received:
+    """What the archive at `path` holds, by its documents alone; nothing of it is run.
+
+    Raises:
+        MalformedModel: it is no archive of an artifact; NotFound, DigestMismatch: some of it is missing or damaged.
+        InvalidInput: it holds several, or one that cannot be served by itself.
+        UnknownTarget, Unsupported: it is for a target, or in a numerics mode, that is not known here.
+    """
+    archive = LayoutArchive(path)
+    listed = [entry for entry in archive.manifests if entry.media_type == MANIFEST_MEDIA_TYPE]
+    manifests = {entry.digest: _manifest(archive, entry) for entry in listed}
+    artifacts = {digest: each for digest, each in manifests.items() if each.artifact_type == ARTIFACT_TYPE}
+    if len(artifacts) != 1:
+        raise InvalidInput(f"the archive holds {len(artifacts)} artifacts", hint="push one: octet push DIR --artifact")
+    ((digest, manifest),) = artifacts.items()
+    if [part.media_type for part in (manifest.config, *manifest.layers)] != _MEDIA_TYPES:
+        raise MalformedModel(f"artifact {digest} has other layers than a library and constants")
+    try:
+        target, numerics = manifest.annotations[TARGET_ANNOTATION], manifest.annotations[NUMERICS_ANNOTATION]
+        options = dict(json.loads(manifest.annotations.get(OPTIONS_ANNOTATION, "{}")))
+        batch = batch_of(options)
+    except (LookupError, ValueError, TypeError, RecursionError) as error:
+        raise MalformedModel(f"artifact {digest} does not say what it was built for: {error}") from error
+    if batch != 1:
+        raise InvalidInput(f"artifact {digest} takes {batch} samples at a time", hint="compile it with --batch 1")
+    kinds = {kind.value: kind for kind in TRAVELING}
+    reports = {
+        kinds[each.artifact_type]: each
+        for each in manifests.values()
+        if each.artifact_type in kinds and each.subject is not None and each.subject.digest == digest
+    }
+    return Received(archive, digest, manifest, parse_target(target), parse_mode(numerics), options, reports)
+
+
+def publish_received(
+    request: CompileRequest, layout: OciLayout, scratch: Path, progress: Progress, settings: Settings
+) -> Digest:
+    """Verifies the artifact in the archive `request.source`, here, and publishes it.
+
+    Args:
+        scratch: an empty directory on the store's file system; the caller removes it.
+
+    Returns:
+        The digest of its manifest.
+
+    Raises:
+        OctetError: it is damaged, it is not what was asked for, it does not load here, or it computes something else.
+        BuildCanceled: `progress` said so.
+    """
+    found = received(request.source)
+    if (found.target, found.numerics, found.options) != (request.target, request.numerics, dict(request.options)):
+        raise InvalidInput(f"artifact {found.digest} is for {found.target}, {found.numerics}", stage=Stage.FETCH)
+    steps = Steps(request, scratch.absolute(), progress, settings)
+    library, constants, expected = (
+        _extracted(found, layer, scratch / step / name)
+        for layer, step, name in (
+            (found.manifest.layers[0], "link", LIBRARY_FILE),
+            (found.manifest.layers[1], "build", CONSTANTS_FILE),
+            (_content(found, Report.VECTORS), "oracle", EXPECTED_FILE),
+        )
+    )
+    config_bytes = found.archive.read(found.manifest.config.digest)
+    config = _config(config_bytes, request)
+    reports = _reports(found, config, progress)
+    built = {"reference": None, "formulas": {}, "coverage": json.loads(reports.get(Report.COVERAGE, b"{}"))}
+    numerics = steps.verify(config, library, built, [(WITNESS, expected)])
+    profile = steps.profile(config, library, built)
+    progress.stage(Stage.PUBLISH)
+    for part, content in ((found.manifest.layers[0], library), (found.manifest.layers[1], constants)):
+        layout.put_blob_descriptor(part.media_type, content)
+    layout.put_blob_descriptor(CONFIG_MEDIA_TYPE, config_bytes)
+    artifact = layout.put_manifest(found.manifest).digest
+    reports[Report.VECTORS] = expected.read_bytes()
+    _attach(layout, artifact, reports, canonical_json(numerics), None if profile is None else canonical_json(profile))
+    return artifact
+
+
+def _attach(
+    layout: OciLayout, artifact: Digest, reports: Mapping[Report, bytes], numerics: bytes, profile: bytes | None
+) -> None:
+    """Where the same artifact was built here, what was found out then stays."""
+    known = layout.attached(artifact, Report.NUMERICS)
+    if known is not None and json.loads(known).get("verified") is True:
+        return
+    found = {**reports, **({} if profile is None else {Report.PROFILE: profile}), Report.NUMERICS: numerics}
+    for kind, data in found.items():  # the numerics last: with them it can be served
+        layout.attach(artifact, kind, data)
+
+
+def _manifest(archive: LayoutArchive, entry: Descriptor) -> Manifest:
+    try:
+        return Manifest.from_bytes(archive.read(entry.digest))
+    except InvalidInput as error:
+        raise MalformedModel(f"manifest {entry.digest} of the archive: {error.message}") from error
+
+
+def _extracted(found: Received, blob: Descriptor, path: Path) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    found.archive.extract(blob, path)
+    if digest_of_file(path) != blob.digest:
+        raise DigestMismatch(f"blob {blob.digest} of the archive is damaged", stage=Stage.FETCH, hint="send it again")
+    return path
+
+
+def _content(found: Received, kind: Report) -> Descriptor:
+    manifest = found.reports.get(kind)
+    if manifest is None or len(manifest.layers) != 1:
+        name = kind.name.lower()
+        raise InvalidInput(
+            f"artifact {found.digest} came without its {name}", stage=Stage.FETCH, hint="compile the model again"
+        )
+    return manifest.layers[0]
+
+
+def _config(data: bytes, request: CompileRequest) -> ArtifactConfig:
+    try:
+        config = ArtifactConfig.from_json(json.loads(data))
+    except (OctetError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise MalformedModel(f"the artifact's config cannot be read: {error}", stage=Stage.FETCH) from error
+    if (config.target, config.numerics) != (request.target.name, request.numerics):
+        raise MalformedModel("the artifact's config names another target than its manifest", stage=Stage.FETCH)
+    return config
+
+
+def _reports(found: Received, config: ArtifactConfig, progress: Progress) -> dict[Report, bytes]:
+    """What its compiler said of the model, as far as it can be shown."""
+    checks = {
+        Report.COVERAGE: lambda said: explained(said).to_json() and said,
+        Report.FACTS: lambda said: {**Facts.from_json(said).to_json(), "signature": config.signature.to_json()},
+        Report.PROVENANCE: dict,
+    }
+    reports: dict[Report, bytes] = {}
+    for kind, check in checks.items():
+        try:
+            said = json.loads(found.archive.read(_content(found, kind).digest))
+            reports[kind] = canonical_json(check(said))
+        except (OctetError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            progress.log(f"the artifact came without a {kind.name.lower()} report that can be read: {error}")
+    return reports
