@@ -16,6 +16,7 @@ from service.api.control import (
     audit,
     blobs,
     builds,
+    deletion,
     keys,
     models,
     openapi,
@@ -49,7 +50,20 @@ def control_plane() -> FastAPI:
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
     )
-    for room in (models, aliases, builds, artifacts, quarantine, blobs, targets, workers, keys, audit, scrape):
+    for room in (
+        models,
+        deletion,
+        aliases,
+        builds,
+        artifacts,
+        quarantine,
+        blobs,
+        targets,
+        workers,
+        keys,
+        audit,
+        scrape,
+    ):
         app.include_router(room.router)
     problems.install(app)
     openapi.install(app)

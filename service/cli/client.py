@@ -97,6 +97,10 @@ class Client:
     def model(self, name: str) -> Document:
         return self._document("GET", f"/api/v1/models/{name}")
 
+    def delete(self, name: str, version: int | None, force: bool) -> Document:
+        path = f"/api/v1/models/{name}" + ("" if version is None else f"/versions/{version}")
+        return self._document("DELETE", path, params={"force": "true"} if force else {})
+
     def promote(self, model: str, version: int, alias: str, percent: int) -> Document:
         asked = {"version": version, "alias": alias, "percent": percent}
         return self._document("POST", f"/api/v1/models/{model}/promote", json=asked)

@@ -18,6 +18,7 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "push": (_SERVING, "push", "push"),
     "predict": (_SERVING, "predict", "predict"),
     "models": (_SERVING, "models", "models"),
+    "rm": (_SERVING, "rm", "rm"),
     "builds": (_SERVING, "models", "builds"),
     "promote": (_SERVING, "promote", "promote"),
     "rollback": (_SERVING, "promote", "rollback"),

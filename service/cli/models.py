@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from service.cli.push import follow
 from service.cli.quarantine import show as show_quarantine
 from service.cli.reports import attached, summary
 
+_VERSION_STYLE = {"ready": "green", "building": "yellow", "failed": "bold red", "quarantined": "bold red"}
 _STATE_STYLE = {"succeeded": "green", "failed": "bold red", "canceled": "dim", "running": "yellow", "queued": "yellow"}
 
 
@@ -26,7 +28,7 @@ def models(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the models, newest versions first."""
+    """List the models, whether they answer, and if not, why; newest versions first."""
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         listed = _versions(client.model(name)) if name else client.models()
         if as_json:
@@ -36,14 +38,27 @@ def models(
             output.show("No models yet.")
             output.next_command(f"octet push FILE{server_flag(server)}")
             return
-        table = _table("model", "version", "aliases", "format", "size", "pushed", "source")
+        table = _table("model", "version", "state", "aliases", "format", "size", "pushed", "source")
         for model in listed:
-            row = model["name"], str(model["version"]), "; ".join(map(spoken, model["aliases"]))
+            row = model["name"], str(model["version"]), _version_state(model), "; ".join(map(spoken, model["aliases"]))
             about = model["format"], _size(model["size_bytes"])
             table.add_row(*row, *about, _ago(model["created_at"]), _short(model["source"]))
-        output.show(table)
+        output.show(table, *_reasons(listed))
         if held := client.quarantine():
             show_quarantine(output, held, server)
+
+
+def _version_state(version: dict[str, Any]) -> Text:
+    state = version["state"]
+    return Text(state.replace("_", " "), style=_VERSION_STYLE.get(state, "dim"))
+
+
+def _reasons(listed: list[dict[str, Any]]) -> Iterator[Text]:
+    """A line for each version that does not answer."""
+    for version in listed:
+        if version["reason"]:
+            which = f"{version['name']}:{version['version']}  "
+            yield Text.assemble(which, _version_state(version), f"  {version['reason']}")
 
 
 def _versions(model: dict[str, Any]) -> list[dict[str, Any]]:

@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from service.core.digest import Digest
+
+
+class VersionState(StrEnum):
+    """Whether a version of a model answers predictions on this server."""
+
+    READY = "ready"  # it is loaded, or is with the first request for it
+    BUILDING = "building"
+    FAILED = "failed"  # to be built, or to be loaded
+    CANCELED = "canceled"
+    QUARANTINED = "quarantined"  # the server crashed too often while it ran
+    UNLOADED = "unloaded"  # by somebody, until it is loaded again
+    ELSEWHERE = "elsewhere"  # it is built for machines of another kind
+    NOT_BUILT = "not_built"
 
 
 @dataclass(frozen=True)

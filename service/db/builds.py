@@ -16,7 +16,7 @@ from service.core.errors import NotFound, OctetError
 from service.db import claims
 from service.db.claims import Claim
 from service.db.database import Database, insert_new
-from service.db.requests import is_wanted
+from service.db.requests import is_wanted, withdraw
 from service.db.rows import Row, append_event, build_from, change, event_from, position
 from service.db.statistics import Statistics, statistics
 from service.db.tables import build_events, build_requests, builds, is_live
@@ -243,6 +243,11 @@ class BuildStore:
     def requests(self, id: str) -> Requests:
         """Which model versions want a build, and when each last said so; who asked first comes first."""
         return self.requests_of([id])[id]
+
+    def withdraw(self, model: str, version: int) -> None:
+        """The version wants no build any more. Those that nobody else wants are canceled, and never found again."""
+        with self._database.write() as connection:
+            withdraw(connection, model, [version], self._clock.now())
 
     def wanted_by(self, models: Collection[str]) -> Builds:
         """Every build that versions of these models want, as they asked for it; what was asked for last first."""

@@ -191,7 +191,7 @@ def copy(
     for part in (manifest.config, *manifest.layers):
         other.blobs.put_bytes(layout.blobs.read(part.digest))
     changed = other.put_manifest(change(manifest)).digest
-    for kind in TRAVELING:
+    for kind in (*TRAVELING, Report.NUMERICS):
         data = (reports or {}).get(kind) or layout.attached(digest, kind)
         assert data is not None
         other.attach(changed, kind, data)

@@ -34,7 +34,7 @@ def list_builds(
     """Newest first."""
     builds, following = services.builds.list(model, state, limit, cursor)
     paths.link_next(request, response, following)
-    return wire.Builds(builds=[views.build(build) for build in builds])
+    return wire.Builds(builds=views.builds(builds, services.builds))
 
 
 @router.get(
@@ -59,7 +59,7 @@ async def get_build(
     """A failed build is a 200 that says why it failed. `Retry-After` says when to ask again, while it is not over."""
 
     def look() -> wire.Build:
-        return views.build(services.builds.get(id))
+        return views.build(services.builds.get(id), services.builds)
 
     def is_news(build: wire.Build) -> bool:
         return build.state.is_final or (if_none_match is not None and not _matches(views.etag(build), if_none_match))
@@ -122,7 +122,7 @@ def cancel_build(id: wire.PathBuild, services: ServicesOf) -> wire.Build:
     """
     build = services.builds.cancel(id)
     services.audit.note("cancel", build=id)
-    return views.build(build)
+    return views.build(build, services.builds)
 
 
 def _log_lines(services: Services, id: str) -> list[str]:

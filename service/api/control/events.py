@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from service.api.control.waiting import POLL_S
 from service.api.services import Services
 from service.core.build import BuildEvent
-from service.core.errors import InvalidInput
+from service.core.errors import InvalidInput, NotFound
 
 EVENT_SCHEMA = {
     "type": "object",
@@ -39,8 +39,11 @@ async def event_stream(services: Services, id: str, after: int) -> AsyncIterator
     """The events of a build after number `after`, as they happen, until it is over."""
 
     def look() -> tuple[bool, list[BuildEvent]]:
-        is_over = services.builds.get(id).state.is_final  # asked first: the last event is then among those read next
-        return is_over, services.builds.events(id, after)
+        try:
+            is_over = services.builds.get(id).state.is_final  # asked first: the last event is among those read next
+            return is_over, services.builds.events(id, after)
+        except NotFound:  # its model was deleted meanwhile
+            return True, []
 
     yield f"retry: {_RECONNECT_MS}\n\n".encode()
     spoke_s = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -21,6 +22,7 @@ from service.core.model import ModelVersion
 from service.core.numerics import parse_mode
 from service.core.options import check_batches, check_tune, parse_batches, parse_shapes, parse_tune
 from service.core.target import TARGETS
+from service.workers.inference.states import Standing, standings
 
 router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"], route_class=BoundedRoute)
 
@@ -102,7 +104,7 @@ async def push(
         services.audit.note("push", model=name, version=version.number, source=digest, build=build.id)
         return build
 
-    return views.answer_with_build(response, await run_in_threadpool(record))
+    return await run_in_threadpool(lambda: views.answer_with_build(response, record(), services.builds))
 
 
 @router.get("", summary="List the models", response_model=wire.Models)
@@ -116,9 +118,14 @@ def list_models(
     """By name, each as its newest version."""
     models, following = services.models.list(limit, cursor)
     paths.link_next(request, response, following)
-    aliases = services.aliases.list()
+    aliases, standing = services.aliases.list(), _standings(services, models)
     return wire.Models(
-        models=[views.model(model, (each for each in aliases if each.model == model.name)) for model in models]
+        models=[
+            views.model(
+                model, standing[model.name, model.number], (each for each in aliases if each.model == model.name)
+            )
+            for model in models
+        ]
     )
 
 
@@ -131,14 +138,18 @@ def list_models(
 )
 def get_model(name: wire.PathName, services: ServicesOf) -> wire.ModelVersions:
     versions, facts = services.models.versions(name), _facts(services, name, None)
-    shown = [views.version(version, facts.get(version.number)) for version in versions]
+    standing = _standings(services, versions)
+    shown = [views.version(each, standing[name, each.number], facts.get(each.number)) for each in versions]
     aliases = [views.alias(alias) for alias in services.aliases.list(name)]
     return wire.ModelVersions(name=name, versions=shown, aliases=aliases)
 
 
 @router.get("/{name}/versions/{version}", summary="One version of a model", response_model=wire.ModelVersion)
 def get_version(name: wire.PathName, version: wire.PathVersion, services: ServicesOf) -> wire.ModelVersion:
-    return views.version(services.models.version(name, version), _facts(services, name, version).get(version))
+    found = services.models.version(name, version)
+    return views.version(
+        found, _standings(services, [found])[name, version], _facts(services, name, version).get(version)
+    )
 
 
 @router.post(
@@ -162,11 +173,17 @@ def request_builds(
     shapes, numerics = asked.options.input_shapes, asked.options.numerics
     builds = submission.request_builds(services, version, targets, numerics, batches, tune_s, shapes)
     services.audit.note("build", model=name, version=version.number, builds=[build.id for build in builds])
-    return views.answer_with_builds(response, name, builds)
+    return views.answer_with_builds(response, name, builds, services.builds)
 
 
 def _version(services: Services, name: str, number: int | None) -> ModelVersion:
     return services.models.get(name) if number is None else services.models.version(name, number)
+
+
+def _standings(services: Services, versions: Sequence[ModelVersion]) -> dict[tuple[str, int], Standing]:
+    wanted = services.builds.wanted_by({each.name for each in versions})
+    asked = [(each.name, each.number) for each in versions]
+    return standings(asked, wanted, services.registry, services.crashes.quarantined())
 
 
 def _facts(services: Services, name: str, number: int | None) -> dict[int, Any]:

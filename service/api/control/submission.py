@@ -49,13 +49,16 @@ def request_builds(
 
     Raises:
         Unsupported: there is no such numerics mode, or this server has no compiler.
+        NotFound: somebody has deleted the version meanwhile.
     """
     mode = DEFAULT_MODE[version.format] if numerics is None else parse_mode(numerics)
     wanted = [with_batch(batch) | with_shapes(shapes) for batch in batches]
     if tune_s is not None:
         wanted += [with_tuning(options, tune_s) for options in wanted]
     questions = [_inputs(version.source, target, mode, options) for options in wanted for target in targets]
-    return [_submit(services, inputs, version.name, version.number) for inputs in questions]
+    builds = [_submit(services, inputs, version.name, version.number) for inputs in questions]
+    _check_still_there(services, version)
+    return builds
 
 
 def request_again(services: Services, build: Build) -> Build:
@@ -82,6 +85,15 @@ def require_compiler() -> None:
 def _inputs(source: Digest, target: Target, mode: str, options: Mapping[str, Any]) -> BuildInputs:
     require_compiler()
     return toolchain.build_inputs(source, target, mode, options)
+
+
+def _check_still_there(services: Services, version: ModelVersion) -> None:
+    """Whoever deletes a version takes back what it asked for before, and not what it asks for afterwards."""
+    try:
+        services.models.version(version.name, version.number)
+    except NotFound:
+        services.builds.withdraw(version.name, version.number)
+        raise
 
 
 def _submit(services: Services, inputs: BuildInputs, model: str, version: int) -> Build:

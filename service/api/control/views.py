@@ -13,11 +13,14 @@ from service.core.alias import Alias
 from service.core.build import Build
 from service.core.key import Key
 from service.core.model import ModelVersion
+from service.db import BuildStore
+from service.db.builds import Requests
+from service.workers.inference.states import Standing
 
 RETRY_AFTER_S = 1  # builds take seconds
 
 
-def version(of: ModelVersion, facts: Mapping[str, Any] | None = None) -> wire.ModelVersion:
+def version(of: ModelVersion, standing: Standing, facts: Mapping[str, Any] | None = None) -> wire.ModelVersion:
     return wire.ModelVersion(
         name=of.name,
         version=of.number,
@@ -26,6 +29,10 @@ def version(of: ModelVersion, facts: Mapping[str, Any] | None = None) -> wire.Mo
         size_bytes=of.size_bytes,
         created_at=of.created_at,
         url=paths.version(of.name, of.number),
+        state=standing.state,
+        reason=standing.reason or None,
+        build=None if standing.build is None else standing.build.id,
+        artifact=None if standing.build is None else standing.build.artifact,
         facts=None if facts is None else wire.Facts(**facts),
     )
 
@@ -40,17 +47,28 @@ def alias(of: Alias) -> wire.Alias:
     )
 
 
-def model(newest: ModelVersion, aliases: Iterable[Alias]) -> wire.Model:
-    return wire.Model(**version(newest).model_dump(), aliases=[alias(each) for each in aliases])
+def model(newest: ModelVersion, standing: Standing, aliases: Iterable[Alias]) -> wire.Model:
+    return wire.Model(**version(newest, standing).model_dump(), aliases=[alias(each) for each in aliases])
 
 
-def build(of: Build) -> wire.Build:
+def builds(of: Sequence[Build], store: BuildStore) -> list[wire.Build]:
+    """Each with all that asked for it."""
+    asking = store.requests_of([each.id for each in of])
+    return [_build(each, asking[each.id]) for each in of]
+
+
+def build(of: Build, store: BuildStore) -> wire.Build:
+    return builds([of], store)[0]
+
+
+def _build(of: Build, asking: Requests) -> wire.Build:
     here = paths.build(of.id)
     return wire.Build(
         id=of.id,
         key=of.key,
         model=of.model,
         version=of.version,
+        models=[wire.AskedBy(name=name, version=number) for name, number, _ in asking],
         source=of.source,
         target=of.target,
         numerics=of.numerics,
@@ -76,19 +94,19 @@ def build(of: Build) -> wire.Build:
     )
 
 
-def answer_with_build(response: Response, of: Build) -> wire.Build:
+def answer_with_build(response: Response, of: Build, store: BuildStore) -> wire.Build:
     """A build that was asked for: 200 if there is nothing to wait for, else 202; `Location` is where it is."""
     response.status_code = 200 if of.state.is_final else 202
     response.headers["location"] = paths.build(of.id)
     if not of.state.is_final:
         response.headers["retry-after"] = str(RETRY_AFTER_S)
-    return build(of)
+    return build(of, store)
 
 
-def answer_with_builds(response: Response, model: str, of: Sequence[Build]) -> wire.Builds:
+def answer_with_builds(response: Response, model: str, of: Sequence[Build], store: BuildStore) -> wire.Builds:
     response.status_code = 200 if all(each.state.is_final for each in of) else 202
     response.headers["location"] = paths.build(of[0].id) if len(of) == 1 else f"{paths.PREFIX}/builds?model={model}"
-    return wire.Builds(builds=[build(each) for each in of])
+    return wire.Builds(builds=builds(of, store))
 
 
 def etag(of: wire.Wire) -> str:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from service.core.alias import ALIAS_PATTERN, ALL_PERCENT, STABLE
 from service.core.build import BuildState, Stage
 from service.core.key import Scope
+from service.core.model import VersionState
 from service.core.worker import WorkerKind
 
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
@@ -126,7 +127,24 @@ class ModelVersion(Wire):
     size_bytes: int
     created_at: datetime
     url: str
+    state: VersionState = Field(description="Whether it answers predictions on this server.")
+    reason: str | None = Field(description="Why it does not, in a line.")
+    build: str | None = Field(
+        description="The id of the build that answers, or would; for this machine if there is one."
+    )
+    artifact: str | None = Field(
+        description="The digest of what that build made: its reports and layers are under `/api/v1/artifacts`."
+    )
     facts: Facts | None = Field(None, description="What the file holds, once a build of it has succeeded.")
+
+
+class Deleted(Wire):
+    """What a deletion took away."""
+
+    name: str
+    versions: list[int]
+    aliases: list[str] = Field(description="Names that stood for one of the versions, and are gone.")
+    builds: int = Field(description="How many builds went with them, because nobody else asked for them.")
 
 
 class Canary(Wire):
@@ -204,6 +222,13 @@ class BuildLinks(Wire):
     artifact: str | None = None
 
 
+class AskedBy(Wire):
+    """A version of a model that asked for a build."""
+
+    name: str
+    version: int
+
+
 class Build(Wire):
     """One question, "this model for this target in this numerics mode", and how far its answer is."""
 
@@ -211,6 +236,10 @@ class Build(Wire):
     key: str = Field(description="The digest of everything that decides the result.")
     model: str
     version: int
+    models: list[AskedBy] = Field(
+        description="All that asked for it: the same file under several names is built once. `model` and `version` are "
+        "those that were asked about, or else the first."
+    )
     source: str = Field(description="The digest of the model file.")
     target: str
     numerics: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context
 from functools import partial
@@ -97,6 +97,11 @@ class Registry:
     def is_ready(self) -> bool:
         """Whether requests are welcome: when everything was preloaded, until `close`."""
         return not self.unready
+
+    @property
+    def targets(self) -> Sequence[str]:
+        """Canonical names of the targets that run here, the best first."""
+        return self._targets
 
     @property
     def memory_bytes(self) -> int:
@@ -207,16 +212,32 @@ class Registry:
         await asyncio.to_thread(self._check_known, model, version)
         self._unloaded.add((model, version))
         for name, route in list(self._current.items()):
-            if any(self._is_unloaded(each.identity.model, each.identity.version) for each in route):
+            if any(self.is_unloaded(each.identity.model, each.identity.version) for each in route):
                 del self._current[name]
         for identity, served in list(self._loader.loaded.items()):
-            if self._is_unloaded(identity.model, identity.version):
+            if self.is_unloaded(identity.model, identity.version):
                 self._loader.unload(served)
 
     async def refresh(self, model: str) -> None:
         """Makes the names of a model that are asked for here stand for what the tables say, now."""
         for name in [name for name in self._current if name[0] == model]:
             await self._check(name)
+
+    async def deleted(self, model: str, versions: Collection[int], *, entirely: bool) -> None:
+        """Forgets versions that the tables do not have any more; requests under way are answered.
+
+        Args:
+            entirely: they were all that the model had.
+        """
+        self._unloaded -= {(model, version) for version in versions} | ({(model, None)} if entirely else set())
+        await self.refresh(model)
+        for identity, served in list(self._loader.loaded.items()):
+            if identity.model == model and identity.version in versions and not self._answers(served):
+                self._loader.unload(served)
+
+    def failure(self, artifact: Digest) -> OctetError | None:
+        """Why an artifact could not be loaded here when it was last tried. From any thread."""
+        return self._loader.failure(artifact)
 
     async def index(self) -> list[Indexed]:
         """Every version of every model, and whether it is loaded here; by name, the oldest version first."""
@@ -301,13 +322,13 @@ class Registry:
 
     async def _load(self, build: Build, identity: Identity) -> Served:
         while True:
-            if self._is_unloaded(identity.model, identity.version):
+            if self.is_unloaded(identity.model, identity.version):
                 raise NotReady(
                     f"version {identity.version} of model {identity.model!r} was unloaded",
                     hint=f"POST /v2/repository/models/{identity.model}/load loads it",
                 )
             served = await self._loader.load(build, identity)
-            if self._is_unloaded(identity.model, identity.version):  # while it was loaded
+            if self.is_unloaded(identity.model, identity.version):  # while it was loaded
                 self._loader.unload(served)
             elif self._loader.holds(served):  # and nobody was faster to unload it again
                 return served
@@ -332,7 +353,8 @@ class Registry:
     def _candidates(self, model: str, version: int | None) -> list[Candidate]:
         return candidates(self._builds, self._targets, model, version, self._loader.is_usable)
 
-    def _is_unloaded(self, model: str, version: int) -> bool:
+    def is_unloaded(self, model: str, version: int) -> bool:
+        """Whether somebody has unloaded a version, or the whole model. From any thread."""
         return not self._unloaded.isdisjoint({(model, None), (model, version)})
 
     def _start(self, identity: Identity, variants: Variants) -> Served:
@@ -348,8 +370,11 @@ class Registry:
 
     def _retire_if_replaced(self, models: Iterable[Served]) -> None:
         for served in models:
-            if not any(served in route for route in self._current.values()):
+            if not self._answers(served):
                 self._loader.unload(served)
+
+    def _answers(self, served: Served) -> bool:
+        return any(served in route for route in self._current.values())
 
     def _forget(self, served: Served) -> None:
         """The next request for a name that it answers for has to load again what does."""
@@ -391,7 +416,7 @@ class Registry:
     def _index(self) -> list[Indexed]:
         return [
             Indexed(each.name, each.number, ModelState.UNAVAILABLE, "it was unloaded")
-            if self._is_unloaded(each.name, each.number)
+            if self.is_unloaded(each.name, each.number)
             else self._inventory.look(each.name, each.number)
             for each in self._models.all_versions()
         ]

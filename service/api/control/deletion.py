@@ -1,0 +1,77 @@
+"""`DELETE /api/v1/models/{name}`: a model, or one version of it, is forgotten."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.concurrency import run_in_threadpool
+
+from service.api.control import paths, wire
+from service.api.services import Services, ServicesOf
+from service.core.errors import NotFound
+from service.core.model import Deleted
+from service.workers.catalog import delete_model
+
+router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"])
+
+_logger = logging.getLogger(__name__)
+_REFUSED: dict[int | str, dict[str, Any]] = {409: {"description": "An alias points at it."}}
+
+Force = Annotated[bool, Query(description="Also where an alias points at it, which is removed then.")]
+
+
+@router.delete("/{name}", summary="Delete a model", status_code=202, response_model=wire.Deleted, responses=_REFUSED)
+async def delete_whole_model(name: wire.PathName, services: ServicesOf, force: Force = False) -> wire.Deleted:
+    """With all its versions. Requests under way are answered; builds under way that nobody else asked for are
+    canceled; the next garbage collection makes room of the files.
+    """
+    return _shown(await delete(services, name, force=force))
+
+
+@router.delete(
+    "/{name}/versions/{version}",
+    summary="Delete a version of a model",
+    status_code=202,
+    response_model=wire.Deleted,
+    responses=_REFUSED,
+)
+async def delete_version(
+    name: wire.PathName, version: wire.PathVersion, services: ServicesOf, force: Force = False
+) -> wire.Deleted:
+    """The last one takes the model with it. Those who name no version are answered by what is left."""
+    return _shown(await delete(services, name, version, force=force))
+
+
+async def delete(services: Services, name: str, number: int | None = None, *, force: bool = False) -> Deleted:
+    """Forgets a model, or one version of it: in the tables, in the store's index, and here in memory.
+
+    Raises:
+        NotFound: there is no such model or version.
+        Conflict: an alias points at it, and `force` is not said.
+    """
+
+    def forget() -> tuple[Deleted, bool]:
+        deleted = delete_model(services.layout, services.models, services.aliases, name, number, force=force)
+        services.audit.note("delete", model=name, versions=list(deleted.versions), aliases=list(deleted.aliases))
+        return deleted, _is_gone(services, name)
+
+    deleted, entirely = await run_in_threadpool(forget)
+    await services.registry.deleted(name, deleted.versions, entirely=entirely)
+    _logger.info("deleted %s: versions %s", name, ", ".join(map(str, deleted.versions)))
+    return deleted
+
+
+def _is_gone(services: Services, name: str) -> bool:
+    try:
+        services.models.get(name)
+    except NotFound:
+        return True
+    return False
+
+
+def _shown(deleted: Deleted) -> wire.Deleted:
+    return wire.Deleted(
+        name=deleted.model, versions=list(deleted.versions), aliases=list(deleted.aliases), builds=deleted.builds
+    )

@@ -1,0 +1,51 @@
+"""`octet rm`: a model that is no longer wanted."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+from service.cli.client import Client
+from service.cli.options import JsonOption, KeyOption, ServerOption, server_url
+from service.cli.output import reporting
+
+_MODEL = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]{0,62})(:(?P<version>[1-9][0-9]{0,8}))?")
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL[:VERSION]", help="As octet models lists it.")]
+
+
+def rm(
+    model: ModelArgument,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where an alias points at it, which is removed then.")
+    ] = False,
+    server: ServerOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a model with all its versions, or one version of it.
+
+    Requests under way are answered. octet gc, or an hour, makes room of the files.
+    """
+    name, version = name_and_version(model)
+    with reporting(as_json) as output, Client(server_url(server), key) as client:
+        deleted = client.delete(name, version, force)
+        if as_json:
+            output.document(deleted)
+            return
+        versions = ", ".join(map(str, deleted["versions"]))
+        aliases = f", and its aliases {', '.join(deleted['aliases'])}" if deleted["aliases"] else ""
+        output.show(f"deleted {name}: {'version' if len(deleted['versions']) == 1 else 'versions'} {versions}{aliases}")
+
+
+def name_and_version(model: str) -> tuple[str, int | None]:
+    """`mobilenet:3` -> its name and its version; no version where none is named.
+
+    Raises:
+        typer.BadParameter: it is neither.
+    """
+    found = _MODEL.fullmatch(model)
+    if found is None:
+        raise typer.BadParameter(f"{model!r} is not MODEL or MODEL:VERSION, like mobilenet:3")
+    return found["name"], int(found["version"]) if found["version"] else None
