@@ -8,6 +8,7 @@ const STAGES = ["fetch", "import", "select", "legalize", "canonicalize", "codege
 const FINAL = ["succeeded", "failed", "canceled"];
 const FOLLOWED = 2; // a browser opens six connections at most, and other questions want some
 const SHOWN = 8;
+const PAGE = 100;
 
 export function isOver(build) {
   return FINAL.includes(build.state);
@@ -16,6 +17,11 @@ export function isOver(build) {
 /** Whether its artifact can be served and looked at. */
 export function isBuilt(build) {
   return build.state === "succeeded" && !build.invalidated && build.artifact !== null;
+}
+
+/** Whether a version of a model asked for it: one file that has two names is built once. */
+export function isWantedBy({ models }, name, version) {
+  return models.some((each) => each.name === name && each.version === version);
 }
 
 /** "x86-64-v3, batch 8": what sets the build of a version apart. */
@@ -40,14 +46,19 @@ export class Builds {
     return [...this.#all.values()].sort((a, b) => (a.created_at < b.created_at ? 1 : -1));
   }
 
-  /** Asks for what is new: page by page, until everything on one is known and over. */
+  /** Asks for what is new: page by page, until everything on one is known and over. Those of deleted models go. */
   async update(options) {
     const open = new Set(this.list().filter((build) => !isOver(build)).map((build) => build.id));
-    for await (const page of pages("api/v1/builds?limit=100", "builds", options)) {
+    const before = this.list();
+    const seen = new Set();
+    let oldest = null; // of those that were seen; null when there are no others
+    for await (const page of pages(`api/v1/builds?limit=${PAGE}`, "builds", options)) {
       const news = page.filter((build) => !isOver(build) || !this.#all.has(build.id) || open.has(build.id));
-      page.forEach((build) => { this.#all.set(build.id, build); open.delete(build.id); });
+      page.forEach((build) => { this.#all.set(build.id, build); open.delete(build.id); seen.add(build.id); });
+      oldest = page.length < PAGE ? null : page.at(-1).created_at;
       if (!news.length && !open.size) break;
     }
+    before.filter(({ id, created_at: at }) => !seen.has(id) && (oldest === null || at > oldest)).forEach(({ id }) => this.#all.delete(id));
     this.list().filter((build) => build.state === "running").forEach((build) => this.#follow(build));
   }
 
@@ -101,7 +112,7 @@ export class Builds {
     return h(
       "li", { "data-build": build.id },
       h("div", { class: "line" },
-        h("b", {}, `${build.model} ${build.version}`), h("span", { class: "quiet" }, described(build)),
+        h("b", {}, build.models.map(({ name, version }) => `${name} ${version}`).join(", ")), h("span", { class: "quiet" }, described(build)),
         h("span", { class: `state ${build.state}` }, build.state),
         h("span", { class: "quiet end" }, isOver(build) ? `${took(build)}${ago(build.created_at)}` : ""),
       ),

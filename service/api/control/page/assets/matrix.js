@@ -1,6 +1,6 @@
 // Models by targets: what is built for what, and which version answers.
 
-import { described, isBuilt, isOver } from "./builds.js";
+import { described, isBuilt, isOver, isWantedBy } from "./builds.js";
 import { element, h, show } from "./dom.js";
 
 const WORDS = { succeeded: "built", failed: "failed", canceled: "canceled", queued: "queued", running: "building" };
@@ -42,7 +42,7 @@ function versionsOf(model, index) {
 function row(model, version, { index, columns, builds, onChosen }) {
   const { name } = model;
   const choose = h("button", { type: "button", class: "link", id: `choose-${name}-${version}`, onclick: () => onChosen(name, version) }, name);
-  const own = builds.filter((build) => build.model === name && build.version === version);
+  const own = builds.filter((build) => isWantedBy(build, name, version));
   return h(
     "tr", {},
     h("th", { scope: "row" }, choose, h("span", { class: "tag" }, `version ${version}`), aliasesOf(model.aliases, version).map((alias) => h("span", { class: "tag alias" }, alias))),

@@ -1,15 +1,18 @@
 // One model: a build of one of its versions, and what is known about it.
 
 import { json, jsonIfAny } from "./api.js";
-import { described, isBuilt } from "./builds.js";
+import { described, isBuilt, isWantedBy } from "./builds.js";
 import { element, h, show } from "./dom.js";
 import { ago, bytes, count } from "./format.js";
 import { layers } from "./layers.js";
 import { aliasesOf } from "./matrix.js";
 import { latency } from "./now.js";
-import { actions } from "./promote.js";
+import { actions, button } from "./promote.js";
 import { proof } from "./proof.js";
+import { remove } from "./remove.js";
 import { TryIt } from "./tryit.js";
+
+const KINDS = { ready: "succeeded", building: "running", failed: "failed", quarantined: "failed" };
 
 export class ModelView {
   #chosen = null; // {name, version}
@@ -30,6 +33,7 @@ export class ModelView {
       this.#build = target.value;
       this.#onChosen();
     });
+    element("delete-model").addEventListener("click", () => remove(this.#chosen.name, null, () => this.#forget()));
   }
 
   /** Shows another model; with `focus`, to somebody who asked for it. */
@@ -56,7 +60,7 @@ export class ModelView {
     element("model").hidden = !isKnown;
     if (!isKnown) return;
     const { name, version } = this.#chosen;
-    const own = builds.filter((build) => build.model === name && build.version === version && isBuilt(build));
+    const own = builds.filter((build) => isWantedBy(build, name, version) && isBuilt(build));
     const build = own.find(({ id }) => id === this.#build) ?? own.find(({ target }) => target === host) ?? own[0];
     element("model-title").textContent = `${name} ${version}`;
     element("build-label").hidden = own.length < 2;
@@ -65,10 +69,21 @@ export class ModelView {
     show(element("latency"), latency(history.durations({ model: name, version: String(version) })));
     const [about, { numerics, coverage, explanation }] = await Promise.all([json(`api/v1/models/${name}`), this.#reportsOf(build)]);
     if (element("model-title").textContent !== `${name} ${version}`) return; // another one was chosen meanwhile
-    const built = new Set(builds.filter((each) => each.model === name && isBuilt(each)).map((each) => each.version));
-    show(element("versions"), versions(about, built, (chosen) => this.choose(name, chosen, { focus: true }), this.#onSwitched));
+    const isOffered = (number) => builds.some((each) => isWantedBy(each, name, number) && isBuilt(each));
+    show(element("versions"), versions(about, isOffered, {
+      onChosen: (chosen) => this.choose(name, chosen, { focus: true }),
+      onSwitched: this.#onSwitched,
+      onDeleted: () => this.#forget(),
+    }));
     show(element("proof"), build ? proof(numerics, coverage) : notBuilt());
     show(element("layers"), build ? layers(explanation, build.artifact) : notBuilt());
+  }
+
+  /** Shows another one; the chosen one is gone, or a version beside it. */
+  #forget() {
+    this.#chosen = null;
+    this.#build = null;
+    return this.#onSwitched();
   }
 
   async #reportsOf(build) {
@@ -92,14 +107,17 @@ function bestOf(index, builds, models, host) {
   return build ? { name: build.model, version: build.version } : models[0] ?? null;
 }
 
-function versions({ name, versions: all, aliases }, built, onChosen, onSwitched) {
-  return h("ul", { class: "versions" }, all.map(({ version, format, size_bytes: size, created_at: created, facts }) => h(
+function versions({ name, versions: all, aliases }, isOffered, { onChosen, onSwitched, onDeleted }) {
+  return h("ul", { class: "versions" }, all.map(({ version, state, reason, format, size_bytes: size, created_at: created, facts }) => h(
     "li", {},
     h("button", { type: "button", class: "link", id: `version-${version}`, "data-model": name, onclick: () => onChosen(version) }, `version ${version}`),
     aliasesOf(aliases, version).map((alias) => h("span", { class: "tag alias" }, alias)),
+    h("span", { class: `state ${KINDS[state] ?? "queued"}` }, state.replaceAll("_", " ")),
+    reason && h("div", { class: "quiet" }, reason),
     h("div", { class: "quiet" }, `${format}, ${bytes(size)}, ${ago(created)}`),
     facts && h("div", { class: "quiet" }, `${count(facts.parameters)} parameters, ${count(facts.macs)} multiply-accumulates; ${signature(facts.signature)}`),
-    actions(name, version, aliases, built.has(version), onSwitched),
+    actions(name, version, aliases, isOffered(version), onSwitched),
+    all.length > 1 && button(`delete-${version}`, name, `Delete version ${version}`, () => remove(name, version, onDeleted)),
   )));
 }
 

@@ -1,10 +1,10 @@
 // Which version answers: promoted, in all requests or in some, and taken back. Each is asked about first.
 
 import { json } from "./api.js";
-import { element, failure, h, show } from "./dom.js";
+import { h } from "./dom.js";
+import { question } from "./question.js";
 
 const ALIAS = "stable";
-const ALL = 100;
 
 /**
  * What can be done about who answers for a model, beside the version that it is done to.
@@ -26,65 +26,39 @@ export function actions(model, version, aliases, isBuilt, onDone) {
 }
 
 /** It names its model: one that looks the same and belongs to another would be kept in its place. */
-function button(id, model, text, onclick) {
+export function button(id, model, text, onclick) {
   return h("button", { type: "button", class: "plain", id, "data-model": model, onclick }, text);
 }
 
 async function promote(model, version, onDone) {
   const stable = await current(model);
   const isCanary = stable?.canary?.version === version;
-  ask({
+  question({
     title: `Let version ${version} of ${model} answer?`,
     text: stable
       ? `Version ${stable.version} answers now${isCanary ? `, and version ${version} ${stable.canary.percent} % of the requests` : ""}. Requests under way end where they began.`
       : `From then on "${ALIAS}" answers whoever names no version, whatever is pushed.`,
     share: stable && stable.version !== version,
     action: "Promote",
-    send: (percent) => [`api/v1/models/${model}/promote`, { version, percent }],
+    send: (percent) => post(`api/v1/models/${model}/promote`, { version, percent }),
     onDone,
   });
 }
 
 async function rollback(model, onDone) {
   const stable = await current(model);
-  ask({
+  question({
     title: `Take version ${newest(stable)} of ${model} back?`,
     text: `Version ${before(stable)} answers${stable.canary ? " all requests" : ""} again.`,
     share: false,
     action: "Roll back",
-    send: () => [`api/v1/models/${model}/rollback`, { alias: ALIAS, away_from: newest(stable) }],
+    send: () => post(`api/v1/models/${model}/rollback`, { alias: ALIAS, away_from: newest(stable) }),
     onDone,
   });
 }
 
-/** The dialog, which stays until it is done or dismissed; what the server refuses, it says there. */
-function ask({ title, text, share, action, send, onDone }) {
-  const dialog = element("promote-dialog");
-  const percent = element("promote-percent");
-  element("promote-title").textContent = title;
-  element("promote-text").textContent = text;
-  element("promote-share").hidden = !share;
-  percent.disabled = !share;
-  percent.value = ALL;
-  show(element("promote-problem"));
-  const confirm = element("promote-confirm");
-  confirm.textContent = action;
-  confirm.disabled = false;
-  element("promote-form").onsubmit = async (event) => {
-    if (event.submitter !== confirm) return;
-    event.preventDefault();
-    confirm.disabled = true;
-    try {
-      const [path, body] = send(share ? Number(percent.value) : ALL);
-      await json(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
-      dialog.close();
-      await onDone();
-    } catch (error) {
-      show(element("promote-problem"), failure(error));
-      confirm.disabled = false;
-    }
-  };
-  dialog.showModal();
+function post(path, body) {
+  return json(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 }
 
 /** What is so when the dialog opens, which may be other than what the page has shown. */

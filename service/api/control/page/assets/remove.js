@@ -1,0 +1,24 @@
+// A model, or one version of it, is deleted. It is asked about first.
+
+import { json } from "./api.js";
+import { question } from "./question.js";
+
+/**
+ * @param {string} model
+ * @param {?number} version null for all of them.
+ * @param {function()} onDone called when it is gone.
+ */
+export async function remove(model, version, onDone) {
+  const what = version === null ? `model ${model}, with all its versions` : `version ${version} of ${model}`;
+  const { aliases } = await json(`api/v1/models/${model}/aliases`);
+  const pointing = aliases.filter((alias) => version === null || alias.version === version || alias.canary?.version === version);
+  const names = pointing.map(({ name }) => `"${name}"`).join(", ");
+  const path = version === null ? `api/v1/models/${model}` : `api/v1/models/${model}/versions/${version}`;
+  question({
+    title: `Delete ${what}?`,
+    text: `Requests under way are answered.${names && ` ${names} stands for it, and is deleted too.`} It cannot be undone.`,
+    action: "Delete",
+    send: () => json(names ? `${path}?force=true` : path, { method: "DELETE" }),
+    onDone,
+  });
+}
