@@ -4,6 +4,8 @@ One linker of one version gives the same bytes everywhere, whatever is installed
 static program that reads no file but the objects, needs no other and takes 15 ms. The objects come from a process that
 has read the upload, so it runs in the sandbox too, allowed to become that program and none else.
 
+Objects are checked before the linker reads them, and the library before anybody loads it (`core.elf`).
+
 The library names no other library. What its code calls (`TVMBackend*`, `TVMFFI*`, `expf` …) is resolved when it is
 loaded, from the TVM runtime and the libm that the runtime itself needs.
 """
@@ -11,7 +13,6 @@ loaded, from the TVM runtime and the libm that the runtime itself needs.
 from __future__ import annotations
 
 import importlib.util
-import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -19,15 +20,13 @@ from service.compiler.sandbox import Access, Limits, run_program
 from service.compiler.sandbox.messages import clean
 from service.compiler.sandbox.scratch import scratch_directory
 from service.core.build import Stage
+from service.core.elf import ElfError, check_library, check_object
 from service.core.errors import BuildFailed
 from service.core.target import Target
 
 _LIMITS = Limits(wall_s=60, cpu_s=60, memory_bytes=4 << 30, file_bytes=2 << 30, threads=1)
 
-# architecture -> LLD's emulation, and e_machine of an ELF header
-_EMULATION = {"x86_64": ("elf_x86_64", 62), "aarch64": ("aarch64linux", 183)}
-_ELF_64_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
-_RELOCATABLE = 1
+_EMULATION = {"x86_64": "elf_x86_64", "aarch64": "aarch64linux"}
 
 _OPTIONS = (
     "-shared",
@@ -64,18 +63,17 @@ def link(
         allow_unsandboxed: link even where the kernel cannot sandbox the linker.
 
     Raises:
-        BuildFailed: an object is not one, is of another architecture, or does not link.
+        BuildFailed: an object is not one, is of another architecture, holds what it may not, or does not link.
         SandboxUnavailable: the kernel lacks something, and `allow_unsandboxed` is False.
     """
-    emulation, machine = _EMULATION[target.architecture]
     for path in objects:
-        _check_object(path, machine, target)
+        _check_object(path, target)
     with scratch_directory(output.parent, "link-") as scratch:
         library = scratch / "library.so"
-        inputs = [str(path.absolute()) for path in objects]
+        options = ["-m", _EMULATION[target.architecture], *_OPTIONS, "-o", str(library)]
         try:
             status, log = run_program(
-                [str(linker()), "ld.lld", "-m", emulation, *_OPTIONS, "-o", str(library), *inputs],
+                [str(linker()), "ld.lld", *options, *(str(path.absolute()) for path in objects)],
                 access=Access(tuple(objects), (scratch,), (linker(),)),
                 limits=_LIMITS,
                 poll=poll,
@@ -87,6 +85,10 @@ def link(
         if status != 0 or not library.is_file():
             reason = next((line for line in log.splitlines() if "error:" in line), log).removeprefix("ld.lld: error: ")
             raise _failure(f"the linker exited with status {status}: {clean(reason.replace(str(scratch), '.'), 300)}")
+        try:
+            check_library(library.read_bytes(), target.architecture)
+        except ElfError as error:
+            raise _failure(f"the linked library cannot be used: {error}") from error
         library.chmod(0o644)
         library.replace(output)
 
@@ -103,23 +105,16 @@ def linker() -> Path:
     return Path(spec.origin).with_name("zig")
 
 
-def _check_object(path: Path, machine: int, target: Target) -> None:
+def _check_object(path: Path, target: Target) -> None:
     # Landlock keeps a child from making links; without Landlock, one may lead anywhere.
     if path.is_symlink() or not path.is_file():
         raise _failure(f"{path.name} is not a regular file")
-    # LLD takes what is not ELF for a linker script, whose errors nobody would understand here.
     try:
-        with path.open("rb") as file:
-            header = file.read(20)
+        check_object(path.read_bytes(), target.architecture)
     except OSError as error:  # its writer chose its mode
         raise _failure(f"{path.name} cannot be read: {error.strerror}") from error
-    if len(header) < 20 or not header.startswith(_ELF_64_LITTLE_ENDIAN):
-        raise _failure(f"{path.name} is not an ELF object")
-    kind, found = struct.unpack_from("<HH", header, 16)
-    if kind != _RELOCATABLE:
-        raise _failure(f"{path.name} is not a relocatable object")
-    if found != machine:
-        raise _failure(f"{path.name} is not code for {target.architecture}")
+    except ElfError as error:
+        raise _failure(f"{path.name} cannot be linked: {error}") from error
 
 
 def _failure(message: str) -> BuildFailed:

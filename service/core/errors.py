@@ -16,6 +16,7 @@ OctetError
 ├── UnsupportedFormat       415  not a model format that we read
 ├── Unsupported             422  understood, but not something that we can do
 │   ├── UnknownTarget
+│   ├── UnsafeLibrary            compiled code of which loading alone could do harm
 │   └── UnsupportedOperator
 ├── QueueFull               429
 ├── RateLimited             429  by what its key is for, not by what the server can do
@@ -182,6 +183,12 @@ class UnknownTarget(Unsupported):
     """There is no such target."""
 
     code = "unknown_target"
+
+
+class UnsafeLibrary(Unsupported):
+    """The artifact's library is not what this compiler writes, and was not loaded."""
+
+    code = "unsafe_library"
 
 
 class UnsupportedOperator(Unsupported):

@@ -22,7 +22,8 @@ from service.core.artifact import (
     ArtifactConfig,
 )
 from service.core.digest import Digest
-from service.core.errors import CorruptBlob, NotFound, Unsupported
+from service.core.elf import ElfError, check_library
+from service.core.errors import CorruptBlob, NotFound, UnsafeLibrary, Unsupported
 from service.core.running import Place, Running
 from service.core.target import detect_host, parse_target
 from service.runtime.machine import load_library
@@ -46,6 +47,7 @@ def load(
         NotFound: there is no such artifact.
         CorruptBlob: its bytes no longer hash to their names.
         Unsupported: it is for another machine or another TVM.
+        UnsafeLibrary: loading its library could run code, or this compiler did not write it.
     """
     layout = path if isinstance(path, OciLayout) else OciLayout.open(Path(path))
     digest = digest or _only_artifact(layout)
@@ -72,9 +74,11 @@ def load_files(
     Raises:
         CorruptBlob: the constants layer is too short for what the config says of it.
         Unsupported: it is for another machine or another TVM.
+        UnsafeLibrary: loading its library could run code, or this compiler did not write it.
     """
     _check_host(config)
     _check_abi(config)
+    _check_library(config, library)
     shared = threads if isinstance(threads, Threads) else Threads(threads)
     mapped = _map_constants(config, constants)
     with place or nullcontext():
@@ -106,6 +110,16 @@ def _check_abi(config: ArtifactConfig) -> None:
                 f"the artifact was built with {name} {built}, but this is {name} {here.get(name)}",
                 hint="build it again with this release",
             )
+
+
+def _check_library(config: ArtifactConfig, library: Path) -> None:
+    try:
+        check_library(library.read_bytes(), parse_target(config.target).architecture)
+    except ElfError as error:
+        raise UnsafeLibrary(
+            f"the artifact's library is not loaded: {error}",
+            hint="compile the model again; an artifact is native code, and this one is not from this compiler",
+        ) from error
 
 
 def _load_library(library: Path) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import shutil
 import subprocess
@@ -12,8 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.cache import OciLayout
 from service.core.artifact import ARTIFACT_TYPE
+from service.core.digest import Digest
 from service.core.target import TARGETS, detect_host
+from tests.support.assembly import constructor
+from tests.support.poison import with_library
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 EXPECTED = json.loads((EXAMPLES / "expected.json").read_text())
@@ -76,9 +81,7 @@ def test_compiling_again_gives_the_same_artifact(compiled: Path) -> None:
 def test_verify_fails_where_the_answers_are_others(copy: Path) -> None:
     """Expected answers of the other sample model are attached in place of its own."""
     octet("compile", EXAMPLES / "digits_uint8.tflite", "--output", copy.parent / "other")
-    from service.cache import OciLayout
     from service.core.artifact import Report
-    from service.core.digest import Digest
 
     other, layout = OciLayout.open(copy.parent / "other"), OciLayout.open(copy)
     answers = other.attached(Digest(_artifacts(other.root)[0]["digest"]), Report.VECTORS)
@@ -94,6 +97,29 @@ def test_a_damaged_folder_is_refused(copy: Path) -> None:
     data[len(data) // 2] ^= 1
     library.write_bytes(data)
     assert octet_json("run", copy, EXAMPLES / "digits" / "2.png", status=1)["error"]["code"] == "corrupt_blob"
+
+
+@pytest.fixture
+def armed(copy: Path, tmp_path: Path) -> tuple[Path, Digest, Path]:
+    """A folder with an artifact whose library has a constructor; the artifact; the file that the constructor makes."""
+    made = tmp_path / "made"
+    library = constructor(tmp_path, made, detect_host().architecture)
+    ctypes.CDLL(str(library))
+    made.unlink()  # so the constructor works
+    layout = OciLayout.open(copy)
+    return copy, with_library(layout, Digest(_artifacts(copy)[0]["digest"]), library.read_bytes()), made
+
+
+@pytest.mark.parametrize("command", ["run", "verify"])
+def test_a_library_with_a_constructor_is_refused_before_it_is_loaded(
+    armed: tuple[Path, Digest, Path], command: str
+) -> None:
+    folder, artifact, made = armed
+    inputs = [EXAMPLES / "digits" / "2.png"] if command == "run" else []
+    error = octet_json(command, folder, *inputs, "--artifact", artifact, status=1)["error"]
+    assert error["code"] == "unsafe_library"
+    assert "initializers (DT_INIT_ARRAY)" in error["message"]
+    assert not made.exists()
 
 
 def test_a_folder_for_another_machine_is_compiled_here_and_says_that_it_was_not_verified(tmp_path: Path) -> None:

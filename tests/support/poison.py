@@ -33,6 +33,14 @@ def bloat(data_dir: Path, model: str, extra_bytes: int) -> Digest:
     return _exchange(data_dir, model, lambda layout, artifact: _bloated_copy(layout, artifact, extra_bytes))
 
 
+def with_library(layout: OciLayout, artifact: Digest, library: bytes) -> Digest:
+    """A copy of `artifact` with another library, and the proof of the original."""
+    manifest = layout.manifest(artifact)
+    other = layout.put_blob_descriptor(LIBRARY_MEDIA_TYPE, library)
+    layers = (other if layer.media_type == LIBRARY_MEDIA_TYPE else layer for layer in manifest.layers)
+    return _put(layout, artifact, replace(manifest, layers=tuple(layers)))
+
+
 def poisoned_copy(layout: OciLayout, artifact: Digest) -> Digest:
     manifest = layout.manifest(artifact)
     layers = []

@@ -17,9 +17,12 @@ from service.cache import OciLayout
 from service.core.artifact import LIBRARY_MEDIA_TYPE, Report
 from service.core.build import Build, BuildState
 from service.core.digest import Digest
+from service.core.target import detect_host
 from service.workers.inference.artifacts import StoredArtifacts
+from tests.support.assembly import constructor
 from tests.support.compiled import PICTURES, expected
 from tests.support.data_plane import DataPlane, connect
+from tests.support.poison import with_library
 from tests.support.tables import Tables
 from tests.support.uvicorn_thread import listening
 
@@ -113,6 +116,19 @@ async def test_a_damaged_artifact_is_never_served_and_is_built_again(
     assert response.status_code == 503
     assert "damaged" in response.json()["error"]
     assert (lost, tables.builds) == ([build], [])
+
+
+async def test_a_library_with_a_constructor_is_refused_before_it_is_loaded(
+    store: OciLayout, artifacts: dict[str, Digest], tmp_path: Path
+) -> None:
+    made = tmp_path / "made"
+    library = constructor(tmp_path, made, detect_host().architecture).read_bytes()
+    tables = tables_of({SAMPLES[0]: with_library(store, artifacts[SAMPLES[0]], library)})
+    async with connect(tables, artifacts=StoredArtifacts(store)) as client:
+        response = await client.post("/v2/models/digits_int8/infer", content=PICTURES[0].read_bytes(), headers=RAW)
+    assert response.status_code == 503
+    assert "initializers (DT_INIT_ARRAY)" in response.json()["error"]
+    assert not made.exists()
 
 
 async def test_an_artifact_that_was_not_verified_is_never_served(

@@ -3,18 +3,17 @@ from __future__ import annotations
 import ctypes
 import random
 import struct
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from service.compiler.link import link, linker
+from service.compiler.link import link
 from service.core.build import BuildCanceled
 from service.core.errors import BuildFailed
 from service.core.target import Target, detect_host, parse_target
+from tests.support.assembly import assemble, data, function, pointer
 
 X86, ARM = parse_target("x86-64-v3"), parse_target("aarch64")
-EMULATIONS = {"x86_64": "elf_x86_64", "aarch64": "aarch64linux"}
 MACHINES = {"x86_64": 62, "aarch64": 183}
 
 PT_DYNAMIC, PT_GNU_STACK, PT_GNU_RELRO = 2, 0x6474E551, 0x6474E552
@@ -24,16 +23,9 @@ DF_BIND_NOW = 8
 NOTE_BUILD_ID = struct.pack("<I", 3) + b"GNU\0"
 
 
-def make_object(directory: Path, architecture: str, data: bytes = b"constants", name: str = "data") -> Path:
-    """An object that holds `data` as the symbol `_binary_<name>_start`."""
-    (directory / name).write_bytes(data)
-    output = directory / f"{name}.o"
-    subprocess.run(
-        [linker(), "ld.lld", "-r", "-m", EMULATIONS[architecture], "--format=binary", name, "-o", output.name],
-        cwd=directory,
-        check=True,
-    )
-    return output
+def make_object(directory: Path, architecture: str, content: bytes = b"constants", name: str = "data") -> Path:
+    """An object that holds `content` as the symbol `__tvm_ffi_<name>`."""
+    return assemble(directory, data(name, content), architecture, f"{name}.o")
 
 
 def program_headers(data: bytes) -> dict[int, tuple[int, int, int]]:
@@ -64,8 +56,8 @@ def test_what_was_linked_can_be_loaded(tmp_path: Path) -> None:
     ]
     link(objects, tmp_path / "lib.so", host)
     library = ctypes.CDLL(str(tmp_path / "lib.so"))
-    assert bytes((ctypes.c_char * 3).in_dll(library, "_binary_a_start")) == b"one"
-    assert bytes((ctypes.c_char * 1).in_dll(library, "_binary_b_start")) == b"2"
+    assert bytes((ctypes.c_char * 3).in_dll(library, "__tvm_ffi_a")) == b"one"
+    assert bytes((ctypes.c_char * 1).in_dll(library, "__tvm_ffi_b")) == b"2"
 
 
 @pytest.mark.parametrize("target", [X86, ARM], ids=str)
@@ -93,13 +85,11 @@ def test_the_library_names_no_other_and_hardens_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "object.o is not an ELF object"),
-        (b"INPUT(/etc/passwd)", "object.o is not an ELF object"),
-        (b"!<arch>\n" + bytes(100), "object.o is not an ELF object"),
-        (b"\x7fELF\x01\x01" + bytes(100), "object.o is not an ELF object"),  # 32 bits
-        (b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack("<HH", 3, 62), "not a relocatable object"),
-        (b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack("<HH", 1, 183), "not code for x86_64"),
-        (b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack("<HH", 1, 62), "the linker exited with status 1"),
+        (b"", "object.o cannot be linked: it is not an ELF object"),
+        (b"INPUT(/etc/passwd)", "object.o cannot be linked: it is not an ELF object"),
+        (b"!<arch>\n" + bytes(100), "object.o cannot be linked: it is not an ELF object"),
+        (b"\x7fELF\x01\x01" + bytes(100), "object.o cannot be linked: it is not an ELF object"),  # 32 bits
+        (b"\x7fELF\x02\x01\x01".ljust(64, b"\0"), "its header is damaged"),
     ],
 )
 def test_what_is_not_an_object_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
@@ -108,6 +98,28 @@ def test_what_is_not_an_object_is_refused(tmp_path: Path, data: bytes, message: 
         link([tmp_path / "object.o"], tmp_path / "lib.so", X86)
     assert caught.value.stage == "link"
     assert [path.name for path in tmp_path.iterdir()] == ["object.o"]
+
+
+def test_an_object_for_another_architecture_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BuildFailed, match="not code for x86_64"):
+        link([make_object(tmp_path, "aarch64")], tmp_path / "lib.so", X86)
+
+
+def test_an_object_with_a_constructor_is_refused(tmp_path: Path) -> None:
+    """What an object could otherwise do: run when the library is loaded."""
+    text = function() + pointer(".init_array", kind="%init_array")
+    with pytest.raises(BuildFailed, match=r"code\.o cannot be linked: it has a section \.init_array") as caught:
+        link([assemble(tmp_path, text)], tmp_path / "lib.so", X86)
+    assert caught.value.stage == "link"
+    assert not (tmp_path / "lib.so").exists()
+
+
+def test_what_is_linked_is_checked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.compiler.link.check_object", lambda *arguments: None)
+    text = function() + pointer(".init_array", kind="%init_array")
+    with pytest.raises(BuildFailed, match="the linked library cannot be used: it has initializers"):
+        link([assemble(tmp_path, text)], tmp_path / "lib.so", X86)
+    assert not (tmp_path / "lib.so").exists()
 
 
 def test_a_link_to_an_object_is_refused(tmp_path: Path) -> None:
@@ -119,7 +131,7 @@ def test_a_link_to_an_object_is_refused(tmp_path: Path) -> None:
 
 def test_the_linkers_own_reason_is_told(tmp_path: Path) -> None:
     made = make_object(tmp_path, "x86_64")
-    with pytest.raises(BuildFailed, match="duplicate symbol: _binary_data_start"):
+    with pytest.raises(BuildFailed, match="duplicate symbol: __tvm_ffi_data"):
         link([made, made], tmp_path / "lib.so", X86)
 
 
@@ -129,7 +141,7 @@ def test_a_failure_leaves_the_old_output(tmp_path: Path) -> None:
     with pytest.raises(BuildFailed):
         link([made, made], tmp_path / "lib.so", X86)
     assert (tmp_path / "lib.so").read_text() == "old"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "data.o", "lib.so"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.o", "lib.so"]
 
 
 def test_it_can_be_canceled(tmp_path: Path) -> None:
@@ -138,7 +150,7 @@ def test_it_can_be_canceled(tmp_path: Path) -> None:
 
     with pytest.raises(BuildCanceled):
         link([make_object(tmp_path, "x86_64")], tmp_path / "lib.so", X86, poll=poll)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "data.o"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.o"]
 
 
 def test_damaged_objects_do_no_harm(tmp_path: Path) -> None:

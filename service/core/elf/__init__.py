@@ -1,0 +1,16 @@
+"""What compiled code may look like, checked before anything links or loads it.
+
+`check_object` admits an object file to the linker, `check_library` a shared library to the dynamic loader. Their writer
+is a process that has read an upload, so every offset is checked before it is followed. Both establish that loading runs
+no code of the file: there are no initializers, finalizers or resolvers, no other library is named, and no relocation
+writes outside the file's own data. What the code does when it is *called*, nobody can check.
+
+Format: the System V ABI (gABI, chapters 4 and 5), and its supplements for x86-64 and AArch64.
+"""
+
+from service.core.elf.library import check_library
+from service.core.elf.names import MACHINES
+from service.core.elf.objects import check_object
+from service.core.elf.reader import ElfError
+
+__all__ = ["MACHINES", "ElfError", "check_library", "check_object"]

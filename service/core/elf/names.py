@@ -1,0 +1,115 @@
+"""The lists of what is allowed: machines, sections, symbols.
+
+They hold what TVM's LLVM back end and LLD write for the kernels and models of this project, and little more. A compiler
+upgrade that needs another entry fails in the tests that compile for every target.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+MACHINES: Mapping[str, int] = {"x86_64": 62, "aarch64": 183}  # e_machine, by the architecture of a target
+
+_REAL_FUNCTIONS = (
+    *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "copysign", "cos", "cosh"),
+    *("erf", "exp", "exp2", "exp10", "expm1", "fabs", "floor", "fma", "fmax", "fmin", "fmod"),
+    *("hypot", "ldexp", "log", "log10", "log1p", "log2", "nearbyint", "nextafter", "pow", "rint"),
+    *("round", "roundeven", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
+)
+# Undefined symbols: the C library's arithmetic and copying, and how a function reports an error to tvm-ffi.
+IMPORTS = frozenset(
+    {
+        *_REAL_FUNCTIONS,
+        *(f"{name}f" for name in _REAL_FUNCTIONS),
+        *("memcpy", "memmove", "memset"),
+        *("TVMFFIErrorSetRaised", "TVMFFIErrorSetRaisedFromCStr", "TVMFFIErrorSetRaisedFromCStrParts"),
+    }
+)
+
+_FUNCTION_PREFIX = "__tvm_ffi_"
+LIBRARY_BIN = f"{_FUNCTION_PREFIX}_library_bin"  # the virtual machine's program: 8 bytes of length, then as many bytes
+_FUNCTION = re.compile(r"__tvm_ffi_[A-Za-z0-9_.$]+")
+# Pointers to functions of the runtime, which tvm-ffi writes when it loads the library.
+_FILLED_IN = re.compile(r"__TVM(Backend|FFI)[A-Za-z]+|__tvm_ffi__library_ctx")
+# Conversions that LLVM calls for float16 where the CPU has none; TVM puts a copy into every object.
+_HELPERS = frozenset({"__truncsfhf2", "__extendhfsf2"})
+_ENTRY = f"{_FUNCTION_PREFIX}main"  # TVM marks the only function of an object with this second name
+
+
+def is_filled_in(name: str) -> bool:
+    """Whether the loader of tvm-ffi stores a pointer at this symbol."""
+    return _FILLED_IN.fullmatch(name) is not None
+
+
+def is_export(name: str) -> bool:
+    """Whether a library may define this symbol."""
+    return name in _HELPERS or is_filled_in(name) or _FUNCTION.fullmatch(name) is not None
+
+
+def function_symbol(name: str) -> str:
+    """The symbol of a function that the model calls by `name`."""
+    return _FUNCTION_PREFIX + name
+
+
+def is_shared(name: str) -> bool:
+    """Whether each object may have a definition of its own, of which the linker takes one."""
+    return name in _HELPERS or name == _ENTRY or is_filled_in(name)
+
+
+# Types and flags of sections: gABI, chapter 4, "Sections".
+PROGBITS, SYMTAB, STRTAB, RELA, NOBITS, DYNAMIC, DYNSYM = 1, 2, 3, 4, 8, 6, 11
+_GNU_HASH, _X86_64_UNWIND = 0x6FFFFFF6, 0x70000001
+WRITE, ALLOC, EXECUTE, MERGE, STRINGS, INFO_LINK, AARCH64_PURECODE = 1, 2, 4, 0x10, 0x20, 0x40, 0x20000000
+
+_TABLES = {".symtab": SYMTAB, ".strtab": STRTAB, ".shstrtab": STRTAB}
+_CONTENT: tuple[tuple[re.Pattern[str], frozenset[int], int], ...] = tuple(
+    (re.compile(name), frozenset(types), flags)
+    for name, types, flags in (
+        (r"\.text(\..+)?", {PROGBITS}, ALLOC | EXECUTE),
+        (r"\.rodata(\..+)?", {PROGBITS}, ALLOC | MERGE | STRINGS),
+        (r"\.data(\.rel\.ro)?", {PROGBITS}, ALLOC | WRITE),
+        (r"\.bss", {NOBITS}, ALLOC | WRITE),
+        (r"\.eh_frame", {PROGBITS, _X86_64_UNWIND}, ALLOC),
+        (r"\.debug_[a-z]+", {PROGBITS}, MERGE | STRINGS),
+        (r"\.comment", {PROGBITS}, MERGE | STRINGS),
+        (r"\.note\.GNU-stack", {PROGBITS}, 0),
+    )
+)
+# What the linker adds.
+_LINKED: Mapping[str, tuple[int, int]] = {
+    ".dynsym": (DYNSYM, ALLOC),
+    ".dynstr": (STRTAB, ALLOC),
+    ".gnu.hash": (_GNU_HASH, ALLOC),
+    ".rela.dyn": (RELA, ALLOC),
+    ".rela.plt": (RELA, ALLOC | INFO_LINK),
+    ".eh_frame_hdr": (PROGBITS, ALLOC),
+    ".plt": (PROGBITS, ALLOC | EXECUTE | AARCH64_PURECODE),
+    ".dynamic": (DYNAMIC, ALLOC | WRITE),
+    ".got": (PROGBITS, ALLOC | WRITE),
+    ".got.plt": (PROGBITS, ALLOC | WRITE),
+    ".relro_padding": (NOBITS, ALLOC | WRITE),
+}
+
+
+def is_object_section(name: str, kind: int, flags: int) -> bool:
+    """Whether an object may have this section."""
+    if kind == RELA:
+        return name.startswith(".rela.") and flags == INFO_LINK and _is_content(name.removeprefix(".rela"))
+    return _TABLES.get(name) == kind or _is_content(name, kind, flags)
+
+
+def is_library_section(name: str, kind: int, flags: int) -> bool:
+    """Whether a library may have this section."""
+    if name in _LINKED:
+        expected, most = _LINKED[name]
+        return kind == expected and not flags & ~most
+    return _TABLES.get(name) == kind or _is_content(name, kind, flags)
+
+
+def _is_content(name: str, kind: int | None = None, flags: int = 0) -> bool:
+    """Whether the name is known and, where the type is given, type and flags are those that it may have."""
+    return any(
+        pattern.fullmatch(name) is not None and (kind is None or (kind in types and not flags & ~most))
+        for pattern, types, most in _CONTENT
+    )

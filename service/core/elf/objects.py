@@ -1,0 +1,78 @@
+"""What an object file may hold before the linker reads it."""
+
+from __future__ import annotations
+
+from service.core.elf import names
+from service.core.elf.reader import RELOCATABLE, SYMBOL_BYTES, ElfError, ElfFile, Symbol
+
+_LOCAL, _GLOBAL, _WEAK = 0, 1, 2
+_NOTYPE, _OBJECT, _FUNC, _SECTION, _FILE = range(5)
+_LOCAL_KINDS = {_NOTYPE, _OBJECT, _FUNC, _SECTION, _FILE}
+_GLOBAL_KINDS = {_NOTYPE, _OBJECT, _FUNC}
+_KINDS = {6: "thread-local", 10: "an indirect function"}
+_UNDEFINED, _ABSOLUTE = 0, 0xFFF1
+
+
+def check_object(data: bytes, architecture: str, defines: str | None = None) -> None:
+    """Refuses an object that could make the linker or the loader do more than join code and data.
+
+    Args:
+        data: the whole file.
+        architecture: of the target.
+        defines: the one function that it may define, by the name that the model calls it by; None for any.
+
+    Raises:
+        ElfError: it is damaged, or has what is not allowed.
+    """
+    file = ElfFile(data)
+    if file.kind != RELOCATABLE or file.segments:
+        raise ElfError("it is not a relocatable object")
+    if file.machine != names.MACHINES[architecture]:
+        raise ElfError(f"it is not code for {architecture}")
+    _check_sections(file)
+    tables = [section for section in file.sections if section.kind == names.SYMTAB]
+    if len(tables) != 1 or tables[0].entry_bytes != SYMBOL_BYTES or tables[0].link >= len(file.sections):
+        raise ElfError("it has no symbol table, or a damaged one")
+    strings = file.sections[tables[0].link]
+    symbols = file.symbols(
+        file.range(tables[0].offset, tables[0].size, "its symbol table"),
+        file.range(strings.offset, strings.size, "its string table"),
+    )
+    for symbol in symbols[1:]:
+        _check_symbol(symbol, len(file.sections))
+    if defines is not None:
+        _check_definitions(symbols, names.function_symbol(defines))
+
+
+def _check_sections(file: ElfFile) -> None:
+    if not file.sections or file.sections[0].kind:
+        raise ElfError("its section header table is damaged")
+    for section in file.sections[1:]:
+        if not names.is_object_section(section.name, section.kind, section.flags):
+            raise ElfError(f"it has a section {section.name} of type {section.kind:#x} and flags {section.flags:#x}")
+        if section.kind != names.NOBITS:
+            file.range(section.offset, section.size, f"section {section.name}")
+
+
+def _check_symbol(symbol: Symbol, sections: int) -> None:
+    is_local = symbol.binding == _LOCAL
+    if symbol.kind not in (_LOCAL_KINDS if is_local else _GLOBAL_KINDS):
+        raise ElfError(f"symbol {symbol.name} is {_KINDS.get(symbol.kind, f'of kind {symbol.kind}')}")
+    if symbol.section >= sections and not (symbol.section == _ABSOLUTE and symbol.kind == _FILE):
+        raise ElfError(f"symbol {symbol.name} is in none of its sections")
+    if is_local:
+        return
+    if symbol.binding not in (_GLOBAL, _WEAK):
+        raise ElfError(f"symbol {symbol.name} has binding {symbol.binding}")
+    if symbol.section == _UNDEFINED:
+        if symbol.name not in names.IMPORTS:
+            raise ElfError(f"it needs {symbol.name}, which compiled code may not call")
+    elif not names.is_export(symbol.name):
+        raise ElfError(f"it defines {symbol.name}, which compiled code may not")
+
+
+def _check_definitions(symbols: list[Symbol], function: str) -> None:
+    found = {symbol.name for symbol in symbols[1:] if symbol.binding != _LOCAL and symbol.section != _UNDEFINED}
+    own = {name for name in found if not names.is_shared(name)}
+    if own != {function}:
+        raise ElfError(f"it defines {', '.join(sorted(own)) or 'nothing'} in place of {function}")

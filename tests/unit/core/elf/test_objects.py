@@ -1,0 +1,87 @@
+"""What an object may hold: each case is an object that an assembler makes, and that a linker would take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from service.core.elf import ElfError, check_object
+from tests.support.assembly import assemble, function, pointer
+
+ARCHITECTURES = ("x86_64", "aarch64")
+PLAIN = function()
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(
+    "text",
+    [
+        PLAIN,
+        PLAIN + function("__tvm_ffi_g") + function("__truncsfhf2"),
+        PLAIN + ".weak __TVMBackendParallelLaunch\n.bss\n.p2align 3\n__TVMBackendParallelLaunch: .zero 8\n",
+        PLAIN + ".data\n .quad expf\n .quad memcpy\n .quad TVMFFIErrorSetRaisedFromCStrParts\n",
+    ],
+)
+def test_functions_data_and_known_imports_are_allowed(tmp_path: Path, architecture: str, text: str) -> None:
+    check_object(assemble(tmp_path, text, architecture).read_bytes(), architecture)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (pointer(".init_array", kind="%init_array"), r"a section \.init_array"),
+        (pointer(".init_array.00001", kind="%init_array"), r"a section \.init_array\.00001"),
+        (pointer(".fini_array", kind="%fini_array"), r"a section \.fini_array"),
+        (pointer(".preinit_array", kind="%preinit_array"), r"a section \.preinit_array"),
+        (pointer(".ctors"), r"a section \.ctors"),
+        (pointer(".dtors"), r"a section \.dtors"),
+        (pointer(".text.f", kind="%init_array"), r"a section \.text\.f of type 0xe"),
+        ('.section .init,"ax",%progbits\n ret\n', r"a section \.init "),
+        ('.section .fini,"ax",%progbits\n ret\n', r"a section \.fini "),
+        ('.section .text.w,"awx",%progbits\n ret\n', r"a section \.text\.w of type 0x1 and flags 0x7"),
+        ('.section .rodata.x,"ax",%progbits\n ret\n', r"a section \.rodata\.x"),
+        ('.section .text.g,"axG",%progbits,g,comdat\n ret\n', r"a section \.group"),
+        ('.section .tbss,"awT",%nobits\n .zero 8\n', r"a section \.tbss"),
+        ('.section .interp,"a",%progbits\n .asciz "/bin/sh"\n', r"a section \.interp"),
+        ('.section .deplibs,"MS",@llvm_dependent_libraries,1\n .asciz "m"\n', r"a section \.deplibs"),
+        ('.section .linker-options,"e",@llvm_linker_options\n .asciz "-init"\n .asciz "f"\n', r"\.linker-options"),
+        ('.section .gnu.warning.f,"",%progbits\n .asciz "x"\n', r"a section \.gnu\.warning\.f"),
+        ('.section .odd,"a",%progbits\n .byte 1\n', r"a section \.odd"),
+        (function("__tvm_ffi_g", kind="gnu_indirect_function"), "__tvm_ffi_g is an indirect function"),
+        (".comm __tvm_ffi_c,8,8\n", "a section COMMON"),
+        (".data\n .quad system\n", "it needs system"),
+        (".data\n .quad __ehdr_start\n", "it needs __ehdr_start"),
+        (function("malloc"), "it defines malloc"),
+        (function("_init"), "it defines _init"),
+        (".hidden _fini\n" + function("_fini"), "it defines _fini"),
+        (".globl __tvm_ffi_at\n.set __tvm_ffi_at, 64\n", "__tvm_ffi_at is in none of its sections"),
+    ],
+)
+def test_what_a_linker_or_loader_would_act_upon_is_refused(
+    tmp_path: Path, architecture: str, text: str, reason: str
+) -> None:
+    data = assemble(tmp_path, PLAIN + text, architecture).read_bytes()
+    with pytest.raises(ElfError, match=reason):
+        check_object(data, architecture)
+
+
+def test_a_kernel_defines_what_it_is_named_for(tmp_path: Path) -> None:
+    shared = function("__tvm_ffi_main") + function("__extendhfsf2")
+    data = assemble(tmp_path, function("__tvm_ffi_conv") + shared).read_bytes()
+    check_object(data, "x86_64", "conv")
+
+
+@pytest.mark.parametrize(
+    "text", [function("__tvm_ffi_g"), function("__tvm_ffi_conv") + function("__tvm_ffi_g"), function("__tvm_ffi_main")]
+)
+def test_a_kernel_that_defines_anything_else_is_refused(tmp_path: Path, text: str) -> None:
+    data = assemble(tmp_path, text).read_bytes()
+    with pytest.raises(ElfError, match="in place of __tvm_ffi_conv"):
+        check_object(data, "x86_64", "conv")
+
+
+def test_code_for_another_architecture_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ElfError, match="not code for x86_64"):
+        check_object(assemble(tmp_path, PLAIN, "aarch64").read_bytes(), "x86_64")
