@@ -29,7 +29,7 @@ from service.api.control import (
 from service.api.oip.address import parse_addresses
 from service.api.ops import scrape
 from service.api.ops.collectors import BuildCollector, CacheCollector
-from service.api.ops.layers import surrounded
+from service.api.ops.middleware import with_middleware
 from service.api.services import Services
 
 _SAVE_USAGE_S = 10.0
@@ -73,7 +73,7 @@ def control_plane() -> FastAPI:
 def create_app(services: Services) -> FastAPI:
     """The whole application on `services`; it ends what they hold when it is shut down."""
     app = control_plane()
-    app.add_middleware(surrounded, services=services)
+    app.add_middleware(with_middleware, services=services)
     app.state.services = services
     app.router.lifespan_context = _lifespan
     oip.install(app, services)

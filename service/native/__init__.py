@@ -9,7 +9,7 @@ from service.native.front import Entry, Front, Handover, Problem
 from service.native.front import Limits as FrontLimits
 from service.native.grpc_front import CallBegan, Canceled, GrpcFront, GrpcLimits, HalfClosed, MessageCame, lines_of
 from service.native.library import CoreBudget, Runner, ThreadTeam, compiled_runner
-from service.native.model_queue import Array, Job, Mailbox, ModelQueue, Outcome, as_runner, in_turn
+from service.native.model_queue import Array, Job, Mailbox, ModelQueue, Outcome, as_runner, serialized
 
 __all__ = [
     "FRONT_FIELDS",
@@ -34,6 +34,6 @@ __all__ = [
     "ThreadTeam",
     "as_runner",
     "compiled_runner",
-    "in_turn",
     "lines_of",
+    "serialized",
 ]

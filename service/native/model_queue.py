@@ -137,11 +137,11 @@ def as_runner(run: Callable[[list[Array]], Sequence[Array]]) -> Runner:
     return runner
 
 
-def in_turn(runner: Runner, turn: threading.Lock) -> Runner:
-    """`runner` while it holds `turn`."""
+def serialized(runner: Runner, lock: threading.Lock) -> Runner:
+    """`runner`, called while `lock` is held."""
 
     def call(tensors: Sequence[Any]) -> Any:
-        with turn:
+        with lock:
             return runner(tensors)
 
     waiting: Runner = tvm_ffi.convert(call)

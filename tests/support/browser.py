@@ -30,7 +30,7 @@ def chromium() -> Iterator[Browser]:
             browser.close()
 
 
-class _Complaints:
+class _ConsoleErrors:
     """What the page did that it must not do."""
 
     def __init__(self, page: Page, url: str, may_fail: bool) -> None:
@@ -60,7 +60,7 @@ class _Complaints:
 
 @contextmanager
 def visit(browser: Browser, url: str, width: int = DESKTOP, may_fail: bool = False, **context: Any) -> Iterator[Page]:
-    """The page at `url`, in a profile of its own. Nobody else was asked for anything, and the console has no complaint.
+    """The page at `url`, in a profile of its own. Nobody else was asked for anything, and the console has no error.
 
     Args:
         may_fail: whether answers may be errors, of which the browser complains by itself.
@@ -68,7 +68,7 @@ def visit(browser: Browser, url: str, width: int = DESKTOP, may_fail: bool = Fal
     """
     with browser.new_context(viewport={"width": width, "height": _HEIGHT}, **context) as profile:
         page = profile.new_page()
-        complaints = _Complaints(page, url, may_fail)
+        errors = _ConsoleErrors(page, url, may_fail)
         page.goto(f"{url}/")
         yield page
-        assert not complaints.found, complaints.found
+        assert not errors.found, errors.found

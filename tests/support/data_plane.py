@@ -21,8 +21,8 @@ from service.api import problems
 from service.api.access import Access
 from service.api.grpc.auto import grpc_server
 from service.api.oip import InferenceTelemetry, install
-from service.api.ops.layers import surrounded
 from service.api.ops.metrics import Metrics
+from service.api.ops.middleware import with_middleware
 from service.api.ops.tls import certificate_of
 from service.api.services import Services
 from service.core.build import Build
@@ -87,7 +87,7 @@ class DataPlane:
         self.grpc = ""
         api.router.routes.clear()
         install(api, self.services)
-        api.add_middleware(surrounded, services=self.services)
+        api.add_middleware(with_middleware, services=self.services)
         self.app: ASGIApp = api
 
     @asynccontextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import grimp
 import pytest
 
 # What the API may ask: which format a file has, which build answers it, whether the kernel can lock a compiler in.
@@ -67,3 +68,15 @@ def _after_importing(module: str) -> tuple[set[str], str]:
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     modules, _, libraries = process.stdout.partition("\n")
     return set(modules.split()), libraries
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Imports within functions and for type checkers count: a circle of those is a circle of concepts, too."""
+    graph = grimp.build_graph("service", cache_dir=None)
+    circles = [
+        f"{module} -> {' -> '.join(way)}"
+        for module in sorted(graph.modules)
+        for imported in sorted(graph.find_modules_directly_imported_by(module))
+        if imported in graph.modules and (way := graph.find_shortest_chain(imported, module))
+    ]
+    assert circles == []

@@ -1,6 +1,6 @@
-"""All that a server is asked in its life, for as long as wanted, with each answer held to what it has to be.
+"""The soak: every kind of request for as long as wanted, each answer held to what it has to be.
 
-`predicting`, `living` and `abusing` are who asks what; `acting` has them ask side by side and keeps count; `watching`
+`predicting`, `lifecycle` and `hostile` define the clients; `actors` runs them side by side and counts; `watching`
 looks at what the server's processes take meanwhile; `run` is the whole.
 """
 

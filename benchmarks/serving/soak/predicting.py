@@ -14,7 +14,7 @@ import grpc
 import httpx
 
 from benchmarks.measure import Array
-from benchmarks.serving.soak.acting import REFUSED, Actor, checked, hold
+from benchmarks.serving.soak.actors import REFUSED, Actor, checked, hold
 from service.api.grpc.inference_pb2 import ModelInferRequest, ModelInferResponse
 from service.cli.tensors import HEADER_LENGTH, encode_request
 

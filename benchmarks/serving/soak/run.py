@@ -21,9 +21,9 @@ from benchmarks.serving.hosts import HOST, Host, host_of
 from benchmarks.serving.load import Load, Outcome, Phase
 from benchmarks.serving.processes import OtherLoad
 from benchmarks.serving.records import Soak
-from benchmarks.serving.soak.abusing import abusers
-from benchmarks.serving.soak.acting import Actor, Problems, acting
-from benchmarks.serving.soak.living import Versions, changers
+from benchmarks.serving.soak.actors import Actor, Problems, running
+from benchmarks.serving.soak.hostile import hostile_clients
+from benchmarks.serving.soak.lifecycle import Versions, changers
 from benchmarks.serving.soak.predicting import Question, predictors
 from benchmarks.serving.soak.watching import Watch, growth_of
 from service.cli.client import Client
@@ -81,7 +81,7 @@ def measure(bench: Bench, models: Sequence[Served], minutes: float) -> None:
         actors = [
             *predictors(client, channel, questions),
             *changers(client, versions, [served.name for served in models]),
-            *abusers(client, channel, server, questions[0]),
+            *hostile_clients(client, channel, server, questions[0]),
         ]
         other = OtherLoad([server.pid, *(stream.generator.pid for stream in streams)])
         watch, problems = Watch(server, client), Problems()
@@ -95,7 +95,7 @@ def measure(bench: Bench, models: Sequence[Served], minutes: float) -> None:
 def _run(streams: Sequence[_Stream], actors: Sequence[Actor], watch: Watch, problems: Problems, seconds: float) -> None:
     begun_s = time.monotonic()
     loads = [threading.Thread(target=stream.run, args=(begun_s + seconds, problems)) for stream in streams]
-    with acting(actors, problems):
+    with running(actors, problems):
         for thread in loads:
             thread.start()
         told_s = begun_s

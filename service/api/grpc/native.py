@@ -22,8 +22,8 @@ from service.api.grpc.server import HEAD_BYTES, MAX_CALLS
 from service.api.grpc.service import NAME, InferenceService
 from service.api.grpc.status import abort
 from service.api.grpc.wire import CODES, GrpcWire
-from service.api.oip.front.attendance import Attendance
 from service.api.oip.front.records import error_of
+from service.api.oip.front.support import FrontSupport
 from service.api.oip.request_templates import ModelTemplates
 from service.api.services import Services
 from service.core.settings import Settings
@@ -63,7 +63,7 @@ class NativeGrpcServer:
         self._front = GrpcFront.on(self._listener.fileno(), self._limits)
         # What is traced is answered in Python: then there are no templates.
         templates = self._service.templates if self._services.tracing is None else ModelTemplates()
-        self._attendance = Attendance(self._front, GrpcWire(), templates, self._services, "grpc", CODES)
+        self._support = FrontSupport(self._front, GrpcWire(), templates, self._services, "grpc", CODES)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._front.descriptor(), self._happened, self._front)
         return int(self._listener.getsockname()[1])
@@ -79,7 +79,7 @@ class NativeGrpcServer:
             self._happened(self._front)
             await asyncio.gather(*(task for _, task in self._calls.values()), return_exceptions=True)
             self._loop.remove_reader(self._front.descriptor())
-            self._attendance.end()
+            self._support.end()
             self._listener.close()
         self._stopping.set()
 
@@ -112,8 +112,8 @@ class NativeGrpcServer:
         try:
             await abort(call, error)
         except Aborted as end:
-            identity = self._attendance.routes.address(problem.entry).served.identity
-            self._attendance.records.refused(identity, problem, error, end.code.name)
+            identity = self._support.routes.address(problem.entry).served.identity
+            self._support.records.refused(identity, problem, error, end.code.name)
             call.finish(end.code, end.details, end.trailers)
 
     async def _answer(self, call: Call) -> None:

@@ -8,9 +8,9 @@ import grpc
 from grpc import aio
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
-from service.api.grpc.door import Door
 from service.api.grpc.guard import GrpcGuard
 from service.api.grpc.health import Health
+from service.api.grpc.interceptor import DrainInterceptor
 from service.api.grpc.service import NAME, InferenceService
 from service.api.ops.tls import Certificate
 from service.api.services import Services
@@ -34,7 +34,7 @@ class GrpcServer:
         self._service = InferenceService(
             services.registry, services.metrics, services.audit, self._stopping, services.tracing
         )
-        self._door, self._guard = Door(), GrpcGuard(services.access, services.metrics)
+        self._draining, self._guard = DrainInterceptor(), GrpcGuard(services.access, services.metrics)
         self._certificate = certificate
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._options = (
@@ -52,7 +52,7 @@ class GrpcServer:
             Conflict: the port is taken.
         """
         self._server = aio.server(
-            interceptors=[self._door, self._guard], options=self._options, maximum_concurrent_rpcs=MAX_CALLS
+            interceptors=[self._draining, self._guard], options=self._options, maximum_concurrent_rpcs=MAX_CALLS
         )
         self._server.add_generic_rpc_handlers((self._service.handler(),))
         add_HealthServicer_to_server(Health(NAME, self._stopping), self._server)
@@ -75,7 +75,7 @@ class GrpcServer:
         """
         self._stopping.set()
         if self._server is not None:
-            await self._door.close()
+            await self._draining.close()
             await self._server.stop(grace_s)
 
 

@@ -19,7 +19,7 @@ from service.api.oip.metadata import Metadata
 from service.api.oip.repository import Repository
 from service.api.oip.telemetry import InferenceTelemetry
 from service.api.ops.collectors import ModelCollector
-from service.api.ops.layers import surrounded
+from service.api.ops.middleware import with_middleware
 from service.api.ops.traced import Traced
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def install(app: FastAPI, services: Services) -> None:
     app.state.infer = infer
     if services.tracing is not None:
         infer = Traced(infer, services.tracing)
-    app.state.shortcut = Shortcut(surrounded(infer, services), services.settings.max_predict_bytes)
+    app.state.shortcut = Shortcut(with_middleware(infer, services), services.settings.max_predict_bytes)
     app.router.routes[:0] = routes(services, infer)
 
 

@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.oip.address import model_and_version
 from service.api.oip.body import Body, Head, read_body
+from service.api.oip.parse import parse_request
 from service.api.oip.predictor import Predictor
-from service.api.oip.request import parse_request
 from service.api.oip.request_templates import ModelTemplates
 from service.api.oip.response import encoded, render
 from service.api.oip.telemetry import RequestTelemetry

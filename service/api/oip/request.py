@@ -4,26 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from reprlib import repr as brief
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from service.api.oip.body import Body, Head
-from service.api.oip.entries import named_tensors, raw_input
 from service.api.oip.inputs import NamedTensor, Picture, gather
-from service.api.oip.members import flag, json_object, parameters_of, whole
+from service.api.oip.members import flag, parameters_of, whole
 from service.api.oip.tensors import Array
-from service.core.errors import InvalidInput, TooLarge
+from service.core.errors import InvalidInput
 from service.core.signature import ModelSignature
 from service.workers.inference import Step, Terms
 
-if TYPE_CHECKING:
-    from service.api.oip.request_templates import RequestTemplates
-
-# What JSON may take, so that nobody makes the event loop parse for long: names and shapes, and each number with the
-# digits of a float64, its comma, and the white space of an indented document.
-_JSON_BASE_BYTES = 64 << 10
-_JSON_ELEMENT_BYTES = 48
 _SEQUENCE_ID_LENGTH = 128  # what a client may have us keep
 
 
@@ -58,33 +48,6 @@ class InferRequest:
     terms: Terms
 
 
-def parse_request(
-    head: Head, body: Body, signature: ModelSignature, batches: Sequence[int], templates: RequestTemplates
-) -> InferRequest:
-    """The request in `body`.
-
-    Args:
-        batches: the sizes in which it may come besides that of the signature.
-        templates: of the requests that the model has had.
-
-    Raises:
-        InvalidInput: it is not well formed; `InvalidTensor` names the input.
-        TooLarge: its JSON is longer than that of any request to this model needs to be.
-        UnsupportedFormat: it is a picture of a kind that is not read.
-    """
-    if head.is_raw:
-        outputs = [RequestedOutput(index, head.wants_binary) for index in range(len(signature.outputs))]
-        return InferRequest(None, [raw_input(head, body, signature, batches)], outputs, Terms())
-    inference_header = _inference_header(head, body, signature, max(batches, default=1))
-    if known := templates.read(inference_header, body):
-        return known
-    envelope = json_object(inference_header)
-    sent = named_tensors(envelope.get("inputs"), body, signature)
-    request = checked_request(envelope, sent, signature, batches)
-    templates.remember(inference_header, sent, request, signature)
-    return request
-
-
 def checked_request(
     envelope: Mapping[str, Any], inputs: Sequence[NamedTensor], signature: ModelSignature, batches: Sequence[int] = ()
 ) -> InferRequest:
@@ -115,23 +78,6 @@ def _step(parameters: Mapping[str, Any]) -> Step | None:
     if not identity:
         return None
     return Step(identity, flag(parameters, "sequence_start", False), flag(parameters, "sequence_end", False))
-
-
-def _inference_header(head: Head, body: Body, signature: ModelSignature, batch: int) -> bytes:
-    """The request's JSON, taken off the front of `body`."""
-    length = body.remaining_bytes if head.json_bytes is None else head.json_bytes
-    if length > body.remaining_bytes:
-        raise InvalidInput(
-            f"Inference-Header-Content-Length is {length}, but the body has {body.remaining_bytes} bytes",
-            hint="it is the length of the JSON, before any compression",
-        )
-    limit = _JSON_BASE_BYTES + _JSON_ELEMENT_BYTES * batch * sum(prod(spec.shape) for spec in signature.inputs)
-    if length > limit:
-        raise TooLarge(
-            f"the request has {length} bytes of JSON; one to this model needs at most {limit}",
-            hint="send tensors as binary data: Inference-Header-Content-Length and binary_data_size",
-        )
-    return bytes(body.take(length))
 
 
 def _outputs(entries: Any, signature: ModelSignature, binary: bool) -> list[RequestedOutput]:

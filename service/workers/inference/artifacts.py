@@ -82,7 +82,7 @@ class StoredArtifacts:
 class Alone:
     """A `Runner` beside which no other of its kind runs, so that a crash tells which of them it was."""
 
-    _turn = threading.Lock()
+    _lock = threading.Lock()
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -93,11 +93,11 @@ class Alone:
 
     @property
     def runner(self) -> native.Runner:
-        return native.in_turn(self._runner.runner, Alone._turn)
+        return native.serialized(self._runner.runner, Alone._lock)
 
     def run(self, inputs: Sequence[Array], state: SequenceState | None = None) -> Sequence[Array]:
         """As `Runner.run`."""
-        with Alone._turn:
+        with Alone._lock:
             return self._runner.run(inputs, state)
 
     def clone(self) -> Alone:

@@ -13,13 +13,13 @@ from time import monotonic
 from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, MemoryFull, NotFound, NotReady, OctetError
-from service.workers.inference.flights import Flights
 from service.workers.inference.memory import Memory, Weight, together
 from service.workers.inference.observer import Identity
 from service.workers.inference.ports import Artifacts, Builds
 from service.workers.inference.runner import Runner
 from service.workers.inference.scheduling import Scheduling
 from service.workers.inference.served import Served
+from service.workers.inference.single_flight import SingleFlight
 from service.workers.inference.variants import Variants
 
 _logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Loader:
         self._making_room = asyncio.Lock()
         self._receipts: dict[Served, object] = {}
         self._leaving: dict[Served, asyncio.Task[None]] = {}
-        self._loading: Flights[Identity, Served] = Flights()
+        self._loading: SingleFlight[Identity, Served] = SingleFlight()
         self._failed: dict[Digest, tuple[float, OctetError]] = {}
         self.loaded: dict[Identity, Served] = {}
 

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from service.core.errors import DeadlinePassed
 from service.core.sequence import SequenceState
 from service.native import Job
 from service.workers.inference.runner import Array
+from service.workers.inference.scheduling import Scheduling
+from service.workers.inference.sequences import Sequences
+from service.workers.inference.terms import USUAL, Abandoned, Terms
 
-if TYPE_CHECKING:
-    from service.workers.inference.executor import Executor
 
+class Admission(Protocol):
+    """The part of `Executor` that a permit needs."""
 
-class Abandoned(Exception):
-    """Nobody waits for the answer any more."""
+    scheduling: Scheduling
+    sequences: Sequences | None
+
+    @property
+    def has_to_wait(self) -> bool: ...
+    def release(self, permit: Permit) -> None: ...
+    def lend(self, permit: Permit) -> None: ...
+    def claim(self, permit: Permit) -> None: ...
+    def submit(self, permit: Permit, inputs: Sequence[Array], priority: int) -> None: ...
+    def withdraw(self, permit: Permit) -> bool: ...
 
 
 class Stages(NamedTuple):
@@ -62,39 +72,6 @@ class Stages(NamedTuple):
         return Stages(queued_s, batched_s, run_s, returned_s - ended_s, requests, samples, taken_s, batch_tags)
 
 
-@dataclass(frozen=True)
-class Step:
-    """A request's place in a sequence, by the protocol's parameters.
-
-    Attributes:
-        id: `sequence_id`, which the client chose.
-        starts: whether the sequence begins with it, anew if it is under way.
-        ends: whether nothing comes after it.
-    """
-
-    id: int | str
-    starts: bool = False
-    ends: bool = False
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What a request asks of the queue.
-
-    Attributes:
-        priority: 1 is served first; 0 for the level in the middle.
-        timeout_s: within which its call has to begin, after its admission.
-        step: of a model that keeps state, where it belongs; other models do not look at it.
-    """
-
-    priority: int = 0
-    timeout_s: float | None = None
-    step: Step | None = None
-
-
-USUAL = Terms()
-
-
 class Permit:
     """A place, which is given back at the end of a `with` block. For the event loop's thread.
 
@@ -112,7 +89,7 @@ class Permit:
         *("deadline_s", "has_place", "job", "stages", "state", "tag"),
     )
 
-    def __init__(self, executor: Executor, timeout_s: float | None, admitted_s: float) -> None:
+    def __init__(self, executor: Admission, timeout_s: float | None, admitted_s: float) -> None:
         """Of a place that `Executor.permit` has taken."""
         self._executor, self._timeout_s, self._admitted_s = executor, timeout_s, admitted_s
         self._future: asyncio.Future[Sequence[Array]] | None = None

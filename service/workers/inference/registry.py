@@ -19,18 +19,18 @@ from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady, OctetError
 from service.workers.inference.candidates import Candidate, candidates
-from service.workers.inference.complaints import Complaints, spoken
 from service.workers.inference.explain import why_not_ready
-from service.workers.inference.flights import Flights
 from service.workers.inference.inventory import Indexed, Inventory, ModelState
 from service.workers.inference.loader import Loader
 from service.workers.inference.memory import Memory
+from service.workers.inference.name_warnings import NameWarnings, spoken
 from service.workers.inference.observer import Identity, Observer, Unobserved
 from service.workers.inference.ports import Aliases, Artifacts, Builds, Models
 from service.workers.inference.routes import Name, Plan, Reference, Route, Routes, plan
 from service.workers.inference.runner import Array
 from service.workers.inference.scheduling import Scheduling
 from service.workers.inference.served import Served
+from service.workers.inference.single_flight import SingleFlight
 from service.workers.inference.variants import Variants
 
 _logger = logging.getLogger(__name__)
@@ -81,8 +81,8 @@ class Registry:
         self._inventory = Inventory(builds, models, self._targets, self._loader)
         self._current = Routes()
         self._unloaded: set[tuple[str, int | None]] = set()
-        self._complaints = Complaints()
-        self._refreshing: Flights[Name, None] = Flights()
+        self._warnings = NameWarnings()
+        self._refreshing: SingleFlight[Name, None] = SingleFlight()
         self._refresher: asyncio.Task[None] | None = None
         self._closed = self._preloading = False
 
@@ -279,7 +279,7 @@ class Registry:
         except _CannotLoad as failure:
             if name not in self._current:
                 raise failure.args[0] from failure.__cause__
-            self._complaints.say(name, f"what answers goes on: {failure.args[0]}")
+            self._warnings.report(name, f"what answers goes on: {failure.args[0]}")
             return
         with main.held():  # while the canary is loaded
             canary = await self._canary(name, wanted)
@@ -291,13 +291,13 @@ class Registry:
 
     async def _canary(self, name: Name, wanted: Plan) -> Served | None:
         """The version on trial; without it, the others get its requests."""
-        complaint, canary = "", None
+        warning, canary = "", None
         if wanted.canary is not None:
             try:
                 canary = await self._find(name[0], wanted.canary)
             except (_CannotLoad, NotFound, NotReady) as error:
-                complaint = f"version {wanted.canary} gets no requests: {error}"
-        self._complaints.say(name, complaint)
+                warning = f"version {wanted.canary} gets no requests: {error}"
+        self._warnings.report(name, warning)
         return canary
 
     async def _find(self, model: str, version: int | None) -> Served:

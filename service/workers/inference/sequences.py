@@ -11,7 +11,7 @@ from time import monotonic
 from service.core.errors import InvalidInput, QueueFull, UnknownSequence
 from service.core.sequence import SequenceState
 from service.core.signature import ModelSignature
-from service.workers.inference.permit import Abandoned, Step
+from service.workers.inference.terms import Abandoned, Step
 
 _HOW = (
     "send the parameter sequence_id, and sequence_start with the first request of a sequence; "

@@ -38,8 +38,8 @@ def starting(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def ends_well(process: subprocess.Popen[str]) -> bool:
-    said, complaints = process.communicate(timeout=60)
-    assert "Traceback" not in complaints, complaints
+    said, stderr = process.communicate(timeout=60)
+    assert "Traceback" not in stderr, stderr
     quicker = bool(said) and "url" in json.loads(said.splitlines()[0])  # it was up before the signal came
     return process.returncode == 0 and (not said or quicker)
 
@@ -69,9 +69,9 @@ def test_it_leaves_nothing_half_started(tmp_path: Path, after_s: float) -> None:
         time.sleep(after_s)
         children = children_of(process.pid)
         process.send_signal(signal.SIGTERM)
-        _, complaints = process.communicate(timeout=60)
-        assert process.returncode == 0, complaints
-        assert "Traceback" not in complaints
+        _, stderr = process.communicate(timeout=60)
+        assert process.returncode == 0, stderr
+        assert "Traceback" not in stderr
     eventually(lambda: not any(map(is_running, children)))
     file = tmp_path / "data" / "octet.sqlite3"
     if file.exists():

@@ -12,10 +12,10 @@ from typing import Any
 from starlette.types import Scope
 from uvicorn.server import ServerState
 
-from service.api.oip.front.attendance import Attendance
 from service.api.oip.front.exchange import head_of_answer
 from service.api.oip.front.records import error_of
 from service.api.oip.front.routes import RestWire
+from service.api.oip.front.support import FrontSupport
 from service.api.oip.infer import LEND_AFTER_S
 from service.api.oip.request_templates import ModelTemplates
 from service.api.problems import problem_response, unexpected_response
@@ -56,8 +56,8 @@ class FrontServer:
         self._loop = asyncio.get_running_loop()
         self._connections, self._state = connections, state
         self._front = Front.on(listener.fileno(), _limits(settings, keep_alive_s, listener.getsockname()[1]))
-        self._attendance = Attendance(self._front, RestWire(), templates, services, "rest")
-        self.routes = self._attendance.routes
+        self._support = FrontSupport(self._front, RestWire(), templates, services, "rest")
+        self.routes = self._support.routes
         self._loop.add_reader(self._front.descriptor(), self._happened)
         self._arriving: set[asyncio.Task[None]] = set()
 
@@ -79,7 +79,7 @@ class FrontServer:
         impatience.cancel()
         self._happened()
         self._loop.remove_reader(self._front.descriptor())
-        self._attendance.end()
+        self._support.end()
 
     def _happened(self) -> None:
         for event in self._front.happened():
@@ -114,7 +114,7 @@ class FrontServer:
             response = problem_response(error, scope)
         else:
             response = unexpected_response(error, scope)
-        self._attendance.records.refused(address.served.identity, problem, error, response.status_code)
+        self._support.records.refused(address.served.identity, problem, error, response.status_code)
         headers = [*response.raw_headers, (b"x-request-id", problem.request_id.encode())]
         return head_of_answer(response.status_code, [*self._state.default_headers, *headers]) + bytes(response.body)
 

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from service.api.oip import members, request
+from service.api.oip import members, parse
 from tests.support.data_plane import as_binary, connect, unpacked
 from tests.support.runners import affine
 from tests.support.tables import Tables
@@ -42,7 +42,7 @@ async def test_the_same_words_with_other_tensors_are_not_read_again(tables: Tabl
         for seed in range(3):
             given = inputs(seed, order)
             body, headers = as_binary(given, {"parameters": {"binary_data_output": True}})
-            with patch.object(request, "json_object", wraps=members.json_object) as read:
+            with patch.object(parse, "json_object", wraps=members.json_object) as read:
                 response = await client.post(PATH, content=body, headers=headers)
             expected = (given["x"] * given["a"] + given["b"]).astype(np.float32)
             np.testing.assert_array_equal(unpacked(response)[1]["y"], expected)

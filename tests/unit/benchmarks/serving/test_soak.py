@@ -6,8 +6,8 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from benchmarks.serving.soak.acting import WRONG, Actor, Problems, Unexpected, acting, checked, hold
-from benchmarks.serving.soak.living import LIVE, Versions, marked
+from benchmarks.serving.soak.actors import WRONG, Actor, Problems, Unexpected, checked, hold, running
+from benchmarks.serving.soak.lifecycle import LIVE, Versions, marked
 
 
 def counted(act: Callable[[], str], times: int = 1) -> tuple[dict[str, int], Problems]:
@@ -21,7 +21,7 @@ def counted(act: Callable[[], str], times: int = 1) -> tuple[dict[str, int], Pro
         return act()
 
     actor = Actor("it", 0.0 if times > 1 else 60.0, once)
-    with acting([actor], problems):
+    with running([actor], problems):
         assert enough.wait(10)
     return dict(actor.outcomes), problems
 

@@ -17,8 +17,8 @@ import grpc
 import httpx
 
 from benchmarks.server import Server
-from benchmarks.serving.soak.acting import REFUSED, Actor, Unexpected, checked, hold
-from benchmarks.serving.soak.living import LIVE
+from benchmarks.serving.soak.actors import REFUSED, Actor, Unexpected, checked, hold
+from benchmarks.serving.soak.lifecycle import LIVE
 from benchmarks.serving.soak.predicting import INFER, Question, message_of
 from service.cli.tensors import HEADER_LENGTH
 
@@ -30,7 +30,7 @@ _TOO_MANY_BYTES = 1 << 40
 Bad = tuple[str, dict[str, Any], int]  # the path, what httpx sends there, and the status that has to answer
 
 
-def abusers(client: httpx.Client, channel: grpc.Channel, server: Server, question: Question) -> list[Actor]:
+def hostile_clients(client: httpx.Client, channel: grpc.Channel, server: Server, question: Question) -> list[Actor]:
     posts, pushes = itertools.cycle(_bad_posts(question)), itertools.cycle(_bad_pushes())
     raw, calls = itertools.cycle(_malformed(question)), itertools.cycle(_bad_calls(question))
     leaving = itertools.cycle(_half_sent(question))

@@ -1,4 +1,4 @@
-"""What every front needs from Python while it answers."""
+"""What every native front needs from Python: its routes, its records, and whether keys are asked for."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from service.native import Front, GrpcFront
 _COUNT_EVERY_S = 0.5
 
 
-class Attendance:
-    """Says who answers, and counts what was. For the event loop's thread.
+class FrontSupport:
+    """Keeps the routes of a front and counts its answers. For the event loop's thread.
 
     Attributes:
         routes: which requests it answers.

@@ -77,7 +77,7 @@ class Actor:
 
 
 @contextmanager
-def acting(actors: Sequence[Actor], problems: Problems) -> Iterator[None]:
+def running(actors: Sequence[Actor], problems: Problems) -> Iterator[None]:
     """They ask while it is entered."""
     over = threading.Event()
     threads = [threading.Thread(target=actor.run, args=(over, problems), name=actor.name) for actor in actors]

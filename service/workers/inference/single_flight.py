@@ -1,4 +1,4 @@
-"""One computation for everybody who asks the same question at the same time."""
+"""Single-flight: callers that ask the same question at the same time share one computation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")
 
 
-class Flights(Generic[Key, Answer]):
+class SingleFlight(Generic[Key, Answer]):
     """Computations under way, by key; forgotten when they end. For one event loop."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Flights(Generic[Key, Answer]):
         task = self._tasks.get(key)
         if task is None:
             task = self._tasks[key] = asyncio.ensure_future(_run(compute))
-            task.add_done_callback(lambda done: self._land(key, done))
+            task.add_done_callback(lambda done: self._forget(key, done))
         return await asyncio.shield(task)
 
     def __iter__(self) -> Iterator[Key]:
@@ -38,7 +38,7 @@ class Flights(Generic[Key, Answer]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _land(self, key: Key, task: asyncio.Task[Any]) -> None:
+    def _forget(self, key: Key, task: asyncio.Task[Any]) -> None:
         del self._tasks[key]
         if not task.cancelled():
             task.exception()  # callers have it; asyncio would log it where all of them were canceled

@@ -1,4 +1,4 @@
-"""What is wrong with the names of models, for the log: said once, and again when it was mended and is back."""
+"""Warnings about the names of models: each logged once, and again where it comes back after it was solved."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from service.workers.inference.routes import Name
 _logger = logging.getLogger(__name__)
 
 
-class Complaints:
+class NameWarnings:
     """For one event loop."""
 
     def __init__(self) -> None:
         self._said: dict[Name, str] = {}
 
-    def say(self, name: Name, complaint: str) -> None:
-        """`complaint` is what is wrong with `name` now; empty for nothing."""
+    def report(self, name: Name, warning: str) -> None:
+        """`warning` is what is wrong with `name` now; empty for nothing."""
         said = self._said.pop(name, "")
-        if complaint:
-            self._said[name] = complaint
-            if complaint != said:
-                _logger.warning("%s: %s", spoken(name), complaint)
+        if warning:
+            self._said[name] = warning
+            if warning != said:
+                _logger.warning("%s: %s", spoken(name), warning)
 
 
 def spoken(name: Name) -> str:

@@ -1,4 +1,4 @@
-"""Calls while the server stops.
+"""Refuses calls while the server stops.
 
 gRPC's own stop ends those that it has not handed on yet with CANCELLED, as if the client had wanted that. So all that
 have come are taken first, until no more do; then all are refused, until no more come.
@@ -20,8 +20,8 @@ _QUIET_S = 0.05  # nobody has come for so long
 _PATIENCE_S = 0.5  # somebody always comes
 
 
-class Door(ServerInterceptor):  # type: ignore[misc]
-    """The first to see a call."""
+class DrainInterceptor(ServerInterceptor):  # type: ignore[misc]
+    """The first interceptor of every call."""
 
     def __init__(self) -> None:
         self._came_s, self._is_closed = 0.0, False

@@ -1,4 +1,4 @@
-"""What surrounds the applications on every road that a request may take."""
+"""The middleware of every HTTP application, on whatever path a request reaches it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from service.api.ops.context import RequestContext
 from service.api.services import Services
 
 
-def surrounded(app: ASGIApp, services: Services) -> ASGIApp:
+def with_middleware(app: ASGIApp, services: Services) -> ASGIApp:
     """`app`, for requests that have an id and were let in; its unforeseen exceptions are answered."""
     return RequestContext(Guard(app, services.access, services.metrics))

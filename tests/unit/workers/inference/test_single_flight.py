@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from service.workers.inference.flights import Flights
+from service.workers.inference.single_flight import SingleFlight
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_those_who_ask_meanwhile_share_the_answer() -> None:
-    flights: Flights[str, int] = Flights()
+    single_flight: SingleFlight[str, int] = SingleFlight()
     started = 0
 
     async def compute() -> int:
@@ -21,12 +21,12 @@ async def test_those_who_ask_meanwhile_share_the_answer() -> None:
         await asyncio.sleep(0)
         return started
 
-    assert await asyncio.gather(*(flights.join("a", compute) for _ in range(3))) == [1, 1, 1]
-    assert await flights.join("a", compute) == 2
+    assert await asyncio.gather(*(single_flight.join("a", compute) for _ in range(3))) == [1, 1, 1]
+    assert await single_flight.join("a", compute) == 2
 
 
 async def test_an_error_reaches_everybody_and_is_forgotten() -> None:
-    flights: Flights[str, int] = Flights()
+    single_flight: SingleFlight[str, int] = SingleFlight()
 
     async def fail() -> int:
         await asyncio.sleep(0)
@@ -35,21 +35,21 @@ async def test_an_error_reaches_everybody_and_is_forgotten() -> None:
     async def succeed() -> int:
         return 1
 
-    answers = await asyncio.gather(flights.join("a", fail), flights.join("a", fail), return_exceptions=True)
+    answers = await asyncio.gather(single_flight.join("a", fail), single_flight.join("a", fail), return_exceptions=True)
     assert [type(answer) for answer in answers] == [ValueError, ValueError]
-    assert await flights.join("a", succeed) == 1
+    assert await single_flight.join("a", succeed) == 1
 
 
 async def test_one_who_leaves_does_not_end_it_for_the_others() -> None:
-    flights: Flights[str, int] = Flights()
+    single_flight: SingleFlight[str, int] = SingleFlight()
     go = asyncio.Event()
 
     async def compute() -> int:
         await go.wait()
         return 1
 
-    leaver = asyncio.create_task(flights.join("a", compute))
-    stayer = asyncio.create_task(flights.join("a", compute))
+    leaver = asyncio.create_task(single_flight.join("a", compute))
+    stayer = asyncio.create_task(single_flight.join("a", compute))
     await asyncio.sleep(0)
     leaver.cancel()
     go.set()
@@ -57,9 +57,9 @@ async def test_one_who_leaves_does_not_end_it_for_the_others() -> None:
 
 
 async def test_the_end_cancels_what_is_under_way() -> None:
-    flights: Flights[str, None] = Flights()
-    waiter = asyncio.create_task(flights.join("a", asyncio.Event().wait))  # type: ignore[arg-type]
+    single_flight: SingleFlight[str, None] = SingleFlight()
+    waiter = asyncio.create_task(single_flight.join("a", asyncio.Event().wait))  # type: ignore[arg-type]
     await asyncio.sleep(0)
-    await flights.end()
+    await single_flight.end()
     with pytest.raises(asyncio.CancelledError):
         await waiter
