@@ -51,7 +51,7 @@ ENVIRONMENTS = (
     Environment("bentoml", ("bentoml==1.4.39", *_COMPUTING)),
     Environment("triton", ("nvidia-pytriton==0.7.0", *_COMPUTING[:-1], "numpy==1.26.4"), python=_SYSTEM_PYTHON),
     Environment("ray", ("ray[serve]==2.60.0", *_COMPUTING)),
-    Environment("tensorflow", ("tensorflow-cpu==2.21.0", *_COMMON), making=True),
+    Environment("tensorflow", ("tensorflow-cpu==2.21.0", "tf_keras==2.21.0", *_COMMON), making=True),
     Environment("plot", ("matplotlib==3.11.2",), making=True),
 )
 

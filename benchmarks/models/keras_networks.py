@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import tf_keras
 from keras import layers
 
 from benchmarks.models.samples import SAMPLES
@@ -33,7 +34,7 @@ def build(name: str) -> Any:
         case "ssdlite":
             return keras.Model(given, ssdlite(given))
         case "lstm":
-            return keras.Model(given, recurrent(given))
+            return recurrent()
         case "transformer":
             return keras.Model(given, transformer(given))
         case _:
@@ -113,9 +114,11 @@ def ssdlite(image: Tensor) -> list[Tensor]:
     return [layers.Concatenate(1)(boxes), layers.Activation("sigmoid")(layers.Concatenate(1)(scores))]
 
 
-def recurrent(steps: Tensor) -> Tensor:
-    x = layers.LSTM(128, return_sequences=True)(steps)
-    return layers.Dense(12)(layers.LSTM(128)(x))
+def recurrent() -> Any:
+    """In Keras 2: the converter makes one operator of its LSTM, and loops of that of Keras 3."""
+    layers = tf_keras.layers
+    stack = [layers.LSTM(128, return_sequences=True), layers.LSTM(128), layers.Dense(12)]
+    return tf_keras.Sequential([layers.Input(SAMPLES["lstm"].shape, batch_size=1), *stack])
 
 
 def transformer(tokens: Tensor, count: int = 4, heads: int = 4, hidden: int = 1024) -> Tensor:

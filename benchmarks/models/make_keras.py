@@ -64,14 +64,21 @@ def convert(model: Any, kind: str, samples: Reals) -> bytes:
         return ([samples[index : index + 1]] for index in range(len(samples)))
 
     with tempfile.TemporaryDirectory() as folder:
-        model.export(folder, verbose=False)
-        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
+        converter = _converter(model, samples.shape[1:], folder)
         if kind == "int8":
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
             converter.representative_dataset = calibration
             converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
             converter.inference_input_type = converter.inference_output_type = tf.int8
         return bytes(converter.convert())
+
+
+def _converter(model: Any, shape: tuple[int, ...], folder: str) -> Any:
+    if isinstance(model, keras.Model):
+        model.export(folder, verbose=False)
+        return tf.lite.TFLiteConverter.from_saved_model(folder)
+    call = tf.function(model).get_concrete_function(tf.TensorSpec((1, *shape), tf.float32))
+    return tf.lite.TFLiteConverter.from_concrete_functions([call], model)
 
 
 if __name__ == "__main__":
