@@ -59,7 +59,7 @@ def export(layout: OciLayout, digest: Digest, reports: Container[str] | None = N
         "application/vnd.oci.image.manifest.v1+json", digest, layout.blobs.size_bytes(digest)
     )
     referrers = [entry for entry in layout.referrers(digest) if reports is None or entry.artifact_type in reports]
-    entries = [_without_annotations(subject, manifest), *referrers]
+    entries = [_without_annotations(subject, manifest), *sorted(referrers, key=lambda each: each.artifact_type or "")]
     manifests = [manifest, *(layout.manifest(entry.digest) for entry in entries[1:])]
     parts = [part.digest for each in manifests for part in (each.config, *each.layers)]
     blobs = dict.fromkeys([*(entry.digest for entry in entries), *parts])

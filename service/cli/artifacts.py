@@ -63,16 +63,48 @@ def fetched(client: Client, artifact: Digest) -> Iterator[OciLayout]:
     from service.cache import OciLayout
 
     with tempfile.TemporaryDirectory(prefix="octet-") as folder:
-        archive = Path(folder, "artifact.tar")
-        client.download(artifact, archive)
-        try:
-            with tarfile.open(archive) as members:
-                for member in members:
-                    _unpack(members, member, Path(folder))
-        except tarfile.TarError as error:
-            raise InvalidInput(f"artifact {artifact} came damaged: {error}") from error
-        archive.unlink()
+        fetch(client, artifact, Path(folder))
         yield OciLayout.open(Path(folder))
+
+
+def fetch(client: Client, artifact: Digest, folder: Path) -> None:
+    """Writes the artifact and what is attached to it to an empty folder, as an OCI image layout.
+
+    Raises:
+        InvalidInput: the server sent something else.
+    """
+    archive = folder / "artifact.tar"
+    client.download(artifact, archive)
+    try:
+        with tarfile.open(archive) as members:
+            for member in members:
+                _unpack(members, member, folder)
+    except tarfile.TarError as error:
+        raise InvalidInput(f"artifact {artifact} came damaged: {error}") from error
+    archive.unlink()
+
+
+@contextmanager
+def archive_of(folder: Path) -> Iterator[Path]:
+    """The only artifact in a folder as an archive to be pushed, as long as the block runs: the same for the same
+    artifact, whenever and wherever it was run.
+
+    Raises:
+        NotFound: the folder holds none, or several.
+        CorruptBlob: some of it is damaged.
+    """
+    from service.cache import OciLayout
+    from service.cache.export import export
+    from service.core.artifact import TRAVELING
+    from service.runtime.loading import only_artifact
+
+    layout = OciLayout.open(folder)
+    chunks = export(layout, only_artifact(layout), TRAVELING).chunks()
+    with tempfile.TemporaryDirectory(prefix="octet-") as directory:
+        archive = Path(directory, "artifact.tar")
+        with archive.open("wb") as file:
+            file.writelines(chunks)
+        yield archive
 
 
 def _unpack(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:

@@ -78,9 +78,16 @@ class Client:
     ) -> Document:
         """Asks for a build of the file, uploading it if the server has not got it; `on_sent` is told of bytes sent."""
         query = {"name": name, "target": target} | ({"numerics": numerics} if numerics else {}) | dict(options or {})
+        return self._put("/api/v1/models", query, path, on_sent)
+
+    def push_artifact(self, archive: Path, name: str, on_sent: Callable[[int], None]) -> Document:
+        """As `push`, of an archive of an artifact."""
+        return self._put("/api/v1/artifacts", {"name": name}, archive, on_sent)
+
+    def _put(self, route: str, query: dict[str, str], path: Path, on_sent: Callable[[int], None]) -> Document:
         digest = digest_of_file(path)
         if self._http_request("HEAD", f"/api/v1/blobs/{digest}").is_success:
-            return self._document("PUT", "/api/v1/models", params=query | {"source": digest})
+            return self._document("PUT", route, params=query | {"source": digest})
 
         def chunks() -> Iterator[bytes]:
             with path.open("rb") as file:
@@ -89,7 +96,7 @@ class Client:
                     on_sent(len(chunk))
 
         length = {"Content-Length": str(path.stat().st_size)}
-        return self._document("PUT", "/api/v1/models", params=query, content=chunks(), headers=length)
+        return self._document("PUT", route, params=query, content=chunks(), headers=length)
 
     def models(self) -> list[Document]:
         return list(self._pages("/api/v1/models", "models", {}))

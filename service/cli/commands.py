@@ -16,6 +16,7 @@ _SERVING, _FILES, _MACHINE = "With a server", "Without a server", "This machine"
 _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "serve": (_SERVING, "serve", "serve"),
     "push": (_SERVING, "push", "push"),
+    "pull": (_SERVING, "pull", "pull"),
     "predict": (_SERVING, "predict", "predict"),
     "models": (_SERVING, "models", "models"),
     "rm": (_SERVING, "rm", "rm"),

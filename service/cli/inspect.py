@@ -13,7 +13,7 @@ from rich.text import Text
 from service.cli.options import InputShapeOption, JsonOption, ModelFile, load_checked
 from service.cli.output import Output, reporting
 from service.cli.quantities import count
-from service.cli.uploads import upload_of
+from service.compiler.importers.uploads import upload_of
 from service.core.facts import Facts
 from service.core.options import parse_shapes
 from service.core.signature import TensorSpec

@@ -30,7 +30,7 @@ from service.cli.output import FAILURE, reporting
 from service.cli.reports import REPORTS, summary
 from service.cli.stages import StageView
 from service.cli.tensors import read_input
-from service.cli.uploads import upload_of
+from service.compiler.importers.uploads import upload_of
 from service.core.build import Progress
 from service.core.digest import Digest, digest_of_file, parse_digest
 from service.core.errors import InvalidInput

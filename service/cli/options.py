@@ -37,6 +37,14 @@ ModelFile = Annotated[
         dir_okay=False,
     ),
 ]
+ModelFileOrArtifact = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE|DIR",
+        help="A quantized model: TFLite, TorchScript, ONNX, MXNet's symbol; or a folder that octet compile wrote.",
+        exists=True,
+    ),
+]
 ArtifactDir = Annotated[
     Path, typer.Argument(metavar="DIR", help="A folder that octet compile wrote.", exists=True, file_okay=False)
 ]

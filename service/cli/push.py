@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,13 +11,14 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from service.cli.artifacts import archive_of
 from service.cli.client import Client
 from service.cli.options import (
     BatchOption,
     InputShapeOption,
     JsonOption,
     KeyOption,
-    ModelFile,
+    ModelFileOrArtifact,
     NumericsOption,
     ServerOption,
     TargetOption,
@@ -29,13 +29,16 @@ from service.cli.options import (
 from service.cli.output import Output, reporting
 from service.cli.reports import attached, is_verified, summary
 from service.cli.stages import StageView
-from service.cli.uploads import upload_of
+from service.compiler.importers.uploads import upload_of
 from service.core.build import Stage
 from service.core.errors import BuildFailed, OctetError, from_json
+from service.core.model import name_of
+
+Send = Callable[[Callable[[int], None]], dict[str, Any]]  # uploads, and calls what it is given with numbers of bytes
 
 
 def push(
-    file: ModelFile,
+    file: ModelFileOrArtifact,
     name: Annotated[str | None, typer.Option("--name", help="What to call it.", show_default="the file's name")] = None,
     target: TargetOption = "host",
     numerics: NumericsOption = None,
@@ -47,15 +50,21 @@ def push(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Upload a model, compile it, and say what was proved about the result.
+    """Upload a model, compile it, and say what was proved about the result; or a compiled folder, which is verified.
 
     Other batch sizes and tuning are builds of their own, in the background; octet builds lists them.
     """
     options = {"batch": batch} | ({"tune": tune} if tune else {})
     options |= {"input_shape": input_shape} if input_shape else {}
+    if file.is_dir() and (target, numerics, options) != ("host", None, {"batch": "1"}):
+        raise typer.BadParameter(f"{file} is compiled already: it is served as it is")
     with reporting(as_json) as output, Client(server_url(server), key) as client:
-        with upload_of(file) as upload:
-            pushed = push_model(client, upload, name or name_of(file), target, numerics, output, options, detach)
+        if file.is_dir():
+            with archive_of(file) as upload:
+                pushed = push_artifact(client, upload, name or name_of(file), output, detach)
+        else:
+            with upload_of(file) as upload:
+                pushed = push_model(client, upload, name or name_of(file), target, numerics, output, options, detach)
         if as_json:
             output.document(pushed)
         else:
@@ -77,8 +86,21 @@ def push_model(
     Raises:
         OctetError: the server refused the file, or the build failed: then as the build says.
     """
+
+    def send(on_sent: Callable[[int], None]) -> dict[str, Any]:
+        return client.push(file, name, target, numerics, on_sent, options)
+
+    return _pushed(client, file, send, output, detach)
+
+
+def push_artifact(client: Client, archive: Path, name: str, output: Output, detach: bool = False) -> dict[str, Any]:
+    """As `push_model`, of an archive of an artifact: its build verifies it."""
+    return _pushed(client, archive, lambda on_sent: client.push_artifact(archive, name, on_sent), output, detach)
+
+
+def _pushed(client: Client, file: Path, send: Send, output: Output, detach: bool) -> dict[str, Any]:
     started_s = time.monotonic()
-    build = _upload(client, file, name, target, numerics, output, options)
+    build = _upload(file, send, output)
     cached = build["state"] == "succeeded"
     if not (cached or detach):
         build = follow(client, build, output)
@@ -111,27 +133,13 @@ def follow(client: Client, build: dict[str, Any], output: Output) -> dict[str, A
     return build
 
 
-def name_of(file: Path) -> str:
-    """A model name from a file's: lower case, and `-` for what a name cannot hold."""
-    stem = file.stem.lower().removesuffix("-symbol")  # as MXNet writes it
-    return re.sub(r"[^a-z0-9._-]+", "-", stem).strip("-._")[:63] or "model"
-
-
-def _upload(
-    client: Client,
-    file: Path,
-    name: str,
-    target: str,
-    numerics: str | None,
-    output: Output,
-    options: Mapping[str, str] | None,
-) -> dict[str, Any]:
+def _upload(file: Path, send: Send, output: Output) -> dict[str, Any]:
     columns = TextColumn("  upload       "), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(
         *columns, console=output.progress, transient=True, disable=not output.progress.is_terminal
     ) as progress:
         task = progress.add_task("upload", total=file.stat().st_size)
-        return client.push(file, name, target, numerics, lambda sent: progress.advance(task, sent), options)
+        return send(lambda sent: progress.advance(task, sent))
 
 
 def _why(build: dict[str, Any]) -> OctetError:

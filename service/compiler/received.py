@@ -31,7 +31,7 @@ from service.core.artifact import (
 )
 from service.core.build import Progress, Stage
 from service.core.digest import Digest, canonical_json, digest_of_file
-from service.core.errors import DigestMismatch, InvalidInput, MalformedModel, OctetError
+from service.core.errors import DigestMismatch, InvalidInput, MalformedModel, OctetError, UnsupportedFormat
 from service.core.explanation import explained
 from service.core.facts import Facts
 from service.core.numerics import parse_mode
@@ -60,6 +60,15 @@ class Received:
     numerics: str
     options: Mapping[str, Any]
     reports: Mapping[Report, Manifest]
+
+
+def check_head(head: bytes) -> None:
+    """Raises `UnsupportedFormat` unless a file that begins with `head` can be an archive of an artifact."""
+    if not head.startswith(MAGIC):
+        raise UnsupportedFormat(
+            "the file is not an archive of an artifact",
+            hint="octet push DIR sends one; a model file goes to PUT /api/v1/models",
+        )
 
 
 def is_archive(path: Path) -> bool:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 
 from service.core.digest import Digest
+
+
+def name_of(file: Path) -> str:
+    """A model's name from a file's: lower case, and `-` for what a name cannot hold."""
+    stem = file.stem.lower().removesuffix("-symbol")  # as MXNet writes it
+    return re.sub(r"[^a-z0-9._-]+", "-", stem).strip("-._")[:63] or "model"
 
 
 class VersionState(StrEnum):

@@ -50,7 +50,7 @@ def load(
         UnsafeLibrary: loading its library could run code, or this compiler did not write it.
     """
     layout = path if isinstance(path, OciLayout) else OciLayout.open(Path(path))
-    digest = digest or _only_artifact(layout)
+    digest = digest or only_artifact(layout)
     manifest = layout.manifest(digest)
     config = ArtifactConfig.from_json(json.loads(layout.blobs.read(manifest.config.digest)))
     files = {layer.media_type: layout.blobs.path(layer.digest) for layer in manifest.layers}
@@ -85,7 +85,8 @@ def load_files(
         return Model(config, _load_library(library), mapped, digest, shared, place)
 
 
-def _only_artifact(layout: OciLayout) -> Digest:
+def only_artifact(layout: OciLayout) -> Digest:
+    """The digest of the artifact that a folder holds. Raises `NotFound`, where it holds none or several."""
     found = [entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE]
     if len(found) != 1:
         raise NotFound(f"the folder holds {len(found)} artifacts", hint="name one by its digest")

@@ -12,6 +12,7 @@ _PATHS: dict[str, Scope | None] = {
     "/": None,  # the page, which is the same for everybody, and shows a key for what it asks
     "/v2": Scope.PREDICT,
     "/metrics": Scope.METRICS,
+    "/api/v1/artifacts": Scope.ADMIN,  # what is pushed there is native code, which runs with the server's rights
     "/api/v1/openapi.json": None,  # the same for everybody
     _GRPC + "ServerLive": None,  # as /v2/health/
     _GRPC + "ServerReady": None,

@@ -4,25 +4,76 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from service.api.control import paths, wire
+from service.api.control import paths, submission, views, wire
+from service.api.control.body import source_of
+from service.api.control.bounded import BoundedRoute
 from service.api.services import Services, ServicesOf
 from service.cache import MANIFEST_MEDIA_TYPE, Manifest
 from service.cache.export import export
-from service.core.artifact import ARTIFACT_TYPE, Report
+from service.compiler.received import check_head, received
+from service.core.artifact import ARCHIVE_FORMAT, ARTIFACT_TYPE, Report
 from service.core.digest import Digest
 from service.core.errors import InvalidInput, NotFound
 from service.core.explanation import explained
 
-router = APIRouter(prefix=f"{paths.PREFIX}/artifacts", tags=["artifacts"])
+router = APIRouter(prefix=f"{paths.PREFIX}/artifacts", tags=["artifacts"], route_class=BoundedRoute)
 
 _LARGEST_MANIFEST_BYTES = 4 << 20  # as much as the distribution specification asks registries to take
 _FOREVER = "public, max-age=31536000, immutable"
+_BINARY = {"type": "string", "format": "binary"}
 _JSON = {"application/json": {"schema": {"type": "object"}}}
+
+
+@router.put(
+    "",
+    summary="Upload an artifact and serve it",
+    operation_id="push_artifact",
+    status_code=202,
+    response_model=wire.Build,
+    openapi_extra={
+        "requestBody": {"content": {"application/x-tar": {"schema": {"type": "string", "format": "binary"}}}}
+    },
+    responses={
+        200: {"description": "It was verified before: the build has succeeded.", "model": wire.Build},
+        202: {"description": "It is being verified; `Location` is where its build is."},
+        413: {"description": "The file is over the limit."},
+        415: {"description": "The file is not an archive of an artifact."},
+        422: {"description": "Its target or numerics mode is not known here; or this server has no compiler."},
+    },
+)
+async def push_artifact(
+    request: Request,
+    response: Response,
+    services: ServicesOf,
+    name: wire.QueryName,
+    source: Annotated[
+        str | None, Query(pattern=wire.DIGEST_PATTERN, description="A stored blob, in place of a body.")
+    ] = None,
+) -> wire.Build:
+    """The body is a tar archive of an OCI image layout, as `GET /api/v1/artifacts/{digest}/content` answers it: what
+    `octet compile` wrote, with the outputs that it expects. It is served when its build has succeeded, which loads it
+    in the sandbox and holds it to them. An artifact is native code: where keys are asked for, the scope is `admin`.
+    """
+    await run_in_threadpool(submission.require_compiler)
+    digest = await source_of(request, services, source, check_head)
+
+    def record() -> wire.Build:
+        blobs = services.layout.blobs
+        size_bytes = blobs.renew(digest)
+        found = received(blobs.path(digest))
+        version = submission.add_version(services, name, digest, ARCHIVE_FORMAT, size_bytes)
+        build = submission.request_builds(services, version, [found.target], found.numerics)[0]
+        noted = {"source": digest, "artifact": found.digest, "build": build.id}
+        services.audit.note("push_artifact", model=name, version=version.number, **noted)
+        return views.answer_with_build(response, build, services.builds)
+
+    return await run_in_threadpool(record)
 
 
 @router.get(

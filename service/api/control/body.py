@@ -9,7 +9,9 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
 from service.api.control import multipart
+from service.api.services import Services
 from service.cache import BlobStore
+from service.compiler.importers.detect import HEAD_BYTES
 from service.core.digest import Digest
 from service.core.errors import InvalidInput, TooLarge
 
@@ -68,7 +70,26 @@ async def receive_blob(
     return Received(digest, size_bytes, head)
 
 
-def has_body(request: Request) -> bool:
+async def source_of(
+    request: Request, services: Services, source: str | None, check_head: Callable[[bytes], object]
+) -> Digest:
+    """The digest of the file that is pushed: of the body, which is stored; or `source`, a blob that is.
+
+    Raises as `receive_blob`; and
+        InvalidInput: there are both, or neither.
+    """
+    if source is None:
+        limit_bytes = services.settings.max_upload_bytes
+        received = await receive_blob(
+            request, services.layout.blobs, limit_bytes, check_head=check_head, head_bytes=HEAD_BYTES
+        )
+        return received.digest
+    if _has_body(request):
+        raise InvalidInput("there is both a source and a body", hint="send one of them")
+    return Digest(source)
+
+
+def _has_body(request: Request) -> bool:
     return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
 
 

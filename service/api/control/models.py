@@ -10,14 +10,14 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from service.api.control import paths, submission, views, wire
-from service.api.control.body import has_body, receive_blob
+from service.api.control.body import source_of
 from service.api.control.bounded import BoundedRoute
 from service.api.services import Services, ServicesOf
-from service.compiler.importers.detect import HEAD_BYTES, detect_format, format_of
+from service.compiler.importers.detect import detect_format, format_of
 from service.core.artifact import Report
 from service.core.build import Build
 from service.core.digest import Digest
-from service.core.errors import CorruptBlob, InvalidInput, NotFound
+from service.core.errors import CorruptBlob, NotFound
 from service.core.model import ModelVersion
 from service.core.numerics import parse_mode
 from service.core.options import check_batches, check_tune, parse_batches, parse_shapes, parse_tune
@@ -85,18 +85,8 @@ async def push(
     resolved = submission.resolve_target(services, target)
     if numerics is not None:
         parse_mode(numerics)
-    if source is None:
-        limit_bytes = services.settings.max_upload_bytes
-        received = await receive_blob(
-            request, services.layout.blobs, limit_bytes, check_head=detect_format, head_bytes=HEAD_BYTES
-        )
-        digest = received.digest
-        size_bytes, format = await run_in_threadpool(_describe, services, digest)
-    elif has_body(request):
-        raise InvalidInput("there is both a source and a body", hint="send one of them")
-    else:
-        digest = Digest(source)
-        size_bytes, format = await run_in_threadpool(_describe, services, digest)
+    digest = await source_of(request, services, source, detect_format)
+    size_bytes, format = await run_in_threadpool(_describe, services, digest)
 
     def record() -> Build:
         version = submission.add_version(services, name, digest, format, size_bytes)

@@ -10,7 +10,8 @@ from typing import Any
 from service.api.services import Services
 from service.cache import OciLayout
 from service.compiler import toolchain
-from service.core.artifact import Report
+from service.compiler.received import received
+from service.core.artifact import ARCHIVE_FORMAT, Report
 from service.core.build import Build, BuildInputs, BuildState
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound, Unsupported
@@ -51,6 +52,8 @@ def request_builds(
         Unsupported: there is no such numerics mode, or this server has no compiler.
         NotFound: somebody has deleted the version meanwhile.
     """
+    if version.format == ARCHIVE_FORMAT:
+        return [_request_artifact(services, version, targets, numerics, batches, tune_s, shapes)]
     mode = DEFAULT_MODE[version.format] if numerics is None else parse_mode(numerics)
     wanted = [with_batch(batch) | with_shapes(shapes) for batch in batches]
     if tune_s is not None:
@@ -59,6 +62,34 @@ def request_builds(
     builds = [_submit(services, inputs, version.name, version.number) for inputs in questions]
     _check_still_there(services, version)
     return builds
+
+
+def _request_artifact(
+    services: Services,
+    version: ModelVersion,
+    targets: Sequence[Target],
+    numerics: str | None,
+    batches: Sequence[int],
+    tune_s: float | None,
+    shapes: Mapping[str, Sequence[int]],
+) -> Build:
+    """The build that verifies a version that was pushed as an artifact: it is what it is.
+
+    Raises:
+        Unsupported: something else is asked for.
+    """
+    found = received(services.layout.blobs.path(version.source))
+    is_same = set(targets) <= {found.target} and numerics in (None, found.numerics)
+    if not is_same or tuple(batches) != (1,) or tune_s is not None or shapes:
+        raise Unsupported(
+            f"version {version.number} of {version.name!r} is an artifact for {found.target}, and is not compiled",
+            hint="push the model file, to compile it for something else",
+        )
+    build = _submit(
+        services, _inputs(version.source, found.target, found.numerics, found.options), version.name, version.number
+    )
+    _check_still_there(services, version)
+    return build
 
 
 def request_again(services: Services, build: Build) -> Build:

@@ -39,6 +39,7 @@ _ONNX_MODEL_VERSION, _ONNX_GRAPH, _ONNX_OPSET = 0x28, 0x3A, 0x42
 _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file (Keras weights?)", "convert the model to a quantized .tflite file"),
     (b"\x12\x01\0\0\0\0\0\0", "MXNet parameters without their symbol", _MXNET_HINT),
+    (b"oci-layout\0", "a compiled artifact", "octet push DIR, or PUT /api/v1/artifacts?name=NAME"),
     (b"\x1f\x8b", "a gzip archive", "unpack it and upload the .tflite file inside"),
     (
         b"\x80\x02",

@@ -8,9 +8,9 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from service.cli.app import app
-from service.cli.push import name_of
-from service.cli.uploads import upload_of
 from service.compiler.importers.mxnet.package import unpack
+from service.compiler.importers.uploads import upload_of
+from service.core.model import name_of
 from tests.support.mxnet_models import FOLDER
 
 SYMBOL = FOLDER / "sg_residual-symbol.json"

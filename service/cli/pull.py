@@ -1,0 +1,79 @@
+"""`octet pull`: what is served is taken away, as the folder that `octet compile` would have written."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from service.cli.artifacts import fetch
+from service.cli.client import Client
+from service.cli.options import JsonOption, KeyOption, ServerOption, server_url
+from service.cli.output import reporting
+from service.cli.rm import ModelArgument, name_and_version
+from service.core.digest import Digest, parse_digest
+from service.core.errors import Conflict, NotReady
+
+
+def pull(
+    model: ModelArgument,
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write; it must not be there yet.")],
+    target: Annotated[
+        str | None, typer.Option("--target", help="The one built for this target.", show_default="the server's")
+    ] = None,
+    server: ServerOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take the artifact of a model away, as a folder for octet run."""
+    name, version = name_and_version(model)
+    with reporting(as_json) as output, Client(server_url(server), key) as client:
+        if directory.exists():
+            raise Conflict(f"{directory} is there already", hint="name another folder, or remove it")
+        artifact = _artifact(client, name, version, target)
+        _write(client, artifact, directory)
+        if as_json:
+            output.document({"artifact": artifact, "directory": str(directory)})
+            return
+        output.show(f"{artifact} in {directory}")
+        output.next_command(f"octet run {shlex.quote(str(directory))} INPUT")
+
+
+def _artifact(client: Client, name: str, version: int | None, target: str | None) -> Digest:
+    versions = client.model(name)["versions"]
+    wanted = [each for each in versions if version in (None, each["version"])]
+    if target is None:
+        found = next((each["artifact"] for each in wanted if each["artifact"]), None)
+    else:
+        numbers = [each["version"] for each in wanted]
+        builds = [each for each in client.builds(name, limit=200) if _is_built(each, numbers, target)]
+        found = max(builds, key=lambda build: build["version"], default={"artifact": None})["artifact"]
+    if found is None:
+        what = name if version is None else f"version {version} of {name}"
+        suited = f" for {target}" if target else ""
+        raise NotReady(f"nothing was built of {what}{suited}", hint=f"octet models {name}")
+    return parse_digest(found)
+
+
+def _is_built(build: dict[str, Any], versions: list[int], target: str) -> bool:
+    is_asked_for = build["version"] in versions and build["target"] == target and build["options"].get("batch", 1) == 1
+    return is_asked_for and build["state"] == "succeeded" and not build["invalidated"]
+
+
+def _write(client: Client, artifact: Digest, directory: Path) -> None:
+    """The folder is whole or absent; every file in it hashes to its name."""
+    from service.cache import OciLayout
+
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".octet-", dir=directory.parent) as beside:
+        folder = Path(beside, "artifact")
+        folder.mkdir()
+        fetch(client, artifact, folder)
+        layout = OciLayout.open(folder)
+        manifest = layout.manifest(artifact)
+        for part in (manifest.config, *manifest.layers):
+            layout.blobs.path(part.digest)
+        folder.rename(directory)

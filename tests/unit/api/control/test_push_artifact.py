@@ -1,0 +1,82 @@
+"""Archives of artifacts that are pushed, as far as they are looked at before they are verified."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.api.access.rules import scope_of
+from service.cache import Manifest, OciLayout
+from service.cache.export import export
+from service.core.artifact import (
+    ARTIFACT_TYPE,
+    CONFIG_MEDIA_TYPE,
+    CONSTANTS_MEDIA_TYPE,
+    LIBRARY_MEDIA_TYPE,
+    NUMERICS_ANNOTATION,
+    TARGET_ANNOTATION,
+)
+from service.core.key import Scope
+from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane, problem
+
+
+def archive(folder: Path, target: str = HOST_TARGET) -> bytes:
+    layout = OciLayout(folder / target)
+    annotations = {TARGET_ANNOTATION: target, NUMERICS_ANNOTATION: "litert-reference"}
+    kinds = (CONFIG_MEDIA_TYPE, LIBRARY_MEDIA_TYPE, CONSTANTS_MEDIA_TYPE)
+    config, *layers = (layout.put_blob_descriptor(kind, kind.encode()) for kind in kinds)
+    digest = layout.put_manifest(Manifest(ARTIFACT_TYPE, config, tuple(layers), annotations)).digest
+    return b"".join(export(layout, digest).chunks())
+
+
+def push(plane: ControlPlane, body: bytes, **query: Any) -> httpx.Response:
+    return plane.client.put("/api/v1/artifacts", params={"name": "digits", **query}, content=body)
+
+
+def test_its_build_is_for_the_target_that_it_was_compiled_for(plane: ControlPlane, tmp_path: Path) -> None:
+    response = push(plane, archive(tmp_path / "a", "aarch64"))
+    assert response.status_code == 202
+    build = plane.client.get(response.headers["location"]).json()
+    assert (build["target"], build["numerics"], build["state"]) == ("aarch64", "litert-reference", "queued")
+    (version,) = plane.client.get("/api/v1/models/digits").json()["versions"]
+    assert (version["format"], version["state"]) == ("artifact", "building")
+
+
+def test_the_same_archive_is_the_same_version_and_build(plane: ControlPlane, tmp_path: Path) -> None:
+    body = archive(tmp_path / "a")
+    first, second = push(plane, body).json(), push(plane, body).json()
+    assert (first["id"], first["version"]) == (second["id"], second["version"])
+    assert push(plane, b"", source=first["source"]).json()["id"] == first["id"]
+
+
+def test_it_has_no_right_to_be_pushed_as_a_model(plane: ControlPlane, tmp_path: Path) -> None:
+    body = archive(tmp_path / "a")
+    refused = problem(plane.push(body), 415, "unsupported_format")
+    assert "octet push DIR" in refused["hint"]
+    source = plane.services.layout.blobs.put_bytes(body)
+    problem(plane.push(b"", source=source), 415, "unsupported_format")
+    assert scope_of("/api/v1/artifacts") is Scope.ADMIN
+
+
+def test_a_model_file_is_no_artifact(plane: ControlPlane) -> None:
+    problem(push(plane, MODEL), 415, "unsupported_format")
+
+
+def test_one_for_an_unknown_target_is_refused(plane: ControlPlane, tmp_path: Path) -> None:
+    problem(push(plane, archive(tmp_path / "a", "z80")), 422, "unknown_target")
+    assert plane.client.get("/api/v1/models").json() == {"models": []}
+
+
+@pytest.mark.parametrize("asked", [{"targets": ["aarch64"]}, {"targets": [HOST_TARGET], "options": {"batch": [1, 8]}}])
+def test_nothing_else_is_built_of_it(plane: ControlPlane, tmp_path: Path, asked: dict[str, Any]) -> None:
+    push(plane, archive(tmp_path / "a"))
+    problem(plane.client.post("/api/v1/models/digits/builds", json=asked), 422, "unsupported")
+
+
+def test_it_is_on_record_who_pushed_it(plane: ControlPlane, tmp_path: Path) -> None:
+    push(plane, archive(tmp_path / "a"))
+    entry = plane.client.get("/api/v1/audit").json()["entries"][0]
+    assert (entry["action"], entry["model"]) == ("push_artifact", "digits")
