@@ -1,4 +1,4 @@
-"""The process that an upload is read in: `python -m service.compiler.child ROLE DESCRIPTOR LIFELINE`.
+"""The process that an upload is read in: `python -m service.compiler.child ROLE DESCRIPTOR PARENT_DEATH`.
 
 Started by `sandbox.run_child`, or forked from a `sandbox.zygote`, with its orders on stdin and the pipe to report on as
 DESCRIPTOR. It closes off all files but those it was given, imports the role's modules (ours, trusted; a zygote has
@@ -18,10 +18,10 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from service.compiler.sandbox import lifeline, lockdown
-from service.compiler.sandbox.ending import is_out_of_memory, out_of_memory
+from service.compiler.sandbox import lockdown, parent_death
 from service.compiler.sandbox.policy import Access, Limits
 from service.compiler.sandbox.report import EXECUTE, Report
+from service.compiler.sandbox.termination import is_out_of_memory, out_of_memory
 from service.compiler.sandbox.watch import too_much_written
 from service.core.errors import BuildFailed, OctetError
 
@@ -41,20 +41,20 @@ ROLES: Mapping[str, str] = {
 }
 
 
-def main(role: str, descriptor: int, lifeline_end: int) -> None:
+def main(role: str, descriptor: int, parent_death_end: int) -> None:
     """Does what it was told on stdin and exits; never returns.
 
     Args:
         role: one of `ROLES`, or `EXECUTE`.
         descriptor: to report on.
-        lifeline_end: see `lifeline.die_with`.
+        parent_death_end: see `parent_death.die_with`.
     """
     faulthandler.enable()  # a native crash leaves the Python frames in the log
     os.set_inheritable(descriptor, False)
     report = Report(descriptor)
     orders = json.load(sys.stdin.buffer)
-    lifeline.die_with(orders["parent"], lifeline_end)
-    lifeline.die_after(orders["alone_s"])
+    parent_death.die_with(orders["parent"], parent_death_end)
+    parent_death.die_after(orders["alone_s"])
     _close_stdin()
     limits = Limits(**orders["limits"])
     try:
@@ -86,7 +86,7 @@ def _handler(role: str, handlers: str | None) -> Handler:
 
 def _execute(orders: Mapping[str, Any], limits: Limits, report: Report) -> None:
     arguments = orders["request"]["arguments"]
-    lifeline.alarm_after(orders["alone_s"])
+    parent_death.alarm_after(orders["alone_s"])
     lockdown.close_calls(limits, execute=True)
     report.locked()
     os.execv(arguments[0], arguments)

@@ -1,6 +1,6 @@
 """A process that has imported the compiler and reads no upload: `python -m service.compiler.zygote SOCKET MODULE…`.
 
-Started and asked by `sandbox.nursery`. For each request it forks a child, which goes the way of every other
+Started and asked by `sandbox.zygotes`. For each request it forks a child, which goes the way of every other
 (`service.compiler.child`).
 """
 
@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from service.compiler import child
-from service.compiler.sandbox.nursery import READY, Ends
+from service.compiler.sandbox.zygotes import READY, ChildDescriptors
 
 _REQUEST_BYTES = 1 << 16
 
@@ -34,7 +34,7 @@ def serve(channel: socket.socket) -> None:
 
 def _answer(channel: socket.socket) -> None:
     while True:
-        request, descriptors, _, _ = socket.recv_fds(channel, _REQUEST_BYTES, len(Ends._fields))
+        request, descriptors, _, _ = socket.recv_fds(channel, _REQUEST_BYTES, len(ChildDescriptors._fields))
         if not request:
             return
         channel.send(str(_fork(json.loads(request), descriptors, channel)).encode())
@@ -70,7 +70,7 @@ def _fork(request: Mapping[str, Any], descriptors: Sequence[int], channel: socke
 
 def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     """What `subprocess` would have done between fork and exec."""
-    stdin, log, messages, lifeline = descriptors
+    stdin, log, messages, parent_death = descriptors
     os.chdir(request["directory"])
     for source, place in ((stdin, 0), (log, 1), (log, 2)):
         os.dup2(source, place)
@@ -78,7 +78,7 @@ def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     os.close(log)
     os.environ.update(request["env"])
     tempfile.tempdir = None  # it is asked for anew
-    child.main(request["role"], messages, lifeline)
+    child.main(request["role"], messages, parent_death)
 
 
 def main(descriptor: int, modules: Sequence[str]) -> None:

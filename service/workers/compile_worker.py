@@ -20,7 +20,7 @@ from pathlib import Path
 from service.cache import OciLayout
 from service.compiler import toolchain
 from service.compiler.pipeline import CompileRequest
-from service.compiler.sandbox import rest, warm
+from service.compiler.sandbox import shut_down, warm
 from service.compiler.tuning import build_artifact
 from service.core.build import Build, BuildCanceled, LeaseLost, Progress, Stage
 from service.core.digest import Digest
@@ -190,7 +190,7 @@ def run(settings: Settings, stop: threading.Event, on_started: Callable[[str], N
             presence.id,
             on_build=presence.works_on,
             between_builds=garbage.collect_if_due,
-            on_idle=rest,
+            on_idle=shut_down,
         )
         on_started(presence.id)
         worker.run(stop)

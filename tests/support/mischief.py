@@ -112,7 +112,7 @@ def hang(request: Request, report: Report) -> NoReturn:
         time.sleep(1000)
 
 
-def cut_the_lifeline(request: Request, report: Report) -> NoReturn:
+def cut_the_parent_death_pipe(request: Request, report: Report) -> NoReturn:
     """Closes all that it was given, and stays."""
     report.log(str(os.getpid()))
     os.closerange(0, 256)

@@ -138,17 +138,17 @@ class KernelLibrary(Protocol):
             Declined: there is none.
         """
 
-    def enter(self, destination: Image, dtype: str, fill: int, quantize: Operation | None = None) -> Kernel:
+    def pack(self, destination: Image, dtype: str, fill: int, quantize: Operation | None = None) -> Kernel:
         """From a contiguous tensor `[N, H, W, C]` of `dtype`; of float32, with a `qnn.quantize` of it."""
 
     def check_quantize(self, operation: Operation) -> None:
-        """Whether `enter` takes a `qnn.quantize`.
+        """Whether `pack` takes a `qnn.quantize`.
 
         Raises:
             Declined: it does not.
         """
 
-    def leave(self, source: Image, dtype: str) -> Kernel:
+    def unpack(self, source: Image, dtype: str) -> Kernel:
         """To a contiguous tensor `[N, H, W, C]` of `dtype`."""
 
 

@@ -5,11 +5,11 @@ its `Limits` allow, and otherwise only compute; `check` tells what the running k
 """
 
 from service.compiler.sandbox.check import Finding, check
-from service.compiler.sandbox.nursery import rest, warm
 from service.compiler.sandbox.policy import Access, Limits
 from service.compiler.sandbox.report import Report
 from service.compiler.sandbox.run import run_child, run_program
 from service.compiler.sandbox.scratch import scratch_directory
+from service.compiler.sandbox.zygotes import shut_down, warm
 
 __all__ = [
     "Access",
@@ -17,9 +17,9 @@ __all__ = [
     "Limits",
     "Report",
     "check",
-    "rest",
     "run_child",
     "run_program",
     "scratch_directory",
+    "shut_down",
     "warm",
 ]

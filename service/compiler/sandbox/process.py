@@ -17,12 +17,12 @@ from types import TracebackType
 from typing import Any
 
 from service.compiler.sandbox.check import require
-from service.compiler.sandbox.ending import Ending, oom_kills
 from service.compiler.sandbox.messages import Conversation
-from service.compiler.sandbox.nursery import ENVIRONMENT, FORKED, NURSERY, Ends
 from service.compiler.sandbox.policy import Access, Limits
 from service.compiler.sandbox.report import EXECUTE
+from service.compiler.sandbox.termination import Termination, oom_kills
 from service.compiler.sandbox.watch import REPORT_IT, Watch
+from service.compiler.sandbox.zygotes import ENVIRONMENT, FORKED, ZYGOTES, ChildDescriptors
 from service.core.errors import BuildFailed, BuildTimedOut
 
 _TICK_S = 0.1
@@ -60,7 +60,7 @@ class Child:
         self._returncode: int | None = None
         self._messages, messages_end = os.pipe()
         self._log, log_end = os.pipe()
-        lifeline_end, self._lifeline = os.pipe()
+        parent_death_end, self._parent_death_pipe = os.pipe()
         whole = {
             **setup,
             "access": access.to_json(),
@@ -72,28 +72,28 @@ class Child:
         try:
             with _memory_file(json.dumps(whole).encode()) as stdin:
                 if role in FORKED:
-                    ends = Ends(stdin, log_end, messages_end, lifeline_end)
-                    self._pid = NURSERY.fork(role, ends, scratch or Path("/"), {**home, **env})
+                    ends = ChildDescriptors(stdin, log_end, messages_end, parent_death_end)
+                    self._pid = ZYGOTES.fork(role, ends, scratch or Path("/"), {**home, **env})
                 else:
-                    numbers = [str(messages_end), str(lifeline_end)]
+                    numbers = [str(messages_end), str(parent_death_end)]
                     self._process = subprocess.Popen(
                         # As -I (isolated), but with the PYTHON* variables of the environment made here.
                         [sys.executable, "-s", "-P", "-B", "-m", "service.compiler.child", role, *numbers],
                         stdin=stdin,
                         stdout=log_end,
                         stderr=log_end,
-                        pass_fds=[messages_end, lifeline_end],
+                        pass_fds=[messages_end, parent_death_end],
                         cwd=scratch or "/",
                         env={**ENVIRONMENT, **home, **env},
                         start_new_session=True,
                         umask=0o077,
                     )
                     self._pid = self._process.pid
-        except BaseException:  # the child may run already, and nobody else will end it: the lifeline does
+        except BaseException:  # the child may run already, and nobody else will end it: the parent-death pipe does
             self._close()
             raise
         finally:
-            for descriptor in (messages_end, log_end, lifeline_end):
+            for descriptor in (messages_end, log_end, parent_death_end):
                 os.close(descriptor)
 
     def __enter__(self) -> Child:
@@ -102,10 +102,10 @@ class Child:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bury()
+        self._reap()
         self._close()
 
-    def run(self, on_message: Callable[[dict[str, Any]], None], poll: Callable[[], None]) -> Ending:
+    def run(self, on_message: Callable[[dict[str, Any]], None], poll: Callable[[], None]) -> Termination:
         """Listens until the child has ended. What `on_message` and `poll` raise ends it before.
 
         Raises:
@@ -147,13 +147,13 @@ class Child:
             with contextlib.suppress(BlockingIOError):
                 while data := os.read(descriptor, _READ_BYTES):
                     take(data)
-        ending = self._bury()
-        if ending.status in (-signal.SIGKILL, -signal.SIGALRM):  # by itself perhaps, because we stood still
+        termination = self._reap()
+        if termination.status in (-signal.SIGKILL, -signal.SIGALRM):  # by itself perhaps, because we stood still
             self._check_time(time.monotonic(), None)
-        return ending
+        return termination
 
     def _close(self) -> None:
-        for descriptor in (self._messages, self._log, self._lifeline):
+        for descriptor in (self._messages, self._log, self._parent_death_pipe):
             os.close(descriptor)
 
     def _check_time(self, now: float, last_word_at: float | None) -> None:
@@ -175,14 +175,14 @@ class Child:
         del self._tail[:-_LOG_TAIL_BYTES]
 
     def _has_ended(self) -> bool:
-        # WNOWAIT leaves it unburied, so that its process group id cannot be given to somebody else meanwhile.
+        # WNOWAIT does not reap it, so that its process group id cannot be given to somebody else meanwhile.
         return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _signal_group(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._pid, signal.SIGKILL)
 
-    def _bury(self) -> Ending:
+    def _reap(self) -> Termination:
         """Kills what is left of the group and reaps the child; the same answer when asked again."""
         if self._returncode is None:
             self._signal_group()
@@ -200,8 +200,8 @@ class Child:
         log = self._tail.decode(errors="replace")
         killed = oom_kills() - self._oom_kills_before
         if code is None:
-            return Ending(-signal.SIGKILL, 0.0, log, killed)
-        return Ending(code, self._cpu_s, log, killed)
+            return Termination(-signal.SIGKILL, 0.0, log, killed)
+        return Termination(code, self._cpu_s, log, killed)
 
 
 def _forward(news: Iterator[dict[str, Any]], on_message: Callable[[dict[str, Any]], None]) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from service.compiler.sandbox.nursery import NURSERY
 from service.compiler.sandbox.policy import Access, Limits
 from service.compiler.sandbox.process import Child
 from service.compiler.sandbox.report import EXECUTE
+from service.compiler.sandbox.zygotes import ZYGOTES
 from service.core.errors import OctetError
 
 
@@ -50,17 +50,17 @@ def run_child(
     with Child(role, setup, access, limits, env or {}, allow_unsandboxed) as child:
         conversation = child.conversation
         try:
-            ending = child.run(on_message, poll)
+            termination = child.run(on_message, poll)
         except OctetError as error:
             conversation.place(error)
             raise
-    if ending.status == 0 and conversation.error is not None:
+    if termination.status == 0 and conversation.error is not None:
         raise conversation.error
-    if ending.status == 0 and conversation.result is not None:
+    if termination.status == 0 and conversation.result is not None:
         return conversation.result
-    if ending.status < 0:
-        NURSERY.close()  # what crashed may have been trying where things lie, and its successors lie there too
-    raise conversation.place(ending.explain(f"the {role} process", limits))
+    if termination.status < 0:
+        ZYGOTES.close()  # what crashed may have been trying where things lie, and its successors lie there too
+    raise conversation.place(termination.explain(f"the {role} process", limits))
 
 
 def run_program(
@@ -83,9 +83,9 @@ def run_program(
     """
     setup = {"request": {"arguments": list(arguments)}, "handlers": None}
     with Child(EXECUTE, setup, access, limits, env or {}, allow_unsandboxed) as child:
-        ending = child.run(lambda message: None, poll)
+        termination = child.run(lambda message: None, poll)
     if child.conversation.error is not None:
         raise child.conversation.error
-    if ending.status < 0 or not child.conversation.locked:
-        raise ending.explain(Path(arguments[0]).name, limits)
-    return ending.status, ending.log
+    if termination.status < 0 or not child.conversation.locked:
+        raise termination.explain(Path(arguments[0]).name, limits)
+    return termination.status, termination.log

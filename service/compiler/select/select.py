@@ -50,7 +50,7 @@ class Selection:
 
     def report(self) -> dict[str, Any]:
         """What runs where, for people."""
-        reorders = sum(layer["kernel"] in ("enter", "leave") for layer in self.layers)
+        reorders = sum(layer["kernel"] in ("pack", "unpack") for layer in self.layers)
         families: dict[str, Counter[str]] = {}
         for layer in self.layers:
             families.setdefault(layer["kernel"], Counter()).update(calls=1, macs=layer["macs"])
@@ -179,8 +179,8 @@ class _Emission:
         if (root, packed) not in self._images:
             quantize = self.plan.quantized.get(root)
             outside = root if quantize is None else quantize.call.args[0]
-            image, kind = self.plan.image(root, packed=packed), "enter" if quantize is None else "quantize"
-            kernel = self.library.enter(image, str(outside.ty.dtype), self.plan.fill(root, packed=packed), quantize)
+            image, kind = self.plan.image(root, packed=packed), "pack" if quantize is None else "quantize"
+            kernel = self.library.pack(image, str(outside.ty.dtype), self.plan.fill(root, packed=packed), quantize)
             flat = self._reshaped(self.plain(outside), [_elements(root)])
             if packed:
                 self._images[root, packed] = self._emit(kernel, [flat], f"{root.name}_image", kind)
@@ -193,9 +193,9 @@ class _Emission:
         if var not in self._plain:
             if (var, False) in self._images:
                 image, dtype = self.plan.image(var, packed=False), str(var.ty.dtype)
-                kernel = self.library.leave(image, dtype)
+                kernel = self.library.unpack(image, dtype)
                 out_type = relax.TensorType([_elements(var)], dtype)
-                flat = self._emit(kernel, [self._images[var, False]], f"{var.name}_plain", "leave", out_type)
+                flat = self._emit(kernel, [self._images[var, False]], f"{var.name}_plain", "unpack", out_type)
                 self._plain[var] = self._reshaped(flat, shape_of(var))
             else:  # a view, or quantized, which nobody needed as a plain tensor until now
                 value = next(value for bound, value in self.model.bindings if bound.same_as(var))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from service.compiler.link import linker
-from service.compiler.sandbox import Access, check, nursery, run_program
+from service.compiler.sandbox import Access, check, run_program, zygotes
 from service.compiler.sandbox.kernel import architecture
 from service.core.errors import (
     BuildCrashed,
@@ -45,7 +45,7 @@ def test_a_child_inherits_nothing(scratch: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
     result = attempt(scratch, "echo", env={"TVM_NUM_THREADS": "2"})
-    assert result["environment"].keys() - nursery.ENVIRONMENT.keys() == {"HOME", "TMPDIR", "TVM_NUM_THREADS"}
+    assert result["environment"].keys() - zygotes.ENVIRONMENT.keys() == {"HOME", "TMPDIR", "TVM_NUM_THREADS"}
     assert result["directory"] == result["environment"]["TMPDIR"] == str(scratch)
     assert result["umask"] == 0o077
     assert result["session"] is True

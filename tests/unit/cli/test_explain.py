@@ -12,7 +12,7 @@ from service.core.digest import digest_of
 from service.core.explanation import explained
 
 LAYERS = [
-    {"layer": "x_image", "operators": "enter", "kernel": "enter", "symbol": "e", "macs": 0},
+    {"layer": "x_image", "operators": "pack", "kernel": "pack", "symbol": "e", "macs": 0},
     {
         "layer": "net/block/Relu;net/block/add",
         "operators": "conv2d+requantize",

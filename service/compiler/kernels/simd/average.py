@@ -41,7 +41,7 @@ class Average(Protocol):
     @property
     def parameters(self) -> Array: ...
 
-    def finish(self, lanes: Lanes, total: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
+    def finish(self, lanes: Lanes, accumulator: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
         """The sum of `count` stored bytes in each lane -> the value to store, not yet clamped, int32.
 
         Args:
@@ -50,7 +50,7 @@ class Average(Protocol):
 
 
 @dataclass(frozen=True)
-class RealWindow:
+class FloatWindow:
     """`mlas.WindowAverage`: real values are added up in float32, one after the other.
 
     Attributes:
@@ -73,14 +73,14 @@ class RealWindow:
         stored = self.zero_point + self.bias, before, after
         return np.array([self.scale, self.factor or self.out_scale, self.window or 0, *stored], np.float32)
 
-    def add(self, lanes: Lanes, total: Expr, stored: Expr, parameters: Callable[[int], Expr]) -> Expr:
+    def add(self, lanes: Lanes, accumulator: Expr, stored: Expr, parameters: Callable[[int], Expr]) -> Expr:
         real = (tirx.Cast(f"float32x{lanes.isa.lanes}", stored) - parameters(3)) * parameters(0)
-        return lanes.keep(lanes.rounded(real), "float32") + total
+        return lanes.keep(lanes.rounded(real), "float32") + accumulator
 
-    def finish(self, lanes: Lanes, total: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
+    def finish(self, lanes: Lanes, accumulator: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
         size = lanes.isa.lanes
         divisor = parameters(2) if self.window else splat(tirx.Cast("float32", count), size)
-        mean = lanes.keep(total / divisor, "float32")
+        mean = lanes.keep(accumulator / divisor, "float32")
         ratio = lanes.keep(mean * parameters(1) if self.factor else mean / parameters(1), "float32")
         moved = lanes.keep(ratio + parameters(4), "float32")
         return lanes.keep(lanes.isa.round_even(moved)) + tirx.Cast(f"int32x{size}", parameters(5))
@@ -100,9 +100,9 @@ class ScaledMean:
     def parameters(self) -> Array:
         return np.array([self.factor, self.zero_points, self.out_zero_point], np.float64)
 
-    def finish(self, lanes: Lanes, total: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
+    def finish(self, lanes: Lanes, accumulator: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
         size = lanes.isa.lanes
-        centered = lanes.keep(total - tirx.Cast(f"int32x{size}", parameters(1)))
+        centered = lanes.keep(accumulator - tirx.Cast(f"int32x{size}", parameters(1)))
         product = tirx.Cast(f"float32x{size}", centered) * tirx.Cast(f"float32x{size}", parameters(0))
         rounded = lanes.isa.round_even(lanes.keep(product, "float32"))
         return lanes.keep(rounded) + tirx.Cast(f"int32x{size}", parameters(2))
@@ -127,13 +127,13 @@ class IntegerMean:
     def parameters(self) -> Array:
         return np.zeros(1, np.int32)
 
-    def finish(self, lanes: Lanes, total: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
+    def finish(self, lanes: Lanes, accumulator: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
         half, size = count >> tirx.const(1, "int32"), lanes.isa.lanes
         if self.bias == 0:
-            return _quotient(lanes, lanes.keep(total + splat(half, size)), count)
-        positive = lanes.keep(total) > splat(count * self.bias, size)
+            return _quotient(lanes, lanes.keep(accumulator + splat(half, size)), count)
+        positive = lanes.keep(accumulator) > splat(count * self.bias, size)
         nudge = tirx.Select(positive, splat(half, size), splat(count - tirx.const(1, "int32") - half, size))
-        return _quotient(lanes, lanes.keep(total + nudge), count)
+        return _quotient(lanes, lanes.keep(accumulator + nudge), count)
 
 
 def _quotient(lanes: Lanes, dividend: Expr, divisor: Expr) -> Expr:
@@ -164,8 +164,8 @@ class FixedMean:
     def parameters(self) -> Array:
         return np.array([self.significand, self.right, self.count * self.input_zero_point, self.zero_point], np.int32)
 
-    def finish(self, lanes: Lanes, total: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
-        scaled = lanes.high_mul(lanes.keep(total - parameters(2)), lanes.keep(parameters(0)))
+    def finish(self, lanes: Lanes, accumulator: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
+        scaled = lanes.high_mul(lanes.keep(accumulator - parameters(2)), lanes.keep(parameters(0)))
         return lanes.divide_by_pot(scaled, lanes.keep(parameters(1))) + parameters(3)
 
 
@@ -186,10 +186,10 @@ class RoundedMean:
     def parameters(self) -> Array:
         return np.array([self.factor, self.addend, self.bias], np.float64)
 
-    def finish(self, lanes: Lanes, total: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
+    def finish(self, lanes: Lanes, accumulator: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
         size = lanes.isa.lanes
         bias = lanes.keep(tirx.Cast(f"int32x{size}", parameters(2)))
-        real = total - splat(count, size) * bias
+        real = accumulator - splat(count, size) * bias
         product = lanes.keep(
             tirx.Cast(f"float32x{size}", real) * tirx.Cast(f"float32x{size}", parameters(0)), "float32"
         )
@@ -210,10 +210,10 @@ class EvenMean:
     def parameters(self) -> Array:
         return np.array([self.zero_point], np.int32)
 
-    def finish(self, lanes: Lanes, total: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
+    def finish(self, lanes: Lanes, accumulator: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
         size, zero_point = lanes.isa.lanes, parameters(0)
         reciprocal = splat(tirx.const(1.0, "float32") / tirx.Cast("float32", count), size)
-        real = tirx.Cast(f"float32x{size}", total - splat(count, size) * zero_point)
+        real = tirx.Cast(f"float32x{size}", accumulator - splat(count, size) * zero_point)
         return lanes.isa.round_even(lanes.keep(real * reciprocal, "float32")) + zero_point
 
 
@@ -232,7 +232,7 @@ def average_of(mode: Mode, operation: Operation) -> Average:
         window = rows * columns if operation.flag("count_include_pad") else None
         types = in_type.scale, in_type.zero_point, out_type.scale, out_type.zero_point
         factor = float(reciprocal(out_type)) if isinstance(formula, RealAverage) else None
-        return RealWindow(*types, BIAS[in_type.storage], window, factor)
+        return FloatWindow(*types, BIAS[in_type.storage], window, factor)
     if isinstance(formula, FloatAveragePool) and 256 * rows * columns < _LARGEST:
         return EvenMean(bounds(operation.per_tensor("in_type")).zero_point)
     if 256 * rows * columns >= _LARGEST_DIVIDEND:

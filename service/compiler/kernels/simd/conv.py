@@ -12,12 +12,12 @@ import numpy as np
 from service.compiler.kernels.kernel import Array, Kernel
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load
+from service.compiler.kernels.simd.accumulators import Accumulators, Tile
 from service.compiler.kernels.simd.epilogue import AnyEpilogue
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.output import output_of
 from service.compiler.kernels.simd.reduction import Excess, Reduction
-from service.compiler.kernels.simd.totals import Tile, Totals
 
 
 def conv(
@@ -79,8 +79,8 @@ class _Conv:
         height, width = layer.output
         columns, rows = -(-width // self.tile.columns), -(-height // self.tile.rows)
         tiles = rows * columns
-        total = layer.source.batch * self.block_tiles * tiles
-        with program.loop(total, "item", parallel=self.parallel) as item:
+        items = layer.source.batch * self.block_tiles * tiles
+        with program.loop(items, "item", parallel=self.parallel) as item:
             image, rest = item // (self.block_tiles * tiles), item % (self.block_tiles * tiles)
             block_tile, at = program.bind(rest // tiles), rest % tiles
             row = at_most(at // columns * self.tile.rows, height - self.tile.rows)
@@ -97,7 +97,7 @@ class _Conv:
     def _tile(self, image: Expr, block_tile: Expr, row: Expr, column: Expr) -> None:
         program = self.program
         block = program.bind(at_most(block_tile * self.tile.blocks, self.blocks - self.tile.blocks))
-        totals = Totals(self.lanes, self.tile, self.buffers[1], block)
+        accumulators = Accumulators(self.lanes, self.tile, self.buffers[1], block)
         window = program.bind(self.layer.first_byte(image, row, column))
         reduction, (rows, columns) = self.reduction, self.reduction.positions
         with (
@@ -108,10 +108,10 @@ class _Conv:
             weights = self._weights_offset(block_tile, step, kh, kw)
             for unrolled in range(reduction.unrolled):
                 group = window + reduction.offset(step, kh, kw, unrolled)
-                self._accumulate(totals, group, self.buffers[0], weights + unrolled * self._group_elements)
+                self._accumulate(accumulators, group, self.buffers[0], weights + unrolled * self._group_elements)
         if self.excess:
-            self._add_excess(totals, window, block_tile)
-        totals.store(self.output, image, row, column)
+            self._add_excess(accumulators, window, block_tile)
+        accumulators.store(self.output, image, row, column)
 
     @property
     def _group_elements(self) -> int:
@@ -122,21 +122,21 @@ class _Conv:
         place = ((block_tile * self.reduction.steps + step) * rows + row) * columns + column
         return place * (self.reduction.unrolled * self._group_elements)
 
-    def _accumulate(self, totals: Totals, group: Expr, buffer: Buffer, offset: Expr) -> None:
+    def _accumulate(self, accumulators: Accumulators, group: Expr, buffer: Buffer, offset: Expr) -> None:
         """One group of every pixel times its weights of every block."""
         isa, program, (down, right) = self.isa, self.program, self.layer.steps
         weights = [
             isa.weights(program, buffer, offset + place * isa.weight_elements) for place in range(self.tile.blocks)
         ]
-        totals.add(
+        accumulators.add(
             lambda row, column: isa.broadcast(program, self.source, group + (row * down + column * right)), weights
         )
 
-    def _add_excess(self, totals: Totals, window: Expr, block_tile: Expr) -> None:
+    def _add_excess(self, accumulators: Accumulators, window: Expr, block_tile: Expr) -> None:
         first, offsets, weights = self.buffers[-3:]
         program = self.program
         start = program.bind(load(first, block_tile, 1))
         with program.loop(load(first, block_tile + 1, 1) - start, "excess") as place:
             group = program.bind(start + place)
             at = program.bind(window + load(offsets, group, 1))
-            self._accumulate(totals, at, weights, group * self._group_elements)
+            self._accumulate(accumulators, at, weights, group * self._group_elements)

@@ -16,13 +16,13 @@ import numpy as np
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, load
+from service.compiler.kernels.simd.accumulators import Tile
 from service.compiler.kernels.simd.epilogue import AnyEpilogue
 from service.compiler.kernels.simd.isa import PIXELS, Isa
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.output import output_of
 from service.compiler.kernels.simd.reduction import Excess
 from service.compiler.kernels.simd.taps import Taps
-from service.compiler.kernels.simd.totals import Tile
 
 _MOST_PRODUCTS = 512  # of an unrolled tile; beyond, kernel rows are a loop
 _MOST_ROWS, _MOST_COLUMNS = 8, 8
@@ -178,8 +178,8 @@ class _Depthwise:
                 return self._start(line, block, bias)
 
             rows = self._looped(window, start, first) if self.looped else self._unrolled(window, start, weights)
-            for place, totals in rows:
-                values = [total.value for total in totals]
+            for place, accumulators in rows:
+                values = [accumulator.value for accumulator in accumulators]
                 self.output.store_tile(values, len(values), channels, image, block, row + place, column)
 
     def _window(self, image: Expr, block: Expr, row: Expr, column: Expr) -> Expr:
@@ -192,26 +192,26 @@ class _Depthwise:
 
     def _unrolled(self, window: Expr, start: Start, weights: list[Weights]) -> Rows:
         """Each row of the source is read once, for every row of the tile."""
-        totals: dict[int, list[Register]] = {}
+        accumulators: dict[int, list[Register]] = {}
         for line, uses in self.lines.items():
             for row, kernel_row in uses:
                 if kernel_row == 0:
-                    totals[row] = start(window + row * self._down)
+                    accumulators[row] = start(window + row * self._down)
             at = window + line * self.layer.source.row
-            self._accumulate(at, [(totals[row], weights[kernel_row]) for row, kernel_row in uses])
+            self._accumulate(at, [(accumulators[row], weights[kernel_row]) for row, kernel_row in uses])
             for row, kernel_row in uses:
                 if kernel_row == self.kernel_rows - 1:
-                    yield row, totals.pop(row)
+                    yield row, accumulators.pop(row)
 
     def _looped(self, window: Expr, start: Start, first: Expr) -> Rows:
         """A row of the tile after the other, kernel row by kernel row; `first` is that of the block."""
         for row in range(self.tile.rows):
             line = window + row * self._down
-            totals = start(line)
+            accumulators = start(line)
             with self.program.loop(self.kernel_rows, "kh") as kernel_row:
                 weights = self._weights(self.buffers[0], first + kernel_row)
-                self._accumulate(line + kernel_row * self._below, [(totals, weights)])
-            yield row, totals
+                self._accumulate(line + kernel_row * self._below, [(accumulators, weights)])
+            yield row, accumulators
 
     @property
     def _down(self) -> int:
@@ -226,16 +226,16 @@ class _Depthwise:
     def _start(self, window: Expr, block: Expr, bias: Expr) -> list[Register]:
         """The accumulators of one row of the tile, holding the bias, and the products that `dot` cannot hold."""
         program = self.program
-        totals = [program.register("int32", self.isa.lanes) for _ in range(self.tile.columns)]
-        for total in totals:
-            total.value = bias
+        accumulators = [program.register("int32", self.isa.lanes) for _ in range(self.tile.columns)]
+        for accumulator in accumulators:
+            accumulator.value = bias
         if self.excess:
             first, offsets, rests = self.buffers[-3:]
             start = program.bind(load(first, block, 1))
             with program.loop(load(first, block + 1, 1) - start, "excess") as place:
                 rest = program.bind(start + place)
-                self._accumulate(window + load(offsets, rest, 1), [(totals, self._weights(rests, rest))])
-        return totals
+                self._accumulate(window + load(offsets, rest, 1), [(accumulators, self._weights(rests, rest))])
+        return accumulators
 
     def _weights(self, buffer: Buffer, kernel_row: Expr) -> Weights:
         elements = self.isa.weight_elements
@@ -249,12 +249,12 @@ class _Depthwise:
         """The products of one row of the source, from the byte under the tile's first tap.
 
         Args:
-            uses: totals of a row of the tile, and the weights of its kernel row.
+            uses: accumulators of a row of the tile, and the weights of its kernel row.
         """
         program, isa, line = self.program, self.isa, self.program.bind(line)
         for vector in self.taps.vectors:
             pixels = load(self.source, line + vector.position * self.layer.source.pixel, isa.bytes)
             group = isa.operand(program, isa.transpose(pixels, load(self.transpose_indices, 0, isa.lanes)))
-            for totals, weights in uses:
+            for accumulators, weights in uses:
                 for column, shift in vector.uses:
-                    totals[column].value = isa.dot(totals[column].value, group, weights[shift])
+                    accumulators[column].value = isa.dot(accumulators[column].value, group, weights[shift])

@@ -78,14 +78,14 @@ class Epilogue:
         return *self.requantization.arrays, self.parameters
 
     def value(
-        self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...], parameters: Buffer, residual: Expr | None
+        self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...], parameters: Buffer, residual: Expr | None
     ) -> Expr:
         """Accumulators of one pixel -> its values less the output's zero point, not yet clamped."""
         if residual is None:
-            return self.requantization.apply(lanes, total, channels)
+            return self.requantization.apply(lanes, accumulator, channels)
         if self.addition is None:
-            return self.requantization.apply(lanes, total, (*channels, residual))
-        value = self.requantization.apply(lanes, total, channels)
+            return self.requantization.apply(lanes, accumulator, (*channels, residual))
+        value = self.requantization.apply(lanes, accumulator, channels)
         low, high, *numbers = (
             splat(load(parameters, 3 + place, 1), lanes.isa.lanes) for place in range(2 + len(self.addition.parameters))
         )

@@ -11,6 +11,7 @@ from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window, folded_bias
 from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.simd import concat, depthwise, elementwise, pool, reorder, resize
+from service.compiler.kernels.simd.accumulators import Tile
 from service.compiler.kernels.simd.conv import conv
 from service.compiler.kernels.simd.conversion import dequantization_of
 from service.compiler.kernels.simd.epilogue import AnyEpilogue, Epilogue, WideEpilogue
@@ -19,10 +20,9 @@ from service.compiler.kernels.simd.grouped import ranked as ranked_schemes
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.numerics import addition, bounds, dequantization, requantization
 from service.compiler.kernels.simd.pairs import arithmetic_of
-from service.compiler.kernels.simd.reals import BiasedScale, RealScale
 from service.compiler.kernels.simd.requantization import FloatScale, FusedScale, Kept
 from service.compiler.kernels.simd.tiles import cycles, key_of, ranked, worth_sharing
-from service.compiler.kernels.simd.totals import Tile
+from service.compiler.kernels.simd.torch_epilogues import BiasedScale, DequantizedScale
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.accumulate import centered
 from service.compiler.qnn.operation import Operation, value_of
@@ -128,7 +128,7 @@ def _epilogue_cycles(isa: Isa, epilogue: AnyEpilogue) -> float:
     if isinstance(epilogue, WideEpilogue):
         return rates.wide
     match epilogue.requantization:
-        case FloatScale() | BiasedScale() | RealScale():
+        case FloatScale() | BiasedScale() | DequantizedScale():
             own = rates.float_scale
         case FusedScale(exceptions=exceptions):
             own = rates.float_scale + rates.exception * len(exceptions)
@@ -259,8 +259,8 @@ class Resizing(Family):
         return resize.resize_bilinear(self.isa, source, destination, group.core, self.mode, parallel=parallel)
 
 
-class Leaving(Family):
-    """`qnn.dequantize` of what a kernel made: it leaves the kernels' layout in the same pass."""
+class Dequantizing(Family):
+    """`qnn.dequantize` of what a kernel made: it is unpacked in the same pass."""
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         if not all(produced):
@@ -273,7 +273,7 @@ class Leaving(Family):
     ) -> Kernel:
         (source,) = sources
         parallel = worth_sharing(self.isa, self.isa.rates.elementwise * source.own_bytes / self.isa.bytes)
-        return reorder.leave(self.isa, source, "float32", dequantization_of(self.mode, group.core), parallel=parallel)
+        return reorder.unpack(self.isa, source, "float32", dequantization_of(self.mode, group.core), parallel=parallel)
 
 
 FAMILIES: dict[str, Callable[[Isa, Mode, Choices], Family]] = {
@@ -286,7 +286,7 @@ FAMILIES: dict[str, Callable[[Isa, Mode, Choices], Family]] = {
     "qnn.max_pool2d": Pooling,
     "qnn.avg_pool2d": Pooling,
     "qnn.mean": Pooling,
-    "qnn.dequantize": Leaving,
+    "qnn.dequantize": Dequantizing,
     "qnn.resize_bilinear": Resizing,
     **dict.fromkeys(("qnn.prelu", "qnn.squared_difference", "qnn.sub"), Elementwise),
     **{f"qnn.{function}": Elementwise for function in FUNCTIONS},

@@ -21,13 +21,13 @@ from service.compiler.kernels.choices import Numbers
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Expr, Program, at_most, load
+from service.compiler.kernels.simd.accumulators import Accumulators, Tile
 from service.compiler.kernels.simd.epilogue import AnyEpilogue
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.output import output_of
 from service.compiler.kernels.simd.reduction import Excess
 from service.compiler.kernels.simd.tiles import candidates, tile_cycles
-from service.compiler.kernels.simd.totals import Tile, Totals
 
 _NOTHING = -1  # instead of a channel
 
@@ -280,15 +280,15 @@ class _Grouped:
 
     def _tile(self, image: Expr, block_tile: Expr, block: Expr, row: Expr, column: Expr) -> None:
         program = self.program
-        totals = Totals(self.lanes, self.tile, self.bias, block)
+        accumulators = Accumulators(self.lanes, self.tile, self.bias, block)
         window = program.bind(self.layer.first_byte(image, row, column))
         start = program.bind(load(self.first, block_tile, 1))
         with program.loop(load(self.first, block_tile + 1, 1) - start, "read") as place:
             read = program.bind(start + place)
-            self._accumulate(totals, program.bind(window + load(self.offsets, read, 1)), read)
-        totals.store(self.output, image, row, column)
+            self._accumulate(accumulators, program.bind(window + load(self.offsets, read, 1)), read)
+        accumulators.store(self.output, image, row, column)
 
-    def _accumulate(self, totals: Totals, at: Expr, read: Expr) -> None:
+    def _accumulate(self, accumulators: Accumulators, at: Expr, read: Expr) -> None:
         """One read of every pixel times its weights of every block."""
         isa, program, blocks = self.isa, self.program, range(self.tile.blocks)
         down, right = self.layer.steps
@@ -298,4 +298,4 @@ class _Grouped:
         if self.indices is not None:
             indices = isa.gather_indices(program, self.indices, read * isa.bytes)
             operand = partial(isa.gather, program, self.source, indices=indices)
-        totals.add(lambda row, column: operand(at + (row * down + column * right)), weights)
+        accumulators.add(lambda row, column: operand(at + (row * down + column * right)), weights)

@@ -1,10 +1,10 @@
-"""Convolution and dense layers of 16-bit activations, with 8-bit weights and sums of 64 bits, on contiguous tensors.
+"""Convolution and dense layers of 16-bit activations and 8-bit weights, accumulated in 64 bits, on contiguous tensors.
 
-`Isa.dot_int16` multiplies pairs of 16-bit values and adds the two products to a sum. So a pair of neighbours of a
-kernel row is broadcast, and a lane is an output channel, as in `conv`. Tensors are `[N, H, W, C]` as they come: a
+`Isa.dot_int16` multiplies pairs of 16-bit values and adds the two products to an accumulator. So a pair of neighbours
+of a kernel row is broadcast, and a lane is an output channel, as in `conv`. Tensors are `[N, H, W, C]` as they come: a
 kernel row is one run of values already, and nothing has to be reordered.
 
-Sums of 32 bits are added to 64 before they can leave theirs, as often as the layer's weights make it necessary: at the
+Accumulators of 32 bits are added to 64 before they overflow, as often as the layer's weights make it necessary: at the
 end, after each kernel row, or after 257 pairs and a single value, 515 products, of which each is 2**15 * 127 at most.
 """
 
@@ -30,14 +30,14 @@ _MOST_COLUMNS, _MOST_BLOCKS = 28, 8
 
 
 class Rescaling(Protocol):
-    """Sums, with their bias, -> values not yet clamped."""
+    """Accumulators, with their bias, -> values not yet clamped."""
 
     @property
     def arrays(self) -> tuple[Array, ...]:
         """A value for each output channel."""
 
-    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
-        """`total`: int64, half a vector of sums; `channels`: the arrays' values for them. Returns int32."""
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+        """`accumulator`: int64, half a vector; `channels`: the arrays' values for its channels. Returns int32."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class Reduced:
     def arrays(self) -> tuple[Array, ...]:
         return self.multipliers, np.int64(1) << (self.counts - 1), self.counts
 
-    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
         multiplier, half, count = channels
-        return tirx.Cast(f"int32x{lanes.isa.lanes // 2}", (total * multiplier + half) >> count)
+        return tirx.Cast(f"int32x{lanes.isa.lanes // 2}", (accumulator * multiplier + half) >> count)
 
 
 @dataclass(frozen=True)
 class Narrow:
-    """`ReducedMultiplier` of sums that fit 32 bits, a vector at once."""
+    """`ReducedMultiplier` of accumulators that fit 32 bits, a vector at once."""
 
     wide: Reduced
 
@@ -66,9 +66,9 @@ class Narrow:
     def arrays(self) -> tuple[Array, ...]:
         return self.wide.multipliers.astype(np.int32), self.wide.counts.astype(np.int32)
 
-    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
-        """`total`: int32. What does not fit 32 bits is cut off, as the reference does."""
-        return lanes.scale_once(lanes.keep(total), *channels)
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+        """`accumulator`: int32. What does not fit 32 bits is cut off, as the reference does."""
+        return lanes.scale_once(lanes.keep(accumulator), *channels)
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,13 @@ class Double:
     def arrays(self) -> tuple[Array, ...]:
         return (self.scales,)
 
-    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
         size = lanes.isa.lanes // 2
 
         def const(value: float) -> Expr:
             return splat(tirx.const(value, "float64"), size)
 
-        product = tirx.Cast(f"float64x{size}", total) * channels[0]
+        product = tirx.Cast(f"float64x{size}", accumulator) * channels[0]
         whole = tirx.trunc(product)
         rest, one, half, limit = product - whole, const(1.0), const(0.5), const(2.0**31)
         away = tirx.Select(rest >= half, whole + one, tirx.Select(rest <= const(-0.5), whole - one, whole))
@@ -232,15 +232,15 @@ class _Layer:
         facts = {"tile": f"1x{self.columns} pixels, {self.blocks} blocks", "widened": self.flush}
         return Kernel("int16", program.function(), tuple(self.constants), 2 * sizes[1], facts)
 
-    # --- sums ---
+    # --- accumulators ---
 
     def _tile(self, block_tile: Expr, line: Expr, column: Expr) -> None:
         program, lanes = self.program, self.isa.lanes
-        self.sums = [program.register("int32", lanes) for _ in range(self.columns * self.blocks)]
-        self.totals: list[tuple[Register, Register]] = []
+        self.accumulators = [program.register("int32", lanes) for _ in range(self.columns * self.blocks)]
+        self.wide_accumulators: list[tuple[Register, Register]] = []
         self._clear()
         if self.flush in ("each row", "each section"):
-            self.totals = [self._new_total() for _ in self.sums]
+            self.wide_accumulators = [self._new_wide_accumulator() for _ in self.accumulators]
         window = self._window(line, column)
         rows, taps = self.words.positions
         with program.loop(rows, "kh") as kh, program.loop(taps, "kw") as kw:
@@ -278,8 +278,8 @@ class _Layer:
             both = bits("int32", loaded) if values == 2 else tirx.bitwise_and(tirx.Cast("int32", loaded), low)
             operand = program.bind(bits(pair, splat(both, isa.lanes)), pair)
             for block, factor in enumerate(factors):
-                total = self.sums[column * self.blocks + block]
-                total.value = isa.dot_int16(total.value, operand, factor)
+                accumulator = self.accumulators[column * self.blocks + block]
+                accumulator.value = isa.dot_int16(accumulator.value, operand, factor)
 
     @property
     def _step(self) -> int:
@@ -297,7 +297,7 @@ class _Layer:
         (_, _, width, channels), (down, right) = self.words.source, self.words.window.dilation
         return row * (down * width * channels) + column * (right * channels)
 
-    def _new_total(self) -> tuple[Register, Register]:
+    def _new_wide_accumulator(self) -> tuple[Register, Register]:
         half = self.isa.lanes // 2
         registers = self.program.register("int64", half), self.program.register("int64", half)
         for register in registers:
@@ -305,14 +305,14 @@ class _Layer:
         return registers
 
     def _clear(self) -> None:
-        for register in self.sums:
+        for register in self.accumulators:
             register.value = splat(tirx.const(0, "int32"), self.isa.lanes)
 
     def _widen(self) -> None:
-        """Adds the sums to the totals, and begins new ones."""
-        for register, totals in zip(self.sums, self.totals, strict=True):
-            for half, total in enumerate(totals):
-                total.value = total.value + self._half(register, half)
+        """Adds the accumulators to those of 64 bits, and clears them."""
+        for register, halves in zip(self.accumulators, self.wide_accumulators, strict=True):
+            for half, wide in enumerate(halves):
+                wide.value = wide.value + self._half(register, half)
         self._clear()
 
     def _half(self, register: Register, half: int) -> Expr:
@@ -322,7 +322,7 @@ class _Layer:
     # --- epilogue ---
 
     def _store(self, block_tile: Expr, line: Expr, column: Expr) -> None:
-        """Vectors of 32-bit sums at once, or halves of them in 64 bits."""
+        """Vectors of 32-bit accumulators at once, or halves of them in 64 bits."""
         program, lanes = self.program, self.isa.lanes
         size = lanes if self.flush == "never" else lanes // 2
         width = self.words.destination[2]
@@ -336,17 +336,19 @@ class _Layer:
                     for buffer, array in zip(self.buffers[1:-1], self.constants[1:-1], strict=True)
                 )
                 for pixel in range(self.columns):
-                    total = self._total(pixel * self.blocks + block, part) + bias
-                    value = self._clamped(self.rescaling.apply(Lanes(program, self.isa), total, tuple(channels)), size)
+                    accumulator = self._accumulator(pixel * self.blocks + block, part) + bias
+                    value = self._clamped(
+                        self.rescaling.apply(Lanes(program, self.isa), accumulator, tuple(channels)), size
+                    )
                     to = (line * width + column + pixel) * self.channels + start + part * size
                     channels_left = min(size, self.channels - part * size)
                     program.store_first(self.destination, program.bind(to), value, size, channels_left)
 
-    def _total(self, place: int, part: int) -> Expr:
+    def _accumulator(self, place: int, part: int) -> Expr:
         if self.flush == "never":
-            return self.sums[place].value
-        total = self._half(self.sums[place], part)
-        return self.totals[place][part].value + total if self.totals else total
+            return self.accumulators[place].value
+        accumulator = self._half(self.accumulators[place], part)
+        return self.wide_accumulators[place][part].value + accumulator if self.wide_accumulators else accumulator
 
     def _clamped(self, value: Expr, size: int) -> Expr:
         low, high = (splat(load(self.buffers[-1], place, 1), size) for place in range(2))
@@ -355,13 +357,13 @@ class _Layer:
 
 
 def _fit(weights: Array, bias: Array) -> bool:
-    """Whether sums with their bias fit 32 bits."""
+    """Whether accumulators with their bias fit 32 bits."""
     magnitudes = np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(axis=1) * _LARGEST
     return bool((magnitudes + np.abs(bias.astype(np.float64))).max() < 1 << 31)
 
 
 def _flush(weights: Array, words: Words) -> str:
-    """How often sums of 32 bits have to be added to 64, so that they never leave theirs."""
+    """How often accumulators of 32 bits have to be added to 64, so that they never overflow."""
     rows, taps = words.positions
     magnitudes = np.abs(weights.astype(np.int64)).reshape(len(weights), rows * taps, -1).sum(axis=2) * _LARGEST
     if magnitudes.sum(axis=1).max() < 1 << 31:

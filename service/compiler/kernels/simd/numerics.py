@@ -12,18 +12,18 @@ from service.compiler.kernels.kernel import Array, Declined
 from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.simd.addition import Addition, FixedPointSum, ScaledAddition, SharedShiftSum
 from service.compiler.kernels.simd.epilogue import Bounds
-from service.compiler.kernels.simd.floats import FusedSum
 from service.compiler.kernels.simd.fused import FixedPoint, fused_scale
-from service.compiler.kernels.simd.reals import BiasedScale, FloatSum, RealScale
+from service.compiler.kernels.simd.onnxruntime_epilogues import FusedSum
 from service.compiler.kernels.simd.requantization import (
     DoubleRounding,
     FloatScale,
+    FloatValues,
     FusedFloatSum,
-    RealValues,
     Requantization,
     SingleRounding,
 )
-from service.compiler.kernels.simd.sums import shared_shift_sum
+from service.compiler.kernels.simd.shared_shift import shared_shift_sum
+from service.compiler.kernels.simd.torch_epilogues import BiasedScale, DequantizedScale, FloatSum
 from service.compiler.qnn.numerics import Mode, mlas
 from service.compiler.qnn.numerics.accumulate import centered
 from service.compiler.qnn.numerics.affine import Dequantize
@@ -108,7 +108,7 @@ def requantization(mode: Mode, operation: Operation, channels: int, *, stored: b
     return SingleRounding(_filled(significands, channels), _filled(shifts, channels))
 
 
-def dequantization(mode: Mode, operation: Operation, channels: int) -> RealValues:
+def dequantization(mode: Mode, operation: Operation, channels: int) -> FloatValues:
     """What takes accumulators to real values; arguments as for `requantization`, of a `qnn.dequantize`.
 
     Raises:
@@ -118,7 +118,7 @@ def dequantization(mode: Mode, operation: Operation, channels: int) -> RealValue
     if not isinstance(formula, Dequantize):
         raise Declined(f"no kernel computes {formula.summary}")
     scales = np.array(operation.quantized("in_type").scales, np.float32)
-    return RealValues(_filled(_per_channel(scales, filters), channels))
+    return FloatValues(_filled(_per_channel(scales, filters), channels))
 
 
 def _fused_sum(formula: PostSum, operation: Operation, channels: int, largest: Array) -> FusedFloatSum:
@@ -221,7 +221,7 @@ def _real_scale(formula: OneDnnRequantize, operation: Operation, filters: int, c
     values = (np.array([in_scale]), weight_scales, addends, np.array([factor]), np.array([zero_point]), np.ones(1))
     if not all(np.isfinite(value).all() for value in values):
         raise Declined("a scale exceeds float32")
-    return RealScale(tuple(_filled(_per_channel(value, filters), channels) for value in values))
+    return DequantizedScale(tuple(_filled(_per_channel(value, filters), channels) for value in values))
 
 
 def _bias(operation: Operation) -> Array | None:
@@ -265,8 +265,8 @@ def _accumulator_bounds(operation: Operation, filters: int) -> tuple[Array, Arra
     in_type = producer.per_tensor("in_type")
     # What is stored need not keep to the type's own bounds.
     low, high = (float(bound - in_type.zero_point) for bound in STORAGE_RANGES[in_type.storage])
-    reals = centered(weight, producer.quantized("weight_type")).reshape(filters, -1)
-    positive, negative = (np.maximum(sign * reals, 0).sum(axis=1) for sign in (1, -1))
+    centered_weights = centered(weight, producer.quantized("weight_type")).reshape(filters, -1)
+    positive, negative = (np.maximum(sign * centered_weights, 0).sum(axis=1) for sign in (1, -1))
     offset = bias[0] if bias else 0
     largest, smallest = positive * high - negative * low + offset, positive * low - negative * high + offset
     wraps = (largest > _ACCUMULATORS[1]) | (smallest < _ACCUMULATORS[0])

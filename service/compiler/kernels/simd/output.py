@@ -55,7 +55,7 @@ class Output:
 
     def store_tile(
         self,
-        totals: Sequence[Expr],
+        accumulators: Sequence[Expr],
         columns: int,
         channels: tuple[Expr, ...],
         image: Expr,
@@ -69,26 +69,26 @@ class Output:
         together all the same.
 
         Args:
-            totals: their accumulators, row by row.
+            accumulators: of the pixels, row by row.
             channels: the block's, from `channels`.
             row, column: of the first pixel.
         """
-        program, pixels = self.lanes.program, [divmod(place, columns) for place in range(len(totals))]
+        program, pixels = self.lanes.program, [divmod(place, columns) for place in range(len(accumulators))]
         at = program.bind(self.layer.destination.at(image, block, row, column))
         to = [at + self._step(self.layer.destination, pixel) for pixel in pixels]
         residuals = self._residuals(pixels, image, block, row, column)
 
         def value(pixel: int) -> Expr:
-            return self.epilogue.value(self.lanes, totals[pixel], channels, self.parameters, residuals[pixel])
+            return self.epilogue.value(self.lanes, accumulators[pixel], channels, self.parameters, residuals[pixel])
 
-        if len(totals) < PIXELS:
+        if len(accumulators) < PIXELS:
             for pixel, place in enumerate(to):
                 narrow = self.epilogue.narrow(self.lanes, value(pixel), self.parameters)
                 program.store(self.destination, place, narrow, self.lanes.isa.lanes)
             return
         together = columns >= PIXELS
-        lines = range(0, len(totals), columns) if together else [0]
-        for start in (line + quad for line in lines for quad in _quads(columns if together else len(totals))):
+        lines = range(0, len(accumulators), columns) if together else [0]
+        for start in (line + quad for line in lines for quad in _quads(columns if together else len(accumulators))):
             first, second, third, fourth = (value(start + pixel) for pixel in range(PIXELS))
             packed = self.epilogue.pack(self.lanes, (first, second, third, fourth), self.parameters)
             self._store_quad(packed, to[start : start + PIXELS], together=together)

@@ -15,9 +15,9 @@ from tvm import tirx
 from service.compiler.kernels.kernel import Array, Declined
 from service.compiler.kernels.program import Expr
 from service.compiler.kernels.simd.addition import Addition, SharedShiftSum
-from service.compiler.kernels.simd.floats import ShiftedProduct
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.numerics import addition, bounds
+from service.compiler.kernels.simd.onnxruntime_epilogues import ShiftedProduct
 from service.compiler.kernels.simd.requantization import DoubleRounding, FloatScale, Requantization
 from service.compiler.qnn.numerics import Mode, fixed_point, mlas
 from service.compiler.qnn.numerics.arithmetic import Multiplier, PRelu, SquaredDifference

@@ -17,7 +17,7 @@ from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Expr, Program, at_most, index, load, shuffle, splat
-from service.compiler.kernels.simd.average import Average, RealWindow, average_of, mean_of
+from service.compiler.kernels.simd.average import Average, FloatWindow, average_of, mean_of
 from service.compiler.kernels.simd.epilogue import Bounds
 from service.compiler.kernels.simd.isa import PIXELS, Isa
 from service.compiler.kernels.simd.lanes import Lanes
@@ -181,32 +181,34 @@ class _Pool:
         isa, pixel = self.isa, self.source.pixel
         if self.average is None:
             return self._largest(corner, rows, columns, isa.lanes)
-        total = self.program.register(self.average.dtype, isa.lanes)
-        total.value = self.lanes.const(0, self.average.dtype)
+        accumulator = self.program.register(self.average.dtype, isa.lanes)
+        accumulator.value = self.lanes.const(0, self.average.dtype)
         with self.program.loop(rows, "kh") as row, self.program.loop(columns, "kw") as column:
             stored = self.lanes.widen(self.read, corner + row * self.source.row + column * pixel)
-            if isinstance(self.average, RealWindow):
-                total.value = self.average.add(self.lanes, total.value, stored, self._number)
+            if isinstance(self.average, FloatWindow):
+                accumulator.value = self.average.add(self.lanes, accumulator.value, stored, self._number)
             else:
-                total.value = total.value + stored
-        return tirx.Cast(f"uint8x{isa.lanes}", self._bounded(self._finished(total.value, rows * columns)))
+                accumulator.value = accumulator.value + stored
+        return tirx.Cast(f"uint8x{isa.lanes}", self._bounded(self._finished(accumulator.value, rows * columns)))
 
     def _four(self, corner: Expr, rows: Expr, columns: int) -> Expr:
         """What the windows of four neighbouring outputs become: bytes. They are a pixel apart."""
         isa, size, pixel = self.isa, 2 * self.isa.lanes, self.source.pixel
         if self.average is None:
             return self._largest(corner, rows, columns, isa.bytes)
-        totals = [self.program.register("uint16", size) for _ in range(PIXELS // 2)]
-        for total in totals:
-            total.value = splat(tirx.const(0, "uint16"), size)
+        accumulators = [self.program.register("uint16", size) for _ in range(PIXELS // 2)]
+        for accumulator in accumulators:
+            accumulator.value = splat(tirx.const(0, "uint16"), size)
         with self.program.loop(rows, "kh") as row, self.program.loop(columns, "kw") as column:
             at = self.program.bind(corner + row * self.source.row + column * pixel)
-            for place, total in enumerate(totals):
-                total.value = total.value + tirx.Cast(f"uint16x{size}", load(self.read, at + place * size, size))
+            for place, accumulator in enumerate(accumulators):
+                accumulator.value = accumulator.value + tirx.Cast(
+                    f"uint16x{size}", load(self.read, at + place * size, size)
+                )
         halves = (range(isa.lanes), range(isa.lanes, size))
-        sums = [shuffle(total.value, half) for total in totals for half in halves]
+        sums = [shuffle(accumulator.value, half) for accumulator in accumulators for half in halves]
         wide = [tirx.Cast(f"int32x{isa.lanes}", part) for part in sums]
-        first, second, third, fourth = (self._finished(total, rows * columns) for total in wide)
+        first, second, third, fourth = (self._finished(accumulator, rows * columns) for accumulator in wide)
         return self._clamped(isa.pack((first, second, third, fourth), None), isa.bytes)
 
     def _largest(self, corner: Expr, rows: Expr, columns: int, size: int) -> Expr:
@@ -221,22 +223,22 @@ class _Pool:
         """The average of a plane: bytes."""
         source, isa, program = self.source, self.isa, self.program
         rows, columns = (1, source.height * source.width) if source.contiguous_rows else (source.height, source.width)
-        total = program.register("int32", isa.lanes)
-        total.value = self.lanes.const(0)
+        accumulator = program.register("int32", isa.lanes)
+        accumulator.value = self.lanes.const(0)
         indices = self.lanes.keep(load(self.transpose_indices, 0, isa.lanes))
         with program.loop(rows, "row") as row:
             line = program.bind(start + row * source.row)
             with program.loop(columns // PIXELS, "quad") as quad:
                 pixels = isa.transpose(load(self.read, line + quad * isa.bytes, isa.bytes), indices)
-                total.value = isa.dot(total.value, isa.operand(program, pixels), isa.ones)
+                accumulator.value = isa.dot(accumulator.value, isa.operand(program, pixels), isa.ones)
             for pixel in range(columns - columns % PIXELS, columns):
-                total.value = total.value + self.lanes.widen(self.read, line + pixel * source.pixel)
-        mean = self._finished(total.value, source.height * source.width)
+                accumulator.value = accumulator.value + self.lanes.widen(self.read, line + pixel * source.pixel)
+        mean = self._finished(accumulator.value, source.height * source.width)
         return tirx.Cast(f"uint8x{isa.lanes}", self._bounded(mean))
 
-    def _finished(self, total: Expr, count: Expr) -> Expr:
+    def _finished(self, accumulator: Expr, count: Expr) -> Expr:
         assert self.average is not None
-        return self.average.finish(self.lanes, total, index(count), self._number)
+        return self.average.finish(self.lanes, accumulator, index(count), self._number)
 
     def _number(self, place: int) -> Expr:
         """One of the average's parameters, in every lane."""

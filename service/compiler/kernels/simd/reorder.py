@@ -18,7 +18,7 @@ from service.compiler.kernels.simd.isa import PIXELS, Isa
 from service.compiler.kernels.walk import Run, Vector, View, Walk, map_bytes
 
 
-def enter(
+def pack(
     isa: Isa,
     destination: Image,
     dtype: str,
@@ -50,10 +50,10 @@ def enter(
     target = program.parameter("destination", "uint8", destination.size_bytes)
     ends = (source, _contiguous(destination)), (target, View.of(destination))
     _Reorder(program, isa, destination, ends, convert, fill, parallel).write()
-    return Kernel("enter", program.function(), tuple(constants), destination.size_bytes, _facts(destination))
+    return Kernel("pack", program.function(), tuple(constants), destination.size_bytes, _facts(destination))
 
 
-def leave(
+def unpack(
     isa: Isa, source: Image, dtype: str, dequantization: Dequantization | None = None, *, parallel: bool
 ) -> Kernel:
     """To a contiguous tensor `[N * H * W * C]` of `dtype`, without slack behind it.
@@ -74,7 +74,7 @@ def leave(
     ends = (origin, View.of(source)), (target, _contiguous(source))
     _Reorder(program, isa, source, ends, convert, None, parallel).write()
     size = _elements(source) * np.dtype(dtype).itemsize
-    return Kernel("leave", program.function(), tuple(constants), size, _facts(source))
+    return Kernel("unpack", program.function(), tuple(constants), size, _facts(source))
 
 
 def _converted(program: Program, conversion: Quantization | Dequantization, constants: list[Array]) -> Vector:

@@ -41,7 +41,7 @@ class Requantization(Protocol):
             for buffer, array in zip(buffers, self.arrays, strict=True)
         )
 
-    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
         """`channels`: the arrays' values for the block at hand; then the residual as stored, where there is one that no
         addition of its own takes."""
 
@@ -61,8 +61,8 @@ class FloatScale(Requantization):
     def arrays(self) -> tuple[Array, ...]:
         return (self.scales.astype(np.float32),)
 
-    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
-        product = tirx.Cast(f"float32x{lanes.isa.lanes}", total) * channels[0]
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+        product = tirx.Cast(f"float32x{lanes.isa.lanes}", accumulator) * channels[0]
         if not self.bounded:
             product = tirx.min(product, lanes.const(LARGEST, "float32"))
         return lanes.keep(lanes.isa.round_even(product))
@@ -73,12 +73,12 @@ class Kept(Requantization):
 
     arrays: tuple[Array, ...] = ()
 
-    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
-        return total
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+        return accumulator
 
 
 @dataclass(frozen=True)
-class RealValues(Requantization):
+class FloatValues(Requantization):
     """`Dequantize`: accumulators as float32, times a float32 scale; the result stays float32."""
 
     scales: Array
@@ -87,8 +87,8 @@ class RealValues(Requantization):
     def arrays(self) -> tuple[Array, ...]:
         return (self.scales.astype(np.float32),)
 
-    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
-        return lanes.keep(tirx.Cast(f"float32x{lanes.isa.lanes}", total) * channels[0], "float32")
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+        return lanes.keep(tirx.Cast(f"float32x{lanes.isa.lanes}", accumulator) * channels[0], "float32")
 
 
 @dataclass(frozen=True)
@@ -109,12 +109,12 @@ class FusedFloatSum(Requantization):
     def arrays(self) -> tuple[Array, ...]:
         return self.scales.astype(np.float32), self.residual_scales.astype(np.float32)
 
-    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
         scale, residual_scale, residual = channels
         floating = f"float32x{lanes.isa.lanes}"
         if self.residual_zero_point:
             residual = residual - lanes.const(self.residual_zero_point)
-        product = lanes.keep(tirx.Cast(floating, total) * scale, "float32")
+        product = lanes.keep(tirx.Cast(floating, accumulator) * scale, "float32")
         added = lanes.fused(tirx.Cast(floating, residual), residual_scale, product)
         if not self.bounded:
             added = tirx.min(added, lanes.const(LARGEST, "float32"))
@@ -147,16 +147,16 @@ class DoubleRounding(Requantization):
     def _right(self) -> bool:
         return bool((self.shifts < 0).any())
 
-    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
         significand, *shifts = channels
         if self._left:
-            total = total << shifts.pop(0)
+            accumulator = accumulator << shifts.pop(0)
         if not self._right:
-            return lanes.high_mul(lanes.keep(total), significand)
+            return lanes.high_mul(lanes.keep(accumulator), significand)
         (right,) = shifts
         if self.bounded and (self.shifts < 0).all():
-            return lanes.round_twice(total, significand, right)
-        scaled = lanes.high_mul(lanes.keep(total), significand)
+            return lanes.round_twice(accumulator, significand, right)
+        scaled = lanes.high_mul(lanes.keep(accumulator), significand)
         if (self.shifts < 0).all():
             return lanes.keep(lanes.divide_by_pot(scaled, right))
         one = lanes.const(1)
@@ -175,8 +175,8 @@ class SingleRounding(Requantization):
     def arrays(self) -> tuple[Array, ...]:
         return self.significands.astype(np.int32), (31 - self.shifts).astype(np.int32)
 
-    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
-        return lanes.scale_once(lanes.keep(total), *channels)
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+        return lanes.scale_once(lanes.keep(accumulator), *channels)
 
 
 @dataclass(frozen=True)
@@ -219,12 +219,12 @@ class FusedScale(Requantization):
     def started(self, bias: Array) -> Array:
         return (bias.astype(np.int64) + self.starts).astype(np.int32)
 
-    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
         scale, offset, *exceptions = channels
-        accumulator = total
+        replaced = accumulator
         for wrong, right in zip(exceptions[::2], exceptions[1::2], strict=True):
-            total = lanes.keep(tirx.Select(tirx.EQ(accumulator, wrong), right, total))
-        x = lanes.keep(tirx.Cast(f"float32x{lanes.isa.lanes}", total), "float32")
+            replaced = lanes.keep(tirx.Select(tirx.EQ(accumulator, wrong), right, replaced))
+        x = lanes.keep(tirx.Cast(f"float32x{lanes.isa.lanes}", replaced), "float32")
         if self.mirrored:
             dtype, sign = f"int32x{lanes.isa.lanes}", lanes.const(-(1 << 31))
             offset = bits(f"float32x{lanes.isa.lanes}", bits(dtype, offset) ^ (bits(dtype, x) & sign))

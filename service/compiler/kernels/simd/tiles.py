@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from service.compiler.kernels.layer import Layer
+from service.compiler.kernels.simd.accumulators import Tile
 from service.compiler.kernels.simd.isa import PIXELS, Isa
 from service.compiler.kernels.simd.reduction import Reduction
-from service.compiler.kernels.simd.totals import Tile
 from service.core.digest import digest_of_json
 
 _MOST_COLUMNS, _MOST_ROWS, _MOST_BLOCKS = 28, 4, 8

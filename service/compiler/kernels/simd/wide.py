@@ -38,7 +38,7 @@ class WideOutput:
 
     def store_tile(
         self,
-        totals: Sequence[Expr],
+        accumulators: Sequence[Expr],
         columns: int,
         channels: tuple[Expr, ...],
         image: Expr,
@@ -49,7 +49,7 @@ class WideOutput:
         """One block of some rows of pixels, `columns` wide; of the last block only the channels that there are."""
         program, tensor, lanes = self.lanes.program, self.layer.destination, self.lanes.isa.lanes
         at = program.bind(tensor.at(image, block, row, column))
-        values = [self.epilogue.requantization.apply(self.lanes, total, channels) for total in totals]
+        values = [self.epilogue.requantization.apply(self.lanes, accumulator, channels) for accumulator in accumulators]
         places = [
             at + down * tensor.row + right * tensor.pixel
             for down, right in (divmod(place, columns) for place in range(len(values)))

@@ -54,7 +54,7 @@ def report(module: Any) -> dict[str, Any]:
 
 def test_layers_say_which_kernel_computes_what(report: dict[str, Any]) -> None:
     kinds = [(layer["operators"], layer["kernel"]) for layer in report["layers"]]
-    around = [("enter", "enter"), ("leave", "leave")]
+    around = [("pack", "pack"), ("unpack", "unpack")]
     conv = ("conv2d+requantize", "conv")
     assert [kind for kind in kinds if kind not in around] == [conv, conv]
     assert report["reorders"] == len([kind for kind in kinds if kind in around])

@@ -299,7 +299,7 @@ def test_the_classifier_of_a_batch_reads_means_where_they_are_written(target: An
         return net.dense(Tensor(flat, (3, 20), kind), 10).var
 
     report = selected(module_of([((3, 8, 8, 3), "int8")], body), target, "xnnpack").report()
-    assert [layer["kernel"] for layer in report["layers"]] == ["enter", "conv", "mean", "conv", "leave"]
+    assert [layer["kernel"] for layer in report["layers"]] == ["pack", "conv", "mean", "conv", "unpack"]
     assert report["plain"] == []
 
 
@@ -333,7 +333,7 @@ def test_sums_and_real_values_come_from_kernels(target: Any, mode: str, tmp_path
         np.testing.assert_array_equal(actual, expected)
     report = selection.report()
     families = {family: found["calls"] for family, found in report["families"].items()}
-    assert families == {"conv": 3, "depthwise": 1, "enter": 1, "grouped": 1, "mean": 1}
+    assert families == {"conv": 3, "depthwise": 1, "pack": 1, "grouped": 1, "mean": 1}
     assert [operator["operators"] for operator in report["plain"]] == ["dequantize"]
 
 
@@ -357,7 +357,7 @@ def test_layers_with_biases_of_real_values_have_kernels(target: Any, mode: str, 
     x = rng.integers(0, 256, (1, 9, 8, 3)).astype(np.uint8)
     selection, (actual,) = run_selected(module, target, mode, [x], tmp_path)
     np.testing.assert_array_equal(actual, oracle.run(module, get_mode(mode), [x])[0])
-    assert [layer["kernel"] for layer in selection.layers] == ["enter", "conv", "depthwise", "grouped", "leave"]
+    assert [layer["kernel"] for layer in selection.layers] == ["pack", "conv", "depthwise", "grouped", "unpack"]
     assert selection.plain == []
 
 
@@ -378,8 +378,8 @@ def test_real_values_are_converted_on_the_way_in_and_out(target: Any, mode: str,
     for actual, expected in zip(outputs, oracle.run(module, get_mode(mode), inputs), strict=True):
         np.testing.assert_array_equal(actual, expected)
     kinds = [(layer["operators"], layer["kernel"]) for layer in selection.layers]
-    ends = [("dequantize", "leave"), ("leave", "leave")]
-    assert kinds == [("quantize", "enter"), ("quantize", "enter"), ("conv2d+requantize+add", "conv"), *ends]
+    ends = [("dequantize", "unpack"), ("unpack", "unpack")]
+    assert kinds == [("quantize", "pack"), ("quantize", "pack"), ("conv2d+requantize+add", "conv"), *ends]
     assert selection.plain == []
 
 
@@ -401,7 +401,7 @@ def test_images_are_resized_between_kernels(target: Any, mode: str, tmp_path: Pa
     x = rng.integers(0, 256, (1, 9, 8, 3)).astype(np.uint8)
     selection, (actual,) = run_selected(module, target, mode, [x], tmp_path)
     np.testing.assert_array_equal(actual, oracle.run(module, get_mode(mode), [x])[0])
-    assert [layer["kernel"] for layer in selection.layers] == ["enter", "conv", "conv", "resize", "conv", "leave"]
+    assert [layer["kernel"] for layer in selection.layers] == ["pack", "conv", "conv", "resize", "conv", "unpack"]
     assert selection.plain == []
 
 
@@ -415,7 +415,7 @@ def test_functions_of_one_value_are_tables_between_kernels(target: Any) -> None:
         return net.conv(net.activated(y, "hard_swish"), 16, (3, 3)).var
 
     report = selected(module_of([((1, 8, 8, 3), "int8")], body), target, "xnnpack").report()
-    assert [layer["kernel"] for layer in report["layers"]] == ["enter", "conv", "table", "conv", "leave"]
+    assert [layer["kernel"] for layer in report["layers"]] == ["pack", "conv", "table", "conv", "unpack"]
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
@@ -428,7 +428,7 @@ def test_a_constant_for_each_channel_is_an_operand_and_one_for_all_makes_a_table
         return emit(ops.add(relax.const(np.full((1, 16), 3, np.int8)), y, kind, kind, kind))
 
     report = selected(module_of([((1, 8, 8, 3), "int8")], body), target, "xnnpack").report()
-    assert [layer["kernel"] for layer in report["layers"]] == ["enter", "conv", "mul", "table", "leave"]
+    assert [layer["kernel"] for layer in report["layers"]] == ["pack", "conv", "mul", "table", "unpack"]
     assert report["plain"] == []
 
 
@@ -452,7 +452,7 @@ def test_arithmetic_has_a_table_for_one_constant_and_a_kernel_for_many(
     selection, outputs = run_selected(module, target, "litert-reference", [x], tmp_path_factory.mktemp("build"))
     np.testing.assert_array_equal(outputs[0], oracle.run(module, get_mode("litert-reference"), [x])[0])
     kernels = [layer["kernel"] for layer in selection.layers]
-    assert kernels == ["enter", "conv", "table", operator.__name__, "conv", "leave"]
+    assert kernels == ["pack", "conv", "table", operator.__name__, "conv", "unpack"]
     assert selection.plain == []
 
 

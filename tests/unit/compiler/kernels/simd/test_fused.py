@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Image
+from service.compiler.kernels.simd.accumulators import Tile
 from service.compiler.kernels.simd.conv import conv
 from service.compiler.kernels.simd.epilogue import Bounds, Epilogue
 from service.compiler.kernels.simd.fused import MOST_EXCEPTIONS, FixedPoint, fused_scale
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.requantization import CENTRE, DoubleRounding, FusedScale, SingleRounding
-from service.compiler.kernels.simd.totals import Tile
 from service.compiler.qnn.numerics import fixed_point
 from tests.support.images import RUNNABLE, Array, read_back, run
 

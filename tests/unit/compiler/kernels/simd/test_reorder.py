@@ -1,4 +1,4 @@
-"""Whatever enters an image is where the layout says, and leaves it as it came."""
+"""What is packed into an image is where the layout says, and is unpacked as it was."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.simd.conversion import dequantization_of, quantization_of
 from service.compiler.kernels.simd.isa import Isa
-from service.compiler.kernels.simd.reorder import enter, leave
+from service.compiler.kernels.simd.reorder import pack, unpack
 from service.compiler.kernels.x86.isa import ISAS
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
@@ -63,11 +63,11 @@ def test_enter_places_every_channel_and_leave_brings_it_back(data: st.DataObject
     dtype, parallel = draw(st.sampled_from(["int8", "uint8"])), draw(st.booleans())
     values = draw(arrays(shape, dtype))
 
-    entered = run(isa, enter(isa, image, dtype, ZERO_POINT, parallel=parallel), values.reshape(-1))
+    reordered = run(isa, pack(isa, image, dtype, ZERO_POINT, parallel=parallel), values.reshape(-1))
     expected = with_halo(image, stored(values), ZERO_POINT)
-    np.testing.assert_array_equal(read_back(image, entered)[..., : image.channels], expected)
+    np.testing.assert_array_equal(read_back(image, reordered)[..., : image.channels], expected)
 
-    left = run(isa, leave(isa, image, dtype, parallel=parallel), entered, dtype=dtype)
+    left = run(isa, unpack(isa, image, dtype, parallel=parallel), reordered, dtype=dtype)
     np.testing.assert_array_equal(left.reshape(shape), values)
 
 
@@ -92,13 +92,13 @@ def test_real_values_are_quantized_as_they_enter_and_dequantized_as_they_leave(d
 
     quantized = numerics.formula(quantize).evaluate(quantize, values)
     conversion = quantization_of(numerics, quantize)
-    kernel = enter(isa, image, "float32", ZERO_POINT, conversion, parallel=parallel)
-    entered = run(isa, kernel, values.reshape(-1))
+    kernel = pack(isa, image, "float32", ZERO_POINT, conversion, parallel=parallel)
+    reordered = run(isa, kernel, values.reshape(-1))
     expected = with_halo(image, stored(quantized), ZERO_POINT)
-    np.testing.assert_array_equal(read_back(image, entered)[..., : image.channels], expected)
+    np.testing.assert_array_equal(read_back(image, reordered)[..., : image.channels], expected)
 
-    leaving = leave(isa, image, "float32", dequantization_of(numerics, dequantize), parallel=parallel)
-    left = run(isa, leaving, entered, dtype="float32")
+    unpacking = unpack(isa, image, "float32", dequantization_of(numerics, dequantize), parallel=parallel)
+    left = run(isa, unpacking, reordered, dtype="float32")
     real = numerics.formula(dequantize).evaluate(dequantize, quantized)
     np.testing.assert_array_equal(left.reshape(shape), real)
 
@@ -110,8 +110,8 @@ def test_what_is_not_a_number_is_quantized_as_mlas_does_it(isa: Isa) -> None:
     image = Image(1, 2, 8, 4, isa.lanes)
     conversion = quantization_of(get_mode(ONNXRUNTIME), quantize)
     values = np.full(image.shape, np.nan, np.float32)
-    entered = run(isa, enter(isa, image, "float32", 0, conversion, parallel=False), values.reshape(-1))
-    assert (read_back(image, entered)[..., :4] == 3).all()
+    reordered = run(isa, pack(isa, image, "float32", 0, conversion, parallel=False), values.reshape(-1))
+    assert (read_back(image, reordered)[..., :4] == 3).all()
 
 
 @pytest.mark.parametrize("isa", RUNNABLE, ids=lambda isa: isa.name)
@@ -119,8 +119,8 @@ def test_what_is_not_a_number_is_quantized_as_mlas_does_it(isa: Isa) -> None:
 def test_missing_channels_are_zero(isa: Isa, channels: int) -> None:
     image = Image(1, 3, 5, channels, isa.lanes)
     values = np.full(image.shape, 200, np.uint8)
-    entered = run(isa, enter(isa, image, "uint8", ZERO_POINT, parallel=False), values.reshape(-1))
-    assert not read_back(image, entered)[..., channels:].any()
+    reordered = run(isa, pack(isa, image, "uint8", ZERO_POINT, parallel=False), values.reshape(-1))
+    assert not read_back(image, reordered)[..., channels:].any()
 
 
 @pytest.mark.parametrize("isa", RUNNABLE, ids=lambda isa: isa.name)
@@ -133,17 +133,17 @@ def test_nothing_is_touched_behind_the_callers_tensor(
     inside, walled = tvm.runtime.tensor(np.zeros(image.size_bytes, np.uint8)), at_a_wall(math.prod(shape), "int8")
     walled[:] = 1
     outside = tvm.runtime.from_dlpack(walled)
-    entering = enter(isa, image, "int8", ZERO_POINT, parallel=False)
-    built(isa, entering)(outside, *map(tvm.runtime.tensor, entering.constants), inside)
+    packing = pack(isa, image, "int8", ZERO_POINT, parallel=False)
+    built(isa, packing)(outside, *map(tvm.runtime.tensor, packing.constants), inside)
     walled[:] = 0
-    built(isa, leave(isa, image, "int8", parallel=False))(inside, outside)
+    built(isa, unpack(isa, image, "int8", parallel=False))(inside, outside)
     assert (walled == 1).all()
 
 
 def test_zero_points_share_one_program() -> None:
     isa = ISAS["x86-64-v3"]
     image = Image(1, 8, 8, 16, isa.lanes, Halo(1, 1, 1, 1))
-    one, other = (enter(isa, image, "int8", zero_point, parallel=False) for zero_point in (0, 255))
+    one, other = (pack(isa, image, "int8", zero_point, parallel=False) for zero_point in (0, 255))
     assert one.content == other.content
 
 
@@ -152,6 +152,6 @@ def test_other_types_and_layouts_are_declined(dtype: str, block: int) -> None:
     isa = ISAS["x86-64-v3"]
     image = Image(1, 8, 8, 16, block)
     with pytest.raises(Declined):
-        enter(isa, image, dtype, 0, parallel=False)
+        pack(isa, image, dtype, 0, parallel=False)
     with pytest.raises(Declined):
-        leave(isa, image, dtype, parallel=False)
+        unpack(isa, image, dtype, parallel=False)

@@ -67,19 +67,19 @@ def shared_shift_sum(
     # Residuals count as stored here, as they do in the kernels.
     least = _Demands(operands[0][above[0]], above[1], wanted[above])
     most = _Demands(operands[0][below[0]], below[1], wanted[below] + 1)
-    scale = _real(multipliers[2]) * 2.0**left_shift
-    reals = [_real(multiplier) * scale for multiplier in multipliers[:2]]
+    scale = _ratio(multipliers[2]) * 2.0**left_shift
+    ratios = [_ratio(multiplier) * scale for multiplier in multipliers[:2]]
     # So that the products' sum fits, even where a zero point is taken out of it later.
-    largest_shift = min(_LARGEST_SHIFT, 31 - int(np.ceil(np.log2(255 * sum(reals) + 1))))
+    largest_shift = min(_LARGEST_SHIFT, 31 - int(np.ceil(np.log2(255 * sum(ratios) + 1))))
     for shift in range(largest_shift, _LEAST_SHIFT - 1, -1):
-        found = _search(least, most, reals, shift)
+        found = _search(least, most, ratios, shift)
         if found is not None and _fits(found, int(operands[0][0])):
             return found
     return None
 
 
-def _search(least: _Demands, most: _Demands, reals: list[float], shift: int) -> SharedShiftSum | None:
-    nearest = [round(real * (1 << shift)) for real in reals]
+def _search(least: _Demands, most: _Demands, ratios: list[float], shift: int) -> SharedShiftSum | None:
+    nearest = [round(ratio * (1 << shift)) for ratio in ratios]
     least, most = (_Demands(each.value, each.residual, each.bound << shift) for each in (least, most))
     lows, highs = least.biases(nearest), most.biases(nearest)
     least, most = least.near(lows, lows.max()), most.near(highs, highs.min())
@@ -100,6 +100,6 @@ def _fits(found: SharedShiftSum, least_value: int) -> bool:
     return bool(largest < 1 << 31)
 
 
-def _real(multiplier: tuple[int, int]) -> float:
+def _ratio(multiplier: tuple[int, int]) -> float:
     significand, shift = multiplier
     return significand * 2.0 ** (shift - 31)

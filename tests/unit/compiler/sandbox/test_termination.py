@@ -2,15 +2,15 @@ import signal
 
 import pytest
 
-from service.compiler.sandbox.ending import Ending, is_out_of_memory
 from service.compiler.sandbox.policy import Limits
+from service.compiler.sandbox.termination import Termination, is_out_of_memory
 from service.core.errors import BuildCrashed, BuildFailed, BuildTimedOut, OctetError, OutOfMemory
 
 LIMITS = Limits(wall_s=10, cpu_s=5, memory_bytes=1000, file_bytes=2000)
 
 
 def explained(status: int, *, cpu_s: float = 0, log: str = "", oom_kills: int = 0) -> OctetError:
-    return Ending(status, cpu_s, log, oom_kills).explain("the build process", LIMITS)
+    return Termination(status, cpu_s, log, oom_kills).explain("the build process", LIMITS)
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,9 @@ class ShiftedProduct(Requantization):
     def arrays(self) -> tuple[Array, ...]:
         return np.array([self.scale], np.float32), np.array([self.zero_point], np.int32)
 
-    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
         scale, zero_point = channels
         dtype = f"float32x{lanes.isa.lanes}"
-        product = lanes.keep(lanes.rounded(tirx.Cast(dtype, total) * scale), "float32")
+        product = lanes.keep(lanes.rounded(tirx.Cast(dtype, accumulator) * scale), "float32")
         moved = lanes.keep(product + tirx.Cast(dtype, zero_point), "float32")
         return lanes.keep(lanes.isa.round_even(moved) - zero_point)

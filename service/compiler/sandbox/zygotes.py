@@ -46,13 +46,13 @@ FORKED = frozenset({"import", "inspect", "build", "oracle"})
 _MODULES = ("service.compiler.roles",)
 
 
-class Ends(NamedTuple):
-    """The child's ends of what connects it to its parent, as descriptors of ours."""
+class ChildDescriptors(NamedTuple):
+    """The child's ends of the pipes between it and its parent, as descriptors of this process."""
 
     stdin: int
     log: int
     messages: int
-    lifeline: int
+    parent_death: int
 
 
 class ZygoteGone(Exception):
@@ -82,7 +82,7 @@ class Zygote:
             )
         self._ready = False
 
-    def fork(self, role: str, ends: Ends, directory: Path, env: Mapping[str, str]) -> int:
+    def fork(self, role: str, ends: ChildDescriptors, directory: Path, env: Mapping[str, str]) -> int:
         """The process id of a new child of ours in `directory`, which does `role`.
 
         Raises:
@@ -124,7 +124,7 @@ def _collecting_orphans() -> Iterator[None]:
         prctl(_PR_SET_CHILD_SUBREAPER, before.value)
 
 
-class Nursery:
+class ZygoteSupervisor:
     """One zygote for this process, started when it is first needed and again when it is gone."""
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -142,7 +142,7 @@ class Nursery:
                 self._zygote, self._owner = Zygote(self._modules, self._environment), os.getpid()
             return self._zygote
 
-    def fork(self, role: str, ends: Ends, directory: Path, env: Mapping[str, str]) -> int:
+    def fork(self, role: str, ends: ChildDescriptors, directory: Path, env: Mapping[str, str]) -> int:
         """As `Zygote.fork`; one that is gone is replaced.
 
         Raises:
@@ -167,14 +167,14 @@ class Nursery:
         zygote.close()
 
 
-NURSERY = Nursery(_MODULES, ENVIRONMENT)
+ZYGOTES = ZygoteSupervisor(_MODULES, ENVIRONMENT)
 
 
 def warm() -> None:
     """Starts the zygote, so that it has imported the compiler when the first child is wanted."""
-    NURSERY.warm()
+    ZYGOTES.warm()
 
 
-def rest() -> None:
+def shut_down() -> None:
     """Ends the zygote, which takes 0.2 GB, where nothing is built; the next child waits a second for another."""
-    NURSERY.close()
+    ZYGOTES.close()

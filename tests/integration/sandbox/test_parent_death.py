@@ -88,7 +88,7 @@ def is_gone_within(seconds: float, pid: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("role", ["hang", "stop", "spin", "spin_natively", "cut_the_lifeline"])
+@pytest.mark.parametrize("role", ["hang", "stop", "spin", "spin_natively", "cut_the_parent_death_pipe"])
 def test_a_child_dies_with_its_parent_whatever_it_does(scratch: Path, role: str) -> None:
     with parent(scratch, role) as process:
         child = int(said(process))

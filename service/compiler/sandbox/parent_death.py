@@ -7,8 +7,8 @@ signals, nor native code without end holds them up. Each has a hole that the oth
   signal: none comes where that may not signal the child, because one of them changed its user; none where a parent
   lives on and has lost the child, by an exception in the middle of starting it. And it is not the parent's end that
   counts but that of the thread that started the child.
-- The lifeline, a pipe of whose writing end the parent has the only descriptor. When the last one is closed, by whom and
-  however, the kernel kills the reader (F_SETSIG, fcntl(2)), in the reader's own name.
+- The parent-death pipe, of whose writing end the parent has the only descriptor. When the last one is closed, by whom
+  and however, the kernel kills the reader (F_SETSIG, fcntl(2)), in the reader's own name.
 - A timer that kills, set for a while after the parent should have done so: the parent may stand still itself. The
   filter refuses every call that would stop it.
 """
@@ -30,20 +30,20 @@ _PR_SET_PDEATHSIG = 1
 _SIGEV_SIGNAL = 0
 
 
-def die_with(parent: int, lifeline: int) -> None:
-    """Kills this process when the process `parent` ends, or closes its end of the lifeline; at once if it has.
+def die_with(parent: int, pipe: int) -> None:
+    """Kills this process when the process `parent` ends, or closes its end of the parent-death pipe; at once if it has.
 
     Args:
         parent: the process that started this one.
-        lifeline: the reading end. To stay open, also in a program that this process becomes.
+        pipe: the reading end of the parent-death pipe. To stay open, also in a program that this process becomes.
     """
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)
+    fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(pipe, fcntl.F_SETFL, os.O_ASYNC)
     # Asked afterwards: who was gone before sends no signal any more.
     poll = select.poll()
-    poll.register(lifeline, 0)
+    poll.register(pipe, 0)
     if poll.poll(0) or os.getppid() != parent:
         sys.exit("the parent process is gone")
 

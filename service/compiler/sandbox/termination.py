@@ -17,7 +17,7 @@ _OUT_OF_MEMORY = re.compile(r"bad_alloc|out of memory|Cannot allocate memory|Mem
 
 
 @dataclass(frozen=True)
-class Ending:
+class Termination:
     """How a child ended.
 
     Attributes:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from service.compiler.sandbox import check, nursery, process, run
+from service.compiler.sandbox import check, process, run, zygotes
 from service.core.build import BuildCanceled
 from service.core.errors import BuildCrashed
 from tests.integration.sandbox import test_escape
@@ -25,20 +25,20 @@ ROLES = frozenset({"echo", "descriptors", "hang", "harm_processes", "read_files"
 
 
 @pytest.fixture(scope="module")
-def own_nursery() -> Iterator[nursery.Nursery]:
+def own_zygotes() -> Iterator[zygotes.ZygoteSupervisor]:
     """One that imports next to nothing, so that starting it again takes no time."""
-    made = nursery.Nursery(["service.compiler.checking_roles"], nursery.ENVIRONMENT)
+    made = zygotes.ZygoteSupervisor(["service.compiler.checking_roles"], zygotes.ENVIRONMENT)
     yield made
     made.close()
 
 
 @pytest.fixture(autouse=True)
-def forked(monkeypatch: pytest.MonkeyPatch, own_nursery: nursery.Nursery) -> nursery.Nursery:
+def forked(monkeypatch: pytest.MonkeyPatch, own_zygotes: zygotes.ZygoteSupervisor) -> zygotes.ZygoteSupervisor:
     """Has the roles of the tests forked."""
     monkeypatch.setattr(process, "FORKED", ROLES)
-    monkeypatch.setattr(process, "NURSERY", own_nursery)
-    monkeypatch.setattr(run, "NURSERY", own_nursery)
-    return own_nursery
+    monkeypatch.setattr(process, "ZYGOTES", own_zygotes)
+    monkeypatch.setattr(run, "ZYGOTES", own_zygotes)
+    return own_zygotes
 
 
 def test_it_inherits_nothing(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +71,7 @@ def test_it_is_a_child_of_ours_and_ends_when_it_is_told_to(scratch: Path) -> Non
         os.waitpid(int(children[-1]), os.WNOHANG)  # buried
 
 
-def test_a_zygote_that_is_gone_is_replaced(scratch: Path, forked: nursery.Nursery) -> None:
+def test_a_zygote_that_is_gone_is_replaced(scratch: Path, forked: zygotes.ZygoteSupervisor) -> None:
     first = forked.warm()
     os.kill(first._process.pid, signal.SIGKILL)
     first._process.wait()
@@ -79,14 +79,16 @@ def test_a_zygote_that_is_gone_is_replaced(scratch: Path, forked: nursery.Nurser
     assert forked.warm() is not first
 
 
-def test_a_zygote_that_was_let_go_is_replaced_when_it_is_wanted(scratch: Path, forked: nursery.Nursery) -> None:
+def test_a_zygote_that_was_let_go_is_replaced_when_it_is_wanted(
+    scratch: Path, forked: zygotes.ZygoteSupervisor
+) -> None:
     first = forked.warm()
     forked.close()
     assert first._process.returncode is not None
     assert attempt(scratch, "echo")["request"] == {}
 
 
-def test_a_zygote_ends_with_a_child_that_crashed(scratch: Path, forked: nursery.Nursery) -> None:
+def test_a_zygote_ends_with_a_child_that_crashed(scratch: Path, forked: zygotes.ZygoteSupervisor) -> None:
     """The next one has its memory elsewhere."""
     first = forked.warm()
     with pytest.raises(BuildCrashed):

@@ -32,9 +32,9 @@ class BiasedScale(Requantization):
         given = (self.scales, self.addends) if self.factors is None else (self.scales, self.addends, self.factors)
         return tuple(array.astype(np.float32) for array in given)
 
-    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
         scale, addend, *factor = channels
-        real = tirx.Cast(f"float32x{lanes.isa.lanes}", total)
+        real = tirx.Cast(f"float32x{lanes.isa.lanes}", accumulator)
         # A sum that is multiplied afterwards cannot be contracted.
         real = lanes.fused(addend, factor[0], real) if factor else lanes.keep(real + addend, "float32")
         product = real * scale
@@ -44,7 +44,7 @@ class BiasedScale(Requantization):
 
 
 @dataclass(frozen=True)
-class RealScale(Requantization):
+class DequantizedScale(Requantization):
     """`OneDnnRequantize`: real values, and the zero point in float32 before the one rounding.
 
     A sum with a product is taken as a fused multiply-add by a 1 that LLVM does not know, so that the product is rounded
@@ -60,9 +60,9 @@ class RealScale(Requantization):
     def arrays(self) -> tuple[Array, ...]:
         return tuple(array.astype(np.float32) for array in self.values)
 
-    def apply(self, lanes: Lanes, total: Expr, channels: tuple[Expr, ...]) -> Expr:
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
         in_scale, weight_scale, bias, factor, zero_point, one = channels
-        product = tirx.Cast(f"float32x{lanes.isa.lanes}", total) * in_scale * weight_scale
+        product = tirx.Cast(f"float32x{lanes.isa.lanes}", accumulator) * in_scale * weight_scale
         scaled = lanes.keep(lanes.fused(product, one, bias) * factor, "float32")
         near = tirx.max(tirx.min(scaled, lanes.const(LARGEST, "float32")), lanes.const(-LARGEST, "float32"))
         rounded = lanes.isa.round_even(lanes.fused(near, one, zero_point))

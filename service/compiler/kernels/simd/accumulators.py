@@ -22,7 +22,7 @@ class Tile:
     blocks: int
 
 
-class Totals:
+class Accumulators:
     """One accumulator for each pixel and block."""
 
     def __init__(self, lanes: Lanes, tile: Tile, bias: Buffer, block: Expr) -> None:
@@ -41,8 +41,8 @@ class Totals:
         for pixel in self._pixels:
             activations = operand(*pixel)
             for place, factors in enumerate(weights):
-                total = self._registers[pixel, place]
-                total.value = self._isa.dot(total.value, activations, factors)
+                accumulator = self._registers[pixel, place]
+                accumulator.value = self._isa.dot(accumulator.value, activations, factors)
 
     def store(self, output: Output | WideOutput, image: Expr, row: Expr, column: Expr) -> None:
         """Finishes them all; `row` and `column` are those of the tile's first pixel."""
