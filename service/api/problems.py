@@ -1,4 +1,4 @@
-"""The one mapper from errors to HTTP: RFC 9457 problem documents, for every error on every road.
+"""The one mapper from errors to HTTP: RFC 9457 problem documents, for every error of every endpoint.
 
 Each document also has the member `error` (equal to `detail`), which clients of the Open Inference Protocol read.
 """

@@ -1,4 +1,4 @@
-"""The `octet` command. A client of the HTTP API, and the road without a server; it holds no logic that they lack."""
+"""The `octet` command. A client of the HTTP API, and what works without a server; it holds no logic of its own."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""`octet compile`, `octet run`, `octet verify`: the road without a server, to a device at the edge."""
+"""`octet compile`, `octet run`, `octet verify`: without a server, for a device at the edge."""
 
 from __future__ import annotations
 

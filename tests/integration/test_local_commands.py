@@ -1,4 +1,4 @@
-"""The road without a server: compile to a folder, run it, verify it; each command in a process of its own."""
+"""Without a server: compile to a folder, run it, verify it; each command in a process of its own."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`POST /v2/models/{model}[/versions/{version}]/infer`: the road that everything else is there for, kept short.
+"""`POST /v2/models/{model}[/versions/{version}]/infer`: the hot path, kept short.
 
-A bare ASGI application. Nothing on it is a pydantic model, and a binary tensor is copied once: from the chunks of
+A bare ASGI application. No pydantic model is involved, and a binary tensor is copied once: from the chunks of
 the body into the aligned memory that the compiled code reads.
 """
 

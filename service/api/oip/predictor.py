@@ -1,4 +1,4 @@
-"""From the bytes of a predict request to the model's outputs: the part of the road that all protocols share."""
+"""From the bytes of a predict request to the model's outputs: the part that all protocols share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers in place of the server while it is away: 503 with Retry-After, on the socket that the server listens on.
+"""Answers in place of the server while it is down: 503 with Retry-After, on the socket that the server listens on.
 
 As little of HTTP as that takes. A request's body is read to its end, or for a while, and thrown away: a client that
 still sends when its connection is reset does not see the answer.

@@ -1,6 +1,6 @@
 """`octet serve`: the process that a person starts and stops. It keeps a server and a compile worker running.
 
-It holds the sockets, so that the ports stay ours and a client finds somebody there while the server is away; it takes
+It holds the sockets, so that the ports stay ours and a client gets an answer while the server is down; it takes
 note of what ran when the server crashed; and it does nothing else, so that nothing can bring it down. What the server
 is made of is loaded here, so that another is there at once, and used only there.
 """

@@ -1,5 +1,5 @@
 // The thread that answers predict requests on plain TCP, from accepting their connections to writing their answers,
-// without Python. docs/adr/0023-predict-road.md says what leaves the common road, 0027 why it is native.
+// without Python. docs/adr/0023-shortcut.md says which requests are answered here, 0027 why it is native.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class Front final : public Reactor {
 
   // What Python is to do: readable while there may be something.
   int descriptor() const { return state_.outbox.descriptor(); }
-  std::pair<std::vector<Handover>, std::vector<Problem>> events() { return state_.outbox.take(); }
+  std::vector<FrontEvent> events() { return state_.outbox.take(); }
 
   // The answer to a problem, head and all. Nothing where nobody waits for it any more.
   void reply(int64_t exchange, std::string answer);

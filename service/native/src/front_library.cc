@@ -20,10 +20,7 @@ class FrontObj : public ffi::Object {
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.Front", FrontObj, ffi::Object);
 };
 
-class FrontRef : public ffi::ObjectRef {
- public:
-  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(FrontRef, ffi::ObjectRef, FrontObj);
-};
+using FrontRef = Ref<FrontObj>;
 
 std::vector<size_t> indices(const ffi::Array<int64_t>& given) {
   std::vector<size_t> found;
@@ -69,15 +66,13 @@ FrontRef make_front(int64_t listener, double head_timeout_s, double keep_alive_s
 }
 
 ffi::Array<ffi::Array<ffi::Any>> events(FrontObj* self) {
-  auto [handovers, problems] = self->front.events();
   ffi::Array<ffi::Array<ffi::Any>> found;
-  for (Handover& each : handovers) {
-    found.push_back({ffi::String("connection"), each.descriptor, ffi::Bytes(std::move(each.bytes))});
-  }
-  for (const Problem& each : problems) {
-    found.push_back({ffi::String("problem"), each.exchange, ffi::String(each.kind), each.entry,
-                     ffi::String(each.message), ffi::String(each.request_id), each.began_s, each.arrived_s,
-                     each.retry_after_s});
+  for (FrontEvent& each : self->front.events()) {
+    if (auto* handover = std::get_if<Handover>(&each)) {
+      found.push_back({ffi::String("connection"), handover->descriptor, ffi::Bytes(std::move(handover->bytes))});
+    } else {
+      found.push_back(described(std::get<Problem>(each)));
+    }
   }
   return found;
 }

@@ -12,6 +12,14 @@ Routes routes_of(const EntriesByPath& entries) {
   return routes;
 }
 
+ffi::Array<ffi::Any> described(const Problem& problem) {
+  return {ffi::String("problem"),     problem.exchange,
+          ffi::String(problem.kind),  problem.entry,
+          ffi::String(problem.message), ffi::String(problem.request_id),
+          problem.began_s,            problem.arrived_s,
+          problem.retry_after_s};
+}
+
 ffi::Array<ffi::Any> table_of(std::pair<std::deque<Record>, int64_t> records) {
   auto fields = static_cast<int64_t>(Record::kFields);
   ffi::Tensor table = make_tensor({static_cast<int64_t>(records.first.size()), fields}, DLDataType{kDLFloat, 64, 1});

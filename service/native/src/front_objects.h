@@ -27,10 +27,7 @@ class EntryObj : public ffi::Object {
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.Entry", EntryObj, ffi::Object);
 };
 
-class EntryRef : public ffi::ObjectRef {
- public:
-  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(EntryRef, ffi::ObjectRef, EntryObj);
-};
+using EntryRef = Ref<EntryObj>;
 
 using EntriesByPath = ffi::Map<ffi::String, EntryRef>;
 
@@ -38,6 +35,9 @@ Routes routes_of(const EntriesByPath& entries);
 
 // `[n, Record::kFields]` float64, and how many were lost.
 ffi::Array<ffi::Any> table_of(std::pair<std::deque<Record>, int64_t> records);
+
+// A problem as Python reads it.
+ffi::Array<ffi::Any> described(const Problem& problem);
 
 inline std::string_view view(const ffi::Bytes& bytes) { return {bytes.data(), bytes.size()}; }
 

@@ -41,24 +41,6 @@ struct CallEvent {
   Problem problem;  // of kProblem
 };
 
-// On the way to Python, which is woken by a descriptor.
-class CallEvents {
- public:
-  CallEvents();
-  ~CallEvents();
-  CallEvents(const CallEvents&) = delete;
-  CallEvents& operator=(const CallEvents&) = delete;
-
-  int descriptor() const { return descriptor_; }
-  void put(CallEvent event);
-  std::vector<CallEvent> take();
-
- private:
-  const int descriptor_;
-  std::mutex mutex_;
-  std::vector<CallEvent> events_;
-};
-
 // What Python wants of a call.
 struct Command {
   enum class Kind : uint8_t { kMetadata, kMessage, kFinish, kResume };
@@ -88,7 +70,7 @@ struct GrpcServerState : ServerState {
       : ServerState(Limits{}), grpc(its), memory(its.max_buffered_bytes) {}
 
   const GrpcFrontLimits grpc;
-  CallEvents events;
+  EventQueue<CallEvent> events;  // for Python
   MessageMemory memory;
   size_t calls = 0;  // under way
   std::map<int64_t, std::unique_ptr<Exchange>> left;  // by call: nobody waits for what they compute

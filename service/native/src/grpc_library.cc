@@ -21,10 +21,7 @@ class GrpcFrontObj : public ffi::Object {
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.GrpcFront", GrpcFrontObj, ffi::Object);
 };
 
-class GrpcFrontRef : public ffi::ObjectRef {
- public:
-  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(GrpcFrontRef, ffi::ObjectRef, GrpcFrontObj);
-};
+using GrpcFrontRef = Ref<GrpcFrontObj>;
 
 size_t natural(int64_t number) { return static_cast<size_t>(std::max<int64_t>(0, number)); }
 
@@ -61,11 +58,8 @@ ffi::Array<ffi::Any> described(const CallEvent& event) {
               ffi::Bytes(reinterpret_cast<const char*>(event.message.data), event.message.size), event.is_compressed};
     case CallEvent::Kind::kHalfClose:
       return {ffi::String("half_close"), event.call};
-    case CallEvent::Kind::kProblem: {
-      const Problem& its = event.problem;
-      return {ffi::String("problem"), its.exchange, ffi::String(its.kind), its.entry, ffi::String(its.message),
-              ffi::String(its.request_id), its.began_s, its.arrived_s, its.retry_after_s};
-    }
+    case CallEvent::Kind::kProblem:
+      return described(event.problem);
     default:
       return {ffi::String("cancel"), event.call};
   }

@@ -11,11 +11,16 @@
 #include <optional>
 #include <vector>
 
+#include "event_queue.h"
+
 namespace octet {
 
 namespace ffi = tvm::ffi;
 
-class Mailbox;
+class Job;
+
+// Finished jobs on their way from the threads that ran them to an event loop.
+using Mailbox = EventQueue<Job>;
 
 // Where the time of a request went: seconds, of CLOCK_MONOTONIC where it is a point in time.
 struct Stages {

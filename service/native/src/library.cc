@@ -5,7 +5,7 @@
 #include <tvm/ffi/tvm_ffi.h>
 
 #include "library.h"
-#include "mailbox.h"
+#include "job.h"
 #include "runner.h"
 #include "tensors.h"
 #include "core_budget.h"
@@ -31,10 +31,7 @@ class CoreBudgetObj : public ffi::Object {
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.CoreBudget", CoreBudgetObj, ffi::Object);
 };
 
-class CoreBudgetRef : public ffi::ObjectRef {
- public:
-  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(CoreBudgetRef, ffi::ObjectRef, CoreBudgetObj);
-};
+using CoreBudgetRef = Ref<CoreBudgetObj>;
 
 class ThreadTeamObj : public ffi::Object {
  public:
@@ -45,15 +42,9 @@ class ThreadTeamObj : public ffi::Object {
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.ThreadTeam", ThreadTeamObj, ffi::Object);
 };
 
-class MailboxRef : public ffi::ObjectRef {
- public:
-  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(MailboxRef, ffi::ObjectRef, MailboxObj);
-};
+using MailboxRef = Ref<MailboxObj>;
 
-class ThreadTeamRef : public ffi::ObjectRef {
- public:
-  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(ThreadTeamRef, ffi::ObjectRef, ThreadTeamObj);
-};
+using ThreadTeamRef = Ref<ThreadTeamObj>;
 
 ffi::Array<Job> taken(MailboxObj* self) {
   auto jobs = self->mailbox->take();

@@ -10,6 +10,13 @@
 
 namespace octet {
 
+// A reference to an object that Python sees, too.
+template <typename Object>
+class Ref : public ffi::ObjectRef {
+ public:
+  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(Ref, ffi::ObjectRef, Object);
+};
+
 class ModelQueueObj : public ffi::Object {
  public:
   std::shared_ptr<ModelQueue> queue;
@@ -19,9 +26,6 @@ class ModelQueueObj : public ffi::Object {
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.ModelQueue", ModelQueueObj, ffi::Object);
 };
 
-class ModelQueueRef : public ffi::ObjectRef {
- public:
-  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NULLABLE(ModelQueueRef, ffi::ObjectRef, ModelQueueObj);
-};
+using ModelQueueRef = Ref<ModelQueueObj>;
 
 }  // namespace octet

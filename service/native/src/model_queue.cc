@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "mailbox.h"
+#include "job.h"
 
 namespace octet {
 

@@ -1,14 +1,11 @@
 #include "server_state.h"
 
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <system_error>
 
 namespace octet {
 
@@ -20,34 +17,6 @@ constexpr int kDescriptorBits = 32;
 constexpr int64_t kMostExchanges = (int64_t{1} << 31) - 1;  // then they are counted from 1 again
 
 }  // namespace
-
-Outbox::Outbox() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
-}
-
-Outbox::~Outbox() {
-  for (const Handover& each : handovers_) ::close(each.descriptor);  // nobody came for them
-  ::close(descriptor_);
-}
-
-void Outbox::put(Handover handover) {
-  std::lock_guard lock(mutex_);
-  handovers_.push_back(std::move(handover));
-  eventfd_write(descriptor_, 1);
-}
-
-void Outbox::put(Problem problem) {
-  std::lock_guard lock(mutex_);
-  problems_.push_back(std::move(problem));
-  eventfd_write(descriptor_, 1);
-}
-
-std::pair<std::vector<Handover>, std::vector<Problem>> Outbox::take() {
-  eventfd_t ignored;
-  eventfd_read(descriptor_, &ignored);  // first: who puts something in afterwards wakes Python again
-  std::lock_guard lock(mutex_);
-  return {std::exchange(handovers_, {}), std::exchange(problems_, {})};
-}
 
 std::array<double, Record::kFields> Record::fields() const {
   auto number = [](int64_t value) { return static_cast<double>(value); };
@@ -84,6 +53,12 @@ int64_t Alarms::due(double now_s) {
   int64_t exchange = heap_.back().second;
   heap_.pop_back();
   return exchange;
+}
+
+ServerState::~ServerState() {
+  for (const FrontEvent& each : outbox.take()) {
+    if (const auto* handover = std::get_if<Handover>(&each)) ::close(handover->descriptor);
+  }
 }
 
 std::shared_ptr<const Entry> ServerState::entry(const Head& head) const {

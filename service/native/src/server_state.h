@@ -11,11 +11,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "request_templates.h"
 #include "http.h"
-#include "mailbox.h"
+#include "job.h"
 #include "pool.h"
 
 namespace octet {
@@ -47,25 +48,8 @@ struct Problem {
   double began_s = 0, arrived_s = 0, retry_after_s = 0;
 };
 
-// On the way to Python, which is woken by a descriptor.
-class Outbox {
- public:
-  Outbox();
-  ~Outbox();
-  Outbox(const Outbox&) = delete;
-  Outbox& operator=(const Outbox&) = delete;
-
-  int descriptor() const { return descriptor_; }
-  void put(Handover handover);
-  void put(Problem problem);
-  std::pair<std::vector<Handover>, std::vector<Problem>> take();
-
- private:
-  const int descriptor_;
-  std::mutex mutex_;
-  std::vector<Handover> handovers_;
-  std::vector<Problem> problems_;
-};
+// What a front passes on to Python.
+using FrontEvent = std::variant<Handover, Problem>;
 
 // What became of a request that was answered here, or whose client left. Times are of CLOCK_MONOTONIC, in seconds.
 struct Record {
@@ -106,9 +90,12 @@ class Alarms {
 // All but the routes, the outbox and the records is for one thread.
 struct ServerState {
   explicit ServerState(const Limits& its) : limits(its) {}
+  ~ServerState();  // closes the connections in the outbox that nobody took
+  ServerState(const ServerState&) = delete;
+  ServerState& operator=(const ServerState&) = delete;
 
   const Limits limits;
-  Outbox outbox;
+  EventQueue<FrontEvent> outbox;
   Records records;
   std::shared_ptr<Mailbox> mailbox = std::make_shared<Mailbox>();
   std::shared_ptr<Pool> pool = std::make_shared<Pool>(size_t{64} << 20);

@@ -117,10 +117,14 @@ class Python {
     pollfd waiting{front_.descriptor(), POLLIN, 0};
     while (!is_over_) {
       ::poll(&waiting, 1, 10);
-      auto [handovers, problems] = front_.events();
-      for (Handover& each : handovers) look_at(each);
-      for (Problem& each : problems) front_.reply(each.exchange, "HTTP/1.1 429 No\r\ncontent-length: 0\r\n\r\n");
-      this->problems += static_cast<int64_t>(problems.size());
+      for (FrontEvent& each : front_.events()) {
+        if (auto* handover = std::get_if<Handover>(&each)) {
+          look_at(*handover);
+          continue;
+        }
+        front_.reply(std::get<Problem>(each).exchange, "HTTP/1.1 429 No\r\ncontent-length: 0\r\n\r\n");
+        ++problems;
+      }
     }
   }
 

@@ -1,4 +1,4 @@
-"""Uploads that want to do harm, over the whole road: each is refused in words, and nothing else happens."""
+"""Hostile uploads to a real server: each is refused with a message, and nothing else happens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every error, on every road, is a problem document."""
+"""Every error, of every endpoint, is a problem document."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_a_reader_that_is_slow_gets_all_of_its_answer(serving: Serving) -> None:
         sender.join()
 
 
-def test_tensors_of_a_body_without_words(serving: Serving) -> None:
+def test_tensors_of_a_body_without_an_inference_header(serving: Serving) -> None:
     serving.model.learn(b"", (1, 3), np.uint8)
     client = serving.client()
     client.sendall(post(b"abc", "Accept: application/octet-stream", header=b""))
@@ -172,7 +172,7 @@ def test_a_model_that_is_gone_is_not_asked(serving: Serving) -> None:
     assert serving.model.queue.admitted() == 0
 
 
-def test_a_form_may_be_forgotten_while_it_is_used(serving: Serving) -> None:
+def test_a_template_may_be_forgotten_while_it_is_used(serving: Serving) -> None:
     client, request = serving.client(), post(bytes(100))
     client.sendall(request[:-1])
     time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""A client's connection, on which predict requests take a shorter road than others.
+"""A client's connection, on which predict requests bypass the web framework.
 
 Between two predictions a model has swept the caches, so what a request costs is how much code it touches. One of the
 usual form (`exchange.Head`) is therefore neither parsed header by header nor passed through the frameworks: its body is

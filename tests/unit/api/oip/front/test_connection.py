@@ -1,4 +1,4 @@
-"""How slowly a body may come, on whichever road it is then read; and what is left of a connection."""
+"""How slowly a body may come, whichever code then reads it; and what is left of a connection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.uvicorn_thread import listening
 _STALL_S = 4.0
 _LIMIT_BYTES = 1 << 20
 _HEAD_BYTES = 20_000
-_PREDICT, _UPLOAD = "/v2/models/m/infer", "/upload"  # the shortcut's road, and uvicorn's
+_PREDICT, _UPLOAD = "/v2/models/m/infer", "/upload"  # the shortcut's path, and uvicorn's
 
 
 class Arrivals:

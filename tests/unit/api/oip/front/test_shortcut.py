@@ -22,7 +22,7 @@ _LONGEST_BYTES = 300_000
 
 
 class Endpoint:
-    """Says what it was sent, and by which road; a request with the header `refuse` it answers before the body."""
+    """Says what it was sent, and by which handler; a request with the header `refuse` it answers before the body."""
 
     def __init__(self) -> None:
         self.disconnected = asyncio.Event()
@@ -34,7 +34,7 @@ class Endpoint:
             assert (await receive())["type"] == "http.disconnect"
             self.disconnected.set()
             return
-        document: dict[str, Any] = {"road": "shortcut", "path": scope["path"], "path_params": scope["path_params"]}
+        document: dict[str, Any] = {"handler": "shortcut", "path": scope["path"], "path_params": scope["path_params"]}
         if b"refuse" not in headers:
             message = await receive()
             assert not message["more_body"]
@@ -61,7 +61,7 @@ def address(endpoint: Endpoint) -> Iterator[tuple[str, int]]:
     @app.api_route("/{path:path}", methods=["GET", "POST"])
     async def detour(request: Request) -> dict[str, Any]:
         body = await request.body()
-        return {"road": "uvicorn", "path": request.url.path, "bytes": len(body), "sum": sum(body)}
+        return {"handler": "uvicorn", "path": request.url.path, "bytes": len(body), "sum": sum(body)}
 
     with listening(app) as where:
         host, _, port = where.partition(":")
@@ -96,7 +96,7 @@ def answer(stream: Any) -> dict[str, Any]:
 def test_a_prediction_takes_the_shortcut(address: tuple[str, int]) -> None:
     (said,) = answers(address, post(b"\1" * 1000, path="/v2/models/m.x/versions/3/infer"))
     assert said == {
-        "road": "shortcut",
+        "handler": "shortcut",
         "path": "/v2/models/m.x/versions/3/infer",
         "path_params": {"model": "m.x", "version": "3"},
         "bytes": 1000,
@@ -129,7 +129,7 @@ def test_its_first_tensor_lies_where_kernels_want_it(address: tuple[str, int], j
     ],
 )
 def test_what_is_not_of_the_usual_form_does_not(address: tuple[str, int], request_bytes: bytes) -> None:
-    assert answers(address, request_bytes)[0]["road"] == "uvicorn"
+    assert answers(address, request_bytes)[0]["handler"] == "uvicorn"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_body_that_looks_like_a_request_is_none(address: tuple[str, int]) -> N
     with socket.create_connection(address, timeout=10) as client, client.makefile("rb") as stream:
         client.sendall(pieces[0])
         client.sendall(pieces[1])
-        assert answer(stream)["road"] == "uvicorn"
+        assert answer(stream)["handler"] == "uvicorn"
         client.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         assert answer(stream)["path"] == "/"
 
