@@ -17,6 +17,7 @@ from service.api import documents, problems
 from service.api.app import control_plane
 from service.cli.app import app as command_line
 from service.compiler.qnn.numerics import get_mode
+from service.compiler.references import REFERENCES
 from service.core import errors
 from service.core.numerics import MODES
 from service.core.settings import Settings
@@ -76,15 +77,32 @@ def targets() -> Iterator[str]:
 def numerics() -> Iterator[str]:
     yield "# Numerics modes"
     yield (
-        "Whose arithmetic a build follows, and the formula of each operator. A build of a mode equals its reference "
-        "bit for bit; where it cannot, the formula says so. Why there are modes at all is in "
-        "[ADR 0002](../adr/0002-numerics-modes.md)."
+        "Whose arithmetic a build follows, and the formula of each operator. A mode means one runtime with one set of "
+        "options: with others, the same runtime may give other values. Where a formula is not equal to its reference "
+        "bit for bit, it says so. What a build was checked against is in [its report](../how-to/reports.md). Why there "
+        "are modes at all is in [ADR 0002](../adr/0002-numerics-modes.md)."
     )
     for name in MODES:
         mode = get_mode(name)
         yield f"## `{name}`"
         yield f"Reference: {mode.reference}."
+        yield from _sessions(name)
         yield _table(("operator", "formula"), [(f"`{op}`", formula.summary) for op, formula in mode.formulas.items()])
+
+
+def _sessions(mode: str) -> Iterator[str]:
+    """How a build asks the runtimes that define a mode."""
+    for reference in REFERENCES.values():
+        if mode in reference.sessions:
+            witness, *others = reference.sessions[mode]
+            yield f"Witness: {reference.name} with {_options(witness.options)}."
+            if others:
+                listed = "; ".join(f"{each.note} ({_options(each.options) or 'no options'})" for each in others)
+                yield f"Reports also say how far these differ from the build: {listed}."
+
+
+def _options(options: Mapping[str, str]) -> str:
+    return ", ".join(f"`{name}={value}`" for name, value in options.items())
 
 
 def error_codes() -> Iterator[str]:

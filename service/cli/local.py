@@ -161,6 +161,7 @@ def verify(directory: ArtifactDir, artifact: ArtifactOption = None, as_json: Jso
         if as_json:
             output.document(report)
         else:
-            output.show(f"{model.digest}: {'verified' if report['verified'] else 'NOT verified'}")
+            outcome = "verified" if report["verified"] else "NOT verified"
+            output.show(f"{model.digest}: {outcome}", report["summary"])
         if not report["verified"]:
             raise typer.Exit(FAILURE)

@@ -75,7 +75,7 @@ def _answering(alias: dict[str, Any]) -> list[int]:
 
 def builds(
     identifier: Annotated[
-        str | None, typer.Argument(metavar="BUILD", help="Only this build, with what it proved.")
+        str | None, typer.Argument(metavar="BUILD", help="Only this build, with what it was checked against.")
     ] = None,
     model: Annotated[str | None, typer.Option("--model", help="Only those of this model.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=200)] = 20,

@@ -1,4 +1,4 @@
-"""`octet push`: a file goes up, is compiled, and what was proved about the result is told."""
+"""`octet push`: uploads a file, follows its build, and says what the result was checked against."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def push(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Upload a model, compile it, and say what was proved about the result; or a compiled folder, which is verified.
+    """Upload a model, compile it, and say what the result was checked against; or a compiled folder, which is verified.
 
     Other batch sizes and tuning are builds of their own, in the background; octet builds lists them.
     """

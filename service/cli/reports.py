@@ -1,4 +1,4 @@
-"""What is attached to an artifact, for people: what was proved about its outputs, and what it computes in integers."""
+"""What is attached to an artifact, for people: what its outputs were compared with, what is computed in integers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
+
+from service.core.witnesses import Outcome
 
 if TYPE_CHECKING:
     from service.cli.client import Client
@@ -31,23 +33,27 @@ def summary(reports: Mapping[str, Any]) -> Text:
 
 def _lines(reports: Mapping[str, Any]) -> Iterator[Text]:
     if numerics := reports.get("numerics"):
-        if not numerics["verified"]:
-            yield _line("not proved", numerics.get("reason", "the outputs are not the expected ones"), "bold yellow")
-        for check in numerics["checks"]:
-            yield _compared(check)
+        yield from _witnesses(numerics)
     if coverage := reports.get("coverage"):
         yield _line("integers", f"{coverage['integer_percent']:.4g} % of {coverage['macs']:,} multiply-accumulates")
         for operator in coverage["floating"]:
             yield _line("float", f"{operator['op']}: {operator['reason']}")
 
 
-def _compared(check: Mapping[str, Any]) -> Text:
-    compared = f"{check['elements']:,} values from {check['samples']} inputs"
-    if check["equal_percent"] == 100.0:
-        return _line("proved", f"{compared}, bit for bit equal to {check['against']}", "green")
-    largest = check["largest_difference"]
-    off = "another shape or type" if largest is None else f"off by at most {largest:g}"
-    return _line("compared", f"{compared}, {check['equal_percent']:.4g} % equal to {check['against']}, {off}")
+def _witnesses(numerics: Mapping[str, Any]) -> Iterator[Text]:
+    if "summary" not in numerics:
+        yield _line("checked", "by an older Octet, whose report names no witnesses; compile it again", "yellow")
+        return
+    if numerics["outcome"] == Outcome.NOT_CHECKED:
+        yield _line("not checked", numerics["reason"], "yellow")
+        return
+    equal = numerics["outcome"] == Outcome.EQUAL
+    yield _line("checked", numerics["summary"].removeprefix("checked "), "green" if equal else "yellow")
+    if numerics["reference"]:
+        yield from (_line("", f"{own['title']}: {own['text']}") for own in numerics["witnesses"] if own["own"])
+    for session in numerics["other_sessions"]:
+        if session["ran"]:
+            yield _line("session", f"{session['name']}, {session['note']}: {session['text']}")
 
 
 def _line(label: str, text: str, style: str = "") -> Text:

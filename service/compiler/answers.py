@@ -1,4 +1,4 @@
-"""What an artifact is held to: the oracle's answers and the source framework's, asked for while it is being built."""
+"""What an artifact is compared with: the oracle's answers and the source framework's, asked for while it is built."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from service.compiler.checking_roles import EXPECTED_FILE, REFERENCE_FILE
+from service.compiler.checking_roles import EXPECTED_FILE, reference_file
+from service.compiler.expected import Answers, Expected, said_by
 from service.compiler.references import Reference, reference_for
 from service.compiler.steps import MODULE_FILE, Steps
 from service.core.artifact import Report
@@ -18,20 +18,18 @@ from service.core.errors import BuildFailed
 from service.core.options import batch_of
 from service.core.signature import ModelSignature
 from service.core.target import detect_host
+from service.core.vectors import sample_kinds
+from service.core.witnesses import CANONICAL
 
 SAMPLES = 9  # three extremes, three random and three smooth inputs (`core.vectors`)
 _SAMPLES_OF_BATCH = 4  # each holds as many inputs as the batch: two extremes, a random and a smooth one
 
-Witness = tuple[str, Path]  # who says so, and the file of its answers
-ORACLE = "the oracle: NumPy, int64"
-
 
 @contextmanager
-def answering(steps: Steps, signature: ModelSignature, source_format: str) -> Iterator[Callable[[], list[Witness]]]:
+def answering(steps: Steps, signature: ModelSignature, source_format: str) -> Iterator[Callable[[], Answers]]:
     """Asks the oracle, and the source model's own runtime where that is installed, in the background.
 
-    Gives what waits for both and returns the files of their answers, the oracle's first. Their children end with the
-    block.
+    Gives what waits for both. Their children end with the block.
     """
     abandoned = threading.Event()
 
@@ -39,27 +37,28 @@ def answering(steps: Steps, signature: ModelSignature, source_format: str) -> It
         if abandoned.is_set():
             raise BuildCanceled
 
-    asked = _Asked(steps, signature, source_format, poll)
+    asking = _Asking(steps, signature, source_format, poll)
     with ThreadPoolExecutor(2) as pool:
-        oracle, witness = pool.submit(asked.oracle), pool.submit(asked.reference)
+        oracle, reference = pool.submit(asking.oracle), pool.submit(asking.reference)
         try:
-            yield lambda: [steps.awaited(oracle), *asked.witnesses(witness)]
+            yield lambda: asking.answers(oracle, reference)
         finally:
             abandoned.set()
 
 
-class _Asked:
+class _Asking:
     def __init__(self, steps: Steps, signature: ModelSignature, source_format: str, poll: Callable[[], None]) -> None:
         self._steps, self._poll, self._format = steps, poll, source_format
         self._batch = batch_of(steps.request.options)
+        self._samples = SAMPLES if self._batch == 1 else _SAMPLES_OF_BATCH
         self._request: dict[str, Any] = {
             "numerics": steps.request.numerics,
             "signature": signature.to_json(),
-            "samples": SAMPLES if self._batch == 1 else _SAMPLES_OF_BATCH,
+            "samples": self._samples,
         }
         self._reference = reference_for(source_format, steps.request.numerics)
 
-    def oracle(self) -> Witness:
+    def oracle(self) -> Expected:
         module = self._steps.output("import", MODULE_FILE)
         self._steps.ask(
             "oracle",
@@ -69,42 +68,51 @@ class _Asked:
             files=[EXPECTED_FILE],
             poll=self._poll,
         )
-        return ORACLE, self._steps.output("oracle", EXPECTED_FILE)
+        return Expected(CANONICAL, self._steps.output("oracle", EXPECTED_FILE))
 
-    def reference(self) -> list[Witness]:
+    def reference(self) -> list[Expected]:
+        """Each session of the reference, as `Reference.witnesses`; none where no runtime defines the mode."""
         steps, reference = self._steps, self._reference
-        if self._batch > 1 or reference is None or reference.version is None:
-            return []
-        if steps.request.target.missing_on(detect_host()):
-            return []
-        kernels = reference.kernels[steps.request.numerics]
-        steps.ask(
-            "reference",
-            {"source": str(steps.request.source), "format": self._format, **self._request},
-            readable=[steps.request.source],
-            question={**self._question(), "title": reference.title, "version": reference.version, "kernels": kernels},
-            files=[REFERENCE_FILE],
-            poll=self._poll,
-        )
-        return [(f"{reference.title} {reference.version}, {kernels}", steps.output("reference", REFERENCE_FILE))]
-
-    def witnesses(self, answer: Future[list[Witness]]) -> list[Witness]:
-        """The reference's answers, if it could give any; the log says why not."""
-        reference: Reference | None = self._reference
-        log, numerics = self._steps.progress.log, self._steps.request.numerics
-        if self._batch > 1:
-            log("verified against the oracle, sample by sample; other runtimes are asked where the batch is 1")
-            return []
         if reference is None:
-            log(f"no runtime defines {numerics} here: verified against the oracle only")
             return []
-        if reference.version is None:
-            log(f"{reference.title} is not installed here: verified against the oracle only")
+        witnesses = reference.witnesses(steps.request.numerics)
+        if reason := self._not_asked(reference):
+            return [Expected(witness, reason=reason) for witness in witnesses]
+        files = [reference_file(place) for place in range(len(witnesses))]
         try:
-            return self._steps.awaited(answer)
+            said = steps.ask(
+                "reference",
+                {"source": str(steps.request.source), "format": self._format, **self._request},
+                readable=[steps.request.source],
+                question={**self._question(), "name": reference.name, "version": reference.version},
+                files=files,
+                poll=self._poll,
+            )
+            return [
+                said_by(witness, steps.output("reference", file), session, self._samples)
+                for witness, file, session in zip(witnesses, files, said["sessions"], strict=True)
+            ]
+        except (LookupError, TypeError, ValueError) as error:
+            raise BuildFailed("the reference process did not say what came of its sessions") from error
         except BuildFailed as error:
-            log(f"{reference.title} could not run the model, so it is no witness: {error.message}")
-            return []
+            return [Expected(witness, reason=f"could not run the model: {error.message}") for witness in witnesses]
+
+    def answers(self, oracle: Future[Expected], reference: Future[list[Expected]]) -> Answers:
+        """Waits for all; the log says what the reference did not do."""
+        own, asked = self._steps.awaited(oracle), self._steps.awaited(reference)
+        for each in asked[:1]:
+            if each.reason:
+                self._steps.progress.log(f"{each.witness.title} {each.reason}")
+        no_witness = "" if asked else f"no runtime can be asked that defines {self._steps.request.numerics}"
+        return Answers(sample_kinds(self._samples), [own, *asked[:1]], asked[1:], no_witness)
+
+    def _not_asked(self, reference: Reference) -> str:
+        if reference.version is None:
+            return "is not installed here"
+        if self._batch > 1:
+            return "is asked where the batch is 1"
+        missing = self._steps.request.target.missing_on(detect_host())
+        return f"was not asked: this host lacks {', '.join(sorted(missing))}" if missing else ""
 
     def _question(self) -> dict[str, Any]:
         # The media type of the answers changes with the inputs that they answer to.

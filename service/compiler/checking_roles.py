@@ -21,35 +21,64 @@ from service.core.digest import digest_of_file
 from service.core.signature import ModelSignature
 from service.core.vectors import sample_inputs
 
-EXPECTED_FILE, REFERENCE_FILE = "expected.npz", "reference.npz"
+EXPECTED_FILE = "expected.npz"
 
 
-def write_answers(outputs: Sequence[Sequence[NDArray[Any]]], file: str) -> None:
-    """The outputs of each sample, as arrays called `sample.output`."""
+def reference_file(session: int) -> str:
+    """Where the answers of a session of the reference are."""
+    return f"reference-{session}.npz"
+
+
+def write_answers(outputs: Mapping[int, Sequence[NDArray[Any]]], file: str) -> None:
+    """The outputs of samples by their number, as arrays called `sample.output`."""
     answers: dict[str, Any] = {
-        f"{index}.{position}": output for index, sample in enumerate(outputs) for position, output in enumerate(sample)
+        f"{number}.{position}": output for number, sample in outputs.items() for position, output in enumerate(sample)
     }
     np.savez_compressed(file, **answers)
 
 
 def reference_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """The source model in its own runtime -> its answers to the generated inputs, in the working directory."""
+    """The source model in the sessions of its own runtime -> their answers to the generated inputs.
+
+    Returns:
+        For each session either `error`, why it could not load the model, or `refused`: number of an input that it did
+        not accept -> its message; and `answered`, how many are in `reference_file(session)`.
+    """
     report.at(stage=Stage.VERIFY)
     before = digest_of_file(Path(request["source"]))
-    samples = list(sample_inputs(ModelSignature.from_json(request["signature"]), request["samples"]))
-    outputs = REFERENCES[request["format"]].answer(request["source"], request["numerics"], samples)
-    write_answers(outputs, REFERENCE_FILE)
-    return {"source": before}
+    signature = ModelSignature.from_json(request["signature"])
+    samples = list(sample_inputs(signature, request["samples"]))
+    reference = REFERENCES[request["format"]]
+    said: list[dict[str, Any]] = []
+    for place, session in enumerate(reference.sessions[request["numerics"]]):
+        answers: dict[int, Sequence[NDArray[Any]]] = {}
+        refused: dict[str, str] = {}
+        try:
+            answer = reference.open(request["source"], session)
+        except Exception as error:  # whatever a framework raises is its answer
+            said.append({"error": str(error) or type(error).__name__})
+        else:
+            for number, sample in enumerate(samples):
+                try:
+                    answers[number] = answer(sample)
+                except Exception as error:
+                    refused[str(number)] = str(error) or type(error).__name__
+                    if signature.states:  # the calls that follow have no beginning
+                        break
+            said.append({"refused": refused, "answered": len(answers)})
+        write_answers(answers, reference_file(place))
+    return {"source": before, "sessions": said}
 
 
 def verify_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """The linked artifact against expected answers: `runtime.compare`'s report."""
+    """The linked artifact beside expected answers: `runtime.compare`'s comparisons."""
     from service import runtime
 
     report.at(stage=Stage.VERIFY)
     config = ArtifactConfig.from_json(request["config"])
     model = runtime.load_files(config, Path(request["library"]), Path(request["constants"]))
-    return runtime.compare(model, [(name, Path(path).read_bytes()) for name, path in request["vectors"]])
+    comparisons = runtime.compare(model, [Path(path).read_bytes() for path in request["vectors"]])
+    return {"comparisons": [comparison.to_json() for comparison in comparisons]}
 
 
 def profile_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:

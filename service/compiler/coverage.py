@@ -39,7 +39,7 @@ def report(module: tvm.IRModule) -> dict[str, Any]:
             floating.append({"op": var.name, "macs": 0, "reason": reason})
         if operation.name in ("qnn.quantize", "qnn.dequantize"):
             reason = "the model's own boundary between real and quantized values"
-            floating.append({"op": var.name, "macs": 0, "reason": reason})
+            floating.append({"op": var.name, "macs": 0, "reason": reason, "boundary": True})
     percent = 100.0 if total == 0 else 100.0 * integer / total
     return {"macs": total, "integer_macs": integer, "integer_percent": percent, "floating": floating}
 

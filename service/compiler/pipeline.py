@@ -70,8 +70,8 @@ def compile_model(
     signature = ModelSignature.from_json(imported["signature"]).batched(batch_of(request.options))
     with answering(steps, signature, imported["format"]) as answers:
         made = make(steps, signature, tiles)
-        witnesses = answers()
-    numerics = steps.verify(made.config, made.library, made.built, witnesses)
+        expected = answers()
+    numerics = steps.verify(made.config, made.library, made.built, expected)
     profile = steps.profile(made.config, made.library, made.built)
     progress.stage(Stage.PUBLISH)
     artifact = _publish(layout, made, request, imported["format"])

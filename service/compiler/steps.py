@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -11,9 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from service.compiler import toolchain
+from service.compiler.expected import Answers
 from service.compiler.link import link
 from service.compiler.results import Results
 from service.compiler.sandbox import Access, Limits, run_child
+from service.core import witnesses
 from service.core.artifact import ArtifactConfig
 from service.core.build import Progress, Stage
 from service.core.digest import Digest
@@ -21,6 +22,7 @@ from service.core.errors import BuildFailed, BuildTimedOut, VerificationFailed
 from service.core.options import batch_of, shapes_of
 from service.core.settings import Settings
 from service.core.target import Target, detect_host
+from service.core.witnesses import Comparison, Statement, float_share
 
 _POLL_S = 0.1
 _PROFILE_S = 0.2  # a model that takes longer than a tenth of that is computed five times
@@ -170,44 +172,64 @@ class Steps:
         return library
 
     def verify(
-        self, config: ArtifactConfig, library: Path, built: Mapping[str, Any], witnesses: Sequence[tuple[str, Path]]
+        self, config: ArtifactConfig, library: Path, built: Mapping[str, Any], answers: Answers
     ) -> dict[str, Any]:
-        """Holds the artifact to the answers of `witnesses`, of which the first decides.
+        """Runs the artifact, and compares its outputs with each witness's.
+
+        Returns:
+            The numerics report; see docs/how-to/reports.md.
 
         Raises:
-            VerificationFailed: it does not give the oracle's answers.
+            VerificationFailed: they are not those of our canonical form.
         """
         self._enter(Stage.VERIFY)
-        report: dict[str, Any] = {
+        about = {
             "mode": config.numerics,
-            "reference": built["reference"],
             "formulas": built["formulas"],
             "seed": 0,
+            "float": float_share(built["coverage"]),
         }
         missing = self.request.target.missing_on(detect_host())
         if missing:
             reason = f"this host lacks {', '.join(sorted(missing))}"
             self.progress.log(f"not verified: {reason}; run `octet verify` on the target")
-            return {**report, "verified": False, "reason": reason, "checks": []}
+            return {**about, **witnesses.not_checked(reason)}
+        said = self._compared(config, library, answers)
+        split = len(answers.witnesses)
+        report = witnesses.report(said[:split], said[split:], answers.kinds, answers.no_witness)
+        if not report["verified"]:
+            raise VerificationFailed(
+                f"the compiled model does not compute what {config.numerics} defines: {said[0].text}",
+                stage=Stage.VERIFY,
+                hint="this is a defect of the compiler; please report the model",
+            )
+        return {**about, **report}
+
+    def _compared(self, config: ArtifactConfig, library: Path, answers: Answers) -> list[Statement]:
         constants = self.output("build", CONSTANTS_FILE)
-        paths = [path for _, path in witnesses]
+        expected = [*answers.witnesses, *answers.sessions]
+        files = [each.file for each in expected if each.file is not None]
         outcome = self.run(
             "verify",
             {
                 "config": config.to_json(),
                 "library": str(library),
                 "constants": str(constants),
-                "vectors": [[name, str(path)] for name, path in witnesses],
+                "vectors": [str(file) for file in files],
             },
-            readable=[library, constants, *paths],
+            readable=[library, constants, *files],
         )
-        if outcome["verified"] is not True:
-            raise VerificationFailed(
-                f"the compiled model does not compute what {config.numerics} defines: {json.dumps(outcome['checks'])}",
-                stage=Stage.VERIFY,
-                hint="this is a defect of the compiler; please report the model",
-            )
-        return {**report, **outcome}
+        try:
+            made = [Comparison.from_json(each) for each in outcome["comparisons"]]
+            if any(not 0 <= number < len(answers.kinds) for each in made for number in each.inputs):
+                raise ValueError("there are no such inputs")
+            comparisons = iter(made)
+            return [
+                Statement(each.witness, next(comparisons) if each.file else None, each.reason, each.refused)
+                for each in expected
+            ]
+        except (LookupError, TypeError, ValueError, StopIteration) as error:
+            raise BuildFailed("the verify process did not say what came of it", stage=Stage.VERIFY) from error
 
     def profile(self, config: ArtifactConfig, library: Path, built: Mapping[str, Any]) -> dict[str, Any] | None:
         """How long each call of a verified artifact takes here, measured for as long as nobody minds.

@@ -65,7 +65,7 @@ def models_in(annotations: Mapping[str, str]) -> list[tuple[str, int, datetime]]
 class Report(StrEnum):
     """What can be attached to an artifact, by the last part of its URL; the value is its OCI artifact type."""
 
-    NUMERICS = "application/vnd.octet.numerics.v1+json"  # what was proved about the outputs, against which reference
+    NUMERICS = "application/vnd.octet.numerics.v1+json"  # what the outputs were compared with; see `core.witnesses`
     COVERAGE = "application/vnd.octet.coverage.v1+json"  # which multiply-accumulates run in integers, and why not
     VECTORS = "application/vnd.octet.vectors.v3+npz"  # expected outputs on generated inputs, for `runtime.verify`
     PROFILE = "application/vnd.octet.profile.v1+json"  # how long each call took, on the machine that it names

@@ -149,6 +149,7 @@ EXTREMES: Mapping[str, Callable[[_Input], Array]] = {
     "one maximum": lambda it: it.high_where(it.centre()),
     "one minimum": lambda it: it.high_where(~it.centre()),
 }
+_FILLS: Mapping[str, Callable[[_Input], Array]] = {**EXTREMES, "random": _Input.random, "smooth": _Input.smooth}
 
 
 def sample_inputs(signature: ModelSignature, samples: int, seed: int = 0) -> list[Sample]:
@@ -166,9 +167,14 @@ def sample_inputs(signature: ModelSignature, samples: int, seed: int = 0) -> lis
         signature: of known shapes, without -1.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
-    fills = [fill for extreme in EXTREMES.values() for fill in (extreme, _Input.random, _Input.smooth)]
-    fills += [_Input.random, _Input.smooth] * (max(0, samples - len(fills) + 1) // 2)
-    return [[fill(_Input(spec, rng)) for spec in signature.inputs] for fill in fills[:samples]]
+    return [[_FILLS[kind](_Input(spec, rng)) for spec in signature.inputs] for kind in sample_kinds(samples)]
+
+
+def sample_kinds(samples: int) -> list[str]:
+    """What each of the inputs of `sample_inputs` is: the name of an extreme, "random" or "smooth"."""
+    kinds = [kind for extreme in EXTREMES for kind in (extreme, "random", "smooth")]
+    kinds += ["random", "smooth"] * (max(0, samples - len(kinds) + 1) // 2)
+    return kinds[:samples]
 
 
 def _ends(dtype: np.dtype[Any]) -> tuple[int, int]:

@@ -1,65 +1,77 @@
-"""Holds a loaded model to expected answers, bit for bit. Runs wherever the artifact runs."""
+"""Compares a loaded model's outputs with expected ones, bit for bit. Runs wherever the artifact runs."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from service.core.sequence import SequenceState
-from service.core.vectors import sample_inputs
+from service.core.vectors import sample_inputs, sample_kinds
+from service.core.witnesses import CANONICAL, Comparison, Statement, report
 from service.runtime.model import Model
+
+Array = NDArray[Any]
 
 
 def verify(model: Model, vectors: bytes) -> dict[str, Any]:
-    """`compare` with the oracle's answers, as they are attached to an artifact (`Report.VECTORS`)."""
-    return compare(model, [("oracle", vectors)])
+    """Compares with the canonical form's answers, as they are attached to an artifact (`Report.VECTORS`).
+
+    Returns:
+        `core.witnesses.report`.
+    """
+    (comparison,) = compare(model, [vectors])
+    kinds = sample_kinds(len(comparison.inputs))
+    return report([Statement(CANONICAL, comparison)], [], kinds, "an artifact carries no other answers")
 
 
-def compare(model: Model, vectors: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
-    """Runs the model on the generated inputs (`core.vectors`) and holds it to each set of expected outputs.
+def compare(model: Model, expected: Sequence[bytes]) -> list[Comparison]:
+    """Runs the model on the generated inputs (`core.vectors`) and compares with each set of expected outputs.
 
     The inputs of a model that keeps state are the calls of one sequence.
 
     Args:
-        vectors: (whose answers they are, an npz of arrays called `sample.output`); the first decides.
-
-    Returns:
-        `verified`, and for each set: how many samples and elements, the percentage that is equal, and the largest
-        difference.
+        expected: npz files of arrays called `sample.output`; the first has all samples, others may lack some.
     """
-    checks = []
-    outputs: list[list[np.ndarray[Any, Any]]] | None = None
-    for against, data in vectors:
-        with np.load(io.BytesIO(data), allow_pickle=False) as expected:
-            samples = 1 + max(int(name.split(".")[0]) for name in expected.files)
+    comparisons = []
+    outputs: list[list[Array]] | None = None
+    for data in expected:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            numbers = sorted({int(name.split(".")[0]) for name in arrays.files})
             if outputs is None:
                 state = SequenceState(model.signature)
-                outputs = [model.run(sample, state) for sample in sample_inputs(model.signature, samples)]
-            checks.append(_compare(against, outputs, expected))
-    return {"verified": checks[0]["equal_percent"] == 100.0, "checks": checks}
+                outputs = [model.run(sample, state) for sample in sample_inputs(model.signature, len(numbers))]
+            comparisons.append(_compare(outputs, arrays, numbers))
+    return comparisons
 
 
-def _compare(against: str, outputs: list[list[np.ndarray[Any, Any]]], expected: Any) -> dict[str, Any]:
-    elements = equal = 0
+def _compare(outputs: Sequence[Sequence[Array]], expected: Mapping[str, Array], numbers: Sequence[int]) -> Comparison:
+    values = equal = 0
     largest = 0.0
-    for index, sample in enumerate(outputs):
-        for position, output in enumerate(sample):
-            wanted = expected[f"{index}.{position}"]
-            same = (output == wanted) if output.shape == wanted.shape and output.dtype == wanted.dtype else None
-            elements += wanted.size
-            if same is None:
-                largest = float("inf")
+    steps: int | None = None
+    for number in numbers:
+        for position, output in enumerate(outputs[number]):
+            wanted = expected[f"{number}.{position}"]
+            values += wanted.size
+            if output.shape != wanted.shape or output.dtype != wanted.dtype:
+                largest = np.inf
                 continue
-            equal += int(same.sum())
-            if not same.all():
-                largest = max(largest, float(np.abs(output.astype(np.float64) - wanted.astype(np.float64)).max()))
-    return {
-        "against": against,
-        "samples": len(outputs),
-        "elements": elements,
-        "equal_percent": 100.0 * equal / elements if elements else 100.0,
-        "largest_difference": largest if np.isfinite(largest) else None,
-    }
+            equal += int((output == wanted).sum())
+            difference = _largest_difference(output, wanted)
+            largest = max(largest, difference)
+            if output.dtype.kind in "iu":
+                steps = max(steps or 0, int(difference))
+    return Comparison(tuple(numbers), values, equal, largest if np.isfinite(largest) else None, steps)
+
+
+def _largest_difference(output: Array, wanted: Array) -> float:
+    """Infinity where one is no number, or two are infinitely far apart."""
+    differs = output != wanted
+    if not differs.any():
+        return 0.0
+    with np.errstate(invalid="ignore", over="ignore"):
+        largest = float(np.abs(output[differs].astype(np.float64) - wanted[differs].astype(np.float64)).max())
+    return largest if np.isfinite(largest) else np.inf

@@ -81,7 +81,7 @@ def test_artifact_equals_litert(source: Path, numerics: str, tmp_path: Path) -> 
     layout, digest = build(source, tmp_path, numerics=numerics, progress=progress)
     report = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")
     assert report["verified"] is True
-    assert [check["equal_percent"] for check in report["checks"]] == [100.0, 100.0]
+    assert [witness["equal_percent"] for witness in report["witnesses"]] == [100.0, 100.0]
     assert json.loads(layout.attached(digest, Report.COVERAGE) or b"{}")["integer_percent"] == 100.0
     assert progress.stages == [stage for stage in Stage if stage not in (Stage.FETCH, Stage.TUNE)]
     profile = json.loads(layout.attached(digest, Report.PROFILE) or b"{}")
@@ -132,10 +132,10 @@ def test_a_batch_gives_what_its_samples_give(source: Path, tmp_path: Path) -> No
 
 def test_onnx_runtime_is_a_witness_of_a_model_that_looks_up_ids(tmp_path: Path) -> None:
     layout, digest = build(BERT, tmp_path, numerics=ONNXRUNTIME)
-    checks = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")["checks"]
-    assert [(check["against"].split()[0], check["samples"], check["equal_percent"]) for check in checks] == [
-        ("the", 9, 100.0),
-        ("ONNX", 9, 100.0),
+    witnesses = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")["witnesses"]
+    assert [(each["own"], each["inputs"], each["equal_percent"]) for each in witnesses] == [
+        (True, 9, 100.0),
+        (False, 9, 100.0),
     ]
 
 
@@ -250,12 +250,12 @@ def test_verification_refuses_a_wrong_library(tmp_path: Path, monkeypatch: pytes
     """The oracle's answers of one model cannot be met by another: swap the expected file between steps."""
     verify = Steps.verify
 
-    def tamper_and_verify(self, config, library, built, witnesses):  # type: ignore[no-untyped-def]
-        (_, expected), *_ = witnesses
+    def tamper_and_verify(self, config, library, built, answers):  # type: ignore[no-untyped-def]
+        expected = answers.witnesses[0].file
         with np.load(expected) as data:
             wrong = {name: data[name] ^ 1 for name in data.files}
         np.savez(expected, **wrong)
-        return verify(self, config, library, built, witnesses)
+        return verify(self, config, library, built, answers)
 
     monkeypatch.setattr(Steps, "verify", tamper_and_verify)
     with pytest.raises(VerificationFailed, match="does not compute"):

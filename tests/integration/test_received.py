@@ -12,6 +12,7 @@ import pytest
 from service import runtime
 from service.cache import Manifest, OciLayout
 from service.cache.export import export
+from service.compiler.answers import SAMPLES
 from service.compiler.pipeline import CompileRequest
 from service.compiler.received import publish_received, received
 from service.core.artifact import OPTIONS_ANNOTATION, TARGET_ANNOTATION, TRAVELING, Report
@@ -77,7 +78,9 @@ def test_what_was_found_out_here_is_attached_and_what_was_claimed_is_not(
     arrival.publish(arrival.send(layout, digest))
     numerics = json.loads(arrival.layout.attached(digest, Report.NUMERICS) or b"")
     assert numerics["verified"] is True
-    assert [check["against"] for check in numerics["checks"]] == ["the outputs that came with the artifact"]
+    assert [witness["name"] for witness in numerics["witnesses"]] == ["the outputs that came with the artifact"]
+    assert (numerics["outcome"], numerics["reference"]) == ("own_only", None)
+    assert numerics["inputs"]["count"] == SAMPLES
     for kind in (Report.COVERAGE, Report.VECTORS, Report.PROVENANCE, Report.FACTS):
         assert arrival.layout.attached(digest, kind) == layout.attached(digest, kind)
     assert arrival.layout.attached(digest, Report.PROFILE) is not None

@@ -34,7 +34,7 @@ def bloat(data_dir: Path, model: str, extra_bytes: int) -> Digest:
 
 
 def with_library(layout: OciLayout, artifact: Digest, library: bytes) -> Digest:
-    """A copy of `artifact` with another library, and the proof of the original."""
+    """A copy of `artifact` with another library, and the numerics report of the original."""
     manifest = layout.manifest(artifact)
     other = layout.put_blob_descriptor(LIBRARY_MEDIA_TYPE, library)
     layers = (other if layer.media_type == LIBRARY_MEDIA_TYPE else layer for layer in manifest.layers)
@@ -75,7 +75,7 @@ def _exchange(data_dir: Path, model: str, copy: Callable[[OciLayout, Digest], Di
 
 
 def _put(layout: OciLayout, artifact: Digest, manifest: Manifest) -> Digest:
-    """Stores the copy of `artifact`, with the proof of the original."""
+    """Stores the copy of `artifact`, with the numerics report of the original."""
     copy = layout.put_manifest(manifest).digest
     report = layout.attached(artifact, Report.NUMERICS)
     assert report is not None

@@ -126,8 +126,9 @@ def _add_report(report: Report, summary: str, description: str) -> None:
 
 _add_report(
     Report.NUMERICS,
-    "What was proved about the outputs",
-    "Against which reference the outputs were compared, on how many inputs, and how many are equal bit for bit.",
+    "What the outputs were checked against",
+    "The runtimes that computed the same inputs, their versions and options, and how many values were equal, bit for "
+    "bit; or why one was not asked. docs/how-to/reports.md has its members.",
 )
 _add_report(
     Report.COVERAGE,

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from onnxruntime import InferenceSession, SessionOptions
+from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
 
-from service.compiler.references import Array
+from service.compiler.references import Answer, Array
+
+_LEVEL = "graph_optimization_level"
 
 
-def answer(source: str, numerics: str, samples: Sequence[Sequence[Array]]) -> list[list[Array]]:
-    """What the model in `source` answers to each of `samples`, optimized as ONNX Runtime does by itself.
+def open_session(source: str, options: Mapping[str, str]) -> Answer:
+    """The model in `source`, on the CPU's kernels and one thread.
 
-    In a model of float operators between conversions, that is what makes quantized operators of them.
+    Args:
+        options: session configuration entries, and the member `graph_optimization_level` of `SessionOptions`.
     """
-    options = SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    # By default it makes uint8 of int8 on x86-64, and leaves in float32 what it then cannot match any more.
-    options.add_session_config_entry("session.qdqisint8allowed", "1")
-    session = InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    settings = SessionOptions()
+    settings.intra_op_num_threads = settings.inter_op_num_threads = 1
+    for name, value in options.items():
+        if name == _LEVEL:
+            settings.graph_optimization_level = GraphOptimizationLevel.__members__[value]
+        else:
+            settings.add_session_config_entry(name, value)
+    session = InferenceSession(source, settings, providers=["CPUExecutionProvider"])
     names = [end.name for end in session.get_inputs()]
-    return [list(session.run(None, dict(zip(names, sample, strict=True)))) for sample in samples]
+
+    def answer(sample: Sequence[Array]) -> list[Array]:
+        return list(session.run(None, dict(zip(names, sample, strict=True))))
+
+    return answer

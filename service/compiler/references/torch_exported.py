@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 
 import torch  # type: ignore[import-not-found]
 
-from service.compiler.references import Array
+from service.compiler.references import Answer, Array
 
 # What registers the operators of conversions; the second is torchao's, if it is there.
 _OPERATORS = ("torch.ao.quantization.fx._decomposed", "torchao.quantization.quant_primitives")
 
 
-def answer(source: str, numerics: str, samples: Sequence[Sequence[Array]]) -> list[list[Array]]:
-    """What the program in `source` answers to each of `samples`, in eager mode.
+def open_session(source: str, options: Mapping[str, str]) -> Answer:
+    """The program in `source`, in eager mode, which is all that can be asked for.
 
     `torch.export.load` may unpickle: this is for the sandboxed child alone.
     """
@@ -27,11 +27,11 @@ def answer(source: str, numerics: str, samples: Sequence[Sequence[Array]]) -> li
             import_module(module)
     program = torch.export.load(source).module()
 
-    def one(sample: Sequence[Array]) -> list[Array]:
-        result = program(*(torch.from_numpy(value.copy()) for value in sample))
+    def answer(sample: Sequence[Array]) -> list[Array]:
+        with torch.no_grad():
+            result = program(*(torch.from_numpy(value.copy()) for value in sample))
         if isinstance(result, dict):
             result = list(result.values())
         return [output.numpy() for output in (result if isinstance(result, tuple | list) else [result])]
 
-    with torch.no_grad():
-        return [one(sample) for sample in samples]
+    return answer

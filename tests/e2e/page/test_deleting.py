@@ -32,7 +32,7 @@ def choose(page: Page, name: str, version: int = 1) -> None:
 def test_a_second_name_shows_the_checks_and_the_layers_of_the_first(page: Page, digits: Served) -> None:
     assert digits.push(name="again")["state"] == "succeeded"
     choose(page, "again")
-    expect(page.locator("#proof .bars li").first).to_be_visible()
+    expect(page.locator("#witnesses .bars li").first).to_be_visible()
     expect(page.locator("#layers li").first).to_be_visible()
     expect(page.locator("#builds li").first).to_contain_text("digits 1, again 1")
 

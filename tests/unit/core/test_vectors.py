@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from service.core.signature import DATATYPES, Bounds, ModelSignature, Quantization, TensorSpec
-from service.core.vectors import EXTREMES, sample_inputs
+from service.core.vectors import EXTREMES, sample_inputs, sample_kinds
 
 SHAPES = [(), (1,), (0, 3), (7,), (1, 490), (1, 49, 10, 1), (1, 8, 8, 3), (2, 5, 5, 4)]
 HASH = "b21d717bcdd9ea90e21e52c208df6b70403b0ceb9725eec01e0a6178f41f3752"
@@ -88,6 +88,13 @@ def test_random_floats_go_a_little_beyond_their_bounds() -> None:
 
 def test_a_smooth_input_of_one_element_is_within_bounds() -> None:
     assert all(0 <= value[0] <= 4 for value in inputs_of("INT64", 1, samples=100, bounds=Bounds(0, 4)))
+
+
+def test_kinds_name_the_inputs_in_order() -> None:
+    kinds, inputs = sample_kinds(110), inputs_of("UINT8", 1, 8, 8, 3, samples=110)
+    assert kinds[:6] == ["minimum", "random", "smooth", "maximum", "random", "smooth"]
+    uniform = [kind for kind, value in zip(kinds, inputs, strict=True) if len(np.unique(value)) == 1]
+    assert uniform == ["minimum", "maximum", "middle"]
 
 
 def test_fewer_samples_are_the_first_of_more() -> None:

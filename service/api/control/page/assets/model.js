@@ -8,9 +8,9 @@ import { layers } from "./layers.js";
 import { aliasesOf } from "./matrix.js";
 import { latency } from "./now.js";
 import { actions, button } from "./promote.js";
-import { proof } from "./proof.js";
 import { remove } from "./remove.js";
 import { TryIt } from "./tryit.js";
+import { witnesses } from "./witnesses.js";
 
 const KINDS = { ready: "succeeded", building: "running", failed: "failed", quarantined: "failed" };
 
@@ -75,7 +75,7 @@ export class ModelView {
       onSwitched: this.#onSwitched,
       onDeleted: () => this.#forget(),
     }));
-    show(element("proof"), build ? proof(numerics, coverage) : notBuilt());
+    show(element("witnesses"), build ? witnesses(numerics, coverage) : notBuilt());
     show(element("layers"), build ? layers(explanation, build.artifact) : notBuilt());
   }
 

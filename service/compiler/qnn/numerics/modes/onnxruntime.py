@@ -10,7 +10,7 @@ from service.core.numerics import ONNXRUNTIME
 
 CPU = Mode(
     ONNXRUNTIME,
-    "ONNX Runtime 1.31.1, CPU",
+    "ONNX Runtime 1.31.1, CPU, with the session option session.qdqisint8allowed=1",
     {
         **EXACT,
         "quantize": mlas.Quantize(),

@@ -1,0 +1,60 @@
+// What an artifact's outputs were compared with before it was served, and what it computes in integers.
+
+import { bar, h } from "./dom.js";
+import { count } from "./format.js";
+
+// By the report's outcome: a dot and a word. Green is for another runtime that ran and gave every value.
+const VERDICTS = {
+  equal: ["succeeded", "equal"],
+  different: ["running", "different"],
+  own_only: ["running", "own form only"],
+  not_checked: ["queued", "not checked"],
+};
+
+/** The numerics report: who computed the same inputs, and how many values were equal. */
+export function witnesses(numerics, coverage) {
+  if (!numerics) return [h("p", { class: "quiet" }, "There is no report.")];
+  return [
+    verdict(numerics),
+    h(
+      "ul", { class: "bars wide" },
+      (numerics.witnesses ?? []).map(({ title, ...said }) => compared(title, said, "good", "slow")),
+      (numerics.other_sessions ?? []).map(({ name, note, ...said }) => compared(`For comparison: ${name}, ${note}`, said, "plain", "plain")),
+      integers(coverage),
+    ),
+    (coverage?.floating ?? []).map(({ op, reason }) => h("p", { class: "quiet" }, `${op} computes in float: ${reason}`)),
+    formulas(numerics.formulas ?? {}),
+  ];
+}
+
+function verdict({ outcome, summary }) {
+  const [kind, word] = VERDICTS[outcome] ?? ["queued", "unknown"];
+  const text = summary ?? "The report is of an older Octet and names no witnesses: push the model again.";
+  return h("p", { class: "verdict" }, h("span", { class: `state ${kind}` }, word), ` ${text}`);
+}
+
+function compared(name, said, equal, different) {
+  return h(
+    "li", {},
+    h("span", { class: "name" }, name),
+    said.ran && bar(said.equal / Math.max(said.values, 1), said.equal === said.values ? equal : different),
+    said.ran && h("span", { class: "value" }, `${said.equal_percent} %`),
+    h("span", { class: "quiet note" }, said.text),
+  );
+}
+
+function integers(coverage) {
+  if (coverage?.integer_percent === undefined) return null;
+  return h(
+    "li", {},
+    h("span", { class: "name" }, "Computed in integers"),
+    bar(coverage.integer_percent / 100, "good"),
+    h("span", { class: "value" }, `${Number(coverage.integer_percent.toPrecision(4))} %`),
+    h("span", { class: "quiet note" }, `of ${count(coverage.macs)} multiply-accumulates`),
+  );
+}
+
+function formulas(known) {
+  const entries = Object.entries(known);
+  return entries.length > 0 && h("details", {}, h("summary", {}, "Formulas"), h("dl", {}, entries.map(([name, formula]) => [h("dt", {}, name), h("dd", {}, h("code", {}, formula))])));
+}

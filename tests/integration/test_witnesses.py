@@ -1,0 +1,123 @@
+"""What builds report of the runtimes that they were compared with: one that runs, differs, refuses, is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.cache import OciLayout
+from service.compiler.answers import SAMPLES
+from service.core.artifact import Report
+from tests.support.compiled import EXAMPLES, compile_file
+from tests.support.onnx_builder import OnnxBuilder
+from tests.support.s8s8 import s8s8_network
+from tests.support.tflite_arithmetic import reduction
+from tests.support.without_package import octet_without
+
+DIGITS = EXAMPLES / "digits_int8.tflite"
+
+
+def numerics_of(model: bytes, folder: Path, numerics: str = "onnxruntime", suffix: str = ".onnx") -> Any:
+    source, layout = folder / f"model{suffix}", OciLayout(folder / "store")
+    source.write_bytes(model)
+    artifact = compile_file(source, layout, folder / "scratch", numerics=numerics)
+    return json.loads(layout.attached(artifact, Report.NUMERICS) or b"{}")
+
+
+def test_where_litert_is_not_installed_nothing_says_that_it_was_asked(tmp_path: Path) -> None:
+    process = octet_without(("ai_edge_litert",), tmp_path, "compile", DIGITS, "-o", tmp_path / "out", "--json")
+    assert process.returncode == 0, process.stderr
+    report = json.loads(process.stdout)["reports"]["numerics"]
+    assert (report["outcome"], report["reference"], report["verified"]) == ("own_only", None, True)
+    own, litert = report["witnesses"]
+    assert own["own"]
+    assert (litert["name"], litert["version"], litert["ran"], litert["reason"]) == (
+        "LiteRT",
+        None,
+        False,
+        "is not installed here",
+    )
+
+
+def test_where_litert_is_not_installed_the_command_says_so(tmp_path: Path) -> None:
+    process = octet_without(("ai_edge_litert",), tmp_path, "compile", DIGITS, "-o", tmp_path / "out")
+    assert process.returncode == 0, process.stderr
+    assert (
+        "checked     against Octet's own canonical form only: all 90 values from 9 inputs are equal" in process.stdout
+    )
+    assert "LiteRT is not installed here" in process.stdout
+    assert "against LiteRT" not in process.stdout
+
+
+@pytest.fixture(scope="module")
+def s8s8(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return numerics_of(s8s8_network(), tmp_path_factory.mktemp("s8s8"))
+
+
+def test_onnxruntime_is_asked_with_the_option_that_the_mode_is_named_for(s8s8: Any) -> None:
+    _, witness = s8s8["witnesses"]
+    assert witness["options"]["session.qdqisint8allowed"] == "1"
+    assert (s8s8["outcome"], witness["inputs"], witness["equal"]) == ("equal", SAMPLES, witness["values"])
+    assert "session.qdqisint8allowed=1" in s8s8["reference"]
+
+
+def test_what_a_default_session_gives_is_measured_and_no_verdict(s8s8: Any) -> None:
+    default, unoptimized = s8s8["other_sessions"]
+    assert (default["note"], default["options"]) == ("a default session", {})
+    assert unoptimized["options"]["graph_optimization_level"] == "ORT_DISABLE_ALL"
+    assert 0 < default["values"] - default["equal"] < default["values"]
+    assert default["largest_steps"] >= 1
+    assert default["equal_percent"] < 100
+
+
+def test_a_runtime_that_computes_otherwise_is_no_reason_for_a_green_word(tmp_path: Path) -> None:
+    """LiteRT's reference kernel sums int8 as if it were uint8; Octet does not."""
+    model = reduction("SUM", one_type=True)(np.random.default_rng(0), np.int8)
+    report = numerics_of(model, tmp_path, "litert-reference", ".tflite")
+    assert (report["verified"], report["outcome"]) == (True, "different")
+    own, litert = report["witnesses"]
+    assert own["equal"] == own["values"]
+    assert litert["ran"]
+    assert litert["equal"] < litert["values"]
+    assert "differ" in report["summary"]
+
+
+def rows_of_a_table(rows: int) -> bytes:
+    """Row `x` of a table, which ONNX Runtime looks for between -`rows` and `rows` - 1."""
+    model, rng = OnnxBuilder(), np.random.default_rng(0)
+    table = model.dequantized(model.constant(rng.integers(0, 255, (rows, 4)), "uint8"), 0.1, 7, "uint8")
+    place = model.node("Cast", [model.input("x", "uint8", (1, 5))], to=7)
+    found = model.node("Gather", [table, model.node("Add", [place, model.constant([1], "int64")])])
+    model.output(model.quantized(found, 0.1, 7, "uint8"), "uint8", (1, 5, 4))
+    return model.build()
+
+
+def test_inputs_that_the_runtime_does_not_accept_are_named_and_not_counted(tmp_path: Path) -> None:
+    report = numerics_of(rows_of_a_table(250), tmp_path)
+    own, witness = report["witnesses"]
+    assert 0 < witness["inputs"] < own["inputs"] == SAMPLES
+    assert witness["inputs"] + len(witness["refused"]) == SAMPLES
+    assert witness["kinds"]["minimum"] == 1
+    assert "maximum" in [refused["kind"] for refused in witness["refused"]]
+    assert all("out of data bounds" in refused["message"] for refused in witness["refused"])
+
+
+def test_a_runtime_that_accepts_no_input_did_not_run(tmp_path: Path) -> None:
+    report = numerics_of(rows_of_a_table(1), tmp_path)
+    _, witness = report["witnesses"]
+    assert (witness["ran"], report["outcome"], report["reference"]) == (False, "own_only", None)
+    assert "refused every input" in report["summary"]
+
+
+def test_operators_in_float_are_in_the_report(tmp_path: Path) -> None:
+    model, rng = OnnxBuilder(), np.random.default_rng(0)
+    x = model.dequantized(model.input("x", "uint8", (1, 16)), 0.1, 7, "uint8")
+    weights = model.constant(rng.normal(size=(16, 4)), "float32")
+    model.output(model.quantized(model.node("MatMul", [x, weights]), 0.1, 7, "uint8"), "uint8", (1, 4))
+    found = numerics_of(model.build(), tmp_path)["float"]
+    assert found["macs_percent"] == 100
+    assert len(found["operators"]) == 1

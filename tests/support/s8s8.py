@@ -1,0 +1,40 @@
+"""A network of signed activations and signed weights, which a default session of ONNX Runtime computes in float32.
+
+Convolutions between conversions, as `quantize_static` writes them with int8 for both: their fused integer kernels are
+what `session.qdqisint8allowed` allows on x86-64.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.support.onnx_builder import OnnxBuilder
+
+_CHANNELS, _SIDE, _LAYERS, _SCALE = 16, 8, 3, 0.02
+
+
+def s8s8_network() -> bytes:
+    """Three convolutions of int8, whose outputs are int8 too: `x` `[1, 16, 8, 8]`."""
+    rng = np.random.default_rng(20)
+    model = OnnxBuilder()
+    stored = model.input("x", "int8", (1, _CHANNELS, _SIDE, _SIDE))
+    zero_point = 3
+    for _ in range(_LAYERS):
+        weights = model.constant(rng.integers(-9, 10, (_CHANNELS, _CHANNELS, 3, 3)), "int8")
+        bias = model.constant(rng.integers(-500, 500, _CHANNELS), "int32")
+        # Sums are sixteenths of a step, many of them halves, which rounding errors of float32 push up or down.
+        weights_scale = np.float32(1 / 16)
+        real = model.node(
+            "Conv",
+            [
+                model.dequantized(stored, _SCALE, zero_point, "int8"),
+                model.dequantized(weights, weights_scale, 0, "int8"),
+                model.dequantized(bias, np.float32(_SCALE) * weights_scale, 0, "int32"),
+            ],
+            kernel_shape=[3, 3],
+            pads=[1, 1, 1, 1],
+        )
+        zero_point = -5
+        stored = model.quantized(real, _SCALE, zero_point, "int8")
+    model.output(stored, "int8", (1, _CHANNELS, _SIDE, _SIDE))
+    return model.build()

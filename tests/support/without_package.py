@@ -1,0 +1,34 @@
+"""The `octet` command in a process in which some packages are not installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[2]
+
+
+def octet_without(packages: tuple[str, ...], folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Runs `octet` with every package of this environment but `packages`.
+
+    Args:
+        packages: names of folders in site-packages; that of the distribution's metadata begins alike.
+        folder: empty; holds links to all others, and the data of the command.
+    """
+    links = folder / "site-packages"
+    links.mkdir()
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if not path.name.startswith(packages) and path.suffix != ".pth":
+            (links / path.name).symlink_to(path)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "OCTET_DATA_DIR": str(folder / "data"),
+        "PYTHONPATH": os.pathsep.join([str(links), str(_ROOT)]),
+    }
+    # -S: the environment's own site-packages, where they are, is not searched.
+    command = [sys.executable, "-S", "-m", "service.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, check=False)
