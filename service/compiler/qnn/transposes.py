@@ -23,6 +23,7 @@ from tvm import relax
 
 from service.compiler.qnn import graph, ops
 from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.ops.real import SEQUENTIAL
 from service.compiler.qnn.ops.unary import FUNCTIONS
 
 Axes = tuple[int, ...]
@@ -211,6 +212,15 @@ def _mean(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
     return moved, tuple(sorted(kept).index(place) for place in kept)
 
 
+def _real_sum(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
+    """One term after the other, as long as the axes that they lie along keep their order."""
+    (x,) = operands
+    reduced = [x.axes[int(axis)] for axis in call.attrs["axes"]]
+    if str(call.attrs["order"]) == SEQUENTIAL and reduced == sorted(reduced):
+        return ops.with_operands(call, x.source, axes=reduced), x.axes
+    return graph.with_args(call, [mover.arranged(x, _order(x))]), _order(x)
+
+
 def _last_axis(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
     """Rows in any order, as long as they are rows."""
     (x,) = operands
@@ -298,6 +308,7 @@ RULES: dict[str, Rule] = {
     "relax.qnn.concatenate": _concatenate,
     "relax.qnn.l2_normalize": _last_axis,
     "relax.qnn.mean": _mean,
+    "relax.qnn.real_sum": _real_sum,
     "relax.qnn.softmax": _last_axis,
     "relax.qnn.sum": _mean,
     "relax.reshape": _reshape,

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.onnx.channels_last import channels_last
 from service.compiler.importers.onnx.model import Array, Model, Tensor, shortened
 from service.compiler.importers.onnx.rewriting import BYTES
 from service.compiler.importers.qdq import UNBOUNDED, Operator
@@ -36,6 +37,7 @@ class State:
         types: of the tensors that hold stored values.
         loose: names of scalars that are computed, and kept with the axes of the tensor that they come from: those of
             length 1, so that of several samples each has its own.
+        channels_last: names of tensors that ONNX Runtime keeps so.
     """
 
     model: Model
@@ -44,9 +46,11 @@ class State:
     types: dict[str, QuantizedType] = field(default_factory=dict)
     loose: set[str] = field(default_factory=set)
     constants: Constants = field(init=False)
+    channels_last: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.constants = Constants(self.model)
+        self.channels_last = channels_last(self.model.operators, (end.name for end in self.model.inputs))
 
 
 class Constants:

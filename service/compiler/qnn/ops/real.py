@@ -29,6 +29,36 @@ def real_conv2d(
     return call_of("real_conv2d", operands, **attrs, accum_dtype="float64")
 
 
+# How the terms of a sum are added.
+SEQUENTIAL = "sequential"  # one after the other
+FOURS = "fours"  # four of them, then that to the sum
+PACKETS = "packets"  # eight partial sums, from an aligned address on
+
+
+def real_sum(x: relax.Expr, *, axes: Sequence[int], order: str, rows: int = 1) -> relax.Call:
+    """Sums of float32 over `axes` (not negative), which stay with a length of 1. Each step is rounded to float32.
+
+    Args:
+        order: `SEQUENTIAL`, `FOURS` or `PACKETS`; terms count by the axes in order, the last one fastest.
+        rows: of packets: how many sums lie behind each other in memory, from an aligned address on.
+    """
+    return call_of("real_sum", [x], axes=sorted(axes), order=order, rows=rows)
+
+
+def reduced_axes(o: Operation) -> list[int]:
+    return [int(axis) for axis in o.attr("axes")]
+
+
+def _real_sum(o: Operation) -> relax.TensorType:
+    o.count(1)
+    (shape, dtype), axes = o.tensor(0), reduced_axes(o)
+    o.require(dtype == "float32", f"adds {dtype}, not float32")
+    o.require(bool(axes) and set(axes) <= set(range(len(shape))), f"axes {axes} of the shape {list(shape)}")
+    o.require(str(o.attr("order")) in (SEQUENTIAL, FOURS, PACKETS), f"does not know the order {o.attr('order')}")
+    o.require(o.integer("rows") > 0, f"has {o.integer('rows')} rows")
+    return tensor_type([1 if axis in axes else dim for axis, dim in enumerate(shape)], "float32")
+
+
 def _real_conv2d(o: Operation) -> relax.TensorType:
     o.count(2, 3)
     (shape, dtype), (weights, weight_dtype) = o.tensor(0, rank=4), o.tensor(1, rank=4)
@@ -45,4 +75,5 @@ def _real_conv2d(o: Operation) -> relax.TensorType:
 
 RULES: dict[str, Rule] = {
     "real_conv2d": _real_conv2d,
+    "real_sum": _real_sum,
 }

@@ -18,6 +18,7 @@ from service.compiler.importers.onnx.operators import (
     movement,
     pooling,
     real,
+    reduction,
     resizing,
     selection,
     shapes,
@@ -92,6 +93,7 @@ RULES: Mapping[str, Rule] = {
     "com.microsoft.QLinearSigmoid": Rule(functions.qlinear_sigmoid, (4, 5)),
     "com.microsoft.QLinearSoftmax": Rule(functions.qlinear_softmax, (4, 5)),
     **{name: Rule(convert, arity) for name, (convert, arity) in real.REAL.items()},
+    **{name: Rule(convert, (1, 2)) for name, convert in reduction.REDUCTIONS.items()},
     CONV_TRANSPOSE: Rule(convolution.qlinear_conv_transpose, (8, 9)),
     REQUANTIZE: Rule(conversion.requantize, (4, 5)),
 }

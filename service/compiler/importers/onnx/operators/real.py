@@ -211,20 +211,6 @@ def axis_of(node: Node, rank: int, default: int) -> int:
     return int(named % rank)
 
 
-def reduced(of: Callable[[Wide, list[int], bool], relax.Expr]) -> Convert:
-    """Of the values along some axes, float32."""
-
-    def convert(node: Node) -> Value:
-        float32(node)
-        axes, keepdims = reduced_axes(node)
-        if not axes:
-            return node.emit(node.expr(0))
-        wide = Wide(node.emit, node.expr(0))
-        return wide.rounded(of(wide, axes, keepdims))
-
-    return convert
-
-
 def extreme(make: Callable[..., relax.Call]) -> Convert:
     """The largest or smallest value along some axes, of stored values too."""
 
@@ -258,13 +244,15 @@ def reduced_axes(node: Node) -> tuple[list[int], bool]:
     return sorted({axis % rank for axis in named}) or list(range(rank)), keepdims
 
 
-def _sum(wide: Wide, axes: list[int], keepdims: bool) -> relax.Expr:
-    return wide(relax.op.sum(wide.x, axis=axes, keepdims=keepdims))
-
-
-def _root_of_squares(wide: Wide, axes: list[int], keepdims: bool) -> relax.Expr:
+def root_of_squares(node: Node) -> Value:
+    """ReduceL2."""
+    float32(node)
+    axes, keepdims = reduced_axes(node)
+    if not axes:
+        return node.emit(node.expr(0))
+    wide = Wide(node.emit, node.expr(0))
     squares = wide.apply(relax.op.multiply, wide.x, wide.x)
-    return wide.apply(relax.op.sqrt, wide(relax.op.sum(squares, axis=axes, keepdims=keepdims)))
+    return wide.rounded(wide.apply(relax.op.sqrt, wide(relax.op.sum(squares, axis=axes, keepdims=keepdims))))
 
 
 def layer_normalization(node: Node) -> Value:
@@ -347,11 +335,9 @@ REAL: dict[str, tuple[Convert, tuple[int, int]]] = {
     "PRelu": (prelu, (2, 2)),
     "Pow": (power, (2, 2)),
     "Reciprocal": (reciprocal, (1, 1)),
-    "ReduceL2": (reduced(_root_of_squares), (1, 2)),
+    "ReduceL2": (root_of_squares, (1, 2)),
     "ReduceMax": (extreme(relax.op.max), (1, 2)),
-    "ReduceMean": (reduced(lambda wide, axes, keepdims: real.mean(wide, axes, keepdims=keepdims)), (1, 2)),
     "ReduceMin": (extreme(relax.op.min), (1, 2)),
-    "ReduceSum": (reduced(_sum), (1, 2)),
     "Round": (plain(relax.op.round), (1, 1)),
     "Sigmoid": (_of(real.logistic), (1, 1)),
     "Softmax": (softmax, (1, 1)),

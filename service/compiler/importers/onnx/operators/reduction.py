@@ -1,0 +1,78 @@
+"""Sums and means of float32 values, added in the order in which ONNX Runtime adds them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers import real
+from service.compiler.importers.onnx.node import Node, Value
+from service.compiler.importers.onnx.operators.real import float32, reduced_axes
+from service.compiler.importers.real import Wide
+from service.compiler.qnn import ops
+from service.compiler.qnn.ops.real import FOURS, PACKETS, SEQUENTIAL
+
+
+def reduced(*, mean: bool) -> Callable[[Node], Value]:
+    """ReduceMean, or ReduceSum."""
+
+    def convert(node: Node) -> Value:
+        float32(node)
+        axes, keepdims = reduced_axes(node)
+        if not axes:
+            return node.emit(node.expr(0))
+        shape = node.shape(0)
+        order = _order(node, shape, axes)
+        if order is None:
+            return _in_float64(node, axes, keepdims, mean)
+        rows = math.prod(extent for axis, extent in enumerate(shape) if axis not in axes)
+        result = node.emit(ops.real_sum(node.expr(0), axes=axes, order=order, rows=rows), "sum")
+        if mean:
+            count = np.array(math.prod(shape[axis] for axis in axes), np.float32)
+            result = node.emit(relax.op.divide(result, relax.const(count)), "mean")
+        if keepdims:
+            return result
+        return node.emit(relax.op.reshape(result, [dim for axis, dim in enumerate(shape) if axis not in axes]))
+
+    return convert
+
+
+def _in_float64(node: Node, axes: Sequence[int], keepdims: bool, mean: bool) -> Value:
+    wide = Wide(node.emit, node.expr(0))
+    if mean:
+        return wide.rounded(real.mean(wide, axes, keepdims=keepdims))
+    return wide.rounded(wide(relax.op.sum(wide.x, axis=list(axes), keepdims=keepdims)))
+
+
+def _order(node: Node, shape: Sequence[int], axes: Collection[int]) -> str | None:
+    """How ONNX Runtime adds; None where that is not known.
+
+    `FastReduceRK`, `FastReduceKR` and `FastReduceKRK` (core/providers/cpu/reduction/reduction_ops.h) are for axes that,
+    those that lie side by side taken as one, are reduced and kept in turn; others are added one by one.
+    """
+    if 0 in shape:
+        return None
+    places = [*range(len(shape))]
+    if node.name(0) in node.state.channels_last:
+        places = [0, *places[2:], 1]
+    turns = [
+        (reduced, math.prod(shape[axis] for axis in group))
+        for reduced, group in itertools.groupby(places, lambda axis: axis in axes)
+    ]
+    match turns:
+        case [(True, _)] | [(False, _), (True, _)]:
+            return PACKETS
+        case [(True, _), (False, _)] | [(False, 1), (True, _), (False, _)]:
+            return SEQUENTIAL
+        case [(False, _), (True, _), (False, columns)]:
+            return FOURS if columns > 1 else None
+        case [(True, _), (False, _), (True, _)]:
+            return None
+    return SEQUENTIAL
+
+
+REDUCTIONS = {"ReduceMean": reduced(mean=True), "ReduceSum": reduced(mean=False)}

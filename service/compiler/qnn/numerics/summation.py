@@ -1,0 +1,220 @@
+"""Sums of float32 values in float32, in the order in which ONNX Runtime adds them (`core/providers/cpu/reduction`).
+
+Which order it takes depends on where the axes lie that are summed (`OptimizeShapeForFastReduce` in reduction_ops.cc).
+Compiled code may not join a product to a sum here: what is added has been stored before.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from service.compiler.qnn.numerics.formula import OPAQUE, Array, Scalar
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.ops.real import FOURS, PACKETS, SEQUENTIAL, reduced_axes
+
+_LANES = 4  # of a packet: SSE's, for which ONNX Runtime compiles Eigen
+_PAIR = 2 * _LANES  # two packets are added up at a time
+
+
+class RealSum:
+    """qnn.real_sum."""
+
+    summary = "float32 sums, in ONNX Runtime's order"
+
+    def evaluate(self, operation: Operation, x: Array) -> Array:
+        axes = reduced_axes(operation)
+        kept = [axis for axis in range(x.ndim) if axis not in axes]
+        count = math.prod(x.shape[axis] for axis in axes)
+        terms = x.transpose(*axes, *kept).reshape(count, -1)
+        order = str(operation.attr("order"))
+        if order == PACKETS:
+            sums = _in_packets(terms, operation.integer("rows"))
+        else:
+            sums = _in_fours(terms) if order == FOURS else _added(terms, np.zeros(terms.shape[1], np.float32))
+        return sums.reshape(_shape(operation))
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        lowered = {SEQUENTIAL: _lowered, FOURS: _lowered_fours, PACKETS: _lowered_packets}
+        return lowered[str(operation.attr("order"))](operation, builder, x)
+
+
+def _added(terms: Array, total: Array) -> Array:
+    """One after the other, along the first axis."""
+    for term in terms:
+        total = total + term
+    return total
+
+
+def _in_fours(terms: Array) -> Array:
+    """A row vector of ones times a matrix (`MlasSgemmKernelM1Avx`): four rows, then two, then one."""
+    total: Array = np.zeros(terms.shape[1], np.float32)
+    for first, size in _fours(len(terms)):
+        total = total + _added(terms[first + 1 : first + size], terms[first])
+    return total
+
+
+def _fours(count: int) -> list[tuple[int, int]]:
+    """First and size of each group."""
+    whole, groups = count // 4 * 4, [(first, 4) for first in range(0, count // 4 * 4, 4)]
+    if count - whole >= 2:
+        groups.append((whole, 2))
+    return groups + ([(count - 1, 1)] if count % 2 else [])
+
+
+def _in_packets(terms: Array, rows: int) -> Array:
+    """Eigen's sum of a row (Eigen/src/Core/Redux.h, linear vectorized traversal): two packets at a time from the first
+    aligned element on; then the elements before it, then those behind.
+
+    Args:
+        rows: how many lie behind each other in memory, from an aligned place on.
+    """
+    count = len(terms)
+    totals = np.zeros(terms.shape[1], np.float32)
+    starts = np.array([_start(row % rows, count) for row in range(terms.shape[1])])
+    for start in set(starts.tolist()):
+        own = terms[:, starts == start]
+        whole, pairs = (count - start) // _LANES * _LANES, (count - start) // _PAIR * _PAIR
+        packets = own[start : start + whole].reshape(-1, _LANES, own.shape[1])
+        none = np.zeros(packets.shape[1:], np.float32)
+        both = [_added(packets[side : pairs // _LANES : 2], none) for side in (0, 1)]
+        lanes = _added(packets[pairs // _LANES :], both[0] + both[1])
+        total = (lanes[0] + lanes[2]) + (lanes[1] + lanes[3])
+        totals[starts == start] = _added(own[start + whole :], _added(own[:start], total))
+    return totals
+
+
+def _start(row: int, count: int) -> int:
+    """How many elements of a row lie before the first one whose address is a multiple of a packet's size."""
+    return min(-row * count % _LANES, count)
+
+
+# -- in tensor IR
+
+
+def _lowered(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+    axes = reduced_axes(operation)
+
+    def compute(x: te.Tensor) -> te.Tensor:
+        places = {axis: te.reduce_axis((0, int(x.shape[axis])), f"r{axis}") for axis in axes}
+
+        def total(*index: Any) -> Scalar:
+            return te.sum(x(*(places.get(axis, i) for axis, i in enumerate(index))), axis=list(places.values()))
+
+        return te.compute(_shape(operation), total, name="real_sum")
+
+    return _emitted(builder, "real_sum", compute, x)
+
+
+def _lowered_fours(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+    groups = _fours(_count(operation, x))
+    whole = sum(size == 4 for _, size in groups)
+    rest = groups[whole:]
+
+    def compute_whole(x: te.Tensor) -> te.Tensor:
+        at, group = _elements(operation, x), te.reduce_axis((0, whole), "group")
+
+        def total(*index: Any) -> Scalar:
+            return te.sum(_chain([at(index, 4 * group + place) for place in range(4)]), axis=group)
+
+        return te.compute(_shape(operation), total, name="fours")
+
+    def compute_rest(x: te.Tensor, *totals: te.Tensor) -> te.Tensor:
+        at = _elements(operation, x)
+
+        def total(*index: Any) -> Scalar:
+            sums = (_chain([at(index, first + place) for place in range(size)]) for first, size in rest)
+            return _chain([*(each(*index) for each in totals), *sums])
+
+        return te.compute(_shape(operation), total, name="rest")
+
+    totals = [_emitted(builder, "fours", compute_whole, x)] if whole else []
+    return _emitted(builder, "rest", compute_rest, x, *totals) if rest else totals[0]
+
+
+def _lowered_packets(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+    count, rows = _count(operation, x), operation.integer("rows")
+    axes = reduced_axes(operation)
+    kept = [axis for axis in range(len(x.ty.shape)) if axis not in axes]
+    extents = [int(dim) for dim in x.ty.shape]
+
+    def start(index: Sequence[Any]) -> Any:
+        """As `_start`."""
+        row: Any = tirx.const(0, "int32")
+        for axis in kept:
+            row = row * extents[axis] + index[axis]
+        offset = tirx.indexmod(tirx.indexmod(row, rows) * (count % _LANES), _LANES)
+        return tirx.min(tirx.indexmod(_LANES - offset, _LANES), count)
+
+    def lanes(x: te.Tensor) -> te.Tensor:
+        """`[…, 8]`: what each lane of the two packets adds up."""
+        at, step = _elements(operation, x), te.reduce_axis((0, max(1, count // _PAIR)), "step")
+
+        def total(*index: Any) -> Scalar:
+            *place, lane = index
+            first = start(place)
+            pairs = tirx.indexdiv(count - first, _PAIR)
+            return te.sum(_if(step < pairs, at(place, first + step * _PAIR + lane)), axis=step)
+
+        return te.compute([*_shape(operation), _PAIR], total, name="lanes")
+
+    def joined(x: te.Tensor, lanes: te.Tensor) -> te.Tensor:
+        at = _elements(operation, x)
+
+        def total(*index: Any) -> Scalar:
+            first = start(index)
+            whole, pairs = (tirx.indexdiv(count - first, size) * size for size in (_LANES, _PAIR))
+
+            def lane(place: int) -> Scalar:
+                left = _if(pairs < whole, at(index, first + pairs + place))
+                return lanes(*index, place) + lanes(*index, place + _LANES) + left
+
+            before = [_if(place < first, at(index, place)) for place in range(_LANES - 1)]
+            behind = [first + whole + place for place in range(_LANES - 1)]
+            after = [_if(place < count, at(index, place)) for place in behind]
+            return _chain([(lane(0) + lane(2)) + (lane(1) + lane(3)), *before, *after])
+
+        return te.compute(_shape(operation), total, name="joined")
+
+    return _emitted(builder, "joined", joined, x, _emitted(builder, "lanes", lanes, x))
+
+
+def _if(condition: Any, value: Scalar) -> Scalar:
+    """`value`, which is read only where it is there, or else 0, which changes no sum."""
+    return tirx.if_then_else(condition, value, tirx.const(0, "float32"))
+
+
+def _chain(terms: Sequence[Scalar]) -> Scalar:
+    return functools.reduce(lambda total, term: total + term, terms)
+
+
+def _elements(operation: Operation, x: te.Tensor) -> Callable[[Sequence[Any], Any], Scalar]:
+    """An element of `x`, by the place of its sum and its own place in that."""
+    axes = reduced_axes(operation)
+
+    def at(index: Sequence[Any], element: Any) -> Scalar:
+        full = list(index)
+        for axis in reversed(axes):
+            extent = int(x.shape[axis])
+            full[axis] = element if axis == axes[0] else tirx.indexmod(element, extent)
+            element = tirx.indexdiv(element, extent)
+        return x(*full)
+
+    return at
+
+
+def _emitted(builder: relax.BlockBuilder, name: str, compute: Callable[..., te.Tensor], *args: relax.Expr) -> relax.Var:
+    return builder.emit(builder.call_te(compute, *args, primfunc_name_hint=name, primfunc_attrs={"op_pattern": OPAQUE}))
+
+
+def _count(operation: Operation, x: relax.Expr) -> int:
+    return math.prod(int(x.ty.shape[axis]) for axis in reduced_axes(operation))
+
+
+def _shape(operation: Operation) -> list[int]:
+    return [int(dim) for dim in operation.call.ty.shape]

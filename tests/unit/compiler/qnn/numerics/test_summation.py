@@ -1,0 +1,97 @@
+"""Compiled sums of real values are the oracle's, in each order: no sum is rearranged, no product joined to one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from service.compiler.codegen import FUSE
+from service.compiler.qnn import graph, ops, oracle
+from service.compiler.qnn.canonicalize import canonicalize
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.ops.real import FOURS, PACKETS, SEQUENTIAL
+from service.compiler.qnn.transposes import move_transposes
+from service.compiler.schedule import schedule
+from service.compiler.targets import codegen_target
+from service.core.numerics import ONNXRUNTIME
+from service.core.target import detect_host
+from tests.support.qnn_models import Emit, compile_and_run, module_of, u8
+
+MODE, IN = get_mode(ONNXRUNTIME), u8(0.0371, 3)
+
+
+def summed(shape: tuple[int, ...], axes: tuple[int, ...], order: str) -> tvm.IRModule:
+    """Sums of stored values."""
+    rows = math.prod(extent for axis, extent in enumerate(shape) if axis not in axes)
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        reals = emit(ops.dequantize(inputs[0], IN))
+        return emit(ops.real_sum(reals, axes=axes, order=order, rows=rows))
+
+    return module_of([(shape, "uint8")], body)
+
+
+def run(module: tvm.IRModule, x: np.ndarray) -> np.ndarray:
+    target = codegen_target(detect_host().target)
+    llvm = tvm.target.Target(dict(target.llvm))
+    with llvm:
+        scheduled = schedule(tvm.transform.Sequential(list(FUSE))(canonicalize(module, MODE)), target)
+        return compile_and_run(scheduled, [x], llvm)
+
+
+def stored(shape: tuple[int, ...]) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "order"),
+    [
+        ((1, 20, 20, 48), (1, 2), SEQUENTIAL),
+        ((3, 5, 7, 9), (0, 2), SEQUENTIAL),
+        ((5, 1), (0,), SEQUENTIAL),
+        *(((3, length, 40), (1,), FOURS) for length in (1, 2, 3, 4, 6, 7, 49)),
+        *(((1, 10, length), (2,), PACKETS) for length in (1, 3, 4, 5, 8, 11, 12, 17)),
+        ((1, 24, 28, 28), (2, 3), PACKETS),
+        ((2, 33, 7, 7), (2, 3), PACKETS),
+        ((37, 41), (0, 1), PACKETS),
+    ],
+)
+def test_compiled_sums_are_the_oracles(shape: tuple[int, ...], axes: tuple[int, ...], order: str) -> None:
+    module, x = summed(shape, axes, order), stored(shape)
+    (expected,) = oracle.run(module, MODE, [x])
+    np.testing.assert_array_equal(run(module, x), expected)
+
+
+@pytest.mark.parametrize("shape", [(1, 33, 7, 7), (1, 9, 5, 5)])
+def test_every_sample_of_a_batch_is_summed_as_if_it_were_alone(shape: tuple[int, ...]) -> None:
+    """Though its rows begin at other addresses."""
+    x = stored((3, *shape[1:]))
+    rows = shape[1]
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        return emit(ops.real_sum(emit(ops.dequantize(inputs[0], IN)), axes=(2, 3), order=PACKETS, rows=rows))
+
+    module = module_of([(x.shape, "uint8")], body)
+    alone = [oracle.run(summed(shape, (2, 3), PACKETS), MODE, [part[np.newaxis]])[0] for part in x]
+    np.testing.assert_array_equal(oracle.run(module, MODE, [x])[0], np.concatenate(alone))
+    np.testing.assert_array_equal(run(module, x), np.concatenate(alone))
+
+
+@pytest.mark.parametrize(("order", "permutations"), [(SEQUENTIAL, 0), (PACKETS, 1)])
+def test_an_image_with_its_channels_last_is_summed_as_it_lies_where_the_order_allows(
+    order: str, permutations: int
+) -> None:
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        reals = emit(ops.dequantize(emit(relax.op.permute_dims(inputs[0], [0, 3, 1, 2])), IN))
+        return emit(ops.real_sum(reals, axes=(2, 3), order=order, rows=6))
+
+    module, x = module_of([((1, 9, 5, 6), "uint8")], body), stored((1, 9, 5, 6))
+    moved = move_transposes(module)
+    names = [value.op.name for _, value in graph.bindings(graph.main_of(moved)) if isinstance(value, relax.Call)]
+    assert names.count("relax.permute_dims") == permutations
+    (expected,) = oracle.run(module, MODE, [x])
+    np.testing.assert_array_equal(run(moved, x), expected)
