@@ -77,7 +77,7 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     app.router.lifespan_context = _lifespan
     oip.install(app, services)
-    app.router.routes += page.routes()
+    app.router.routes += [*page.routes(), *page.reference_routes()]
     services.metrics.registry.register(BuildCollector(services.builds))
     services.metrics.registry.register(CacheCollector(services.layout.blobs))
     return app

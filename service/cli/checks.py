@@ -41,7 +41,7 @@ class Check:
         return {"name": self.name, "state": self.state, "detail": self.detail, "hint": self.hint}
 
 
-def check_all(settings: Settings, server: str) -> list[Check]:
+def check_all(settings: Settings, server: str, key: str | None = None) -> list[Check]:
     return [
         *_host(),
         *_versions(),
@@ -50,7 +50,7 @@ def check_all(settings: Settings, server: str) -> list[Check]:
         *_store(settings.store_dir),
         *_database(settings),
         *_crashes(settings),
-        _server(server),
+        _server(server, key),
     ]
 
 
@@ -161,14 +161,16 @@ def _crashes(settings: Settings) -> Iterator[Check]:
         yield Check("quarantine", State.PROBLEM, error.message, error.hint or "")
 
 
-def _server(server: str) -> Check:
-    from service.cli.client import Client
+def _server(server: str, key: str | None) -> Check:
+    from service.cli.client import Client, ServerUnreachable
 
-    with Client(server) as client:
+    with Client(server, key) as client:
         try:
             about = client.server_metadata()
-        except OctetError as error:
+        except ServerUnreachable as error:
             return Check("server", State.NOTE, error.message, "octet serve starts one")
+        except OctetError as error:  # it is there, and does not let us in
+            return Check("server", State.WARNING, f"{server}: {error.message}", error.hint or "")
         ready = "ready" if client.is_ready() else "not ready"
     return Check("server", State.OK, f"{about['name']} {about['version']} at {server}, {ready}")
 

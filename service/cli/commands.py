@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
+
+from service.cli.output import FAILURE, Output
+from service.core.errors import InvalidInput
 
 _SERVING, _FILES, _MACHINE = "With a server", "Without a server", "This machine"
 
@@ -42,7 +46,22 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
 def main() -> None:
     """Loads the command that is asked for, and not what the others need: `octet serve` keeps what it loads for good."""
     asked = sys.argv[1] if len(sys.argv) > 1 else None
-    command_line(asked if asked in _COMMANDS else None)(prog_name="octet")
+    app = command_line(asked if asked in _COMMANDS else None)
+    if "--json" in sys.argv:
+        sys.exit(_in_json(app))
+    app(prog_name="octet")
+
+
+def _in_json(app: typer.Typer) -> int:
+    """Runs a command; a mistake in how it is called is a JSON document, too, as everything else is."""
+    try:
+        status: int | None = app(prog_name="octet", standalone_mode=False)
+    except TyperException as error:
+        Output(as_json=True).error(InvalidInput(error.format_message(), hint="octet COMMAND --help"))
+        return error.exit_code
+    except typer.Abort:
+        return FAILURE
+    return status or 0
 
 
 def command_line(only: str | None = None) -> typer.Typer:

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from service.cli.checks import Check, State, check_all
-from service.cli.options import DataDirOption, JsonOption, ServerOption, load_checked, server_url
+from service.cli.options import DataDirOption, JsonOption, KeyOption, ServerOption, load_checked, server_url
 from service.cli.output import FAILURE, reporting
 
 _MARKS = {
@@ -18,10 +18,12 @@ _MARKS = {
 }
 
 
-def doctor(data_dir: DataDirOption = None, server: ServerOption = None, as_json: JsonOption = False) -> None:
+def doctor(
+    data_dir: DataDirOption = None, server: ServerOption = None, key: KeyOption = None, as_json: JsonOption = False
+) -> None:
     """Say what this machine can run, with what, and whether the store is well; exit status 1 if something is not."""
     with reporting(as_json) as output:
-        checks = check_all(load_checked({"data_dir": data_dir}), server_url(server))
+        checks = check_all(load_checked({"data_dir": data_dir}), server_url(server), key)
         if as_json:
             output.document([check.to_json() for check in checks])
         else:

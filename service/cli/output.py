@@ -12,7 +12,7 @@ import typer
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
-from service.core.errors import OctetError
+from service.core.errors import InvalidInput, OctetError
 
 FAILURE = 1
 _FILE_COLUMNS = 200  # a file or a pipe has no width: tables are not cut
@@ -53,12 +53,20 @@ def where(error: Mapping[str, Any]) -> dict[str, str]:
 
 @contextmanager
 def reporting(as_json: bool) -> Iterator[Output]:
-    """Runs a command's body; an `OctetError` in it is told to the user and becomes exit status 1."""
+    """Runs a command's body; an error in it is told to the user and becomes exit status 1.
+
+    An `OSError` is about a file that the user named, such as a folder that cannot be written to.
+    """
     output = Output(as_json)
     try:
         yield output
     except OctetError as error:
         output.error(error)
+        raise typer.Exit(FAILURE) from error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        output.error(InvalidInput(f"{error.filename}: {error.strerror}"))
         raise typer.Exit(FAILURE) from error
 
 

@@ -30,6 +30,7 @@ class Scope(StrEnum):
     """What keys are for. A key may have several."""
 
     PREDICT = "predict"  # predictions, and all that `/v2` tells about models
+    READ = "read"  # all that can be looked at but keys and the audit log; changes and predicts nothing
     PUSH = "push"  # models, builds, artifacts, promotions; loading and unloading
     METRICS = "metrics"  # what Prometheus reads
     ADMIN = "admin"  # everything, keys and the audit log too
@@ -70,8 +71,9 @@ class Key:
     created_at: datetime
     revoked_at: datetime | None = None
 
-    def allows(self, scope: Scope) -> bool:
-        return scope in self.scopes or Scope.ADMIN in self.scopes
+    def allows(self, *scopes: Scope) -> bool:
+        """Whether it has one of `scopes`."""
+        return Scope.ADMIN in self.scopes or not self.scopes.isdisjoint(scopes)
 
     def is_key(self, text: bytes) -> bool:
         """Whether `text` is this key; in a time that tells nothing of how much of it is right."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from service.api.access.keys import Keys, key_file
 from service.api.access.limits import Meters
 from service.api.access.sites import Sites
 from service.core.clock import Clock, SystemClock
-from service.core.errors import Forbidden, InvalidInput, Unauthorized
+from service.core.errors import Conflict, Forbidden, InvalidInput, Unauthorized
 from service.core.key import Key, Limits, Scope, id_of, key_of
 from service.core.settings import Auth, Settings
 
@@ -52,12 +52,12 @@ class Access:
             self._look_again()
         return self._is_asked
 
-    def identify(self, authorization: bytes | None, needed: Scope) -> Key | None:
+    def identify(self, authorization: bytes | None, *needed: Scope) -> Key | None:
         """Whose request it is; None where nobody is asked.
 
         Args:
             authorization: the value of the header.
-            needed: what the key has to be for.
+            needed: of which the key has to have one; what a refusal asks for is the first.
 
         Raises:
             Unauthorized: there is no key in the header, or none that is known.
@@ -68,10 +68,10 @@ class Access:
         if not self._is_asked:
             return None
         key = self._find(authorization)
-        if not key.allows(needed):
+        if not key.allows(*needed):
             raise Forbidden(
-                f"the key {key.id} lacks the scope {needed}",
-                hint=f"octet keys create NAME --scope {needed} makes one that has it",
+                f"the key {key.id} lacks the scope {needed[0]}",
+                hint=f"octet keys create NAME --scope {needed[0]} makes one that has it",
             )
         return key
 
@@ -80,13 +80,32 @@ class Access:
         if key is not None:
             self._meters.charge(key)
 
-    def admit(self, authorization: bytes | None, needed: Scope) -> str:
+    def admit(self, authorization: bytes | None, *needed: Scope) -> str:
         """Identifies who asks, and counts the request; the key's id, or `ANYBODY`. Raises as both."""
-        key = self.identify(authorization, needed)
+        key = self.identify(authorization, *needed)
         if key is None:
             return ANYBODY
         self._meters.charge(key)
         return key.id
+
+    def create(self, name: str, scopes: Iterable[Scope], limits: Limits) -> tuple[Key, str]:
+        """`KeyFile.create`, for somebody who asks over the network.
+
+        Where nobody has been asked for a key, the first one closes the server, and only an admin key opens it again.
+
+        Raises:
+            Conflict: it would be the first key, and is not for administrators.
+        """
+        chosen = frozenset(scopes)
+        if not self.look() and self._auth is Auth.AUTO and Scope.ADMIN not in chosen:
+            raise Conflict(
+                "the first key has to be for administrators: from then on every request needs a key, and no other "
+                "could make or revoke one",
+                hint="make one with the scope admin first",
+            )
+        made = self.keys.create(name, chosen, limits)
+        self.changed()
+        return made
 
     def changed(self) -> None:
         """The keys were changed by this process: what follows goes by that."""

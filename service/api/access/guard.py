@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.access.access import ANYBODY, Access
 from service.api.access.audit import asking
-from service.api.access.rules import scope_of
+from service.api.access.rules import scopes_of
 from service.api.ops.metrics import Metrics
 from service.api.problems import problem_response, request_id
 from service.core.errors import OctetError
@@ -28,8 +30,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         try:
-            needed = scope_of(scope["path"])
-            who = ANYBODY if needed is None else self._admit(scope, needed)
+            needed = scopes_of(scope["method"], scope["path"])
+            who = self._admit(scope, needed) if needed else ANYBODY
         except OctetError as error:
             self._metrics.requests_not_allowed.labels(error.code).inc()
             await problem_response(error, scope)(scope, receive, send)
@@ -37,8 +39,8 @@ class Guard:
         asking.set((who, request_id(scope)))
         await self._app(scope, receive, send)
 
-    def _admit(self, scope: Scope, needed: KeyScope) -> str:
-        who = self._access.admit(_authorization(scope), needed)
+    def _admit(self, scope: Scope, needed: Sequence[KeyScope]) -> str:
+        who = self._access.admit(_authorization(scope), *needed)
         if who is ANYBODY:
             self._access.sites.check(scope["method"], scope["headers"])
         return who

@@ -1,43 +1,58 @@
-"""Which scope a request needs: the whole policy, by the path of HTTP or the full method of gRPC.
+"""Which scopes a request needs: the whole policy, by the method and path of HTTP or the full method of gRPC.
 
 It goes by what is known of a request before it is routed. What stands nowhere here needs `admin`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from service.core.key import Scope
 
-_GRPC = "/inference.GRPCInferenceService/"
-_PATHS: dict[str, Scope | None] = {
-    "/": None,  # the page, which is the same for everybody, and shows a key for what it asks
-    "/v2": Scope.PREDICT,
-    "/metrics": Scope.METRICS,
-    "/api/v1/artifacts": Scope.ADMIN,  # what is pushed there is native code, which runs with the server's rights
-    "/api/v1/openapi.json": None,  # the same for everybody
-    _GRPC + "ServerLive": None,  # as /v2/health/
-    _GRPC + "ServerReady": None,
-    _GRPC + "RepositoryModelLoad": Scope.PUSH,
-    _GRPC + "RepositoryModelUnload": Scope.PUSH,
+GRPC = "gRPC"  # in place of a method of HTTP
+_SERVICE = "/inference.GRPCInferenceService/"
+_NOBODY: tuple[Scope, ...] = ()  # no key is needed
+_LOOK = {"GET", "HEAD", GRPC}
+
+_PATHS: Mapping[str, Sequence[Scope]] = {
+    "/": _NOBODY,  # the page, which is the same for everybody, and shows a key for what it asks
+    "/docs": _NOBODY,
+    "/api/v1/openapi.json": _NOBODY,  # the same for everybody
+    "/api/v1/artifacts": (Scope.ADMIN,),  # what is pushed there is native code, which runs with the server's rights
+    "/v2": (Scope.PREDICT, Scope.READ),
+    "/v2/repository/index": (Scope.PREDICT, Scope.READ),
+    "/metrics": (Scope.METRICS, Scope.READ),
+    _SERVICE + "ServerLive": _NOBODY,  # as /v2/health/
+    _SERVICE + "ServerReady": _NOBODY,
+    _SERVICE + "ModelInfer": (Scope.PREDICT,),
+    _SERVICE + "ModelStreamInfer": (Scope.PREDICT,),
+    _SERVICE + "RepositoryModelLoad": (Scope.PUSH,),
+    _SERVICE + "RepositoryModelUnload": (Scope.PUSH,),
 }
-_PREFIXES: tuple[tuple[str, Scope | None], ...] = (  # the first that fits
-    ("/v2/models/", Scope.PREDICT),
-    ("/page/", None),
-    ("/v2/health/", None),  # probes and load balancers have no key, and learn one bit
-    ("/v2/repository/models/", Scope.PUSH),
-    ("/v2/", Scope.PREDICT),
-    (_GRPC, Scope.PREDICT),
-    ("/grpc.health.v1.Health/", None),
-    ("/api/v1/keys", Scope.ADMIN),
-    ("/api/v1/audit", Scope.ADMIN),
-    ("/api/v1/", Scope.PUSH),
+# The first that fits: for what looks, and for what changes something or predicts.
+_PREFIXES: Sequence[tuple[str, Sequence[Scope], Sequence[Scope]]] = (
+    ("/page/", _NOBODY, _NOBODY),
+    ("/docs/", _NOBODY, _NOBODY),
+    ("/v2/health/", _NOBODY, _NOBODY),  # probes and load balancers have no key, and learn one bit
+    ("/v2/repository/models/", (Scope.PUSH,), (Scope.PUSH,)),
+    ("/v2/", (Scope.PREDICT, Scope.READ), (Scope.PREDICT,)),
+    (_SERVICE, (Scope.PREDICT, Scope.READ), (Scope.PREDICT,)),
+    ("/grpc.health.v1.Health/", _NOBODY, _NOBODY),
+    ("/api/v1/keys", (Scope.ADMIN,), (Scope.ADMIN,)),
+    ("/api/v1/audit", (Scope.ADMIN,), (Scope.ADMIN,)),
+    ("/api/v1/", (Scope.READ, Scope.PUSH), (Scope.PUSH,)),
 )
 
 
-def scope_of(path: str) -> Scope | None:
-    """What a key has to be for; None where nobody needs one."""
+def scopes_of(method: str, path: str) -> Sequence[Scope]:
+    """Of which a key has to have one; none where nobody needs a key.
+
+    Args:
+        method: of HTTP, in capitals, or `GRPC`.
+    """
     if path in _PATHS:
         return _PATHS[path]
-    for prefix, scope in _PREFIXES:
+    for prefix, looking, acting in _PREFIXES:
         if path.startswith(prefix):
-            return scope
-    return Scope.ADMIN
+            return looking if method in _LOOK else acting
+    return (Scope.ADMIN,)

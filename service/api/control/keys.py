@@ -21,10 +21,12 @@ def list_keys(services: ServicesOf) -> wire.Keys:
 
 @router.post("", summary="Make an API key", status_code=201, response_model=wire.NewKey)
 async def create_key(asked: wire.KeyRequest, services: ServicesOf) -> wire.NewKey:
-    """Its text is in this answer, and nowhere else: who loses it makes another key."""
+    """Its text is in this answer, and nowhere else: who loses it makes another key.
+
+    The first key of a server that asks for none has to have the scope `admin`.
+    """
     limits = Limits(asked.requests_per_s, asked.requests_per_day)
-    key, text = await run_in_threadpool(services.access.keys.create, asked.name, asked.scopes, limits)
-    services.access.changed()
+    key, text = await run_in_threadpool(services.access.create, asked.name, asked.scopes, limits)
     return wire.NewKey(key=text, **views.key(key).model_dump())
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from service.api.access.rules import scope_of
+from service.api.access.rules import scopes_of
 from service.api.control import wire
 from service.api.documents import MEDIA_TYPE
 from service.api.oip.document import PATHS, SCHEMAS, TAG
@@ -61,18 +62,20 @@ def _document(app: FastAPI) -> dict[str, Any]:
     for name, path in document["paths"].items():
         for method in _METHODS:
             if method in path:
-                _describe_access(path[method], scope_of(name))
+                _describe_access(path[method], scopes_of(method.upper(), name))
                 _describe_answers(path[method])
     return document
 
 
-def _describe_access(operation: dict[str, Any], scope: Scope | None) -> None:
+def _describe_access(operation: dict[str, Any], scopes: Sequence[Scope]) -> None:
     """What it says to those who are not let in, where keys are asked for."""
-    operation["security"] = [] if scope is None else [{"key": []}, {}]
-    if scope is not None:
+    operation["security"] = [{"key": []}, {}] if scopes else []
+    if scopes:
         responses = operation["responses"]
         responses["401"] = {"description": "The server asks for API keys, and there is none, or none that it knows."}
-        responses["403"] = {"description": f"The key lacks the scope `{scope}`."}
+        responses["403"] = {
+            "description": f"The key has not the scope {' or '.join(f'`{scope}`' for scope in scopes)}."
+        }
         responses.setdefault("429", {"description": "More requests than the key is for; `Retry-After` says when."})
 
 

@@ -30,8 +30,11 @@ def add_version(services: Services, name: str, source: Digest, format: str, size
 
 
 def resolve_target(services: Services, name: str) -> Target:
-    """The target called `name`; "host" ends here, and no build ever has it for a name. Raises `UnknownTarget`."""
-    return services.host.target if name == "host" else parse_target(name)
+    """The target called `name`; "host" ends here, and no build ever has it for a name. Raises `UnknownTarget`.
+
+    A plus sign of a query arrives as a space, if its sender did not escape it; no target has a space in its name.
+    """
+    return services.host.target if name == "host" else parse_target(name.replace(" ", "+"))
 
 
 def request_builds(

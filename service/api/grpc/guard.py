@@ -10,7 +10,7 @@ from grpc.aio import ServerInterceptor, ServicerContext
 
 from service.api.access import ANYBODY, Access
 from service.api.access.audit import asking
-from service.api.access.rules import scope_of
+from service.api.access.rules import GRPC, scopes_of
 from service.api.grpc.status import abort
 from service.api.ops.metrics import Metrics
 from service.api.ops.request_log import id_of
@@ -32,12 +32,12 @@ class GrpcGuard(ServerInterceptor):  # type: ignore[misc]
         metadata = dict(details.invocation_metadata or ())
         identity = id_of(str(metadata.get("x-request-id", "")))
         asking.set((ANYBODY, identity))
-        needed = scope_of(details.method)
-        if needed is None:
+        needed = scopes_of(GRPC, details.method)
+        if not needed:
             return await continuation(details)
         given = metadata.get("authorization")
         try:
-            key = self._access.identify(given.encode() if given is not None else None, needed)
+            key = self._access.identify(given.encode() if given is not None else None, *needed)
             handler = await continuation(details)
             if handler is None or not handler.request_streaming:
                 self._access.charge(key)

@@ -75,10 +75,35 @@ def test_somebody_without_a_key_is_asked_once(guarded: Page, key: str) -> None:
 
 
 def test_a_key_of_too_few_scopes_can_be_changed(guarded: Page, key: str, folder: Path) -> None:
-    guarded.get_by_label("API key").fill(make_key(folder, "predict"))
+    guarded.get_by_label("API key").fill(make_key(folder, "metrics"))
     guarded.keyboard.press("Enter")
     expect(guarded.locator("#server")).to_contain_text("lacks the scope")
     guarded.get_by_role("button", name="Enter a key").click()
     guarded.get_by_label("API key").fill(key)
     guarded.keyboard.press("Enter")
     expect(guarded.locator("#server")).to_contain_text("ready")
+
+
+def test_a_key_to_predict_with_shows_models_and_asks_them(guarded: Page, folder: Path) -> None:
+    guarded.get_by_label("API key").fill(make_key(folder, "predict"))
+    guarded.keyboard.press("Enter")
+    expect(guarded.locator("#server")).to_contain_text("may ask models")
+    expect(guarded.locator("#matrix")).to_contain_text("digits")
+    guarded.set_input_files("#picture", EXAMPLES / "digits" / "4.png")
+    expect(guarded.locator("#answer .classes .name").first).to_have_text("class 4")
+    for hidden in ("#push", "#builds", "#versions", "#proof", "#delete-model"):
+        expect(guarded.locator(hidden)).to_be_hidden()
+
+
+def test_a_key_to_read_with_shows_everything(guarded: Page, folder: Path) -> None:
+    guarded.get_by_label("API key").fill(make_key(folder, "read"))
+    guarded.keyboard.press("Enter")
+    expect(guarded.locator("#server")).to_contain_text("ready")
+    expect(guarded.locator("#builds")).to_contain_text("digits")
+    expect(guarded.locator("#versions")).to_contain_text("version 1")
+
+
+def test_the_reference_is_shown_without_the_internet(browser: Browser, digits: Served) -> None:
+    with visit(browser, digits.url, may_fail=True) as page:  # the page itself wants a key by now
+        page.goto(f"{digits.url}/docs")
+        expect(page.locator("#reference")).to_contain_text("/v2/models/{model}/infer", timeout=20_000)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,6 +100,23 @@ def test_what_is_not_understood_is_exit_status_2_and_said_on_stderr(command: str
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr
+
+
+@pytest.mark.parametrize("command", ["push no-such-file", "predict", "bench m --threads 0", "dance"])
+def test_a_mistake_in_a_command_is_json_where_json_was_asked_for(command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "service.cli", *command.split(), "--json"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    error = json.loads(done.stdout)["error"]
+    assert (error["code"], "--help" in error["hint"], done.stderr) == ("invalid_input", True, "")
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    result = octet(f"compile {MODEL} --output {tmp_path / 'file' / 'x'} --json")
+    assert result.exit_code == 1
+    assert str(tmp_path / "file" / "x") in json.loads(result.stdout)["error"]["message"]
 
 
 @pytest.mark.parametrize("command", REMOTE)

@@ -43,6 +43,7 @@ def test_admin_is_every_scope() -> None:
     push, _ = new_key("a", [Scope.PUSH], Limits(), AT)
     assert all(admin.allows(scope) for scope in Scope)
     assert [scope for scope in Scope if push.allows(scope)] == [Scope.PUSH]
+    assert push.allows(Scope.READ, Scope.PUSH)
 
 
 @pytest.mark.parametrize(

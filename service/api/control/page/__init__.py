@@ -5,6 +5,7 @@ Its files are sent as they lie in `assets/`. Everything that it shows it asks th
 
 from __future__ import annotations
 
+from service.api.control.page.reference import reference_routes
 from service.api.control.page.routes import routes
 
-__all__ = ["routes"]
+__all__ = ["reference_routes", "routes"]

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api.access.rules import scope_of
+from service.api.access.rules import scopes_of
 from service.api.app import control_plane as described
-from service.api.control.page import routes
+from service.api.control.page import reference_routes, routes
 from service.core.key import Scope
 from tests.support.control_plane import MODEL, ControlPlane, control_plane, problem
 
@@ -66,19 +66,46 @@ def test_an_operation_is_for_those_whose_key_has_its_scope(locked: ControlPlane)
     keys = {scope: key(locked, scope)[1] for scope in Scope}
     seen = set()
     for method, path in OPERATIONS:
-        needed = scope_of(path)
+        needed = scopes_of(method, path)
         for scope, header in keys.items():
-            may = needed in (None, scope) or scope is Scope.ADMIN
+            may = not needed or scope in needed or scope is Scope.ADMIN
             status = ask(locked, method, path, header).status_code
             assert (status == 403) is not may, (method, path, scope, status)
             assert status != 401, (method, path, scope)
             seen.add((needed, may))
-    assert {(scope, may) for scope in Scope for may in (True, False)} <= seen
+    wanted = {scope for scopes, _ in seen for scope in scopes}
+    assert wanted == set(Scope)
+    assert {may for _, may in seen} == {True, False}
+
+
+def test_a_key_to_read_with_changes_nothing_and_predicts_nothing(locked: ControlPlane) -> None:
+    header = key(locked, "read")[1]
+    looking = ("/api/v1/models", "/api/v1/builds", "/metrics", "/v2", "/v2/models/m")
+    assert {ask(locked, "GET", path, header).status_code for path in looking} <= {200, 404}
+    for method, path in (
+        ("PUT", "/api/v1/models"),
+        ("POST", "/v2/models/m/infer"),
+        ("POST", "/v2/repository/models/m/load"),
+    ):
+        problem(ask(locked, method, path, header), 403, "forbidden")
+    for path in ("/api/v1/keys", "/api/v1/audit"):
+        problem(ask(locked, "GET", path, header), 403, "forbidden")
+
+
+def test_the_first_key_over_the_network_is_for_administrators(tmp_path: Path) -> None:
+    with control_plane(tmp_path) as plane:
+        asked = {"name": "me", "scopes": ["predict"]}
+        refused = problem(plane.client.post("/api/v1/keys", json=asked), 409, "conflict")
+        assert "administrators" in refused["detail"]
+        assert plane.client.get("/api/v1/keys").json() == {"keys": []}
+        admin = plane.client.post("/api/v1/keys", json={"name": "me", "scopes": ["admin"]}).json()
+        plane.client.headers["Authorization"] = f"Bearer {admin['key']}"
+        assert plane.client.post("/api/v1/keys", json=asked).status_code == 201
 
 
 def test_the_files_of_the_page_are_open(locked: ControlPlane) -> None:
-    files = [route.path for route in routes()]
-    assert {"/"} < set(files)
+    files = [route.path for route in (*routes(), *reference_routes())]
+    assert {"/", "/docs"} < set(files)
     assert {ask(locked, "GET", path).status_code for path in files} == {200}
 
 

@@ -49,6 +49,11 @@ def test_host_is_resolved_at_once(plane: ControlPlane) -> None:
     assert plane.push(target="host").json()["target"] == HOST_TARGET
 
 
+def test_a_plus_sign_of_a_query_is_a_plus_sign(plane: ControlPlane) -> None:
+    answer = plane.client.put("/api/v1/models?name=a&target=aarch64+dotprod", content=MODEL)
+    assert answer.json()["target"] == "aarch64+dotprod"
+
+
 def test_another_target_is_another_build_of_the_same_version(plane: ControlPlane) -> None:
     first, second = plane.push().json(), plane.push(target="aarch64").json()
     assert first["id"] != second["id"]

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api.access.rules import scope_of
+from service.api.access.rules import scopes_of
 from service.cache import Manifest, OciLayout
 from service.cache.export import export
 from service.core.artifact import (
@@ -58,7 +58,7 @@ def test_it_has_no_right_to_be_pushed_as_a_model(plane: ControlPlane, tmp_path: 
     assert "octet push DIR" in refused["hint"]
     source = plane.services.layout.blobs.put_bytes(body)
     problem(plane.push(b"", source=source), 415, "unsupported_format")
-    assert scope_of("/api/v1/artifacts") is Scope.ADMIN
+    assert scopes_of("PUT", "/api/v1/artifacts") == (Scope.ADMIN,)
 
 
 def test_a_model_file_is_no_artifact(plane: ControlPlane) -> None:

@@ -73,15 +73,15 @@ async def test_methods_need_the_scope_of_what_they_do(plane: DataPlane, opened: 
     keys = {scope: key(plane, scope) for scope in Scope}
     cases = {
         "ModelInfer": (prediction(), Scope.PREDICT),
-        "ModelMetadata": (pb.ModelMetadataRequest(name="int8"), Scope.PREDICT),
-        "RepositoryIndex": (pb.RepositoryIndexRequest(), Scope.PREDICT),
+        "ModelMetadata": (pb.ModelMetadataRequest(name="int8"), Scope.PREDICT, Scope.READ),
+        "RepositoryIndex": (pb.RepositoryIndexRequest(), Scope.PREDICT, Scope.READ),
         "RepositoryModelLoad": (pb.RepositoryModelLoadRequest(model_name="int8"), Scope.PUSH),
         "RepositoryModelUnload": (pb.RepositoryModelUnloadRequest(model_name="affine"), Scope.PUSH),
     }
-    for name, (request, needed) in cases.items():
+    for name, (request, *needed) in cases.items():
         assert await status(method(opened, name)(request)) is grpc.StatusCode.UNAUTHENTICATED, name
         for scope, metadata in keys.items():
-            may = scope in (needed, Scope.ADMIN)
+            may = scope in (*needed, Scope.ADMIN)
             expected = grpc.StatusCode.OK if may else grpc.StatusCode.PERMISSION_DENIED
             assert await status(method(opened, name)(request, metadata=metadata)) is expected, (name, scope)
     assert [action for action, _ in plane.audited] == ["load", "load", "unload", "unload"]

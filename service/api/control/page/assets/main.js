@@ -23,24 +23,39 @@ async function poll() {
   const options = { unattended: !attended, signal: AbortSignal.timeout(PATIENCE_MS) };
   try {
     const ready = await isReady(options);
-    const [metrics, models, index, quarantine] = await Promise.all([
+    const [metrics, models, index, quarantine] = await allowed([
       ask("metrics", options).then((response) => response.text()),
       all("api/v1/models?limit=200", "models", options),
       json("v2/repository/index", { method: "POST", ...options }),
       json("api/v1/quarantine", options),
       builds.update(options),
     ]);
-    known.history.add(metrics);
-    Object.assign(known, { models, index });
-    showQuarantine(quarantine.artifacts, forgive);
-    if (!known.targets.length) await learnMachine(options);
-    say(ready ? "succeeded" : "running", ready ? "ready" : "not ready", known.machine);
+    if (models === null && index === null) await json("v2/repository/index", { method: "POST", ...options }); // says why
+    if (metrics !== null) known.history.add(metrics);
+    Object.assign(known, { models: models ?? modelsOf(index ?? []), index: index ?? [] });
+    showQuarantine(quarantine?.artifacts ?? [], forgive);
+    if (!known.targets.length && models !== null) await learnMachine(options);
+    for (const id of ["builds-title", "push-title"]) element(id).parentElement.hidden = models === null;
+    say(ready ? "succeeded" : "running", ready ? "ready" : "not ready", models === null ? "This key may ask models, not see how they were built." : known.machine);
     showNow(known.history);
     showBuilds();
     await showModel();
   } catch (error) {
     explain(error);
   }
+}
+
+/** The answers that the key may see; null for each other one. Throws what else went wrong. */
+async function allowed(asked) {
+  const settled = await Promise.allSettled(asked);
+  const problem = settled.find(({ reason }) => reason !== undefined && reason.status !== 403);
+  if (problem) throw problem.reason;
+  return settled.map(({ value }) => value ?? null);
+}
+
+/** Models as the API lists them, from what the protocol tells about those that answer. */
+function modelsOf(index) {
+  return index.map(({ name, version }) => ({ name, version: Number(version), aliases: [] }));
 }
 
 async function forgive(artifact) {
@@ -100,7 +115,7 @@ function explain(error) {
 }
 
 async function enterKey() {
-  attended = await askForKey(key(), "It needs the scopes push, predict and metrics.");
+  attended = await askForKey(key(), "The scope read shows everything; predict, push and admin do what they say.");
   if (attended) await poll();
 }
 

@@ -67,10 +67,11 @@ export class ModelView {
     show(element("build"), own.map((each) => h("option", { value: each.id, selected: each === build }, described(each))));
     this.#tryIt.choose(name, version);
     show(element("latency"), latency(history.durations({ model: name, version: String(version) })));
-    const [about, { numerics, coverage, explanation }] = await Promise.all([json(`api/v1/models/${name}`), this.#reportsOf(build)]);
+    const [about, { numerics, coverage, explanation }] = await Promise.all([aboutOf(name), this.#reportsOf(build)]);
     if (element("model-title").textContent !== `${name} ${version}`) return; // another one was chosen meanwhile
+    for (const id of ["versions-title", "proof-title", "layers-title", "delete-model"]) (element(id).closest("article") ?? element(id)).hidden = about === null;
     const isOffered = (number) => builds.some((each) => isWantedBy(each, name, number) && isBuilt(each));
-    show(element("versions"), versions(about, isOffered, {
+    if (about !== null) show(element("versions"), versions(about, isOffered, {
       onChosen: (chosen) => this.choose(name, chosen, { focus: true }),
       onSwitched: this.#onSwitched,
       onDeleted: () => this.#forget(),
@@ -95,6 +96,16 @@ export class ModelView {
       this.#reports.set(artifact, { numerics, coverage, explanation });
     }
     return this.#reports.get(artifact);
+  }
+}
+
+/** What the API knows of a model; null for a key that may only ask it. */
+async function aboutOf(name) {
+  try {
+    return await json(`api/v1/models/${name}`);
+  } catch (error) {
+    if (error.status === 403) return null;
+    throw error;
   }
 }
 
