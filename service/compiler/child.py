@@ -32,6 +32,7 @@ ROLES: Mapping[str, str] = {
     "import": "service.compiler.roles:import_role",
     "inspect": "service.compiler.roles:inspect_role",
     "build": "service.compiler.roles:build_role",
+    "kernel": "service.compiler.roles:kernel_role",
     "oracle": "service.compiler.roles:oracle_role",
     "reference": "service.compiler.checking_roles:reference_role",
     "time": "service.compiler.checking_roles:time_role",

@@ -67,13 +67,14 @@ def trust_parameters(module: tvm.IRModule, _context: tvm.transform.PassContext) 
     return mutator.builder_.get()
 
 
-def generate(
-    module: tvm.IRModule, target: CodegenTarget, scratch: Path
-) -> tuple[list[Path], list[NDArray[Any]], tuple[Slot, ...]]:
+def generate(module: tvm.IRModule, target: CodegenTarget, scratch: Path) -> tuple[list[NDArray[Any]], tuple[Slot, ...]]:
     """Compiles canonical Relax. Kernels that it calls by name are compiled elsewhere, and found when it is loaded.
 
+    Writes to `scratch` the objects that TVM hands to a linker: `devc.o`, the virtual machine's program, and `lib0.o`,
+    the functions that no kernel computes.
+
     Returns:
-        Object files in `scratch`, in link order; the constants that the entry function takes after its inputs; and the
+        The constants that the entry function takes after its inputs; and the
         activations that it takes after those.
     """
     llvm = tvm.target.Target(dict(target.llvm))
@@ -82,7 +83,8 @@ def generate(
         module, values = constants.lift(_anchored(module))
         module, activations = arena.lift(tvm.transform.Sequential(list(PLAN))(module))
         executable = relax.build(module, llvm, relax_pipeline=_lower())
-    return _objects(executable, scratch), values, activations
+    _write_objects(executable, scratch)
+    return values, activations
 
 
 def _anchored(module: tvm.IRModule) -> tvm.IRModule:
@@ -99,15 +101,12 @@ def _lower() -> tvm.transform.Pass:
     return tvm.transform.Sequential([*LOWER, trust_parameters, transform.AttachGlobalSymbol()])
 
 
-def _objects(executable: Any, scratch: Path) -> list[Path]:
-    """The object files that TVM would hand to a linker. `export_library` deletes its own when it returns."""
-    kept: list[Path] = []
+def _write_objects(executable: Any, scratch: Path) -> None:
+    """Keeps the objects that TVM would hand to a linker. `export_library` deletes its own when it returns."""
 
     def keep(output: str, objects: list[str], options: Any = None, **_ignored: Any) -> None:
         for path in objects:
-            kept.append(scratch / Path(path).name)
-            shutil.copyfile(path, kept[-1])
+            shutil.copyfile(path, scratch / Path(path).name)
         Path(output).touch()
 
     executable.export_library(str(scratch / "unlinked.so"), fcompile=keep)
-    return kept

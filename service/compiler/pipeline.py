@@ -109,7 +109,7 @@ def make(
 ) -> Made:
     """Builds and links what `steps` has imported; `tiles` and `rank` as in `kernels.choices`."""
     built = steps.build(tiles, rank)
-    library = steps.link([steps.output("build", name) for name in built["objects"]])
+    library = steps.link(steps.kernels(built["kernels"]))
     config = ArtifactConfig(
         signature,
         steps.request.target.name,

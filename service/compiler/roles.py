@@ -1,12 +1,12 @@
 """What the compiler's children do. Each runs in a process of its own, locked in (see `sandbox` and `child`).
 
-`import` reads the upload and hands on typed IR as JSON; `build` checks that again and writes objects; `oracle` says
-what they should compute. Files pass between them in scratch directories; the parent trusts none of their content.
+`import` reads the upload and hands on typed IR as JSON; `build` checks that again, writes the model's objects and the
+programs of its kernels; `kernel` compiles one of these; `oracle` says what the model should compute. Files pass between
+them in scratch directories; the parent trusts none of their content.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from service.compiler.importers.auto import import_model
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.libraries import library_for, peak_for
-from service.compiler.kernels.objects import ObjectCache
+from service.compiler.kernels.objects import compile_program, program_of
 from service.compiler.qnn import graph, oracle, printer
 from service.compiler.qnn.batch import batched
 from service.compiler.qnn.canonicalize import canonicalize
@@ -47,6 +47,7 @@ Result = Mapping[str, Any]
 
 MODULE_FILE = "module.json"
 CONSTANTS_FILE = "constants.bin"
+OBJECT_FILE = "kernel.o"
 GRAPH_FILE = "graph.txt"
 
 
@@ -101,9 +102,9 @@ def oracle_role(request: Request, report: Report) -> Result:
 
 
 def build_role(request: Request, report: Report) -> Result:
-    """`module.json` -> objects and the constants layer, in the working directory."""
+    """`module.json` -> objects, the programs of kernels and the constants layer, in the working directory."""
     name, mode = parse_target(request["target"]), get_mode(request["numerics"])
-    target, cache = codegen_target(name), ObjectCache(Path(request["kernels"]))
+    target = codegen_target(name)
     report.stage(Stage.SELECT)
     module = batched(_loaded(request), request["batch"])
     simplified = simplify(decompose(move_transposes(module)), mode)
@@ -118,15 +119,13 @@ def build_role(request: Request, report: Report) -> Result:
     canonical = canonicalize(legal, mode)
     report.stage(Stage.CODEGEN)
     report.at(stage=Stage.CODEGEN)
-    objects, values, activations = codegen.generate(canonical, target, Path.cwd())
+    values, activations = codegen.generate(canonical, target, Path.cwd())
+    for symbol, kernel in selection.kernels.items():
+        Path(f"{symbol}.json").write_text(program_of(kernel))
     report.stage(Stage.CODEGEN, 0.3)
-    kernels = cache.compile(selection.kernels, target)
-    objects += [_copied(path) for path in kernels]
-    report.log(f"kernels: {len(selection.layers)} calls of {len(kernels)}, {cache.hits} of them compiled before")
-    report.stage(Stage.CODEGEN, 0.9)
     layout = constants.write(values, Path(CONSTANTS_FILE))
     return {
-        "objects": [path.name for path in objects],
+        "kernels": sorted(selection.kernels),
         "constants": [slot.to_json() for slot in layout],
         "activations": [slot.to_json() for slot in activations],
         "coverage": {
@@ -139,9 +138,12 @@ def build_role(request: Request, report: Report) -> Result:
     }
 
 
-def _copied(path: Path) -> Path:
-    """A file of the kernel cache, here: what is linked comes from this build's own directory."""
-    return Path(shutil.copyfile(path, Path.cwd() / path.name))
+def kernel_role(request: Request, report: Report) -> Result:
+    """A kernel's program -> its object, in the working directory."""
+    report.at(stage=Stage.CODEGEN, op=request["symbol"])
+    program = Path(request["program"]).read_text()
+    compile_program(program, request["symbol"], codegen_target(parse_target(request["target"])), Path(OBJECT_FILE))
+    return {}
 
 
 def _loaded(request: Request) -> tvm.IRModule:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from service.compiler import toolchain
+from service.compiler.background import in_background
 from service.compiler.expected import Answers
 from service.compiler.link import link
+from service.compiler.object_cache import KernelProgram, ObjectCache
 from service.compiler.results import Results
 from service.compiler.sandbox import Access, Limits, run_child
 from service.core import witnesses
@@ -26,7 +30,8 @@ from service.core.witnesses import Comparison, Statement, float_share
 
 _POLL_S = 0.1
 _PROFILE_S = 0.2  # a model that takes longer than a tenth of that is computed five times
-MODULE_FILE, CONSTANTS_FILE, LIBRARY_FILE = "module.json", "constants.bin", "library.so"
+MODULE_FILE, CONSTANTS_FILE, LIBRARY_FILE, OBJECT_FILE = "module.json", "constants.bin", "library.so", "kernel.o"
+BUILT_FILES = ("devc.o", "lib0.o")  # the objects of a build child; see `codegen.generate`
 
 T = TypeVar("T")
 
@@ -77,25 +82,26 @@ class Steps:
         role: str,
         request: Mapping[str, Any],
         readable: list[Path],
-        writable: Sequence[Path] = (),
         *,
+        within: str = "",
         poll: Callable[[], None] | None = None,
     ) -> Any:
-        """Runs one child in a directory of its own. With a `poll` of its own it runs in the background, and has no
-        stage."""
-        directory = self.scratch / role
+        """Runs one child in a directory of its own, called `within` or as its role. With a `poll` of its own it runs in
+        the background, and has no stage."""
+        directory = self.scratch / (within or role)
         directory.mkdir(exist_ok=True)
         started_s = time.monotonic()
         result = run_child(
             role,
             request,
-            access=Access(readable=tuple(readable), writable=(directory, *writable)),
+            access=Access(readable=tuple(readable), writable=(directory,)),
             limits=self._limits(),
             on_message=self._relay if poll is None else lambda message: None,
             poll=poll or self._poll,
             allow_unsandboxed=self.settings.allow_unsandboxed,
         )
-        self.times_s[role] = round(time.monotonic() - started_s, 4)
+        if not within:
+            self.times_s[role] = round(time.monotonic() - started_s, 4)
         return result
 
     def ask(
@@ -140,23 +146,50 @@ class Steps:
         return self.ask("import", request, [source], question=question, files=[MODULE_FILE])
 
     def build(self, tiles: Mapping[str, Sequence[int]] | None = None, rank: int = 0) -> Any:
-        """The imported module -> objects and constants; `tiles` and `rank` as in `kernels.choices`."""
-        kernels = self.settings.kernels_dir.absolute()
-        kernels.mkdir(parents=True, exist_ok=True)
+        """The imported module -> objects, constants, programs of kernels; `tiles` and `rank` as in `kernels.choices`."""
         module = self.output("import", MODULE_FILE)
         request = {
             "module": str(module),
-            "kernels": str(kernels),
             "target": self.request.target.name,
             "numerics": self.request.numerics,
             "batch": batch_of(self.request.options),
             "tiles": {key: list(tile) for key, tile in (tiles or {}).items()},
             "rank": rank,
         }
-        return self.run("build", request, readable=[module], writable=[kernels])
+        return self.run("build", request, readable=[module])
 
-    def link(self, objects: list[Path]) -> Path:
+    def kernels(self, symbols: Sequence[str]) -> list[Path]:
+        """The object of each kernel of which the build child wrote a program, compiled here if no build did before.
+
+        Raises:
+            BuildFailed: there is no such program, or it does not compile to what its name says.
+        """
+        started_s = time.monotonic()
+        cache = ObjectCache(self.settings.objects_dir.absolute())
+        target = self.request.target
+        programs = [KernelProgram(str(name), self.output("build", f"{name}.json"), target) for name in symbols]
+        found = {program.symbol: path for program in programs if (path := cache.find(program)) is not None}
+        missing = [program for program in programs if program.symbol not in found]
+        self.progress.log(f"kernels: {len(programs)}, {len(found)} of them compiled before")
+        with in_background(len(os.sched_getaffinity(0))) as start:
+            made = [start(partial(self._kernel, cache, program)) for program in missing]
+            for number, (program, object_) in enumerate(zip(missing, made, strict=True)):
+                self._enter(Stage.CODEGEN, 0.5 + 0.5 * number / len(missing))
+                found[program.symbol] = self.awaited(object_)
+        self.times_s["kernels"] = round(time.monotonic() - started_s, 4)
+        return [found[program.symbol] for program in programs]
+
+    def _kernel(self, cache: ObjectCache, program: KernelProgram, poll: Callable[[], None]) -> Path:
+        """One kernel, compiled by a child that is given nothing but its program."""
+        request = {"program": str(program.path), "symbol": program.symbol, "target": program.target.name}
+        within = f"kernel-{program.symbol}"
+        self.run("kernel", request, readable=[program.path], within=within, poll=poll)
+        return cache.keep(program, self.output(within, OBJECT_FILE))
+
+    def link(self, kernels: list[Path]) -> Path:
+        """The build child's own objects and those of `kernels`, as one library; nothing else is linked."""
         self._enter(Stage.LINK)
+        objects = [*(self.output("build", name) for name in BUILT_FILES), *kernels]
         directory = self.scratch / "link"
         directory.mkdir()
         started_s = time.monotonic()

@@ -161,9 +161,9 @@ class Settings(BaseSettings, Serving):
         return self.data_dir / "scratch"
 
     @property
-    def kernels_dir(self) -> Path:
-        """Compiled kernels, which builds of all models share."""
-        return self.data_dir / "kernels"
+    def objects_dir(self) -> Path:
+        """Compiled kernels, which builds of all models share (`service.compiler.object_cache`)."""
+        return self.data_dir / "objects"
 
     @property
     def tiles_dir(self) -> Path:

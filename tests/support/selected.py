@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.compiler import codegen
+from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.libraries import library_for
-from service.compiler.kernels.objects import ObjectCache
+from service.compiler.kernels.objects import compile_program, program_of
 from service.compiler.link import link
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.decompose import decompose
@@ -19,7 +20,8 @@ from service.compiler.qnn.legalize import legalize
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.passes import simplify
 from service.compiler.select.select import Selection, select
-from service.compiler.targets import codegen_target
+from service.compiler.steps import BUILT_FILES
+from service.compiler.targets import CodegenTarget, codegen_target
 from service.core.buffers import aligned_empty
 from service.core.target import Target
 from service.runtime.model import views
@@ -35,14 +37,22 @@ def selected(module: tvm.IRModule, target: Target, numerics: str) -> Selection:
     return select(simplify(decompose(module), mode).module, library_for(target, mode))
 
 
+def compiled(kernels: Mapping[str, Kernel], target: CodegenTarget, directory: Path) -> list[Path]:
+    """The object of each kernel, in order of their symbols."""
+    objects = [directory / f"{symbol}.o" for symbol in sorted(kernels)]
+    for path in objects:
+        compile_program(program_of(kernels[path.stem]), path.stem, target, path)
+    return objects
+
+
 def run_selected(
     module: tvm.IRModule, target: Target, numerics: str, inputs: Sequence[Array], scratch: Path
 ) -> tuple[Selection, list[Array]]:
     """What was selected, and the outputs for `inputs` on this machine."""
     selection, codegen_for = selected(module, target, numerics), codegen_target(target)
     canonical = canonicalize(legalize(selection.module, codegen_for.operands), get_mode(numerics))
-    objects, values, activations = codegen.generate(canonical, codegen_for, scratch)
-    objects += ObjectCache(scratch).compile(selection.kernels, codegen_for)
+    values, activations = codegen.generate(canonical, codegen_for, scratch)
+    objects = [*(scratch / name for name in BUILT_FILES), *compiled(selection.kernels, codegen_for, scratch)]
     library = scratch / "library.so"
     link(objects, library, target, allow_unsandboxed=True)
     machine = relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu(), memory_cfg="pooled")

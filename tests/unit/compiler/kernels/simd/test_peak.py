@@ -12,10 +12,10 @@ import tvm_ffi
 from numpy.typing import NDArray
 
 from service.compiler.kernels.libraries import peak_for
-from service.compiler.kernels.objects import ObjectCache
 from service.compiler.link import link
 from service.compiler.targets import codegen_target
 from service.core.target import TARGETS, Target, detect_host
+from tests.support.selected import compiled
 
 Array = NDArray[Any]
 HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
@@ -26,7 +26,7 @@ def test_the_loop_makes_every_product_that_it_counts(target: Target, tmp_path: P
     kernel = peak_for(target)
     assert kernel is not None
     symbol, operands_of, totals_of = (kernel.facts[name] for name in ("symbol", "operands", "totals"))
-    objects = ObjectCache(tmp_path).compile({symbol: kernel}, codegen_target(target))
+    objects = compiled({symbol: kernel}, codegen_target(target), tmp_path)
     library = tmp_path / "library.so"
     link(objects, library, target, allow_unsandboxed=True)
     function = tvm_ffi.load_module(str(library))[symbol]
