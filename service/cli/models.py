@@ -14,9 +14,10 @@ from service.cli.client import Client
 from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag, server_url
 from service.cli.output import Output, reporting, where
 from service.cli.promote import spoken
-from service.cli.push import follow
+from service.cli.push import follow, short_id
 from service.cli.quarantine import show as show_quarantine
 from service.cli.reports import attached, summary
+from service.core.errors import Conflict
 
 _VERSION_STYLE = {"ready": "green", "building": "yellow", "failed": "bold red", "quarantined": "bold red"}
 _STATE_STYLE = {"succeeded": "green", "failed": "bold red", "canceled": "dim", "running": "yellow", "queued": "yellow"}
@@ -75,7 +76,10 @@ def _answering(alias: dict[str, Any]) -> list[int]:
 
 def builds(
     identifier: Annotated[
-        str | None, typer.Argument(metavar="BUILD", help="Only this build, with what it was checked against.")
+        str | None,
+        typer.Argument(
+            metavar="BUILD", help="Only this build, with what it was checked against; the first characters of its id."
+        ),
     ] = None,
     model: Annotated[str | None, typer.Option("--model", help="Only those of this model.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=200)] = 20,
@@ -94,6 +98,11 @@ def builds(
             output.document(listed) if as_json else output.show(_builds(listed))
             return
         build = client.cancel(identifier) if cancel else client.build(identifier)
+        if cancel and build["state"] in ("succeeded", "failed"):
+            raise Conflict(
+                f"build {short_id(build['id'])} was over before it could be canceled: it {build['state']}",
+                hint=f"octet builds {short_id(build['id'])}{server_flag(server)} shows it",
+            )
         if wait:
             build = follow(client, build, output)
         if as_json:
@@ -108,7 +117,7 @@ def _builds(listed: list[dict[str, Any]]) -> Table | Text:
     table = _table("build", "model", "target", "numerics", "state", "took", "asked for")
     for build in listed:
         asked = f"{build['model']}:{build['version']}", build["target"], build["numerics"]
-        table.add_row(build["id"], *asked, _state(build), _took(build), _ago(build["created_at"]))
+        table.add_row(short_id(build["id"]), *asked, _state(build), _took(build), _ago(build["created_at"]))
     return table
 
 

@@ -125,12 +125,17 @@ def follow(client: Client, build: dict[str, Any], output: Output) -> dict[str, A
                 elif event.kind == "state":
                     view.finish(at_s, succeeded=event.data["state"] != "failed")
         except KeyboardInterrupt:
-            output.progress.print(f"The build goes on; octet builds {build['id']} tells how it went.")
+            output.progress.print(f"The build goes on; octet builds {short_id(build['id'])} tells how it went.")
             raise
     build = client.build(build["id"])
     if build["state"] != "succeeded":
         raise _why(build)
     return build
+
+
+def short_id(build: str) -> str:
+    """As much of a build's id as tells it from the others; every command takes it."""
+    return build[:8]
 
 
 def _upload(file: Path, send: Send, output: Output) -> dict[str, Any]:
@@ -145,15 +150,15 @@ def _upload(file: Path, send: Send, output: Output) -> dict[str, Any]:
 def _why(build: dict[str, Any]) -> OctetError:
     if build["error"]:
         return from_json(build["error"])
-    return BuildFailed(f"build {build['id']} was {build['state']}")
+    return BuildFailed(f"build {short_id(build['id'])} was {build['state']}")
 
 
 def _show(output: Output, pushed: dict[str, Any], server: str | None) -> None:
     build = pushed["build"]
     where = f"{build['model']} version {build['version']}, {build['target']}, {build['numerics']}"
     if build["state"] != "succeeded":
-        output.show(f"{where}: {build['state']} as build {build['id']}")
-        output.next_command(f"octet builds {build['id']}{server_flag(server)}")
+        output.show(f"{where}: {build['state']} as build {short_id(build['id'])}")
+        output.next_command(f"octet builds {short_id(build['id'])}{server_flag(server)}")
         return
     how = "built before, answered from the cache" if pushed["cached"] else "built"
     output.show(f"{where}: {how} in {pushed['seconds']:.2f} s", summary(pushed["reports"]))

@@ -146,7 +146,7 @@ class Steps:
         return self.ask("import", request, [source], question=question, files=[MODULE_FILE])
 
     def build(self, tiles: Mapping[str, Sequence[int]] | None = None, rank: int = 0) -> Any:
-        """The imported module -> objects, constants, programs of kernels; `tiles` and `rank` as in `kernels.choices`."""
+        """The imported module -> objects, constants, kernels' programs; `tiles` and `rank` as in `kernels.choices`."""
         module = self.output("import", MODULE_FILE)
         request = {
             "module": str(module),

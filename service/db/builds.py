@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from service.core.build import Build, BuildEvent, BuildInputs, BuildState, Stage
 from service.core.clock import Clock, SystemClock
 from service.core.digest import Digest
-from service.core.errors import NotFound, OctetError
+from service.core.errors import InvalidInput, NotFound, OctetError
 from service.db import claims
 from service.db.claims import Claim
 from service.db.database import Database, insert_new
@@ -20,6 +20,9 @@ from service.db.requests import is_wanted, withdraw
 from service.db.rows import Row, append_event, build_from, change, event_from, position
 from service.db.statistics import Statistics, statistics
 from service.db.tables import build_events, build_requests, builds, is_live
+
+_ID_LENGTH = len(uuid.uuid4().hex)
+_SHORTEST_ID = 4  # that stands for a longer one, as in git
 
 # `list` is a method below.
 Builds = list[Build]
@@ -30,6 +33,9 @@ Requests = list[tuple[str, int, datetime]]  # model, version, when it asked last
 
 class BuildStore:
     """Builds, for those who ask for them and for the workers that make them.
+
+    Wherever a method takes a build's id, the beginning of one will do, if no other build's id begins so; it raises
+    `InvalidInput` where another does.
 
     Times come from `clock`. Where workers run on several machines their clocks must agree to well within a lease;
     if they do not, builds are computed twice, but never finished by two workers: see `claims`.
@@ -347,10 +353,15 @@ def _one(connection: sa.Connection, condition: sa.ColumnElement[bool], lock: boo
 
 
 def _by_id(connection: sa.Connection, id: str, lock: bool = False) -> Row:
+    """The build with this id, or the only one whose id begins so."""
+    is_it = builds.c.id == id if len(id) >= _ID_LENGTH else builds.c.id.startswith(id, autoescape=True)
     try:
-        return _one(connection, sa.and_(builds.c.id == id, is_wanted), lock)
+        return _one(connection, sa.and_(is_it if len(id) >= _SHORTEST_ID else sa.false(), is_wanted), lock)
     except sa.exc.NoResultFound:
-        raise NotFound(f"there is no build {id!r}") from None
+        hint = f"an id has at least {_SHORTEST_ID} characters" if len(id) < _SHORTEST_ID else None
+        raise NotFound(f"there is no build {id!r}", hint=hint) from None
+    except sa.exc.MultipleResultsFound:
+        raise InvalidInput(f"the ids of several builds begin with {id!r}", hint="write more of it") from None
 
 
 def _as_asked(query: sa.Select[tuple[object, ...]]) -> sa.Select[tuple[object, ...]]:

@@ -121,7 +121,7 @@ def cancel_build(id: wire.PathBuild, services: ServicesOf) -> wire.Build:
     true. One that is over stays as it is.
     """
     build = services.builds.cancel(id)
-    services.audit.note("cancel", build=id)
+    services.audit.note("cancel", build=build.id)
     return views.build(build, services.builds)
 
 

@@ -21,7 +21,7 @@ DEFAULT_ALIAS = STABLE
 PathName = Annotated[str, Path(pattern=NAME_PATTERN, description="The model's name.", examples=["mobilenet"])]
 PathVersion = Annotated[int, Path(ge=1, le=10**9, description="A version: 1, 2, …")]
 PathAlias = Annotated[str, Path(pattern=ALIAS_PATTERN, description="An alias, like `stable`.")]
-PathBuild = Annotated[str, Path(max_length=64, description="The id of a build.")]
+PathBuild = Annotated[str, Path(max_length=64, description="The id of a build, or how it begins.")]
 PathDigest = Annotated[str, Path(pattern=DIGEST_PATTERN, description="`sha256:` and 64 lower-case hex digits.")]
 QueryName = Annotated[str, Query(pattern=NAME_PATTERN, description="The model's name.", examples=["mobilenet"])]
 QueryLimit = Annotated[int, Query(ge=1, le=200, description="Items on one page.")]

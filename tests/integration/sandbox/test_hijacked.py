@@ -96,7 +96,7 @@ def test_a_kernel_is_asked_for_by_a_name_of_a_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: object
 ) -> None:
     hijack(monkeypatch, {"say": {"kernels": [name]}})
-    with pytest.raises(BuildFailed, match="did not write|is not the name of a kernel"):
+    with pytest.raises(BuildFailed, match=r"did not write|is not the name of a kernel"):
         build(tmp_path, "build")
 
 

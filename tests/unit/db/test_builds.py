@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
@@ -72,6 +73,35 @@ def test_a_build_that_was_canceled_is_tried_again_when_asked_for(builds: BuildSt
     first, _ = builds.submit(inputs(), "a", 1)
     assert builds.cancel(first.id).state is BuildState.CANCELED
     assert builds.submit(inputs(), "a", 1)[1]
+
+
+@pytest.fixture
+def alike(builds: BuildStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The ids of two builds, which differ in the fifth character first."""
+    ids = ["abcd0" + "1" * 27, "abcd1" + "1" * 27]
+    made = map(UUID, ids)
+    monkeypatch.setattr("service.db.builds.uuid.uuid4", lambda: next(made))
+    for source in ("one", "two"):
+        builds.submit(inputs(source), "a", 1)
+    return ids
+
+
+def test_the_beginning_of_an_id_will_do(builds: BuildStore, alike: list[str]) -> None:
+    assert [builds.get(id[:5]).id for id in alike] == alike
+    assert builds.cancel(alike[0][:5]).id == alike[0]
+    assert builds.events(alike[0][:6]) == builds.events(alike[0])
+
+
+def test_the_beginning_of_several_ids_is_refused(builds: BuildStore, alike: list[str]) -> None:
+    with pytest.raises(InvalidInput, match="the ids of several builds begin with 'abcd'"):
+        builds.cancel("abcd")
+    assert {builds.get(id).state for id in alike} == {BuildState.QUEUED}
+
+
+@pytest.mark.parametrize("id", ["", "abc", "%%%%%", "____0", "bcd01"])
+def test_what_no_id_begins_with_is_not_found(builds: BuildStore, alike: list[str], id: str) -> None:
+    with pytest.raises(NotFound):
+        builds.get(id)
 
 
 def test_a_queued_build_that_was_canceled_is_never_claimed(builds: BuildStore) -> None:

@@ -1,0 +1,62 @@
+"""`octet builds` on a server's builds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from service.api.app import create_app
+from service.cli.app import app
+from service.core.errors import UnsupportedOperator
+from tests.support.control_plane import ControlPlane, control_plane
+from tests.support.uvicorn_thread import listening
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    with control_plane(tmp_path) as plane:
+        yield plane
+
+
+@pytest.fixture
+def server(plane: ControlPlane) -> Iterator[str]:
+    with listening(create_app(plane.services)) as address:
+        yield f"http://{address}"
+
+
+@pytest.fixture
+def build(plane: ControlPlane) -> str:
+    """A build that waits."""
+    plane.push()
+    ((waiting,), _) = plane.services.builds.list()
+    return waiting.id
+
+
+def builds(server: str, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["builds", *arguments, "--server", server])
+
+
+def test_short_ids_are_shown_and_taken(server: str, build: str) -> None:
+    shown = builds(server).stdout
+    assert build[:8] in shown
+    assert build not in shown
+    assert json.loads(builds(server, build[:8], "--json").stdout)["id"] == build
+
+
+def test_a_build_that_waits_is_canceled(server: str, build: str) -> None:
+    result = builds(server, build[:8], "--cancel", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["state"]) == (0, "canceled")
+    assert builds(server, build[:8], "--cancel").exit_code == 0  # which is what was asked for
+
+
+@pytest.mark.parametrize("state", ["succeeded", "failed"])
+def test_who_cancels_what_is_over_is_told_so(plane: ControlPlane, server: str, build: str, state: str) -> None:
+    plane.succeed() if state == "succeeded" else plane.fail(UnsupportedOperator())
+    result = builds(server, build[:8], "--cancel")
+    assert result.exit_code == 1
+    assert f"build {build[:8]} was over before it could be canceled: it {state}" in result.stderr
+    assert json.loads(builds(server, build, "--cancel", "--json").stdout)["error"]["code"] == "conflict"
