@@ -19,11 +19,14 @@ from service.cli.options import (
     FolderOrModel,
     JsonOption,
     KeyOption,
+    NumericsOption,
     SecondsOption,
     ServerOption,
+    TargetOption,
     server_url,
 )
 from service.cli.output import Output, reporting
+from service.cli.passes import PassesOption, show_passes
 from service.cli.quantities import count, duration
 from service.core.digest import Digest, parse_digest
 from service.core.errors import NotFound
@@ -50,12 +53,18 @@ def explain(
     graph: Annotated[
         bool, typer.Option("--graph", help="MODEL is a model file: print its graph, with the quantized types.")
     ] = False,
+    passes: PassesOption = None,
+    target: TargetOption = "host",
+    numerics: NumericsOption = None,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what each layer runs on, how long it takes here, and why what is slow is slow."""
     with reporting(as_json) as output:
+        if passes is not None:
+            show_passes(output, Path(model), passes, target, numerics, as_json)
+            return
         if graph:
             show_graph(output, Path(model), as_json)
             return

@@ -31,6 +31,7 @@ Handler = Callable[[Mapping[str, Any], Report], Mapping[str, Any]]
 ROLES: Mapping[str, str] = {
     "import": "service.compiler.roles:import_role",
     "inspect": "service.compiler.roles:inspect_role",
+    "passes": "service.compiler.roles:passes_role",
     "build": "service.compiler.roles:build_role",
     "kernel": "service.compiler.roles:kernel_role",
     "oracle": "service.compiler.roles:oracle_role",

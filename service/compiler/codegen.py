@@ -1,4 +1,4 @@
-"""From canonical Relax to object files."""
+"""From scheduled programs to object files, and the passes of TVM's that make them of canonical Relax."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-from numpy.typing import NDArray
 from tvm import relax, tirx
 from tvm.relax import transform
 
-from service.compiler import arena, constants
-from service.compiler.schedule import schedule
+from service.compiler import arena
 from service.compiler.targets import CodegenTarget
-from service.core.artifact import Slot
 
 ENTRY = "main"
 _ANCHOR = "octet_anchor"
@@ -67,27 +64,20 @@ def trust_parameters(module: tvm.IRModule, _context: tvm.transform.PassContext) 
     return mutator.builder_.get()
 
 
-def generate(module: tvm.IRModule, target: CodegenTarget, scratch: Path) -> tuple[list[NDArray[Any]], tuple[Slot, ...]]:
-    """Compiles canonical Relax. Kernels that it calls by name are compiled elsewhere, and found when it is loaded.
+def generate(module: tvm.IRModule, target: CodegenTarget, scratch: Path) -> None:
+    """Compiles what the pipeline of passes made. Kernels that it calls by name are compiled elsewhere, and found when
+    it is loaded.
 
     Writes to `scratch` the objects that TVM hands to a linker: `devc.o`, the virtual machine's program, and `lib0.o`,
     the functions that no kernel computes.
-
-    Returns:
-        The constants that the entry function takes after its inputs; and the
-        activations that it takes after those.
     """
     llvm = tvm.target.Target(dict(target.llvm))
     with llvm:
-        module = schedule(tvm.transform.Sequential(list(FUSE))(module), target)
-        module, values = constants.lift(_anchored(module))
-        module, activations = arena.lift(tvm.transform.Sequential(list(PLAN))(module))
         executable = relax.build(module, llvm, relax_pipeline=_lower())
     _write_objects(executable, scratch)
-    return values, activations
 
 
-def _anchored(module: tvm.IRModule) -> tvm.IRModule:
+def anchored(module: tvm.IRModule) -> tvm.IRModule:
     """`module` with at least one tensor program: TVM writes C source, not an object, for a module without."""
     if any(isinstance(function, tirx.PrimFunc) for function in module.functions.values()):
         return module

@@ -10,6 +10,7 @@ from service.compiler.sandbox import Access, Limits, run_child
 from service.compiler.sandbox.scratch import scratch_directory
 from service.core.facts import Facts
 from service.core.settings import Settings
+from service.core.target import Target
 
 GRAPH_FILE = "graph.txt"
 
@@ -27,13 +28,42 @@ def inspect_file(
     Raises:
         OctetError: it is no model that Octet reads; says at which operator and tensor.
     """
-    wall_s, memory = settings.build_time_limit_s, settings.build_memory_limit_bytes
     with scratch_directory(within) as scratch:
-        answer: Mapping[str, Any] = run_child(
-            "inspect",
-            {"source": str(source.absolute()), "shapes": dict(shapes or {})},
-            access=Access(readable=(source.absolute(),), writable=(scratch,)),
-            limits=Limits(wall_s=wall_s, cpu_s=2 * wall_s, memory_bytes=memory, file_bytes=memory),
-            allow_unsandboxed=settings.allow_unsandboxed,
-        )
+        answer = _ask("inspect", source, scratch, settings, {"shapes": dict(shapes or {})})
         return Facts.from_json(answer["facts"]), (scratch / GRAPH_FILE).read_text()
+
+
+def passes_of(
+    source: Path,
+    within: Path,
+    settings: Settings,
+    target: Target,
+    numerics: str,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> tuple[str, dict[str, str]]:
+    """The pipeline of passes, and what each of them makes of a model: text by file name, in order.
+
+    Args:
+        source, within, shapes: as for `inspect_file`.
+
+    Raises:
+        OctetError: the model cannot be compiled; says at which stage and operator.
+    """
+    with scratch_directory(within) as scratch:
+        asked = {"shapes": dict(shapes or {}), "target": target.name, "numerics": numerics}
+        answer = _ask("passes", source, scratch, settings, asked)
+        # The child may have been taken over: a link that it left would be read with the rights of this process.
+        written = sorted(path for path in scratch.glob("*.txt") if path.is_file() and not path.is_symlink())
+        return str(answer["pipeline"]), {path.name: path.read_text() for path in written}
+
+
+def _ask(role: str, source: Path, scratch: Path, settings: Settings, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a child answers that may read `source` and write into `scratch`."""
+    wall_s, memory = settings.build_time_limit_s, settings.build_memory_limit_bytes
+    return run_child(
+        role,
+        {"source": str(source.absolute()), **asked},
+        access=Access(readable=(source.absolute(),), writable=(scratch,)),
+        limits=Limits(wall_s=wall_s, cpu_s=2 * wall_s, memory_bytes=memory, file_bytes=memory),
+        allow_unsandboxed=settings.allow_unsandboxed,
+    )

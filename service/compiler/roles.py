@@ -7,7 +7,7 @@ them in scratch directories; the parent trusts none of their content.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,16 +25,11 @@ from service.compiler.importers.imported import ImportedModel
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.libraries import library_for, peak_for
 from service.compiler.kernels.objects import compile_program, program_of
+from service.compiler.passes import PIPELINE, Context, Dump, Pass
 from service.compiler.qnn import graph, oracle, printer
-from service.compiler.qnn.batch import batched
-from service.compiler.qnn.canonicalize import canonicalize
-from service.compiler.qnn.decompose import decompose
-from service.compiler.qnn.legalize import legalize
 from service.compiler.qnn.numerics import get_mode
-from service.compiler.qnn.passes import simplify
 from service.compiler.qnn.transposes import move_transposes
 from service.compiler.sandbox import Report
-from service.compiler.select.select import select
 from service.compiler.targets import codegen_target
 from service.core.build import Stage
 from service.core.digest import digest_of
@@ -73,6 +68,16 @@ def inspect_role(request: Request, report: Report) -> Result:
     return {"facts": facts_of(imported).to_json()}
 
 
+def passes_role(request: Request, report: Report) -> Result:
+    """A model file -> what each pass makes of it, as numbered text files in the working directory."""
+    name, mode = parse_target(request["target"]), get_mode(request["numerics"])
+    imported = _imported(Path(request["source"]).read_bytes(), request, report)
+    context = Context(mode, codegen_target(name), library_for(name, mode))
+    dump = Dump(Path.cwd(), imported.module)
+    PIPELINE.run(imported.module, context, before=_reporting(report), after=dump)
+    return {"pipeline": str(PIPELINE)}
+
+
 def _imported(data: bytes, request: Request, report: Report) -> ImportedModel:
     def at(op: str, tensor: str) -> None:
         report.at(stage=Stage.IMPORT, op=op, tensor=tensor)
@@ -105,36 +110,32 @@ def build_role(request: Request, report: Report) -> Result:
     """`module.json` -> objects, the programs of kernels and the constants layer, in the working directory."""
     name, mode = parse_target(request["target"]), get_mode(request["numerics"])
     target = codegen_target(name)
-    report.stage(Stage.SELECT)
-    module = batched(_loaded(request), request["batch"])
-    simplified = simplify(decompose(move_transposes(module)), mode)
     choices = Choices(request["tiles"], request["rank"])
-    selection = select(simplified.module, library_for(name, mode, choices))
+    context = Context(mode, target, library_for(name, mode, choices), request["batch"])
+    reporting = _reporting(report)
+    lowered = PIPELINE.run(_loaded(request), context, before=reporting)
+    model, selection = context.model, context.selection
+    assert model is not None
+    assert selection is not None
     peak = peak_for(name)
     if peak is not None:
         selection.kernels[peak.facts["symbol"]] = peak
-    report.stage(Stage.LEGALIZE)
-    legal = legalize(selection.module, target.operands)
-    report.stage(Stage.CANONICALIZE)
-    canonical = canonicalize(legal, mode)
-    report.stage(Stage.CODEGEN)
-    report.at(stage=Stage.CODEGEN)
-    values, activations = codegen.generate(canonical, target, Path.cwd())
+    codegen.generate(lowered, target, Path.cwd())
     for symbol, kernel in selection.kernels.items():
         Path(f"{symbol}.json").write_text(program_of(kernel))
     report.stage(Stage.CODEGEN, 0.3)
-    layout = constants.write(values, Path(CONSTANTS_FILE))
+    layout = constants.write(context.constants, Path(CONSTANTS_FILE))
     return {
         "kernels": sorted(selection.kernels),
         "constants": [slot.to_json() for slot in layout],
-        "activations": [slot.to_json() for slot in activations],
+        "activations": [slot.to_json() for slot in context.activations],
         "coverage": {
-            **coverage.report(module),
-            "simplified": simplified.done,
+            **coverage.report(model),
+            "simplified": context.simplified,
             "kernels": {**selection.report(), "peak": None if peak is None else dict(peak.facts)},
         },
         "tiles": choices.made,
-        "formulas": _formulas(module, request["numerics"]),
+        "formulas": _formulas(model, request["numerics"]),
     }
 
 
@@ -144,6 +145,21 @@ def kernel_role(request: Request, report: Report) -> Result:
     program = Path(request["program"]).read_text()
     compile_program(program, request["symbol"], codegen_target(parse_target(request["target"])), Path(OBJECT_FILE))
     return {}
+
+
+def _reporting(report: Report) -> Callable[[Pass], None]:
+    """Says which stage a build has come to, as passes begin; at once that it has come to the first."""
+    stage = Stage.SELECT
+    report.stage(stage)
+
+    def begin(each: Pass) -> None:
+        nonlocal stage
+        if each.stage is not stage:
+            stage = each.stage
+            report.stage(stage)
+            report.at(stage=stage)
+
+    return begin
 
 
 def _loaded(request: Request) -> tvm.IRModule:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from service import core
+from service.compiler import pass_order
 from service.core.build import BuildInputs
 from service.core.digest import Digest, digest_of_file, digest_of_json
 from service.core.target import Target
@@ -32,12 +33,17 @@ def core_digest() -> Digest:
 def _fingerprint() -> tuple[tuple[str, str], ...]:
     versions = {name: version(package) for name, package in _PACKAGES.items()}
     return tuple(
-        {**versions, "llvm": LLVM_VERSION, "octet_compiler": _digest_of_sources(Path(__file__).parent)}.items()
+        {
+            **versions,
+            "llvm": LLVM_VERSION,
+            "octet_compiler": _digest_of_sources(Path(__file__).parent),
+            "passes": pass_order.text(),
+        }.items()
     )
 
 
 def fingerprint() -> dict[str, str]:
-    """Versions of the tools, and the digest of our own compiler and kernels."""
+    """Versions of the tools, the digest of our own compiler and kernels, and the text of the pipeline of passes."""
     return dict(_fingerprint())
 
 

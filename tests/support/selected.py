@@ -14,9 +14,8 @@ from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.libraries import library_for
 from service.compiler.kernels.objects import compile_program, program_of
 from service.compiler.link import link
-from service.compiler.qnn.canonicalize import canonicalize
+from service.compiler.passes import PIPELINE, Context
 from service.compiler.qnn.decompose import decompose
-from service.compiler.qnn.legalize import legalize
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.passes import simplify
 from service.compiler.select.select import Selection, select
@@ -49,15 +48,17 @@ def run_selected(
     module: tvm.IRModule, target: Target, numerics: str, inputs: Sequence[Array], scratch: Path
 ) -> tuple[Selection, list[Array]]:
     """What was selected, and the outputs for `inputs` on this machine."""
-    selection, codegen_for = selected(module, target, numerics), codegen_target(target)
-    canonical = canonicalize(legalize(selection.module, codegen_for.operands), get_mode(numerics))
-    values, activations = codegen.generate(canonical, codegen_for, scratch)
-    objects = [*(scratch / name for name in BUILT_FILES), *compiled(selection.kernels, codegen_for, scratch)]
+    mode, codegen_for = get_mode(numerics), codegen_target(target)
+    context = Context(mode, codegen_for, library_for(target, mode))
+    codegen.generate(PIPELINE.run(module, context), codegen_for, scratch)
+    assert context.selection is not None
+    kernels = compiled(context.selection.kernels, codegen_for, scratch)
+    objects = [*(scratch / name for name in BUILT_FILES), *kernels]
     library = scratch / "library.so"
     link(objects, library, target, allow_unsandboxed=True)
     machine = relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu(), memory_cfg="pooled")
-    memory = aligned_empty([max((slot.end_bytes for slot in activations), default=0)], np.uint8)
-    arena = [tvm.runtime.from_dlpack(view) for view in views(memory, activations)]
-    result = machine["main"](*(tvm.runtime.tensor(value) for value in (*inputs, *values)), *arena)
+    memory = aligned_empty([max((slot.end_bytes for slot in context.activations), default=0)], np.uint8)
+    arena = [tvm.runtime.from_dlpack(view) for view in views(memory, context.activations)]
+    result = machine["main"](*(tvm.runtime.tensor(value) for value in (*inputs, *context.constants)), *arena)
     outputs = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
-    return selection, [np.asarray(output.numpy()) for output in outputs]
+    return context.selection, [np.asarray(output.numpy()) for output in outputs]

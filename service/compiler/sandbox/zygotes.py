@@ -42,7 +42,7 @@ ENVIRONMENT = {
     "MALLOC_ARENA_MAX": "2",  # each arena reserves 64 MB of the address space limit
 }
 # The roles that load the compiler, and where they are.
-FORKED = frozenset({"import", "inspect", "build", "kernel", "oracle"})
+FORKED = frozenset({"import", "inspect", "passes", "build", "kernel", "oracle"})
 _MODULES = ("service.compiler.roles",)
 
 

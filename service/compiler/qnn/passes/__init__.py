@@ -3,6 +3,6 @@
 None changes an output by a bit, in any mode: the oracle answers for the module as it was imported.
 """
 
-from service.compiler.qnn.passes.simplify import Simplified, simplify
+from service.compiler.qnn.passes.simplify import Simplified, run_pass, simplify
 
-__all__ = ["Simplified", "simplify"]
+__all__ = ["Simplified", "run_pass", "simplify"]

@@ -1,4 +1,4 @@
-"""The pipeline of passes."""
+"""The passes that simplify, one after the other."""
 
 from __future__ import annotations
 
@@ -43,8 +43,12 @@ def simplify(module: tvm.IRModule, mode: Mode) -> Simplified:
     """
     done = {}
     module = relax.transform.DeadCodeElimination()(module)
-    for name, run in PASSES.items():
-        module, done[name] = run(module, mode)
-        if done[name]:
-            module = relax.transform.DeadCodeElimination()(module)
+    for name in PASSES:
+        module, done[name] = run_pass(name, module, mode)
     return Simplified(module, done)
+
+
+def run_pass(name: str, module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
+    """`module` after one of `PASSES`, without operators whose results nobody reads; and what it changed."""
+    module, changed = PASSES[name](module, mode)
+    return (relax.transform.DeadCodeElimination()(module) if changed else module), changed

@@ -1,0 +1,31 @@
+"""Which passes make tensor programs of an imported model, and in which order. Loads no TVM.
+
+What each pass does is in `passes`. The order's text is part of every build's key (`toolchain.fingerprint`).
+"""
+
+from __future__ import annotations
+
+from service.core.build import Stage
+
+# Pass -> the stage of a build that it belongs to.
+ORDER: dict[str, Stage] = {
+    "batch": Stage.SELECT,
+    "move-transposes": Stage.SELECT,
+    "decompose": Stage.SELECT,
+    "fold-constants": Stage.SELECT,
+    "drop-casts": Stage.SELECT,
+    "move-strides": Stage.SELECT,
+    "select": Stage.SELECT,
+    "legalize": Stage.LEGALIZE,
+    "canonicalize": Stage.CANONICALIZE,
+    "fuse": Stage.CODEGEN,
+    "schedule": Stage.CODEGEN,
+    "lift-constants": Stage.CODEGEN,
+    "plan-memory": Stage.CODEGEN,
+    "lift-activations": Stage.CODEGEN,
+}
+
+
+def text() -> str:
+    """The order, in the manner of MLIR's textual pipelines."""
+    return f"module({','.join(ORDER)})"
