@@ -1,4 +1,4 @@
-"""Artifacts that were compiled elsewhere: what their archives hold, and how they come to be served here.
+"""Artifacts that were compiled elsewhere, and how they come to be served here.
 
 Nothing of one is taken on trust. Its blobs are hashed, its library is loaded and run in the sandbox, on inputs that are
 made here, and only what gives the expected outputs there is published. The expected outputs came with it: so that says
@@ -9,110 +9,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from service.cache import MANIFEST_MEDIA_TYPE, Descriptor, Manifest, OciLayout
-from service.cache.archive import MAGIC, LayoutArchive
+from service.cache import Descriptor, OciLayout
+from service.compiler.artifact_archive import Received, received
 from service.compiler.checking_roles import EXPECTED_FILE
 from service.compiler.expected import Answers, Expected
 from service.compiler.steps import CONSTANTS_FILE, LIBRARY_FILE, CompileRequest, Steps
 from service.core.artifact import (
-    ARTIFACT_TYPE,
     CONFIG_MEDIA_TYPE,
-    CONSTANTS_MEDIA_TYPE,
-    LIBRARY_MEDIA_TYPE,
-    NUMERICS_ANNOTATION,
-    OPTIONS_ANNOTATION,
-    TARGET_ANNOTATION,
-    TRAVELING,
     ArtifactConfig,
     Report,
 )
 from service.core.build import Progress, Stage
 from service.core.digest import Digest, canonical_json, digest_of_file
-from service.core.errors import DigestMismatch, InvalidInput, MalformedModel, OctetError, UnsupportedFormat
+from service.core.errors import DigestMismatch, InvalidInput, MalformedModel, OctetError
 from service.core.explanation import explained
 from service.core.facts import Facts
-from service.core.numerics import parse_mode
-from service.core.options import batch_of
 from service.core.settings import Settings
-from service.core.target import Target, parse_target
 from service.core.vectors import sample_kinds
 from service.core.witnesses import Witness
 
 WITNESS = Witness("the outputs that came with the artifact", is_own=True)
 _MOST_SAMPLES = 1000
-_MEDIA_TYPES = [CONFIG_MEDIA_TYPE, LIBRARY_MEDIA_TYPE, CONSTANTS_MEDIA_TYPE]
-
-
-@dataclass(frozen=True)
-class Received:
-    """An archive that holds one artifact.
-
-    Attributes:
-        digest: of its manifest.
-        options: that it was built with, as those of a build.
-        reports: the manifests of those that came along, by kind.
-    """
-
-    archive: LayoutArchive
-    digest: Digest
-    manifest: Manifest
-    target: Target
-    numerics: str
-    options: Mapping[str, Any]
-    reports: Mapping[Report, Manifest]
-
-
-def check_head(head: bytes) -> None:
-    """Raises `UnsupportedFormat` unless a file that begins with `head` can be an archive of an artifact."""
-    if not head.startswith(MAGIC):
-        raise UnsupportedFormat(
-            "the file is not an archive of an artifact",
-            hint="octet push DIR sends one; a model file goes to PUT /api/v1/models",
-        )
-
-
-def is_archive(path: Path) -> bool:
-    """Whether a file begins as an archive of an artifact does."""
-    with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
-
-
-def received(path: Path) -> Received:
-    """What the archive at `path` holds, by its documents alone; nothing of it is run.
-
-    Raises:
-        MalformedModel: it is no archive of an artifact; NotFound, DigestMismatch: some of it is missing or damaged.
-        InvalidInput: it holds several, or one that cannot be served by itself.
-        UnknownTarget, Unsupported: it is for a target, or in a numerics mode, that is not known here.
-    """
-    archive = LayoutArchive(path)
-    listed = [entry for entry in archive.manifests if entry.media_type == MANIFEST_MEDIA_TYPE]
-    manifests = {entry.digest: _manifest(archive, entry) for entry in listed}
-    artifacts = {digest: each for digest, each in manifests.items() if each.artifact_type == ARTIFACT_TYPE}
-    if len(artifacts) != 1:
-        raise InvalidInput(f"the archive holds {len(artifacts)} artifacts", hint="push one: octet push DIR --artifact")
-    ((digest, manifest),) = artifacts.items()
-    if [part.media_type for part in (manifest.config, *manifest.layers)] != _MEDIA_TYPES:
-        raise MalformedModel(f"artifact {digest} has other layers than a library and constants")
-    try:
-        target, numerics = manifest.annotations[TARGET_ANNOTATION], manifest.annotations[NUMERICS_ANNOTATION]
-        options = dict(json.loads(manifest.annotations.get(OPTIONS_ANNOTATION, "{}")))
-        batch = batch_of(options)
-    except (LookupError, ValueError, TypeError, RecursionError) as error:
-        raise MalformedModel(f"artifact {digest} does not say what it was built for: {error}") from error
-    if batch != 1:
-        raise InvalidInput(f"artifact {digest} takes {batch} samples at a time", hint="compile it with --batch 1")
-    kinds = {kind.value: kind for kind in TRAVELING}
-    reports = {
-        kinds[each.artifact_type]: each
-        for each in manifests.values()
-        if each.artifact_type in kinds and each.subject is not None and each.subject.digest == digest
-    }
-    return Received(archive, digest, manifest, parse_target(target), parse_mode(numerics), options, reports)
 
 
 def publish_received(
@@ -171,13 +90,6 @@ def _attach(
     found = {**reports, **({} if profile is None else {Report.PROFILE: profile}), Report.NUMERICS: numerics}
     for kind, data in found.items():  # the numerics last: with them it can be served
         layout.attach(artifact, kind, data)
-
-
-def _manifest(archive: LayoutArchive, entry: Descriptor) -> Manifest:
-    try:
-        return Manifest.from_bytes(archive.read(entry.digest))
-    except InvalidInput as error:
-        raise MalformedModel(f"manifest {entry.digest} of the archive: {error.message}") from error
 
 
 def _extracted(found: Received, blob: Descriptor, path: Path) -> Path:

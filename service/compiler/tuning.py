@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from service.cache import OciLayout
+from service.compiler.artifact_archive import is_archive
 from service.compiler.pipeline import CompileRequest, Made, compile_model, make
-from service.compiler.received import is_archive, publish_received
+from service.compiler.received import publish_received
 from service.compiler.steps import Steps
 from service.compiler.tile_store import Tile, TileStore
 from service.core.artifact import CONSTANTS_MEDIA_TYPE, LIBRARY_MEDIA_TYPE

@@ -10,6 +10,7 @@ import pytest
 
 # What the API may ask: which format a file has, which build answers it, whether the kernel can lock a compiler in.
 _LIGHT_COMPILER = (
+    "service.compiler.artifact_archive",
     "service.compiler.importers.detect",
     "service.compiler.importers.zip_names",
     "service.compiler.toolchain",

@@ -16,7 +16,7 @@ from service.api.control.bounded import BoundedRoute
 from service.api.services import Services, ServicesOf
 from service.cache import MANIFEST_MEDIA_TYPE, Manifest
 from service.cache.export import export
-from service.compiler.received import check_head, received
+from service.compiler.artifact_archive import check_head, received
 from service.core.artifact import ARCHIVE_FORMAT, ARTIFACT_TYPE, Report
 from service.core.digest import Digest
 from service.core.errors import InvalidInput, NotFound

@@ -10,7 +10,7 @@ from typing import Any
 from service.api.services import Services
 from service.cache import OciLayout
 from service.compiler import toolchain
-from service.compiler.received import received
+from service.compiler.artifact_archive import received
 from service.core.artifact import ARCHIVE_FORMAT, Report
 from service.core.build import Build, BuildInputs, BuildState
 from service.core.digest import Digest
