@@ -14,12 +14,12 @@ from service.api.ops.traced import start_tracing
 from service.api.services import Services
 from service.cache import OciLayout
 from service.core.build import Build
+from service.core.cores import affordable_threads
 from service.core.errors import OctetError
 from service.core.running import Running
 from service.core.settings import Serving, Settings
 from service.core.target import TARGETS, Host
 from service.db import AliasStore, BuildStore, Database, ModelStore, WorkerStore
-from service.runtime.cores import affordable_threads
 from service.workers.catalog import synchronize
 from service.workers.crashes import Crashes, crashes_of
 from service.workers.inference import Registry, Scheduling

@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from service.core.cores import build_cores, usable_cores
 from service.core.errors import CorruptBlob, OctetError
 from service.core.settings import Settings
 from service.core.target import TARGETS, detect_host
@@ -46,6 +47,7 @@ def check_all(settings: Settings, server: str, key: str | None = None) -> list[C
         *_host(),
         *_versions(),
         *_sandbox(settings),
+        _builds(settings),
         *_disk(settings.data_dir),
         *_store(settings.store_dir),
         *_database(settings),
@@ -89,6 +91,12 @@ def _sandbox(settings: Settings) -> Iterator[Check]:
             yield Check(
                 finding.name, State.PROBLEM, f"{finding.detail}; builds are refused", "OCTET_ALLOW_UNSANDBOXED=1"
             )
+
+
+def _builds(settings: Settings) -> Check:
+    cores, own = usable_cores(), build_cores(settings.build_cores)
+    where = "all cores" if len(own) >= len(cores) else f"the last {len(own)} of {len(cores)} cores"
+    return Check("builds", State.OK, f"beside a server on {where}, at niceness {settings.build_nice}")
 
 
 def _disk(data_dir: Path) -> Iterator[Check]:

@@ -98,6 +98,7 @@ def compile_to(
     from service.compiler.sandbox.scratch import scratch_directory
     from service.compiler.tuning import build_artifact
     from service.core.artifact import Report
+    from service.core.cores import usable_cores
     from service.core.numerics import DEFAULT_MODE, parse_mode
     from service.core.target import parse_target
 
@@ -107,7 +108,9 @@ def compile_to(
     request = CompileRequest(file.resolve(), digest_of_file(file), parse_target(target), mode, options)
     directory.mkdir(parents=True, exist_ok=True)
     layout = OciLayout(directory)
-    settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})
+    # Nothing is served by this process: the build may have the machine.
+    at_once = {"build_nice": 0, "build_cores": len(usable_cores())}
+    settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None, **at_once})
     with scratch_directory(directory) as scratch:
         digest = build_artifact(request, layout, scratch, progress, settings)
     attached = {name: layout.attached(digest, Report[name.upper()]) for name in REPORTS}

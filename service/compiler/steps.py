@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -21,6 +20,7 @@ from service.compiler.sandbox import Access, Limits, run_child
 from service.core import witnesses
 from service.core.artifact import ArtifactConfig
 from service.core.build import Progress, Stage
+from service.core.cores import Core, build_cores
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, BuildTimedOut, VerificationFailed
 from service.core.options import batch_of, shapes_of
@@ -53,7 +53,8 @@ class Steps:
     def __init__(
         self, request: CompileRequest, scratch: Path, progress: Progress, settings: Settings, *, nice: int = 0
     ) -> None:
-        self._nice = nice
+        self._nice = max(nice, settings.build_nice)
+        self._processors = tuple(sorted(Core().union(*build_cores(settings.build_cores))))
         self.request, self.scratch, self.progress, self.settings = request, scratch, progress, settings
         self.times_s: dict[str, float] = {}
         self._stage, self._fraction = Stage.IMPORT, 0.0
@@ -171,7 +172,7 @@ class Steps:
         found = {program.symbol: path for program in programs if (path := cache.find(program)) is not None}
         missing = [program for program in programs if program.symbol not in found]
         self.progress.log(f"kernels: {len(programs)}, {len(found)} of them compiled before")
-        with in_background(len(os.sched_getaffinity(0))) as start:
+        with in_background(len(self._processors)) as start:
             made = [start(partial(self._kernel, cache, program)) for program in missing]
             for number, (program, object_) in enumerate(zip(missing, made, strict=True)):
                 self._enter(Stage.CODEGEN, 0.5 + 0.5 * number / len(missing))
@@ -301,7 +302,14 @@ class Steps:
             limit_s = self.settings.build_time_limit_s
             raise BuildTimedOut(f"the build took longer than {limit_s:g} s", hint="raise OCTET_BUILD_TIME_LIMIT_S")
         memory = self.settings.build_memory_limit_bytes
-        return Limits(wall_s=left_s, cpu_s=2 * left_s, memory_bytes=memory, file_bytes=memory, nice=self._nice)
+        return Limits(
+            wall_s=left_s,
+            cpu_s=2 * left_s,
+            memory_bytes=memory,
+            file_bytes=memory,
+            nice=self._nice,
+            processors=self._processors,
+        )
 
     def _enter(self, stage: Stage, fraction: float = 0.0) -> None:
         self._stage, self._fraction = stage, fraction

@@ -82,6 +82,12 @@ class Settings(BaseSettings, Serving):
     allow_unsandboxed: bool = Field(False, description="build even where the kernel cannot sandbox the compiler")
     build_time_limit_s: float = Field(600.0, gt=0)
     build_memory_limit_bytes: int = Field(8 << 30, gt=0)
+    build_nice: int = Field(
+        10, ge=0, le=19, description="how far builds step back behind predictions, as nice(1) has it"
+    )
+    build_cores: int = Field(
+        0, ge=0, description="on how many cores builds run, the last ones; 0: half of them, or all of fewer than four"
+    )
     results_max_bytes: int = Field(2 << 30, ge=0, description="room for imports and expected answers of earlier builds")
     compiler_idle_s: float = Field(
         300.0, gt=0, description="a compile worker that built nothing for so long gives the compiler's 0.2 GB back"

@@ -24,10 +24,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from service.core.cores import Core, affordable_threads, by_cache, usable_cores
 from service.core.errors import InvalidInput
 from service.native import CoreBudget, ThreadTeam
 from service.runtime import machine
-from service.runtime.cores import Core, affordable_threads, by_cache, usable_cores
 
 
 class _Pool:

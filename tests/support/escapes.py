@@ -68,6 +68,16 @@ def echo(request: Request, report: Report) -> Result:
     }
 
 
+def scheduling(request: Request, report: Report) -> Result:
+    """How this process competes for processors, and where."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()  # proc(5), from the third on
+    return {
+        "nice": int(fields[16]),
+        "policy": os.sched_getscheduler(0),
+        "processors": sorted(os.sched_getaffinity(0)),
+    }
+
+
 def descriptors(request: Request, report: Report) -> Result:
     """What each open descriptor is, and the number of this process."""
     listed = {"process": str(os.getpid())}

@@ -53,7 +53,7 @@ def close_calls(limits: Limits, *, execute: bool = False) -> None:
 
 
 def _limit(limits: Limits) -> None:
-    os.nice(limits.nice)
+    _step_back(limits)
     cpu_s = max(1, round(limits.cpu_s))
     for what, soft, hard in (
         (resource.RLIMIT_AS, limits.memory_bytes, limits.memory_bytes),
@@ -72,3 +72,13 @@ def _limit(limits: Limits) -> None:
         resource.setrlimit(what, (soft, hard))
     with contextlib.suppress(OSError):  # if memory runs out, the kernel should take this process and not the server
         Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _step_back(limits: Limits) -> None:
+    os.nice(limits.nice)
+    if limits.nice:
+        with contextlib.suppress(OSError):  # not every kernel has it
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    if limits.processors:
+        with contextlib.suppress(OSError):  # they were taken from us meanwhile
+            os.sched_setaffinity(0, limits.processors)

@@ -67,7 +67,9 @@ class Limits:
         file_bytes: the largest file it may write, and the most that it may write altogether.
         open_files: file descriptors.
         threads: threads, the first included; with 1 it cannot start any.
-        nice: how far it steps back behind other processes (nice(2)).
+        nice: how far it steps back behind other processes (nice(2)); beyond 0 it interrupts none of them either
+            (SCHED_BATCH).
+        processors: where it may run, by number; none: where its parent may.
     """
 
     wall_s: float
@@ -77,6 +79,7 @@ class Limits:
     open_files: int = 256
     threads: int = 64
     nice: int = 0
+    processors: tuple[int, ...] = ()
 
 
 def system_rules() -> Rules:

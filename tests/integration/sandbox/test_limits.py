@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -86,3 +87,18 @@ def test_a_child_that_hangs_is_killed(scratch: Path, role: str) -> None:
 def test_a_child_that_spins_runs_out_of_processor_time(scratch: Path, ignore: bool) -> None:
     with pytest.raises(BuildTimedOut, match="used up its 1 s of processor time"):
         attempt(scratch, "spin", {"ignore": ignore}, limits=limited(cpu_s=1))
+
+
+def test_a_child_steps_back_and_stays_on_its_processors(scratch: Path) -> None:
+    last = max(os.sched_getaffinity(0))
+    found = attempt(scratch, "scheduling", limits=limited(nice=7, processors=(last,)))
+    assert found == {"nice": os.getpriority(os.PRIO_PROCESS, 0) + 7, "policy": os.SCHED_BATCH, "processors": [last]}
+
+
+def test_a_child_without_such_limits_is_scheduled_as_its_parent(scratch: Path) -> None:
+    found = attempt(scratch, "scheduling")
+    assert found == {
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
+        "policy": os.sched_getscheduler(0),
+        "processors": sorted(os.sched_getaffinity(0)),
+    }

@@ -66,6 +66,11 @@ def test_a_server_that_wants_a_key_is_asked_with_one(tmp_path: Path) -> None:
         assert (refused["state"], "an API key is needed" in refused["detail"]) == ("warning", True)
 
 
+def test_it_says_how_builds_run_beside_predictions(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCTET_BUILD_NICE", "12")
+    assert doctor()["builds"]["detail"].endswith("at niceness 12")
+
+
 def test_a_machine_that_no_target_runs_on_is_a_problem(doctor: Doctor, tmp_path: Path) -> None:
     with on_old_cpu(tmp_path):
         checks = doctor(status=1)

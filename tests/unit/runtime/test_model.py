@@ -16,10 +16,10 @@ import pytest
 from service import runtime
 from service.cache import OciLayout
 from service.core.artifact import LIBRARY_MEDIA_TYPE
+from service.core.cores import usable_cores
 from service.core.digest import parse_digest
 from service.core.vectors import sample_inputs
 from service.native import CoreBudget, ThreadTeam
-from service.runtime.cores import usable_cores
 from service.runtime.threads import Threads, team_of
 from tests.support.compiling import compiled
 from tests.support.tflite_builder import Quant

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from service.core.cores import usable_cores
 from service.core.errors import InvalidInput
 from service.native import CoreBudget
-from service.runtime.cores import usable_cores
 from service.runtime.threads import OF_THIS_PROCESS, Threads, confined, team_of
 
 CORES = usable_cores()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 Core = frozenset[int]  # the processors, by number, that share what computes
@@ -11,6 +11,7 @@ Core = frozenset[int]  # the processors, by number, that share what computes
 _CPUS = Path("/sys/devices/system/cpu")
 _CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
+_ENOUGH = 4  # cores, to leave half of them to predictions alone
 
 
 def usable_cores() -> tuple[Core, ...]:
@@ -26,6 +27,18 @@ def affordable_threads() -> int:
     """
     quota = cpu_quota()
     return len(usable_cores()) if quota is None else max(1, min(len(usable_cores()), int(quota)))
+
+
+def build_cores(asked: int, cores: Sequence[Core] | None = None) -> tuple[Core, ...]:
+    """Those that builds use: the last ones, so that the first are left to predictions.
+
+    Args:
+        asked: how many; 0 for half of them, or for all where that would leave builds less than two.
+        cores: by default those that this thread may use.
+    """
+    cores = usable_cores() if cores is None else tuple(cores)
+    count = asked or (len(cores) // 2 if len(cores) >= _ENOUGH else len(cores))
+    return tuple(cores[-count:])
 
 
 def cores_of(cpus: Iterable[int], topology: Path = _CPUS) -> tuple[Core, ...]:

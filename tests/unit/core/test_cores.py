@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.runtime.cores import affordable_threads, by_cache, cores_of, cpu_quota, usable_cores
+from service.core.cores import affordable_threads, build_cores, by_cache, cores_of, cpu_quota, usable_cores
 
 
 def write(path: Path, text: str) -> None:
@@ -74,11 +74,20 @@ def test_without_control_groups_there_is_no_quota(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("quota", "threads"), [(0.3, 1), (1.9, 1), (64.0, 3), (2.0, 2), (None, 3)])
 def test_a_quota_pays_for_whole_threads(monkeypatch: pytest.MonkeyPatch, quota: float | None, threads: int) -> None:
     cores = tuple(frozenset([cpu]) for cpu in range(3))
-    monkeypatch.setattr("service.runtime.cores.usable_cores", lambda: cores)
-    monkeypatch.setattr("service.runtime.cores.cpu_quota", lambda: quota)
+    monkeypatch.setattr("service.core.cores.usable_cores", lambda: cores)
+    monkeypatch.setattr("service.core.cores.cpu_quota", lambda: quota)
     assert affordable_threads() == threads
 
 
 def test_the_cores_of_this_process_are_of_processors_that_exist() -> None:
     cpus = [cpu for core in usable_cores() for cpu in core]
     assert 1 <= len(cpus) == len(set(cpus)) <= (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "used"),
+    [(0, 1, [0]), (0, 2, [0, 1]), (0, 3, [0, 1, 2]), (0, 4, [2, 3]), (0, 5, [3, 4]), (1, 4, [3]), (9, 2, [0, 1])],
+)
+def test_builds_leave_cores_to_predictions_where_there_are_enough(asked: int, there: int, used: list[int]) -> None:
+    cores = [frozenset([core]) for core in range(there)]
+    assert build_cores(asked, cores) == tuple(cores[core] for core in used)
