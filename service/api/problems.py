@@ -64,7 +64,7 @@ def problem_response(error: OctetError, scope: Scope) -> Response:
 
 def may_be_retried(error: OctetError) -> bool:
     """Whether the same request may succeed later, without anybody's doing."""
-    return isinstance(error, _MAY_BE_RETRIED)
+    return isinstance(error, _MAY_BE_RETRIED) and not isinstance(error, errors.NotBuilt)
 
 
 def retry_after(error: OctetError) -> str:

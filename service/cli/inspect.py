@@ -14,7 +14,8 @@ from service.cli.options import InputShapeOption, JsonOption, ModelFile, load_ch
 from service.cli.output import Output, reporting
 from service.cli.quantities import count
 from service.compiler.importers.uploads import upload_of
-from service.core.facts import Facts
+from service.core.errors import from_json
+from service.core.facts import Facts, Outline
 from service.core.options import parse_shapes
 from service.core.signature import TensorSpec
 
@@ -38,8 +39,11 @@ def inspect(
         if graph:
             show_graph(output, file, as_json, allow_unsandboxed, input_shape)
             return
-        facts, _ = look_into(file, allow_unsandboxed, input_shape)
-        output.document(facts.to_json()) if as_json else output.show(table_of(facts))
+        found, _ = look_into(file, allow_unsandboxed, input_shape)
+        if as_json:
+            output.document(found.to_json())
+        else:
+            output.show(table_of(found) if isinstance(found, Facts) else outline_table(found))
 
 
 def show_graph(
@@ -50,12 +54,14 @@ def show_graph(
     input_shape: str = "",
 ) -> None:
     """A model file's operators, one a line."""
-    _, text = look_into(file, allow_unsandboxed, input_shape)
+    found, text = look_into(file, allow_unsandboxed, input_shape)
+    if isinstance(found, Outline):
+        raise from_json(dict(found.error))
     output.document({"graph": text}) if as_json else print(text, end="")
 
 
-def look_into(file: Path, allow_unsandboxed: bool, input_shape: str = "") -> tuple[Facts, str]:
-    """A model file's facts and its graph."""
+def look_into(file: Path, allow_unsandboxed: bool, input_shape: str = "") -> tuple[Facts | Outline, str]:
+    """A model file's facts and its graph; or its outline, if it is not compiled."""
     from service.compiler.inspection import inspect_file
 
     settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})
@@ -82,6 +88,27 @@ def table_of(facts: Facts) -> Table:
     return table
 
 
+def outline_table(outline: Outline) -> Table:
+    """For people: first that it is not compiled, and what to do."""
+    table = Table.grid(padding=(0, 2))
+    rows = [
+        ("not compiled", outline.error["message"]),
+        *([("hint", outline.error["hint"])] if "hint" in outline.error else []),
+        ("format", outline.format),
+        *((f"input {name}", f"{dtype} {_shape(shape)}") for name, dtype, shape in outline.inputs),
+        *((f"output {name}", f"{dtype} {_shape(shape)}") for name, dtype, shape in outline.outputs),
+        ("quantized", "in part or whole" if outline.quantized else "no"),
+        ("operators", ", ".join(f"{times} {name}" for name, times in _most_first(outline))),
+    ]
+    for label, value in rows:
+        table.add_row(Text(label, style="dim"), Text(value))
+    return table
+
+
+def _shape(shape: tuple[int | str | None, ...]) -> str:
+    return f"[{', '.join('?' if size in (None, '') else str(size) for size in shape)}]"
+
+
 def _tensor(spec: TensorSpec) -> str:
     text = f"{spec.datatype} {list(spec.shape)}"
     if spec.bounds is not None:
@@ -91,5 +118,5 @@ def _tensor(spec: TensorSpec) -> str:
     return f"{text}, real = {spec.quantization.scale:g} * (stored - {spec.quantization.zero_point})"
 
 
-def _most_first(facts: Facts) -> list[tuple[str, int]]:
+def _most_first(facts: Facts | Outline) -> list[tuple[str, int]]:
     return sorted(((name, times) for name, times in facts.operators.items()), key=lambda row: (-row[1], row[0]))

@@ -8,7 +8,7 @@ from typing import Any
 
 from service.compiler.sandbox import Access, Limits, run_child
 from service.compiler.sandbox.scratch import scratch_directory
-from service.core.facts import Facts
+from service.core.facts import Facts, Outline
 from service.core.settings import Settings
 from service.core.target import Target
 
@@ -17,8 +17,8 @@ GRAPH_FILE = "graph.txt"
 
 def inspect_file(
     source: Path, within: Path, settings: Settings, shapes: Mapping[str, Sequence[int]] | None = None
-) -> tuple[Facts, str]:
-    """A model's facts, and its graph as text.
+) -> tuple[Facts | Outline, str]:
+    """A model's facts, and its graph as text; of one that is not compiled an outline, and no graph.
 
     Args:
         source: the file.
@@ -26,10 +26,12 @@ def inspect_file(
         shapes: of the inputs, as for `importers.auto.import_model`.
 
     Raises:
-        OctetError: it is no model that Octet reads; says at which operator and tensor.
+        OctetError: it is no model that can be read; says at which operator and tensor.
     """
     with scratch_directory(within) as scratch:
         answer = _ask("inspect", source, scratch, settings, {"shapes": dict(shapes or {})})
+        if "outline" in answer:
+            return Outline.from_json(answer["outline"]), ""
         return Facts.from_json(answer["facts"]), (scratch / GRAPH_FILE).read_text()
 
 

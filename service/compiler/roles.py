@@ -22,6 +22,7 @@ from service.compiler.checking_roles import EXPECTED_FILE, write_answers
 from service.compiler.facts import facts_of
 from service.compiler.importers.auto import import_model
 from service.compiler.importers.imported import ImportedModel
+from service.compiler.importers.outline import outline_of
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.libraries import library_for, peak_for
 from service.compiler.kernels.objects import compile_program, program_of
@@ -33,6 +34,7 @@ from service.compiler.sandbox import Report
 from service.compiler.targets import codegen_target
 from service.core.build import Stage
 from service.core.digest import digest_of
+from service.core.errors import Unsupported
 from service.core.signature import ModelSignature
 from service.core.target import parse_target
 from service.core.vectors import Array, sample_inputs
@@ -61,9 +63,12 @@ def import_role(request: Request, report: Report) -> Result:
 
 
 def inspect_role(request: Request, report: Report) -> Result:
-    """A model file -> its facts; and its graph, as text in `graph.txt`."""
+    """A model file -> its facts; and its graph, as text in `graph.txt`. One that is not compiled -> its outline."""
     data = Path(request["source"]).read_bytes()
-    imported = _imported(data, request, report)
+    try:
+        imported = _imported(data, request, report)
+    except Unsupported as error:
+        return {"outline": outline_of(data, error).to_json()}
     Path(GRAPH_FILE).write_text(printer.text_of(move_transposes(imported.module)))
     return {"facts": facts_of(imported).to_json()}
 

@@ -17,6 +17,8 @@ OctetError
 ├── Unsupported             422  understood, but not something that we can do
 │   ├── UnknownTarget
 │   ├── UnsafeLibrary            compiled code of which loading alone could do harm
+│   ├── NotQuantized             a float model
+│   ├── DynamicRange             weights alone are quantized, of a TFLite model
 │   └── UnsupportedOperator
 ├── QueueFull               429
 ├── RateLimited             429  by what its key is for, not by what the server can do
@@ -29,6 +31,7 @@ OctetError
 ├── CorruptBlob             500  bytes on disk no longer hash to their name
 ├── SandboxUnavailable      503
 ├── NotReady                503  no loaded, verified artifact for a model
+│   ├── NotBuilt                 nobody is building one: waiting does not help
 │   ├── Quarantined              its artifact crashed the server
 │   ├── DatabaseLost             it is made again from the index of the store
 │   ├── NotStarted               a process of the server ended while it started
@@ -191,6 +194,18 @@ class UnsafeLibrary(Unsupported):
     code = "unsafe_library"
 
 
+class NotQuantized(Unsupported):
+    """The model is not quantized."""
+
+    code = "not_quantized"
+
+
+class DynamicRange(Unsupported):
+    """The model's weights alone are quantized; LiteRT quantizes its activations as they come."""
+
+    code = "dynamic_range"
+
+
 class UnsupportedOperator(Unsupported):
     """The model uses an operator that Octet does not compile."""
 
@@ -261,6 +276,12 @@ class NotReady(OctetError):
     """No verified artifact of the model is loaded here."""
 
     code = "not_ready"
+
+
+class NotBuilt(NotReady):
+    """No build that could serve the model has succeeded, and none is under way."""
+
+    code = "not_built"
 
 
 class Quarantined(NotReady):

@@ -79,3 +79,48 @@ class Facts:
             facts["parameter_bytes"],
             *(None if scheme is None else Scheme.from_json(scheme) for scheme in schemes),
         )
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a file says of a model that is not compiled.
+
+    Attributes:
+        inputs, outputs: name, element type, and shape; of a dimension its name, or None, where the file gives no size.
+        operators: how often each operator occurs, in the framework's names.
+        quantized: whether anything in it is.
+        error: why it is not compiled, as `OctetError.to_json` writes it.
+    """
+
+    format: str
+    inputs: tuple[tuple[str, str, tuple[int | str | None, ...]], ...]
+    outputs: tuple[tuple[str, str, tuple[int | str | None, ...]], ...]
+    operators: Mapping[str, int]
+    quantized: bool
+    error: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": self.format,
+            "inputs": [_end_json(end) for end in self.inputs],
+            "outputs": [_end_json(end) for end in self.outputs],
+            "operators": dict(self.operators),
+            "quantized": self.quantized,
+            "error": dict(self.error),
+        }
+
+    @staticmethod
+    def from_json(outline: Mapping[str, Any]) -> Outline:
+        inputs, outputs = (
+            tuple((str(end["name"]), str(end["dtype"]), tuple(end["shape"])) for end in outline[what])
+            for what in ("inputs", "outputs")
+        )
+        error = {str(name): str(text) for name, text in outline["error"].items()}
+        return Outline(
+            outline["format"], inputs, outputs, dict(outline["operators"]), bool(outline["quantized"]), error
+        )
+
+
+def _end_json(end: tuple[str, str, tuple[int | str | None, ...]]) -> dict[str, Any]:
+    name, dtype, shape = end
+    return {"name": name, "dtype": dtype, "shape": list(shape)}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from service.compiler.facts import facts_of
-from service.compiler.importers.onnx import import_model
+from service.compiler.importers.onnx.importer import import_model
 from service.core.numerics import ONNXRUNTIME
 from service.core.vectors import sample_inputs
 from tests.support import evidence

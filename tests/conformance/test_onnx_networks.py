@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.compiler.importers.onnx import import_model
+from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.batch import batched
 from service.compiler.qnn.graph import main_of, shape_of

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.compiler.importers.onnx import import_model
+from service.compiler.importers.onnx.importer import import_model
 from service.compiler.importers.onnx.reader import OPSETS
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode

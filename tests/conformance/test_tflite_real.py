@@ -88,24 +88,6 @@ def test_real_operator_is_litert_within_rounding(name: str) -> None:
     assert len(coverage.report(imported.module)["floating"]) > 1, "more than the conversion is reported"
 
 
-def test_weights_alone_may_be_quantized() -> None:
-    """A hybrid model: int8 weights stand for real values."""
-    builder = ModelBuilder()
-    x, y = builder.tensor("x", (2, 32), np.float32), builder.tensor("y", (2, 5), np.float32)
-    stored = RNG.integers(-127, 128, (5, 32)).astype(np.int8)
-    weights = builder.constant("weights", stored, Quant([0.01, 0.02, 0.03, 0.04, 0.05]))
-    builder.operator(
-        "FULLY_CONNECTED", [x, weights, builder.constant("bias", BIAS)], [y], schema.FullyConnectedOptionsT()
-    )
-    module = import_model(builder.build([x], [y])).module
-    values = RNG.normal(0, 1, (2, 32)).astype(np.float32)
-    scales = np.array([[0.01], [0.02], [0.03], [0.04], [0.05]], np.float32)
-    (actual,) = oracle.run(module, get_mode(LITERT_REFERENCE), [values])
-    np.testing.assert_allclose(actual, values @ (stored.astype(np.float32) * scales).T + BIAS, RELATIVE, ABSOLUTE)
-    report = coverage.report(module)
-    assert (report["macs"], report["integer_macs"]) == (2 * 5 * 32, 0)
-
-
 def _half_weights(weights: Array | None) -> bytes:
     """A product with float16 weights, which are made float32; with none, they are an input."""
     builder = ModelBuilder()

@@ -12,6 +12,7 @@ import pytest
 
 from service import runtime
 from service.cache import OciLayout
+from service.compiler.importers.uploads import upload_of
 from service.compiler.pipeline import CompileRequest, compile_model
 from service.compiler.steps import Steps
 from service.core.artifact import Report
@@ -33,6 +34,7 @@ from service.core.settings import Settings
 from service.core.target import TARGETS, detect_host, parse_target
 from tests.support import litert
 from tests.support.litert import MODES
+from tests.support.onnx_builder import OnnxBuilder
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 INT8, UINT8 = EXAMPLES / "digits_int8.tflite", EXAMPLES / "digits_uint8.tflite"
@@ -137,6 +139,22 @@ def test_onnx_runtime_is_a_witness_of_a_model_that_looks_up_ids(tmp_path: Path) 
         (True, 9, 100.0),
         (False, 9, 100.0),
     ]
+
+
+def test_onnx_runtime_is_a_witness_of_a_model_with_external_data(tmp_path: Path) -> None:
+    model, weights = OnnxBuilder(), np.arange(-32, 32, dtype=np.int8).reshape(8, 8)
+    x = model.quantized(model.input("x", "float32", [1, 8]), 0.05, 3, "uint8")
+    stored = model.dequantized(model.external(weights, "parts/weights.bin", 4), 0.01, 0, "int8")
+    product = model.node("MatMul", [model.dequantized(x, 0.05, 3, "uint8"), stored])
+    y = model.quantized(product, 0.1, 100, "uint8")
+    model.output(model.dequantized(y, 0.1, 100, "uint8"), "float32")
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "weights.bin").write_bytes(b"head" + weights.tobytes())
+    (tmp_path / "net.onnx").write_bytes(model.build())
+    with upload_of(tmp_path / "net.onnx") as upload:
+        layout, digest = build(upload, tmp_path, numerics=ONNXRUNTIME)
+    witnesses = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")["witnesses"]
+    assert [(each["own"], each["equal_percent"]) for each in witnesses] == [(True, 100.0), (False, 100.0)]
 
 
 def test_what_was_answered_before_is_not_asked_again(tmp_path: Path) -> None:

@@ -111,6 +111,21 @@ class OnnxBuilder:
         self.constants.append(tensor(name, np.asarray(array, dtype)))
         return name
 
+    def external(self, array: Any, location: str, offset: int | None = None, length: int | None = None) -> str:
+        """A constant whose elements are in another file."""
+        name, values = self.name("c"), np.asarray(array)
+        dims = b"".join(number(1, size) for size in values.shape)
+        said = {"location": location, "offset": offset, "length": length}
+        entries = [message(1, key) + message(2, str(value)) for key, value in said.items() if value is not None]
+        self.constants.append(
+            dims
+            + number(2, DTYPES[values.dtype.name])
+            + message(8, name)
+            + b"".join(message(13, entry) for entry in entries)
+            + number(14, 1)
+        )
+        return name
+
     def nibbles(self, array: Any, dtype: str) -> str:
         """A constant of 4 bits: two values in a byte, the first one in the low half."""
         name, values = self.name("c"), np.asarray(array).reshape(-1).astype(np.uint8) & 15

@@ -99,6 +99,8 @@ def _format_of_archive(names: frozenset[str] | None) -> str:
         return PT2
     if any(name.endswith("-symbol.json") for name in names) and any(name.endswith(".params") for name in names):
         return MXNET
+    if sum(name.endswith(".onnx") for name in names) == 1:
+        return ONNX
     what, hint = "a zip archive", "unpack it and upload the model inside"
     if "data.pkl" in inside:
         what = "a state_dict or another object that torch.save wrote, not a program"

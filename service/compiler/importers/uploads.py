@@ -1,4 +1,4 @@
-"""The one file that a model is uploaded as, where its framework writes two."""
+"""The one file that a model is uploaded as, where its framework writes several."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from pathlib import Path
 
 @contextmanager
 def upload_of(file: Path) -> Iterator[Path]:
-    """`file`; or, where it is an MXNet symbol, an archive of it and its parameters, as long as the block runs.
+    """`file`; or, as long as the block runs, an archive of it and what belongs to it: an MXNet symbol and its
+    parameters, an ONNX model and its external data.
 
     Raises:
-        InvalidInput: a symbol lacks its parameters.
+        InvalidInput: what belongs to it is not there.
     """
-    from service.compiler.importers.mxnet.package import is_symbol, pack_files
+    from service.compiler.importers.mxnet import package as mxnet
+    from service.compiler.importers.onnx import package as onnx
 
-    if not is_symbol(file):
-        yield file
-        return
-    packed = pack_files(file)
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / "model.zip"
-        archive.write_bytes(packed)
-        yield archive
+        if mxnet.is_symbol(file):
+            archive.write_bytes(mxnet.pack_files(file))
+            yield archive
+        elif onnx.is_model(file) and onnx.pack_files(file, archive):
+            yield archive
+        else:
+            yield file

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
 
+from service.compiler.importers.detect import HEAD_BYTES, ZIP, detect_format
+from service.compiler.importers.onnx.package import SUFFIX, archive_of
 from service.compiler.references import Answer, Array
 
 _LEVEL = "graph_optimization_level"
@@ -24,10 +27,24 @@ def open_session(source: str, options: Mapping[str, str]) -> Answer:
             settings.graph_optimization_level = GraphOptimizationLevel.__members__[value]
         else:
             settings.add_session_config_entry(name, value)
-    session = InferenceSession(source, settings, providers=["CPUExecutionProvider"])
+    session = InferenceSession(_model_in(Path(source)), settings, providers=["CPUExecutionProvider"])
     names = [end.name for end in session.get_inputs()]
 
     def answer(sample: Sequence[Array]) -> list[Array]:
         return list(session.run(None, dict(zip(names, sample, strict=True))))
 
     return answer
+
+
+def _model_in(source: Path) -> str:
+    """The model's own file; of an archive, beside the files of its weights in a folder of the working directory."""
+    with source.open("rb") as file:
+        if detect_format(file.read(HEAD_BYTES)) != ZIP:
+            return str(source)
+    archive, model = archive_of(source.read_bytes()), source
+    for name in archive:  # none leads out of the folder
+        path = Path.cwd() / "source" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(archive.read(name))
+        model = path if path.suffix == SUFFIX else model
+    return str(model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from service.core.build import Build, BuildState
-from service.core.errors import NotFound, NotReady
+from service.core.errors import NotBuilt, NotFound, NotReady
 from service.workers.inference.ports import Builds, Models
 
 
@@ -24,7 +24,7 @@ def why_not_ready(
     what = f"model {model!r}" if version is None else f"version {version} of model {model!r}"
     return next(
         (explained for build in relevant if (explained := _explain(what, build, targets))),
-        NotReady(f"{what} has not been built", hint=f"POST /api/v1/models/{model}/builds starts a build"),
+        NotBuilt(f"{what} has not been built", hint=f"POST /api/v1/models/{model}/builds starts a build"),
     )
 
 
@@ -35,8 +35,8 @@ def _explain(what: str, build: Build, targets: Sequence[str]) -> NotReady | None
         return NotReady(f"{what} is being built ({stage})", hint=f"wait for build {build.id}")
     if build.state is BuildState.FAILED:
         message = (build.error or {}).get("message", "no reason was recorded")
-        return NotReady(f"{what} could not be built: {message}", hint=f"build {build.id} says more")
+        return NotBuilt(f"{what} could not be built: {message}", hint=f"build {build.id} says more")
     if build.state is BuildState.SUCCEEDED and build.target not in targets:
         hint = f"build it for {', '.join(targets)}" if targets else "no target runs here: octet doctor says why"
-        return NotReady(f"{what} is built for {build.target}, which does not run here", hint=hint)
+        return NotBuilt(f"{what} is built for {build.target}, which does not run here", hint=hint)
     return None

@@ -108,6 +108,7 @@ async def test_a_failed_build_says_so_and_leaves_the_version_before_serving(serv
     failed = await service.predict("digits/versions/2")
     assert failed.status_code == 503
     assert "could not be built: out of luck" in failed.json()["error"]
+    assert "retry-after" not in failed.headers
 
 
 async def test_a_new_version_takes_over_when_it_is_built(service: Service) -> None:

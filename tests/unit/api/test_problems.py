@@ -52,6 +52,13 @@ def test_members_that_are_not_known_are_left_out(plane: ControlPlane) -> None:
     assert not {"stage", "op", "tensor"} & document.keys()
 
 
+def test_nobody_waits_for_a_build_that_failed(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    raise_from_models(plane, monkeypatch, errors.NotBuilt())
+    answer = plane.client.get("/api/v1/models")
+    assert answer.status_code == 503
+    assert "retry-after" not in answer.headers
+
+
 @pytest.mark.parametrize("kind", [errors.QueueFull, errors.NotReady])
 def test_who_should_come_again_is_told_when(
     plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, kind: type[OctetError]

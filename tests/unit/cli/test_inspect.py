@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from service.cli.app import app
+from tests.support.onnx_builder import OnnxBuilder
 
 SAMPLE = Path(__file__).resolve().parents[3] / "examples" / "digits_int8.tflite"
 BERT = Path(__file__).resolve().parents[2] / "fixtures" / "onnx" / "bert.qdq.onnx"
@@ -49,6 +50,32 @@ def test_its_graph_names_the_types(command: tuple[str, ...]) -> None:
     assert re.search(r"%\d+ = qnn.conv2d\(%0, const<\d+x3x3x1xi8>, const<\d+xi32>\) \{in_type = !0, ", convolution)
     assert ": tensor<1x" in convolution
     assert lines[-1].startswith("  return %")
+
+
+FIXTURES = SAMPLE.parents[1] / "tests" / "fixtures"
+
+
+def test_a_model_that_is_not_compiled_is_outlined() -> None:
+    """LiteRT would quantize its activations as they come."""
+    outline = json.loads(run("inspect", str(FIXTURES / "tflite" / "keywords_hybrid.tflite"), "--json"))
+    assert outline["error"]["code"] == "dynamic_range"
+    assert outline["quantized"]
+    assert outline["operators"]["CONV_2D"] > 0
+    assert outline["inputs"][0]["dtype"] == "float32"
+
+
+def test_a_float_model_is_outlined(tmp_path: Path) -> None:
+    model = OnnxBuilder()
+    x = model.input("x", "float32", ["N", 4])
+    model.output(model.node("MatMul", [x, model.constant([[1.0]] * 4, "float32")]), "float32")
+    path = tmp_path / "float.onnx"
+    path.write_bytes(model.build())
+    shown = " ".join(run("inspect", str(path)).split())
+    assert shown.startswith("not compiled this model is not quantized: ")
+    assert "input x float32 [N, 4]" in shown
+    assert "1 MatMul" in shown
+    refused = CliRunner().invoke(app, ["inspect", str(path), "--graph"])
+    assert refused.exit_code != 0
 
 
 def test_a_file_that_is_no_model(tmp_path: Path) -> None:

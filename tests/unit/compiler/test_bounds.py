@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.compiler.bounds import bounded
-from service.compiler.importers.onnx import import_model
+from service.compiler.importers.onnx.importer import import_model
 from service.core.signature import Bounds
 from tests.support.onnx_builder import OnnxBuilder
 

@@ -16,7 +16,7 @@ from service.compiler.importers.mxnet.package import SHAPE_ATTRIBUTE, unpack
 from service.compiler.importers.mxnet.params import Array, read_params
 from service.compiler.importers.mxnet.symbol import VARIABLE, Entry, Symbol, SymbolNode, read_symbol
 from service.core.build import Stage
-from service.core.errors import MalformedModel, OctetError, Unsupported, UnsupportedOperator
+from service.core.errors import MalformedModel, NotQuantized, OctetError, Unsupported, UnsupportedOperator
 from service.core.signature import ModelSignature, TensorSpec, datatype_of
 
 At = Callable[[str, str], None]
@@ -124,6 +124,7 @@ def check_support(nodes: Sequence[SymbolNode]) -> None:
     """Passes if every operator is one that is converted.
 
     Raises:
+        NotQuantized: none is quantized.
         UnsupportedOperator: some are not; the message names them, up to `_LISTED` by kind and one by one.
     """
     operators = [node for node in nodes if node.op != VARIABLE]
@@ -135,14 +136,19 @@ def check_support(nodes: Sequence[SymbolNode]) -> None:
     counted = Counter(_clean(node.op) for node in obstacles)
     kinds = [f"{op} ({number} times)" if number > 1 else op for op, number in counted.items()]
     quantized = any("quantize" in node.op or node.attributes.flag("quantized") for node in operators)
+    if not quantized:
+        raise NotQuantized(
+            f"this model is not quantized: none of its {len(operators)} operators is ({_listed(kinds)})",
+            op=obstacles[0].label,
+            tensor=_clean(obstacles[0].name),
+            hint="quantize it with mxnet.contrib.quantization.quantize_model_mkldnn",
+        )
     raise UnsupportedOperator(
         f"{len(obstacles)} of {len(operators)} operators cannot be compiled: {_listed(kinds)}. "
         f"They are: {_listed([node.label for node in obstacles])}",
         op=obstacles[0].label,
         tensor=_clean(obstacles[0].name),
-        hint=f"Octet compiles: {', '.join(sorted(RULES))}; quantize or cut off the others"
-        if quantized
-        else "the model is not quantized: mxnet.contrib.quantization.quantize_model_mkldnn does it",
+        hint=f"Octet compiles: {', '.join(sorted(RULES))}; quantize or cut off the others",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -292,6 +292,14 @@ class Node:
         if array.size > _FOLDED_ELEMENTS:
             self.unsupported(f"computes {array.size} constants; fold them when exporting (onnxsim, or onnxruntime)")
         return array
+
+    def is_small(self, values: Sequence[Array]) -> bool:
+        """Whether what is computed of these may be computed while importing: shapes and axes, not weights."""
+        shapes = [value.shape for value in values]
+        try:
+            return math.prod(np.broadcast_shapes(*shapes)) <= _FOLDED_ELEMENTS
+        except ValueError:
+            self.malformed(f"takes {', '.join(str(list(shape)[:8]) for shape in shapes[:4])}, which do not broadcast")
 
     # -- errors
 

@@ -15,6 +15,7 @@ from service.compiler.importers.onnx.model import (
     Unread,
     shortened,
 )
+from service.compiler.importers.onnx.package import Files, unpack
 from service.compiler.importers.onnx.schema import ATTRIBUTE_FIELDS, DTYPES
 from service.compiler.importers.onnx.tensors import read_tensor, text
 from service.compiler.importers.qdq import Operator
@@ -26,15 +27,16 @@ _SAME = ("DequantizeLinear", "QuantizeLinear")  # com.microsoft has them for 4 a
 
 
 def read_model(data: bytes) -> Model:
-    """The model in an ONNX file.
+    """The model in an ONNX file, or in an archive of one and the files that its weights are in.
 
-    Takes time and memory in proportion to the file: constants are views of `data` where the file has them raw.
+    Takes time and memory in proportion to the file: constants are views of it where it has them raw.
 
     Raises:
         MalformedModel: the file is not well formed.
         Unsupported: it is of an operator set that is not read, or computes nothing.
     """
-    message = read_message(memoryview(data))
+    file, files = unpack(data)
+    message = read_message(memoryview(file))
     opset = _opset(message)
     if "graph" not in message:
         raise MalformedModel("the file has no graph")
@@ -45,7 +47,7 @@ def read_model(data: bytes) -> Model:
     graph = message["graph"]
     if "sparse_initializer" in graph:
         raise Unsupported("the model has sparse constants", hint="export it with dense ones")
-    model = _model(graph, opset, len(data))
+    model = _model(graph, opset, len(data), files)
     check_graph(model)
     return model
 
@@ -63,13 +65,13 @@ def _opset(message: Values) -> int:
     return opset
 
 
-def _model(graph: Values, opset: int, size_bytes: int) -> Model:
+def _model(graph: Values, opset: int, size_bytes: int, files: Files) -> Model:
     constants: dict[str, Tensor] = {}
     for values in graph.get("initializer", ()):
-        _add(constants, read_tensor(values))
+        _add(constants, read_tensor(values, files))
     operators = []
     for index, values in enumerate(graph.get("node", ())):
-        operator = _operator(values, index)
+        operator = _operator(values, index, files)
         if operator.op_type == "Constant" and len(operator.outputs) == 1:
             _add(constants, _constant(operator))
         else:
@@ -94,7 +96,7 @@ def _add(constants: dict[str, Tensor], tensor: Tensor) -> None:
     constants[tensor.name] = tensor
 
 
-def _operator(values: Values, index: int) -> Operator:
+def _operator(values: Values, index: int, files: Files) -> Operator:
     domain, op_type = text(values.get("domain")), text(values.get("op_type"))
     if domain == OWN_DOMAIN:
         raise MalformedModel(f"operator #{index} is of the domain {OWN_DOMAIN}, which no file may use")
@@ -105,7 +107,7 @@ def _operator(values: Values, index: int) -> Operator:
         key = text(attribute.get("name"))
         if key in attributes:
             raise MalformedModel(f"{name} #{index} has its attribute {shortened(key)} twice", op=f"{name} #{index}")
-        attributes[key] = _attribute(attribute)
+        attributes[key] = _attribute(attribute, files)
     return Operator(
         index,
         name,
@@ -115,7 +117,7 @@ def _operator(values: Values, index: int) -> Operator:
     )
 
 
-def _attribute(values: Values) -> AttributeValue:
+def _attribute(values: Values, files: Files) -> AttributeValue:
     """By its declared type. Old files leave that out, and have one value."""
     for what in ("g", "graphs", "sparse_tensor", "ref_attr_name"):
         if what in values:
@@ -131,7 +133,7 @@ def _attribute(values: Values) -> AttributeValue:
         case "s":
             return text(values.get("s"))
         case "t":
-            return read_tensor(values.get("t", {}), "")
+            return read_tensor(values.get("t", {}), files, "")
         case "ints":
             return tuple(int(value) for value in values.get("ints", ()))
         case "floats":

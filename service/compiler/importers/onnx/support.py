@@ -7,9 +7,13 @@ from collections import Counter
 from service.compiler.importers.onnx.model import OWN_DOMAIN, Model, shortened
 from service.compiler.importers.onnx.operators import RULES
 from service.compiler.importers.qdq import Operator
-from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
+from service.core.errors import MalformedModel, NotQuantized, Unsupported, UnsupportedOperator
 
 _LISTED = 20
+_QUANTIZE = (
+    "quantize it with onnxruntime.quantization: quantize_static for networks of pictures, quantize_dynamic for "
+    "transformers (docs/how-to/onnx.md)"
+)
 _PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
@@ -20,16 +24,21 @@ def check_support(model: Model) -> None:
     Requires: quantized operators stand where they can (`qdq.fuse`).
 
     Raises:
+        NotQuantized: none is quantized, and some are such sums.
         UnsupportedOperator: some are not; the message names them, up to `_LISTED` by kind and one by one.
         Unsupported: an operator uses a constant that none can use.
         MalformedModel: an operator has a number of inputs that its definition forbids.
     """
-    quantized = any(_is_quantized(operator) for operator in model.operators)
-    obstacles = [
-        operator
-        for operator in model.operators
-        if operator.op_type not in RULES or (operator.op_type in _PRODUCTS and not quantized)
-    ]
+    products = [operator for operator in model.operators if operator.op_type in _PRODUCTS]
+    if products and not any(is_quantized(operator) for operator in model.operators):
+        kinds = ", ".join(f"{times} {name}" for name, times in Counter(each.op_type for each in products).most_common())
+        raise NotQuantized(
+            f"this model is not quantized: it has no quantized operator, and multiplies in float ({kinds})",
+            op=products[0].label,
+            tensor=_output(products[0]),
+            hint=_QUANTIZE,
+        )
+    obstacles = [operator for operator in model.operators if operator.op_type not in RULES]
     if obstacles:
         _refuse(model, obstacles)
     for operator in model.operators:
@@ -47,7 +56,7 @@ def check_support(model: Model) -> None:
 
 
 def _refuse(model: Model, obstacles: list[Operator]) -> None:
-    counted = Counter(_what(operator) for operator in obstacles)
+    counted = Counter(operator.op_type for operator in obstacles)
     kinds = [f"{what} ({number} times)" if number > 1 else what for what, number in counted.items()]
     each = [f"{operator.label} → {_output(operator)}" for operator in obstacles]
     raise UnsupportedOperator(
@@ -55,19 +64,14 @@ def _refuse(model: Model, obstacles: list[Operator]) -> None:
         f"They are: {_listed(each)}",
         op=obstacles[0].label,
         tensor=_output(obstacles[0]),
-        hint=_hint(model),
+        hint=_hint(),
     )
 
 
-def _is_quantized(operator: Operator) -> bool:
+def is_quantized(operator: Operator) -> bool:
     """Whether an operator makes or takes stored values."""
     name = operator.op_type.rpartition(".")[2]
     return name.startswith(("Q", "Dequantize", "DynamicQuantize")) or "Integer" in name or name == "MatMulNBits"
-
-
-def _what(operator: Operator) -> str:
-    """`Conv on float32`, or an operator that is not known at all."""
-    return f"{operator.op_type} on float32" if operator.op_type in RULES else operator.op_type
 
 
 def _listed(items: list[str]) -> str:
@@ -75,9 +79,7 @@ def _listed(items: list[str]) -> str:
     return ", ".join(items[:_LISTED]) + more
 
 
-def _hint(model: Model) -> str:
-    if not any(_is_quantized(operator) for operator in model.operators):
-        return "the model is not quantized: use onnxruntime.quantization.quantize_static"
+def _hint() -> str:
     known = sorted(name for name in RULES if not name.startswith(f"{OWN_DOMAIN}."))
     return f"Octet compiles: {', '.join(known)}; export the model without the others"
 

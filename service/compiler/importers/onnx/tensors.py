@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from service.compiler.importers.onnx.message import Values
 from service.compiler.importers.onnx.model import Array, Tensor, shortened
-from service.compiler.importers.onnx.schema import DTYPES, EXTERNAL
+from service.compiler.importers.onnx.package import Files, external_of
+from service.compiler.importers.onnx.schema import DTYPES
 from service.core.errors import MalformedModel
 
 _MAX_BYTES = (1 << 31) - 1
@@ -33,8 +35,8 @@ def text(raw: memoryview | None) -> str:
     return bytes(raw or b"").decode("utf-8", errors="backslashreplace")
 
 
-def read_tensor(values: Values, name: str | None = None) -> Tensor:
-    """A `Tensor` message.
+def read_tensor(values: Values, files: Files, name: str | None = None) -> Tensor:
+    """A `Tensor` message; `files` are those that external data may be in.
 
     What is well formed but beyond us is noted in the tensor's `oddity`, so that unsupported operators are told first.
 
@@ -46,15 +48,16 @@ def read_tensor(values: Values, name: str | None = None) -> Tensor:
     shape = tuple(int(size) for size in values.get("dims", ()))
     if any(size < 0 for size in shape):
         raise MalformedModel(f"the constant {shortened(name)} has the shape {list(shape)}", tensor=shortened(name))
-    oddity = _oddity(values, dtype, shape)
+    external = external_of(values)
+    oddity = _oddity(values, dtype, shape) or _missing(external, files)
     if oddity:
         return Tensor(name, dtype, shape, oddity=oddity)
+    if external is not None:
+        values = {"raw_data": files.part(shortened(name), external, _size_bytes(dtype, shape))}
     return Tensor(name, dtype, shape, _elements(values, name, dtype, shape))
 
 
 def _oddity(values: Values, dtype: str, shape: tuple[int, ...]) -> str | None:
-    if values.get("data_location") == EXTERNAL or "external_data" in values:
-        return "is kept in another file (external data); save the model with its weights inside"
     if "segment" in values:
         return "is cut into segments"
     if dtype not in _FIELDS:
@@ -64,6 +67,18 @@ def _oddity(values: Values, dtype: str, shape: tuple[int, ...]) -> str | None:
     if math.prod(shape) * np.dtype(NIBBLES.get(dtype, dtype)).itemsize > _MAX_BYTES:
         return f"has shape {list(shape)}, which is more than 2 GiB"
     return None
+
+
+def _missing(external: Mapping[str, str] | None, files: Files) -> str | None:
+    if external is None or external.get("location", "") in files:
+        return None
+    location = shortened(external.get("location", ""))
+    return f"is kept in the file {location!a}, which is not in the upload: octet push packs it, or zip them together"
+
+
+def _size_bytes(dtype: str, shape: tuple[int, ...]) -> int:
+    count = math.prod(shape)
+    return -(-count // 2) if dtype in NIBBLES else count * np.dtype(dtype).itemsize
 
 
 def _elements(values: Values, name: str, dtype: str, shape: tuple[int, ...]) -> Array:

@@ -3,47 +3,88 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from service.compiler.importers.tflite.model import Model, Operator, Tensor
 from service.compiler.importers.tflite.operators import RULES, Rule
-from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
+from service.core.errors import DynamicRange, MalformedModel, NotQuantized, Unsupported, UnsupportedOperator
 
 _QUANTIZED = ("int8", "uint8", "int16")
 _LISTED = 20
-_NOT_QUANTIZED = "the model is not quantized: convert it with full-integer (int8) quantization"
+_CONVERT = (
+    "convert it with full-integer quantization: tf.lite.TFLiteConverter with optimizations = "
+    "[tf.lite.Optimize.DEFAULT] and a representative_dataset (docs/how-to/tflite.md)"
+)
+# Those that have a kernel in LiteRT which quantizes its activations as they come.
+_HYBRID = ("BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM")
 
 
 def check_support(model: Model) -> None:
     """Passes if every operator is one that we convert, on element types that we convert it on.
 
     Raises:
+        NotQuantized: nothing is quantized, and operators compute real values: this is no compiler of float models.
+        DynamicRange: operators multiply real activations by stored weights.
         UnsupportedOperator: some are not; the message names them, up to `_LISTED` by kind and one by one.
-        Unsupported: an operator uses a tensor that none can use, or nothing is quantized.
+        Unsupported: an operator uses a tensor that none can use.
         MalformedModel: an operator has a number of inputs or outputs that its definition forbids.
     """
+    _require_quantized(model)
+    _require_stored_activations(model)
     obstacles = [(operator, what) for operator in model.operators if (what := _obstacle(model, operator))]
     if obstacles:
         _refuse(model, obstacles)
-    if not any(tensor.quantization and tensor.dtype in _QUANTIZED for tensor in model.tensors):
-        _require_nothing_real(model)
     for operator in model.operators:
         _check_arity(operator, RULES[operator.name])
         for tensor in _tensors(model, operator):
             _check_tensor(operator, tensor)
 
 
-def _require_nothing_real(model: Model) -> None:
-    """Passes if no operator of an unquantized model computes real values: this is no compiler of float models."""
-    for operator in model.operators:
-        rule = RULES[operator.name]
-        if rule.real is not None and rule.converter(dtypes_of(model, operator)) is rule.real:
-            raise UnsupportedOperator(
-                f"{operator.label} computes real values, and no tensor of the model is quantized",
-                op=operator.label,
-                tensor=_output(model, operator),
-                hint=_NOT_QUANTIZED,
-            )
+def _require_quantized(model: Model) -> None:
+    if any(tensor.quantization and tensor.dtype in _QUANTIZED for tensor in model.tensors):
+        return
+    real = [operator for operator in model.operators if _computes_real_values(model, operator)]
+    if real:
+        raise NotQuantized(
+            f"this model is not quantized: {len(real)} of its {len(model.operators)} operators compute in float32 "
+            f"({counted(operator.name for operator in real)})",
+            op=real[0].label,
+            tensor=_output(model, real[0]),
+            hint=_CONVERT,
+        )
+
+
+def _computes_real_values(model: Model, operator: Operator) -> bool:
+    dtypes, rule = dtypes_of(model, operator), RULES.get(operator.name)
+    if rule is None or rule.real is None:
+        return "float32" in dtypes and (rule is None or _obstacle(model, operator) is not None)
+    return rule.converter(dtypes) is rule.real
+
+
+def _require_stored_activations(model: Model) -> None:
+    """LiteRT's hybrid kernels quantize activations as they come, and multiply in integers. What real arithmetic makes
+    of such a model differs from that in half of the values, so it is not compiled at all."""
+    hybrid = [operator for operator in model.operators if _is_hybrid(model, operator)]
+    if hybrid:
+        raise DynamicRange(
+            f"this model has dynamic-range quantization: {len(hybrid)} of its {len(model.operators)} operators have "
+            f"8-bit weights and float32 activations ({counted(operator.name for operator in hybrid)}), which LiteRT "
+            "quantizes as they come; Octet does not compute that yet",
+            op=hybrid[0].label,
+            tensor=_output(model, hybrid[0]),
+            hint=_CONVERT,
+        )
+
+
+def _is_hybrid(model: Model, operator: Operator) -> bool:
+    first, *others = (model.tensors[index] for index in operator.inputs if index >= 0) if operator.inputs else (None,)
+    stored = any(tensor is not None and tensor.dtype in ("int8", "uint8", "int4") for tensor in others)
+    return operator.name in _HYBRID and first is not None and first.dtype == "float32" and stored
+
+
+def counted(names: Iterable[str]) -> str:
+    """`12 CONV_2D, 3 ADD`: the most frequent first, up to `_LISTED` of them."""
+    return _listed([f"{times} {name}" for name, times in Counter(names).most_common()])
 
 
 def dtypes_of(model: Model, operator: Operator) -> list[str]:
@@ -87,8 +128,6 @@ def _listed(items: list[str]) -> str:
 def _hint(model: Model, obstacles: list[tuple[Operator, str]]) -> str:
     kinds = {what.rsplit(" ", 1)[-1] for operator, what in obstacles if operator.name in RULES}
     if "float32" in kinds or "float16" in kinds:
-        if not any(tensor.quantization for tensor in model.tensors):
-            return _NOT_QUANTIZED
         return "convert with full-integer quantization, so that no operator is left in float"
     if "int16" in kinds:
         return "these operators are compiled with 8-bit activations only"

@@ -12,11 +12,12 @@ from tvm import relax
 from service.compiler.importers.torch.node import QUANTIZE, Node
 from service.compiler.importers.torch.operators import REAL_RULES, RULES, Rule
 from service.compiler.importers.torch.values import UNKNOWN, Unknown, Value
-from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
+from service.core.errors import MalformedModel, NotQuantized, Unsupported, UnsupportedOperator
 
 At = Callable[[str, str], None]
 
 _LISTED = 20
+_QUANTIZED = ("quantized::", "quantized_decomposed::", "torchao::", "octet::")
 _COMPILED = "Octet compiles: " + ", ".join(
     sorted(name for name in {*RULES, *REAL_RULES} if not name.startswith("octet::"))
 )
@@ -39,7 +40,7 @@ class Graph:
         """As `interpreter.Operators`."""
         rule, label = _rule(name, [*arguments, *named.values()]), f"{name} #{self._count}"
         self._count += 1
-        self._quantized |= name.startswith(("quantized::", "octet::")) or name == "aten::quantize_per_tensor"
+        self._quantized |= name.startswith(_QUANTIZED) or name == "aten::quantize_per_tensor"
         self._at(label, output)
         if rule is None:
             return self._obstacle(name, output)
@@ -63,6 +64,7 @@ class Graph:
         """Passes if every operator so far could be converted.
 
         Raises:
+            NotQuantized: some could not, and none so far was quantized.
             UnsupportedOperator: some could not; the message names them, up to `_LISTED` by kind and one by one.
         """
         if not self._obstacles:
@@ -70,12 +72,13 @@ class Graph:
         counted = Counter(what for what, _ in self._obstacles)
         kinds = [f"{what} ({number} times)" if number > 1 else what for what, number in counted.items()]
         each = [f"{what.split(' ')[0]} → {output or 'nothing'}" for what, output in self._obstacles]
-        raise UnsupportedOperator(
-            f"{len(self._obstacles)} of {self._count} operators cannot be compiled: {_listed(kinds)}. "
+        kind, first = (UnsupportedOperator, "") if self._quantized else (NotQuantized, "this model is not quantized: ")
+        raise kind(
+            f"{first}{len(self._obstacles)} of {self._count} operators cannot be compiled: {_listed(kinds)}. "
             f"They are: {_listed(each)}",
             op=self._obstacles[0][0].split(" ")[0],
             tensor=self._obstacles[0][1],
-            hint=self._hint or (_COMPILED if self._quantized else QUANTIZE),
+            hint=(self._hint or _COMPILED) if self._quantized else QUANTIZE,
         )
 
 

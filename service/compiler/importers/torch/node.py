@@ -20,7 +20,7 @@ from service.core.errors import InvalidInput, MalformedModel, Unsupported
 # c10/core/ScalarType.h.
 STORAGES: dict[int, str] = {12: "int8", 13: "uint8"}
 
-QUANTIZE = "quantize the model first (torch.ao.quantization), so that no operator is left in float"
+QUANTIZE = "quantize it with torch.ao.quantization, so that no operator is left in float (docs/how-to/pytorch.md)"
 _NAME_LENGTH = 120  # of a name hint
 _MOST_ELEMENTS = 1 << 31
 _LARGEST_SIZE = 1 << 31

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from service.core.build import Build, BuildState, Stage
-from service.core.errors import CorruptBlob, NotFound, NotReady
+from service.core.errors import CorruptBlob, NotBuilt, NotFound, NotReady
 from service.workers.inference import Array, Registry, Scheduling
 from tests.support.runners import FunctionRunner, digits, identity
 from tests.support.tables import LESSER_TARGET, TARGET, Tables
@@ -322,6 +322,7 @@ async def test_a_model_that_is_not_ready_says_why(
         with pytest.raises(NotReady, match=message) as caught:
             await registry.acquire("digits", version)
         assert hint in str(caught.value.hint)
+        assert isinstance(caught.value, NotBuilt) != ("is being built" in caught.value.message)
 
 
 async def test_a_closed_registry_refuses_and_has_no_threads_left() -> None:

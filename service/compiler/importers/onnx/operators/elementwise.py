@@ -18,7 +18,7 @@ _RELAX: dict[str, Callable[..., relax.Expr]] = {
     "Mul": relax.op.multiply,
     "Sub": relax.op.subtract,
 }
-_NUMPY: dict[str, Callable[..., Any]] = {"Add": np.add, "Mul": np.multiply, "Sub": np.subtract}
+_NUMPY: dict[str, Callable[..., Any]] = {"Add": np.add, "Div": np.divide, "Mul": np.multiply, "Sub": np.subtract}
 
 
 def qlinear_add(node: Node) -> relax.Var:
@@ -57,11 +57,11 @@ def _repeats(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> bool:
 def arithmetic(node: Node) -> Value:
     """Add, Sub, Mul, Div: of shapes while importing, of float32 and whole numbers when the model runs."""
     kind, known = node.operator.op_type, [node.known(0), node.known(1)]
-    if all(data is not None and data.dtype.kind in "iu" for data in known):
+    if all(data is not None and data.dtype.kind in "iu" for data in known) and node.is_small(node.all_known() or ()):
         if kind == "Div":
             return node.folded(_truncated(node, known[0], known[1]))
         return node.folded(_NUMPY[kind](*known))
-    return real.plain(_RELAX[kind], dtypes="f" if kind == "Div" else "fi")(node)
+    return real.plain(_RELAX[kind], _NUMPY[kind], dtypes="f" if kind == "Div" else "fi")(node)
 
 
 def _truncated(node: Node, lhs: Any, rhs: Any) -> Any:

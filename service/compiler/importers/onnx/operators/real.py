@@ -42,7 +42,7 @@ def plain(make: Callable[..., relax.Call], compute: Callable[..., Any] | None = 
     def convert(node: Node) -> Value:
         places = range(node.input_count)
         known = node.all_known()
-        if compute is not None and known is not None:
+        if compute is not None and known is not None and node.is_small(known):
             with np.errstate(all="ignore"):
                 return node.folded(compute(*known))
         kinds = {node.dtype(place) for place in places}
@@ -307,15 +307,15 @@ _wide_relax = {
 # Operators of one result that take any number of operands within their arity, which `operators` gives.
 REAL: dict[str, tuple[Convert, tuple[int, int]]] = {
     **{name: (convert, (1, 1)) for name, convert in _wide_relax.items()},
-    "Abs": (plain(relax.op.abs), (1, 1)),
+    "Abs": (plain(relax.op.abs, np.abs), (1, 1)),
     "And": (plain(relax.op.logical_and, np.logical_and, "b"), (2, 2)),
     "ArgMax": (extreme_place(relax.op.argmax), (1, 1)),
     "ArgMin": (extreme_place(relax.op.argmin), (1, 1)),
     "BatchNormalization": (batch_normalization, (5, 5)),
-    "Ceil": (plain(relax.op.ceil), (1, 1)),
+    "Ceil": (plain(relax.op.ceil, np.ceil), (1, 1)),
     "Elu": (function(lambda node, wide: real.elu(wide, node.attribute("alpha", 1.0))), (1, 1)),
     "Equal": (plain(relax.op.equal, np.equal, _NUMBERS), (2, 2)),
-    "Floor": (plain(relax.op.floor), (1, 1)),
+    "Floor": (plain(relax.op.floor, np.floor), (1, 1)),
     "Gelu": (function(_gelu), (1, 1)),
     "GlobalAveragePool": (global_average_pool, (1, 1)),
     "Greater": (plain(relax.op.greater, np.greater, _NUMBERS), (2, 2)),
@@ -338,11 +338,11 @@ REAL: dict[str, tuple[Convert, tuple[int, int]]] = {
     "ReduceL2": (root_of_squares, (1, 2)),
     "ReduceMax": (extreme(relax.op.max), (1, 2)),
     "ReduceMin": (extreme(relax.op.min), (1, 2)),
-    "Round": (plain(relax.op.round), (1, 1)),
+    "Round": (plain(relax.op.round, np.rint), (1, 1)),
     "Sigmoid": (_of(real.logistic), (1, 1)),
     "Softmax": (softmax, (1, 1)),
     "Softplus": (function(_softplus), (1, 1)),
-    "Sqrt": (plain(relax.op.sqrt), (1, 1)),
+    "Sqrt": (plain(relax.op.sqrt, np.sqrt), (1, 1)),
     "Where": (where, (3, 3)),
     "com.microsoft.Gelu": (_of(partial(real.gelu, approximate=False)), (1, 1)),
     "com.microsoft.QuickGelu": (function(_quick_gelu), (1, 1)),

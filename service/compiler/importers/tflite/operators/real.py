@@ -1,10 +1,8 @@
-"""Operators on float32 activations: between conversions of a quantized model, or in one whose weights alone are
-quantized (a hybrid model).
+"""Operators on float32 activations, between conversions of a quantized model.
 
 Sums, products and their like round once, as IEEE 754 says, and so they do in LiteRT. Sums of many and functions such as
-exp are taken in float64 and rounded once; LiteRT's own come within a few units in the last place of that. (LiteRT also
-quantizes the activations of a hybrid operator as they come, which is not done here: the weights are what they stand
-for, and everything else is real.)
+exp are taken in float64 and rounded once; LiteRT's own come within a few units in the last place of that. Weights are
+float32, too: those of 8 bits beside real activations are a hybrid model's, which `support` refuses.
 """
 
 from __future__ import annotations
@@ -161,14 +159,12 @@ def _convolve(node: Node, weights: Array, groups: int) -> relax.Expr:
 
 
 def _weights(node: Node) -> Array:
-    """The real values of the weights, float32, as they lie in the file."""
-    tensor, data = node.input(1), node.data(1)
-    if data.dtype == np.float32:
-        node.reserve(data.nbytes)
-        return data
-    if tensor.dtype not in ("int8", "uint8") or tensor.quantization is None:
-        node.unsupported(f"has weights of {tensor.dtype}", tensor)
-    return real_values(node, data, tensor.quantization)
+    """Float32, as they lie in the file."""
+    data = node.data(1)
+    if data.dtype != np.float32:
+        node.unsupported(f"has weights of {data.dtype}", node.input(1))
+    node.reserve(data.nbytes)
+    return data
 
 
 def real_values(node: Node, data: Array, quantization: Quantization) -> Array:

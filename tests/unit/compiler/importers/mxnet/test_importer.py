@@ -13,7 +13,7 @@ from service.compiler.facts import facts_of
 from service.compiler.importers.auto import import_model
 from service.compiler.importers.mxnet.package import pack
 from service.core.build import Stage
-from service.core.errors import MalformedModel, OctetError, Unsupported, UnsupportedOperator
+from service.core.errors import MalformedModel, NotQuantized, OctetError, Unsupported, UnsupportedOperator
 from service.core.signature import TensorSpec
 from tests.support.mxnet_models import Document, node_of, packed, params_of, symbol_of
 
@@ -148,7 +148,7 @@ def test_operators_that_are_not_compiled_are_all_listed() -> None:
 def test_a_model_in_float_is_told_to_be_quantized() -> None:
     node = {"op": "Convolution", "name": "conv", "inputs": [[0, 0, 0]]}
     document = {"nodes": [{"op": "null", "name": "data", "inputs": []}, node], "heads": [[1, 0, 0]]}
-    with pytest.raises(UnsupportedOperator) as caught:
+    with pytest.raises(NotQuantized, match=r"^this model is not quantized: ") as caught:
         import_model(pack(json.dumps(document).encode(), params_of("sg_residual")))
     assert "quantize_model_mkldnn" in (caught.value.hint or "")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from service.compiler.importers.onnx.importer import import_model
-from service.core.errors import InvalidInput, MalformedModel, Unsupported, UnsupportedOperator
+from service.core.errors import InvalidInput, MalformedModel, NotQuantized, Unsupported, UnsupportedOperator
 from service.core.signature import Quantization
 from tests.support.onnx_builder import Dims, OnnxBuilder
 
@@ -53,13 +53,22 @@ def test_stored_ends_say_their_quantization() -> None:
 def test_all_that_is_not_compiled_is_named_at_once() -> None:
     model = OnnxBuilder()
     model.input("x", "float32", [1, 4])
-    product = model.node("MatMul", ["x", model.constant(np.ones((4, 4)), "float32")])
-    model.output(model.node("Einsum", [model.node("Sigmoid", [model.node("Det", [product])])]), "float32")
+    model.output(model.node("Einsum", [model.node("Sigmoid", [model.node("Det", ["x"])])]), "float32")
     with pytest.raises(UnsupportedOperator) as caught:
         import_model(model.build())
-    assert "3 of 4 operators" in caught.value.message
-    assert "MatMul on float32, Det, Einsum" in caught.value.message
-    assert "not quantized" in str(caught.value.hint)
+    assert "2 of 3 operators" in caught.value.message
+    assert "Det, Einsum" in caught.value.message
+
+
+def test_a_float_model_is_told_first_that_it_is_one() -> None:
+    model = OnnxBuilder()
+    model.input("x", "float32", [1, 4])
+    product = model.node("MatMul", ["x", model.constant(np.ones((4, 4)), "float32")])
+    model.output(model.node("Einsum", [product]), "float32")
+    with pytest.raises(NotQuantized, match=r"^this model is not quantized: ") as caught:
+        import_model(model.build())
+    assert "1 MatMul" in caught.value.message
+    assert "quantize_static" in str(caught.value.hint)
 
 
 def test_an_operator_says_what_is_wrong_with_it_and_where() -> None:

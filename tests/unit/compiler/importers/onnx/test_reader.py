@@ -105,7 +105,7 @@ def test_weights_in_another_file_are_refused_and_never_looked_for(tmp_path: Path
     location = message(1, "location") + message(2, str(elsewhere))
     model.constants.append(number(1, 4) + number(2, 1) + message(8, "c") + message(13, location) + number(14, 1))
     model.output(model.node("Add", ["x", "c"]), "float32")
-    with pytest.raises(Unsupported, match=r"Add #0 uses the constant c, which is kept in another file"):
+    with pytest.raises(Unsupported, match=r"Add #0 uses the constant c, which is kept in the file"):
         import_model(model.build())
 
 

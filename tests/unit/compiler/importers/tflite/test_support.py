@@ -8,7 +8,7 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 from service.compiler.importers.tflite import import_model
-from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
+from service.core.errors import DynamicRange, MalformedModel, NotQuantized, Unsupported, UnsupportedOperator
 from tests.support.tflite_builder import ModelBuilder, Quant, serialize
 
 UNIT = Quant(1.0)
@@ -96,12 +96,25 @@ def test_operator_newer_than_the_schema_is_named_by_its_number() -> None:
     assert refused(serialize(builder.model)).op == "BUILTIN_4711 #0"
 
 
-@pytest.mark.parametrize("unknown", [False, True])
-def test_float_model_is_refused_with_the_way_to_quantize_it(unknown: bool) -> None:
-    error = refused(chain(["TRANSPOSE", "PRELU"] if unknown else ["RELU", "TANH"], np.float32, None))
-    assert ("PRELU on float32" if unknown else "RELU #0 computes real values") in error.message
-    assert error.hint is not None
-    assert "the model is not quantized" in error.hint
+@pytest.mark.parametrize("names", [["RELU", "TANH"], ["TRANSPOSE", "PRELU"], ["CONV_3D"]])
+def test_float_model_is_refused_with_the_way_to_quantize_it(names: list[str]) -> None:
+    with pytest.raises(NotQuantized, match=r"^this model is not quantized: ") as caught:
+        import_model(chain(names, np.float32, None))
+    assert f"1 {names[-1]}" in caught.value.message
+    assert "representative_dataset" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("name", ["CONV_2D", "FULLY_CONNECTED", "BATCH_MATMUL"])
+def test_dynamic_range_quantization_is_refused(name: str) -> None:
+    """LiteRT's kernels quantize the activations, so real arithmetic gives other answers."""
+    builder = ModelBuilder()
+    x, y = builder.tensor("x", (1, 4), np.float32), builder.tensor("y", (1, 4), np.float32)
+    weights = builder.constant("weights", np.ones((4, 4), np.int8), Quant(0.5))
+    builder.operator(name, [x, weights], [y], version=1)
+    with pytest.raises(DynamicRange, match=f"8-bit weights and float32 activations \\(1 {name}\\)") as caught:
+        import_model(builder.build([x], [y]))
+    assert "representative_dataset" in str(caught.value.hint)
+    assert caught.value.op == f"{name} #0"
 
 
 def test_operator_left_in_float_is_named() -> None:

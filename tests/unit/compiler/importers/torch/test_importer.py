@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.compiler.importers.torch import import_torchscript
-from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
+from service.core.errors import MalformedModel, NotQuantized, Unsupported, UnsupportedOperator
 from tests.support.torchscript import FIXTURES, imported, quantized, script
 
 IMAGE = {"": (1, 3, 8, 8)}
@@ -45,9 +45,9 @@ def test_a_model_in_float_is_told_to_be_quantized() -> None:
         ("torch.leaky_relu(x)", "aten::leaky_relu on float32"),
         ("torch._convolution(x, None)", "aten::_convolution"),
     ):
-        with pytest.raises(UnsupportedOperator, match=what) as caught:
+        with pytest.raises(NotQuantized, match=f"^this model is not quantized: .*{what}") as caught:
             import_torchscript(script([f"return {line}"]), shapes=IMAGE)
-        assert "quantize the model first" in str(caught.value.hint)
+        assert "torch.ao.quantization" in str(caught.value.hint)
 
 
 def test_a_decision_by_data_is_refused() -> None:

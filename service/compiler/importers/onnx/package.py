@@ -1,0 +1,164 @@
+"""External data: an ONNX model whose weights are in other files. An upload of it is a zip archive of them all.
+
+This module loads no TVM: the command line packs with it. How a tensor names its part of a file is told in onnx/docs/
+ExternalData.md: `location`, `offset`, `length` (and `checksum`, which the archive has of its own).
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from service.compiler.importers.archive import Archive
+from service.compiler.importers.onnx.message import Values, read_message
+from service.compiler.importers.onnx.schema import EXTERNAL
+from service.core.errors import InvalidInput, MalformedModel
+
+SUFFIX = ".onnx"
+_ZIP_MAGIC = b"PK\x03\x04"
+_MOST_DEFLATED_BYTES = 1 << 29  # of files that somebody compressed; those that are stored may be of any size
+_LONGEST_NUMBER = 20
+_SHOWN = 200
+
+
+class Files:
+    """The files beside a model, in its archive. Nothing outside the archive is ever opened."""
+
+    def __init__(self, archive: Archive | None = None) -> None:
+        self._archive = archive
+        self._read: dict[str, memoryview] = {}
+
+    def __contains__(self, location: str) -> bool:
+        return self._archive is not None and location in self._archive
+
+    def part(self, label: str, external: Mapping[str, str], size_bytes: int) -> memoryview:
+        """The bytes of a tensor.
+
+        Args:
+            label: the tensor, as errors name it.
+            external: what the file says of their place; `location` is one of these files.
+            size_bytes: how many its type and shape need.
+
+        Raises:
+            MalformedModel: they are not all there.
+        """
+        location = external["location"]
+        offset = _number(label, external, "offset", 0)
+        length = _number(label, external, "length", size_bytes)
+        if location not in self._read:
+            assert self._archive is not None
+            self._read[location] = memoryview(self._archive.read(location))
+        whole = self._read[location]
+        if length != size_bytes or offset + length > len(whole):
+            raise MalformedModel(
+                f"the constant {label} takes {size_bytes} bytes; the model says that they are the {length} from byte "
+                f"{offset} on of {location[:_SHOWN]!a}, which has {len(whole)}",
+                tensor=label,
+            )
+        return whole[offset : offset + length]
+
+
+def archive_of(data: bytes) -> Archive:
+    """The files of an upload.
+
+    Raises:
+        MalformedModel: it is no good archive.
+    """
+    return Archive(data, most_deflated_bytes=_MOST_DEFLATED_BYTES, largest_deflated_bytes=_MOST_DEFLATED_BYTES)
+
+
+def unpack(data: bytes) -> tuple[bytes, Files]:
+    """The model in an upload, which is the file itself or an archive, and the files beside it.
+
+    Raises:
+        MalformedModel: the archive does not hold one model, or is no good archive.
+    """
+    if not data.startswith(_ZIP_MAGIC):
+        return data, Files()
+    archive = archive_of(data)
+    models = [name for name in archive if name.endswith(SUFFIX)]
+    if len(models) != 1:
+        raise MalformedModel(
+            f"the archive holds {len(models)} files *{SUFFIX}, not one",
+            hint=f"zip one NAME{SUFFIX} and its data files; octet push NAME{SUFFIX} does it",
+        )
+    return archive.read(models[0]), Files(archive)
+
+
+def external_of(values: Values) -> dict[str, str] | None:
+    """Where a `Tensor` message says that its elements are; None where they are in it."""
+    if values.get("data_location") != EXTERNAL and "external_data" not in values:
+        return None
+    return {_text(entry.get("key")): _text(entry.get("value")) for entry in values.get("external_data", ())}
+
+
+def is_model(path: Path) -> bool:
+    return path.suffix == SUFFIX
+
+
+def pack_files(model: Path, archive: Path) -> bool:
+    """Writes `archive`, of the model and the files that its tensors name; depends on their bytes only.
+
+    Returns:
+        Whether there are any; if not, nothing is written.
+
+    Raises:
+        InvalidInput: a file is not there, or not in the model's folder.
+        MalformedModel: the model cannot be read.
+    """
+    data = model.read_bytes()
+    named = dict(_named(read_message(memoryview(data))))
+    if not named:
+        return False
+    for location, tensor in named.items():
+        _require_beside(model, location, tensor)
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as packed:
+        name = "model.onnx" if "model.onnx" not in named else model.name
+        packed.writestr(zipfile.ZipInfo(name), data)  # a ZipInfo of 1980 and of no owner
+        for location in sorted(named):
+            info, path = zipfile.ZipInfo(location), model.parent / location
+            info.file_size = path.stat().st_size
+            with packed.open(info, "w") as record, path.open("rb") as file:
+                while chunk := file.read(1 << 20):
+                    record.write(chunk)
+    return True
+
+
+def _named(message: Values) -> Iterator[tuple[str, str]]:
+    """Each file that a constant names, and one such constant."""
+    graph = message.get("graph", {})
+    tensors: list[Any] = [*graph.get("initializer", ())]
+    tensors += [each["t"] for node in graph.get("node", ()) for each in node.get("attribute", ()) if "t" in each]
+    for tensor in tensors:
+        external = external_of(tensor)
+        if external is not None:
+            yield external.get("location", ""), _text(tensor.get("name"))
+
+
+def _require_beside(model: Path, location: str, tensor: str) -> None:
+    parts = PurePosixPath(location).parts
+    plain = bool(parts) and location == "/".join(parts) and not {"..", "/", "."} & set(parts) and "\\" not in location
+    path = model.parent / location
+    if not plain or not path.resolve().is_relative_to(model.parent.resolve()):
+        raise InvalidInput(
+            f"{model.name} keeps {tensor[:_SHOWN]} in {location[:_SHOWN]!a}, which is not in its folder",
+            hint="a link that leads out of it is not followed: copy the file there",
+        )
+    if not path.is_file():
+        raise InvalidInput(
+            f"{model.name} keeps {tensor[:_SHOWN]} in {location[:_SHOWN]!a}, which is not beside it",
+            hint="put the file there, or save the model with its weights inside",
+        )
+
+
+def _number(label: str, external: Mapping[str, str], key: str, default: int) -> int:
+    text = external.get(key, str(default))
+    if not (text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER):
+        raise MalformedModel(f"the constant {label} has {key} {text[:_SHOWN]!a} in its file", tensor=label)
+    return int(text)
+
+
+def _text(raw: memoryview | None) -> str:
+    return bytes(raw or b"").decode("utf-8", errors="backslashreplace")
