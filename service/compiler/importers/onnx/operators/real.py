@@ -1,7 +1,8 @@
 """Operators on float32 values outside of quantized parts, and the plain arithmetic of integers and truths beside them.
 
-What rounds once is computed in float32 and equals ONNX Runtime bit for bit. Functions and sums of many terms are taken
-in float64 and rounded once (`importers/real.py`); ONNX Runtime's own come within a few units in the last place.
+What rounds once is computed in float32 and equals ONNX Runtime bit for bit, as do sums and means (`reduction.py`).
+Functions, and what sums inside of one (softmax, normalization), are taken in float64 and rounded once
+(`importers/real.py`); ONNX Runtime's own come within a few units in the last place.
 """
 
 from __future__ import annotations
