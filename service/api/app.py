@@ -89,12 +89,21 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     wanted = parse_addresses(services.settings.preload)
     saving = asyncio.create_task(_save_usage(services))
     preloading = asyncio.create_task(services.registry.preload(wanted))  # requests are taken meanwhile
+    following = asyncio.create_task(_follow_files(services))
+    await asyncio.sleep(0)  # it has begun: nobody shall be told that the server is ready before
     yield
     services.stopping.set()
-    preloading.cancel()
-    saving.cancel()
+    for task in (preloading, saving, following):
+        task.cancel()
     await services.registry.close()
     await asyncio.to_thread(services.access.save)
+
+
+async def _follow_files(services: Services) -> None:
+    if services.settings.model_files:
+        from service.api.control.model_files import ModelFiles  # what packs files of MXNet is not for every server
+
+        await ModelFiles(services, services.settings.model_files).run()
 
 
 async def _save_usage(services: Services) -> None:

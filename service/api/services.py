@@ -28,6 +28,7 @@ class Services:
     Attributes:
         registry: the models loaded in this process.
         tracing: None where requests are not traced.
+        broken_files: what `--models` names and cannot be served, by the file's name, and why.
         stopping: set when the process was told to stop; whoever holds a request open lets go of it then.
     """
 
@@ -43,6 +44,7 @@ class Services:
     access: Access
     audit: AuditLog
     crashes: Crashes
+    broken_files: dict[str, str] = field(default_factory=dict)
     stopping: threading.Event = field(default_factory=threading.Event)
     tracing: Tracing | None = None
 

@@ -84,29 +84,6 @@ def fetch(client: Client, artifact: Digest, folder: Path) -> None:
     archive.unlink()
 
 
-@contextmanager
-def archive_of(folder: Path) -> Iterator[Path]:
-    """The only artifact in a folder as an archive to be pushed, as long as the block runs: the same for the same
-    artifact, whenever and wherever it was run.
-
-    Raises:
-        NotFound: the folder holds none, or several.
-        CorruptBlob: some of it is damaged.
-    """
-    from service.cache import OciLayout
-    from service.cache.export import export
-    from service.core.artifact import TRAVELING
-    from service.runtime.loading import only_artifact
-
-    layout = OciLayout.open(folder)
-    chunks = export(layout, only_artifact(layout), TRAVELING).chunks()
-    with tempfile.TemporaryDirectory(prefix="octet-") as directory:
-        archive = Path(directory, "artifact.tar")
-        with archive.open("wb") as file:
-            file.writelines(chunks)
-        yield archive
-
-
 def _unpack(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
     content: Any = members.extractfile(member) if member.isfile() and _MEMBERS.fullmatch(member.name) else None
     if content is None:

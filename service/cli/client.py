@@ -101,6 +101,11 @@ class Client:
     def models(self) -> list[Document]:
         return list(self._pages("/api/v1/models", "models", {}))
 
+    def broken_files(self) -> list[Document]:
+        """Files of `octet serve --models` that are not served."""
+        broken: list[Document] = self._document("GET", "/api/v1/models", params={"limit": 1})["broken_files"]
+        return broken
+
     def model(self, name: str) -> Document:
         return self._document("GET", f"/api/v1/models/{name}")
 

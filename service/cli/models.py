@@ -35,9 +35,15 @@ def models(
         if as_json:
             output.document(listed)
             return
-        if not listed:
+        broken = client.broken_files()
+        output.show(
+            *(Text.assemble(f"{each['file']}  ", ("broken", "bold red"), f"  {each['reason']}") for each in broken)
+        )
+        if not (listed or broken):
             output.show("No models yet.")
             output.next_command(f"octet push FILE{server_flag(server)}")
+            return
+        if not listed:
             return
         table = _table("model", "version", "state", "aliases", "format", "size", "pushed", "source")
         for model in listed:

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from service.cli.artifacts import archive_of
 from service.cli.client import Client
 from service.cli.options import (
     BatchOption,
@@ -60,6 +59,8 @@ def push(
         raise typer.BadParameter(f"{file} is compiled already: it is served as it is")
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         if file.is_dir():
+            from service.compiler.artifact_archive import archive_of
+
             with archive_of(file) as upload:
                 pushed = push_artifact(client, upload, name or name_of(file), output, detach)
         else:

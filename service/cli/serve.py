@@ -44,6 +44,15 @@ def serve(
     ] = None,
     no_grpc: Annotated[bool, typer.Option("--no-grpc", help="Answer over HTTP only.")] = False,
     data_dir: DataDirOption = None,
+    models: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--models",
+            metavar="DIR|FILE",
+            exists=True,
+            help="Serve these models: files, artifact folders, or folders of them. Changes are followed. Repeatable.",
+        ),
+    ] = None,
     no_auth: Annotated[
         bool, typer.Option("--no-auth", help="Ask nobody for an API key, whoever reaches the address.")
     ] = False,
@@ -74,6 +83,7 @@ def serve(
 ) -> None:
     """Serve models: the API, a compile worker and an inference worker."""
     flags: dict[str, Any] = {"host": host, "port": port, "grpc_port": grpc_port, "data_dir": data_dir}
+    flags |= {"model_files": models or None}
     flags |= {"auth": Auth.OFF if no_auth else None, "tls_cert": tls_cert, "tls_key": tls_key}
     flags |= {"threads": threads, "instances": instances, "queue_size": queue_size}
     flags |= {"max_batch": max_batch, "max_delay_s": max_delay_s}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from service.cache import MANIFEST_MEDIA_TYPE, Descriptor, Manifest
+from service.cache import MANIFEST_MEDIA_TYPE, Descriptor, Manifest, OciLayout
 from service.cache.archive import MAGIC, LayoutArchive
+from service.cache.export import export
 from service.core.artifact import (
     ARTIFACT_TYPE,
     CONFIG_MEDIA_TYPE,
@@ -20,6 +23,7 @@ from service.core.artifact import (
     TARGET_ANNOTATION,
     TRAVELING,
     Report,
+    only_artifact,
 )
 from service.core.digest import Digest
 from service.core.errors import InvalidInput, MalformedModel, UnsupportedFormat
@@ -47,6 +51,25 @@ class Received:
     numerics: str
     options: Mapping[str, Any]
     reports: Mapping[Report, Manifest]
+
+
+@contextmanager
+def archive_of(folder: Path) -> Iterator[Path]:
+    """The only artifact in a folder as an archive to be pushed, as long as the block runs: the same for the same
+    artifact, wherever it was run meanwhile.
+
+    Raises:
+        NotFound: the folder holds none, or several.
+        CorruptBlob: some of it is damaged.
+    """
+    layout = OciLayout.open(folder)
+    digest = only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
+    chunks = export(layout, digest, TRAVELING).chunks()
+    with tempfile.TemporaryDirectory(prefix="octet-") as directory:
+        archive = Path(directory, "artifact.tar")
+        with archive.open("wb") as file:
+            file.writelines(chunks)
+        yield archive
 
 
 def check_head(head: bytes) -> None:

@@ -8,7 +8,7 @@ an artifact are referrers of it: see `Report`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from service.core.errors import CorruptBlob
+from service.core.digest import Digest
+from service.core.errors import CorruptBlob, NotFound
 from service.core.signature import ModelSignature
 
 ARTIFACT_TYPE = "application/vnd.octet.artifact.v1"
@@ -60,6 +61,14 @@ def models_in(annotations: Mapping[str, str]) -> list[tuple[str, int, datetime]]
             name, _, version = annotation.removeprefix(_MODEL_ANNOTATION).rpartition(":")
             found.append((name, int(version), datetime.fromisoformat(value)))
     return sorted(found, key=lambda asked: asked[2])
+
+
+def only_artifact(listed: Iterable[tuple[Digest, str | None]]) -> Digest:
+    """The artifact that an index lists by digest and type. Raises `NotFound`, where there is none, or several."""
+    found = [digest for digest, artifact_type in listed if artifact_type == ARTIFACT_TYPE]
+    if len(found) != 1:
+        raise NotFound(f"the folder holds {len(found)} artifacts", hint="name one by its digest")
+    return found[0]
 
 
 class Report(StrEnum):

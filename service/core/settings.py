@@ -79,6 +79,9 @@ class Settings(BaseSettings, Serving):
     max_predict_bytes: int = Field(64 << 20, gt=0)
     models: dict[str, Serving] = Field({}, description="of single models, by name: `[models.mobilenet]`")
 
+    model_files: tuple[Path, ...] = Field(
+        (), description="model files, artifact folders and folders of them, which are served as long as they are there"
+    )
     allow_unsandboxed: bool = Field(False, description="build even where the kernel cannot sandbox the compiler")
     build_time_limit_s: float = Field(600.0, gt=0)
     build_memory_limit_bytes: int = Field(8 << 30, gt=0)
@@ -175,6 +178,11 @@ class Settings(BaseSettings, Serving):
     def tiles_dir(self) -> Path:
         """Tiles that tuning found (`service.compiler.tile_store`)."""
         return self.data_dir / "tiles"
+
+    @property
+    def model_files_file(self) -> Path:
+        """Which versions came from `model_files` (`service.api.control.model_files`)."""
+        return self.data_dir / "model_files.json"
 
     @property
     def crashes_file(self) -> Path:

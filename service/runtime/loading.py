@@ -16,14 +16,14 @@ import numpy as np
 
 from service.cache import OciLayout
 from service.core.artifact import (
-    ARTIFACT_TYPE,
     CONSTANTS_MEDIA_TYPE,
     LIBRARY_MEDIA_TYPE,
     ArtifactConfig,
+    only_artifact,
 )
 from service.core.digest import Digest
 from service.core.elf import ElfError, check_library
-from service.core.errors import CorruptBlob, NotFound, UnsafeLibrary, Unsupported
+from service.core.errors import CorruptBlob, UnsafeLibrary, Unsupported
 from service.core.running import Place, Running
 from service.core.target import detect_host, parse_target
 from service.runtime.machine import load_library
@@ -50,7 +50,7 @@ def load(
         UnsafeLibrary: loading its library could run code, or this compiler did not write it.
     """
     layout = path if isinstance(path, OciLayout) else OciLayout.open(Path(path))
-    digest = digest or only_artifact(layout)
+    digest = digest or only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
     manifest = layout.manifest(digest)
     config = ArtifactConfig.from_json(json.loads(layout.blobs.read(manifest.config.digest)))
     files = {layer.media_type: layout.blobs.path(layer.digest) for layer in manifest.layers}
@@ -83,14 +83,6 @@ def load_files(
     mapped = _map_constants(config, constants)
     with place or nullcontext():
         return Model(config, _load_library(library), mapped, digest, shared, place)
-
-
-def only_artifact(layout: OciLayout) -> Digest:
-    """The digest of the artifact that a folder holds. Raises `NotFound`, where it holds none or several."""
-    found = [entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE]
-    if len(found) != 1:
-        raise NotFound(f"the folder holds {len(found)} artifacts", hint="name one by its digest")
-    return found[0]
 
 
 def _check_host(config: ArtifactConfig) -> None:

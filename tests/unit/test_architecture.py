@@ -8,11 +8,13 @@ import sys
 import grimp
 import pytest
 
-# What the API may ask: which format a file has, which build answers it, whether the kernel can lock a compiler in.
+# What the API may ask: which format a file has, what an archive of an artifact holds, which build answers it, whether
+# the kernel can lock a compiler in.
 _LIGHT_COMPILER = (
     "service.compiler.artifact_archive",
     "service.compiler.importers.detect",
     "service.compiler.importers.zip_names",
+    "service.compiler.pass_order",
     "service.compiler.toolchain",
     "service.compiler.sandbox",
 )

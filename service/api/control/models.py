@@ -109,14 +109,12 @@ def list_models(
     models, following = services.models.list(limit, cursor)
     paths.link_next(request, response, following)
     aliases, standing = services.aliases.list(), _standings(services, models)
-    return wire.Models(
-        models=[
-            views.model(
-                model, standing[model.name, model.number], (each for each in aliases if each.model == model.name)
-            )
-            for model in models
-        ]
-    )
+    shown = [
+        views.model(each, standing[each.name, each.number], (alias for alias in aliases if alias.model == each.name))
+        for each in models
+    ]
+    broken = [wire.BrokenFile(file=file, reason=why) for file, why in sorted(services.broken_files.items())]
+    return wire.Models(models=shown, broken_files=broken)
 
 
 @router.get("/{name}", summary="A model and its versions", response_model=wire.ModelVersions)

@@ -199,8 +199,16 @@ class Model(ModelVersion):
     aliases: list[Alias]
 
 
+class BrokenFile(Wire):
+    """A file of `octet serve --models` that is not served."""
+
+    file: str
+    reason: str
+
+
 class Models(Wire):
     models: list[Model] = Field(description="The newest version of each model.")
+    broken_files: list[BrokenFile] = Field([], description="Files of `octet serve --models` that are not served.")
 
 
 class BuildError(Wire):

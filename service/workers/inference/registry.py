@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context
 from functools import partial
 from time import monotonic
@@ -85,13 +85,14 @@ class Registry:
         self._refreshing: SingleFlight[Name, None] = SingleFlight()
         self._refresher: asyncio.Task[None] | None = None
         self._closed = self._preloading = False
+        self._starting = ""
 
     @property
     def unready(self) -> str:
         """Why requests are not welcome yet, or no longer; empty while they are."""
         if self._closed:
             return "the server is shutting down"
-        return "models are being loaded" if self._preloading else ""
+        return self._starting or ("models are being loaded" if self._preloading else "")
 
     @property
     def is_ready(self) -> bool:
@@ -182,6 +183,15 @@ class Registry:
         """
         self._preloading = names is None or bool(names)
         return self._preload(names)
+
+    @contextmanager
+    def starting(self, reason: str) -> Iterator[None]:
+        """Requests are not welcome yet, for this reason, as long as the block runs; those that come are answered."""
+        self._starting = reason
+        try:
+            yield
+        finally:
+            self._starting = ""
 
     @asynccontextmanager
     async def prepared(self, model: str, version: int) -> AsyncIterator[None]:

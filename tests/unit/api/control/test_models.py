@@ -12,7 +12,7 @@ OTHER = MODEL + b"!"
 
 
 def test_no_models(plane: ControlPlane) -> None:
-    assert plane.client.get("/api/v1/models").json() == {"models": []}
+    assert plane.client.get("/api/v1/models").json() == {"models": [], "broken_files": []}
 
 
 def test_each_model_is_listed_as_its_newest_version(plane: ControlPlane) -> None:

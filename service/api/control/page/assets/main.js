@@ -9,7 +9,7 @@ import { showMatrix } from "./matrix.js";
 import { ModelView } from "./model.js";
 import { showNow } from "./now.js";
 import { installPush, showTargets } from "./push.js";
-import { showQuarantine } from "./quarantine.js";
+import { showBroken, showQuarantine } from "./quarantine.js";
 
 const EVERY_MS = 2000;
 const PATIENCE_MS = 15_000;
@@ -23,17 +23,19 @@ async function poll() {
   const options = { unattended: !attended, signal: AbortSignal.timeout(PATIENCE_MS) };
   try {
     const ready = await isReady(options);
-    const [metrics, models, index, quarantine] = await allowed([
+    const [metrics, models, index, quarantine, listed] = await allowed([
       ask("metrics", options).then((response) => response.text()),
       all("api/v1/models?limit=200", "models", options),
       json("v2/repository/index", { method: "POST", ...options }),
       json("api/v1/quarantine", options),
+      json("api/v1/models?limit=1", options),
       builds.update(options),
     ]);
     if (models === null && index === null) await json("v2/repository/index", { method: "POST", ...options }); // says why
     if (metrics !== null) known.history.add(metrics);
     Object.assign(known, { models: models ?? modelsOf(index ?? []), index: index ?? [] });
     showQuarantine(quarantine?.artifacts ?? [], forgive);
+    showBroken(listed?.broken_files ?? []);
     if (!known.targets.length && models !== null) await learnMachine(options);
     for (const id of ["builds-title", "push-title"]) element(id).parentElement.hidden = models === null;
     say(ready ? "succeeded" : "running", ready ? "ready" : "not ready", models === null ? "This key may ask models, not see how they were built." : known.machine);

@@ -1,4 +1,4 @@
-// Artifacts that are not run any more, because the server crashed while they ran.
+// Artifacts that are not run any more, because the server crashed while they ran; and files that cannot be served.
 
 import { element, h, show } from "./dom.js";
 
@@ -15,6 +15,11 @@ export function showQuarantine(held, onForgiven) {
     ` ${names(models)}: the server crashed ${crashes.length === 1 ? "once" : `${crashes.length} times`} while it ran (${how}). `,
     h("button", { type: "button", class: "link", id: `forgive-${artifact}`, onclick: () => onForgiven(artifact) }, "Let it run again"),
   )));
+}
+
+/** Draws a paragraph for each file of `octet serve --models` that is not served. */
+export function showBroken(files) {
+  show(element("broken-files"), files.map(({ file, reason }) => h("p", {}, h("span", { class: "state failed" }, "not served"), ` ${file}: ${reason}`)));
 }
 
 function names(models) {

@@ -1,0 +1,80 @@
+"""`octet serve --models`: a folder is served as it is, and as it becomes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+
+from tests.support.building import eventually
+from tests.support.compiled import EXAMPLES
+from tests.support.serving import INT8, UINT8, Served, environment, serving
+
+WAIT_S = 60.0
+
+
+def put(file: str, path: Path) -> None:
+    """Whole at once, as `mv` does."""
+    beside = path.with_name(f".{path.name}")
+    shutil.copyfile(EXAMPLES / file, beside)
+    beside.rename(path)
+
+
+def models(served: Served) -> dict[str, tuple[int, str]]:
+    listed = served.client.get("/api/v1/models").json()["models"]
+    return {each["name"]: (each["version"], each["state"]) for each in listed}
+
+
+def datatype(served: Served) -> str:
+    """Of the version that answers."""
+    read: str = served.client.get("/v2/models/digits").json()["inputs"][0]["datatype"]
+    return read
+
+
+def octet(*arguments: object) -> str:
+    command = [sys.executable, "-m", "service.cli", *map(str, arguments)]
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, check=True, timeout=120).stdout
+
+
+def wait_until_ready(served: Served) -> None:
+    until_s = time.monotonic() + WAIT_S
+    while served.client.get("/v2/health/ready").status_code != httpx.codes.OK:
+        assert time.monotonic() < until_s
+        time.sleep(0.1)
+
+
+def test_a_folder_is_served_and_followed(tmp_path: Path) -> None:
+    folder, data = tmp_path / "models", tmp_path / "server"
+    folder.mkdir()
+    data.mkdir()
+    put(INT8, folder / "digits.tflite")
+    octet("compile", EXAMPLES / INT8, "--output", folder / "compiled.octet")
+    (folder / "notes.tflite").write_text("not a model")
+    settings = {"model_files": json.dumps([str(folder)])}
+    with serving(data, **settings) as served:
+        wait_until_ready(served)
+        assert models(served) == {"compiled": (1, "ready"), "digits": (1, "ready")}
+        assert (served.label(3), served.label(3, "compiled")) == (3, 3)
+        assert "notes.tflite  broken  the file is not a model" in octet("models", "--server", served.url)
+
+        put(UINT8, folder / "digits.tflite")  # a new version, which answers when it is built
+        eventually(lambda: models(served)["digits"] == (2, "ready"), WAIT_S)
+        eventually(lambda: datatype(served) == "UINT8", WAIT_S)
+
+        shutil.rmtree(folder / "compiled.octet")
+        eventually(lambda: "compiled" not in models(served), WAIT_S)
+        assert served.client.get("/v2/models/compiled").status_code == 404
+        assert served.stop() == 0
+
+    (folder / "digits.tflite").unlink()
+    put(INT8, folder / "late.tflite")
+    with serving(data, **settings) as served:
+        wait_until_ready(served)
+        eventually(lambda: models(served) == {"late": (1, "ready")}, WAIT_S)
+        assert served.label(8, "late") == 8
+        assert served.stop() == 0

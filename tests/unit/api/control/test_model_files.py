@@ -1,0 +1,222 @@
+"""What `octet serve --models` does as files come, change and go; nothing is compiled."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.api.control.model_files import ModelFiles
+from service.core.errors import DatabaseBusy
+from tests.support.control_plane import MODEL, ControlPlane, control_plane
+
+OTHER = MODEL + b"!"
+ONNX = Path(__file__).parents[3] / "fixtures" / "onnx" / "bert.dynamic.onnx"
+LONG_AGO = 1_000_000_000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    with control_plane(tmp_path / "data") as plane:
+        yield plane
+
+
+def put(path: Path, data: bytes = MODEL, at_s: float = LONG_AGO) -> Path:
+    path.write_bytes(data)
+    os.utime(path, (at_s, at_s))
+    return path
+
+
+def follow(files: ModelFiles) -> bool:
+    return asyncio.run(files.follow())
+
+
+def served(plane: ControlPlane) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for each in plane.services.models.all_versions():
+        found.setdefault(each.name, []).append(each.number)
+    return found
+
+
+def broken(plane: ControlPlane) -> dict[str, str]:
+    listed = plane.client.get("/api/v1/models").json()["broken_files"]
+    return {each["file"]: each["reason"] for each in listed}
+
+
+def test_each_file_is_a_model_of_its_name(plane: ControlPlane, folder: Path) -> None:
+    put(folder / "Digits v2.tflite")
+    put(folder / "other.tflite", OTHER)
+    put(folder / ".hidden.tflite")
+    assert follow(ModelFiles(plane.services, [folder]))
+    assert served(plane) == {"digits-v2": [1], "other": [1]}
+    assert {build["model"] for build in plane.client.get("/api/v1/builds").json()["builds"]} == {"digits-v2", "other"}
+    entry = plane.client.get("/api/v1/audit").json()["entries"][0]
+    assert (entry["action"], entry["who"].split(":")[0]) == ("push", "local")
+
+
+def test_what_belongs_to_a_model_is_no_model_and_changes_it(plane: ControlPlane, folder: Path) -> None:
+    put(folder / "a.onnx", ONNX.read_bytes())
+    data = put(folder / "a.onnx.data", b"weights")
+    files = ModelFiles(plane.services, [folder])
+    follow(files)
+    assert (served(plane), broken(plane)) == ({"a": [1]}, {})
+    plane.services.models.delete("a")
+    put(data, b"other weights")
+    follow(files)
+    assert served(plane) == {"a": [1]}
+
+
+def test_single_files_are_followed_too(plane: ControlPlane, folder: Path) -> None:
+    put(folder / "b.tflite", OTHER)
+    follow(ModelFiles(plane.services, [put(folder / "a.tflite")]))
+    assert served(plane) == {"a": [1]}
+
+
+def test_a_file_that_did_not_change_is_left_alone(plane: ControlPlane, folder: Path) -> None:
+    put(folder / "a.tflite")
+    files = ModelFiles(plane.services, [folder])
+    follow(files)
+    plane.services.models.delete("a")
+    follow(files)
+    assert served(plane) == {}
+
+
+def test_a_file_that_changed_is_a_new_version(plane: ControlPlane, folder: Path) -> None:
+    put(folder / "a.tflite")
+    files = ModelFiles(plane.services, [folder])
+    follow(files)
+    put(folder / "a.tflite", OTHER)
+    follow(files)
+    assert served(plane) == {"a": [1, 2]}
+
+
+def test_a_file_that_is_being_written_is_waited_for(plane: ControlPlane, folder: Path) -> None:
+    files = ModelFiles(plane.services, [folder])
+    soon = 4_000_000_000
+    put(folder / "a.tflite", MODEL[:50], at_s=soon)
+    assert not follow(files)
+    put(folder / "a.tflite", MODEL, at_s=soon + 1)
+    assert not follow(files)
+    assert served(plane) == {}
+    assert follow(files)
+    assert (served(plane), broken(plane)) == ({"a": [1]}, {})
+
+
+def test_with_the_file_its_versions_go(plane: ControlPlane, folder: Path) -> None:
+    file = put(folder / "a.tflite")
+    put(folder / "b.tflite")
+    files = ModelFiles(plane.services, [folder])
+    follow(files)
+    put(file, OTHER)
+    follow(files)
+    file.unlink()
+    follow(files)
+    assert served(plane) == {"b": [1]}
+
+
+def test_a_file_that_went_while_no_server_ran_is_missed_by_the_next(plane: ControlPlane, folder: Path) -> None:
+    file = put(folder / "a.tflite")
+    follow(ModelFiles(plane.services, [folder]))
+    file.unlink()
+    follow(ModelFiles(plane.services, [folder]))
+    assert served(plane) == {}
+
+
+def test_what_somebody_pushed_stays(plane: ControlPlane, folder: Path) -> None:
+    plane.push(name="a")
+    file = put(folder / "a.tflite", OTHER)
+    same = put(folder / "b.tflite")
+    plane.push(name="b")
+    files = ModelFiles(plane.services, [folder])
+    follow(files)
+    assert served(plane) == {"a": [1, 2], "b": [1]}
+    file.unlink()
+    same.unlink()
+    follow(files)
+    assert served(plane) == {"a": [1], "b": [1]}
+
+
+def test_a_folder_that_is_not_there_takes_nothing_away(plane: ControlPlane, folder: Path) -> None:
+    put(folder / "a.tflite")
+    follow(ModelFiles(plane.services, [folder]))
+    folder.rename(folder.with_name("elsewhere"))
+    follow(ModelFiles(plane.services, [folder]))
+    assert served(plane) == {"a": [1]}
+
+
+def test_another_folder_takes_nothing_away(plane: ControlPlane, folder: Path, tmp_path: Path) -> None:
+    put(folder / "a.tflite")
+    follow(ModelFiles(plane.services, [folder]))
+    other = tmp_path / "other"
+    other.mkdir()
+    follow(ModelFiles(plane.services, [other]))
+    assert served(plane) == {"a": [1]}
+
+
+def test_what_an_alias_points_at_stays_and_that_is_said(plane: ControlPlane, folder: Path) -> None:
+    file = put(folder / "a.tflite")
+    files = ModelFiles(plane.services, [folder])
+    follow(files)
+    plane.services.aliases.promote("a", "stable", 1, 100)
+    file.unlink()
+    follow(files)
+    assert served(plane) == {"a": [1]}
+    assert "'stable'" in broken(plane)["a.tflite"]
+    plane.services.aliases.remove("a", "stable")
+    follow(files)
+    assert (served(plane), broken(plane)) == ({}, {})
+
+
+def test_a_broken_file_is_said_and_the_others_are_served(plane: ControlPlane, folder: Path) -> None:
+    file = put(folder / "broken.tflite", b"not a model at all")
+    put(folder / "good.tflite")
+    files = ModelFiles(plane.services, [folder])
+    assert follow(files)
+    assert served(plane) == {"good": [1]}
+    assert broken(plane) == {"broken.tflite": "the file is not a model that Octet reads"}
+    put(file, OTHER)
+    follow(files)
+    assert (served(plane), broken(plane)) == ({"good": [1], "broken": [1]}, {})
+
+
+def test_of_two_files_of_one_name_the_first_has_it(plane: ControlPlane, folder: Path) -> None:
+    put(folder / "a.bin")
+    put(folder / "a.tflite", OTHER)
+    follow(ModelFiles(plane.services, [folder]))
+    assert served(plane) == {"a": [1]}
+    assert "as that of a.bin" in broken(plane)["a.tflite"]
+
+
+def test_what_fails_for_want_of_the_database_is_tried_again(
+    plane: ControlPlane, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(folder / "a.tflite")
+    files = ModelFiles(plane.services, [folder])
+
+    def busy(*arguments: Any) -> None:
+        raise DatabaseBusy
+
+    with monkeypatch.context() as patched:
+        patched.setattr(plane.services.models, "push", busy)
+        with pytest.raises(DatabaseBusy):
+            follow(files)
+    follow(files)
+    assert (served(plane), broken(plane)) == ({"a": [1]}, {})
+
+
+def test_the_server_is_not_ready_before_its_models_are_built(tmp_path: Path, folder: Path) -> None:
+    put(folder / "a.tflite")
+    with control_plane(tmp_path / "data", model_files=(folder,)) as plane:
+        answer = plane.client.get("/v2/health/ready")
+        assert (answer.status_code, "being built" in answer.json()["detail"]) == (503, True)
