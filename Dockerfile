@@ -1,6 +1,6 @@
 # Images of Octet:
 #   docker build --target api .       everything in one: API, compile worker, inference worker
-#   docker build --target compiler .  the compile worker alone
+#   docker build --target compiler .  the compile worker alone, with the runtimes that builds are compared with
 #   docker build --target worker .    answers predictions; has neither the compiler nor the linker
 
 FROM python:3.11-slim AS build
@@ -11,6 +11,14 @@ RUN /opt/octet/bin/pip install --require-hashes -r /src/requirements/serve.lock
 COPY pyproject.toml setup.py README.md /src/
 COPY service /src/service
 RUN /opt/octet/bin/pip install --no-deps --no-build-isolation /src
+
+# LiteRT, ONNX Runtime and PyTorch, which builds are compared with. uv knows where PyTorch's builds without CUDA are.
+FROM build AS build-compiler
+COPY requirements/witnesses.lock /src/requirements/
+RUN python3 -m venv /opt/uv \
+ && /opt/uv/bin/pip install uv==0.13.8 \
+ && /opt/uv/bin/uv pip install --no-cache --python /opt/octet --torch-backend cpu --require-hashes \
+    -r /src/requirements/witnesses.lock
 
 FROM build AS build-worker
 RUN /opt/octet/bin/pip uninstall --yes ziglang pip \
@@ -32,7 +40,7 @@ HEALTHCHECK --timeout=10s CMD ["octet", "health"]
 CMD ["serve", "--no-compile"]
 
 FROM base AS compiler
-COPY --from=build /opt/octet /opt/octet
+COPY --from=build-compiler /opt/octet /opt/octet
 CMD ["worker", "compile"]
 
 FROM compiler AS api

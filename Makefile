@@ -74,6 +74,8 @@ lock: $(VENV)/.develop ## resolve pyproject.toml into requirements/*.lock (UPGRA
 	$(PIP) install uv==0.13.8
 	$(LOCK) --group build --output-file requirements/serve.lock pyproject.toml
 	$(LOCK) --group dev --constraint requirements/serve.lock --output-file requirements/dev.lock pyproject.toml
+	$(filter-out --universal --fork-strategy fewest,$(LOCK)) --extra witnesses --torch-backend cpu \
+		--constraint requirements/serve.lock --output-file requirements/witnesses.lock pyproject.toml
 
 clean: ## remove everything that these targets make
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -7,5 +7,8 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from service.cli.commands import main
+from service.core.imports import without_torch
+
+without_torch()
 
 __all__ = ["main"]

@@ -24,6 +24,7 @@ from service.compiler.sandbox.report import EXECUTE, Report
 from service.compiler.sandbox.termination import is_out_of_memory, out_of_memory
 from service.compiler.sandbox.watch import too_much_written
 from service.core.errors import BuildFailed, OctetError
+from service.core.imports import without_torch
 
 Handler = Callable[[Mapping[str, Any], Report], Mapping[str, Any]]
 
@@ -63,6 +64,8 @@ def main(role: str, descriptor: int, parent_death_end: int) -> None:
         lockdown.close_files(Access.from_json(orders["access"]), limits, allow_unsandboxed=orders["allow_unsandboxed"])
         if role == EXECUTE:
             _execute(orders, limits, report)
+        if role != "reference":
+            without_torch()
         handler = _handler(role, orders["handlers"])
         lockdown.close_calls(limits)
         report.locked()

@@ -19,6 +19,7 @@ from typing import Any
 
 from service.compiler import child
 from service.compiler.sandbox.zygotes import READY, ChildDescriptors
+from service.core.imports import without_torch
 
 _REQUEST_BYTES = 1 << 16
 
@@ -82,6 +83,7 @@ def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
 
 
 def main(descriptor: int, modules: Sequence[str]) -> None:
+    without_torch()
     for module in modules:
         importlib.import_module(module)
     serve(socket.socket(fileno=descriptor))
