@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.compiler import codegen
+from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.libraries import library_for
 from service.compiler.kernels.objects import compile_program, program_of
 from service.compiler.link import link
 from service.compiler.passes import PIPELINE, Context
 from service.compiler.qnn.decompose import decompose
-from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.passes import simplify
 from service.compiler.select.select import Selection, select
 from service.compiler.steps import BUILT_FILES
@@ -45,11 +46,17 @@ def compiled(kernels: Mapping[str, Kernel], target: CodegenTarget, directory: Pa
 
 
 def run_selected(
-    module: tvm.IRModule, target: Target, numerics: str, inputs: Sequence[Array], scratch: Path
+    module: tvm.IRModule,
+    target: Target,
+    numerics: str,
+    inputs: Sequence[Array],
+    scratch: Path,
+    library_of: Callable[[Mode], KernelLibrary] | None = None,
 ) -> tuple[Selection, list[Array]]:
-    """What was selected, and the outputs for `inputs` on this machine."""
+    """What was selected, and the outputs for `inputs` on this machine; of other kernels than the target's if told."""
     mode, codegen_for = get_mode(numerics), codegen_target(target)
-    context = Context(mode, codegen_for, library_for(target, mode))
+    kernel_library = library_for(target, mode) if library_of is None else library_of(mode)
+    context = Context(mode, codegen_for, kernel_library)
     codegen.generate(PIPELINE.run(module, context), codegen_for, scratch)
     assert context.selection is not None
     kernels = compiled(context.selection.kernels, codegen_for, scratch)

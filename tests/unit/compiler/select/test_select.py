@@ -15,11 +15,13 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
+from service.compiler.kernels.simd.library import SimdLibrary
 from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type
 from service.core.numerics import FBGEMM, ONEDNN, TORCH_X86
 from service.core.target import TARGETS, detect_host
+from tests.support.portable_isa import PortableIsa
 from tests.support.qnn_models import SIGNED_MODES, Emit, float32, module_of
 from tests.support.selected import run_selected, selected
 
@@ -215,7 +217,7 @@ def holds(net_of: Callable[[Network, Tensor], Tensor], target: Any, seed: int, s
     """That a network computes what the oracle says.
 
     Args:
-        how: `mode`, `storage`, `batch`.
+        how: `mode`, `storage`, `batch`; and `library_of`, where the kernels are not the target's.
     """
     rng, mode, storage = np.random.default_rng(seed), how["mode"], how["storage"]
     shape = (how["batch"], int(rng.integers(9, 15)), int(rng.integers(9, 15)), int(rng.choice([1, 3, 16, 20])))
@@ -229,7 +231,7 @@ def holds(net_of: Callable[[Network, Tensor], Tensor], target: Any, seed: int, s
     x = rng.integers(low, low + 256, shape).astype(storage)
     assume(defines(get_mode(mode), module))
     expected = oracle.run(module, get_mode(mode), [x])
-    selection, outputs = run_selected(module, target, mode, [x], scratch)
+    selection, outputs = run_selected(module, target, mode, [x], scratch, how.get("library_of"))
     assert selection.layers
     np.testing.assert_array_equal(outputs[0], expected[0])
 
@@ -271,6 +273,21 @@ def test_so_does_one_whose_tensors_lie_in_others_or_are_thinned_or_known(
 ) -> None:
     scratch = tmp_path_factory.mktemp("build")
     holds(NETS[name], target, seed, scratch, mode=mode, storage=storage, batch=batch)
+
+
+@pytest.mark.skipif(not HERE, reason="no x86-64 target runs here")
+@pytest.mark.parametrize("name", ["residual", "branching", "grouped"])
+@settings(NETWORKS, max_examples=1)
+@given(st.integers(0, 2**32))
+def test_the_families_need_no_more_of_an_architecture_than_the_protocol(
+    tmp_path_factory: pytest.TempPathFactory, name: str, seed: int
+) -> None:
+    how = {"mode": "xnnpack", "storage": "int8", "batch": 1, "library_of": portable_library}
+    holds(NETS[name], HERE[0], seed, tmp_path_factory.mktemp("build"), **how)
+
+
+def portable_library(mode: Mode) -> SimdLibrary:
+    return SimdLibrary(PortableIsa(), mode)
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
