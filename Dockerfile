@@ -8,7 +8,7 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python3 -m venv /opt/octet
 COPY requirements/serve.lock /src/requirements/
 RUN /opt/octet/bin/pip install --require-hashes -r /src/requirements/serve.lock
-COPY pyproject.toml setup.py README.md /src/
+COPY pyproject.toml setup.py README.md LICENSE /src/
 COPY service /src/service
 RUN /opt/octet/bin/pip install --no-deps --no-build-isolation /src
 
