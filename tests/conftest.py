@@ -4,7 +4,8 @@ import os
 
 from hypothesis import settings
 
-# The same examples on every run, so that a change is judged by what it changed; `make test-all` draws new ones.
-settings.register_profile("same", derandomize=True, database=None)
-settings.register_profile("fresh")
+# The same examples on every run, so that a change is judged by what it changed; `make test-all` draws new ones. Without
+# a deadline: an example takes as long as the machine's other work lets it.
+settings.register_profile("same", derandomize=True, database=None, deadline=None)
+settings.register_profile("fresh", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
