@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from rich.text import Text
 from service.cli.output import Output
 from service.cli.tensors import Array, describe
 from service.core.errors import InvalidInput
-from service.core.signature import Quantization, TensorSpec
+from service.core.signature import TensorSpec
 
 _BAR_COLUMNS = 24
 
@@ -25,7 +25,7 @@ class Answer:
 
     Attributes:
         model: who said it.
-        outputs: by name, as stored (quantized outputs are not dequantized).
+        outputs: by name.
         specs: what the outputs are, in the model's order.
         took_s: how long it took to answer.
     """
@@ -37,13 +37,25 @@ class Answer:
 
     def classes(self, labels: Sequence[str] | None) -> list[dict[str, Any]]:
         """The most likely classes if the first output is a classification, else nothing."""
-        first = self.specs[0]
-        values = real_values(self.outputs[first.name], first.quantization)
+        values = self.outputs[self.specs[0].name]
         return top(values, labels) if is_classification(values) else []
 
+    def dequantized(self) -> Answer:
+        """The same in real values, FP32."""
+        outputs, specs = dict(self.outputs), []
+        for spec in self.specs:
+            if spec.quantization is not None:
+                outputs[spec.name] = spec.quantization.real(outputs[spec.name])
+                spec = replace(spec, datatype="FP32", quantization=None)
+            specs.append(spec)
+        return replace(self, outputs=outputs, specs=specs)
 
-def show_answer(output: Output, answer: Answer, labels_file: Path | None, save: Path | None) -> None:
-    """Prints the answer; with `save`, also writes the first output as a .npy file."""
+
+def show_answer(
+    output: Output, stored: Answer, labels_file: Path | None = None, save: Path | None = None, raw: bool = False
+) -> None:
+    """Prints the answer, in real values unless `raw`; with `save`, also writes the first output as a .npy file."""
+    answer = stored if raw else stored.dequantized()
     best = answer.classes(read_labels(labels_file) if labels_file else None)
     if save:
         np.save(save, answer.outputs[answer.specs[0].name])
@@ -61,14 +73,6 @@ def show_answer(output: Output, answer: Answer, labels_file: Path | None, save: 
 def read_labels(path: Path) -> list[str]:
     """One label a line, the first for class 0."""
     return path.read_text(encoding="utf-8").splitlines()
-
-
-def real_values(output: Array, quantization: Quantization | None) -> Array:
-    """What the stored values of `output` stand for."""
-    if quantization is None:
-        return output
-    real: Array = (output.astype(np.float64) - quantization.zero_point) * quantization.scale
-    return real
 
 
 def is_classification(output: Array) -> bool:
@@ -108,6 +112,5 @@ def bars(best: Sequence[Mapping[str, Any]]) -> Table:
 
 def _described(spec: TensorSpec, value: Array) -> Text:
     """An output that is no classification: what it is, and the range of what it holds."""
-    real = real_values(value, spec.quantization)
-    held = f"from {real.min():g} to {real.max():g}, mean {real.mean():g}" if real.size else "empty"
+    held = f"from {value.min():g} to {value.max():g}, mean {value.mean(dtype=np.float64):g}" if value.size else "empty"
     return Text(f"{spec.name}: {spec.datatype} {list(value.shape)}, {held}")

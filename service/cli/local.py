@@ -21,6 +21,7 @@ from service.cli.options import (
     LabelsOption,
     ModelFile,
     NumericsOption,
+    RawOption,
     SaveOption,
     TargetOption,
     TuneOption,
@@ -123,6 +124,7 @@ def run(
     artifact: ArtifactOption = None,
     labels: LabelsOption = None,
     save: SaveOption = None,
+    raw: RawOption = False,
     threads: Annotated[int, typer.Option("--threads", min=0, help="0: all the cores this process may use.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -144,7 +146,7 @@ def run(
         outputs = model.run(tensors)
         took_s = time.perf_counter() - started_s
         named = {spec.name: value for spec, value in zip(model.signature.outputs, outputs, strict=True)}
-        show_answer(output, Answer(str(directory), named, model.signature.outputs, took_s), labels, save)
+        show_answer(output, Answer(str(directory), named, model.signature.outputs, took_s), labels, save, raw)
 
 
 def verify(directory: ArtifactDir, artifact: ArtifactOption = None, as_json: JsonOption = False) -> None:

@@ -102,6 +102,9 @@ LabelsOption = Annotated[
 SaveOption = Annotated[
     Path | None, typer.Option("--save", help="Also write the first output to this .npy file.", dir_okay=False)
 ]
+RawOption = Annotated[
+    bool, typer.Option("--raw", help="The integers that a quantized output is stored as, in place of real values.")
+]
 
 
 def load_checked(flags: Mapping[str, Any] | None = None) -> Settings:

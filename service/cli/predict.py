@@ -10,7 +10,16 @@ import typer
 
 from service.cli.answers import Answer, show_answer
 from service.cli.client import Client
-from service.cli.options import InputFiles, JsonOption, KeyOption, LabelsOption, SaveOption, ServerOption, server_url
+from service.cli.options import (
+    InputFiles,
+    JsonOption,
+    KeyOption,
+    LabelsOption,
+    RawOption,
+    SaveOption,
+    ServerOption,
+    server_url,
+)
 from service.cli.output import reporting
 from service.cli.tensors import Array, read_input
 from service.core.errors import InvalidInput
@@ -23,6 +32,7 @@ def predict(
     version: Annotated[int | None, typer.Option("--version", help="Which version.", show_default="the newest")] = None,
     labels: LabelsOption = None,
     save: SaveOption = None,
+    raw: RawOption = False,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
@@ -30,7 +40,7 @@ def predict(
     """Ask a served model about a picture or a tensor."""
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         answer = ask(client, name, [read_input(path) for path in inputs], version)
-        show_answer(output, answer, labels, save)
+        show_answer(output, answer, labels, save, raw)
 
 
 def ask(client: Client, name: str, inputs: Sequence[Array | bytes], version: int | None = None) -> Answer:

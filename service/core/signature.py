@@ -39,6 +39,11 @@ class Quantization:
     scale: float
     zero_point: int
 
+    def real(self, stored: NDArray[Any]) -> NDArray[np.float32]:
+        """What `stored`, of integers, stands for: exact for up to 16 bits until it is rounded once, to float32."""
+        with np.errstate(over="ignore"):
+            return ((stored.astype(np.float64) - self.zero_point) * self.scale).astype(np.float32)
+
 
 @dataclass(frozen=True)
 class Bounds:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from service.core.errors import InvalidTensor
 from service.core.sequence import SequenceState
-from service.core.signature import ModelSignature, State, TensorSpec
+from service.core.signature import ModelSignature, Quantization, State, TensorSpec
 from service.native import Runner, as_runner
 
 Array = npt.NDArray[Any]
@@ -100,3 +100,10 @@ def identity(datatype: str, *shape: int) -> FunctionRunner:
     return FunctionRunner(
         ModelSignature((tensor("x", datatype, *shape),), (tensor("y", datatype, *shape),)), lambda x: (x.copy(),)
     )
+
+
+def quantized() -> FunctionRunner:
+    """Gives its one input back twice: with a scale of 0.5 and a zero point of -3, and as FP32."""
+    stored = TensorSpec("y", "INT8", (1, 4), Quantization(0.5, -3))
+    signature = ModelSignature((tensor("x", "INT8", 1, 4),), (stored, tensor("z", "FP32", 1, 4)))
+    return FunctionRunner(signature, lambda x: (x.copy(), x.astype(np.float32)))

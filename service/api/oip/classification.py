@@ -39,7 +39,7 @@ class Classes:
 
 
 def classes_of(name: str, output: Array, count: int, is_batched: bool) -> Classes:
-    """The `count` greatest elements of each sample, or all if there are fewer; a score is what the model stored.
+    """The `count` greatest elements of each sample, or all if there are fewer; a score is the element.
 
     Args:
         is_batched: whether the model takes batches (`max_batch_size` of its configuration is not 0); an index then

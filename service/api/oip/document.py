@@ -44,7 +44,7 @@ SCHEMAS: Members = {
         shape=_SHAPE,
         parameters={
             **_object("scale zero_point", scale={"type": "number"}, zero_point={"type": "integer"}),
-            "description": "Of a quantized tensor: real = scale * (stored - zero_point).",
+            "description": "Of a quantized tensor: real = scale * (stored - zero_point), which `dequantize` gives.",
         },
     ),
     "ModelMetadata": _object(
@@ -120,15 +120,22 @@ SCHEMAS: Members = {
         data=_DATA,
     ),
     "RequestedOutput": _object(
-        "name", name=_TEXT, parameters={**_PARAMETERS, "description": "`binary_data`: raw, behind the JSON."}
+        "name",
+        name=_TEXT,
+        parameters={
+            **_PARAMETERS,
+            "description": "`binary_data`: raw, behind the JSON. `dequantize`: as real values, FP32. "
+            "`classification`: only so many of its greatest elements, as text.",
+        },
     ),
     "InferRequest": _object(
         "inputs",
         id=_TEXT,
         parameters={
             **_PARAMETERS,
-            "description": "`binary_data_output`: `binary_data` for every output. `priority`: 1 is served first, 0 is "
-            "the middle. `timeout`: within how many microseconds the prediction has to begin.",
+            "description": "`binary_data_output`: `binary_data` for every output. `dequantize`: likewise. "
+            "`priority`: 1 is served first, 0 is the middle. `timeout`: within how many microseconds the prediction "
+            "has to begin.",
         },
         inputs=_array(_ref("InferTensor")),
         outputs=_array(_ref("RequestedOutput"), "By default all of them."),

@@ -1,4 +1,4 @@
-"""The outputs of an answer, by whichever wire they go: as the model gave them, or the best of their elements."""
+"""The outputs of an answer, by whichever wire they go: stored, real, or the best elements."""
 
 from __future__ import annotations
 
@@ -52,6 +52,10 @@ class _Whole:
 def output_of(served: Served, wanted: RequestedOutput, arrays: Sequence[Array]) -> Output:
     """What a request wants of `arrays`, all the model's outputs. Raises `Unsupported`: the best elements of NaN."""
     spec, array = served.signature.outputs[wanted.index], arrays[wanted.index]
+    datatype = spec.datatype
+    if wanted.dequantize:
+        assert spec.quantization is not None
+        datatype, array = "FP32", spec.quantization.real(array)
     if not wanted.classes:
-        return _Whole(spec.name, spec.datatype, array)
+        return _Whole(spec.name, datatype, array)
     return classes_of(spec.name, array, wanted.classes, is_batched=bool(served.batches))

@@ -22,12 +22,19 @@ class RequestedOutput:
     """An output of the model, by its position in the signature.
 
     Attributes:
-        classes: how many of its greatest elements are wanted, as text; 0 for all of it, as it is.
+        classes: how many of its greatest elements are wanted, as text; 0 for all of it.
+        dequantize: whether real values are wanted; never of an output that is not quantized.
     """
 
     index: int
     binary: bool
     classes: int = 0
+    dequantize: bool = False
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the answer holds the bytes that the model wrote."""
+        return not self.classes and not self.dequantize
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ def checked_request(
     if identity is not None and not isinstance(identity, str):
         raise InvalidInput(f"'id' is {brief(identity)}, not a string")
     parameters = parameters_of(envelope, "the request")
-    outputs = _outputs(envelope.get("outputs"), signature, flag(parameters, "binary_data_output", False))
+    outputs = _outputs(envelope.get("outputs"), signature, parameters)
     return InferRequest(identity, gather(inputs, signature, batches), outputs, _terms(parameters))
 
 
@@ -80,9 +87,15 @@ def _step(parameters: Mapping[str, Any]) -> Step | None:
     return Step(identity, flag(parameters, "sequence_start", False), flag(parameters, "sequence_end", False))
 
 
-def _outputs(entries: Any, signature: ModelSignature, binary: bool) -> list[RequestedOutput]:
+def _outputs(entries: Any, signature: ModelSignature, request: Mapping[str, Any]) -> list[RequestedOutput]:
+    """Those that `entries` name, or all; what an entry does not say, the parameters of the `request` say."""
+    binary, dequantize = flag(request, "binary_data_output", False), flag(request, "dequantize", False)
+    is_quantized = [spec.quantization is not None for spec in signature.outputs]
     if entries is None or entries == []:
-        return [RequestedOutput(index, binary) for index in range(len(signature.outputs))]
+        return [
+            RequestedOutput(index, binary, dequantize=dequantize and quantized)
+            for index, quantized in enumerate(is_quantized)
+        ]
     if not isinstance(entries, list):
         raise InvalidInput("'outputs' is not an array")
     index_of = {spec.name: index for index, spec in enumerate(signature.outputs)}
@@ -97,7 +110,11 @@ def _outputs(entries: Any, signature: ModelSignature, binary: bool) -> list[Requ
         parameters = parameters_of(entry, f"output {name!r}")
         if "shared_memory_region" in parameters:
             raise InvalidInput(f"output {name!r} asks for shared memory, which is not supported", tensor=name)
-        found[index_of[name]] = RequestedOutput(
-            index_of[name], flag(parameters, "binary_data", binary), whole(parameters, "classification")
+        index = index_of[name]
+        found[index] = RequestedOutput(
+            index,
+            flag(parameters, "binary_data", binary),
+            whole(parameters, "classification"),
+            flag(parameters, "dequantize", dequantize) and is_quantized[index],
         )
     return list(found.values())

@@ -16,7 +16,7 @@ import pytest
 
 from service.api.oip.infer import Infer
 from tests.support.data_plane import DataPlane, as_binary
-from tests.support.runners import FunctionRunner, digits, identity
+from tests.support.runners import FunctionRunner, digits, identity, quantized
 from tests.support.tables import Tables
 from tests.support.uvicorn_thread import listening
 
@@ -178,3 +178,17 @@ def test_requests_that_it_refuses_are_answered_as_python_would(monkeypatch: pyte
             assert connection.getresponse().read()[-1] == 2
         assert top(server.ask(connections[2], *body(4), "slow")) == 4  # and the connection lives
     assert server.in_python == 1
+
+
+def test_a_request_for_real_values_is_never_answered_with_stored_ones(server: Server) -> None:
+    server.tables.model("quantized", quantized)
+    connection, stored = server.connect(), np.array([[-3, -128, 127, 0]], np.int8)
+    plain: dict[str, Any] = {"binary_data_output": True}
+    for _ in range(3):
+        for parameters, datatype, size in ((plain, b'"INT8"', 4), (plain | {"dequantize": True}, b'"FP32"', 16)):
+            request = as_binary({"x": stored}, {"parameters": parameters}, [{"name": "y"}])
+            answer = server.ask(connection, *request, "quantized")
+            length = int(answer.headers["inference-header-content-length"])
+            assert datatype in answer.body[:length]
+            assert len(answer.body) - length == size
+    assert server.in_python == 1 + 3

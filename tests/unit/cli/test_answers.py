@@ -1,12 +1,15 @@
 """From stored values to what a person reads."""
 
 import io
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from service.cli.answers import Answer, bars, is_classification, real_values, top
+from service.cli.answers import Answer, bars, is_classification, show_answer, top
+from service.cli.output import Output
 from service.core.errors import InvalidInput
 from service.core.signature import Quantization, TensorSpec
 
@@ -28,9 +31,25 @@ def test_too_few_labels_are_refused() -> None:
         top(np.array([0.1, 0.9]), ["cat"])
 
 
-def test_stored_values_are_dequantized_without_overflow() -> None:
-    stored = np.array([-128, 127], np.int8)
-    assert real_values(stored, Quantization(1 / 256, -128)).tolist() == [0.0, 255 / 256]
+QUANTIZED = Answer(
+    "m", {"y": np.array([[-128, 127]], np.int8)}, [TensorSpec("y", "INT8", (1, 2), Quantization(1 / 256, -128))], 0.0
+)
+
+
+def test_an_answer_is_shown_and_saved_in_real_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show_answer(Output(as_json=True), QUANTIZED, save=tmp_path / "y.npy")
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [1, 2], "data": [0.0, 255 / 256]}]
+    assert shown["top"][0] == {"class": 1, "label": "1", "value": 255 / 256}
+    assert np.load(tmp_path / "y.npy").tolist() == [[0.0, 255 / 256]]
+
+
+def test_a_raw_answer_is_of_stored_integers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show_answer(Output(as_json=True), QUANTIZED, save=tmp_path / "y.npy", raw=True)
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["outputs"] == [{"name": "y", "datatype": "INT8", "shape": [1, 2], "data": [-128, 127]}]
+    assert shown["top"][0]["value"] == 127
+    assert np.load(tmp_path / "y.npy").tolist() == [[-128, 127]]
 
 
 @pytest.mark.parametrize(

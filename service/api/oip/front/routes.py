@@ -147,4 +147,4 @@ class FrontRoutes:
 
 def _is_native(served: Served, template: RequestTemplate) -> bool:
     """Whether every answer has the same inference header."""
-    return not served.signature.states and not any(each.classes for each in template.request.outputs)
+    return not served.signature.states and all(each.is_stored for each in template.request.outputs)

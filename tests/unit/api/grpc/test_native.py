@@ -18,7 +18,7 @@ from service.api.grpc.infer import Infer
 from service.api.grpc.service import NAME
 from service.core.signature import datatype_of
 from tests.support.data_plane import DataPlane, channel, sample_tables
-from tests.support.runners import FunctionRunner, identity
+from tests.support.runners import FunctionRunner, identity, quantized
 from tests.support.tables import Tables
 
 pytestmark = pytest.mark.anyio
@@ -125,6 +125,22 @@ async def test_the_unusual_is_answered_in_python(
         await infer(opened, plain)
     for _ in range(3):
         await infer(opened, message, **options)
+    assert len(asked) == 1 + 3
+
+
+async def test_a_request_for_real_values_is_never_answered_with_stored_ones(asked: list[bytes]) -> None:
+    tables = Tables()
+    tables.model("quantized", quantized)
+    plain = request_of(np.array([[-3, -128, 127, 0]], np.int8), "quantized")
+    real = pb.ModelInferRequest.FromString(plain.SerializeToString())
+    real.parameters["dequantize"].bool_param = True
+    async with channel(DataPlane(tables)) as opened:
+        for _ in range(3):
+            stored = pb.ModelInferResponse.FromString(await infer(opened, plain))
+            assert stored.outputs[0].datatype == "INT8"
+            answer = pb.ModelInferResponse.FromString(await infer(opened, real))
+            assert [output.datatype for output in answer.outputs] == ["FP32", "FP32"]
+            assert np.frombuffer(answer.raw_output_contents[0], "<f4").tolist() == [0.0, -62.5, 65.0, 1.5]
     assert len(asked) == 1 + 3
 
 
