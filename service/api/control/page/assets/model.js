@@ -69,7 +69,7 @@ export class ModelView {
     show(element("latency"), latency(history.durations({ model: name, version: String(version) })));
     const [about, { numerics, coverage, explanation }] = await Promise.all([aboutOf(name), this.#reportsOf(build)]);
     if (element("model-title").textContent !== `${name} ${version}`) return; // another one was chosen meanwhile
-    for (const id of ["versions-title", "proof-title", "layers-title", "delete-model"]) (element(id).closest("article") ?? element(id)).hidden = about === null;
+    for (const id of ["versions-title", "witnesses-title", "layers-title", "delete-model"]) (element(id).closest("article") ?? element(id)).hidden = about === null;
     const isOffered = (number) => builds.some((each) => isWantedBy(each, name, number) && isBuilt(each));
     if (about !== null) show(element("versions"), versions(about, isOffered, {
       onChosen: (chosen) => this.choose(name, chosen, { focus: true }),
