@@ -18,19 +18,19 @@ from time import monotonic
 from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady, OctetError
-from service.workers.inference.candidates import Candidate, candidates
-from service.workers.inference.explain import why_not_ready
+from service.workers.inference.candidates import Candidate
 from service.workers.inference.inventory import Indexed, Inventory, ModelState
 from service.workers.inference.loader import Loader
 from service.workers.inference.memory import Memory
 from service.workers.inference.name_warnings import NameWarnings, spoken
 from service.workers.inference.observer import Identity, Observer, Unobserved
 from service.workers.inference.ports import Aliases, Artifacts, Builds, Models
-from service.workers.inference.routes import Name, Plan, Reference, Route, Routes, plan
+from service.workers.inference.routes import Name, Plan, Reference, Route, Routes
 from service.workers.inference.runner import Array
 from service.workers.inference.scheduling import Scheduling
 from service.workers.inference.served import Served
 from service.workers.inference.single_flight import SingleFlight
+from service.workers.inference.tables import Tables
 from service.workers.inference.variants import Variants
 
 _logger = logging.getLogger(__name__)
@@ -71,14 +71,13 @@ class Registry:
             refresh_s: how often newer builds of loaded models are looked for.
             memory_bytes: what the models may take together; 0: there is no limit.
         """
-        self._builds, self._models, self._aliases = builds, models, aliases
-        self._targets = tuple(targets)
+        self._tables = Tables(builds, models, aliases, tuple(targets))
         self._scheduling = scheduling
         self._observer: Observer = observer or Unobserved()
         self._refresh_s = refresh_s
         self._memory = Memory(memory_bytes)
         self._loader = Loader(builds, artifacts, scheduling, self._start, on_lost, self._forget, self._memory)
-        self._inventory = Inventory(builds, models, self._targets, self._loader)
+        self._inventory = Inventory(builds, models, self._tables.targets, self._loader)
         self._current = Routes()
         self._unloaded: set[tuple[str, int | None]] = set()
         self._warnings = NameWarnings()
@@ -102,7 +101,7 @@ class Registry:
     @property
     def targets(self) -> Sequence[str]:
         """Canonical names of the targets that run here, the best first."""
-        return self._targets
+        return self._tables.targets
 
     @property
     def memory_bytes(self) -> int:
@@ -161,7 +160,7 @@ class Registry:
         Raises:
             NotFound: there is no such model or alias.
         """
-        return await asyncio.to_thread(self._versions, model, reference)
+        return await asyncio.to_thread(self._tables.versions, model, reference)
 
     async def load(self, model: str, version: int | None = None) -> None:
         """Makes a model ready: its newest version, or the one named. What could not be loaded is tried again at once.
@@ -219,7 +218,7 @@ class Registry:
         Raises:
             NotFound: there is no such model or version.
         """
-        await asyncio.to_thread(self._check_known, model, version)
+        await asyncio.to_thread(self._tables.check_known, model, version)
         self._unloaded.add((model, version))
         for name, route in list(self._current.items()):
             if any(self.is_unloaded(each.identity.model, each.identity.version) for each in route):
@@ -264,17 +263,13 @@ class Registry:
 
     async def _preload(self, names: Sequence[Name] | None) -> None:
         try:
-            for name in await asyncio.to_thread(self._built) if names is None else names:
+            for name in await asyncio.to_thread(self._tables.built) if names is None else names:
                 try:
                     await self._refreshed(name)
                 except OctetError as error:
                     _logger.error("%s cannot be preloaded: %s", spoken(name), error)
         finally:
             self._preloading = False
-
-    def _built(self) -> list[Name]:
-        models = dict.fromkeys(each.name for each in self._models.all_versions())
-        return [(model, None) for model in models if self._builds.serving(model, None, self._targets)]
 
     async def _refreshed(self, name: Name) -> None:
         """Makes the best that there is for `name` the current one."""
@@ -283,7 +278,7 @@ class Registry:
     async def _resolve(self, name: Name) -> None:
         if self._closed:
             raise NotReady("the server is shutting down")
-        model, wanted = name[0], await asyncio.to_thread(self._plan, *name)
+        model, wanted = name[0], await asyncio.to_thread(self._tables.plan, *name)
         try:
             main = await self._find(model, wanted.version)
         except _CannotLoad as failure:
@@ -324,7 +319,7 @@ class Registry:
             except OctetError as error:
                 failure = error
         if failure is None:
-            raise await asyncio.to_thread(why_not_ready, self._builds, self._models, model, version, self._targets)
+            raise await asyncio.to_thread(self._tables.why_not_ready, model, version)
         kind = type(failure) if isinstance(failure, NotReady) else NotReady
         message = f"model {model!r} cannot be loaded here: {failure.message}"
         here = kind(message, hint=failure.hint, retry_after_s=failure.retry_after_s)
@@ -353,15 +348,8 @@ class Registry:
         """Lets an artifact be tried again that crashed the server, or could not be loaded."""
         await asyncio.to_thread(self._loader.forgive, artifact)
 
-    def _plan(self, model: str, reference: Reference) -> Plan:
-        try:
-            return plan(self._aliases, model, reference)
-        except NotFound:
-            self._models.get(model)  # it may be the model that there is not
-            raise
-
     def _candidates(self, model: str, version: int | None) -> list[Candidate]:
-        return candidates(self._builds, self._targets, model, version, self._loader.is_usable)
+        return self._tables.candidates(model, version, self._loader.is_usable)
 
     def is_unloaded(self, model: str, version: int) -> bool:
         """Whether somebody has unloaded a version, or the whole model. From any thread."""
@@ -408,25 +396,10 @@ class Registry:
         except Exception:  # the table could not be read: what is loaded goes on answering
             _logger.exception("could not look for a newer build of %s", spoken(name))
 
-    def _versions(self, model: str, reference: Reference) -> list[int]:
-        self._models.get(model)
-        built = sorted({build.version for build in self._builds.serving(model, None, self._targets)})
-        if reference is None:
-            return built
-        wanted = plan(self._aliases, model, reference)
-        if wanted.version is None:
-            return built[-1:]
-        return [version for version in built if version in (wanted.version, wanted.canary)]
-
-    def _check_known(self, model: str, version: int | None) -> None:
-        self._models.get(model)
-        if version is not None:
-            self._models.version(model, version)
-
     def _index(self) -> list[Indexed]:
         return [
             Indexed(each.name, each.number, ModelState.UNAVAILABLE, "it was unloaded")
             if self.is_unloaded(each.name, each.number)
             else self._inventory.look(each.name, each.number)
-            for each in self._models.all_versions()
+            for each in self._tables.models.all_versions()
         ]
