@@ -1,0 +1,149 @@
+"""The shell commands of the README and the documentation, and stand-ins for the files that they name.
+
+Every line of an indented block, and of a fenced block in `sh`, is a command. In a fenced block without a language,
+lines that begin with `$ ` are commands, and the others are their output. A page can say more in comments:
+
+    <!-- setup: COMMAND -->        a command that the page needs first, and does not show
+    <!-- not run: REASON -->       the block after it is not run
+    <!-- WORD stands for: COMMAND -->   what COMMAND prints replaces WORD in the commands after it
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from tests.support.certificates import make_certificate
+
+ROOT = Path(__file__).resolve().parents[2]
+_EXAMPLES, _FIXTURES = ROOT / "examples", ROOT / "tests" / "fixtures"
+# Stand-ins for files of the reader's own.
+_FILES = {
+    "model.tflite": _EXAMPLES / "digits_int8.tflite",
+    "mobilenet_v2_1.0_224_quant.tflite": _EXAMPLES / "digits_uint8.tflite",
+    "labels.txt": _EXAMPLES / "labels.txt",
+    "imagenet_labels.txt": _EXAMPLES / "labels.txt",
+    "picture.png": _EXAMPLES / "digits" / "2.png",
+    "model.onnx": _FIXTURES / "onnx" / "mobilenet_v3.qdq.onnx",
+    "bert.onnx": _FIXTURES / "onnx" / "bert.qdq.onnx",
+    "model.pt": _FIXTURES / "torch" / "residual.pt",
+    "model.pt2": _FIXTURES / "torch" / "residual_inductor.pt2",
+    "resnet50-symbol.json": _FIXTURES / "mxnet" / "sg_residual-symbol.json",
+    "resnet50-0000.params": _FIXTURES / "mxnet" / "sg_residual-0000.params",
+}
+_PHOTOGRAPHS = ("cat.jpg", "zebra.jpg")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a page.
+
+    Attributes:
+        line: where it begins, from 1.
+        text: with its continuation lines joined.
+        reason: why it is not run, in the page's words; empty where it is.
+        stands_for: the word that its output replaces in later commands; empty where it is a command of its own.
+    """
+
+    page: str
+    line: int
+    text: str
+    reason: str = ""
+    stands_for: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}: {self.text}"
+
+    @property
+    def program(self) -> str:
+        """The first word after assignments to variables."""
+        return next((word for word in self.text.split() if not re.match(r"\w+=", word)), "")
+
+
+def pages() -> list[Path]:
+    """Every page that is written by hand. Decisions (ADRs) show no commands to the reader."""
+    generated, decisions = ROOT / "docs" / "reference", ROOT / "docs" / "adr"
+    written = [page for page in sorted(ROOT.glob("docs/**/*.md")) if not {generated, decisions} & set(page.parents)]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", _EXAMPLES / "README.md", *written]
+
+
+def commands_of(text: str, page: str) -> Iterator[Command]:
+    """In the page's order, those of its comments included."""
+    reason = ""
+    for first, kind, lines in _blocks(text):
+        if kind == "comment":
+            key, _, value = lines[0].partition(": ")
+            if key == "setup":
+                yield Command(page, first, value)
+            elif key == "not run":
+                reason = value
+            elif key.endswith(" stands for"):
+                yield Command(page, first, value, stands_for=key.removesuffix(" stands for"))
+            continue
+        for number, line in _joined(first, lines):
+            if kind == "commands":
+                yield Command(page, number, line, reason)
+            elif line.startswith("$ "):
+                yield Command(page, number, line.removeprefix("$ "), reason)
+        reason = ""
+
+
+def inline_commands(text: str) -> Iterator[str]:
+    """`octet …` inside of a sentence or a table."""
+    for span in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text):
+        if re.match(r"octet [a-z]", span):
+            yield span
+
+
+def provide(folder: Path) -> None:
+    """Puts the files that the pages name into `folder`."""
+    (folder / "examples").symlink_to(_EXAMPLES)
+    for name, source in _FILES.items():
+        shutil.copy(source, folder / name)
+    for name in _PHOTOGRAPHS:
+        Image.open(_FILES["picture.png"]).convert("RGB").save(folder / name)
+    certificate, key = make_certificate(folder)
+    certificate.rename(folder / "cert.pem")
+    key.rename(folder / "key.pem")
+
+
+def _joined(first: int, lines: list[str]) -> Iterator[tuple[int, str]]:
+    """The lines that are not empty, with those that end in a backslash joined to the next."""
+    begin, whole = first, ""
+    for number, line in enumerate(lines, first):
+        whole, begin = (whole + line, begin) if whole else (line, number)
+        if line.endswith("\\"):
+            whole = whole[:-1]
+            continue
+        if whole:
+            yield begin, whole
+        whole = ""
+
+
+def _blocks(text: str) -> Iterator[tuple[int, str, list[str]]]:
+    """(number of the first line, kind, lines without their indentation) of each code block and comment."""
+    lines = text.splitlines()
+    number, after_text = 0, False
+    while number < len(lines):
+        line, begin = lines[number], number
+        if fence := re.match(r"\s*```(\w*)", line):
+            while number + 1 < len(lines) and not lines[number + 1].strip().startswith("```"):
+                number += 1
+            number += 1
+            if fence[1] in ("", "sh"):
+                kind = "commands" if fence[1] else "console"
+                yield begin + 2, kind, [each.strip() for each in lines[begin + 1 : number]]
+        elif comment := re.match(r"\s*<!-- (.*) -->", line):
+            yield begin + 1, "comment", [comment[1]]
+        elif line.startswith("    ") and not after_text:
+            while number + 1 < len(lines) and lines[number + 1].startswith("    "):
+                number += 1
+            yield begin + 1, "commands", [each.strip() for each in lines[begin : number + 1]]
+        # An indented line after a line of a paragraph continues it; a heading or a comment ends one.
+        after_text = bool(line.strip()) and not re.match(r"\s*(#|<!--|```)|    ", line)
+        number += 1
