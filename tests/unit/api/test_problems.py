@@ -80,7 +80,7 @@ def test_a_path_that_does_not_exist_on_the_data_plane(plane: ControlPlane) -> No
     [
         ("/api/v1/models", "GET, POST, PUT"),
         ("/api/v1/builds/x/cancel", "POST"),
-        ("/api/v1/models/digits", "GET"),
+        ("/api/v1/targets", "GET"),
         ("/v2/models/digits/infer", "POST"),
     ],
 )

@@ -94,7 +94,7 @@ async def test_every_error_has_a_status() -> None:
         (request_of(np.zeros((1, 4), np.int8), "cats"), "NOT_FOUND", "not_found", "there is no model 'cats'"),
         (request_of(np.zeros((1, 4), np.int8), "int8", "7"), "NOT_FOUND", "not_found", "has no version 7"),
         (request_of(np.zeros((1, 4), np.int8), "int8", "x"), "NOT_FOUND", "not_found", "has no alias 'x'"),
-        (request_of(np.zeros((1, 4), np.int8), "unbuilt"), "UNAVAILABLE", "not_ready", "has not been built"),
+        (request_of(np.zeros((1, 4), np.int8), "unbuilt"), "UNAVAILABLE", "not_built", "has not been built"),
         (request_of(np.zeros((1, 5), np.int8), "int8"), "INVALID_ARGUMENT", "invalid_tensor", "has shape [1, 5]"),
     ],
 )
