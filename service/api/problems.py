@@ -87,7 +87,7 @@ def unexpected_response(exception: BaseException, scope: Scope) -> Response:
 
 def no_memory(exception: MemoryError) -> errors.MemoryFull:
     """What a client may see of it."""
-    return errors.MemoryFull(hint="try again later, or with less at once")
+    return errors.MemoryFull(hint="try again later, or send smaller requests")
 
 
 def request_id(scope: Scope) -> str:

@@ -140,4 +140,4 @@ def _name_of(digest: Digest) -> str:
 
 
 def _malformed(what: str) -> NoReturn:
-    raise MalformedModel(f"the archive {what}", hint="octet push DIR makes a good one of an artifact's folder")
+    raise MalformedModel(f"the archive {what}", hint="octet push DIR makes one from an artifact's folder")

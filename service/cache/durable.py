@@ -44,7 +44,7 @@ def storage_errors() -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageFull(hint="make room; octet gc deletes what nothing needs") from error
+            raise StorageFull(hint="free some space; octet gc deletes unused files") from error
         raise
 
 

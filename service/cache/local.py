@@ -206,7 +206,7 @@ class LocalBlobStore:
             if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
                 raise
             return CorruptBlob(f"blob {digest} is damaged, and stands in a folder that cannot be changed")
-        return CorruptBlob(f"blob {digest} was damaged; it is in quarantine now", hint="store or build it again")
+        return CorruptBlob(f"blob {digest} was damaged and is now in quarantine", hint="store or build it again")
 
     def _new_upload(self) -> tuple[int, Path]:
         with storage_errors():

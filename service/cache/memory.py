@@ -58,7 +58,7 @@ class MemoryBlobStore:
         if digest_of(data) != digest:
             self.quarantine[digest] = data
             self.delete(digest)
-            raise CorruptBlob(f"blob {digest} was damaged; it is in quarantine now", hint="store or build it again")
+            raise CorruptBlob(f"blob {digest} was damaged and is now in quarantine", hint="store or build it again")
         return data
 
     def put_bytes(self, data: bytes) -> Digest:

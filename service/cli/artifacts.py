@@ -32,7 +32,7 @@ def folder_of(given: str) -> Path | None:
     if Path(given).is_dir():
         return Path(given)
     if not _NAME.fullmatch(given):
-        raise typer.BadParameter(f"{given!r} is no folder, and no model has that name")
+        raise typer.BadParameter(f"{given!r} is not a folder, and not a valid model name")
     return None
 
 
@@ -80,7 +80,7 @@ def fetch(client: Client, artifact: Digest, folder: Path) -> None:
             for member in members:
                 _unpack(members, member, folder)
     except tarfile.TarError as error:
-        raise InvalidInput(f"artifact {artifact} came damaged: {error}") from error
+        raise InvalidInput(f"artifact {artifact}is damaged: {error}") from error
     archive.unlink()
 
 

@@ -41,7 +41,10 @@ def bench(
     threads: Annotated[
         str | None,
         typer.Option(
-            "--threads", metavar="N,N…", help="How many share a call.", show_default="1, 2, 4 … and all the cores"
+            "--threads",
+            metavar="N,N…",
+            help="Numbers of threads to measure with.",
+            show_default="1, 2, 4 … and all the cores",
         ),
     ] = None,
     seconds: SecondsOption = 2.0,
@@ -50,7 +53,7 @@ def bench(
     one: Annotated[bool, typer.Option("--one", hidden=True)] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure how long a model takes to answer here, by threads; each number of them in a process of its own."""
+    """Measure the latency of a model on this machine, with different numbers of threads."""
     counts = counts_of(threads)
     with reporting(as_json) as output:
         if one:  # what this command starts for each number of threads
@@ -88,9 +91,9 @@ def counts_of(threads: str | None) -> list[int]:
     try:
         counts = [int(count) for count in threads.split(",")]
     except ValueError as error:
-        raise typer.BadParameter(f"--threads {threads!r} is no list of numbers like 1,2,4") from error
+        raise typer.BadParameter(f"--threads {threads!r} is not a list of numbers like 1,2,4") from error
     if min(counts) < 1:
-        raise typer.BadParameter(f"--threads {threads!r}: a call has at least one thread")
+        raise typer.BadParameter(f"--threads {threads!r}: a call needs at least one thread")
     return counts
 
 

@@ -60,14 +60,14 @@ def _host() -> Iterator[Check]:
     host = detect_host()
     yield Check("cpu", State.OK, f"{host.model_name or 'unnamed'}, {host.architecture}, {_cores()} cores")
     if host.best is None:
-        hint = "octet serve answers no predictions here; what it compiles, with --target, is for other machines"
+        hint = "octet serve answers no predictions here; it can compile for other machines, with --target"
         yield Check("target", State.PROBLEM, host.why_none, hint)
     else:
         yield Check("target", State.OK, f"{host.best.reason} → {host.best.name}")
         yield Check("runs", State.OK, ", ".join(target.name for target in TARGETS if target.runs_on(host)))
     others = (target for target in TARGETS if target.architecture == host.architecture and not target.runs_on(host))
     for target in others:
-        yield Check("runs not", State.NOTE, f"{target.name}: no {', '.join(sorted(target.missing_on(host)))}")
+        yield Check("cannot run", State.NOTE, f"{target.name}: no {', '.join(sorted(target.missing_on(host)))}")
 
 
 def _versions() -> Iterator[Check]:
@@ -86,7 +86,9 @@ def _sandbox(settings: Settings) -> Iterator[Check]:
         if finding.available:
             yield Check(finding.name, State.OK, finding.detail)
         elif settings.allow_unsandboxed:
-            yield Check(finding.name, State.WARNING, f"{finding.detail}, and allowed to be missing: {finding.lost}")
+            yield Check(
+                finding.name, State.WARNING, f"{finding.detail}, and OCTET_ALLOW_UNSANDBOXED is set: {finding.lost}"
+            )
         else:
             yield Check(
                 finding.name, State.PROBLEM, f"{finding.detail}; builds are refused", "OCTET_ALLOW_UNSANDBOXED=1"
@@ -96,7 +98,7 @@ def _sandbox(settings: Settings) -> Iterator[Check]:
 def _builds(settings: Settings) -> Check:
     cores, own = usable_cores(), build_cores(settings.build_cores)
     where = "all cores" if len(own) >= len(cores) else f"the last {len(own)} of {len(cores)} cores"
-    return Check("builds", State.OK, f"beside a server on {where}, at niceness {settings.build_nice}")
+    return Check("builds", State.OK, f"run on {where}, at niceness {settings.build_nice}")
 
 
 def _disk(data_dir: Path) -> Iterator[Check]:
@@ -107,7 +109,9 @@ def _disk(data_dir: Path) -> Iterator[Check]:
     free_bytes = shutil.disk_usage(existing).free
     state = State.OK if free_bytes >= _LOW_DISK_BYTES else State.WARNING
     yield Check(
-        "data", state, f"{data_dir}, {free_bytes / 1e9:.1f} GB free" + ("" if data_dir.exists() else ", not made yet")
+        "data",
+        state,
+        f"{data_dir}, {free_bytes / 1e9:.1f} GB free" + ("" if data_dir.exists() else ", does not exist yet"),
     )
 
 
@@ -137,10 +141,10 @@ def _store(store_dir: Path) -> Iterator[Check]:
             corrupt.append(digest)
     detail = f"{found} blobs, {hashed} of them hashed ({size_bytes / 1e6:.0f} MB)"
     if corrupt:
-        hint = "they were set aside and are rebuilt on the next push"
+        hint = "they were moved to quarantine, and are rebuilt on the next push"
         yield Check("store", State.PROBLEM, f"{detail}, damaged: {', '.join(corrupt)}", hint)
     else:
-        yield Check("store", State.OK, f"{detail}, all sound")
+        yield Check("store", State.OK, f"{detail}, all intact")
 
 
 def _database(settings: Settings) -> Iterator[Check]:
@@ -152,14 +156,16 @@ def _database(settings: Settings) -> Iterator[Check]:
     try:
         current, expected = database.schema()
     except Exception as error:  # whatever a damaged file makes of SQLite
-        yield Check("database", State.PROBLEM, f"{settings.database_url}: {error}", "restore it, or move it away")
+        yield Check(
+            "database", State.PROBLEM, f"{settings.database_url}: {error}", "restore it, or move it to another folder"
+        )
         return
     finally:
         database.close()
     if current == expected:
         yield Check("database", State.OK, f"schema {current}")
     else:
-        yield Check("database", State.NOTE, f"schema {current}, and {expected} once octet serve has started")
+        yield Check("database", State.NOTE, f"schema {current}; octet serve migrates it to {expected}")
 
 
 def _crashes(settings: Settings) -> Iterator[Check]:

@@ -274,7 +274,7 @@ def _error_of(response: httpx.Response) -> OctetError:
         error = from_json(dict(problem, message=problem["detail"]))
     except (ValueError, KeyError, TypeError):
         detail = f"{response.request.url} answered {response.status_code}: {response.text[:200]!r}"
-        return UnexpectedAnswer(detail, hint="is that an Octet server?")
+        return UnexpectedAnswer(detail, hint="check that this is an Octet server")
     if error.code == problem.get("code"):
         return error
     return UnexpectedAnswer(error.message, hint=error.hint)

@@ -1,4 +1,4 @@
-"""`octet doctor`: what this machine can run, with what, and whether the store is well."""
+"""`octet doctor`: checks of this machine, the installation, the store and the server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MARKS = {
 def doctor(
     data_dir: DataDirOption = None, server: ServerOption = None, key: KeyOption = None, as_json: JsonOption = False
 ) -> None:
-    """Say what this machine can run, with what, and whether the store is well; exit status 1 if something is not."""
+    """Check this machine, the installation, the store and the server; exit status 1 if there is a problem."""
     with reporting(as_json) as output:
         checks = check_all(load_checked({"data_dir": data_dir}), server_url(server), key)
         if as_json:

@@ -44,14 +44,14 @@ def explain(
     model: FolderOrModel,
     artifact: ArtifactOption = None,
     threads: Annotated[
-        int, typer.Option("--threads", min=0, help="How many share a call, each on its own core; 0: all cores.")
+        int, typer.Option("--threads", min=0, help="Threads per call, each on its own core; 0: all cores.")
     ] = 1,
     seconds: SecondsOption = 1.0,
     attach: Annotated[
-        bool, typer.Option("--attach", help="Keep the times in the folder, for those who ask a server that has it.")
+        bool, typer.Option("--attach", help="Store the times in the folder, so that a server on it shows them.")
     ] = False,
     graph: Annotated[
-        bool, typer.Option("--graph", help="MODEL is a model file: print its graph, with the quantized types.")
+        bool, typer.Option("--graph", help="Print the graph of a model file, with the quantized types.")
     ] = False,
     passes: PassesOption = None,
     target: TargetOption = "host",
@@ -60,7 +60,7 @@ def explain(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what each layer runs on, how long it takes here, and why what is slow is slow."""
+    """Show each layer's kernel, its time on this machine, and why a layer has no kernel."""
     with reporting(as_json) as output:
         if passes is not None:
             show_passes(output, Path(model), passes, target, numerics, as_json)

@@ -20,7 +20,7 @@ def gc(
             "--older-than",
             metavar="SECONDS",
             min=0,
-            help="Spare what was stored later. Less than the default only while nothing is pushed or built.",
+            help="Keep files stored more recently. Go below the default only while nothing is pushed or built.",
         ),
     ] = MIN_AGE_S,
     as_json: JsonOption = False,

@@ -1,4 +1,4 @@
-"""`octet health`: whether a server is up, for what starts and stops containers."""
+"""`octet health`: whether a server is up, for container health checks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _PATIENCE_S = 5.0
 
 
 def health(
-    ready: Annotated[bool, typer.Option("--ready", help="Also ask whether it takes requests at this moment.")] = False,
+    ready: Annotated[bool, typer.Option("--ready", help="Also check that it accepts requests now.")] = False,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask a server whether it lives, by HTTP or HTTPS as it is set up; exit status 1 if it does not say so."""
+    """Check that a server is alive, over HTTP or HTTPS as configured; exit status 1 if it is not."""
     url = f"{server_url(server).rstrip('/')}/v2/health/{'ready' if ready else 'live'}"
     with reporting(as_json) as output:
         said = _asked(url)

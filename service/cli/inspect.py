@@ -1,4 +1,4 @@
-"""`octet inspect`: what a model file holds, before anything is compiled."""
+"""`octet inspect`: a model file's contents, before anything is compiled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GraphOption = Annotated[
     bool, typer.Option("--graph", help="Print the graph instead, with the quantized type of every tensor.")
 ]
 AllowUnsandboxedOption = Annotated[
-    bool, typer.Option("--allow-unsandboxed", help="Even where this kernel cannot lock the reader in.")
+    bool, typer.Option("--allow-unsandboxed", help="Read the file even if this kernel cannot sandbox the reader.")
 ]
 
 
@@ -34,7 +34,7 @@ def inspect(
     allow_unsandboxed: AllowUnsandboxedOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a model file holds: signature, operators, and how it is quantized."""
+    """Show a model file's signature, operators and quantization."""
     with reporting(as_json) as output:
         if graph:
             show_graph(output, file, as_json, allow_unsandboxed, input_shape)

@@ -1,4 +1,4 @@
-"""`octet keys` and `octet audit`: who may do what, and who did what.
+"""`octet keys` and `octet audit`: API keys, and the log of changes.
 
 They ask a server, or, where none is named, work on the files in the data folder: the first key is made before there is
 anybody to show it to.
@@ -24,7 +24,7 @@ from service.core.settings import Settings
 Document = dict[str, Any]
 _IN_COLUMNS = ("at", "who", "action", "request_id")
 
-keys = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
+keys = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True)
 
 WhereOption = Annotated[
     str | None,
@@ -36,23 +36,26 @@ WhereOption = Annotated[
 
 @keys.command()
 def create(
-    name: Annotated[str, typer.Argument(help="For people: who or what it is for.")],
+    name: Annotated[str, typer.Argument(help="A description of who or what the key is for.")],
     scope: Annotated[
         list[Scope] | None,
-        typer.Option("--scope", help="What it opens; admin is everything. Can be repeated.", show_default="predict"),
+        typer.Option(
+            "--scope", help="What the key allows; admin allows everything. Repeatable.", show_default="predict"
+        ),
     ] = None,
     requests_per_s: Annotated[
-        float | None, typer.Option("--requests-per-s", help="More are refused for a moment.", show_default="no limit")
+        float | None, typer.Option("--requests-per-s", help="The rate limit.", show_default="no limit")
     ] = None,
     requests_per_day: Annotated[
-        int | None, typer.Option("--requests-per-day", help="From midnight, UTC.", show_default="no limit")
+        int | None,
+        typer.Option("--requests-per-day", help="The daily quota, from midnight UTC.", show_default="no limit"),
     ] = None,
     server: WhereOption = None,
     key: KeyOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make an API key. It is shown once."""
+    """Create an API key. It is shown once."""
     asked: Document = {"name": name, "scopes": scope or [Scope.PREDICT]}
     asked |= {"requests_per_s": requests_per_s, "requests_per_day": requests_per_day}
     with reporting(as_json) as output, _records(server, key, data_dir) as records:
@@ -60,7 +63,7 @@ def create(
         if as_json:
             output.document(made)
             return
-        output.progress.print(f"key {made['id']}, for {', '.join(made['scopes'])}; keep it, it is shown this once:")
+        output.progress.print(f"key {made['id']}, for {', '.join(made['scopes'])}. Save it now; it is not shown again:")
         output.answers.print(made["key"], markup=False)
 
 
@@ -68,7 +71,7 @@ def create(
 def list_keys(
     server: WhereOption = None, key: KeyOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False
 ) -> None:
-    """List the API keys, without their texts."""
+    """List the API keys, without their secrets."""
     with reporting(as_json) as output, _records(server, key, data_dir) as records:
         known = records.keys()
         if as_json:
@@ -82,13 +85,13 @@ def list_keys(
 
 @keys.command()
 def revoke(
-    id: Annotated[str, typer.Argument(help="As octet keys list shows it.")],
+    id: Annotated[str, typer.Argument(help="The key's id, as octet keys list shows it.")],
     server: WhereOption = None,
     key: KeyOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let an API key open nothing any more."""
+    """Revoke an API key. It stops working within a second."""
     with reporting(as_json) as output, _records(server, key, data_dir) as records:
         revoked = records.revoke_key(id)
         if as_json:
@@ -98,13 +101,13 @@ def revoke(
 
 
 def audit(
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many entries.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="The number of entries.")] = 20,
     server: WhereOption = None,
     key: KeyOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say who pushed, promoted, rolled back, loaded or changed a key; the newest first."""
+    """List the changes to models and keys, with the key that made each; newest first."""
     with reporting(as_json) as output, _records(server, key, data_dir) as records:
         entries = records.audit(limit)
         if as_json:
@@ -112,7 +115,7 @@ def audit(
         elif entries:
             output.show(_table_of_entries(entries))
         else:
-            output.show("nothing was changed yet")
+            output.show("there are no changes yet")
 
 
 class Records(Protocol):

@@ -39,7 +39,7 @@ from service.core.options import MAX_BATCH, parse_shapes, parse_tune, with_batch
 
 OutputDir = Annotated[
     Path,
-    typer.Option("--output", "-o", metavar="DIR", help="The folder to write, an OCI image layout.", file_okay=False),
+    typer.Option("--output", "-o", metavar="DIR", help="The folder to write (an OCI image layout).", file_okay=False),
 ]
 
 
@@ -48,11 +48,11 @@ def compile(
     output_dir: OutputDir,
     target: TargetOption = "host",
     numerics: NumericsOption = None,
-    batch: Annotated[int, typer.Option("--batch", min=1, max=MAX_BATCH, help="How many samples at a time.")] = 1,
+    batch: Annotated[int, typer.Option("--batch", min=1, max=MAX_BATCH, help="The batch size.")] = 1,
     input_shape: InputShapeOption = "",
     tune: TuneOption = None,
     allow_unsandboxed: Annotated[
-        bool, typer.Option("--allow-unsandboxed", help="Even where this kernel cannot lock the compiler in.")
+        bool, typer.Option("--allow-unsandboxed", help="Compile even if this kernel cannot sandbox the compiler.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -150,7 +150,7 @@ def run(
 
 
 def verify(directory: ArtifactDir, artifact: ArtifactOption = None, as_json: JsonOption = False) -> None:
-    """Check on this machine that a compiled folder computes what its compiler saw it compute."""
+    """Check that a compiled folder computes the same outputs here as where it was compiled."""
     with reporting(as_json) as output:
         from service import runtime
         from service.cache import OciLayout
@@ -161,7 +161,9 @@ def verify(directory: ArtifactDir, artifact: ArtifactOption = None, as_json: Jso
         model = runtime.load(layout, parse_digest(artifact) if artifact else None)
         vectors = layout.attached(parse_digest(model.digest), Report.VECTORS)
         if vectors is None:
-            raise NotFound(f"nothing to verify {model.digest} by is attached to it", hint="compile the model again")
+            raise NotFound(
+                f"no expected outputs to verify {model.digest} are attached to it", hint="compile the model again"
+            )
         report = runtime.verify(model, vectors)
         if as_json:
             output.document(report)

@@ -24,12 +24,12 @@ _STATE_STYLE = {"succeeded": "green", "failed": "bold red", "canceled": "dim", "
 
 
 def models(
-    name: Annotated[str | None, typer.Argument(help="Only this model, with all its versions.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show only this model, with all its versions.")] = None,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the models, whether they answer, and if not, why; newest versions first."""
+    """List the models, and whether each version answers; newest versions first."""
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         listed = _versions(client.model(name)) if name else client.models()
         if as_json:
@@ -84,18 +84,18 @@ def builds(
     identifier: Annotated[
         str | None,
         typer.Argument(
-            metavar="BUILD", help="Only this build, with what it was checked against; the first characters of its id."
+            metavar="BUILD", help="Show this build and its checks; the first characters of its id are enough."
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", help="Only those of this model.")] = None,
+    model: Annotated[str | None, typer.Option("--model", help="List only builds of this model.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=200)] = 20,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the build to its end.")] = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Stop the build.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the build.")] = False,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the builds, newest first; or look at one, wait for it, or stop it."""
+    """List the builds, newest first; or show, follow or cancel one."""
     if (wait or cancel) and not identifier:
         raise typer.BadParameter("--wait and --cancel need a BUILD")
     with reporting(as_json) as output, Client(server_url(server), key) as client:

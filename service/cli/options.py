@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from service.core.settings import Settings, load_settings
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable answer on stdout.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
 ServerOption = Annotated[
     str | None,
     typer.Option(
@@ -22,11 +22,13 @@ ServerOption = Annotated[
 ]
 KeyOption = Annotated[
     str | None,
-    typer.Option("--key", envvar="OCTET_KEY", help="The API key, where the server asks for one.", show_default=False),
+    typer.Option("--key", envvar="OCTET_KEY", help="The API key, if the server requires one.", show_default=False),
 ]
 DataDirOption = Annotated[
     Path | None,
-    typer.Option("--data-dir", envvar="OCTET_DATA_DIR", help="Where everything is kept.", file_okay=False),
+    typer.Option(
+        "--data-dir", envvar="OCTET_DATA_DIR", help="The folder for models, builds and artifacts.", file_okay=False
+    ),
 ]
 ModelFile = Annotated[
     Path,
@@ -50,60 +52,60 @@ ArtifactDir = Annotated[
 ]
 ArtifactOption = Annotated[
     str | None,
-    typer.Option("--artifact", help="Its digest, where the folder holds several.", show_default="the only one"),
+    typer.Option("--artifact", help="The artifact's digest, if the folder holds several.", show_default="the only one"),
 ]
 FolderOrModel = Annotated[
     str,
     typer.Argument(
         metavar="DIR|MODEL",
-        help="A folder that octet compile wrote; or a model of the server, which is fetched and run here.",
+        help="A folder that octet compile wrote, or a model of the server, which is downloaded and run here.",
     ),
 ]
-SecondsOption = Annotated[float, typer.Option("--seconds", min=0, help="How long to measure, about.")]
+SecondsOption = Annotated[float, typer.Option("--seconds", min=0, help="Approximately how long to measure.")]
 InputFiles = Annotated[
     list[Path],
     typer.Argument(
         metavar="INPUT...",
-        help="A JPEG or PNG, or a tensor in a .npy file; for a model of several inputs, one each.",
+        help="A JPEG or PNG, or a tensor in a .npy file; for a model with several inputs, one file for each.",
         exists=True,
         dir_okay=False,
     ),
 ]
 TargetOption = Annotated[
-    str, typer.Option("--target", help='What to compile for: a target of octet doctor, or "host".')
+    str, typer.Option("--target", help='The target to compile for: one that octet doctor lists, or "host".')
 ]
 NumericsOption = Annotated[
     str | None,
-    typer.Option("--numerics", help="Whose arithmetic to follow, bit for bit.", show_default="by the file's format"),
+    typer.Option(
+        "--numerics", help="The runtime whose arithmetic to follow, bit for bit.", show_default="by the file's format"
+    ),
 ]
 BatchOption = Annotated[
     str,
-    typer.Option(
-        "--batch", metavar="SIZES", help="Batch sizes, like 1,8,16: 1 is served first, the others as they are built."
-    ),
+    typer.Option("--batch", metavar="SIZES", help="Batch sizes, such as 1,8,16. 1 is built and served first."),
 ]
 InputShapeOption = Annotated[
     str,
     typer.Option(
         "--input-shape",
         metavar="[NAME=]N,C,H,W",
-        help="The input's shape, where the file does not say it; of several inputs, x=…;y=…",
+        help="The input's shape, if the file leaves it open; for several inputs, x=…;y=…",
         show_default=False,
     ),
 ]
 TuneOption = Annotated[
     str | None,
-    typer.Option("--tune", metavar="TIME", help="Look for faster tiles for so long, like 60s.", show_default="not"),
+    typer.Option("--tune", metavar="TIME", help="How long to look for faster tiles, such as 60s.", show_default="not"),
 ]
 LabelsOption = Annotated[
     Path | None,
-    typer.Option("--labels", help="A file of one label a line, class 0 first.", exists=True, dir_okay=False),
+    typer.Option("--labels", help="A file with one label per line, class 0 first.", exists=True, dir_okay=False),
 ]
 SaveOption = Annotated[
     Path | None, typer.Option("--save", help="Also write the first output to this .npy file.", dir_okay=False)
 ]
 RawOption = Annotated[
-    bool, typer.Option("--raw", help="The integers that a quantized output is stored as, in place of real values.")
+    bool, typer.Option("--raw", help="Show the stored integers of quantized outputs instead of real values.")
 ]
 
 

@@ -36,7 +36,7 @@ def show_passes(output: Output, file: Path, directory: Path, target: str, numeri
     from service.core.target import parse_target
 
     if not file.is_file():
-        raise InvalidInput(f"{file} is no file", hint="--passes takes a model file, not a name or a folder")
+        raise InvalidInput(f"{file} is not a file", hint="--passes takes a model file, not a name or a folder")
     if directory.exists() and any(directory.iterdir()):
         raise InvalidInput(f"{directory} is not empty", hint="name another folder")
     with file.open("rb") as source:

@@ -1,4 +1,4 @@
-"""`octet predict`: one question to a served model, in binary."""
+"""`octet predict`: one request to a served model, in binary."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ from service.core.signature import TensorSpec
 def predict(
     name: Annotated[str, typer.Argument(help="The model, as octet models lists it.")],
     inputs: InputFiles,
-    version: Annotated[int | None, typer.Option("--version", help="Which version.", show_default="the newest")] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", help="The version to use.", show_default="the newest")
+    ] = None,
     labels: LabelsOption = None,
     save: SaveOption = None,
     raw: RawOption = False,
@@ -37,7 +39,7 @@ def predict(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask a served model about a picture or a tensor."""
+    """Run a served model on a picture or a tensor."""
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         answer = ask(client, name, [read_input(path) for path in inputs], version)
         show_answer(output, answer, labels, save, raw)

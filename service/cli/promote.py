@@ -1,4 +1,4 @@
-"""`octet promote` and `octet rollback`: which version of a model answers those who name none."""
+"""`octet promote` and `octet rollback`: the version that answers requests that name none."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from service.core.alias import ALL_PERCENT, STABLE
 from service.core.errors import NotFound
 
 NameArgument = Annotated[str, typer.Argument(help="The model, as octet models lists it.")]
-AliasOption = Annotated[str, typer.Option("--alias", help="The name to set; stable answers those who name no version.")]
+AliasOption = Annotated[
+    str, typer.Option("--alias", help="The alias to set; stable answers requests that name no version.")
+]
 
 
 def promote(
     name: NameArgument,
-    version: Annotated[int, typer.Argument(min=1, help="The version that is to answer.")],
+    version: Annotated[int, typer.Argument(min=1, help="The version that should answer.")],
     alias: AliasOption = STABLE,
     percent: Annotated[
-        int, typer.Option("--percent", min=1, max=ALL_PERCENT, help="Of the requests: less than 100 is a canary.")
+        int, typer.Option("--percent", min=1, max=ALL_PERCENT, help="The share of requests; less than 100 is a canary.")
     ] = ALL_PERCENT,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a version of a model answer: all requests, or some."""
+    """Send all requests for a model, or some, to this version."""
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         _show(output, name, client.promote(name, version, alias, percent))
         if percent < ALL_PERCENT and not as_json:
@@ -39,13 +41,13 @@ def rollback(
     alias: AliasOption = STABLE,
     away_from: Annotated[
         int | None,
-        typer.Option("--from", min=1, help="The version that shall not answer any more.", show_default="the last"),
+        typer.Option("--from", min=1, help="The version to roll back from.", show_default="the last"),
     ] = None,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let the version answer that did before: ends a canary, or takes a promotion back."""
+    """Return to the previous version: end a canary, or undo a promotion."""
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         _show(output, name, client.rollback(name, alias, away_from or _promoted_last(client, name, alias)))
 

@@ -20,19 +20,20 @@ from service.core.errors import Conflict, NotReady
 
 def pull(
     model: ModelArgument,
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write; it must not be there yet.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write; it must not exist yet.")],
     target: Annotated[
-        str | None, typer.Option("--target", help="The one built for this target.", show_default="the server's")
+        str | None,
+        typer.Option("--target", help="The target that the artifact was built for.", show_default="the server's"),
     ] = None,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take the artifact of a model away, as a folder for octet run."""
+    """Download the artifact of a model, as a folder for octet run."""
     name, version = name_and_version(model)
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         if directory.exists():
-            raise Conflict(f"{directory} is there already", hint="name another folder, or remove it")
+            raise Conflict(f"{directory} exists already", hint="name another folder, or remove it")
         artifact = _artifact(client, name, version, target)
         _write(client, artifact, directory)
         if as_json:
@@ -54,7 +55,7 @@ def _artifact(client: Client, name: str, version: int | None, target: str | None
     if found is None:
         what = name if version is None else f"version {version} of {name}"
         suited = f" for {target}" if target else ""
-        raise NotReady(f"nothing was built of {what}{suited}", hint=f"octet models {name}")
+        raise NotReady(f"there is no artifact of {what}{suited}", hint=f"octet models {name}")
     return parse_digest(found)
 
 

@@ -38,7 +38,9 @@ Send = Callable[[Callable[[int], None]], dict[str, Any]]  # uploads, and calls w
 
 def push(
     file: ModelFileOrArtifact,
-    name: Annotated[str | None, typer.Option("--name", help="What to call it.", show_default="the file's name")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="The model's name.", show_default="the file's name")
+    ] = None,
     target: TargetOption = "host",
     numerics: NumericsOption = None,
     batch: BatchOption = "1",
@@ -49,14 +51,16 @@ def push(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Upload a model, compile it, and say what the result was checked against; or a compiled folder, which is verified.
+    """Upload a model, compile it, and show the checks of the result. A compiled folder is verified instead.
 
-    Other batch sizes and tuning are builds of their own, in the background; octet builds lists them.
+    Other batch sizes and tuning are separate builds in the background; octet builds lists them.
     """
     options = {"batch": batch} | ({"tune": tune} if tune else {})
     options |= {"input_shape": input_shape} if input_shape else {}
     if file.is_dir() and (target, numerics, options) != ("host", None, {"batch": "1"}):
-        raise typer.BadParameter(f"{file} is compiled already: it is served as it is")
+        raise typer.BadParameter(
+            f"{file} is already compiled, so --target, --numerics, --batch, --tune and --input-shape do not apply"
+        )
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         if file.is_dir():
             from service.compiler.artifact_archive import archive_of

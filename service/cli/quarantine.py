@@ -13,13 +13,15 @@ from service.core.errors import NotFound
 
 
 def quarantine(
-    artifact: Annotated[str | None, typer.Argument(metavar="ARTIFACT", help="Only this one, by its digest.")] = None,
-    forgive: Annotated[bool, typer.Option("--forgive", help="Let it run again.")] = False,
+    artifact: Annotated[
+        str | None, typer.Argument(metavar="ARTIFACT", help="Show only this one, by its digest.")
+    ] = None,
+    forgive: Annotated[bool, typer.Option("--forgive", help="Release it from quarantine.")] = False,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the artifacts that crashed the server and are not run any more; or let one run again."""
+    """List the artifacts that are quarantined because they crashed the server, or release one."""
     if forgive and artifact is None:
         raise typer.BadParameter("--forgive needs an ARTIFACT")
     with reporting(as_json) as output, Client(server_url(server), key) as client:
@@ -36,14 +38,15 @@ def quarantine(
 def show(output: Output, held: list[dict[str, Any]], server: str | None) -> None:
     """What is in quarantine, and what to do about it."""
     if not held:
-        output.show("Nothing is in quarantine.")
+        output.show("No artifact is in quarantine.")
         return
     for each in held:
         last, times = each["crashes"][-1][:19].replace("T", " "), len(each["crashes"])
         output.show(
             f"[bold red]in quarantine[/bold red]: {names(each)}",
             f"  artifact {each['artifact']}",
-            f"  the server crashed while it ran, {times} time{'s' * (times > 1)}, last at {last} UTC ({each['how']})",
+            f"  the server crashed while running it, {times} time{'s' * (times > 1)}, last at {last} UTC "
+            f"({each['how']})",
         )
     output.next_command(f"octet quarantine {held[-1]['artifact']} --forgive{server_flag(server)}")
 
@@ -51,4 +54,4 @@ def show(output: Output, held: list[dict[str, Any]], server: str | None) -> None
 def names(held: dict[str, Any]) -> str:
     """The models that it would answer for."""
     found = [f"{model['name']} version {model['version']} for {model['target']}" for model in held["models"]]
-    return ", ".join(found) or "an artifact of no model any more"
+    return ", ".join(found) or "an artifact that no model uses any more"

@@ -12,13 +12,13 @@ from service.cli.options import JsonOption, KeyOption, ServerOption, server_url
 from service.cli.output import reporting
 
 _MODEL = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]{0,62})(:(?P<version>[1-9][0-9]{0,8}))?")
-ModelArgument = Annotated[str, typer.Argument(metavar="MODEL[:VERSION]", help="As octet models lists it.")]
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL[:VERSION]", help="The model, as octet models lists it.")]
 
 
 def rm(
     model: ModelArgument,
     force: Annotated[
-        bool, typer.Option("--force", help="Also where an alias points at it, which is removed then.")
+        bool, typer.Option("--force", help="Delete even if an alias points to it; the alias is deleted, too.")
     ] = False,
     server: ServerOption = None,
     key: KeyOption = None,
@@ -26,7 +26,7 @@ def rm(
 ) -> None:
     """Delete a model with all its versions, or one version of it.
 
-    Requests under way are answered. octet gc, or an hour, makes room of the files.
+    Requests under way are still answered. octet gc, or the hourly collection, deletes the files.
     """
     name, version = name_and_version(model)
     with reporting(as_json) as output, Client(server_url(server), key) as client:

@@ -25,22 +25,24 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-worker = typer.Typer(help="Run one part of octet serve as a process of its own.", no_args_is_help=True)
+worker = typer.Typer(help="Run one part of octet serve as a separate process.", no_args_is_help=True)
 
 UnsandboxedOption = Annotated[
-    bool, typer.Option("--allow-unsandboxed", help="Build even where the compiler cannot be locked in.")
+    bool, typer.Option("--allow-unsandboxed", help="Build even if this kernel cannot sandbox the compiler.")
 ]
 LogFormatOption = Annotated[
-    LogFormat | None, typer.Option("--log-format", help="json: one object a line.", show_default="text")
+    LogFormat | None,
+    typer.Option("--log-format", help="The log's format; json writes one object per line.", show_default="text"),
 ]
-VerboseOption = Annotated[bool, typer.Option("--verbose", help="Log what is done, not only what goes wrong.")]
+VerboseOption = Annotated[bool, typer.Option("--verbose", help="Log normal operation, not only problems.")]
 
 
 def serve(
     host: Annotated[str | None, typer.Option("--host", help="The address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option("--port", help="0 takes a free one.")] = None,
+    port: Annotated[int | None, typer.Option("--port", help="The port for HTTP; 0 takes a free one.")] = None,
     grpc_port: Annotated[
-        int | None, typer.Option("--grpc-port", help="0 takes a free one.", show_default="the one after --port")
+        int | None,
+        typer.Option("--grpc-port", help="The port for gRPC; 0 takes a free one.", show_default="the one after --port"),
     ] = None,
     no_grpc: Annotated[bool, typer.Option("--no-grpc", help="Answer over HTTP only.")] = False,
     data_dir: DataDirOption = None,
@@ -50,31 +52,37 @@ def serve(
             "--models",
             metavar="DIR|FILE",
             exists=True,
-            help="Serve these models: files, artifact folders, or folders of them. Changes are followed. Repeatable.",
+            help="Models to serve: files, artifact folders, or folders of them; changes are picked up. Repeatable.",
         ),
     ] = None,
     no_auth: Annotated[
-        bool, typer.Option("--no-auth", help="Ask nobody for an API key, whoever reaches the address.")
+        bool, typer.Option("--no-auth", help="Require no API key, even if others can reach the address.")
     ] = False,
     tls_cert: Annotated[
-        Path | None, typer.Option("--tls-cert", help="A PEM file of certificates: HTTPS, and gRPC over TLS.")
+        Path | None, typer.Option("--tls-cert", help="A PEM file of certificates, for HTTPS and gRPC over TLS.")
     ] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="A PEM file of the private key to it.")] = None,
-    threads: Annotated[int | None, typer.Option("--threads", help="For each prediction; 0: all cores.")] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", help="A PEM file with the certificate's private key.")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", help="Threads per prediction; 0: one for each core.")
+    ] = None,
     instances: Annotated[
         int | None,
-        typer.Option("--instances", help="Predictions of a model at the same time; 0: one for each core, up to 8."),
+        typer.Option("--instances", help="Concurrent predictions per model; 0: one for each core, up to 8."),
     ] = None,
-    queue_size: Annotated[int | None, typer.Option("--queue-size", help="Requests that may wait for a model.")] = None,
+    queue_size: Annotated[
+        int | None, typer.Option("--queue-size", help="How many requests may wait for a model.")
+    ] = None,
     max_batch: Annotated[
         int | None,
-        typer.Option("--max-batch", help="Samples of several requests in one call; 0: the most built."),
+        typer.Option("--max-batch", help="Most samples to combine in one call; 0: the largest size built."),
     ] = None,
     max_delay_s: Annotated[
-        float | None, typer.Option("--max-delay-s", help="How long a call waits for requests that may join it.")
+        float | None, typer.Option("--max-delay-s", help="How long a call waits for more requests to combine.")
     ] = None,
     no_compile: Annotated[
-        bool, typer.Option("--no-compile", help="Leave builds to an octet worker compile on the same folder.")
+        bool, typer.Option("--no-compile", help="Build nothing; an octet worker compile on the same folder does.")
     ] = False,
     allow_unsandboxed: UnsandboxedOption = False,
     log_format: LogFormatOption = None,
@@ -114,7 +122,7 @@ def compile_worker(
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Build what the service on the same folder was asked for."""
+    """Run the builds that the server on the same folder has queued."""
     settings = load_checked(
         {"data_dir": data_dir, "allow_unsandboxed": allow_unsandboxed or None, "log_format": log_format}
     )

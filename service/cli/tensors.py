@@ -90,7 +90,7 @@ def _datatype(name: str, value: Array) -> str:
         return datatype_of(value.dtype.name)
     except KeyError as error:
         hint = f"use one of: {', '.join(dtype.name for dtype in DATATYPES.values())}"
-        raise InvalidInput(f"no model takes {value.dtype.name}", tensor=name, hint=hint) from error
+        raise InvalidInput(f"no model accepts {value.dtype.name}", tensor=name, hint=hint) from error
 
 
 def _little_endian(value: Array) -> bytes:

@@ -114,7 +114,7 @@ def _explain(error: BaseException, role: str, limits: Limits) -> OctetError:
         return too_much_written(limits)
     return BuildFailed(
         f"{who} failed: {type(error).__name__}: {_first_line(str(error))}",
-        hint="this is a defect of the compiler; please report the model",
+        hint="this is a bug in the compiler; please report it, with the model",
     )
 
 

@@ -104,9 +104,7 @@ def _content(found: Received, kind: Report) -> Descriptor:
     manifest = found.reports.get(kind)
     if manifest is None or len(manifest.layers) != 1:
         name = kind.name.lower()
-        raise InvalidInput(
-            f"artifact {found.digest} came without its {name}", stage=Stage.FETCH, hint="compile the model again"
-        )
+        raise InvalidInput(f"artifact {found.digest} has no {name}", stage=Stage.FETCH, hint="compile the model again")
     return manifest.layers[0]
 
 

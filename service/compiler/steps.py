@@ -133,7 +133,7 @@ class Steps:
             answer = self.run(role, request, readable, poll=poll)
             if answer.get("source", self.request.source_digest) != self.request.source_digest:
                 name = self.request.source.name
-                raise BuildFailed(f"{name} changed while it was read", stage=self._stage, hint="compile it again")
+                raise BuildFailed(f"{name} changed while it was read", stage=self._stage, hint="compile the file again")
             self._results.keep(whole, answer, [self.output(role, name) for name in files])
         else:
             self.progress.log(f"{role}: answered before")
@@ -235,7 +235,7 @@ class Steps:
             raise VerificationFailed(
                 f"the compiled model does not compute what {config.numerics} defines: {said[0].text}",
                 stage=Stage.VERIFY,
-                hint="this is a defect of the compiler; please report the model",
+                hint="this is a bug in the compiler; please report it, with the model",
             )
         return {**about, **report}
 

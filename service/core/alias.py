@@ -97,7 +97,7 @@ def first(model: str, name: str, version: int, percent: int, at: datetime) -> Al
     if percent < ALL_PERCENT:
         raise InvalidInput(
             f"model {model!r} has no {name!r} that version {version} could share requests with",
-            hint="promote a version to all of them first",
+            hint="promote a version for all requests first",
         )
     return Alias(model, name, version, at)
 
@@ -105,9 +105,11 @@ def first(model: str, name: str, version: int, percent: int, at: datetime) -> Al
 def check_alias(name: str) -> str:
     """`name`, if it can be set. Raises `InvalidInput`."""
     if name == LATEST:
-        raise InvalidInput("'latest' is the newest version that is ready, and is never set", hint=f"set {STABLE!r}")
+        raise InvalidInput(
+            "'latest' always means the newest version that is ready, and cannot be set", hint=f"set {STABLE!r}"
+        )
     if not re.fullmatch(ALIAS_PATTERN, name):
-        raise InvalidInput(f"{name!r} is no name for an alias", hint="like stable: lower case, not a number")
+        raise InvalidInput(f"{name!r} is not a valid alias name", hint="use lower case, not a number, such as stable")
     return name
 
 

@@ -7,8 +7,8 @@ OctetError
 │   └── InvalidTensor            a predict request that does not fit the signature
 ├── Unauthorized            401
 ├── Forbidden               403
-│   ├── CrossSite                a web page of another site asks, and nobody is asked for a key
-│   └── ForeignHost              the request is for a name that is none of this machine's
+│   ├── CrossSite                a page of another site sent it, and no API key is required
+│   └── ForeignHost              the request names a host that is not this machine
 ├── NotFound                404
 ├── Conflict                409
 │   └── UnknownSequence          of a model that keeps state
@@ -135,13 +135,13 @@ class Forbidden(OctetError):
 
 
 class CrossSite(Forbidden):
-    """A page of another site sent the request, and nobody is asked for a key."""
+    """A page of another site sent the request, and this server requires no API key."""
 
     code = "cross_site"
 
 
 class ForeignHost(Forbidden):
-    """The request is for a name that is none of this machine's, and nobody is asked for a key."""
+    """The request names a host that is not this machine, and this server requires no API key."""
 
     code = "foreign_host"
 
@@ -153,7 +153,7 @@ class NotFound(OctetError):
 
 
 class Conflict(OctetError):
-    """The request conflicts with what there is."""
+    """The request conflicts with the current state."""
 
     code = "conflict"
 
@@ -189,7 +189,7 @@ class UnknownTarget(Unsupported):
 
 
 class UnsafeLibrary(Unsupported):
-    """The artifact's library is not what this compiler writes, and was not loaded."""
+    """The artifact's library is not one that this compiler writes. It was not loaded."""
 
     code = "unsafe_library"
 
@@ -201,7 +201,7 @@ class NotQuantized(Unsupported):
 
 
 class DynamicRange(Unsupported):
-    """The model's weights alone are quantized; LiteRT quantizes its activations as they come."""
+    """Only the model's weights are quantized; LiteRT quantizes its activations at run time."""
 
     code = "dynamic_range"
 
@@ -219,13 +219,13 @@ class QueueFull(OctetError):
 
 
 class RateLimited(OctetError):
-    """These are more requests than the API key is for."""
+    """The API key's rate limit is exceeded."""
 
     code = "rate_limited"
 
 
 class QuotaExceeded(RateLimited):
-    """The API key has been used as often as it may be on one day."""
+    """The API key's daily quota is used up."""
 
     code = "quota_exceeded"
 
@@ -285,7 +285,7 @@ class NotBuilt(NotReady):
 
 
 class Quarantined(NotReady):
-    """The model's artifact crashed the server, and is not run any more."""
+    """The model's artifact crashed the server, and is quarantined."""
 
     code = "quarantined"
 
@@ -309,13 +309,13 @@ class DatabaseBusy(OctetError):
 
 
 class DatabaseLost(NotReady):
-    """The database is gone, and is made again."""
+    """The database file is gone, and is being rebuilt."""
 
     code = "database_lost"
 
 
 class NotStarted(NotReady):
-    """A process of the server ended while it started."""
+    """A process of the server ended during its start."""
 
     code = "not_started"
 

@@ -123,7 +123,7 @@ def explained(coverage: Document, profile: Document | None = None) -> Explanatio
     """
     kernels = coverage.get("kernels", {})
     if "plain" not in kernels:
-        raise Unsupported("the artifact's coverage report says nothing of its layers", hint="compile the model again")
+        raise Unsupported("the artifact's coverage report does not describe its layers", hint="compile the model again")
     calls = [Call(call["symbol"], call["seconds"]) for call in profile["calls"]] if profile else []
     own, between = _aligned([layer["symbol"] for layer in kernels["layers"]], calls)
     layers = []

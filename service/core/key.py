@@ -50,7 +50,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         if any(limit is not None and not limit > 0 for limit in (self.requests_per_s, self.requests_per_day)):
-            raise InvalidInput("a limit is a number above 0", hint="revoke a key that is to do nothing")
+            raise InvalidInput("a limit must be a number above 0", hint="to disable a key, revoke it")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def new_key(name: str, scopes: Iterable[Scope], limits: Limits, at: datetime) ->
         InvalidInput: it has no name that can be shown in a line, or no scope.
     """
     if not _NAME.fullmatch(name):
-        raise InvalidInput(f"{name!r} is no name of a key", hint="up to 63 letters, digits, spaces and .@_-")
+        raise InvalidInput(f"{name!r} is not a valid key name", hint="use up to 63 letters, digits, spaces and .@_-")
     id = secrets.token_hex(_ID_BYTES)
     text = f"octet_{id}_{secrets.token_hex(_SECRET_BYTES)}"
     return key_of(text, name, scopes, limits, at), text
@@ -118,7 +118,7 @@ def key_of(text: str, name: str, scopes: Iterable[Scope], limits: Limits, at: da
             hint='echo "octet_mine_$(openssl rand -hex 32)"',
         )
     if not chosen:
-        raise InvalidInput("a key without a scope opens nothing", hint=f"scopes: {', '.join(Scope)}")
+        raise InvalidInput("a key without a scope allows nothing", hint=f"scopes: {', '.join(Scope)}")
     return Key(id, name, _digest(text.encode()), chosen, limits, at)
 
 

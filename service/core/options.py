@@ -45,7 +45,7 @@ def parse_shapes(text: str) -> dict[str, list[int]]:
         name, _, sizes = part.rpartition("=")
         numbers = [size.strip() for size in sizes.split(",")]
         if len(numbers) > _MOST_RANK or not all(n.isascii() and n.isdecimal() and len(n) < 10 for n in numbers):
-            raise InvalidInput(f"{part!r} is no shape", hint="like x=1,3,224,224")
+            raise InvalidInput(f"{part!r} is not a shape", hint="write it like x=1,3,224,224")
         shapes[name.strip()] = [int(number) for number in numbers]
     return shapes
 
@@ -58,7 +58,7 @@ def parse_batches(text: str) -> tuple[int, ...]:
     """
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdecimal() and len(part) < 6 for part in parts):
-        raise InvalidInput(f"{text!r} is no list of batch sizes", hint="like 1,8,16")
+        raise InvalidInput(f"{text!r} is not a list of batch sizes", hint="write it like 1,8,16")
     return check_batches(map(int, parts))
 
 
@@ -93,7 +93,7 @@ def parse_tune(text: str) -> float:
     """
     number, unit = (text[:-1], _UNITS_S[text[-1]]) if text[-1:] in _UNITS_S else (text, 1.0)
     if not number.isascii() or not number.isdecimal() or len(number) > 6:
-        raise InvalidInput(f"{text!r} is no time to tune for", hint="like 60s or 2m")
+        raise InvalidInput(f"{text!r} is not a tuning time", hint="write it like 60s or 2m")
     return check_tune(int(number) * unit)
 
 

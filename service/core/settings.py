@@ -34,19 +34,19 @@ class Serving(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    queue_size: int = Field(64, gt=0, description="waiting predict requests per model before 429")
-    instances: int = Field(
-        0, ge=0, description="predictions of a model at the same time; 0: one for each core, up to 8"
-    )
+    queue_size: int = Field(64, gt=0, description="how many requests may wait for a model; more are refused with 429")
+    instances: int = Field(0, ge=0, description="concurrent predictions per model; 0: one for each core, up to 8")
     threads: int = Field(0, ge=0, description="threads per prediction; 0: all the cores this process may use")
-    priority_levels: int = Field(3, gt=0, le=16, description="of predict requests; 1 is served first")
+    priority_levels: int = Field(3, gt=0, le=16, description="number of priorities of requests; 1 is served first")
     predict_timeout_s: float | None = Field(
-        None, gt=0, description="how long a predict request may wait that does not say it itself; by default for ever"
+        None, gt=0, description="default deadline of a request that names none; by default it may wait forever"
     )
-    max_batch: int = Field(0, ge=0, description="samples of several requests in one call; 0: the largest size built")
-    max_delay_s: float = Field(0.0, ge=0, description="how long a call waits for requests that may join it")
-    max_sequences: int = Field(128, gt=0, description="under way at a time, of a model that keeps state, before 429")
-    sequence_idle_s: float = Field(60.0, gt=0, description="how long a sequence is kept that nobody asks for")
+    max_batch: int = Field(0, ge=0, description="most samples to combine in one call; 0: the largest size built")
+    max_delay_s: float = Field(0.0, ge=0, description="how long a call waits for more requests to combine")
+    max_sequences: int = Field(
+        128, gt=0, description="concurrent sequences of a model that keeps state; more are refused with 429"
+    )
+    sequence_idle_s: float = Field(60.0, gt=0, description="a sequence ends after this long without requests")
 
 
 class Settings(BaseSettings, Serving):
@@ -59,7 +59,7 @@ class Settings(BaseSettings, Serving):
 
     host: str = "127.0.0.1"
     port: int = Field(8080, ge=0, le=65535)
-    grpc: bool = Field(True, description="whether to answer predictions over gRPC, too")
+    grpc: bool = Field(True, description="whether to serve gRPC, too")
     grpc_port: int | None = Field(
         None, ge=0, le=65535, description="by default the one after `port`; 0 takes a free one"
     )
@@ -70,14 +70,18 @@ class Settings(BaseSettings, Serving):
         description="whether requests need an API key: on, off, or auto, where there is one or where others than this "
         "machine reach the address",
     )
-    admin_key: SecretStr | None = Field(None, description="an API key for everything, as a cluster brings it")
-    keys_file: Path | None = Field(None, description="the API keys; by default `keys.json` in the data directory")
-    tls_cert: Path | None = Field(None, description="a PEM file of certificates, the server's first: HTTPS and gRPC")
-    tls_key: Path | None = Field(None, description="a PEM file of the private key to it")
+    admin_key: SecretStr | None = Field(
+        None, description="an API key with the scope `admin`, for example from a cluster's secret"
+    )
+    keys_file: Path | None = Field(
+        None, description="the file of API keys; by default `keys.json` in the data directory"
+    )
+    tls_cert: Path | None = Field(None, description="a PEM file of certificates for HTTPS and gRPC, the server's first")
+    tls_key: Path | None = Field(None, description="a PEM file with the certificate's private key")
 
     max_upload_bytes: int = Field(2 << 30, gt=0)
     max_predict_bytes: int = Field(64 << 20, gt=0)
-    models: dict[str, Serving] = Field({}, description="of single models, by name: `[models.mobilenet]`")
+    models: dict[str, Serving] = Field({}, description="settings for single models, by name: `[models.mobilenet]`")
 
     model_files: tuple[Path, ...] = Field(
         (), description="model files, artifact folders and folders of them, which are served as long as they are there"
@@ -85,46 +89,52 @@ class Settings(BaseSettings, Serving):
     allow_unsandboxed: bool = Field(False, description="build even where the kernel cannot sandbox the compiler")
     build_time_limit_s: float = Field(600.0, gt=0)
     build_memory_limit_bytes: int = Field(8 << 30, gt=0)
-    build_nice: int = Field(
-        10, ge=0, le=19, description="how far builds step back behind predictions, as nice(1) has it"
-    )
+    build_nice: int = Field(10, ge=0, le=19, description="niceness of builds, as in nice(1)")
     build_cores: int = Field(
-        0, ge=0, description="on how many cores builds run, the last ones; 0: half of them, or all of fewer than four"
+        0,
+        ge=0,
+        description="how many cores builds use, counted from the last; 0: half, or all if there are fewer than four",
     )
-    results_max_bytes: int = Field(2 << 30, ge=0, description="room for imports and expected answers of earlier builds")
+    results_max_bytes: int = Field(
+        2 << 30, ge=0, description="cache size for imports and expected outputs of earlier builds"
+    )
     compiler_idle_s: float = Field(
-        300.0, gt=0, description="a compile worker that built nothing for so long gives the compiler's 0.2 GB back"
+        300.0, gt=0, description="a compile worker that is idle for this long frees the compiler's 0.2 GB"
     )
-    lease_s: float = Field(30.0, gt=0, description="a worker silent this long loses its build")
+    lease_s: float = Field(30.0, gt=0, description="a worker without a heartbeat for this long loses its build")
     heartbeat_s: float = Field(10.0, gt=0)
     max_build_attempts: int = Field(3, gt=0)
     model_memory_bytes: int = Field(
-        0, ge=0, description="for all loaded models; those not used for longest make room; 0: no limit"
+        0, ge=0, description="memory for all loaded models; the least recently used are unloaded; 0: no limit"
     )
     preload: str = Field(
         "",
         pattern=rf"^(\*|{_REFERENCE}(\s*,\s*{_REFERENCE})*)?$",
-        description="models that are loaded before the server is ready: NAME or NAME@VERSION, …; * for all",
+        description="models to load before the server is ready: NAME or NAME@VERSION, …; * for all",
     )
-    grace_s: float = Field(30.0, gt=0, description="what requests under way may take when the server is told to stop")
-    head_timeout_s: float = Field(10.0, gt=0, description="for the head of a request; then the client is cut off")
-    stall_timeout_s: float = Field(60.0, gt=0, description="a client silent this long in the middle of a body is gone")
+    grace_s: float = Field(30.0, gt=0, description="how long requests under way may take when the server stops")
+    head_timeout_s: float = Field(
+        10.0, gt=0, description="time limit for a request's head; then the connection is closed"
+    )
+    stall_timeout_s: float = Field(
+        60.0, gt=0, description="a connection that sends nothing for this long within a body is closed"
+    )
     min_body_bytes_per_s: int = Field(
-        1000, ge=0, description="a body that comes slower for longer than that is refused"
+        1000, ge=0, description="a body that stays slower than this for `stall_timeout_s` is refused"
     )
-    max_head_bytes: int = Field(64 << 10, gt=0, description="the head of a request")
+    max_head_bytes: int = Field(64 << 10, gt=0, description="size limit of a request's head")
     database_timeout_s: float = Field(30.0, gt=0, description="how long to wait for a locked database")
-    max_crashes: int = Field(3, gt=0, description="an artifact that so many crashes are put down to is quarantined")
-    log_format: LogFormat = Field(LogFormat.TEXT, description="`text` for people, or `json`: one object a line")
+    max_crashes: int = Field(3, gt=0, description="an artifact that causes this many crashes is quarantined")
+    log_format: LogFormat = Field(LogFormat.TEXT, description="`text`, or `json`: one object per line")
     trace_endpoint: str | None = Field(
         None,
         pattern=r"^https?://\S+$",
-        description="an OTLP/HTTP collector; by default `OTEL_EXPORTER_OTLP_ENDPOINT`, or there are no traces",
+        description="an OTLP/HTTP collector; by default `OTEL_EXPORTER_OTLP_ENDPOINT`; with neither, tracing is off",
     )
     trace_ratio: float | None = Field(
-        None, ge=0, le=1, description="which part of the requests to trace; by default `OTEL_TRACES_SAMPLER`, or all"
+        None, ge=0, le=1, description="the fraction of requests to trace; by default `OTEL_TRACES_SAMPLER`, or all"
     )
-    crash_window_s: float = Field(3600.0, gt=0, description="for so long a crash counts")
+    crash_window_s: float = Field(3600.0, gt=0, description="how long a crash counts towards `max_crashes`")
 
     @field_validator("admin_key")
     @classmethod

@@ -80,7 +80,7 @@ class Host:
             UnknownTarget: none runs here; the message says what this CPU lacks.
         """
         if self.best is None:
-            raise UnknownTarget(self.why_none, hint="name the target of the machine that is to run it")
+            raise UnknownTarget(self.why_none, hint="name the target of the machine that will run it")
         return self.best
 
     @property

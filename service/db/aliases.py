@@ -133,7 +133,7 @@ def take_versions(
         if not force and (answering := sorted(set(alias.versions) & set(versions))):
             raise Conflict(
                 f"alias {alias.name!r} of model {model!r} points at version {answering[0]}",
-                hint="promote another version first; or force it: octet rm --force, ?force=true",
+                hint="promote another version first, or force the deletion: octet rm --force, ?force=true",
             )
         left = alias.without(versions, now)
         if left is None:

@@ -112,7 +112,7 @@ class Database:
             if code == sqlite3.SQLITE_FULL:
                 raise StorageFull(hint="make room on the disk of the database") from error
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise DatabaseBusy(hint="some other process holds its lock") from error
+                raise DatabaseBusy(hint="another process holds its lock") from error
             raise
 
     def _check_file(self) -> None:
@@ -125,7 +125,7 @@ class Database:
         except FileNotFoundError:
             pass
         self._on_lost()
-        raise DatabaseLost(f"the database {self._path} is gone", hint="it is made again from the store's index")
+        raise DatabaseLost(f"the database {self._path} is gone", hint="it is being rebuilt from the store's index")
 
 
 def insert_new(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:

@@ -149,7 +149,7 @@ def _found(version: ModelVersion | None, name: str) -> ModelVersion:
 
 
 def _no_model(name: str) -> NotFound:
-    return NotFound(f"there is no model {name!r}", hint="octet models lists those that there are")
+    return NotFound(f"there is no model {name!r}", hint="octet models lists them")
 
 
 def _insert(connection: sa.Connection, version: ModelVersion) -> bool:

@@ -19,7 +19,7 @@ Runner = tvm_ffi.Function
 
 def _load() -> None:
     if not _PATH.is_file():
-        raise Unsupported(f"{_PATH.name} was not built", hint="make setup, or pip install, builds it")
+        raise Unsupported(f"{_PATH.name} was not built", hint="run make setup or pip install to build it")
     ctypes.CDLL(str(_PATH))  # its initializers register what it has
 
 

@@ -71,7 +71,7 @@ class Access:
         if not key.allows(*needed):
             raise Forbidden(
                 f"the key {key.id} lacks the scope {needed[0]}",
-                hint=f"octet keys create NAME --scope {needed[0]} makes one that has it",
+                hint=f"octet keys create NAME --scope {needed[0]} creates a key with this scope",
             )
         return key
 
@@ -101,7 +101,7 @@ class Access:
             raise Conflict(
                 "the first key has to be for administrators: from then on every request needs a key, and no other "
                 "could make or revoke one",
-                hint="make one with the scope admin first",
+                hint="create a key with the scope admin first",
             )
         made = self.keys.create(name, chosen, limits)
         self.changed()
@@ -117,13 +117,13 @@ class Access:
 
     def _find(self, authorization: bytes | None) -> Key:
         if authorization is None:
-            raise Unauthorized("an API key is needed", hint=_HINT)
+            raise Unauthorized("an API key is required", hint=_HINT)
         if authorization[: len(_BEARER)].lower() != _BEARER:
-            raise Unauthorized("the header Authorization holds no Bearer", hint=_HINT)
+            raise Unauthorized("the header Authorization is not of the form Bearer KEY", hint=_HINT)
         text = authorization[len(_BEARER) :].strip(b" ")
         key = self._known.get(id_of(text) or "")
         if key is None or not key.is_key(text):
-            raise Unauthorized("the API key is not known, or was revoked", hint="octet keys list shows those there are")
+            raise Unauthorized("the API key is not known, or was revoked", hint="octet keys list shows the valid ones")
         return key
 
     def _look_again(self) -> None:
@@ -154,9 +154,9 @@ def check_exposure(settings: Settings) -> None:
     stored = key_file(settings).read().values()
     if not _given(settings, SystemClock()) and all(key.revoked_at for key in stored):
         raise InvalidInput(
-            f"others than this machine reach {settings.host}, and there is no API key that they could show",
-            hint=f"octet keys create me --scope admin makes one, on the same data folder ({settings.data_dir}; in a "
-            "container, on the same volume); OCTET_ADMIN_KEY brings one along; --no-auth (OCTET_AUTH=off) lets "
+            f"other machines can reach {settings.host}, and there is no API key",
+            hint=f"octet keys create me --scope admin creates one, on the same data folder ({settings.data_dir}; in a "
+            "container, on the same volume); OCTET_ADMIN_KEY sets one; --no-auth (OCTET_AUTH=off) lets "
             "everybody do everything",
         )
 

@@ -51,8 +51,8 @@ class KeyFile:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             message = f"{self._path}, the file of API keys, cannot be read: {error}"
             if self._seen is None:
-                raise InvalidInput(message, hint="put back what octet keys wrote") from error
-            _logger.error("%s; those that were known stay", message)
+                raise InvalidInput(message, hint="restore the file that octet keys wrote") from error
+            _logger.error("%s; the known keys stay valid", message)
         return self._seen[1]
 
     def create(self, name: str, scopes: Iterable[Scope], limits: Limits = Limits()) -> tuple[Key, str]:  # noqa: B008
@@ -94,7 +94,7 @@ class KeyFile:
         except OSError as error:
             raise Conflict(
                 f"{self._path}, the file of API keys, cannot be written: {error.strerror}",
-                hint="change it where it comes from",
+                hint="change it where it is set",
             ) from error
         return keys
 

@@ -45,12 +45,12 @@ class Sites:
         if self._is_particular and host and not is_local(host) and _name(host) != self._host:
             raise ForeignHost(
                 f"this server is on {self._host.decode()}, and the request is for {host.decode('latin-1')!r}",
-                hint="behind a proxy, make an API key (octet keys create), or say that it asks nobody: OCTET_AUTH=off",
+                hint="behind a proxy, create an API key (octet keys create), or turn keys off: OCTET_AUTH=off",
             )
         if method not in _CHANGE_NOTHING and len(said) > 1 and not _is_own(said, host):
             raise CrossSite(
                 "a page of another site sent this, and may not change anything here",
-                hint="open the page of this server itself, or ask with an API key: octet keys create makes one",
+                hint="open this server's own page, or use an API key: octet keys create makes one",
             )
 
 

@@ -85,7 +85,7 @@ async def source_of(
         )
         return received.digest
     if _has_body(request):
-        raise InvalidInput("there is both a source and a body", hint="send one of them")
+        raise InvalidInput("there is both a source and a body", hint="send only one of them")
     return Digest(source)
 
 

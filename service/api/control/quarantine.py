@@ -34,7 +34,7 @@ async def forgive(digest: wire.PathDigest, services: ServicesOf) -> wire.Quarant
 def _held(services: Services, artifact: Digest) -> wire.Quarantined:
     record = services.crashes.quarantined().get(artifact)
     if record is None:
-        raise NotFound(f"artifact {artifact} is not in quarantine", hint="octet quarantine lists those that are")
+        raise NotFound(f"artifact {artifact} is not in quarantine", hint="octet quarantine lists those in quarantine")
     return _shown(services, artifact, record)
 
 

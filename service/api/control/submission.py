@@ -86,7 +86,7 @@ def _request_artifact(
     if not is_same or tuple(batches) != (1,) or tune_s is not None or shapes:
         raise Unsupported(
             f"version {version.number} of {version.name!r} is an artifact for {found.target}, and is not compiled",
-            hint="push the model file, to compile it for something else",
+            hint="push the model file to compile it for another target",
         )
     build = _submit(
         services, _inputs(version.source, found.target, found.numerics, found.options), version.name, version.number
@@ -112,7 +112,7 @@ def require_compiler() -> None:
     except PackageNotFoundError as error:
         raise Unsupported(
             f"this server answers predictions only: {error.name} of the compiler is not installed",
-            hint="ask a server that compiles",
+            hint="use a server that compiles",
         ) from error
 
 

@@ -29,7 +29,9 @@ def reserve(host: str, port: int) -> socket.socket:
         shared.bind(address)
         return shared
     except socket.gaierror as error:
-        raise InvalidInput(f"{host!r} is no address to listen on: {error.strerror}", hint="--host 127.0.0.1") from error
+        raise InvalidInput(
+            f"{host!r} is not an address to listen on: {error.strerror}", hint="--host 127.0.0.1"
+        ) from error
     except OSError as error:
         raise _taken(host, port, error) from error
 
@@ -53,5 +55,5 @@ def listen(host: str, port: int) -> socket.socket:
 def _taken(host: str, port: int, error: OSError) -> Conflict:
     return Conflict(
         f"cannot listen on {host}:{port} for gRPC: {error.strerror}",
-        hint="choose another --grpc-port; 0 takes a free one, and --no-grpc does without",
+        hint="choose another --grpc-port; 0 takes a free one, and --no-grpc turns gRPC off",
     )

@@ -34,7 +34,7 @@ def parse_address(model: str, version: str = "") -> tuple[str, Reference]:
     if "@" in model:
         model, _, reference = model.partition("@")
         if version and reference:
-            raise InvalidInput(f"a version is named twice: {reference!r} and {version!r}", hint="name it once")
+            raise InvalidInput(f"the version is named twice: {reference!r} and {version!r}", hint="name it once")
         version = version or reference
     if not version:
         return model, None

@@ -152,7 +152,8 @@ async def read_body(receive: Receive, head: Head, limit_bytes: int) -> Body:
         raise too_large(limit_bytes)
     if head.encoding not in ("", "identity", *WINDOW_BITS):
         raise UnsupportedFormat(
-            f"bodies of encoding {head.encoding!r} are not read", hint="send it as it is, or as gzip or deflate"
+            f"bodies with the encoding {head.encoding!r} are not supported",
+            hint="send it uncompressed, or as gzip or deflate",
         )
     chunks: list[bytes] = []
     size_bytes, more = 0, True

@@ -70,7 +70,7 @@ def raw_input(head: Head, body: Body, signature: ModelSignature, batches: Sequen
         )
     (spec,) = signature.inputs
     if head.media_type.startswith("image/") and head.media_type not in ("image/jpeg", "image/png"):
-        raise UnsupportedFormat(f"pictures of type {head.media_type!r} are not read", hint="send a JPEG or PNG")
+        raise UnsupportedFormat(f"pictures of type {head.media_type!r} are not supported", hint="send a JPEG or PNG")
     length, one = body.remaining_bytes, tensors.size_bytes(spec)
     sizes = {one * batch: spec.batched(batch) for batch in (1, *batches)}
     wanted = f"{one}, or {one} for each sample of up to {max(batches)}," if batches else str(one)
@@ -80,7 +80,7 @@ def raw_input(head: Head, body: Body, signature: ModelSignature, batches: Sequen
         raise InvalidTensor(
             f"the body may be a picture or the {length} bytes of input {spec.name!r}",
             tensor=spec.name,
-            hint="say which: Content-Type image/jpeg, image/png or application/octet-stream",
+            hint="set Content-Type to image/jpeg, image/png or application/octet-stream",
         )
     if may_be_tensor:
         return tensors.from_binary(body, sizes[length])

@@ -53,7 +53,7 @@ def _inference_header(head: Head, body: Body, signature: ModelSignature, batch: 
     if length > body.remaining_bytes:
         raise InvalidInput(
             f"Inference-Header-Content-Length is {length}, but the body has {body.remaining_bytes} bytes",
-            hint="it is the length of the JSON, before any compression",
+            hint="it is the length of the JSON before compression",
         )
     limit = _JSON_BASE_BYTES + _JSON_ELEMENT_BYTES * batch * sum(prod(spec.shape) for spec in signature.inputs)
     if length > limit:

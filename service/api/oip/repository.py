@@ -61,7 +61,7 @@ def check_load(parameters: Mapping[str, Any]) -> None:
         if name == "config" or name.startswith("file:"):
             raise Unsupported(
                 f"a load takes no parameter {name!r}: a model is what was pushed",
-                hint="push the changed model: it is a new version",
+                hint="push the changed model as a new version",
             )
 
 

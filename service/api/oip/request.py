@@ -106,7 +106,7 @@ def _outputs(entries: Any, signature: ModelSignature, request: Mapping[str, Any]
             known = ", ".join(repr(spec.name) for spec in signature.outputs)
             raise InvalidInput(f"the model has no output {brief(name)}", hint=f"it has {known}")
         if index_of[name] in found:
-            raise InvalidInput(f"output {name!r} is asked for twice", tensor=name)
+            raise InvalidInput(f"output {name!r} is requested twice", tensor=name)
         parameters = parameters_of(entry, f"output {name!r}")
         if "shared_memory_region" in parameters:
             raise InvalidInput(f"output {name!r} asks for shared memory, which is not supported", tensor=name)

@@ -77,7 +77,7 @@ def _to_json(document: dict[str, Any], specs: Sequence[TensorSpec]) -> bytes:
         return _encode(document).encode()
     except ValueError as error:
         raise Unsupported(
-            "an output holds NaN or infinity, which JSON cannot", hint="ask for binary data: binary_data_output"
+            "an output holds NaN or infinity, which JSON cannot express", hint="ask for binary data: binary_data_output"
         ) from error
 
 

@@ -206,7 +206,9 @@ def _listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except socket.gaierror as error:
-        raise InvalidInput(f"{host!r} is no address to listen on: {error.strerror}", hint="--host 127.0.0.1") from error
+        raise InvalidInput(
+            f"{host!r} is not an address to listen on: {error.strerror}", hint="--host 127.0.0.1"
+        ) from error
     except OSError as error:
         raise Conflict(
             f"cannot listen on {host}:{port}: {error.strerror}", hint="choose another --port; 0 takes a free one"

@@ -23,7 +23,7 @@ def _said_by_the_file(importer: Callable[[bytes, At], ImportedModel]) -> Callabl
 
     def import_model(data: bytes, at: At, shapes: Shapes) -> ImportedModel:
         if shapes:
-            raise Unsupported("the file says itself what shapes its inputs have", hint="leave --input-shape out")
+            raise Unsupported("the file already fixes the shapes of its inputs", hint="leave out --input-shape")
         return importer(data, at)
 
     return import_model

@@ -91,7 +91,7 @@ def format_of(file: BinaryIO) -> str:
 def _format_of_archive(names: frozenset[str] | None) -> str:
     """By the records of a zip archive, their folder left out (caffe2/serialize/inline_container.cc)."""
     if names is None:
-        raise UnsupportedFormat("the file is a zip archive whose end is damaged", hint="fetch the file again")
+        raise UnsupportedFormat("the file is a zip archive whose end is damaged", hint="download the file again")
     inside = {name.partition("/")[2] for name in names}
     if "data.pkl" in inside and any(name.startswith("code/") for name in inside):
         return TORCHSCRIPT

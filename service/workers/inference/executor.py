@@ -215,7 +215,7 @@ class Executor:
 
 def queue_full(retry_after_s: float) -> QueueFull:
     """What is said to who finds no place in a model's queue."""
-    return QueueFull(hint="try again later, or from fewer connections", retry_after_s=retry_after_s)
+    return QueueFull(hint="try again later, or use fewer connections", retry_after_s=retry_after_s)
 
 
 def _sequences(signature: ModelSignature, scheduling: Scheduling) -> Sequences | None:

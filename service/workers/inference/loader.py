@@ -174,7 +174,7 @@ class Loader:
         what = f"version {identity.version} of model {identity.model!r} needs {_mb(weight.total_bytes)}"
         hint = "raise the server's OCTET_MODEL_MEMORY_BYTES"
         if limit_bytes and weight.total_bytes > limit_bytes:
-            raise _NoRoom(NotReady(f"{what}, and all models together may take {_mb(limit_bytes)}", hint=hint))
+            raise _NoRoom(NotReady(f"{what}; the limit for all models together is {_mb(limit_bytes)}", hint=hint))
         until_s = monotonic() + _PATIENCE_S
         async with self._making_room:
             while not self._memory.has_room(weight):
@@ -229,14 +229,14 @@ class Loader:
         await asyncio.to_thread(self._on_lost, build)
         return NotReady(
             f"the artifact of model {identity.model!r} was damaged in the store",
-            hint="it is being built again; try again later",
+            hint="it is being rebuilt; try again later",
         )
 
 
 def _understood(error: Exception) -> NotReady:
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         hint = "give the server more memory, or this model fewer instances"
-        return MemoryFull(f"there is no memory for it: {error}", hint=hint, retry_after_s=_RETRY_LOAD_S)
+        return MemoryFull(f"there is not enough memory for it: {error}", hint=hint, retry_after_s=_RETRY_LOAD_S)
     return NotReady(f"{type(error).__name__}: {error}", retry_after_s=_RETRY_LOAD_S)
 
 

@@ -119,7 +119,7 @@ def test_commands_show_it_and_let_it_run_again(scene: Scene) -> None:
         assert "in quarantine: poison version 1 for" in listed
         assert f"octet quarantine {scene.artifact} --forgive" in listed
     assert "poison version 1" in octet(scene, "quarantine", scene.artifact, "--forgive")
-    assert "Nothing is in quarantine" in octet(scene, "quarantine")
+    assert "No artifact is in quarantine" in octet(scene, "quarantine")
     assert "quarantine" not in octet(scene, "models")
     scene.crash()  # it was tried again
 

@@ -63,7 +63,7 @@ def test_a_server_that_wants_a_key_is_asked_with_one(tmp_path: Path) -> None:
 
         assert server("--key", admin_key)["state"] == "ok"
         refused = server()
-        assert (refused["state"], "an API key is needed" in refused["detail"]) == ("warning", True)
+        assert (refused["state"], "an API key is required" in refused["detail"]) == ("warning", True)
 
 
 def test_it_says_how_builds_run_beside_predictions(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_a_machine_that_no_target_runs_on_is_a_problem(doctor: Doctor, tmp_path:
     assert told in checks["target"]["detail"]
     assert "answers no predictions" in checks["target"]["hint"]
     assert "runs" not in checks
-    assert checks["runs not"]["state"] == "note"
+    assert checks["cannot run"]["state"] == "note"
 
 
 def test_a_server_that_does_not_run_is_no_problem(doctor: Doctor) -> None:
@@ -87,7 +87,7 @@ def test_a_server_that_does_not_run_is_no_problem(doctor: Doctor) -> None:
 
 
 def test_a_folder_that_is_not_there_yet_is_no_problem_and_is_not_made(doctor: Doctor, settings: Settings) -> None:
-    assert "not made yet" in doctor()["data"]["detail"]
+    assert "does not exist yet" in doctor()["data"]["detail"]
     assert not settings.data_dir.exists()
 
 
@@ -95,7 +95,7 @@ def test_a_sound_store_and_database(doctor: Doctor, settings: Settings) -> None:
     OciLayout(settings.store_dir).blobs.put_bytes(b"blob")
     Database(settings.database_url).migrate()
     checks = doctor()
-    assert checks["store"]["detail"] == "1 blobs, 1 of them hashed (0 MB), all sound"
+    assert checks["store"]["detail"] == "1 blobs, 1 of them hashed (0 MB), all intact"
     assert checks["database"]["state"] == "ok"
 
 

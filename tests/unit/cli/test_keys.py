@@ -52,7 +52,7 @@ def test_a_key_is_for_predictions_unless_it_is_said() -> None:
 
 
 def test_the_audit_log_is_shown() -> None:
-    assert "nothing" in octet("audit").stdout
+    assert "no changes" in octet("audit").stdout
     id = document("keys", "create", "a")["id"]
     document("keys", "revoke", id)
     assert [entry["action"] for entry in document("audit")] == ["revoke_key", "create_key"]

@@ -165,7 +165,7 @@ def _input_spec(node: SymbolNode, given: tuple[int, ...]) -> TensorSpec:
             f"the input {name} has no fixed shape: MXNet's files leave it out"
             + (f", and this one says {list(shape)}" if shape else ""),
             tensor=name,
-            hint=f"say it: --input-shape {name}=1,3,224,224",
+            hint=f"give it: --input-shape {name}=1,3,224,224",
         )
     if len(shape) > 8 or int(np.prod(shape, dtype=object)) > _MOST_ELEMENTS:
         raise Unsupported(f"the input {name} has the shape {list(shape)}, which is too large", tensor=name)

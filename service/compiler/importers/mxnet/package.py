@@ -66,7 +66,7 @@ def pack_files(symbol: Path) -> bytes:
         found = ", ".join(path.name for path in beside) or "none"
         raise InvalidInput(
             f"{symbol.name} needs its parameters beside it, one file {stem}-0000.params; found: {found}",
-            hint="or zip the symbol and the parameters you mean, and give the archive",
+            hint="or zip the symbol and the right parameters, and push the archive",
         )
     return pack(symbol.read_bytes(), beside[0].read_bytes())
 

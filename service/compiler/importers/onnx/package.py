@@ -144,7 +144,7 @@ def _require_beside(model: Path, location: str, tensor: str) -> None:
     if not plain or not path.resolve().is_relative_to(model.parent.resolve()):
         raise InvalidInput(
             f"{model.name} keeps {tensor[:_SHOWN]} in {location[:_SHOWN]!a}, which is not in its folder",
-            hint="a link that leads out of it is not followed: copy the file there",
+            hint="a link that leads out of the folder is not followed: copy the file there",
         )
     if not path.is_file():
         raise InvalidInput(

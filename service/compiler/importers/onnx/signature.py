@@ -36,7 +36,7 @@ def input_shape(end: End, said: Sequence[int] | None = None) -> Shape:
         raise Unsupported(
             f"the input {label} has the shape {shown}: besides the batch, every dimension needs a number",
             tensor=label,
-            hint=f"say them: --input-shape {label}=1,…",
+            hint=f"give them: --input-shape {label}=1,…",
         )
     shape = tuple(size if isinstance(size, int) else 1 for size in end.shape)
     if any(size < 1 for size in shape):

@@ -132,7 +132,7 @@ def _integer(value: Any) -> int:
 
 def _raise(message: Any = "", *_: Any) -> Any:
     said = ascii(str(message)[:200]) if isinstance(message, str) else ""
-    raise MalformedModel(f"the model itself refuses its input: {said}", hint="check the shape of the input")
+    raise MalformedModel(f"the model itself rejects its input: {said}", hint="check the shape of the input")
 
 
 def _length(value: Any) -> int:

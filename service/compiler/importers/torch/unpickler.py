@@ -194,7 +194,7 @@ class Unpickler:
             return found
         raise MalformedModel(
             f"the pickle in the archive names {str(found)[:200]!a}, which Octet does not read; nothing was executed",
-            hint="save the model by torch.jit.save or torch.export.save",
+            hint="save the model with torch.jit.save or torch.export.save",
         )
 
     def _reduce(self, _: Any) -> None:

@@ -259,7 +259,7 @@ def test_a_public_address_needs_a_key_or_that_somebody_says_it_needs_none(tmp_pa
     def check(**settings: Any) -> None:
         check_exposure(Settings(data_dir=tmp_path, **{"host": PUBLIC, **settings}))
 
-    with pytest.raises(InvalidInput, match=r"others than this machine reach 0\.0\.0\.0") as caught:
+    with pytest.raises(InvalidInput, match=r"other machines can reach 0\.0\.0\.0") as caught:
         check()
     assert caught.value.hint is not None
     assert "octet keys create" in caught.value.hint

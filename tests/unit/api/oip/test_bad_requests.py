@@ -114,7 +114,7 @@ def inputs(**members: Any) -> dict[str, Any]:
         ({**inputs(), "outputs": {}}, "'outputs' is not an array", None),
         ({**inputs(), "outputs": [7]}, "the model has no output None", None),
         ({**inputs(), "outputs": [{"name": "bottom"}]}, "the model has no output 'bottom'", None),
-        ({**inputs(), "outputs": [{"name": "top"}] * 2}, "output 'top' is asked for twice", "top"),
+        ({**inputs(), "outputs": [{"name": "top"}] * 2}, "output 'top' is requested twice", "top"),
         ({**inputs(), "outputs": [{"name": "top", "parameters": {"binary_data": "yes"}}]}, "is 'yes'", None),
         (
             {**inputs(), "outputs": [{"name": "top", "parameters": {"classification": -3}}]},

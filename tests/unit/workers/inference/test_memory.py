@@ -115,7 +115,7 @@ async def test_a_model_larger_than_the_budget_is_refused_and_unloads_nobody() ->
     async with serving(tables) as registry:
         await ask(registry, "a", "b")
         for _ in range(2):
-            with pytest.raises(NotReady, match=r"'huge' needs 0\.0 MB, and all models together may take"):
+            with pytest.raises(NotReady, match=r"'huge' needs 0\.0 MB; the limit for all models together is"):
                 await registry.acquire("huge")
         assert await loaded(registry) == "ab"
         assert len(tables.loads) == 2

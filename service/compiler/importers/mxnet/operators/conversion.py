@@ -59,7 +59,7 @@ def dequantize(node: Node) -> list[Value]:
 def _calibrated(node: Node) -> tuple[np.float32, np.float32]:
     found = node.calibrated()
     if found is None:
-        node.unsupported("has no calibrated range, so it would look for one at run time", hint=_CALIBRATE)
+        node.unsupported("has no calibrated range, so it would compute one at run time", hint=_CALIBRATE)
     return found
 
 

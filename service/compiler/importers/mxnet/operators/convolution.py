@@ -129,7 +129,7 @@ def _in_place(node: Node, out_type: QuantizedType, residual: Tensor | None) -> Q
         return out_type
     if residual.dtype == "uint8":
         node.unsupported(
-            "adds uint8 to what it says is int8, and MXNet stores uint8", hint="exclude it from quantization"
+            "adds uint8 to a tensor declared as int8, and MXNet stores uint8", hint="exclude it from quantization"
         )
     return replace(out_type, storage_max=_LARGEST_INT8)
 

@@ -112,6 +112,6 @@ def _input_spec(end: End, shapes: Mapping[str, Sequence[int]]) -> TensorSpec:
         raise Unsupported(
             f"the input {printable(end.name)} has the shape {list(end.shape)}: besides the batch, every dimension "
             "needs a number",
-            hint=f"say them: --input-shape {printable(end.name)}=1,…",
+            hint=f"give them: --input-shape {printable(end.name)}=1,…",
         )
     return spec_of(end.name, Spec(end.dtype, tuple(said)))

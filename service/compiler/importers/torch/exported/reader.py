@@ -56,7 +56,9 @@ def read_program(archive: Archive) -> Program:
     """
     names = [name for name in archive if name.startswith("models/") and name.endswith(".json")]
     if len(names) != 1:
-        raise Unsupported(f"the archive holds {len(names)} exported programs", hint="save one: torch.export.save")
+        raise Unsupported(
+            f"the archive holds {len(names)} exported programs", hint="save one program with torch.export.save"
+        )
     model = names[0].removeprefix("models/").removesuffix(".json")
     whole = document.load(archive, names[0])
     version = field(field(whole, "schema_version", dict), "major", int)
@@ -155,7 +157,7 @@ class _Reader:
                 f"{op_type} changes a tensor that others are views of",
                 op=op_type,
                 tensor=output,
-                hint="save program.run_decompositions({}), where nothing is changed in place",
+                hint="save program.run_decompositions({}), which removes in-place changes",
             )
         self._renamed |= dict.fromkeys(operands[:1], output)
         return op_type[:-1]

@@ -21,7 +21,7 @@ def test_shapes_decide_what_the_code_does() -> None:
         "y = torch.reshape(q, [1, torch.mul(a, b), -1])",
     ]
     assert import_torchscript(quantized(*lines), shapes=IMAGE).signature.outputs[0].shape == (1, 64, 3)
-    with pytest.raises(MalformedModel, match="the model itself refuses its input: 'wrong'"):
+    with pytest.raises(MalformedModel, match="the model itself rejects its input: 'wrong'"):
         import_torchscript(quantized(*lines), shapes={"": (3, 8, 8)})
 
 
