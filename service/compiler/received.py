@@ -64,7 +64,7 @@ def publish_received(
     config_bytes = found.archive.read(found.manifest.config.digest)
     config = _config(config_bytes, request)
     reports = _reports(found, config, progress)
-    built = {"formulas": {}, "coverage": json.loads(reports.get(Report.COVERAGE, b"{}"))}
+    built = {"formulas": {}, "saturating": 0, "coverage": json.loads(reports.get(Report.COVERAGE, b"{}"))}
     answers = Answers(
         sample_kinds(_MOST_SAMPLES), [Expected(WITNESS, expected)], no_witness="no other runtime was asked here"
     )

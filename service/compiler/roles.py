@@ -29,6 +29,7 @@ from service.compiler.kernels.objects import compile_program, program_of
 from service.compiler.passes import PIPELINE, Context, Dump, Pass
 from service.compiler.qnn import graph, oracle, printer
 from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.numerics.saturation import saturating_layers
 from service.compiler.qnn.transposes import move_transposes
 from service.compiler.sandbox import Report
 from service.compiler.targets import codegen_target
@@ -118,7 +119,8 @@ def build_role(request: Request, report: Report) -> Result:
     choices = Choices(request["tiles"], request["rank"])
     context = Context(mode, target, library_for(name, mode, choices), request["batch"])
     reporting = _reporting(report)
-    lowered = PIPELINE.run(_loaded(request), context, before=reporting)
+    imported = _loaded(request)
+    lowered = PIPELINE.run(imported, context, before=reporting)
     model, selection = context.model, context.selection
     assert model is not None
     assert selection is not None
@@ -141,6 +143,7 @@ def build_role(request: Request, report: Report) -> Result:
         },
         "tiles": choices.made,
         "formulas": _formulas(model, request["numerics"]),
+        "saturating": saturating_layers(imported, mode),
     }
 
 

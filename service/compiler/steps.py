@@ -228,7 +228,7 @@ class Steps:
             reason = f"this host lacks {', '.join(sorted(missing))}"
             self.progress.log(f"not verified: {reason}; run `octet verify` on the target")
             return {**about, **witnesses.not_checked(reason)}
-        said = self._compared(config, library, answers)
+        said = self._compared(config, library, answers, _departure(int(built["saturating"])))
         split = len(answers.witnesses)
         report = witnesses.report(said[:split], said[split:], answers.kinds, answers.no_witness)
         if not report["verified"]:
@@ -239,7 +239,7 @@ class Steps:
             )
         return {**about, **report}
 
-    def _compared(self, config: ArtifactConfig, library: Path, answers: Answers) -> list[Statement]:
+    def _compared(self, config: ArtifactConfig, library: Path, answers: Answers, departure: str) -> list[Statement]:
         constants = self.output("build", CONSTANTS_FILE)
         expected = [*answers.witnesses, *answers.sessions]
         files = [each.file for each in expected if each.file is not None]
@@ -259,7 +259,13 @@ class Steps:
                 raise ValueError("there are no such inputs")
             comparisons = iter(made)
             return [
-                Statement(each.witness, next(comparisons) if each.file else None, each.reason, each.refused)
+                Statement(
+                    each.witness,
+                    next(comparisons) if each.file else None,
+                    each.reason,
+                    each.refused,
+                    "" if each.witness.is_own else departure,
+                )
                 for each in expected
             ]
         except (LookupError, TypeError, ValueError, StopIteration) as error:
@@ -323,3 +329,11 @@ class Steps:
 
     def _poll(self) -> None:
         self.progress.stage(self._stage, self._fraction)
+
+
+def _departure(saturating: int) -> str:
+    """Of PyTorch: what its kernels do in `saturating` layers that its modes' formulas do not say."""
+    if not saturating:
+        return ""
+    layers = f"{saturating} layer{'s' if saturating > 1 else ''}"
+    return f"FBGEMM's depthwise kernel of {layers} saturates sums at 16 bits beyond 7-bit activations; Octet does not"

@@ -104,12 +104,14 @@ class Statement:
         comparison: None where it did not run.
         reason: why it did not run.
         refused: number of an input that it did not accept -> its message.
+        departure: where this runtime is known to depart from the mode's formulas in this model; empty where it is not.
     """
 
     witness: Witness
     comparison: Comparison | None = None
     reason: str = ""
     refused: Mapping[int, str] = field(default_factory=dict)
+    departure: str = ""
 
     def to_json(self, kinds: Sequence[str]) -> dict[str, Any]:
         """
@@ -125,6 +127,7 @@ class Statement:
             "own": witness.is_own,
             "title": witness.title,
             "text": self.text,
+            **({"departure": self.departure} if self.departure else {}),
         }
         if comparison is None:
             return {**about, "ran": False, "reason": self.reason}
@@ -146,7 +149,8 @@ class Statement:
         """What it says, without whose word it is: "all 80 values from 8 inputs are equal"."""
         if self.comparison is None:
             return self.reason
-        return _compared(self.comparison) + _refused(self.refused)
+        departure = f"; {self.departure}" if self.departure and not self.comparison.is_equal else ""
+        return _compared(self.comparison) + _refused(self.refused) + departure
 
 
 def report(

@@ -72,6 +72,18 @@ def test_another_session_is_told_apart_and_decides_nothing() -> None:
     assert entry["text"] == "1 of 40 values from 4 inputs differ (2.5 %), by at most 0.25"
 
 
+def test_a_known_departure_is_told_beside_what_differs() -> None:
+    differing = Statement(LITERT, Comparison(ALL, 40, 39, 1.0, 1), departure="it saturates in 1 layer")
+    found = report([OWN, differing], [], KINDS, "")
+    assert found["summary"].endswith("differ (2.5 %), by at most 1 step; it saturates in 1 layer")
+    assert found["witnesses"][1]["departure"] == "it saturates in 1 layer"
+
+
+def test_a_known_departure_explains_nothing_where_all_is_equal() -> None:
+    found = report([OWN, Statement(LITERT, EQUAL, departure="it saturates in 1 layer")], [], KINDS, "")
+    assert found["summary"].endswith("all 40 values from 4 inputs are equal")
+
+
 def test_outputs_of_another_shape_differ_by_no_number() -> None:
     text = Statement(LITERT, Comparison(ALL, 40, 0, None, 0)).text
     assert text == "40 of 40 values from 4 inputs differ (100 %), in shape or type, or by no finite number"

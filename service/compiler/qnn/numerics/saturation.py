@@ -1,0 +1,80 @@
+"""Layers in which FBGEMM may saturate sums that its modes' formulas, and Octet, compute exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+
+from service.compiler.qnn import graph
+from service.compiler.qnn.numerics.aten import ByGroups, FbgemmRequantize
+from service.compiler.qnn.numerics.mode import Mode
+from service.compiler.qnn.operation import Operation, value_of
+from service.core.numerics import FBGEMM, TORCH_X86
+
+Array = NDArray[Any]
+
+_INT16 = np.iinfo(np.int16)
+_CHANNELS = 8  # a multiple of them
+_MOST_OUTPUTS = 2  # of a channel
+_KERNELS = (3, 5, 7)
+_MOST_STRIDE = 2
+
+
+def saturating_layers(module: tvm.IRModule, mode: Mode) -> int:
+    """How many convolutions of `module` may saturate in PyTorch, some values of their type given.
+
+    FBGEMM's depthwise kernels multiply with `vpmaddubsw`, which adds two products into 16 bits and saturates. They take
+    convolutions as of `takeDepthWiseFastPath` in FBGEMM's FbgemmConv.cc; every other convolution sums in 32 bits where
+    the CPU has AVX512-VNNI. The limits here are those that PyTorch 2.13.0 was seen to have.
+    """
+    if mode.name not in (FBGEMM, TORCH_X86):
+        return 0
+    found = (operation for _, _, operation in graph.operations(graph.main_of(module)) if operation is not None)
+    return sum(
+        operation.name == "qnn.requantize" and layer.name == "qnn.conv2d" and _may_saturate(layer)
+        for operation in found
+        if (layer := operation.producer) is not None and _is_fbgemm(mode, operation)
+    )
+
+
+def _is_fbgemm(mode: Mode, operation: Operation) -> bool:
+    formula = mode.formulas.get(mode.key(operation))
+    if isinstance(formula, ByGroups):
+        formula = formula.chosen(operation)
+    return isinstance(formula, FbgemmRequantize)
+
+
+def _may_saturate(layer: Operation) -> bool:
+    weights = value_of(layer.call.args[1])
+    return weights is not None and _is_depthwise(layer, weights.shape) and _overflows(layer, weights)
+
+
+def _is_depthwise(layer: Operation, weights: tuple[int, ...]) -> bool:
+    """
+    Args:
+        weights: `[O, H, W, I / groups]`.
+    """
+    groups, strides = layer.integer("groups"), layer.ints("strides", 2, 1)
+    outputs, height, width, inputs = weights
+    return (
+        inputs == 1
+        and outputs <= _MOST_OUTPUTS * groups
+        and groups % _CHANNELS == 0
+        and height == width
+        and height in _KERNELS
+        and set(layer.ints("padding", 4, 0)) == {height // 2}
+        and set(layer.ints("dilation", 2, 1)) == {1}
+        and strides[0] == strides[1] <= _MOST_STRIDE
+    )
+
+
+def _overflows(layer: Operation, weights: Array) -> bool:
+    """Whether two weights of a channel, with the largest activations, leave 16 bits: no two that the kernel pairs do
+    if these do not."""
+    taps = np.sort(weights.reshape(len(weights), -1).astype(np.int64), axis=1)
+    most = layer.per_tensor("in_type").max
+    low, high = most * np.minimum(taps[:, :2], 0).sum(axis=1), most * np.maximum(taps[:, -2:], 0).sum(axis=1)
+    return bool(low.min() < _INT16.min or high.max() > _INT16.max)
