@@ -29,7 +29,7 @@ def test_a_port_of_others() -> None:
 
 
 def test_a_host_that_is_none() -> None:
-    with pytest.raises(InvalidInput, match="no address"):
+    with pytest.raises(InvalidInput, match="not an address"):
         reserve("no.such.host.invalid", 0)
 
 
