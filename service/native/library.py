@@ -45,8 +45,9 @@ class CoreBudget(tvm_ffi.Object):
         def waiting(self) -> int: ...
 
     @staticmethod
-    def of(cores: int) -> CoreBudget:
-        budget: CoreBudget = function("core_budget")(cores)
+    def of(cores: int, window_s: float = 0.1) -> CoreBudget:
+        """`window_s`: calls that follow each other within it count as concurrent."""
+        budget: CoreBudget = function("core_budget")(cores, window_s)
         return budget
 
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.support.building import eventually
 from tests.support.compiled import PICTURES, expected
 from tests.support.serving import UINT8, Served, serving
+from tests.support.waiting import eventually
 
 _KEPT = Path.home() / ".cache" / "octet-perf" / "bin" / "perf_analyzer"
 PROGRAM = os.environ.get("OCTET_PERF_ANALYZER") or shutil.which("perf_analyzer") or str(_KEPT)

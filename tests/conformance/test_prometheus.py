@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.building import eventually
+from tests.support.waiting import eventually
 from tests.unit.test_dashboard import ALERTS, DEPLOY, builds, predictions, targets
 
 _KEPT = Path.home() / ".cache" / "octet-perf" / "prom" / "usr" / "bin" / "prometheus"

@@ -24,9 +24,9 @@ import pytest
 import typer.main
 
 from service.cli.commands import command_line
-from tests.support.building import eventually
 from tests.support.documented import ROOT, Command, commands_of, inline_commands, pages, provide
 from tests.support.serving import environment
+from tests.support.waiting import eventually
 
 # By program: what cannot run in a test.
 NOT_RUN = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +20,9 @@ from service.core.target import parse_target
 from service.db import BuildStore, Database, ModelStore
 from service.workers.compile_worker import Compile, CompileWorker
 from tests.support.control_plane import publish
+from tests.support.waiting import GIVE_UP_S
 
 TARGET = "x86-64-v3"
-WAIT_S = 20.0
 
 
 def succeed(
@@ -90,17 +90,10 @@ class Workshop:
         """A worker in the middle of a build."""
         thread = threading.Thread(target=self.work, args=(compile,), name="compile")
         thread.start()
-        assert compile.began.wait(WAIT_S)
+        assert compile.began.wait(GIVE_UP_S)
         try:
             yield thread
         finally:
             self.stop.set()
-            thread.join(WAIT_S)
+            thread.join(GIVE_UP_S)
             assert not thread.is_alive()
-
-
-def eventually(condition: Callable[[], bool], within_s: float = WAIT_S) -> None:
-    deadline_s = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not come to pass"
-        time.sleep(0.02)

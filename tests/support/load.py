@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tests.support.building import eventually
+from tests.support.waiting import eventually
 
 
 @dataclass

@@ -5,20 +5,20 @@ from __future__ import annotations
 import select
 import socket
 import threading
-import time
 from typing import Any
 
 import numpy as np
 
 from service.native import ModelQueue, as_runner
 from service.native.front import Entry, Front, Handover, Limits, Problem
+from tests.support.waiting import GIVE_UP_S, eventually
 
 PATH = "/v2/models/m/versions/3/infer"
 HEADER, DOCUMENT = b'{"inputs":[{"name":"x"}]}', b'{"outputs":[{"name":"y"}]}'
 LARGE_HEADER, LARGE = b'{"inputs":[{"name":"large"}]}', 300_000
 LONGEST_BYTES = 400_000
 LIMITS = Limits(
-    head_timeout_s=10,
+    head_timeout_s=60,
     keep_alive_s=75,
     stall_timeout_s=60,
     min_body_bytes=1,
@@ -59,7 +59,7 @@ class Model:
 
     def _run(self, arrays: Any) -> list[Any]:
         self.entered.release()
-        assert self.gate.wait(20)
+        assert self.gate.wait(GIVE_UP_S)
         assert arrays[0].ctypes.data % 64 == 0
         if arrays[0].dtype == np.uint8 and arrays[0].flat[0] == 7:
             raise ValueError("seven")
@@ -83,7 +83,7 @@ class Serving:
         self._clients: list[socket.socket] = []
 
     def client(self) -> socket.socket:
-        client = socket.create_connection(self.listener.getsockname(), timeout=10)
+        client = socket.create_connection(self.listener.getsockname(), timeout=GIVE_UP_S)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._clients.append(client)
         return client
@@ -93,7 +93,7 @@ class Serving:
         return event
 
     def events(self) -> list[Handover | Problem]:
-        assert select.select([self.front.descriptor()], [], [], 10)[0]
+        assert select.select([self.front.descriptor()], [], [], GIVE_UP_S)[0]
         return self.front.happened()
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ def plus_one(tensors: bytes) -> bytes:
 
 def seen_by_python(handover: Handover, rest: bytes = b"") -> bytes:
     with socket.socket(fileno=handover.descriptor) as connection:
-        connection.settimeout(10)
+        connection.settimeout(GIVE_UP_S)
         received = handover.received
         while len(received) < len(rest):
             received += connection.recv(1 << 20)
@@ -147,9 +147,8 @@ def full(limits: Limits = LIMITS) -> tuple[Serving, socket.socket]:
     serving = Serving(Model(queue_size=1), limits)
     serving.model.gate.clear()
     serving.client().sendall(post(bytes(100)))
-    assert serving.model.entered.acquire(timeout=10)
+    assert serving.model.entered.acquire(timeout=GIVE_UP_S)
     client = serving.client()
     client.sendall(post(bytes(100)))
-    while serving.model.queue.queued() == 0:
-        time.sleep(0.001)
+    eventually(lambda: serving.model.queue.queued() == 1)
     return serving, client

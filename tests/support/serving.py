@@ -19,8 +19,8 @@ import httpx
 
 from service.cli.events import Event, parse_events
 from service.core.build import BuildState
-from tests.support.building import eventually
 from tests.support.compiled import EXAMPLES
+from tests.support.waiting import eventually
 
 INT8, UINT8 = "digits_int8.tflite", "digits_uint8.tflite"
 # One that this project's CI machines all run, and others that make more builds of the same file.

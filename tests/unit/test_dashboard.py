@@ -20,6 +20,7 @@ from tests.support.data_plane import as_json, connect
 from tests.support.promql import parse
 from tests.support.runners import digits
 from tests.support.tables import Tables
+from tests.support.waiting import eventually_async
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana" / "octet.json").read_text())
@@ -46,8 +47,10 @@ async def predictions() -> str:
         url = "/v2/models/digits/infer"
         assert (await client.post(url, json=request)).status_code == 200
         assert (await client.post(url, json=request, headers={"Octet-Timeout-Ms": "0"})).status_code == 504
-        await asyncio.sleep(0.05)  # it is counted when the answer was sent
-        text: bytes = client.plane.metrics.text()  # type: ignore[attr-defined]
+        metrics = client.plane.metrics  # type: ignore[attr-defined]
+        # it is counted after the answer was sent
+        await eventually_async(lambda: b"octet_requests_total{" in metrics.text() and b'code="504"' in metrics.text())
+        text: bytes = metrics.text()
     return text.decode()
 
 

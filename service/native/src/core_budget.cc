@@ -16,7 +16,6 @@ namespace ffi = tvm::ffi;
 
 namespace {
 
-constexpr double kConcurrencyWindowS = 0.1;  // calls that follow each other at once count as concurrent
 std::atomic<int64_t> teams{0};
 
 }  // namespace
@@ -73,7 +72,7 @@ void CoreBudget::note_concurrency() {
   if (now > concurrency_until_s_) concurrency_ = 1;
   if (calls_ >= concurrency_) {
     concurrency_ = calls_;
-    concurrency_until_s_ = now + kConcurrencyWindowS;
+    concurrency_until_s_ = now + window_s_;
   }
 }
 

@@ -18,7 +18,8 @@ double now_s();  // of CLOCK_MONOTONIC
 // is alone may acquire them all; concurrent calls, and those that follow soon, get an equal share each.
 class CoreBudget {
  public:
-  explicit CoreBudget(int64_t cores) : cores_(cores), free_(cores) {}
+  // Calls that follow each other within `window_s` count as concurrent.
+  CoreBudget(int64_t cores, double window_s) : cores_(cores), window_s_(window_s), free_(cores) {}
 
   // Waits for `cores` cores, or fewer where other calls want some too. Returns how many to `release`.
   int64_t acquire(int64_t cores);
@@ -38,6 +39,7 @@ class CoreBudget {
   void note_concurrency();
 
   const int64_t cores_;
+  const double window_s_;
   std::mutex mutex_;
   int64_t free_;
   int64_t calls_ = 0;        // that compute or wait

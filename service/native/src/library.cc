@@ -26,7 +26,7 @@ class MailboxObj : public ffi::Object {
 class CoreBudgetObj : public ffi::Object {
  public:
   std::shared_ptr<CoreBudget> budget;
-  explicit CoreBudgetObj(int64_t cores) : budget(std::make_shared<CoreBudget>(cores)) {}
+  CoreBudgetObj(int64_t cores, double window_s) : budget(std::make_shared<CoreBudget>(cores, window_s)) {}
   static constexpr bool _type_mutable = true;
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.CoreBudget", CoreBudgetObj, ffi::Object);
 };
@@ -147,7 +147,9 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("retry_after_s", [](ModelQueueObj* self) { return self->queue->retry_after_s(); });
   refl::GlobalDef()
       .def("octet.mailbox", [] { return MailboxRef(ffi::make_object<MailboxObj>()); })
-      .def("octet.core_budget", [](int64_t cores) { return CoreBudgetRef(ffi::make_object<CoreBudgetObj>(cores)); })
+      .def("octet.core_budget", [](int64_t cores, double window_s) {
+        return CoreBudgetRef(ffi::make_object<CoreBudgetObj>(cores, window_s));
+      })
       .def("octet.thread_team", [](CoreBudgetRef budget, ffi::Function prepare) {
         return ThreadTeamRef(ffi::make_object<ThreadTeamObj>(budget, prepare));
       })

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.building import eventually
 from tests.support.certificates import make_certificate
 from tests.support.serving import Served, serving
+from tests.support.waiting import eventually
 
 
 @dataclass

@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.building import eventually
 from tests.support.serving import UPLOAD, Served, children_of, connect, serving
+from tests.support.waiting import eventually
 
 TIMEOUT_S = 1.0
 HEAD = b"POST /v2/models/none/infer HTTP/1.1\r\nHost: localhost\r\n"

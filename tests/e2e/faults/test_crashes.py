@@ -18,11 +18,11 @@ import httpx
 import pytest
 
 from service.core.digest import Digest
-from tests.support.building import eventually
 from tests.support.compiled import EXAMPLES
 from tests.support.load import Load, under_load
 from tests.support.poison import poison
 from tests.support.serving import INT8, UINT8, Served, environment, serving
+from tests.support.waiting import eventually
 
 BACK_WITHIN_S = 2.0
 PICTURE = (EXAMPLES / "digits" / "3.png").read_bytes()

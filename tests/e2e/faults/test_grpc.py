@@ -14,8 +14,8 @@ from grpc.aio import AioRpcError, Channel, insecure_channel
 
 from service.api.grpc import inference_pb2 as pb
 from service.api.grpc.service import NAME
-from tests.support.building import eventually
 from tests.support.serving import UPLOAD, Served, connect, serving
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 CALLS = 300

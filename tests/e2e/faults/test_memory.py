@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 from service.core.digest import Digest
-from tests.support.building import eventually
 from tests.support.compiled import EXAMPLES
 from tests.support.load import Load, under_load
 from tests.support.poison import bloat
 from tests.support.serving import INT8, UINT8, Served, serving
+from tests.support.waiting import eventually
 
 MIB = 1 << 20
 HUGE_BYTES, ROOM_BYTES, BODY_BYTES = 1024 * MIB, 96 * MIB, 200 * MIB

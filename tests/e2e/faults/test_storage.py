@@ -22,8 +22,8 @@ import pytest
 from service.cache import OciLayout
 from service.core.artifact import LIBRARY_MEDIA_TYPE
 from service.core.digest import Digest
-from tests.support.building import eventually
 from tests.support.serving import UINT8, Served, command, environment, model, serving
+from tests.support.waiting import eventually
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from tests.support.data_plane import DataPlane, as_binary
 from tests.support.runners import FunctionRunner, digits, identity, quantized
 from tests.support.tables import Tables
 from tests.support.uvicorn_thread import listening
+from tests.support.waiting import GIVE_UP_S, eventually
 
 PATH = "/v2/models/{}/infer"
 BINARY = {"parameters": {"binary_data_output": True}}
@@ -107,7 +108,7 @@ def test_a_newer_version_answers_as_soon_as_it_is_current(server: Server) -> Non
     connection = server.connect()
     server.ask(connection, *picture(1), "digits")
     server.tables.model("digits", lambda: digits(100))
-    until = time.monotonic() + 20
+    until = time.monotonic() + GIVE_UP_S
     while top(server.ask(connection, *picture(1), "digits")) != 101:
         assert time.monotonic() < until
     before = server.in_python
@@ -132,7 +133,7 @@ def test_where_keys_are_asked_for_python_looks_at_every_request(
     for value in (1, 2):
         server.ask(connection, *picture(value), "digits")
     monkeypatch.setattr(server.plane.services.access, "_is_asked", True)
-    until = time.monotonic() + 20
+    until = time.monotonic() + GIVE_UP_S
     while (answer := server.ask(connection, *picture(3), "digits")).status == 200:
         assert time.monotonic() < until
     assert answer.status == 401
@@ -143,7 +144,7 @@ def test_requests_that_it_refuses_are_answered_as_python_would(monkeypatch: pyte
 
     def stand_still(x: Any) -> Any:
         entered.release()
-        assert opened.wait(30)
+        assert opened.wait(GIVE_UP_S)
         if x[0, 0] == 66:
             raise MemoryError("no room for it")
         assert x[0, 0] != 13, "a secret"
@@ -166,9 +167,10 @@ def test_requests_that_it_refuses_are_answered_as_python_would(monkeypatch: pyte
         full = server.ask(connections[0], *body(66), "slow")
         assert (full.status, json.loads(full.body)["code"]) == (503, "memory_full")
         opened.clear()
-        for connection in connections[:2]:
+        for count, connection in enumerate(connections[:2], 1):
             connection.request("POST", PATH.format("slow"), *body(2))
-            time.sleep(0.1)
+            admitted = f'octet_inflight_requests{{model="slow"}} {count}.0'
+            eventually(lambda admitted=admitted: admitted in server.plane.metrics.text().decode())  # type: ignore[misc]
         refused = server.ask(connections[2], *body(3), "slow")
         assert (refused.status, json.loads(refused.body)["code"]) == (429, "queue_full")
         assert int(refused.headers["retry-after"]) >= 1

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from service.cli.app import app
 from tests.integration.serve.conftest import LEASE
-from tests.support.building import eventually
 from tests.support.compiled import PICTURES, expected
 from tests.support.serving import INT8, UINT8, Served, serving
+from tests.support.waiting import eventually
 
 FILES = {"1": INT8, "2": UINT8}
 

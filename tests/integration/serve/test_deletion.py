@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from tests.integration.serve.conftest import LEASE
-from tests.support.building import eventually
 from tests.support.compiled import EXAMPLES
 from tests.support.serving import UINT8, Served, environment, serving
+from tests.support.waiting import eventually
 
 PNG = {"Content-Type": "image/png"}
 PICTURE = (EXAMPLES / "digits" / "3.png").read_bytes()

@@ -20,10 +20,10 @@ import tritonclient.grpc
 
 from service.api.access import key_file
 from service.core.settings import Settings
-from tests.support.building import eventually
 from tests.support.certificates import make_certificate
 from tests.support.compiled import EXAMPLES
 from tests.support.serving import INT8, Served, children_of, environment, serving
+from tests.support.waiting import eventually
 
 PICTURE = EXAMPLES / "digits" / "7.png"
 

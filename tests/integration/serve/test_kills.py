@@ -15,8 +15,8 @@ import pytest
 from service.cache import OciLayout
 from service.core.digest import digest_of
 from tests.integration.serve.conftest import LEASE
-from tests.support.building import eventually
 from tests.support.serving import INT8, OTHERS, RUNS_HERE, UINT8, Served, children_of, connect, model, serving
+from tests.support.waiting import GIVE_UP_S, eventually
 
 HALF_BYTES = 1 << 20  # sent of an upload; more than the server collects before it writes
 
@@ -131,7 +131,7 @@ def test_a_server_that_is_told_to_stop_gives_its_build_back(tmp_path: Path) -> N
         follower.start()
         eventually(lambda: bool(seen))
         assert served.stop() == 0
-        follower.join(10)
+        follower.join(GIVE_UP_S)
         assert not follower.is_alive()
     with serving(tmp_path, lease_s=600) as served:  # a lease of ten minutes: it was given back, not waited for
         ended = served.ended(build["id"])

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import httpx
 
-from tests.support.building import eventually
 from tests.support.compiled import EXAMPLES
 from tests.support.serving import INT8, UINT8, Served, environment, serving
+from tests.support.waiting import eventually
 
 WAIT_S = 60.0
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.building import eventually
 from tests.support.child_process import ROOT
 from tests.support.control_plane import problem
 from tests.support.old_cpu import LACKS
 from tests.support.serving import Served, environment, model
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)
 PROGRAM = [sys.executable, "-m", "tests.support.old_cpu", "serve", "--port", "0"]

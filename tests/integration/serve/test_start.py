@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from service.db import Database, WorkerStore
-from tests.support.building import eventually
 from tests.support.child_process import is_running
 from tests.support.serving import children_of, command, environment
+from tests.support.waiting import eventually
 
 
 def catches(pid: int, number: int) -> bool:

@@ -12,8 +12,8 @@ from pathlib import Path
 from service.core.settings import Settings
 from service.core.worker import WorkerKind
 from service.db import Database, WorkerStore
-from tests.support.building import eventually
 from tests.support.serving import environment
+from tests.support.waiting import eventually
 
 
 @contextmanager

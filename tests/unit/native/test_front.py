@@ -26,6 +26,7 @@ from tests.support.native_front import (
     read,
     seen_by_python,
 )
+from tests.support.waiting import GIVE_UP_S, eventually
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def test_a_reader_that_is_slow_gets_all_of_its_answer(serving: Serving) -> None:
     listener = serving.listener.getsockname()
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.settimeout(10)
+        client.settimeout(GIVE_UP_S)
         client.connect(listener)
         requests = 20
         sender = threading.Thread(target=client.sendall, args=(post(bytes(380_000), header=b"1") * requests,))
@@ -175,7 +176,7 @@ def test_a_model_that_is_gone_is_not_asked(serving: Serving) -> None:
 def test_a_template_may_be_forgotten_while_it_is_used(serving: Serving) -> None:
     client, request = serving.client(), post(bytes(100))
     client.sendall(request[:-1])
-    time.sleep(0.05)
+    eventually(lambda: serving.model.queue.admitted() == 1)
     for number in range(70):
         serving.model.learn(b"%d" % number, (1, 100), np.uint8)
     client.sendall(request[-1:])
@@ -201,8 +202,7 @@ def test_an_answer_that_nobody_waits_for_any_more_is_dropped(serving: Serving) -
     event = serving.event()
     assert isinstance(event, Problem)
     client.close()
-    while serving.front.counts()[0]:
-        time.sleep(0.001)
+    eventually(lambda: serving.front.counts()[0] == 0)
     other = serving.client()  # has the same descriptor
     serving.front.answer(event.exchange, b"never seen")
     other.sendall(post(bytes(100)))

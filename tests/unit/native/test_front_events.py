@@ -8,6 +8,7 @@ import time
 
 from service.native.front import Handover, Problem
 from tests.support.native_front import LIMITS, Model, Serving, full, post
+from tests.support.waiting import GIVE_UP_S
 
 _UNKNOWN = b"GET /somewhere HTTP/1.1\r\nHost: here\r\n\r\n"
 
@@ -20,7 +21,7 @@ def test_events_are_taken_in_the_order_in_which_they_happened() -> None:
     serving, _ = full()
     try:
         serving.client().sendall(post(bytes(100)))
-        assert is_readable(serving, 10)
+        assert is_readable(serving, GIVE_UP_S)
         serving.client().sendall(_UNKNOWN)
         time.sleep(0.5)  # the second event cannot be seen before the first is taken; too short a wait passes, too
         events = serving.front.happened()
@@ -38,7 +39,7 @@ def test_the_descriptor_is_readable_until_the_events_are_taken() -> None:
     serving = Serving(Model(), LIMITS)
     try:
         serving.client().sendall(_UNKNOWN)
-        assert is_readable(serving, 10)
+        assert is_readable(serving, GIVE_UP_S)
         assert is_readable(serving, 0)
         event = serving.event()
         assert isinstance(event, Handover)
@@ -52,7 +53,7 @@ def test_a_connection_that_nobody_takes_is_closed_with_its_front() -> None:
     serving = Serving(Model(), LIMITS)
     client = serving.client()
     client.sendall(_UNKNOWN)
-    assert is_readable(serving, 10)
+    assert is_readable(serving, GIVE_UP_S)
     serving.front.stop()
     serving.front.join()
     del serving.front

@@ -30,6 +30,7 @@ from tests.support.http2_frames import (
     message,
 )
 from tests.support.native import echo_server
+from tests.support.waiting import GIVE_UP_S, eventually
 
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 _TENSOR = bytes(range(256)) * 588  # about 150 KB, as a picture of 224 x 224
@@ -49,7 +50,7 @@ def peer(port: int) -> Iterator[Peer]:
 
 
 def _call(channel: grpc.Channel, method: str, content: bytes = b"", **more: Any) -> bytes:
-    answer: bytes = channel.unary_unary(f"/echo.Echo/{method}")(content, timeout=20, **more)
+    answer: bytes = channel.unary_unary(f"/echo.Echo/{method}")(content, timeout=GIVE_UP_S, **more)
     return answer
 
 
@@ -84,7 +85,7 @@ def test_calls_beyond_the_concurrent_streams_wait(echo_program: Path) -> None:
     async def calls(port: int) -> list[bytes]:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             unary = channel.unary_unary("/echo.Echo/Unary")
-            return list(await asyncio.gather(*(unary(b"%d" % index, timeout=20) for index in range(100))))
+            return list(await asyncio.gather(*(unary(b"%d" % index, timeout=GIVE_UP_S) for index in range(100))))
 
     with echo_server(echo_program, streams=3) as port:
         assert asyncio.run(calls(port)) == [b"%d" % index for index in range(100)]
@@ -92,14 +93,14 @@ def test_calls_beyond_the_concurrent_streams_wait(echo_program: Path) -> None:
 
 def test_a_stream_in_both_directions(channel: grpc.Channel) -> None:
     sizes = [0, 1, 100_000, 5, 3 << 20, 2]
-    answers = channel.stream_stream("/echo.Echo/Stream")(iter(bytes(size) for size in sizes), timeout=20)
+    answers = channel.stream_stream("/echo.Echo/Stream")(iter(bytes(size) for size in sizes), timeout=GIVE_UP_S)
     assert [len(answer) for answer in answers] == sizes
 
 
 def test_a_stream_answers_while_it_is_asked(port: int) -> None:
     async def talk() -> list[bytes]:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            call = channel.stream_stream("/echo.Echo/Stream")(timeout=20)
+            call = channel.stream_stream("/echo.Echo/Stream")(timeout=GIVE_UP_S)
             answers = []
             for index in range(50):
                 await call.write(b"%d" % index)
@@ -113,7 +114,7 @@ def test_a_stream_answers_while_it_is_asked(port: int) -> None:
 
 
 def test_a_service_streams_as_fast_as_it_is_read(channel: grpc.Channel) -> None:
-    answers = channel.unary_stream("/echo.Echo/Many")(b"200 100000", timeout=20)
+    answers = channel.unary_stream("/echo.Echo/Many")(b"200 100000", timeout=GIVE_UP_S)
     assert sum(len(answer) for answer in answers) == 20_000_000
 
 
@@ -125,7 +126,9 @@ def test_a_status_and_its_message_arrive(channel: grpc.Channel, status: int, tex
 
 
 def test_metadata_goes_there_and_back(channel: grpc.Channel) -> None:
-    answer, call = channel.unary_unary("/echo.Echo/Metadata").with_call(b"", timeout=20, metadata=[("x-echo", "a b;c")])
+    answer, call = channel.unary_unary("/echo.Echo/Metadata").with_call(
+        b"", timeout=GIVE_UP_S, metadata=[("x-echo", "a b;c")]
+    )
     assert dict(call.initial_metadata())["x-echo"] == dict(call.trailing_metadata())["x-echo"] == "a b;c"
     assert answer.startswith(b"127.0.0.1:")
 
@@ -136,7 +139,7 @@ def test_a_call_is_over_at_its_deadline(port: int) -> None:
         began = time.monotonic()
         peer.headers(1, head("Hang", grpc_timeout="150m"), END_HEADERS | END_STREAM)
         assert _status(peer.expect(HEADERS, 1, END_STREAM)) == 4
-        assert 0.15 <= time.monotonic() - began < 10
+        assert 0.15 <= time.monotonic() - began < GIVE_UP_S
 
 
 @pytest.mark.parametrize("timeout", ["", "5", "S", "123456789S", "5s", "-5S", "0x5S"])
@@ -153,12 +156,10 @@ def test_a_timeout_of_any_unit_is_taken(peer: Peer, timeout: str) -> None:
 
 def test_a_cancelled_call_is_cancelled_here(echo_program: Path) -> None:
     with echo_server(echo_program) as port, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        hanging = channel.unary_unary("/echo.Echo/Hang").future(b"", timeout=20)
+        hanging = channel.unary_unary("/echo.Echo/Hang").future(b"", timeout=GIVE_UP_S)
         assert _call(channel, "Cancelled") == b"0"
         hanging.cancel()
-        deadline = time.monotonic() + 10
-        while _call(channel, "Cancelled") != b"1":
-            assert time.monotonic() < deadline
+        eventually(lambda: _call(channel, "Cancelled") == b"1")
 
 
 def test_a_message_beyond_the_limit_is_refused_before_it_is_read(echo_program: Path) -> None:

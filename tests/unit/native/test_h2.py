@@ -48,6 +48,7 @@ from tests.support.http2_frames import (
     settings,
 )
 from tests.support.native import echo_server
+from tests.support.waiting import GIVE_UP_S
 
 _HEAD = block(head())
 _OPEN = frame(HEADERS, END_HEADERS, 1, _HEAD)  # stream 1, which may send
@@ -427,7 +428,7 @@ def test_a_client_that_makes_the_server_reset_is_counted_too(echo_program: Path)
 def test_a_client_that_asks_and_does_not_read_is_hung_up_on(echo_program: Path) -> None:
     """CVE-2019-9512. Its answers fill the socket, then a bounded queue; then it hears no more."""
     with echo_server(echo_program, nuisances=10**9) as port, Peer(port) as peer:
-        peer.socket.settimeout(2)
+        peer.socket.settimeout(GIVE_UP_S)
         assert not _takes(peer, frame(PING, payload=bytes(8)) * 10_000, times=2000)
 
 
@@ -473,7 +474,7 @@ def test_a_client_that_goes_away_cancels_its_calls(echo_program: Path) -> None:
         with Peer(port) as peer:
             peer.send(_HANG)
             peer.settled()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + GIVE_UP_S
         cancelled = b""
         while cancelled != message(b"1") and time.monotonic() < deadline:
             with Peer(port) as other:

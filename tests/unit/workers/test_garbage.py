@@ -22,8 +22,9 @@ from service.workers.compile_worker import CompileWorker
 from service.workers.crashes import crashes_of
 from service.workers.garbage import Collector, collect_garbage
 from tests.support.blobs import age_blob
-from tests.support.building import Workshop, eventually
+from tests.support.building import Workshop
 from tests.support.control_plane import MODEL, ControlPlane, control_plane
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

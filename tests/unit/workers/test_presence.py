@@ -8,7 +8,7 @@ import pytest
 from service.core.worker import WorkerKind
 from service.db import Database, WorkerStore
 from service.workers.presence import Presence
-from tests.support.building import eventually
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from service.core.signature import datatype_of
 from tests.support.data_plane import DataPlane, channel, sample_tables
 from tests.support.runners import FunctionRunner, identity, quantized
 from tests.support.tables import Tables
+from tests.support.waiting import GIVE_UP_S, eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -210,11 +211,7 @@ async def test_a_client_without_calls_connects_again(monkeypatch: pytest.MonkeyP
     message = request_of(np.zeros((1, 4), np.int8), "int8")
     async with channel(DataPlane(sample_tables())) as opened:
         await infer(opened, message)
-        for _ in range(100):
-            if opened.get_state() is grpc.ChannelConnectivity.IDLE:
-                break
-            await asyncio.sleep(0.05)
-        assert opened.get_state() is grpc.ChannelConnectivity.IDLE
+        await eventually_async(lambda: opened.get_state() is grpc.ChannelConnectivity.IDLE)
         await infer(opened, message)
 
 
@@ -222,6 +219,6 @@ async def test_who_says_nothing_is_not_waited_for() -> None:
     plane = DataPlane(sample_tables(), head_timeout_s=0.1)
     async with plane.lifespan():
         host, port = plane.grpc.split(":")
-        with socket.create_connection((host, int(port)), timeout=5) as mute:
+        with socket.create_connection((host, int(port)), timeout=GIVE_UP_S) as mute:
             assert await asyncio.to_thread(mute.recv, 100)  # SETTINGS
             assert await asyncio.to_thread(mute.recv, 100) == b""

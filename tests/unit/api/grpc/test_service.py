@@ -24,6 +24,7 @@ from service.core.errors import OctetError
 from tests.support.data_plane import DataPlane, channel, sample_tables
 from tests.support.runners import FunctionRunner, identity
 from tests.support.tables import Tables
+from tests.support.waiting import GIVE_UP_S, eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -63,16 +64,24 @@ class Held:
     def _run(self, x: Any) -> list[Any]:
         if x.any():  # not the warm-up
             self.entered.release()
-            assert self.opened.wait(10)
+            assert self.opened.wait(GIVE_UP_S)
             self.seen.append(int(x[0, 0]))
         return [x]
+
+    async def queued(self, count: int) -> None:
+        """Returns when so many requests wait for the model."""
+        served = await self.plane.registry.acquire("m")
+        try:
+            await eventually_async(lambda: served.queued == count)
+        finally:
+            served.release()
 
     @asynccontextmanager
     async def busy(self) -> AsyncIterator[tuple[Channel, Any]]:
         """A channel, and a call whose request is being computed."""
         async with channel(self.plane) as opened:
             call = infer(opened)(request_of(np.array([[1]], np.uint8)))
-            assert await asyncio.to_thread(self.entered.acquire, timeout=10)
+            assert await asyncio.to_thread(self.entered.acquire, timeout=GIVE_UP_S)
             try:
                 yield opened, call
             finally:
@@ -155,7 +164,7 @@ async def test_a_full_queue_refuses_at_once() -> None:
     held = Held(queue_size=1)
     async with held.busy() as (opened, running):
         waiting = infer(opened)(request_of(np.array([[2]], np.uint8)))
-        await asyncio.sleep(0.1)
+        await held.queued(1)
         with pytest.raises(AioRpcError) as caught:
             await infer(opened)(request_of(np.array([[3]], np.uint8)))
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -169,14 +178,14 @@ async def test_a_full_queue_refuses_at_once() -> None:
 async def test_a_request_that_nobody_waits_for_any_more_is_never_computed(how: str) -> None:
     held = Held()
     async with held.busy() as (opened, running):
-        gone = infer(opened)(request_of(np.array([[2]], np.uint8)), timeout=0.1 if how == "deadline" else None)
-        await asyncio.sleep(0.05)
+        gone = infer(opened)(request_of(np.array([[2]], np.uint8)), timeout=1 if how == "deadline" else None)
+        await held.queued(1)
         if how == "cancel":
             gone.cancel()
             assert await gone.code() is grpc.StatusCode.CANCELLED
         else:
             assert await gone.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        await asyncio.sleep(0.2)
+        await held.queued(0)
         held.opened.set()
         assert (await running).raw_output_contents == [b"\1"]
         assert (await infer(opened)(request_of(np.array([[4]], np.uint8)))).raw_output_contents == [b"\4"]
@@ -246,7 +255,7 @@ async def test_a_stop_ends_watches_and_idle_streams_and_lets_requests_finish() -
         await idle.write(request_of(np.zeros((1, 1), np.uint8)))
         assert (await idle.read()).infer_response.raw_output_contents == [b"\0"]
         running = infer(opened)(request_of(np.array([[1]], np.uint8)))
-        assert await asyncio.to_thread(held.entered.acquire, timeout=10)
+        assert await asyncio.to_thread(held.entered.acquire, timeout=GIVE_UP_S)
         began_s = time.monotonic()
         ending = asyncio.ensure_future(lifespan.__aexit__(None, None, None))
         assert (await watch.read()).status == HealthCheckResponse.NOT_SERVING

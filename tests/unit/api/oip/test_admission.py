@@ -14,6 +14,7 @@ from starlette.types import Message
 from tests.support.data_plane import DataPlane, as_json
 from tests.support.runners import FunctionRunner, identity
 from tests.support.tables import Tables
+from tests.support.waiting import GIVE_UP_S, eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +32,7 @@ class Held:
     def _run(self, x: Any) -> list[Any]:
         if x.any():  # not the warm-up
             self.entered.release()
-            assert self.opened.wait(10)
+            assert self.opened.wait(GIVE_UP_S)
             self.seen.append(int(x[0, 0]))
         return [x]
 
@@ -39,7 +40,7 @@ class Held:
         return Request(self.plane, value, **sent)
 
     async def running(self) -> None:
-        assert await asyncio.to_thread(self.entered.acquire, timeout=10)
+        assert await asyncio.to_thread(self.entered.acquire, timeout=GIVE_UP_S)
 
 
 class Request:
@@ -169,7 +170,7 @@ async def test_a_request_that_cannot_begin_in_time_is_answered_504_and_never_com
     first = held.request(1)
     await held.running()
     second = held.request(2, **sent)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(GIVE_UP_S / 2):
         await second.task
     assert second.status == 504
     held.opened.set()
@@ -197,7 +198,9 @@ async def test_who_sends_slowly_keeps_nobody_out() -> None:
     await held.running()
     whole = asyncio.Event()
     slow = held.request(2, sends_after=whole)
-    await asyncio.sleep(0.2)  # longer than a place is kept for a body
+    served = await held.plane.registry.acquire("m")
+    await eventually_async(lambda: served.admitted == 2 and served.queue.waiting() == 0)  # its place is lent
+    served.release()
     third = held.request(3)
     await settle()
     whole.set()

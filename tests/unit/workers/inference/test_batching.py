@@ -16,6 +16,7 @@ from service.core.signature import ModelSignature
 from service.workers.inference import Array, Executor, Scheduling, Stages, Variants
 from service.workers.inference.batch_plan import BatchPlan
 from tests.support.runners import FunctionRunner, tensor
+from tests.support.waiting import GIVE_UP_S, eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -41,11 +42,11 @@ class Model:
     def _run(self, x: Array, tag: Array) -> Sequence[Array]:
         self.calls.append(len(x))
         self.entered.release()
-        assert self.opened.wait(10)
+        assert self.opened.wait(GIVE_UP_S)
         return x.sum(axis=1) + tag, x * 2
 
     async def running(self) -> None:
-        assert await asyncio.to_thread(self.entered.acquire, timeout=10)
+        assert await asyncio.to_thread(self.entered.acquire, timeout=GIVE_UP_S)
 
 
 def request(tag: int, samples: int = 1) -> list[Array]:
@@ -72,7 +73,7 @@ async def test_requests_that_wait_are_computed_in_one_call() -> None:
     first = asyncio.create_task(check(executor, 0))
     await model.running()
     others = [asyncio.create_task(check(executor, tag)) for tag in range(1, 6)]
-    await asyncio.sleep(0.01)
+    await eventually_async(lambda: executor.queued == len(others))
     model.opened.set()
     stages = await asyncio.gather(first, *others)
     assert model.calls == [1, 4, 1]
@@ -88,7 +89,7 @@ async def test_a_call_is_padded_where_that_is_faster_and_the_padding_is_nobodys(
     first = asyncio.create_task(check(executor, 0))
     await model.running()
     others = [asyncio.create_task(check(executor, tag)) for tag in range(1, 4)]
-    await asyncio.sleep(0.01)
+    await eventually_async(lambda: executor.queued == len(others))
     model.opened.set()
     await asyncio.gather(first, *others)
     assert model.calls == [1, 4]
@@ -102,7 +103,7 @@ async def test_requests_that_are_batches_join_too_and_are_not_torn_apart() -> No
     first = asyncio.create_task(check(executor, 0))
     await model.running()
     others = [asyncio.create_task(check(executor, tag, samples)) for tag, samples in ((1, 2), (2, 5), (3, 1), (4, 3))]
-    await asyncio.sleep(0.01)
+    await eventually_async(lambda: executor.queued == len(others))
     model.opened.set()
     stages = await asyncio.gather(first, *others)
     assert model.calls == [1, 8, 8]
@@ -112,9 +113,9 @@ async def test_requests_that_are_batches_join_too_and_are_not_torn_apart() -> No
 
 async def test_who_is_alone_goes_straight_through_however_long_others_might_be_waited_for() -> None:
     model = Model(8)
-    executor = model.start(max_delay_s=60.0)
+    executor = model.start(max_delay_s=600.0)
     for tag in range(3):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(GIVE_UP_S):
             await check(executor, tag)
     assert model.calls == [1, 1, 1]
     executor.close()
@@ -122,11 +123,11 @@ async def test_who_is_alone_goes_straight_through_however_long_others_might_be_w
 
 async def test_who_had_company_is_joined_by_it_without_the_whole_delay() -> None:
     model = Model(8)
-    executor = model.start(max_delay_s=60.0)
+    executor = model.start(max_delay_s=600.0)
     permits = [executor.permit() for _ in range(3)]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(GIVE_UP_S):
         runs = [asyncio.create_task(permit.run(request(tag))) for tag, permit in enumerate(permits[:2])]
-        await asyncio.sleep(0.02)
+        await eventually_async(lambda: executor.queued == 2)
         assert not model.calls
         await asyncio.gather(permits[2].run(request(2)), *runs)
     assert model.calls == [8]
@@ -137,7 +138,7 @@ async def test_company_that_does_not_come_is_waited_for_as_long_as_allowed() -> 
     model = Model(8)
     executor = model.start(max_delay_s=0.02)
     late = executor.permit()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(GIVE_UP_S):
         await check(executor, 1)
     with late:
         assert model.calls == [1]
@@ -161,7 +162,7 @@ async def test_no_call_of_several_requests_exceeds_the_limit() -> None:
     first = asyncio.create_task(check(executor, 0))
     await model.running()
     others = [asyncio.create_task(check(executor, tag)) for tag in range(1, 7)]
-    await asyncio.sleep(0.01)
+    await eventually_async(lambda: executor.queued == len(others))
     model.opened.set()
     await asyncio.gather(first, *others)
     assert model.calls == [1, 2, 2, 2]
@@ -190,7 +191,7 @@ async def test_a_timer_that_comes_early_leaves_nobody_behind(monkeypatch: pytest
     later = loop.call_later
     monkeypatch.setattr(loop, "call_later", lambda delay_s, *errand: later(delay_s / 2, *errand))
     with executor.permit():  # company that never asks
-        stages = await asyncio.wait_for(check(executor, 1), 10)
+        stages = await asyncio.wait_for(check(executor, 1), GIVE_UP_S)
     assert stages.queued_s >= 0.02
 
 

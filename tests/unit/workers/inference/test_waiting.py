@@ -17,6 +17,7 @@ from service.core.errors import DeadlinePassed, InvalidInput, OctetError, QueueF
 from service.workers.inference import Abandoned, Array, Executor, Scheduling, Terms, Variants
 from service.workers.inference.batch_plan import BatchPlan
 from tests.support.runners import FunctionRunner, identity
+from tests.support.waiting import GIVE_UP_S, eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +33,7 @@ class Held:
 
     def _run(self, x: Array) -> Sequence[Array]:
         self.entered.set()
-        assert self.opened.wait(10)
+        assert self.opened.wait(GIVE_UP_S)
         self.seen.append(int(x[0]))
         return (x,)
 
@@ -46,7 +47,7 @@ class Held:
     async def begin(self) -> asyncio.Task[int]:
         """From here on a call is under way."""
         first = self.ask(0)
-        await asyncio.to_thread(self.entered.wait, 10)
+        assert await asyncio.to_thread(self.entered.wait, GIVE_UP_S)
         return first
 
 
@@ -74,7 +75,7 @@ async def test_a_priority_that_does_not_exist_is_refused() -> None:
 async def test_a_deadline_ends_the_waiting_while_the_call_before_goes_on() -> None:
     held = Held(queue_size=1)
     first = await held.begin()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(GIVE_UP_S / 2):
         with pytest.raises(DeadlinePassed):
             await held.ask(1, timeout_s=0.02)
     second = held.ask(2)  # it gave its place back
@@ -87,9 +88,9 @@ async def test_a_deadline_ends_the_waiting_while_the_call_before_goes_on() -> No
 
 async def test_a_deadline_that_passes_during_the_call_changes_nothing() -> None:
     held = Held()
-    request = held.ask(1, timeout_s=0.02)
-    await asyncio.to_thread(held.entered.wait, 10)
-    await asyncio.sleep(0.05)
+    request = held.ask(1, timeout_s=1.0)
+    assert await asyncio.to_thread(held.entered.wait, GIVE_UP_S)
+    await asyncio.sleep(1.0)
     held.opened.set()
     assert await request == 1
     held.executor.close()
@@ -160,6 +161,7 @@ async def test_the_stages_of_a_request_are_told() -> None:
     first = await held.begin()
     with held.executor.permit() as permit:
         answer = asyncio.create_task(permit.run([np.array([1], np.int32)]))
+        await eventually_async(lambda: held.executor.queued == 1)
         await asyncio.sleep(0.02)
         held.opened.set()
         await asyncio.gather(first, answer)
@@ -252,7 +254,7 @@ async def _all_end(asked: list[Asked], scheduling: Scheduling) -> None:
             return type(error).__name__
 
     tasks = [asyncio.create_task(ask(tag, one)) for tag, one in enumerate(asked, 1)]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(GIVE_UP_S):
         ends = await asyncio.gather(*tasks, return_exceptions=True)
     executor.close()
     await executor.closed()

@@ -17,9 +17,9 @@ from starlette.types import Receive, Scope, Send
 from service.api.oip.body import Head, read_body
 from service.api.oip.front.connection import Connection
 from service.api.oip.front.shortcut import Shortcut, Shortened
-from tests.support.building import eventually
 from tests.support.manual_clock import ManualClock
 from tests.support.uvicorn_thread import listening
+from tests.support.waiting import eventually
 
 _STALL_S = 4.0
 _LIMIT_BYTES = 1 << 20
