@@ -25,7 +25,7 @@ export function showNow(history) {
 /** A histogram with its quantiles and what it counts, for one model. */
 export function latency(durations) {
   const all = observations(durations);
-  if (!all) return [h("p", { class: "quiet" }, "Nobody has asked it since the server started.")];
+  if (!all) return [h("p", { class: "quiet" }, "There were no requests since the server started.")];
   const seen = ends(buckets(durations));
   const most = Math.max(...seen.map((bucket) => bucket.count));
   return [

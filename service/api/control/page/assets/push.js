@@ -48,7 +48,7 @@ async function push(file) {
   if (element("model-shape").value) query.set("input_shape", element("model-shape").value);
   show(element("pushed"), h("p", { class: "quiet" }, `Sending ${bytes(file.size)} …`));
   const build = await json(`api/v1/models?${query}`, { method: "PUT", body: file, headers: { "Content-Type": "application/octet-stream" } });
-  const known = build.state === "succeeded" ? "It was built before: answered from the cache." : "Its build is under way.";
+  const known = build.state === "succeeded" ? "It was built before and comes from the cache." : "Its build is under way.";
   show(element("pushed"), h("p", {}, `${build.model} is version ${build.version}. ${known}`));
   return build;
 }

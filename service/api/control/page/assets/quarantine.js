@@ -23,5 +23,5 @@ export function showBroken(files) {
 }
 
 function names(models) {
-  return models.map(({ name, version, target }) => `${name} version ${version} for ${target}`).join(", ") || "an artifact of no model";
+  return models.map(({ name, version, target }) => `${name} version ${version} for ${target}`).join(", ") || "an artifact that no model uses";
 }

@@ -29,7 +29,7 @@ export function witnesses(numerics, coverage) {
 
 function verdict({ outcome, summary }) {
   const [kind, word] = VERDICTS[outcome] ?? ["queued", "unknown"];
-  const text = summary ?? "The report is of an older Octet and names no witnesses: push the model again.";
+  const text = summary ?? "The report comes from an older version of Octet and names no witnesses. Push the model again.";
   return h("p", { class: "verdict" }, h("span", { class: `state ${kind}` }, word), ` ${text}`);
 }
 
