@@ -87,7 +87,7 @@ def test_a_key_of_too_few_scopes_can_be_changed(guarded: Page, key: str, folder:
 def test_a_key_to_predict_with_shows_models_and_asks_them(guarded: Page, folder: Path) -> None:
     guarded.get_by_label("API key").fill(make_key(folder, "predict"))
     guarded.keyboard.press("Enter")
-    expect(guarded.locator("#server")).to_contain_text("may ask models")
+    expect(guarded.locator("#server")).to_contain_text("allows predictions")
     expect(guarded.locator("#matrix")).to_contain_text("digits")
     guarded.set_input_files("#picture", EXAMPLES / "digits" / "4.png")
     expect(guarded.locator("#answer .classes .name").first).to_have_text("class 4")

@@ -38,7 +38,7 @@ async function poll() {
     showBroken(listed?.broken_files ?? []);
     if (!known.targets.length && models !== null) await learnMachine(options);
     for (const id of ["builds-title", "push-title"]) element(id).parentElement.hidden = models === null;
-    say(ready ? "succeeded" : "running", ready ? "ready" : "not ready", models === null ? "This key may ask models, not see how they were built." : known.machine);
+    say(ready ? "succeeded" : "running", ready ? "ready" : "not ready", models === null ? "This key allows predictions, but does not show builds." : known.machine);
     showNow(known.history);
     showBuilds();
     await showModel();
@@ -117,7 +117,7 @@ function explain(error) {
 }
 
 async function enterKey() {
-  attended = await askForKey(key(), "The scope read shows everything; predict, push and admin do what they say.");
+  attended = await askForKey(key(), "A key with the scope read shows everything.");
   if (attended) await poll();
 }
 
