@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from service.cli.answers import bars, read_labels
+from service.cli.answers import bars
 from service.cli.client import Client
+from service.cli.options import read_labels
 from service.cli.output import Output, reporting
 from service.cli.picture import as_blocks
 from service.cli.predict import ask
@@ -51,7 +52,7 @@ def show(client: Client, output: Output) -> str:
     step(output, f"octet predict digits {shown(picture)} --labels {shown(LABELS)}")
     output.show(as_blocks(picture.read_bytes()))
     answer = ask(client, "digits", [picture.read_bytes()])
-    best = answer.classes(read_labels(LABELS))
+    best = answer.dequantized().classes(read_labels(LABELS))
     output.show(bars(best), f"  answered in {answer.took_s * 1000:.1f} ms, HTTP included")
 
     step(output, f"octet push {shown(MODEL)}   # once more")

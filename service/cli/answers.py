@@ -11,6 +11,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+from service.cli.options import read_labels
 from service.cli.output import Output
 from service.cli.tensors import Array, describe
 from service.core.errors import InvalidInput
@@ -28,16 +29,20 @@ class Answer:
         outputs: by name.
         specs: what the outputs are, in the model's order.
         took_s: how long it took to answer.
+        labels: that the model has; none where that many are not its classes.
     """
 
     model: str
     outputs: Mapping[str, Array]
     specs: Sequence[TensorSpec]
     took_s: float
+    labels: Sequence[str] = ()
 
     def classes(self, labels: Sequence[str] | None) -> list[dict[str, Any]]:
         """The most likely classes if the first output is a classification, else nothing."""
         values = self.outputs[self.specs[0].name]
+        if labels is None and len(self.labels) == values.size:
+            labels = self.labels
         return top(values, labels) if is_classification(values) else []
 
     def dequantized(self) -> Answer:
@@ -68,11 +73,6 @@ def show_answer(
     else:
         output.show(*(_described(spec, answer.outputs[spec.name]) for spec in answer.specs))
     output.show(Text(f"{answer.model} in {answer.took_s * 1000:.1f} ms", style="dim"))
-
-
-def read_labels(path: Path) -> list[str]:
-    """One label a line, the first for class 0."""
-    return path.read_text(encoding="utf-8").splitlines()
 
 
 def is_classification(output: Array) -> bool:

@@ -109,6 +109,9 @@ class Client:
     def model(self, name: str) -> Document:
         return self._document("GET", f"/api/v1/models/{name}")
 
+    def describe(self, name: str, version: int, metadata: Document) -> Document:
+        return self._document("PATCH", f"/api/v1/models/{name}/versions/{version}", json=metadata)
+
     def delete(self, name: str, version: int | None, force: bool) -> Document:
         path = f"/api/v1/models/{name}" + ("" if version is None else f"/versions/{version}")
         return self._document("DELETE", path, params={"force": "true"} if force else {})

@@ -77,6 +77,7 @@ def table_of(facts: Facts) -> Table:
         *((f"input {spec.name}", _tensor(spec)) for spec in facts.signature.inputs),
         *((f"output {spec.name}", _tensor(spec)) for spec in facts.signature.outputs),
         *((f"state {state.spec.name}", _tensor(state.spec)) for state in facts.signature.states),
+        *([("metadata", str(facts.metadata))] if facts.metadata else []),
         ("weights", str(facts.weights or "not quantized")),
         ("activations", str(facts.activations or "not quantized")),
         ("parameters", f"{count(facts.parameters)}, {facts.parameter_bytes / 1e6:.1f} MB"),

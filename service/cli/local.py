@@ -19,13 +19,18 @@ from service.cli.options import (
     InputShapeOption,
     JsonOption,
     LabelsOption,
+    LayoutOption,
+    MeanOption,
     ModelFile,
     NumericsOption,
     RawOption,
+    ResizeOption,
     SaveOption,
+    StdOption,
     TargetOption,
     TuneOption,
     load_checked,
+    metadata_from,
 )
 from service.cli.output import FAILURE, reporting
 from service.cli.reports import REPORTS, summary
@@ -123,6 +128,10 @@ def run(
     inputs: InputFiles,
     artifact: ArtifactOption = None,
     labels: LabelsOption = None,
+    mean: MeanOption = "",
+    std: StdOption = "",
+    resize: ResizeOption = None,
+    layout: LayoutOption = None,
     save: SaveOption = None,
     raw: RawOption = False,
     threads: Annotated[int, typer.Option("--threads", min=0, help="0: all the cores this process may use.")] = 0,
@@ -131,6 +140,8 @@ def run(
     """Run a compiled folder on a picture or a tensor."""
     with reporting(as_json) as output:
         from service import runtime
+        from service.cache import OciLayout
+        from service.cache.metadata import metadata_of
         from service.runtime.image import decode
 
         model = runtime.load(directory, parse_digest(artifact) if artifact else None, threads=threads)
@@ -139,14 +150,18 @@ def run(
             names = ", ".join(spec.name for spec in specs)
             raise InvalidInput(f"the model has {len(specs)} inputs, and {len(inputs)} were given", hint=names)
         given = (read_input(path) for path in inputs)
+        said = metadata_from(labels, mean, std, resize, layout)
+        metadata = said.over(metadata_of(OciLayout.open(directory), parse_digest(model.digest)))
         tensors = [
-            decode(value, spec) if isinstance(value, bytes) else value for value, spec in zip(given, specs, strict=True)
+            decode(value, spec, metadata) if isinstance(value, bytes) else value
+            for value, spec in zip(given, specs, strict=True)
         ]
         started_s = time.perf_counter()
         outputs = model.run(tensors)
         took_s = time.perf_counter() - started_s
         named = {spec.name: value for spec, value in zip(model.signature.outputs, outputs, strict=True)}
-        show_answer(output, Answer(str(directory), named, model.signature.outputs, took_s), labels, save, raw)
+        answer = Answer(str(directory), named, model.signature.outputs, took_s, metadata.labels)
+        show_answer(output, answer, labels, save, raw)
 
 
 def verify(directory: ArtifactDir, artifact: ArtifactOption = None, as_json: JsonOption = False) -> None:

@@ -18,6 +18,7 @@ from service.cli.push import follow, short_id
 from service.cli.quarantine import show as show_quarantine
 from service.cli.reports import attached, summary
 from service.core.errors import Conflict
+from service.core.metadata import ModelMetadata
 
 _VERSION_STYLE = {"ready": "green", "building": "yellow", "failed": "bold red", "quarantined": "bold red"}
 _STATE_STYLE = {"succeeded": "green", "failed": "bold red", "canceled": "dim", "running": "yellow", "queued": "yellow"}
@@ -50,7 +51,7 @@ def models(
             row = model["name"], str(model["version"]), _version_state(model), "; ".join(map(spoken, model["aliases"]))
             about = model["format"], _size(model["size_bytes"])
             table.add_row(*row, *about, _ago(model["created_at"]), _short(model["source"]))
-        output.show(table, *_reasons(listed))
+        output.show(table, *_reasons(listed), *_metadata(listed))
         if held := client.quarantine():
             show_quarantine(output, held, server)
 
@@ -66,6 +67,13 @@ def _reasons(listed: list[dict[str, Any]]) -> Iterator[Text]:
         if version["reason"]:
             which = f"{version['name']}:{version['version']}  "
             yield Text.assemble(which, _version_state(version), f"  {version['reason']}")
+
+
+def _metadata(listed: list[dict[str, Any]]) -> Iterator[Text]:
+    """A line for each version that has labels or preprocessing."""
+    for version in listed:
+        if metadata := ModelMetadata.from_json(version["metadata"] or {}):
+            yield Text(f"{version['name']}:{version['version']}  {metadata}", style="dim")
 
 
 def _versions(model: dict[str, Any]) -> list[dict[str, Any]]:

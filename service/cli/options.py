@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from service.core.errors import InvalidInput
+from service.core.metadata import Layout, ModelMetadata, Resize, parse_numbers
 from service.core.settings import Settings, load_settings
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
@@ -104,6 +106,22 @@ LabelsOption = Annotated[
 SaveOption = Annotated[
     Path | None, typer.Option("--save", help="Also write the first output to this .npy file.", dir_okay=False)
 ]
+MeanOption = Annotated[
+    str,
+    typer.Option(
+        "--mean",
+        metavar="M[,M,M]",
+        help="Pictures become (pixel / 255 - mean) / std: one number for each channel, or one for all.",
+        show_default=False,
+    ),
+]
+StdOption = Annotated[str, typer.Option("--std", metavar="S[,S,S]", help="See --mean.", show_default=False)]
+ResizeOption = Annotated[
+    Resize | None, typer.Option("--resize", help="How pictures are fitted.", show_default="stretch")
+]
+LayoutOption = Annotated[
+    Layout | None, typer.Option("--layout", help="Of the image input, where its shape leaves that open.")
+]
 RawOption = Annotated[
     bool, typer.Option("--raw", help="Show the stored integers of quantized outputs instead of real values.")
 ]
@@ -116,6 +134,21 @@ def load_checked(flags: Mapping[str, Any] | None = None) -> Settings:
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         raise typer.BadParameter(wrong) from error
+
+
+def metadata_from(
+    labels: Path | None, mean: str, std: str, resize: Resize | None, layout: Layout | None
+) -> ModelMetadata:
+    """What the options say of a model. Raises `InvalidInput`."""
+    return ModelMetadata(read_labels(labels) if labels else (), parse_numbers(mean), parse_numbers(std), resize, layout)
+
+
+def read_labels(path: Path) -> tuple[str, ...]:
+    """One label a line, the first for class 0. Raises `InvalidInput`: it is no text."""
+    try:
+        return tuple(path.read_text(encoding="utf-8").splitlines())
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not a text in UTF-8", hint="one label a line, class 0 first") from error
 
 
 def server_url(server: str | None) -> str:

@@ -17,11 +17,17 @@ from service.cli.options import (
     InputShapeOption,
     JsonOption,
     KeyOption,
+    LabelsOption,
+    LayoutOption,
+    MeanOption,
     ModelFileOrArtifact,
     NumericsOption,
+    ResizeOption,
     ServerOption,
+    StdOption,
     TargetOption,
     TuneOption,
+    metadata_from,
     server_flag,
     server_url,
 )
@@ -31,6 +37,7 @@ from service.cli.stages import StageView
 from service.compiler.importers.uploads import upload_of
 from service.core.build import Stage
 from service.core.errors import BuildFailed, OctetError, from_json
+from service.core.metadata import NOTHING, ModelMetadata
 from service.core.model import name_of
 
 Send = Callable[[Callable[[int], None]], dict[str, Any]]  # uploads, and calls what it is given with numbers of bytes
@@ -46,6 +53,11 @@ def push(
     batch: BatchOption = "1",
     tune: TuneOption = None,
     input_shape: InputShapeOption = "",
+    labels: LabelsOption = None,
+    mean: MeanOption = "",
+    std: StdOption = "",
+    resize: ResizeOption = None,
+    layout: LayoutOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the build.")] = False,
     server: ServerOption = None,
     key: KeyOption = None,
@@ -62,14 +74,17 @@ def push(
             f"{file} is already compiled, so --target, --numerics, --batch, --tune and --input-shape do not apply"
         )
     with reporting(as_json) as output, Client(server_url(server), key) as client:
+        metadata = metadata_from(labels, mean, std, resize, layout)
         if file.is_dir():
             from service.compiler.artifact_archive import archive_of
 
             with archive_of(file) as upload:
-                pushed = push_artifact(client, upload, name or name_of(file), output, detach)
+                pushed = push_artifact(client, upload, name or name_of(file), output, detach, metadata)
         else:
             with upload_of(file) as upload:
-                pushed = push_model(client, upload, name or name_of(file), target, numerics, output, options, detach)
+                pushed = push_model(
+                    client, upload, name or name_of(file), target, numerics, output, options, detach, metadata
+                )
         if as_json:
             output.document(pushed)
         else:
@@ -85,6 +100,7 @@ def push_model(
     output: Output,
     options: Mapping[str, str] | None = None,
     detach: bool = False,
+    metadata: ModelMetadata = NOTHING,
 ) -> dict[str, Any]:
     """Pushes, follows the build to its end, and returns `{build, reports, cached, seconds}`.
 
@@ -95,17 +111,33 @@ def push_model(
     def send(on_sent: Callable[[int], None]) -> dict[str, Any]:
         return client.push(file, name, target, numerics, on_sent, options)
 
-    return _pushed(client, file, send, output, detach)
+    return _pushed(client, file, name, send, output, detach, metadata)
 
 
-def push_artifact(client: Client, archive: Path, name: str, output: Output, detach: bool = False) -> dict[str, Any]:
+def push_artifact(
+    client: Client,
+    archive: Path,
+    name: str,
+    output: Output,
+    detach: bool = False,
+    metadata: ModelMetadata = NOTHING,
+) -> dict[str, Any]:
     """As `push_model`, of an archive of an artifact: its build verifies it."""
-    return _pushed(client, archive, lambda on_sent: client.push_artifact(archive, name, on_sent), output, detach)
+
+    def send(on_sent: Callable[[int], None]) -> dict[str, Any]:
+        return client.push_artifact(archive, name, on_sent)
+
+    return _pushed(client, archive, name, send, output, detach, metadata)
 
 
-def _pushed(client: Client, file: Path, send: Send, output: Output, detach: bool) -> dict[str, Any]:
+def _pushed(
+    client: Client, file: Path, name: str, send: Send, output: Output, detach: bool, metadata: ModelMetadata
+) -> dict[str, Any]:
     started_s = time.monotonic()
     build = _upload(file, send, output)
+    if metadata:
+        version = next(each["version"] for each in build["models"] if each["name"] == name)
+        client.describe(name, version, metadata.to_json())
     cached = build["state"] == "succeeded"
     if not (cached or detach):
         build = follow(client, build, output)

@@ -25,6 +25,7 @@ CONFIG_MEDIA_TYPE = "application/vnd.octet.config.v1+json"
 LIBRARY_MEDIA_TYPE = "application/vnd.octet.library.v1"
 CONSTANTS_MEDIA_TYPE = "application/vnd.octet.constants.v1"
 SOURCE_MEDIA_TYPE = "application/vnd.octet.model.source.v1"
+METADATA_MEDIA_TYPE = "application/vnd.octet.metadata.v1+json"  # of a version; see `core.metadata`
 
 ARCHIVE_FORMAT = "artifact"  # of a model version that was pushed as an artifact, in a tar archive
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from service.core.metadata import NOTHING, ModelMetadata
 from service.core.signature import ModelSignature
 
 
@@ -44,6 +45,7 @@ class Facts:
         parameters: elements of all constants.
         parameter_bytes: their size as stored.
         weights, activations: None where there are none that are quantized.
+        metadata: labels and preprocessing that the file says.
     """
 
     format: str
@@ -54,6 +56,7 @@ class Facts:
     parameter_bytes: int
     weights: Scheme | None
     activations: Scheme | None
+    metadata: ModelMetadata = NOTHING
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -65,11 +68,12 @@ class Facts:
             "parameter_bytes": self.parameter_bytes,
             "weights": None if self.weights is None else asdict(self.weights),
             "activations": None if self.activations is None else asdict(self.activations),
+            **({"metadata": self.metadata.to_json()} if self.metadata else {}),
         }
 
     @staticmethod
     def from_json(facts: Mapping[str, Any]) -> Facts:
-        schemes = (facts["weights"], facts["activations"])
+        weights, activations = (facts[kind] and Scheme.from_json(facts[kind]) for kind in ("weights", "activations"))
         return Facts(
             facts["format"],
             ModelSignature.from_json(facts["signature"]),
@@ -77,7 +81,9 @@ class Facts:
             facts["macs"],
             facts["parameters"],
             facts["parameter_bytes"],
-            *(None if scheme is None else Scheme.from_json(scheme) for scheme in schemes),
+            weights,
+            activations,
+            ModelMetadata.from_json(facts.get("metadata") or {}),
         )
 
 

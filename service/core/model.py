@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from service.core.digest import Digest
+from service.core.metadata import NOTHING, ModelMetadata
 
 
 def name_of(file: Path) -> str:
@@ -54,6 +55,7 @@ class ModelVersion:
         number: counts from 1 for each name.
         source: the digest of the file.
         format: of the file, such as `tflite`.
+        metadata: what was said of it beside the file.
     """
 
     name: str
@@ -62,3 +64,4 @@ class ModelVersion:
     format: str
     size_bytes: int
     created_at: datetime
+    metadata: ModelMetadata = NOTHING

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import sqlalchemy as sa
 
 from service.core.clock import Clock, SystemClock
 from service.core.digest import Digest
 from service.core.errors import NotFound
+from service.core.metadata import ModelMetadata
 from service.core.model import Deleted, ModelVersion
 from service.db.aliases import take_versions
 from service.db.database import Database, insert_new
@@ -38,6 +41,28 @@ class ModelStore:
                 version = ModelVersion(name, number, source, format, size_bytes, self._clock.now())
                 if _insert(connection, version):
                     return version
+
+    def describe(self, name: str, number: int, metadata: ModelMetadata) -> ModelVersion:
+        """The version with what `metadata` says of it; of what that leaves out, with what was said before.
+
+        Raises:
+            NotFound: there is no such model or version.
+        """
+        with self._database.write() as connection:
+            _numbers(connection, name, number)
+            one = sa.and_(model_versions.c.name == name, model_versions.c.number == number)
+            known = _first(connection, one)
+            assert known is not None  # it is locked
+            described = replace(known, metadata=metadata.over(known.metadata))
+            connection.execute(sa.update(model_versions).where(one).values(metadata=described.metadata.to_text()))
+        return described
+
+    def metadata(self, name: str, number: int) -> ModelMetadata:
+        """What was said of a version; nothing of one that there is not."""
+        query = sa.select(model_versions.c.metadata)
+        query = query.where(model_versions.c.name == name, model_versions.c.number == number)
+        with self._database.read() as connection:
+            return ModelMetadata.from_text(connection.execute(query).scalar_one_or_none() or "")
 
     def get(self, name: str) -> ModelVersion:
         """The newest version. Raises `NotFound`."""
@@ -115,7 +140,8 @@ class ModelStore:
 
 
 def _version_from(row: Row) -> ModelVersion:
-    return ModelVersion(row.name, row.number, Digest(row.source), row.format, row.size_bytes, row.created_at)
+    metadata = ModelMetadata.from_text(row.metadata)
+    return ModelVersion(row.name, row.number, Digest(row.source), row.format, row.size_bytes, row.created_at, metadata)
 
 
 def _first(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> ModelVersion | None:
@@ -161,5 +187,6 @@ def _insert(connection: sa.Connection, version: ModelVersion) -> bool:
         format=version.format,
         size_bytes=version.size_bytes,
         created_at=version.created_at,
+        metadata=version.metadata.to_text(),
     )
     return connection.execute(statement.returning(model_versions.c.number)).one_or_none() is not None

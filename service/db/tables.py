@@ -48,6 +48,7 @@ model_versions = sa.Table(
     sa.Column("format", sa.Text, nullable=False),
     sa.Column("size_bytes", sa.BigInteger, nullable=False),
     sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("metadata", sa.Text, nullable=False, server_default=""),  # JSON; see core.metadata
     sa.UniqueConstraint("name", "source"),
 )
 

@@ -1,9 +1,13 @@
 """A JPEG or PNG as the input of an image model.
 
-The picture is turned upright by its EXIF orientation, resized to the input's height and width (bilinear, aspect not
-kept), laid on white where it is transparent, made gray for a one-channel input, and written as
+The picture is turned upright by its EXIF orientation, resized to the input's height and width (bilinear; the aspect is
+kept only where the model's metadata says `crop`), laid on white where it is transparent, made gray for a one-channel
+input, and written as
 
     UINT8  pixel              INT8  pixel - 128              FP32  pixel / 255
+
+or, where the model's metadata has a mean and a standard deviation, as real = (pixel / 255 - mean) / std: FP32 as it is,
+an integer as real / scale + zero_point, rounded to the nearest (halves to even) and clipped to its range.
 
 INT8 is right for models that were calibrated over the full range of a picture, as post-training quantization of
 [0, 1] or [-1, 1] inputs does: the affine map of [0, 255] onto [-128, 127] is then the same as quantizing.
@@ -14,6 +18,7 @@ before any of it is decoded.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
@@ -25,6 +30,7 @@ from PIL.PngImagePlugin import PngImageFile
 
 from service.core.buffers import aligned_empty
 from service.core.errors import InvalidInput, InvalidTensor, OctetError, TooLarge, UnsupportedFormat
+from service.core.metadata import NOTHING, Layout, ModelMetadata, Resize
 from service.core.picture import JPEG_MAGIC, PNG_MAGIC
 from service.core.signature import TensorSpec
 
@@ -36,16 +42,16 @@ _START_OF_SCAN = b"\xff\xda"  # cannot occur inside a scan, where 0xff is follow
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def decode(data: bytes, spec: TensorSpec) -> Array:
+def decode(data: bytes, spec: TensorSpec, metadata: ModelMetadata = NOTHING) -> Array:
     """The picture in `data` as the input `spec`: `[1, H, W, C]` or `[1, C, H, W]`, 64-byte aligned.
 
     Raises:
-        InvalidTensor: the input does not take a picture.
+        InvalidTensor: the input does not take a picture, or `metadata` does not fit it.
         UnsupportedFormat: `data` is neither a JPEG nor a PNG.
         TooLarge: it has more than `MAX_PIXELS` pixels.
         InvalidInput: it is damaged.
     """
-    axes = spec.image_axes
+    axes = _axes(spec, metadata)
     if axes is None or spec.shape[0] != 1:
         raise InvalidTensor(
             f"input {spec.name!r} does not take a picture",
@@ -54,13 +60,24 @@ def decode(data: bytes, spec: TensorSpec) -> Array:
         )
     height, width, channels = (spec.shape[axis] for axis in axes)
     try:
-        pixels = _pixels(_open(data), height, width, "L" if channels == 1 else "RGB")
+        pixels = _pixels(_open(data), height, width, "L" if channels == 1 else "RGB", metadata.resize)
     except OctetError:
         raise
     except Exception as exc:  # Pillow's parsers raise whatever the damage leads them to, from struct.error to KeyError
         raise InvalidInput(f"the picture for input {spec.name!r} is damaged: {exc}", tensor=spec.name) from exc
     picture = pixels.reshape(1, height, width, channels)
-    return _as_input(picture.transpose(0, *(axes.index(axis) + 1 for axis in (1, 2, 3))), spec)
+    order = 0, *(axes.index(axis) + 1 for axis in (1, 2, 3))
+    if metadata.is_normalized:
+        return _normalized(picture, metadata, spec, order)
+    return _as_input(picture.transpose(order), spec)
+
+
+def _axes(spec: TensorSpec, metadata: ModelMetadata) -> tuple[int, int, int] | None:
+    """As `TensorSpec.image_axes`, by the layout that `metadata` says."""
+    if metadata.layout is None or spec.image_axes is None:
+        return spec.image_axes
+    axes = (1, 2, 3) if metadata.layout is Layout.NHWC else (2, 3, 1)
+    return axes if spec.shape[axes[2]] in (1, 3) else None
 
 
 def _open(data: bytes) -> ImageFile:
@@ -85,7 +102,7 @@ def _open(data: bytes) -> ImageFile:
     return image
 
 
-def _pixels(picture: ImageFile, height: int, width: int, mode: str) -> Array:
+def _pixels(picture: ImageFile, height: int, width: int, mode: str, resize: Resize | None) -> Array:
     """The decoded picture, uint8 `[height, width]` or `[height, width, 3]`."""
     picture.load()
     ImageOps.exif_transpose(picture, in_place=True)
@@ -93,11 +110,17 @@ def _pixels(picture: ImageFile, height: int, width: int, mode: str) -> Array:
     if image.mode.startswith("I"):  # 16-bit gray; Pillow's own conversion clips instead of scaling
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.has_transparency_data:
-        image = image.convert("RGBA").resize((width, height), Image.Resampling.BILINEAR)
+        image = _resized(image.convert("RGBA"), (width, height), resize)
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert(mode)
     else:
-        image = image.convert(mode).resize((width, height), Image.Resampling.BILINEAR)
+        image = _resized(image.convert(mode), (width, height), resize)
     return np.asarray(image)
+
+
+def _resized(image: Image.Image, size: tuple[int, int], resize: Resize | None) -> Image.Image:
+    if resize is Resize.CROP:
+        return ImageOps.fit(image, size, Image.Resampling.BILINEAR)
+    return image.resize(size, Image.Resampling.BILINEAR)
 
 
 def _as_input(pixels: Array, spec: TensorSpec) -> Array:
@@ -109,4 +132,31 @@ def _as_input(pixels: Array, spec: TensorSpec) -> Array:
             np.bitwise_xor(pixels, 0x80, out=tensor.view(np.uint8))  # pixel - 128 in two's complement
         case _:
             np.divide(pixels, np.float32(255), out=tensor)
+    return tensor
+
+
+def _normalized(picture: Array, metadata: ModelMetadata, spec: TensorSpec, order: Sequence[int]) -> Array:
+    """`[1, H, W, C]` pixels as `spec` takes them, in its `order` of axes."""
+    channels = picture.shape[3]
+    mean, std = (np.array(values, np.float32) for values in (metadata.mean or (0.0,), metadata.std or (1.0,)))
+    if not {mean.size, std.size} <= {1, channels}:
+        raise InvalidTensor(
+            f"input {spec.name!r} has {channels} channels, and the model's metadata has {max(mean.size, std.size)}",
+            tensor=spec.name,
+            hint="set its mean and std again, of one number each",
+        )
+    real = ((picture / np.float32(255) - mean) / std).transpose(order)
+    tensor = aligned_empty(spec.shape, spec.dtype)
+    if spec.datatype == "FP32":
+        tensor[...] = real
+        return tensor
+    if spec.quantization is None:
+        raise InvalidTensor(
+            f"input {spec.name!r} has no scale, by which normalized pixels could become {spec.datatype}",
+            tensor=spec.name,
+            hint="send it as a tensor",
+        )
+    limits = np.iinfo(spec.dtype)
+    stored = np.rint(real / spec.quantization.scale) + spec.quantization.zero_point
+    tensor[...] = np.clip(stored, limits.min, limits.max)
     return tensor

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from service.cache import EMPTY_MEDIA_TYPE, Descriptor, IndexAnnotations, Manifest, OciLayout
@@ -19,6 +19,7 @@ from service.core.artifact import (
     ARTIFACT_TYPE,
     BUILD_KEY_ANNOTATION,
     FORMAT_ANNOTATION,
+    METADATA_MEDIA_TYPE,
     NUMERICS_ANNOTATION,
     OPTIONS_ANNOTATION,
     SOURCE_ANNOTATION,
@@ -31,6 +32,7 @@ from service.core.artifact import (
 from service.core.build import Build, BuildInputs, BuildState
 from service.core.digest import Digest, parse_digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
+from service.core.metadata import NOTHING, ModelMetadata
 from service.core.model import Deleted, ModelVersion
 from service.db import AliasStore, BuildStore, ModelStore
 
@@ -70,6 +72,32 @@ def record_version(layout: OciLayout, models: ModelStore, version: ModelVersion)
     layout.put_manifest(manifest, asked)
 
 
+def record_metadata(layout: OciLayout, models: ModelStore, version: ModelVersion) -> None:
+    """Writes to the index what is said of a model version; to be called after each change of it.
+
+    Raises:
+        NotFound: somebody has deleted the version meanwhile.
+        StorageFull: no space is left.
+    """
+    annotation = model_annotation_name(version.name, version.number)
+
+    def forget(index: IndexAnnotations) -> None:
+        for entry, told in index.entries:
+            if entry.artifact_type == METADATA_MEDIA_TYPE and told.pop(annotation, "") and not models_in(told):
+                index.removed.add(entry.digest)
+
+    layout.rewrite(forget)
+    if version.metadata:
+        said = layout.put_blob_descriptor(METADATA_MEDIA_TYPE, version.metadata.to_text().encode())
+        empty = layout.put_blob_descriptor(EMPTY_MEDIA_TYPE, b"{}")
+
+        def asked() -> dict[str, str]:
+            known = models.version(version.name, version.number)
+            return model_annotation(known.name, known.number, known.created_at)
+
+        layout.put_manifest(Manifest(METADATA_MEDIA_TYPE, empty, (said,)), asked)
+
+
 def record_build(layout: OciLayout, builds: BuildStore, build: Build) -> None:
     """Writes to the index whom a succeeded build answers; to be called when it has succeeded, and whenever a request
     was answered by one that had. Does nothing for builds that answer nobody.
@@ -103,7 +131,7 @@ def delete_model(
         for entry, told in index.entries:
             for annotation in gone & told.keys():
                 del told[annotation]
-            if entry.artifact_type == SOURCE_MEDIA_TYPE and not models_in(told):
+            if entry.artifact_type in (SOURCE_MEDIA_TYPE, METADATA_MEDIA_TYPE) and not models_in(told):
                 index.removed.add(entry.digest)
         _write_aliases(index.own, aliases, name)
 
@@ -135,8 +163,12 @@ def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore, alias
     What the database lost is restored from the index; then what a killed process did not get to write to the index is
     written. What both know is not changed.
     """
+    said = _listed_metadata(layout)
     restored = Restored(
-        versions=sum(models.restore(version) for version in _listed_versions(layout)),
+        versions=sum(
+            models.restore(replace(version, metadata=said.get((version.name, version.number), NOTHING)))
+            for version in _listed_versions(layout)
+        ),
         builds=sum(builds.restore(*listed) for listed in _listed_builds(layout)),
         aliases=sum(aliases.restore(alias) for alias in aliases_in(layout.annotations())),
     )
@@ -151,6 +183,8 @@ def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore, alias
                 record_version(layout, models, version)
             else:
                 _logger.warning("the file of %s version %d is lost", version.name, version.number)
+        if version.metadata != said.get((version.name, version.number), NOTHING):
+            record_metadata(layout, models, version)
     _record_builds(layout, builds)
     record_aliases(layout, aliases)
     return restored
@@ -179,6 +213,20 @@ def _listed_versions(layout: OciLayout) -> Iterator[ModelVersion]:
         for name, number, pushed_at in models_in(entry.annotations):
             format = manifest.annotations[FORMAT_ANNOTATION]
             yield ModelVersion(name, number, source.digest, format, source.size_bytes, pushed_at)
+
+
+def _listed_metadata(layout: OciLayout) -> dict[tuple[str, int], ModelMetadata]:
+    """What is said of versions, by name and number; what is damaged is as if it were not there."""
+    found: dict[tuple[str, int], ModelMetadata] = {}
+    for entry, manifest in _manifests(layout, METADATA_MEDIA_TYPE):
+        (said,) = manifest.layers
+        try:
+            metadata = ModelMetadata.from_text(layout.blobs.read(said.digest).decode())
+        except (NotFound, CorruptBlob, InvalidInput, UnicodeDecodeError) as error:
+            _logger.warning("metadata %s in the store's index: %s", entry.digest, error)
+            continue
+        found |= {(name, number): metadata for name, number, _ in models_in(entry.annotations)}
+    return found
 
 
 def _listed_builds(layout: OciLayout) -> list[_ListedBuild]:

@@ -11,6 +11,7 @@ from service.core.alias import Alias
 from service.core.build import Build, BuildState
 from service.core.digest import Digest, digest_of
 from service.core.errors import NotFound, OctetError
+from service.core.metadata import NOTHING, ModelMetadata
 from service.core.model import ModelVersion
 from service.workers.inference.memory import Weight
 from service.workers.inference.runner import Runner
@@ -27,6 +28,8 @@ class Tables:
         self.builds: list[Build] = []  # newest first
         self.aliases: dict[tuple[str, str], Alias] = {}
         self.weights: dict[Digest, Weight] = {}
+        self.said: dict[tuple[str, int], ModelMetadata] = {}
+        self.files_say: dict[Digest, ModelMetadata] = {}
         self.queries = 0
         self.loads: list[Digest] = []
         self._versions: dict[str, int] = {}
@@ -106,6 +109,12 @@ class Tables:
             for name, newest in sorted(self._versions.items())
             for number in range(1, newest + 1)
         ]
+
+    def metadata(self, name: str, number: int) -> ModelMetadata:
+        return self.said.get((name, number), NOTHING)
+
+    def file_metadata(self, artifact: Digest) -> ModelMetadata:
+        return self.files_say.get(artifact, NOTHING)
 
     def weigh(self, artifact: Digest) -> Weight:
         return self.weights.get(artifact, Weight({}, 0))

@@ -18,6 +18,7 @@ from service.core.artifact import Report
 from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, NotFound
+from service.core.metadata import Layout, ModelMetadata, Resize, parse_numbers
 from service.core.model import ModelVersion
 from service.core.numerics import parse_mode
 from service.core.options import check_batches, check_tune, parse_batches, parse_shapes, parse_tune
@@ -71,6 +72,12 @@ async def push(
             "by name, `x=1,3,224,224;y=1,10`.",
         ),
     ] = "",
+    mean: Annotated[
+        str, Query(max_length=200, description="Of pixel / 255, by which pictures are normalized: `0.485,0.456,0.406`.")
+    ] = "",
+    std: Annotated[str, Query(max_length=200, description="Likewise: `0.229,0.224,0.225`.")] = "",
+    resize: Annotated[Resize | None, Query(description="How pictures are fitted.")] = None,
+    layout: Annotated[Layout | None, Query(description="Of the image input, where its shape leaves that open.")] = None,
     source: Annotated[
         str | None, Query(pattern=wire.DIGEST_PATTERN, description="A stored blob, in place of a body.")
     ] = None,
@@ -82,6 +89,7 @@ async def push(
     await run_in_threadpool(submission.require_compiler)  # it reads files the first time
     batches, tune_s = parse_batches(batch), None if tune is None else parse_tune(tune)
     shapes = parse_shapes(input_shape)
+    metadata = ModelMetadata(mean=parse_numbers(mean), std=parse_numbers(std), resize=resize, layout=layout)
     resolved = submission.resolve_target(services, target)
     if numerics is not None:
         parse_mode(numerics)
@@ -90,6 +98,8 @@ async def push(
 
     def record() -> Build:
         version = submission.add_version(services, name, digest, format, size_bytes)
+        if metadata:
+            submission.describe(services, name, version.number, metadata)
         build = submission.request_builds(services, version, [resolved], numerics, batches, tune_s, shapes)[0]
         services.audit.note("push", model=name, version=version.number, source=digest, build=build.id)
         return build
@@ -138,6 +148,15 @@ def get_version(name: wire.PathName, version: wire.PathVersion, services: Servic
     return views.version(
         found, _standings(services, [found])[name, version], _facts(services, name, version).get(version)
     )
+
+
+@router.patch("/{name}/versions/{version}", summary="Describe a version of a model", response_model=wire.ModelVersion)
+def describe_version(
+    name: wire.PathName, version: wire.PathVersion, said: wire.Metadata, services: ServicesOf
+) -> wire.ModelVersion:
+    """Sets labels and preprocessing. What the body leaves out stays as it was."""
+    submission.describe(services, name, version, ModelMetadata.from_json(said.model_dump(exclude_none=True)))
+    return get_version(name, version, services)
 
 
 @router.post(

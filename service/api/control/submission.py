@@ -15,17 +15,26 @@ from service.core.artifact import ARCHIVE_FORMAT, Report
 from service.core.build import Build, BuildInputs, BuildState
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound, Unsupported
+from service.core.metadata import ModelMetadata
 from service.core.model import ModelVersion
 from service.core.numerics import DEFAULT_MODE, parse_mode
 from service.core.options import with_batch, with_shapes, with_tuning
 from service.core.target import Target, parse_target
-from service.workers.catalog import record_build, record_version
+from service.workers.catalog import record_build, record_metadata, record_version
 
 
 def add_version(services: Services, name: str, source: Digest, format: str, size_bytes: int) -> ModelVersion:
     """The version of `name` that is the stored file `source`. The index knows of it before anybody is told."""
     version = services.models.push(name, source, format, size_bytes)
     record_version(services.layout, services.models, version)
+    return version
+
+
+def describe(services: Services, name: str, number: int, metadata: ModelMetadata) -> ModelVersion:
+    """The version with what is said of it now, in the tables and in the index. Raises `NotFound`."""
+    version = services.models.describe(name, number, metadata)
+    record_metadata(services.layout, services.models, version)
+    services.audit.note("describe", model=name, version=number, members=sorted(metadata.to_json()))
     return version
 
 

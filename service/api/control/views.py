@@ -12,6 +12,7 @@ from service.api.control import paths, wire
 from service.core.alias import Alias
 from service.core.build import Build
 from service.core.key import Key
+from service.core.metadata import ModelMetadata
 from service.core.model import ModelVersion
 from service.db import BuildStore
 from service.db.builds import Requests
@@ -21,6 +22,7 @@ RETRY_AFTER_S = 1  # builds take seconds
 
 
 def version(of: ModelVersion, standing: Standing, facts: Mapping[str, Any] | None = None) -> wire.ModelVersion:
+    known = of.metadata.over(ModelMetadata.from_json((facts or {}).get("metadata", {})))
     return wire.ModelVersion(
         name=of.name,
         version=of.number,
@@ -34,6 +36,7 @@ def version(of: ModelVersion, standing: Standing, facts: Mapping[str, Any] | Non
         build=None if standing.build is None else standing.build.id,
         artifact=None if standing.build is None else standing.build.artifact,
         facts=None if facts is None else wire.Facts(**facts),
+        metadata=wire.Metadata(**known.to_json()) if known else None,
     )
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from service.core.alias import ALIAS_PATTERN, ALL_PERCENT, STABLE
 from service.core.build import BuildState, Stage
 from service.core.key import Scope
+from service.core.metadata import MAX_LABELS, Layout, Resize
 from service.core.model import VersionState
 from service.core.worker import WorkerKind
 
@@ -104,6 +105,18 @@ class Scheme(Wire):
     symmetric: bool
 
 
+class Metadata(Wire):
+    """Labels and preprocessing. What is left out stays what it was, or what the model file says."""
+
+    labels: list[str] = Field([], max_length=MAX_LABELS, description="Of the classes, from 0.")
+    mean: list[float] = Field(
+        [], max_length=3, description="Of pixel / 255: one for each channel, or one for all.", examples=[[0.485]]
+    )
+    std: list[float] = Field([], max_length=3, description="Likewise; the input is (pixel / 255 - mean) / std.")
+    resize: Resize | None = Field(None, description="`stretch` (the default), or `crop`, which keeps the aspect ratio.")
+    layout: Layout | None = Field(None, description="Of the image input, where its shape leaves that open.")
+
+
 class Facts(Wire):
     """What a model is, before anything is compiled."""
 
@@ -115,6 +128,7 @@ class Facts(Wire):
     parameter_bytes: int
     weights: Scheme | None
     activations: Scheme | None
+    metadata: Metadata | None = Field(None, description="Labels and preprocessing that the file says.")
 
 
 class ModelVersion(Wire):
@@ -136,6 +150,7 @@ class ModelVersion(Wire):
         description="The digest of what that build made: its reports and layers are under `/api/v1/artifacts`."
     )
     facts: Facts | None = Field(None, description="What the file holds, once a build of it has succeeded.")
+    metadata: Metadata | None = Field(None, description="Labels and preprocessing: what was said, or the file says.")
 
 
 class Deleted(Wire):

@@ -112,6 +112,7 @@ class Infer:
                     permit,
                     timeline,
                     parse=partial(received.request, served.signature, served.batches, self.templates.of(served)),
+                    metadata=served.metadata,
                 )
             message = response(served, request, outputs)
             timeline.end(StatusCode.OK.name)

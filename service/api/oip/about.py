@@ -50,10 +50,12 @@ class About:
         served = await self._registry.acquire(name, version)
         try:
             inputs, outputs = _specs(served.signature.inputs), _specs(served.signature.outputs)
+            known = served.metadata.to_json()
         finally:
             served.release()
         versions = [str(number) for number in await self._registry.versions(name)]
-        return {"name": name, "versions": versions, "platform": PLATFORM, "inputs": inputs, "outputs": outputs}
+        about = {"name": name, "versions": versions, "platform": PLATFORM, "inputs": inputs, "outputs": outputs}
+        return about | ({"parameters": known} if known else {})
 
     async def model_ready(self, name: str, version: Reference) -> Members:
         """Loads the model if it is not: ready means that the next request finds it warm. Raises as `model`."""

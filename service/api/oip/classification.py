@@ -6,6 +6,7 @@ https://github.com/triton-inference-server/server/blob/main/docs/protocol/extens
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,7 +18,7 @@ from service.core.errors import Unsupported
 
 @dataclass(frozen=True)
 class Classes:
-    """An `outputs.Output` whose elements say `score:index`. Models here have no labels, which would follow.
+    """An `outputs.Output` whose elements say `score:index`, or `score:index:label` where the model has labels.
 
     Attributes:
         shape: `[count]`, or `[N, count]` of a model that takes batches.
@@ -38,12 +39,13 @@ class Classes:
         return b"".join(struct.pack("<I", len(each)) + each for each in encoded)
 
 
-def classes_of(name: str, output: Array, count: int, is_batched: bool) -> Classes:
+def classes_of(name: str, output: Array, count: int, is_batched: bool, labels: Sequence[str] = ()) -> Classes:
     """The `count` greatest elements of each sample, or all if there are fewer; a score is the element.
 
     Args:
         is_batched: whether the model takes batches (`max_batch_size` of its configuration is not 0); an index then
             counts the elements of one sample, or else those of the whole output.
+        labels: of the model's classes; they stand for the elements only where there are as many.
 
     Raises:
         Unsupported: it holds NaN, which is neither greater nor less.
@@ -53,7 +55,8 @@ def classes_of(name: str, output: Array, count: int, is_batched: bool) -> Classe
     numbers = output.view(np.uint8) if output.dtype == np.bool_ else output
     samples = numbers.reshape(len(output) if is_batched else 1, -1)
     count = min(count, samples.shape[1])
-    texts = [f"{scores[index]!s}:{index}" for scores in samples for index in _greatest(scores, count)]
+    named = [f":{label}" for label in labels] if len(labels) == samples.shape[1] else [""] * samples.shape[1]
+    texts = [f"{scores[index]!s}:{index}{named[index]}" for scores in samples for index in _greatest(scores, count)]
     return Classes(name, (len(samples), count) if is_batched else (count,), texts)
 
 

@@ -54,6 +54,11 @@ SCHEMAS: Members = {
         platform=_TEXT,
         inputs=_array(_ref("TensorMetadata")),
         outputs=_array(_ref("TensorMetadata")),
+        parameters={
+            **_PARAMETERS,
+            "description": "Where they are known: `labels`, and how pictures are preprocessed: `mean`, `std`, "
+            "`resize` and `layout`.",
+        },
     ),
     "ModelConfig": _object(
         "name platform backend max_batch_size input output",

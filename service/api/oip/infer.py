@@ -77,6 +77,7 @@ class Infer:
                     permit,
                     timeline,
                     parse=partial(parse_request, head, body, served.signature, served.batches, templates),
+                    metadata=served.metadata,
                     run=partial(_run, receive),
                 )
             answer = await encoded(render(served, request, outputs), head.coding)

@@ -58,4 +58,4 @@ def output_of(served: Served, wanted: RequestedOutput, arrays: Sequence[Array]) 
         datatype, array = "FP32", spec.quantization.real(array)
     if not wanted.classes:
         return _Whole(spec.name, datatype, array)
-    return classes_of(spec.name, array, wanted.classes, is_batched=bool(served.batches))
+    return classes_of(spec.name, array, wanted.classes, is_batched=bool(served.batches), labels=served.metadata.labels)

@@ -13,7 +13,7 @@ from service.api.oip.inputs import Picture
 from service.api.oip.request import InferRequest
 from service.api.oip.tensors import Array
 from service.api.oip.timeline import Timeline
-from service.core.signature import TensorSpec
+from service.core.metadata import ModelMetadata
 from service.workers.inference import Permit, Terms
 
 Run = Callable[[Permit, Sequence[Array], Terms], Awaitable[Sequence[Array]]]
@@ -30,7 +30,12 @@ class Predictor:
             self._decoders.submit(started.wait)
 
     async def predict(
-        self, permit: Permit, timeline: Timeline, parse: Callable[[], InferRequest], run: Run = Permit.run
+        self,
+        permit: Permit,
+        timeline: Timeline,
+        parse: Callable[[], InferRequest],
+        metadata: ModelMetadata,
+        run: Run = Permit.run,
     ) -> tuple[InferRequest, Sequence[Array]]:
         """A request and its outputs, in the signature's order.
 
@@ -38,29 +43,28 @@ class Predictor:
             permit: its place, which the caller gives back.
             timeline: where it is noted when what was done.
             parse: reads the request.
+            metadata: of the model, by which pictures become its input.
             run: `Permit.run`, or that and a watch for the client's leaving.
 
         Raises:
             OctetError: the request is not well formed, does not fit the model, or was not answered in time.
         """
         request = parse()
-        inputs = await self._decode(request.inputs)
+        inputs = await self._decode(request.inputs, metadata)
         timeline.prepared_s = monotonic()
         outputs = await run(permit, inputs, request.terms)
         timeline.ran_s, timeline.stages = monotonic(), permit.stages
         return request, outputs
 
-    async def _decode(self, inputs: Sequence[Array | Picture]) -> Sequence[Array]:
+    async def _decode(self, inputs: Sequence[Array | Picture], metadata: ModelMetadata) -> Sequence[Array]:
         loop = asyncio.get_running_loop()
         return [
-            await loop.run_in_executor(self._decoders, _decode, each.data, each.spec)
-            if isinstance(each, Picture)
-            else each
+            await loop.run_in_executor(self._decoders, _decode, each, metadata) if isinstance(each, Picture) else each
             for each in inputs
         ]
 
 
-def _decode(data: bytes, spec: TensorSpec) -> Array:
+def _decode(picture: Picture, metadata: ModelMetadata) -> Array:
     from service.runtime.image import decode  # Pillow, 3 MB with its libraries: most models are sent tensors
 
-    return decode(data, spec)
+    return decode(picture.data, picture.spec, metadata)

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from service import native, runtime
 from service.cache import OciLayout
+from service.cache.metadata import metadata_of
 from service.core.artifact import ArtifactConfig, Report
 from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady
+from service.core.metadata import ModelMetadata
 from service.core.running import Running
 from service.core.sequence import SequenceState
 from service.core.signature import ModelSignature
@@ -67,6 +69,10 @@ class StoredArtifacts:
         """Lets an artifact run that is in quarantine."""
         if self.crashes is not None and self.crashes.forgive(artifact):
             _logger.warning("artifact %s may run again", artifact)
+
+    def file_metadata(self, artifact: Digest) -> ModelMetadata:
+        """As `service.cache.metadata_of`, with its errors."""
+        return metadata_of(self.layout, artifact)
 
     def weigh(self, artifact: Digest) -> Weight:
         """What an instance maps, and computes in.

@@ -13,6 +13,7 @@ from time import monotonic
 from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, MemoryFull, NotFound, NotReady, OctetError
+from service.core.metadata import NOTHING, ModelMetadata
 from service.workers.inference.memory import Memory, Weight, together
 from service.workers.inference.observer import Identity
 from service.workers.inference.ports import Artifacts, Builds
@@ -66,6 +67,7 @@ class Loader:
         self._leaving: dict[Served, asyncio.Task[None]] = {}
         self._loading: SingleFlight[Identity, Served] = SingleFlight()
         self._failed: dict[Digest, tuple[float, OctetError]] = {}
+        self._metadata: dict[Digest, ModelMetadata] = {}
         self.loaded: dict[Identity, Served] = {}
 
     async def load(self, build: Build, identity: Identity) -> Served:
@@ -107,6 +109,16 @@ class Loader:
     def failure(self, artifact: Digest) -> OctetError | None:
         """Why an artifact could not be loaded when it was last tried."""
         return self._failed.get(artifact, (0.0, None))[1]
+
+    def file_metadata(self, artifact: Digest) -> ModelMetadata:
+        """What the model file of a loaded artifact says of itself; nothing where that is damaged. Reads a file."""
+        if artifact not in self._metadata:
+            try:
+                self._metadata[artifact] = self._artifacts.file_metadata(artifact)
+            except OctetError as error:
+                _logger.warning("the facts of artifact %s cannot be read: %s", artifact, error)
+                self._metadata[artifact] = NOTHING
+        return self._metadata[artifact]
 
     def forgive(self, artifact: Digest) -> None:
         """Lets an artifact be tried again at once, whatever it did before. Writes a file: to be called in a thread."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from service.core.alias import Alias
 from service.core.build import Build, BuildState
 from service.core.digest import Digest
+from service.core.metadata import ModelMetadata
 from service.workers.inference.memory import Weight
 from service.workers.inference.runner import Runner
 
@@ -31,6 +32,9 @@ class Models(Protocol):
     def version(self, name: str, number: int) -> Any:
         """Raises `NotFound`."""
 
+    def metadata(self, name: str, number: int) -> ModelMetadata:
+        """What was said of a version; nothing of one that there is not."""
+
     def all_versions(self) -> Sequence[Any]:
         """Every version of every model, each with its `name` and `number`; by name, the oldest version first."""
 
@@ -52,6 +56,9 @@ class Artifacts(Protocol):
 
     def weigh(self, artifact: Digest) -> Weight:
         """What an instance of it would take of memory. Raises `CorruptBlob`, `NotFound`."""
+
+    def file_metadata(self, artifact: Digest) -> ModelMetadata:
+        """What the file that it was made of says. Raises `CorruptBlob`, `NotFound`."""
 
     def forgive(self, artifact: Digest) -> None:
         """Holds earlier crashes against an artifact no more."""

@@ -18,6 +18,7 @@ from time import monotonic
 from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady, OctetError
+from service.core.metadata import ModelMetadata
 from service.workers.inference.candidates import Candidate
 from service.workers.inference.inventory import Indexed, Inventory, ModelState
 from service.workers.inference.loader import Loader
@@ -333,10 +334,17 @@ class Registry:
                     hint=f"POST /v2/repository/models/{identity.model}/load loads it",
                 )
             served = await self._loader.load(build, identity)
+            served.metadata = await asyncio.to_thread(self._metadata, identity)
             if self.is_unloaded(identity.model, identity.version):  # while it was loaded
                 self._loader.unload(served)
             elif self._loader.holds(served):  # and nobody was faster to unload it again
                 return served
+
+    def _metadata(self, identity: Identity) -> ModelMetadata:
+        """What was said of a version, and what its file says."""
+        return self._tables.models.metadata(identity.model, identity.version).over(
+            self._loader.file_metadata(identity.artifact)
+        )
 
     async def _allow(self, model: str, version: int | None) -> None:
         """Takes an `unload` back, and lets what could not be loaded be tried again."""

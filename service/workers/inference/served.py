@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 
+from service.core.metadata import NOTHING, ModelMetadata
 from service.core.signature import ModelSignature
 from service.native import ModelQueue
 from service.workers.inference.executor import Executor
@@ -26,12 +27,14 @@ class Served:
         signature: its inputs and outputs.
         batches: the numbers of samples that a request may have besides that of the signature.
         scheduling: the rules of its queue.
+        metadata: labels and preprocessing, as the registry last found them.
         asked_s: when a request last asked for it here, by the monotonic clock.
     """
 
     def __init__(self, identity: Identity, variants: Variants, *, scheduling: Scheduling, observer: Observer) -> None:
         self.identity, self.scheduling = identity, scheduling
         self.signature: ModelSignature = variants.signature
+        self.metadata: ModelMetadata = NOTHING
         self.batches = range(2, max((batch for batch, _ in identity.variants), default=1) + 1)
         self._observer = observer.loaded(identity)
         name = f"{identity.model}-{identity.version}"

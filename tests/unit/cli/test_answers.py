@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,12 @@ def test_an_answer_is_shown_and_saved_in_real_values(tmp_path: Path, capsys: pyt
     assert shown["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [1, 2], "data": [0.0, 255 / 256]}]
     assert shown["top"][0] == {"class": 1, "label": "1", "value": 255 / 256}
     assert np.load(tmp_path / "y.npy").tolist() == [[0.0, 255 / 256]]
+
+
+def test_the_models_own_labels_name_its_classes_where_there_are_as_many() -> None:
+    for labels, expected in ((("no", "yes"), "yes"), (("no", "yes", "perhaps"), "1")):
+        assert replace(QUANTIZED, labels=labels).dequantized().classes(None)[0]["label"] == expected
+    assert replace(QUANTIZED, labels=("no", "yes")).classes(["a", "b"])[0]["label"] == "b"
 
 
 def test_a_raw_answer_is_of_stored_integers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from alembic.script import ScriptDirectory
 
 from service.core.digest import digest_of
 from service.core.errors import NotFound, StorageFull, Unsupported
+from service.core.metadata import NOTHING
 from service.db import Database, ModelStore
 from service.db.migrations import alembic_config
 from service.db.tables import builds, is_live, metadata, model_versions
@@ -52,6 +53,18 @@ def test_every_migration_can_be_undone(database: Database) -> None:
     with database.read() as connection:
         assert set(sa.inspect(connection).get_table_names()) == {"alembic_version"}
     database.migrate()
+
+
+def test_versions_of_before_there_was_metadata_have_none(database: Database) -> None:
+    models = ModelStore(database)
+    with database.write() as connection:
+        command.downgrade(alembic_config(connection), "0004")
+        connection.exec_driver_sql(
+            "INSERT INTO model_versions (name, number, source, format, size_bytes, created_at) "
+            f"VALUES ('a', 1, '{digest_of(b'model')}', 'tflite', 5, '2026-01-01 00:00:00')"
+        )
+    database.migrate()
+    assert models.get("a").metadata == NOTHING
 
 
 def test_the_database_of_a_newer_program_is_left_alone(database: Database) -> None:

@@ -9,6 +9,7 @@ import pytest
 from service.core.clock import ManualClock
 from service.core.digest import digest_of
 from service.core.errors import NotFound
+from service.core.metadata import NOTHING, ModelMetadata
 from service.db import ModelStore
 
 SOURCE, OTHER = digest_of(b"model"), digest_of(b"other model")
@@ -84,3 +85,21 @@ def test_the_files_that_are_still_needed(models: ModelStore) -> None:
     models.push("b", SOURCE, "tflite", 5)
     models.push("b", OTHER, "tflite", 11)
     assert set(models.sources()) == {SOURCE, OTHER}
+
+
+def test_what_is_said_of_a_version_is_kept_and_added_to(models: ModelStore) -> None:
+    models.push("a", SOURCE, "tflite", 5)
+    models.push("a", OTHER, "tflite", 11)
+    models.describe("a", 1, ModelMetadata(("cat", "dög")))
+    described = models.describe("a", 1, ModelMetadata(mean=(0.5,)))
+    assert described.metadata == ModelMetadata(("cat", "dög"), (0.5,))
+    assert models.version("a", 1) == models.push("a", SOURCE, "tflite", 5) == described
+    assert models.metadata("a", 1) == described.metadata
+    assert models.version("a", 2).metadata == models.metadata("a", 2) == models.metadata("b", 1) == NOTHING
+
+
+def test_what_is_not_there_is_not_described(models: ModelStore) -> None:
+    models.push("a", SOURCE, "tflite", 5)
+    for name, number in (("a", 2), ("b", 1)):
+        with pytest.raises(NotFound):
+            models.describe(name, number, ModelMetadata(mean=(0.5,)))

@@ -15,8 +15,9 @@ from PIL import Image
 
 from service.core.buffers import is_aligned
 from service.core.errors import InvalidInput, InvalidTensor, OctetError, TooLarge, UnsupportedFormat
+from service.core.metadata import Layout, ModelMetadata, Resize
 from service.core.picture import is_picture
-from service.core.signature import TensorSpec
+from service.core.signature import Quantization, TensorSpec
 from service.runtime import image
 
 COLOR = TensorSpec("image", "UINT8", (1, 6, 8, 3))
@@ -194,3 +195,68 @@ def test_an_input_that_is_no_image_is_named(spec: TensorSpec) -> None:
     with pytest.raises(InvalidTensor, match="does not take a picture") as caught:
         image.decode(encode(noise()), spec)
     assert caught.value.tensor == "x"
+
+
+IMAGENET = ModelMetadata(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+
+
+def normalized(metadata: ModelMetadata = IMAGENET) -> Any:
+    """`[H, W, C]`, in float64."""
+    return (np.asarray(noise()) / 255 - np.array(metadata.mean)) / np.array(metadata.std)
+
+
+def test_floats_are_normalized_as_torchvision_does() -> None:
+    spec = TensorSpec("image", "FP32", (1, 3, 6, 8))
+    tensor = image.decode(encode(noise()), spec, IMAGENET)
+    np.testing.assert_allclose(tensor[0], normalized().transpose(2, 0, 1), rtol=1e-5, atol=1e-6)  # of float32
+    assert is_aligned(tensor)
+
+
+def test_one_mean_is_that_of_every_channel() -> None:
+    metadata = ModelMetadata(mean=(0.5,), std=(0.5,))
+    tensor = image.decode(encode(noise()), TensorSpec("image", "FP32", COLOR.shape), metadata)
+    np.testing.assert_allclose(tensor[0], normalized(metadata), rtol=1e-5, atol=1e-6)
+
+
+def test_integers_are_normalized_and_then_quantized() -> None:
+    spec = TensorSpec("image", "INT8", COLOR.shape, Quantization(0.01, 14))
+    stored = image.decode(encode(noise()), spec, IMAGENET)[0]
+    exact = np.clip(normalized() / 0.01 + 14, -128, 127)
+    assert np.abs(stored - exact).max() <= 0.5 + 1e-4  # the nearest; float32 may decide a half otherwise
+    assert {stored.min(), stored.max()} == {-128, 127}
+
+
+def test_a_scale_of_255ths_stores_pixels_as_they_are() -> None:
+    spec = TensorSpec("image", "UINT8", COLOR.shape, Quantization(1 / 255, 0))
+    stored = image.decode(encode(noise()), spec, ModelMetadata(mean=(0.0,), std=(1.0,)))
+    np.testing.assert_array_equal(stored[0], np.asarray(noise()))
+
+
+def test_integers_without_a_scale_are_not_normalized() -> None:
+    with pytest.raises(InvalidTensor, match="no scale"):
+        image.decode(encode(noise()), COLOR, IMAGENET)
+
+
+def test_a_mean_of_other_channels_than_the_inputs_is_refused() -> None:
+    with pytest.raises(InvalidTensor, match="has 1 channels"):
+        image.decode(encode(noise()), TensorSpec("image", "FP32", GRAY.shape), IMAGENET)
+
+
+def test_a_crop_keeps_the_aspect_ratio_and_the_middle() -> None:
+    pixels = np.zeros((6, 24), np.uint8)
+    pixels[:, 8:16] = 200  # the middle third, which has the input's shape
+    png = encode(Image.fromarray(pixels))
+    assert (image.decode(png, GRAY, ModelMetadata(resize=Resize.CROP)) == 200).all()
+    assert not (image.decode(png, GRAY, ModelMetadata(resize=Resize.STRETCH)) == 200).all()
+    np.testing.assert_array_equal(
+        image.decode(png, GRAY), image.decode(png, GRAY, ModelMetadata(resize=Resize.STRETCH))
+    )
+
+
+def test_a_layout_decides_where_the_shape_does_not() -> None:
+    spec = TensorSpec("image", "UINT8", (1, 3, 3, 3))
+    first = image.decode(encode(noise(size=(3, 3))), spec, ModelMetadata(layout=Layout.NCHW))
+    last = image.decode(encode(noise(size=(3, 3))), spec, ModelMetadata(layout=Layout.NHWC))
+    np.testing.assert_array_equal(first[0].transpose(1, 2, 0), last[0])
+    with pytest.raises(InvalidTensor):
+        image.decode(encode(noise()), COLOR, ModelMetadata(layout=Layout.NCHW))

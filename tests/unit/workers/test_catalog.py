@@ -23,9 +23,18 @@ from service.core.build import Build, BuildInputs, BuildState
 from service.core.clock import ManualClock
 from service.core.digest import Digest
 from service.core.errors import Conflict, NotFound
+from service.core.metadata import ModelMetadata
 from service.core.model import Deleted, ModelVersion
 from service.db import AliasStore, BuildStore, Database, ModelStore
-from service.workers.catalog import Restored, delete_model, record_aliases, record_build, record_version, synchronize
+from service.workers.catalog import (
+    Restored,
+    delete_model,
+    record_aliases,
+    record_build,
+    record_metadata,
+    record_version,
+    synchronize,
+)
 from tests.support.blobs import damage_blob
 from tests.support.build_inputs import TARGET
 
@@ -106,6 +115,38 @@ def test_what_was_recorded_is_restored(service: Service) -> None:
     (serving,) = service.builds.serving("mobilenet", 1, [TARGET])
     assert (serving.artifact, serving.key, serving.source) == (build.artifact, build.key, build.source)
     assert serving.numerics == build.numerics
+
+
+SAID = ModelMetadata(("cat", "dog"), (0.5,), (0.25,))
+
+
+def test_what_was_said_of_a_version_is_restored(service: Service) -> None:
+    for name in ("a", "b"):  # one file, one text: two versions
+        version = service.push(name)
+        record_version(service.layout, service.models, version)
+        record_metadata(service.layout, service.models, service.models.describe(name, 1, SAID))
+    last = service.models.describe("b", 1, ModelMetadata(("bird", "dog")))
+    record_metadata(service.layout, service.models, last)
+    service.lose_the_database()
+    synchronize(service.layout, service.builds, service.models, service.aliases)
+    assert service.models.version("a", 1).metadata == SAID
+    assert service.models.version("b", 1).metadata == ModelMetadata(("bird", "dog"), (0.5,), (0.25,))
+
+
+def test_what_a_killed_process_did_not_record_of_a_version_is_recorded(service: Service) -> None:
+    record_version(service.layout, service.models, service.push("a"))
+    service.models.describe("a", 1, SAID)
+    synchronize(service.layout, service.builds, service.models, service.aliases)
+    service.lose_the_database()
+    synchronize(service.layout, service.builds, service.models, service.aliases)
+    assert service.models.version("a", 1).metadata == SAID
+
+
+def test_what_was_said_of_a_version_goes_with_it(service: Service) -> None:
+    record_version(service.layout, service.models, service.push("a"))
+    record_metadata(service.layout, service.models, service.models.describe("a", 1, SAID))
+    delete_model(service.layout, service.models, service.aliases, "a", force=False)
+    assert service.layout.index() == []
 
 
 def test_the_same_question_is_answered_by_the_restored_build(service: Service) -> None:

@@ -52,7 +52,7 @@ export class TryIt {
       const answer = await response.json();
       const took = (performance.now() - started) / 1000;
       if (file !== this.#picture) return;
-      show(element("answer"), picture, seen(answer, described, labelsOf(name)), h("p", { class: "quiet" }, `${answer.model_name} ${answer.model_version} in ${duration(took)}, the network included`));
+      show(element("answer"), picture, seen(answer, described, labelsOf(name, described)), h("p", { class: "quiet" }, `${answer.model_name} ${answer.model_version} in ${duration(took)}, the network included`));
     } catch (error) {
       show(element("answer"), picture, failure(error));
     }
@@ -87,8 +87,9 @@ function sharpen({ target }) {
   target.classList.toggle("pixels", Math.max(target.naturalWidth, target.naturalHeight) <= SMALL_PIXELS);
 }
 
-function labelsOf(model) {
-  return localStorage.getItem(`octet-labels-${model}`)?.split(/\r?\n/) ?? [];
+/** Those that were chosen in this browser, or else the model's own. */
+function labelsOf(model, described) {
+  return localStorage.getItem(`octet-labels-${model}`)?.split(/\r?\n/) ?? described.parameters?.labels ?? [];
 }
 
 /** The likeliest classes; of an output that is no classification, what it is. */
