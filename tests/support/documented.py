@@ -16,9 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
 from tests.support.certificates import make_certificate
+from tests.support.onnx_builder import OnnxBuilder
 
 ROOT = Path(__file__).resolve().parents[2]
 _EXAMPLES, _FIXTURES = ROOT / "examples", ROOT / "tests" / "fixtures"
@@ -29,13 +31,12 @@ _FILES = {
     "labels.txt": _EXAMPLES / "labels.txt",
     "imagenet_labels.txt": _EXAMPLES / "labels.txt",
     "picture.png": _EXAMPLES / "digits" / "2.png",
-    "model.onnx": _FIXTURES / "onnx" / "mobilenet_v3.qdq.onnx",
-    "bert.onnx": _FIXTURES / "onnx" / "bert.qdq.onnx",
     "model.pt": _FIXTURES / "torch" / "residual.pt",
     "model.pt2": _FIXTURES / "torch" / "residual_inductor.pt2",
     "resnet50-symbol.json": _FIXTURES / "mxnet" / "sg_residual-symbol.json",
     "resnet50-0000.params": _FIXTURES / "mxnet" / "sg_residual-0000.params",
 }
+_WEIGHTS = np.arange(-32, 32, dtype=np.int8).reshape(8, 8)
 _PHOTOGRAPHS = ("cat.jpg", "zebra.jpg")
 
 
@@ -107,9 +108,31 @@ def provide(folder: Path) -> None:
         shutil.copy(source, folder / name)
     for name in _PHOTOGRAPHS:
         Image.open(_FILES["picture.png"]).convert("RGB").save(folder / name)
-    certificate, key = make_certificate(folder)
-    certificate.rename(folder / "cert.pem")
-    key.rename(folder / "key.pem")
+    (folder / "model.onnx").write_bytes(_onnx_with_external_data("model.onnx.data"))
+    (folder / "model.onnx.data").write_bytes(_WEIGHTS.tobytes())
+    (folder / "bert.onnx").write_bytes(_onnx_of_tokens())
+    make_certificate(folder)  # cert.pem and key.pem
+
+
+def _onnx_with_external_data(location: str) -> bytes:
+    """A dense layer whose weights are in a file of their own."""
+    model = OnnxBuilder()
+    return _dense(model, model.input("x", "float32", [1, 8]), model.external(_WEIGHTS, location))
+
+
+def _onnx_of_tokens() -> bytes:
+    """A dense layer on an embedding; the number of tokens is open."""
+    model = OnnxBuilder()
+    tokens = model.input("input_ids", "int64", ["batch", "tokens"])
+    embedding = model.constant(np.linspace(-3, 3, 40 * 8).reshape(40, 8), "float32")
+    return _dense(model, model.node("Gather", [embedding, tokens]), model.constant(_WEIGHTS))
+
+
+def _dense(model: OnnxBuilder, x: str, weights: str) -> bytes:
+    x = model.dequantized(model.quantized(x, 0.05, 100, "uint8"), 0.05, 100, "uint8")
+    y = model.node("MatMul", [x, model.dequantized(weights, 0.01, 0, "int8")])
+    model.output(model.dequantized(model.quantized(y, 0.1, 100, "uint8"), 0.1, 100, "uint8"), "float32")
+    return model.build()
 
 
 def _joined(first: int, lines: list[str]) -> Iterator[tuple[int, str]]:
