@@ -11,15 +11,18 @@ PARALLEL := --numprocesses 2 --dist loadfile
 NATIVE := $(shell find service/native/src -name '*.cc' -o -name '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all bench bench-serving soak docs messages lint format lock clean
+.PHONY: help setup demo serve wheel test test-all bench bench-serving soak docs messages lint format lock clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 setup: $(VENV)/.develop ## make .venv, and nothing else
 
-demo: $(VENV)/.develop ## start the service, push the sample model, ask it what a picture shows
+demo: $(VENV)/.serve ## start the service, push the sample model, ask it what a picture shows
 	@$(BIN)/python scripts/demo.py
+
+serve: $(VENV)/.serve ## start the service on port 8080 (SERVE_ARGS)
+	@$(BIN)/octet serve $(SERVE_ARGS)
 
 test: $(VENV)/.develop ## every test but those that take minutes
 	$(BIN)/python -m pytest -m "not slow" $(PARALLEL) $(PYTEST_ARGS)
@@ -50,6 +53,13 @@ MINUTES ?= 30
 soak: $(VENV)/.develop ## all that a server is asked in its life, each answer checked (MINUTES=30)
 	$(BIN)/python -m benchmarks.serving --parts soak --soak-minutes $(MINUTES) $(BENCH_ARGS)
 	$(BIN)/python -m benchmarks.serving.report
+
+wheel: $(VENV)/.serve ## dist/*.whl for x86_64 and aarch64
+	@rm -rf build/lib build/bdist.* dist
+	@for architecture in x86_64 aarch64; do \
+	  $(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist \
+	    --config-settings=--build-option=--plat-name=manylinux_2_28_$$architecture . || exit 1; done
+	@ls dist/*.whl
 
 docs: $(VENV)/.develop ## rewrite docs/reference from the code
 	$(BIN)/python -m scripts.reference
@@ -87,8 +97,15 @@ $(VENV)/.made:
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.develop: $(VENV)/.made requirements/dev.lock pyproject.toml setup.py $(NATIVE)
-	@echo "Installing the locked requirements into $(VENV): about two minutes, 1.2 GB ..."
-	@$(PIP) install --require-hashes -r requirements/dev.lock
+# What serves.
+$(VENV)/.serve: $(VENV)/.made requirements/serve.lock pyproject.toml setup.py $(NATIVE)
+	@echo "Installing requirements/serve.lock into $(VENV): about a minute, 1 GB ..."
+	@$(PIP) install --require-hashes -r requirements/serve.lock
 	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# And what tests and checks it.
+$(VENV)/.develop: $(VENV)/.serve requirements/dev.lock
+	@echo "Installing requirements/dev.lock into $(VENV): about a minute, 0.2 GB ..."
+	@$(PIP) install --require-hashes -r requirements/dev.lock
 	@touch $@

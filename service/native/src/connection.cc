@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <limits>
 #include <new>
 #include <utility>
 
@@ -18,7 +17,6 @@ namespace octet {
 
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr int64_t kAnswered = 200, kLeft = 499;  // the second is nginx's, for an answer that nobody waits for
 // A head, its inference header and a little: what follows is read where it belongs.
 constexpr size_t kBeginningBytes = 4096;

@@ -7,12 +7,15 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <mutex>
 
 namespace octet {
 
 double now_s();  // of CLOCK_MONOTONIC
+inline constexpr double kNever = std::numeric_limits<double>::infinity();  // by `now_s()`
+inline constexpr double kConcurrencyWindowS = 0.1;  // calls that follow each other at once count as concurrent
 
 // A call acquires as many cores as it has threads, and waits first come, first served until they are free. A call that
 // is alone may acquire them all; concurrent calls, and those that follow soon, get an equal share each.

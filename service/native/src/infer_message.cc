@@ -13,7 +13,6 @@ constexpr uint64_t kModelName = 1, kModelVersion = 2, kId = 3, kRawInputContents
 constexpr uint64_t kBytes = 2;  // of the wire types, the only one that a request's own fields have
 constexpr int kTypeBits = 3;
 constexpr int kMostShift = 63;
-constexpr size_t kMostTensors = 256;
 
 class Fields {
  public:

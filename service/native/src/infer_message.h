@@ -12,6 +12,8 @@
 
 namespace octet {
 
+inline constexpr size_t kMostTensors = 256;  // of a request, and of an answer
+
 // A request of the usual form, whose views are of what was recognized.
 struct InferMessage {
   std::string_view inference_header;              // all but the raw tensors, which follow it

@@ -13,7 +13,6 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
-#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -23,7 +22,6 @@ namespace octet {
 
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kLookEveryS = 0.25;
 constexpr double kPauseS = 0.1;    // without descriptors or memory for connections
 constexpr int kMostAccepted = 64;  // at a time

@@ -5,13 +5,13 @@
 #include <algorithm>
 
 #include "http.h"
+#include "infer_message.h"
 
 namespace octet {
 
 namespace {
 
 constexpr size_t kMaxTemplates = 64;
-constexpr size_t kMostTensors = 256;  // of a request, and of an answer
 constexpr size_t kWorthBytes = 4096;  // a shorter answer takes longer to compress than to send
 
 size_t bytes_of(const Sent& sent) {
