@@ -3,7 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 
 try:
-    __version__ = version("octet")
+    __version__ = version("octet-serve")
 except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0.0.0"
 

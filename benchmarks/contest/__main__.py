@@ -73,7 +73,7 @@ def describe(rules: Rules, cores: list[int], instruction: str, note: str) -> Run
         seconds=rules.seconds,
         quiet_cpus=rules.quiet_cpus,
         repeats=rules.repeats,
-        versions={name: version(name) for name in ("octet", "apache-tvm")},
+        versions={"octet": version("octet-serve"), "apache-tvm": version("apache-tvm")},
         note=note,
     )
 

@@ -104,7 +104,7 @@ def describe(bench: Bench, note: str) -> Run:
         rounds=bench.rules.rounds,
         seconds=bench.rules.seconds,
         share=bench.rules.share,
-        versions={name: version(name) for name in ("octet", "apache-tvm")},
+        versions={"octet": version("octet-serve"), "apache-tvm": version("apache-tvm")},
         note=note,
         generator=Waiting.POLLING,
     )

@@ -73,7 +73,7 @@ def _host() -> Iterator[Check]:
 def _versions() -> Iterator[Check]:
     from service.compiler.toolchain import fingerprint
 
-    yield Check("octet", State.OK, f"{importlib.metadata.version('octet')} on Python {platform.python_version()}")
+    yield Check("octet", State.OK, f"{importlib.metadata.version('octet-serve')} on Python {platform.python_version()}")
     ours = ("octet_compiler", "passes")
     tools = {name: version for name, version in fingerprint().items() if name not in ours}
     yield Check("toolchain", State.OK, ", ".join(f"{name} {version}" for name, version in tools.items()))

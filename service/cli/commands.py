@@ -86,7 +86,7 @@ def command_line(only: str | None = None) -> typer.Typer:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"octet {importlib.metadata.version('octet')}")
+        print(f"octet {importlib.metadata.version('octet-serve')}")
         raise typer.Exit
 
 

@@ -23,5 +23,5 @@ def load(job: Job) -> Loaded:
     return Loaded(
         lambda: model.run(inputs),
         lambda: model.run(inputs),
-        {"version": version("octet"), "target": model.config.target, "numerics": model.config.numerics},
+        {"version": version("octet-serve"), "target": model.config.target, "numerics": model.config.numerics},
     )

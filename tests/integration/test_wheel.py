@@ -1,0 +1,113 @@
+"""The wheels of `make wheel`: their tags, their contents, and that each supported Python can use them."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ARCHITECTURES = {"x86_64": 62, "aarch64": 183}  # ELF's e_machine
+LIBRARY = "service/native/liboctet.so"
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """By architecture, as `make wheel` builds them, from a copy: the build writes into its source tree."""
+    tree = tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+    shutil.copytree(ROOT / "service", tree / "service", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    for architecture in ARCHITECTURES:
+        _run(
+            *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"),
+            f"--config-settings=--build-option=--plat-name=manylinux_2_28_{architecture}",
+            *("--wheel-dir", str(tree / "dist"), "."),
+            cwd=tree,
+        )
+    return {architecture: next((tree / "dist").glob(f"*{architecture}.whl")) for architecture in ARCHITECTURES}
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def library(request: pytest.FixtureRequest, wheels: dict[str, Path]) -> Iterator[tuple[str, bytes]]:
+    with zipfile.ZipFile(wheels[request.param]) as wheel:
+        yield request.param, wheel.read(LIBRARY)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+class TestWheels:
+    def test_the_tag_is_of_no_python(self, wheels: dict[str, Path]) -> None:
+        for architecture, path in wheels.items():
+            tag = f"py3-none-manylinux_2_28_{architecture}"
+            assert path.stem.endswith(tag)
+            with zipfile.ZipFile(path) as wheel:
+                [described] = [name for name in wheel.namelist() if name.endswith(".dist-info/WHEEL")]
+                assert f"Tag: {tag}" in wheel.read(described).decode().splitlines()
+
+    def test_the_only_library_is_the_native_one(self, wheels: dict[str, Path]) -> None:
+        for path in wheels.values():
+            with zipfile.ZipFile(path) as wheel:
+                assert [name for name in wheel.namelist() if ".so" in Path(name).name] == [LIBRARY]
+
+    def test_the_library_is_for_the_architecture_of_the_tag(self, library: tuple[str, bytes]) -> None:
+        architecture, content = library
+        assert content[:4] == b"\x7fELF"
+        assert struct.unpack_from("<H", content, 18)[0] == ARCHITECTURES[architecture]
+
+    def test_the_library_needs_no_newer_glibc_than_the_tag_names(self, library: tuple[str, bytes]) -> None:
+        versions = {tuple(map(int, it.split(b"."))) for it in re.findall(rb"\0GLIBC_([0-9.]+)(?=\0)", library[1])}
+        assert versions
+        assert max(versions) <= (2, 28)
+
+    def test_the_library_needs_nothing_of_cpython(self, library: tuple[str, bytes]) -> None:
+        names = set(re.findall(rb"\0(lib[\w.+-]+\.so[.\d]*)(?=\0)", library[1]))
+        assert b"libtvm_ffi.so" in names
+        assert not [name for name in names if b"python" in name]
+        assert not re.search(rb"\0_?Py[A-Z_]\w+\0", library[1])
+
+    @pytest.mark.parametrize("minor", [11, 12, 13])
+    def test_a_python_compiles_and_predicts_with_it(self, minor: int, wheels: dict[str, Path], tmp_path: Path) -> None:
+        python = tmp_path / "venv/bin/python"
+        _run(_interpreter(minor), "-m", "venv", str(tmp_path / "venv"))
+        pip = (str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install")
+        _run(*pip, "--require-hashes", "-r", str(ROOT / "requirements/serve.lock"))
+        _run(*pip, "--no-deps", str(wheels[platform.machine()]))
+
+        octet = str(python.with_name("octet"))
+        assert _run(octet, "--version", cwd=tmp_path).startswith("octet 0.")
+        assert LIBRARY in _run(str(python), "-c", _LOADED, cwd=tmp_path)
+        artifact = str(tmp_path / "digits.octet")
+        _run(octet, "compile", str(EXAMPLES / "digits_int8.tflite"), "--output", artifact, cwd=tmp_path)
+        picture = str(EXAMPLES / "digits/2.png")
+        answer = _run(octet, "run", artifact, picture, "--labels", str(EXAMPLES / "labels.txt"), cwd=tmp_path)
+        assert answer.lstrip().startswith("2 ")
+
+
+# Importing loads the library; the map of the process says which file it was.
+_LOADED = "import service.native.library; print(open('/proc/self/maps').read())"
+
+
+def _interpreter(minor: int) -> str:
+    """CPython 3.`minor`: on PATH, else one of pyenv's."""
+    name = f"python3.{minor}"
+    pyenv = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/{name}"))
+    for candidate in (shutil.which(name), *map(str, pyenv)):
+        if candidate and subprocess.run([candidate, "-m", "venv", "--help"], capture_output=True).returncode == 0:
+            return candidate
+    pytest.skip(f"NOT TESTED on Python 3.{minor}, since there is no {name} with venv on PATH or in ~/.pyenv/versions")
+
+
+def _run(*command: str, cwd: Path | None = None) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
+    return done.stdout
