@@ -37,6 +37,7 @@ CHECKS = [
     checks.response_headers_conformance,
     checks.response_schema_conformance,
 ]
+schemathesis.serializer.alias("application/x-tar", "application/octet-stream")  # bytes, as they are drawn
 SCHEMA = schemathesis.openapi.from_dict(described().openapi())
 
 

@@ -152,7 +152,7 @@ async def test_a_damaged_artifact_is_built_again_and_then_served(service: Servic
     path.write_bytes(whole[:-1] + b"?")
     damaged = await service.predict("digits")
     assert damaged.status_code == 503
-    assert "built again" in damaged.json()["hint"]
+    assert "being rebuilt" in damaged.json()["hint"]
     again = await service.predict("digits")
     assert "is being built (queued)" in again.json()["error"]
     (rebuild,), _ = service.builds.list("digits", BuildState.QUEUED)

@@ -61,7 +61,7 @@ def test_there_and_back(compiled: Path, empty: Served, tmp_path: Path) -> None:
 
     pulled = octet("pull", "digits", tmp_path / "pulled.octet", "--server", empty.url)
     assert pulled["artifact"] == artifact_in(tmp_path / "pulled.octet") == artifact_in(compiled)
-    assert octet("run", tmp_path / "pulled.octet", PICTURE)["outputs"][0]["data"] == EXPECTED
+    assert octet("run", tmp_path / "pulled.octet", PICTURE, "--raw")["outputs"][0]["data"] == EXPECTED
     assert octet("verify", tmp_path / "pulled.octet")["verified"] is True
 
     again = octet("push", tmp_path / "pulled.octet", "--name", "digits", "--server", empty.url)
@@ -71,7 +71,7 @@ def test_there_and_back(compiled: Path, empty: Served, tmp_path: Path) -> None:
 def test_what_the_server_compiled_is_taken_away_too(served: Served, tmp_path: Path) -> None:
     pulled = octet("pull", "digits:1", tmp_path / "digits", "--server", served.url)
     assert pulled["artifact"] == artifact_in(tmp_path / "digits")
-    assert octet("run", tmp_path / "digits", PICTURE)["outputs"][0]["data"] == EXPECTED
+    assert octet("run", tmp_path / "digits", PICTURE, "--raw")["outputs"][0]["data"] == EXPECTED
     assert octet("pull", "digits", tmp_path / "digits", "--server", served.url, status=1)["error"]["code"] == "conflict"
     error = octet("pull", "digits:9", tmp_path / "none", "--server", served.url, status=1)["error"]
     assert error["code"] == "not_ready"
