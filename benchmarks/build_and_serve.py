@@ -114,7 +114,7 @@ def push(client: Client, model: Path, name: str, numerics: str) -> dict[str, Any
 
 
 def stages_s(pushed_at_s: float, done: dict[str, Any], events: Sequence[Any]) -> dict[str, float]:
-    """How long each step took, by the times in the build's events; a stage ends where the next one begins."""
+    """The duration of each step, from the times in the build's events; a stage ends where the next one begins."""
     marks = {"upload": pushed_at_s, "queue": _seconds(done["created_at"])}
     for event in events:
         if event.kind in ("stage", "progress"):

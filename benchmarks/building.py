@@ -1,4 +1,4 @@
-"""How long a model takes from file to verified artifact, step by step.
+"""The time of each step from a model file to a verified artifact.
 
     python -m benchmarks.building MODEL…                  # prints a table
     python -m benchmarks.building --write MODEL…          # and puts it into RESULTS.md

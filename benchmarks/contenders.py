@@ -1,4 +1,4 @@
-"""Who is compared. Each is loaded in a process of its own, pinned before anything is imported there.
+"""The runtimes that are compared. Each is loaded in a process of its own, pinned before anything is imported there.
 
 One call is one inference on inputs that were handed over before: of Octet, `Model.run`; of LiteRT, `invoke`, without
 copying inputs in and outputs out; of stock TVM, the virtual machine's function.
@@ -30,7 +30,7 @@ class Contender(Protocol):
     """A model under one framework, as a value that can be sent to another process."""
 
     def load(self, inputs: Sequence[Array], threads: int) -> tuple[Call, Outputs]:
-        """What does one inference, and what hands out the outputs of the last one."""
+        """Loads a model. Returns a function that runs one inference, and one that returns the outputs of the last."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ PEAKS = "peak"  # the name of the model under which the peaks of all instruction
 
 @dataclass(frozen=True)
 class Figure:
-    """What a contestant needs for one call.
+    """A contestant's times for one call.
 
     Attributes:
         median_ms: the median of the medians of the rounds that count: those with a quiet turn, or all if none has.
@@ -97,7 +97,7 @@ class Results:
         return entry.info["macs"] / figure.min_ms / 1e6 if figure and entry else None
 
     def limit_ms(self, model: str, threads: int) -> float | None:
-        """What the model would take at the peak."""
+        """The time that the model would take at the peak."""
         peak = self.peak_gmacs(model, threads)
         return self.models[model].macs / peak / 1e6 if peak else None
 

@@ -15,7 +15,7 @@ _LIMIT_S = 60.0
 
 
 class Waiting(StrEnum):
-    """How a client waits for its answer."""
+    """The ways in which a client waits for its answer."""
 
     BLOCKING = "blocking"
     POLLING = "polling"
@@ -36,7 +36,7 @@ class Link:
         self._socket.sendall(data)
 
     def receive(self) -> bytes:
-        """What came, at least a byte. Raises RuntimeError if the server closed the connection or says nothing."""
+        """Receives at least a byte. Raises RuntimeError if the server closed the connection or sends nothing."""
         data = self._polled() if self._polls else self._socket.recv(_RECEIVE_BYTES)
         if not data:
             raise RuntimeError("the server closed the connection")

@@ -34,7 +34,7 @@ class Timed(Protocol):
 
 @dataclass
 class Timings:
-    """What one of several that took turns needed.
+    """The times of one of several functions that took turns.
 
     Attributes:
         rounds: the duration of each call in seconds, by round.

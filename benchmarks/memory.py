@@ -1,4 +1,4 @@
-"""What a model needs of memory: weights and activations beside float32, and the processes that run it.
+"""Memory that a model needs: weights and activations beside float32, and the processes that run it.
 
     python -m benchmarks.memory MODEL…            # prints a table
 

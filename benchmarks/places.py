@@ -1,4 +1,4 @@
-"""Where things lie that are too large for a checkout: the peers' environments, models, artifacts, results."""
+"""Folders for what is too large for a checkout: the peers' environments, models, artifacts, results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Home:
 
     @property
     def models(self) -> Path:
-        """What was generated; what was given lies in `SHARED`."""
+        """The folder of generated models; given ones are in `SHARED`."""
         return self.path / "models"
 
     @property

@@ -84,7 +84,7 @@ def float32(results: Results) -> str:
 
 
 def modes(results: Results) -> str:
-    """What the fixed-point mode costs beside the one with a float epilogue."""
+    """The cost of the fixed-point mode beside the one with a float epilogue."""
     first, second = (next(it for it in OCTET if it.numerics == mode) for mode in ("xnnpack", "litert-reference"))
     rows = []
     for name, model in results.models.items():

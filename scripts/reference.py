@@ -91,7 +91,7 @@ def numerics() -> Iterator[str]:
 
 
 def _sessions(mode: str) -> Iterator[str]:
-    """How a build asks the runtimes that define a mode."""
+    """Describes the sessions in which a build asks the runtimes that define a mode."""
     for reference in REFERENCES.values():
         if mode in reference.sessions:
             witness, *others = reference.sessions[mode]

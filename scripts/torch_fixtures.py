@@ -113,7 +113,9 @@ class Eager(nn.Module):
 
 
 class Squeezed(nn.Module):
-    """What MobileNetV3 and ShuffleNet have: a gate for each channel, hardswish, halves that change places."""
+    """A network with the parts of MobileNetV3 and ShuffleNet: a gate for each channel, hardswish, a shuffle of channel
+    halves.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -45,7 +45,7 @@ def artifact(home: Home, model: Path, numerics: str, open_shape: Sequence[int] =
 
 
 def reason(stdout: str, stderr: str) -> str:
-    """What `octet --json` says went wrong, or else the last line that it printed."""
+    """The reason for a failure, as `octet --json` reports it, or else the last line that it printed."""
     try:
         error = json.loads(stdout)["error"]
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Who takes part, and with which file of a model."""
+"""The contestants, and the file of a model that each runs."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _PEAKS = Row(PEAKS, "Peak of each instruction", {})
 
 @dataclass
 class Contest:
-    """What all matches of a run share, and what came out so far."""
+    """The settings that all matches of a run share, and the records so far."""
 
     home: Home
     rules: Rules

@@ -1,4 +1,4 @@
-"""What a contest writes (`lines`): `run` (first, once: the machine and the settings), `model`, `contestant` (it was
+"""Records of a contest (`lines`): `run` (first, once: the machine and the settings), `model`, `contestant` (it was
 loaded, or why not) and `turn`.
 """
 

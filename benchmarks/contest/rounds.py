@@ -19,7 +19,7 @@ class TakesTurns(Protocol):
 
 @dataclass(frozen=True)
 class Rules:
-    """How turns are taken.
+    """The rules for turns.
 
     Attributes:
         seconds: of a turn.

@@ -16,7 +16,7 @@ _WARM_UP_S = 0.03  # the others emptied the caches, and put the clock where they
 
 @dataclass(frozen=True)
 class Turn:
-    """What the calls of one turn took.
+    """The times of the calls of one turn.
 
     Attributes:
         other_cpus: how many CPUs' worth of other processes (or of other machines on this hardware) ran meanwhile.

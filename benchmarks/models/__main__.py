@@ -26,7 +26,7 @@ _PHOTOGRAPHS = SHARED / "images"
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a file is made: a module that is run in an environment."""
+    """The recipe of a file: a module that is run in an environment."""
 
     environment: str
     arguments: list[str]

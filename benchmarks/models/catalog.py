@@ -51,12 +51,12 @@ def _in_batches(row: Row, batch: int) -> Row:
 
 
 def batched(file: str, batch: int) -> str:
-    """What the variant of `file` with another batch size is called."""
+    """The name of the variant of `file` with another batch size."""
     return file.replace(".tflite", f".batch{batch}.tflite")
 
 
 def symmetric(file: str) -> str:
-    """What the variant of `file` with symmetric weights is called."""
+    """The name of the variant of `file` with symmetric weights."""
     return file.replace(".tflite", ".symmetric.tflite")
 
 

@@ -1,4 +1,4 @@
-"""What the generated networks are fed with, to calibrate them: photographs, or reals where they take no image.
+"""Calibration inputs of the generated networks: photographs, or real values where they take no image.
 
 Imported in the peers' environments: needs numpy and Pillow only.
 """

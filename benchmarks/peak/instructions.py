@@ -1,4 +1,4 @@
-"""What is repeated: the instructions that multiply and accumulate, as data."""
+"""The instructions that multiply and accumulate, as data; the peak loops repeat them."""
 
 from __future__ import annotations
 

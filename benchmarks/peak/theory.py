@@ -1,4 +1,4 @@
-"""What the manufacturer says that a core can do: to know whether a measured peak can be one."""
+"""The manufacturer's figures for a core: they tell whether a measured peak is possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What serving costs, beside the peers, and what holds under load:
+"""Measures the cost of serving, beside the peers, and the behaviour under load:
 
     python -m benchmarks.serving                                          # all but the soak: about 11 minutes
     python -m benchmarks.serving --parts throughput --models mobilenet_v2 --peers fastapi-openvino bentoml

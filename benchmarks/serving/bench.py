@@ -1,4 +1,4 @@
-"""What all parts of a run share: the cores, the generator, where things lie, and the record of what came out."""
+"""The parts that all benchmarks of a run share: the cores, the generator, the folders, and the record of results."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Bench:
 
     @contextmanager
     def surviving(self, part: str) -> Iterator[None]:
-        """What goes wrong within is recorded, and does not end the run."""
+        """Records an exception of its block, and continues the run."""
         try:
             yield
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Which models are served, and who serves them."""
+"""The models that are served, and the servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run's records say, by model and contestant."""
+"""Figures from a run's records, by model and contestant."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Key = tuple[str, str]  # model, contestant
 
 @dataclass(frozen=True)
 class Carried:
-    """What a contestant carried in its closed turns: the median of the rounds, and how far they lie apart."""
+    """A contestant's rate in its closed turns: the median of the rounds, and their spread."""
 
     per_s: float
     low_per_s: float

@@ -70,7 +70,7 @@ class _Loop:
         self.answers: list[Answer] = []
 
     def _events(self, until_s: float) -> list[tuple[int, int]]:
-        """What happens next on the connections; nothing if that is not before `until_s`."""
+        """The next events on the connections; empty if there are none before `until_s`."""
         if not self._load.polls:
             return self._epoll.poll(max(0.0, until_s - _now()))
         while not (events := self._epoll.poll(0)) and _now() < until_s:
@@ -90,7 +90,7 @@ class _Loop:
         return exchange
 
     def _progress(self, fd: int, events: int) -> Answer | None:
-        """What came of the connection's request, once it is over."""
+        """The result of the connection's request, once it is over."""
         busy = self._busy.get(fd)
         if busy is None:
             self._forget_idle(fd)
@@ -127,7 +127,7 @@ class _Loop:
         return Answer(busy.due_s - self._begun_s, _now() - busy.due_s, response.status, right)
 
     def _give_up(self) -> None:
-        """What is still under way is lost."""
+        """Records the requests that are still under way as lost."""
         for busy in self._busy.values():
             self.answers.append(Answer(busy.due_s - self._begun_s, _now() - busy.due_s, LOST, True))
             busy.exchange.close()

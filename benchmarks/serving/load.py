@@ -49,7 +49,7 @@ class Load:
     polls: bool = True
 
     def arrivals_s(self) -> Iterator[float]:
-        """When each request of the open loop is due, counted from the first."""
+        """The times at which the requests of the open loop are due, counted from the first."""
         begins = accumulate((phase.seconds for phase in self.phases), initial=0.0)
         for begin, phase in zip(begins, self.phases, strict=False):
             yield from (begin + index / phase.rate for index in range(round(phase.rate * phase.seconds)))

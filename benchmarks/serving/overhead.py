@@ -1,4 +1,4 @@
-"""What serving adds to the bare call, one request after the other: REST and gRPC, and what TCP alone would."""
+"""The time that serving adds to the bare call, one request after the other: over REST and gRPC, and over TCP alone."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def measure(bench: Bench, served: Served, rounds: int, seconds: float) -> None:
 def _calls(
     bench: Bench, served: Served, server: Server, waiting: Waiting, busy_s: float, scores: bytes, stack: ExitStack
 ) -> dict[str, Timed]:
-    """What a client asks that waits so, by who answers. Raises RuntimeError if that is anything but `scores`."""
+    """The calls of a client that waits so, by contestant. Raises RuntimeError if an answer is anything but `scores`."""
     image = bench.images[served.name]
     with Client(server.url) as client:
         (given,) = client.metadata(served.name)["inputs"]

@@ -64,7 +64,7 @@ def measure(bench: Bench, served: Served, factor: float, seconds: float) -> None
 
 
 def recovery_s(probes: Sequence[Answer], normal_s: float) -> float:
-    """When the first was due of ten in a row that are answered within `normal_s`; infinity for none."""
+    """The time at which the first of ten successive requests answered within `normal_s` was due; infinity for none."""
     are_normal = [it.is_good and it.latency_s <= normal_s for it in probes]
     for place in range(len(probes) - _IN_A_ROW + 1):
         if all(are_normal[place : place + _IN_A_ROW]):

@@ -1,4 +1,4 @@
-"""What a run writes (`lines`): first itself, once, then what was measured."""
+"""Records of a run (`lines`): first the run itself, once, then the measurements."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _ERROR_LENGTH = 300
 
 
 def overhead(results: Results) -> str:
-    """What each adds to the bare call of its own round."""
+    """The time that each server adds to the bare call of its own round."""
     bare = next((it for it in results.overheads if it.contender == BARE), None)
     if not bare:
         return ""
@@ -55,7 +55,7 @@ def _late(late: Lateness) -> list[str]:
 
 
 def _verdict(results: Results, model: str) -> str:
-    """What came out, in sentences."""
+    """The result, in sentences."""
     bare, octet, late = results.carried(model, BARE), results.carried(model, OCTET), results.lateness(model, OCTET)
     sentences = []
     if bare:

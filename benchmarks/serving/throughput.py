@@ -23,7 +23,7 @@ OPEN_LONGER = 5 / 3  # than the closed loop's turns: for the 99th percentile
 
 @dataclass
 class _Match:
-    """Who takes part, and what each carried in its closed turns."""
+    """The contestants, and the rate of each in its closed turns."""
 
     bench: Bench
     served: Served

@@ -86,7 +86,7 @@ def unexpected_response(exception: BaseException, scope: Scope) -> Response:
 
 
 def no_memory(exception: MemoryError) -> errors.MemoryFull:
-    """What a client may see of it."""
+    """The error that a client sees in place of a `MemoryError`; it carries no details."""
     return errors.MemoryFull(hint="try again later, or send smaller requests")
 
 

@@ -1,4 +1,4 @@
-"""What a handler may use. Made once per process by `server.py`, or by a test."""
+"""The dependencies of request handlers. Created once per process by `server.py`, or by a test."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def export(layout: OciLayout, digest: Digest, reports: Container[str] | None = N
 
 
 def _without_annotations(entry: Descriptor, manifest: Manifest) -> Descriptor:
-    """Who asked for the artifact on this server is nobody's business elsewhere."""
+    """Removes the annotations that name the models of this server, which are of no use elsewhere."""
     return Descriptor(entry.media_type, entry.digest, entry.size_bytes, artifact_type=manifest.artifact_type)
 
 

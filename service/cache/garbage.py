@@ -1,4 +1,4 @@
-"""Which blobs nothing leads to any more."""
+"""Garbage collection of blobs that nothing refers to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LARGEST_MANIFEST_BYTES = 4 << 20  # as much as the distribution specification a
 
 @dataclass(frozen=True)
 class Collected:
-    """What a garbage collection deleted."""
+    """The blobs that a garbage collection deleted."""
 
     digests: tuple[Digest, ...]
     size_bytes: int

@@ -49,7 +49,7 @@ class Index:
             raise self._corrupt() from error
 
     def annotations(self) -> dict[str, str]:
-        """What the index says of itself. Raises as `read` does."""
+        """The annotations of the index itself. Raises as `read` does."""
         try:
             return annotations_from_json(self._parsed(self._bytes()).get("annotations"))
         except InvalidInput as error:

@@ -32,7 +32,7 @@ is written."""
 
 @dataclass
 class IndexAnnotations:
-    """What `OciLayout.rewrite` has changed.
+    """The index as `OciLayout.rewrite` hands it to its callback, to be changed in place.
 
     Attributes:
         own: annotations of the index itself.

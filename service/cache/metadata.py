@@ -1,4 +1,4 @@
-"""What an artifact's model file says of itself."""
+"""Metadata from an artifact's model file."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class BlobWriter(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """What was written so far."""
+        """The number of bytes written so far."""
 
     def write(self, chunk: Chunk) -> None:
         """Raises `StorageFull`."""
@@ -47,7 +47,7 @@ class BlobStore(Protocol):
         """Raises `NotFound`."""
 
     def total_bytes(self) -> int:
-        """What all blobs take together."""
+        """The total size of all blobs."""
 
     def path(self, digest: Digest) -> Path:
         """A local file with the blob's bytes, for whoever maps it into memory. Not to be written to.
@@ -78,7 +78,7 @@ class BlobStore(Protocol):
         """Counts as put just now: who was told that it is there has time to use it. Its size. Raises `NotFound`."""
 
     def age_s(self, digest: Digest) -> float:
-        """How long ago it was last put. Raises `NotFound`."""
+        """The time since it was last put. Raises `NotFound`."""
 
     def delete(self, digest: Digest, min_age_s: float = 0.0) -> bool:
         """Forgets the blob, if it is there and was last put at least so long ago; whether it did."""

@@ -22,7 +22,7 @@ _BAR_COLUMNS = 24
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model said.
+    """A model's answer.
 
     Attributes:
         model: who said it.

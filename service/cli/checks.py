@@ -1,4 +1,4 @@
-"""What `octet doctor` looks at. Nothing here fails: what goes wrong is what it finds."""
+"""The checks of `octet doctor`. No check raises: a problem is the check's finding."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class Client:
         return self._document("POST", f"/api/v1/builds/{identifier}/cancel")
 
     def events(self, identifier: str, pause_s: float = 1.0) -> Iterator[Event]:
-        """What happened to the build and what happens, until it is over; a lost connection is taken up again.
+        """The build's past and coming events, until it is over. A lost connection is resumed.
 
         Raises:
             ServerUnreachable: it could not be for several times, `pause_s` apart.

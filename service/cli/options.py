@@ -139,7 +139,7 @@ def load_checked(flags: Mapping[str, Any] | None = None) -> Settings:
 def metadata_from(
     labels: Path | None, mean: str, std: str, resize: Resize | None, layout: Layout | None
 ) -> ModelMetadata:
-    """What the options say of a model. Raises `InvalidInput`."""
+    """The model metadata that the options give. Raises `InvalidInput`."""
     return ModelMetadata(read_labels(labels) if labels else (), parse_numbers(mean), parse_numbers(std), resize, layout)
 
 
@@ -160,7 +160,7 @@ def server_url(server: str | None) -> str:
 
 
 def server_flag(server: str | None) -> str:
-    """What a suggested command needs to reach the same server; nothing where the environment says it."""
+    """The option that a suggested command needs to reach the same server; empty where the environment names it."""
     return f" --server {shlex.quote(server)}" if server and server != os.environ.get("OCTET_SERVER") else ""
 
 

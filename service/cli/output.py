@@ -1,4 +1,4 @@
-"""Where a command writes: its answer to stdout, progress and errors to stderr, so that stdout can be piped."""
+"""Output of commands: the answer goes to stdout, progress and errors go to stderr, so that stdout can be piped."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def predict(
 
 
 def ask(client: Client, name: str, inputs: Sequence[Array | bytes], version: int | None = None) -> Answer:
-    """What the model says; the time is the question's whole round trip, as this client sees it.
+    """Sends a prediction request. The time is the request's whole round trip, as this client sees it.
 
     Raises:
         InvalidInput: the model has another number of inputs.

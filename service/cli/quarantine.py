@@ -36,7 +36,7 @@ def quarantine(
 
 
 def show(output: Output, held: list[dict[str, Any]], server: str | None) -> None:
-    """What is in quarantine, and what to do about it."""
+    """Shows the artifacts in quarantine, and how to release them."""
     if not held:
         output.show("No artifact is in quarantine.")
         return

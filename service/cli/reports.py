@@ -1,4 +1,4 @@
-"""What is attached to an artifact, for people: what its outputs were compared with, what is computed in integers."""
+"""Text renderings of an artifact's reports: the numerics report and the coverage report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an artifact is compared with: the oracle's answers and the source framework's, asked for while it is built."""
+"""Expected outputs of an artifact: the oracle's answers and the source framework's, requested while it is built."""
 
 from __future__ import annotations
 

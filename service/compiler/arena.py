@@ -80,7 +80,9 @@ def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, tuple[Slot, ...]]:
 
 
 class _Plan:
-    """Where each storage lies in the arena, and the parameters made of its tensors; one for all of the same kind."""
+    """The place of each storage in the arena, and the parameters made of its tensors; one parameter for all of the same
+    kind.
+    """
 
     def __init__(self) -> None:
         self.slots: list[Slot] = []

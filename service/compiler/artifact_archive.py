@@ -1,4 +1,4 @@
-"""What an archive of an artifact says of itself, by its documents alone; the API asks, and nothing is run."""
+"""Reads the documents of an artifact archive. Called by the API; nothing in the archive is run."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def is_archive(path: Path) -> bool:
 
 
 def received(path: Path) -> Received:
-    """What the archive at `path` holds, by its documents alone; nothing of it is run.
+    """Describes the archive at `path` from its documents alone; nothing in it is run.
 
     Raises:
         MalformedModel: it is no archive of an artifact; NotFound, DigestMismatch: some of it is missing or damaged.

@@ -22,7 +22,9 @@ class Start(Protocol):
 
 @contextmanager
 def in_background(at_once: int) -> Iterator[Start]:
-    """What starts functions, so many at a time. When the block ends, what still runs is ended and awaited."""
+    """Yields a function that starts others in background threads, a limited number at a time. When the block ends,
+    functions that still run are ended and awaited.
+    """
     abandoned = threading.Event()
 
     def poll() -> None:

@@ -1,4 +1,4 @@
-"""What the children do that check an artifact. They load TVM's runtime at most, never the compiler.
+"""Roles of the children that check an artifact. They load TVM's runtime at most, never the compiler.
 
 `reference` asks the source framework itself; `verify` loads the linked library, which is native code that a hostile
 model shaped.
@@ -25,7 +25,7 @@ EXPECTED_FILE = "expected.npz"
 
 
 def reference_file(session: int) -> str:
-    """Where the answers of a session of the reference are."""
+    """The name of the file that holds the answers of one of the reference's sessions."""
     return f"reference-{session}.npz"
 
 

@@ -104,7 +104,7 @@ def _close_stdin() -> None:
 
 
 def _explain(error: BaseException, role: str, limits: Limits) -> OctetError:
-    """What the parent is told. The trace is in the log."""
+    """The error that is sent to the parent. The traceback goes to the log."""
     who = f"the {role} process"
     if isinstance(error, OctetError):
         return error

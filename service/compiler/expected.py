@@ -30,7 +30,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Answers:
-    """What an artifact is compared with.
+    """The answers that an artifact is compared with.
 
     Attributes:
         kinds: of the generated inputs (`core.vectors.sample_kinds`), of as many as there are at most.
@@ -46,7 +46,7 @@ class Answers:
 
 
 def said_by(witness: Witness, file: Path, said: Mapping[str, Any], samples: int) -> Expected:
-    """What came of a session, as its child says (`checking_roles.reference_role`).
+    """Reads the result of a session from its child's answer (`checking_roles.reference_role`).
 
     Raises:
         LookupError, TypeError, ValueError: the child says something else.

@@ -21,7 +21,7 @@ _ACCUMULATING = ("int32", "int64")
 
 
 def facts_of(imported: ImportedModel) -> Facts:
-    """What `imported` holds, without the permutations that its importer put around each operator."""
+    """The facts of `imported`, without the permutations that its importer put around each operator."""
     function = graph.main_of(move_transposes(imported.module))
     constants = list(_constants(function))
     sizes = [math.prod(graph.shape_of(constant)) for constant in constants]

@@ -60,7 +60,7 @@ def passes_of(
 
 
 def _ask(role: str, source: Path, scratch: Path, settings: Settings, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a child answers that may read `source` and write into `scratch`."""
+    """Runs a child that may read `source` and write into `scratch`, and returns its answer."""
     wall_s, memory = settings.build_time_limit_s, settings.build_memory_limit_bytes
     return run_child(
         role,

@@ -1,4 +1,4 @@
-"""Which passes make tensor programs of an imported model, and in which order. Loads no TVM.
+"""The order of the passes that turn an imported model into tensor programs. Loads no TVM.
 
 What each pass does is in `passes`. The order's text is part of every build's key (`toolchain.fingerprint`).
 """

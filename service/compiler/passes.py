@@ -34,7 +34,7 @@ from service.core.build import Stage
 
 @dataclass
 class Context:
-    """What passes are told, and what they find out besides the module.
+    """The inputs of passes, and their results besides the module.
 
     Attributes:
         mode: the numerics mode.

@@ -83,7 +83,7 @@ def publish_received(
 def _attach(
     layout: OciLayout, artifact: Digest, reports: Mapping[Report, bytes], numerics: bytes, profile: bytes | None
 ) -> None:
-    """Where the same artifact was built here, what was found out then stays."""
+    """Attaches the reports, unless the same artifact was built and verified here: then its own reports stay."""
     known = layout.attached(artifact, Report.NUMERICS)
     if known is not None and json.loads(known).get("verified") is True:
         return
@@ -119,7 +119,7 @@ def _config(data: bytes, request: CompileRequest) -> ArtifactConfig:
 
 
 def _reports(found: Received, config: ArtifactConfig, progress: Progress) -> dict[Report, bytes]:
-    """What its compiler said of the model, as far as it can be shown."""
+    """The reports of the artifact's compiler, as far as they can be shown."""
     checks = {
         Report.COVERAGE: lambda said: explained(said).to_json() and said,
         Report.FACTS: lambda said: {**Facts.from_json(said).to_json(), "signature": config.signature.to_json()},

@@ -1,4 +1,4 @@
-"""What children answered before, kept by the content of what they were asked.
+"""A cache of children's answers, keyed by the content of their inputs.
 
 Only the parent writes here, and a key names everything that decides the answer: the digest of the upload, the versions
 of our code, the mode. What a hostile upload makes its child answer is therefore found by builds of that upload alone.

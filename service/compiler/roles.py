@@ -1,4 +1,4 @@
-"""What the compiler's children do. Each runs in a process of its own, locked in (see `sandbox` and `child`).
+"""Roles of the compiler's children. Each runs in a process of its own, sandboxed (see `sandbox` and `child`).
 
 `import` reads the upload and hands on typed IR as JSON; `build` checks that again, writes the model's objects and the
 programs of its kernels; `kernel` compiles one of these; `oracle` says what the model should compute. Files pass between
@@ -171,7 +171,7 @@ def _reporting(report: Report) -> Callable[[Pass], None]:
 
 
 def _loaded(request: Request) -> tvm.IRModule:
-    """What an import child handed over, rebuilt call by call, so that type inference sees every operator again."""
+    """Rebuilds the module of an import child, call by call, so that type inference sees every operator again."""
     # Not `tvm.ir.load_json`, which first looks for what older versions wrote, for longer than reading takes.
     module = from_json_graph_str(Path(request["module"]).read_text())
     return graph.rewrite(module, lambda builder, call, args, operation: graph.with_args(call, args))

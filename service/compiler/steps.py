@@ -272,7 +272,7 @@ class Steps:
             raise BuildFailed("the verify process did not say what came of it", stage=Stage.VERIFY) from error
 
     def profile(self, config: ArtifactConfig, library: Path, built: Mapping[str, Any]) -> dict[str, Any] | None:
-        """How long each call of a verified artifact takes here, measured for as long as nobody minds.
+        """Measures the time of each call of a verified artifact on this machine, within a bounded time.
 
         Returns:
             `runtime.profile.Profile`; None where the target's code does not run here, or measuring it failed: the

@@ -53,7 +53,9 @@ def code_versions() -> dict[str, str]:
 
 
 def abi() -> dict[str, str]:
-    """What a runtime must match to load a library of ours: tvm-ffi's ABI drifts silently (apache/tvm #20094)."""
+    """The versions that a runtime must match to load a library of ours: tvm-ffi's ABI drifts silently (apache/tvm
+    #20094).
+    """
     return {name: fingerprint()[name] for name in ("tvm", "tvm_ffi")}
 
 

@@ -51,7 +51,7 @@ def build_artifact(
 
 @dataclass(frozen=True)
 class _Layer:
-    """What a build says of a layer: see `kernels.choices`."""
+    """A layer in a build's report of choices: see `kernels.choices`."""
 
     key: str
     tile: Tile
@@ -210,5 +210,5 @@ class _Round:
             self.symbols.setdefault(layer.key, set()).add(layer.symbol)
 
     def seconds(self, key: str, taken: Mapping[str, float]) -> float:
-        """What a kind of layer takes, by the times of the kernels; one that nobody timed is never the fastest."""
+        """The time of a kind of layer, from the times of its kernels; one that was not timed is never the fastest."""
         return sum(taken.get(symbol, inf) for symbol in self.symbols.get(key, ())) or inf

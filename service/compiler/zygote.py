@@ -70,7 +70,7 @@ def _fork(request: Mapping[str, Any], descriptors: Sequence[int], channel: socke
 
 
 def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-    """What `subprocess` would have done between fork and exec."""
+    """Sets up the forked process as `subprocess` would between fork and exec."""
     stdin, log, messages, parent_death = descriptors
     os.chdir(request["directory"])
     for source, place in ((stdin, 0), (log, 1), (log, 2)):

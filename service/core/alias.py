@@ -25,7 +25,7 @@ _ANNOTATION = "dev.octet.alias."  # + model:alias, on the store's index itself
 
 @dataclass(frozen=True)
 class Alias:
-    """What a name stands for.
+    """The versions that a name stands for.
 
     Attributes:
         version: answers, but for the canary's share.
@@ -83,7 +83,7 @@ class Alias:
         return replace(self, version=version, canary=None, canary_percent=0, previous=tuple(rest), changed_at=at)
 
     def without(self, versions: Collection[int], at: datetime) -> Alias | None:
-        """What is left of it where `versions` are deleted; None if nothing answers for it any more."""
+        """The alias after `versions` are deleted; None if no version is left to answer for it."""
         if self.version in versions:
             return None
         previous = tuple(version for version in self.previous if version not in versions)
@@ -131,7 +131,7 @@ def is_annotation(name: str, model: str | None = None) -> bool:
 
 
 def aliases_in(annotations: Mapping[str, str]) -> list[Alias]:
-    """What `annotation_of` wrote.
+    """Parses the result of `annotation_of`.
 
     Raises:
         ValueError: an annotation of that name holds something else.

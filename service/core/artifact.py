@@ -51,7 +51,7 @@ def model_annotation_name(name: str, version: int) -> str:
 
 
 def models_in(annotations: Mapping[str, str]) -> list[tuple[str, int, datetime]]:
-    """What `model_annotation` wrote: name, version and time of each, who asked first comes first.
+    """Parses the result of `model_annotation`: name, version and time of each request, the earliest first.
 
     Raises:
         ValueError: an annotation of that name holds something else.
@@ -73,7 +73,9 @@ def only_artifact(listed: Iterable[tuple[Digest, str | None]]) -> Digest:
 
 
 class Report(StrEnum):
-    """What can be attached to an artifact, by the last part of its URL; the value is its OCI artifact type."""
+    """Kinds of reports that can be attached to an artifact, by the last part of their URL; the value is the OCI
+    artifact type.
+    """
 
     NUMERICS = "application/vnd.octet.numerics.v1+json"  # what the outputs were compared with; see `core.witnesses`
     COVERAGE = "application/vnd.octet.coverage.v1+json"  # which multiply-accumulates run in integers, and why not
@@ -114,7 +116,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class ArtifactConfig:
-    """What the runtime must know to load an artifact.
+    """The facts that the runtime needs to load an artifact.
 
     Attributes:
         signature: the model's inputs and outputs, and what it keeps between calls.

@@ -112,7 +112,7 @@ class BuildEvent:
 
 
 class Progress(Protocol):
-    """How a running compile reports itself, and learns that it should stop."""
+    """Progress reports of a running compile, and its cancellation."""
 
     def stage(self, stage: Stage, fraction: float = 0.0) -> None:
         """The compile is `fraction` (0 to 1) through `stage`. Raises `BuildCanceled` if it should stop."""

@@ -67,7 +67,7 @@ def by_cache(cores: Iterable[Core], topology: Path = _CPUS) -> tuple[tuple[Core,
 
 
 def cpu_quota(groups: Path = _CONTROL_GROUPS, membership: Path = _MEMBERSHIP) -> float | None:
-    """How many processors' time the control groups that this process is in allow it; None where they do not care."""
+    """The CPU limit of this process's control groups, in processors; None where there is no limit."""
     try:
         lines = membership.read_text().splitlines()
     except OSError:

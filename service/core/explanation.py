@@ -1,4 +1,4 @@
-"""What each layer of a compiled model is and how long it takes: its coverage report and a profile, side by side.
+"""The layers of a compiled model and their times: its coverage report and a profile, side by side.
 
 The coverage report lists the calls of kernels in order, and the operators that no kernel computes, each with the place
 where it stands among them. What a profile has timed between two kernels is code that TVM generated for the operators at
@@ -76,7 +76,9 @@ class Explanation:
         return sum(layer.seconds for layer in self.layers)
 
     def rates(self, macs: int, seconds: float) -> dict[str, float | None]:
-        """What is measured of some work; nothing of what was not measured, and no rate of what multiplies nothing."""
+        """Rates of measured work. Work that was not measured has none, and work without multiplications has no
+        multiplication rate.
+        """
         rate = macs / seconds if macs and seconds else None
         percent = 100.0 * rate / self.peak_macs_per_s if rate and self.peak_macs_per_s else None
         return {"seconds": seconds if self.profile else None, "macs_per_s": rate, "peak_percent": percent}

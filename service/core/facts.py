@@ -1,4 +1,4 @@
-"""What a model is, as its file says it: before anything is compiled, and the same for every target."""
+"""Facts about a model, from its file: known before it is compiled, and the same for every target."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.core.signature import ModelSignature
 
 @dataclass(frozen=True)
 class Scheme:
-    """How tensors of one kind are quantized. Several values where tensors differ.
+    """The quantization of tensors of one kind. There are several values where tensors differ.
 
     Attributes:
         storage: what the integers are, as `int8`.
@@ -89,7 +89,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Outline:
-    """What a file says of a model that is not compiled.
+    """The outline of a model that cannot be compiled.
 
     Attributes:
         inputs, outputs: name, element type, and shape; of a dimension its name, or None, where the file gives no size.

@@ -1,4 +1,4 @@
-"""What a process may import."""
+"""Import restrictions of a process."""
 
 from __future__ import annotations
 

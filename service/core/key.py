@@ -27,7 +27,7 @@ _ID_BYTES, _SECRET_BYTES = 6, 32
 
 
 class Scope(StrEnum):
-    """What keys are for. A key may have several."""
+    """The permissions of a key. A key may have several."""
 
     PREDICT = "predict"  # predictions, and all that `/v2` tells about models
     READ = "read"  # all that can be looked at but keys and the audit log; changes and predicts nothing
@@ -38,7 +38,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class Limits:
-    """How much may be done with a key; None: no limit.
+    """Rate limit and quota of a key; None: no limit.
 
     Attributes:
         requests_per_s: on average, and at once as many as in one second, but at least one.
@@ -55,7 +55,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Key:
-    """What is known of a key.
+    """The stored facts of a key.
 
     Attributes:
         name: for people.
@@ -106,7 +106,7 @@ def new_key(name: str, scopes: Iterable[Scope], limits: Limits, at: datetime) ->
 
 
 def key_of(text: str, name: str, scopes: Iterable[Scope], limits: Limits, at: datetime) -> Key:
-    """What is to be known of the key that reads `text`.
+    """The stored facts of the key whose text is `text`.
 
     Raises:
         InvalidInput: it is not of the form of a key, or has no scope.
@@ -129,7 +129,7 @@ def id_of(text: bytes) -> str | None:
 
 
 def key_from_json(id: str, members: Mapping[str, Any]) -> Key:
-    """What `Key.to_json` wrote. Raises `KeyError`, `TypeError` or `ValueError` where it did not."""
+    """Parses the result of `Key.to_json`. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
     revoked_at = members["revoked_at"]
     return Key(
         id,

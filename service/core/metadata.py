@@ -1,4 +1,4 @@
-"""What is known of a model beside its arithmetic: names for its classes, and how a picture becomes its input."""
+"""Metadata of a model: names of its classes, and the preprocessing that makes its input from a picture."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_LABELS_CHARACTERS = 2 << 20  # of all of them
 
 
 class Resize(StrEnum):
-    """How a picture of another shape than the input's becomes one of it."""
+    """The ways to fit a picture of another shape to the input."""
 
     STRETCH = "stretch"  # the aspect ratio is not kept
     CROP = "crop"  # it is kept: what lies over at two edges, equally, is cut off

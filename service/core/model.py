@@ -33,7 +33,7 @@ class VersionState(StrEnum):
 
 @dataclass(frozen=True)
 class Deleted:
-    """What the deletion of a model, or of one version of it, took away.
+    """The result of deleting a model, or one version of it.
 
     Attributes:
         versions: their numbers, in ascending order.

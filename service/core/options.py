@@ -1,4 +1,4 @@
-"""What a build may be asked for besides target and numerics mode. Options are part of the build's key."""
+"""Options of a build besides target and numerics mode. They are part of the build's key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_RANK = 8
 
 
 def batch_of(options: Mapping[str, Any]) -> int:
-    """How many samples the artifact takes at a time."""
+    """The number of samples that the artifact takes at a time."""
     return int(options.get(BATCH, 1))
 
 
@@ -71,7 +71,7 @@ def check_batches(sizes: Iterable[int]) -> tuple[int, ...]:
 
 
 def tune_s_of(options: Mapping[str, Any]) -> float | None:
-    """How long to look for better tiles, in seconds; None for not at all."""
+    """The time to search for better tiles, in seconds; None for no search."""
     seconds = options.get(TUNE)
     return None if seconds is None else float(seconds)
 

@@ -1,4 +1,4 @@
-"""How the pictures begin that may be sent in the place of a tensor. `service.runtime.image` decodes them."""
+"""Signatures of the picture formats that may be sent in place of a tensor. `service.runtime.image` decodes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which artifacts run at this moment: a note in memory that outlives the process whose native code they may crash.
+"""A record of the artifacts that run at this moment, in memory that outlives the process whose native code may crash.
 
 A table of fixed slots in a `memfd`. The process that runs models has a slot for each instance, sets its mark before the
 instance's native code is entered and clears it afterwards: two stores of a byte. The process that watches over it maps

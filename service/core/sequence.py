@@ -1,4 +1,4 @@
-"""What a stateful model keeps from one call of a sequence to the next."""
+"""The state that a stateful model keeps from one call of a sequence to the next."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Auth(StrEnum):
 
 
 class Serving(BaseModel):
-    """What can be chosen for one model, too: in the table `models` of the file, under its name."""
+    """Settings that can also be chosen for one model: in the table `models` of the file, under its name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -50,7 +50,7 @@ class Serving(BaseModel):
 
 
 class Settings(BaseSettings, Serving):
-    """What a deployment chooses. Sizes are in bytes, times in seconds.
+    """The settings of a deployment. Sizes are in bytes, times in seconds.
 
     The file is `$OCTET_CONFIG`, or `octet.toml` in the working directory, with these names as keys.
     """
@@ -150,13 +150,13 @@ class Settings(BaseSettings, Serving):
         return self
 
     def serving(self, model: str) -> Serving:
-        """What holds for a model: its own choices, and the common ones where it has none."""
+        """The settings of a model: its own, and the common ones where it has none."""
         own = self.models.get(model)
         return self if own is None else self.model_copy(update=own.model_dump(exclude_unset=True))
 
     @property
     def port_of_grpc(self) -> int:
-        """Where gRPC is asked to listen."""
+        """The port that gRPC is to listen on."""
         if self.grpc_port is not None:
             return self.grpc_port
         return self.port + 1 if self.port else 0
@@ -176,7 +176,9 @@ class Settings(BaseSettings, Serving):
 
     @property
     def scratch_dir(self) -> Path:
-        """Where builds work; on the store's file system, so that a finished file is renamed and never copied."""
+        """The folder that builds work in; on the store's file system, so that a finished file is renamed and never
+        copied.
+        """
         return self.data_dir / "scratch"
 
     @property
@@ -191,12 +193,12 @@ class Settings(BaseSettings, Serving):
 
     @property
     def model_files_file(self) -> Path:
-        """Which versions came from `model_files` (`service.api.control.model_files`)."""
+        """The record of the versions that came from `model_files` (`service.api.control.model_files`)."""
         return self.data_dir / "model_files.json"
 
     @property
     def crashes_file(self) -> Path:
-        """What crashes were put down to (`service.workers.crashes`)."""
+        """The record of crashes and the artifacts blamed for them (`service.workers.crashes`)."""
         return self.data_dir / "crashes.json"
 
     @property
@@ -206,17 +208,17 @@ class Settings(BaseSettings, Serving):
 
     @property
     def usage_file(self) -> Path:
-        """What was used of their quotas (`service.api.access.limits`)."""
+        """The record of the quotas used (`service.api.access.limits`)."""
         return self.data_dir / "usage.json"
 
     @property
     def audit_file(self) -> Path:
-        """What was changed, and by whom (`service.api.access.audit`)."""
+        """The audit log (`service.api.access.audit`)."""
         return self.data_dir / "audit.jsonl"
 
     @property
     def results_dir(self) -> Path:
-        """What the compiler's children answered before (`service.compiler.results`)."""
+        """The cache of the compiler's children's answers (`service.compiler.results`)."""
         return self.data_dir / "results"
 
     @classmethod

@@ -40,7 +40,7 @@ class Quantization:
     zero_point: int
 
     def real(self, stored: NDArray[Any]) -> NDArray[np.float32]:
-        """What `stored`, of integers, stands for: exact for up to 16 bits until it is rounded once, to float32."""
+        """The real values of `stored` integers: exact for up to 16 bits until they are rounded once, to float32."""
         with np.errstate(over="ignore"):
             return ((stored.astype(np.float64) - self.zero_point) * self.scale).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""What hardware an artifact is for. A target is data: a canonical name and the CPU features that it needs.
+"""The hardware that an artifact is compiled for. A target is data: a canonical name and the CPU features that it needs.
 
 Names are `architecture[-level][+feature…]`: `x86-64-v3`, `x86-64-v4+vnni`, `aarch64+dotprod`. What the compiler
 does for a target (LLVM options, operand types, kernels) lives in `compiler/targets/`.
@@ -38,7 +38,7 @@ class Target:
         return self.name
 
     def missing_on(self, host: Host) -> frozenset[str]:
-        """What `host` lacks to run artifacts of this target; empty where they run."""
+        """The features that `host` lacks to run artifacts of this target; empty where they run."""
         if host.architecture != self.architecture:
             return frozenset({self.architecture})
         return self.features - host.features
@@ -85,7 +85,7 @@ class Host:
 
     @property
     def missing(self) -> frozenset[str]:
-        """What this machine lacks for the target that it comes closest to; empty where one runs."""
+        """The features that this machine lacks for the target that it comes closest to; empty where a target runs."""
         return self._closest.missing_on(self)
 
     @property

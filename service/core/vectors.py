@@ -171,7 +171,7 @@ def sample_inputs(signature: ModelSignature, samples: int, seed: int = 0) -> lis
 
 
 def sample_kinds(samples: int) -> list[str]:
-    """What each of the inputs of `sample_inputs` is: the name of an extreme, "random" or "smooth"."""
+    """The kind of each input of `sample_inputs`: the name of an extreme, "random" or "smooth"."""
     kinds = [kind for extreme in EXTREMES for kind in (extreme, "random", "smooth")]
     kinds += ["random", "smooth"] * (max(0, samples - len(kinds) + 1) // 2)
     return kinds[:samples]

@@ -1,4 +1,4 @@
-"""What an artifact's outputs were compared with, and what came of it, as its numerics report says it.
+"""The runtimes that an artifact's outputs were compared with, and the results, as its numerics report gives them.
 
 A witness is another runtime that computed the same model on the same inputs. Outputs are compared with Octet's own
 canonical form too: that decides whether an artifact is served, and it is named as what it is.
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class Outcome(StrEnum):
-    """What a report comes to."""
+    """The overall result of a report."""
 
     EQUAL = "equal"  # another runtime ran, and every value was equal to its own
     DIFFERENT = "different"  # another runtime ran, and some value was not
@@ -98,7 +98,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Statement:
-    """What came of asking a witness.
+    """The result of running a witness.
 
     Attributes:
         comparison: None where it did not run.
@@ -146,7 +146,7 @@ class Statement:
 
     @property
     def text(self) -> str:
-        """What it says, without whose word it is: "all 80 values from 8 inputs are equal"."""
+        """The result as text, without the witness's name: "all 80 values from 8 inputs are equal"."""
         if self.comparison is None:
             return self.reason
         departure = f"; {self.departure}" if self.departure and not self.comparison.is_equal else ""
@@ -195,7 +195,7 @@ def not_checked(reason: str) -> dict[str, Any]:
 
 
 def float_share(coverage: Mapping[str, Any]) -> dict[str, Any]:
-    """What a coverage report says of operators that compute in floating point, conversions at the model's ends aside.
+    """The floating-point operators of a coverage report, without the conversions at the model's ends.
 
     Returns:
         `operators`, each with its multiply-accumulates and the reason; `macs_percent`, their share; `text`. A report

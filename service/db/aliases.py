@@ -1,4 +1,4 @@
-"""What the names of versions stand for."""
+"""The table of aliases."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ class BuildStore:
             return [Digest(artifact) for artifact in connection.execute(query).scalars()]
 
     def statistics(self, buckets_s: Sequence[float] = ()) -> Statistics:
-        """What the metrics show; counts only grow, also across restarts.
+        """The statistics for the metrics. Counts only grow, also across restarts.
 
         Args:
             buckets_s: upper bounds of the histogram of stage durations, ascending.
@@ -247,7 +247,7 @@ class BuildStore:
             claims.release(connection, claim, self._clock.now())
 
     def requests(self, id: str) -> Requests:
-        """Which model versions want a build, and when each last said so; who asked first comes first."""
+        """The model versions that requested a build, each with its latest request; the earliest requester first."""
         return self.requests_of([id])[id]
 
     def withdraw(self, model: str, version: int) -> None:

@@ -1,4 +1,4 @@
-"""What a worker may do to a build that it holds.
+"""The operations of a worker on a build that it holds.
 
 A claim is a lease with a fencing token. The lease says when others may take the build; the token, which grows with
 every claim, says whose word counts: a worker that slept through its lease finds that its token is stale, and can

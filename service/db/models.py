@@ -23,7 +23,7 @@ Digests = list[Digest]
 
 
 class ModelStore:
-    """What was pushed, by name. A name exists as long as it has a version."""
+    """The table of pushed models, by name. A name exists as long as it has a version."""
 
     def __init__(self, database: Database, clock: Clock | None = None) -> None:
         self._database = database
@@ -58,7 +58,7 @@ class ModelStore:
         return described
 
     def metadata(self, name: str, number: int) -> ModelMetadata:
-        """What was said of a version; nothing of one that there is not."""
+        """The stored metadata of a version; empty for an unknown version."""
         query = sa.select(model_versions.c.metadata)
         query = query.where(model_versions.c.name == name, model_versions.c.number == number)
         with self._database.read() as connection:

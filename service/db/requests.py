@@ -1,4 +1,4 @@
-"""Which model versions want a build: what keeps it in sight.
+"""The model versions that requested a build, which keep it listed.
 
 A build that nobody asks for any more is no longer found by anybody. Its row stays, without what it was about, because
 the counts that metrics show are taken from the rows, and only grow.

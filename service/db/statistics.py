@@ -13,7 +13,7 @@ from service.db.tables import build_stages, builds
 
 @dataclass(frozen=True)
 class StageDurations:
-    """How long one stage took on one target, as a histogram.
+    """The durations of one stage on one target, as a histogram.
 
     Attributes:
         buckets: how many took at most as long as each bound that was asked for; cumulative, without infinity.
@@ -28,7 +28,7 @@ class StageDurations:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What the metrics show of the builds table.
+    """Statistics of the builds table, for the metrics.
 
     Attributes:
         outcomes: builds that ended, by (target, state).

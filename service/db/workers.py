@@ -1,4 +1,4 @@
-"""Which processes are alive. Nothing depends on it: who may build what is decided by leases alone."""
+"""The table of live processes. It is for display only: leases alone decide who may build."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _ListedBuild = tuple[BuildInputs, Digest, Digest, list[tuple[str, int, datetime]
 
 @dataclass(frozen=True)
 class Restored:
-    """How much of a database was missing."""
+    """The number of entries restored to a database."""
 
     versions: int
     builds: int
@@ -216,7 +216,7 @@ def _listed_versions(layout: OciLayout) -> Iterator[ModelVersion]:
 
 
 def _listed_metadata(layout: OciLayout) -> dict[tuple[str, int], ModelMetadata]:
-    """What is said of versions, by name and number; what is damaged is as if it were not there."""
+    """The metadata of versions, by name and number. A damaged entry is ignored."""
     found: dict[tuple[str, int], ModelMetadata] = {}
     for entry, manifest in _manifests(layout, METADATA_MEDIA_TYPE):
         (said,) = manifest.layers
@@ -230,7 +230,7 @@ def _listed_metadata(layout: OciLayout) -> dict[tuple[str, int], ModelMetadata]:
 
 
 def _listed_builds(layout: OciLayout) -> list[_ListedBuild]:
-    """Who asked first comes first, because what is asked for last is served."""
+    """The listed builds. The earliest requester comes first, because the build requested last is served."""
     found: list[_ListedBuild] = []
     for entry, manifest in _manifests(layout, ARTIFACT_TYPE):
         requests = models_in(entry.annotations)

@@ -1,4 +1,5 @@
-"""Which artifacts ran when the serving process crashed, and which of them are not run again.
+"""A record of the artifacts that ran when the serving process crashed, and the quarantine of those that are not run
+again.
 
 Kept in a file, so that a restart of everything forgets nothing. The process that supervises writes what happened; the
 serving process, which is forked from it after each crash, reads that, and writes when an artifact is let go.
@@ -29,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Record:
-    """What is held against an artifact.
+    """The crash record of an artifact.
 
     Attributes:
         crashes: when it was named, the earliest first.
@@ -130,7 +131,7 @@ class Crashes:
             _logger.exception("%s, the record of crashes, cannot be read", self._path)
 
     def _write(self) -> None:
-        """What cannot be written is known until this process ends, and to those forked from it."""
+        """Writes the records. If that fails, only this process and those forked from it know them."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with locked(self._path.parent):

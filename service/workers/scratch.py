@@ -1,4 +1,4 @@
-"""Where attempts work: a directory each, locked by its process, and swept when that is gone.
+"""Working folders of build attempts: one for each, locked by its process, and swept when that process is gone.
 
 The lock is on the directory itself (flock), where the compiler's children, who write below it, cannot remove it.
 """

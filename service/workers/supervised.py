@@ -35,7 +35,7 @@ Ready = Callable[[], None]
 
 @dataclass(frozen=True)
 class End:
-    """How a child ended that nobody had told to.
+    """The unexpected end of a child.
 
     Attributes:
         status: its exit status; the signal that killed it, negative.
@@ -210,7 +210,9 @@ def _is_channel(path: Path) -> bool:
 
 
 def _kills_for_memory() -> int:
-    """How many processes, of anybody's, the kernel has killed for want of memory; 0 where it does not count them."""
+    """The number of processes of any user that the kernel has killed for lack of memory; 0 where it does not count
+    them.
+    """
     try:
         lines = _VM_STATISTICS.read_text().splitlines()
     except OSError:

@@ -53,7 +53,7 @@ class Loaded:
 
 
 class Framework(Protocol):
-    """What a module of this package offers."""
+    """The interface of this package's modules."""
 
     def load(self, job: Job) -> Loaded: ...
 

@@ -55,7 +55,7 @@ def _static(shape: Any, batch: int) -> list[int]:
 
 
 def _layers(compiled: Any) -> dict[str, int]:
-    """How many heavy layers run in which precision, as in `Convolution u8`."""
+    """The number of heavy layers by operator and precision, as in `Convolution u8`."""
     found: Counter[str] = Counter()
     for operator in compiled.get_runtime_model().get_ops():
         about = operator.get_rt_info()

@@ -1,4 +1,4 @@
-"""What a peer's server is told: `PORT RUNTIME MODEL SCRATCH`, the last a folder of its own."""
+"""Command-line arguments of a peer's server: `PORT RUNTIME MODEL SCRATCH`, the last a folder of its own."""
 
 from __future__ import annotations
 

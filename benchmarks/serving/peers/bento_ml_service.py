@@ -1,4 +1,4 @@
-"""What `bentoml serve` loads. `bento_ml` says which model."""
+"""The service that `bentoml serve` loads. `bento_ml` chooses the model."""
 
 from __future__ import annotations
 

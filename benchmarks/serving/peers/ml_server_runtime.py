@@ -1,4 +1,4 @@
-"""What MLServer loads: a runtime with a handler for the raw body. `ml_server` says which model."""
+"""The runtime that MLServer loads, with a handler for the raw body. `ml_server` chooses the model."""
 
 from __future__ import annotations
 

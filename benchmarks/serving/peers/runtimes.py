@@ -1,4 +1,4 @@
-"""What computes behind a peer's server: from the bytes of one image to the bytes of the scores, on one thread.
+"""The runtimes behind the peers' servers: from the bytes of one image to the bytes of the scores, on one thread.
 
 The body is the same for all, [1, 224, 224, 3] of one byte each. A TFLite file takes it as it is; an ONNX file takes
 [1, 3, 224, 224] float32, so the conversion real = byte / 127.5 - 1 belongs to the call: within the graph where the

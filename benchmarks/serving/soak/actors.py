@@ -29,7 +29,7 @@ class Unexpected(Exception):
 
 @dataclass
 class Problems:
-    """What should not have happened: how often, and in words, each once and not for ever. From any thread."""
+    """Unexpected results: how often each occurred, and a limited number of messages, each once. From any thread."""
 
     count: int = 0
     kinds: list[str] = field(default_factory=list)
@@ -101,7 +101,7 @@ def checked(response: httpx.Response, *allowed: int) -> str:
 
 
 def _said(response: httpx.Response) -> str:
-    """Why, in the server's words; what differs from request to request is left out."""
+    """The server's error message, without what differs from request to request."""
     try:
         return str(response.json()["detail"])
     except (ValueError, LookupError, TypeError):

@@ -154,7 +154,7 @@ def _bad_pushes() -> Sequence[Bad]:
 
 
 def _malformed(question: Question) -> Sequence[tuple[bytes, Sequence[str]]]:
-    """What is no HTTP, with the statuses that may answer; `closed` where there is nobody to be answered."""
+    """Bytes that are not HTTP, with the allowed statuses of the answer; `closed` where the server may just close."""
     post = f"POST {question.path} HTTP/1.1\r\nHost: [::1]\r\n".encode()
     return [
         (b"GET\r\n\r\n", ["400"]),
@@ -181,7 +181,7 @@ def _bad_calls(question: Question) -> Sequence[tuple[bytes, grpc.StatusCode]]:
 
 
 def _half_sent(question: Question) -> Sequence[tuple[bytes, bool]]:
-    """What is sent before the client leaves, and whether it leaves by a reset."""
+    """The bytes that are sent before the client leaves, and whether it leaves by a reset."""
     body = question.image.tobytes()
     head = f"POST {question.path} HTTP/1.1\r\nHost: [::1]\r\nContent-Length: {len(body)}\r\n{HEADER_LENGTH}: 0\r\n\r\n"
     request = head.encode() + body

@@ -1,4 +1,6 @@
-"""What changes while the others ask: new versions, promotions and rollbacks, reloads and unloads, builds that fail."""
+"""Changes while other clients send requests: new versions, promotions and rollbacks, reloads and unloads, failing
+builds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the processes of a server take while time goes by, and whether it grows."""
+"""Resources that the processes of a server use over time, and whether they grow."""
 
 from __future__ import annotations
 

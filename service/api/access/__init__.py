@@ -1,4 +1,4 @@
-"""Who may do what: API keys and their limits, asked for before anything else of a request is looked at.
+"""Access control: API keys and their limits, checked before any other part of a request is read.
 
 Whoever serves imports `guard`, which stands before all that is asked, from where it is: it needs the web framework.
 """

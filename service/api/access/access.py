@@ -53,7 +53,7 @@ class Access:
         return self._is_asked
 
     def identify(self, authorization: bytes | None, *needed: Scope) -> Key | None:
-        """Whose request it is; None where nobody is asked.
+        """Identifies the API key of a request. Returns None where no key is required.
 
         Args:
             authorization: the value of the header.

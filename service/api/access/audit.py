@@ -1,4 +1,4 @@
-"""What was changed, by whom and when: one line of JSON each, only ever added to."""
+"""The audit log of changes: what was changed, by whom and when. Append-only, one JSON object a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much may be done with a key: so many requests a second, and so many a day."""
+"""Rate limits and daily quotas of API keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass
 class Usage:
-    """What was used of one key on one day.
+    """The use of one key on one day.
 
     Attributes:
         own: by this process; only the event loop changes it.
@@ -141,7 +141,7 @@ class Meters:
 
 
 def _count(written: Mapping[str, tuple[str, int]], id: str, day: date) -> int:
-    """What is written down of a key's day."""
+    """The number of requests that the usage file records for a key's day."""
     found_day, count = written.get(id, ("", 0))
     return count if found_day == day.isoformat() else 0
 

@@ -1,4 +1,4 @@
-"""Which scopes a request needs: the whole policy, by the method and path of HTTP or the full method of gRPC.
+"""The access policy: the scopes that a request needs, by HTTP method and path, or by the full name of a gRPC method.
 
 It goes by what is known of a request before it is routed. What stands nowhere here needs `admin`.
 """

@@ -42,7 +42,7 @@ Fingerprint = tuple[tuple[str, int, int, int], ...]  # of each file: its name, i
 
 @dataclass(frozen=True)
 class Origin:
-    """Where versions of a model came from."""
+    """The file or artifact folder that versions of a model were made from."""
 
     path: Path
     versions: tuple[int, ...]
@@ -177,7 +177,7 @@ class ModelFiles:
 
 @dataclass(frozen=True)
 class _Look:
-    """What there was.
+    """The result of one scan of the configured paths.
 
     Attributes:
         files: model files and artifact folders.

@@ -194,7 +194,7 @@ def _standings(services: Services, versions: Sequence[ModelVersion]) -> dict[tup
 
 
 def _facts(services: Services, name: str, number: int | None) -> dict[int, Any]:
-    """What the builds of a model, or of one version, found in its files; by version."""
+    """The facts that the builds of a model, or of one version of it, found in its files; by version number."""
     found: dict[int, Any] = {}
     for build in services.builds.serving(name, number, [target.name for target in TARGETS]):
         if build.version not in found and build.artifact is not None:

@@ -68,7 +68,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 
 def _describe_access(operation: dict[str, Any], scopes: Sequence[Scope]) -> None:
-    """What it says to those who are not let in, where keys are asked for."""
+    """Adds the security requirement and the answers to requests without a sufficient key."""
     operation["security"] = [{"key": []}, {}] if scopes else []
     if scopes:
         responses = operation["responses"]

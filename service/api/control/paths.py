@@ -1,4 +1,4 @@
-"""Where the resources of the control plane are."""
+"""URL paths of the control plane's resources."""
 
 from __future__ import annotations
 

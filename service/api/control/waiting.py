@@ -19,8 +19,8 @@ T = TypeVar("T")
 async def wait_until(
     look: Callable[[], T], is_enough: Callable[[T], bool], timeout_s: float, stopping: threading.Event, request: Request
 ) -> T:
-    """What `look` (called in a thread) sees as soon as it is enough, after `timeout_s`, or when nobody can wait longer:
-    the client left, or the server stops.
+    """Returns the result of `look` (called in a thread) as soon as it is enough, after `timeout_s`, or when waiting is
+    pointless: the client left, or the server stops.
     """
     deadline_s = time.monotonic() + timeout_s
     while True:

@@ -1,4 +1,4 @@
-"""What the control plane says, as schemas: they are the API reference, and the only use of pydantic at run time."""
+"""The control plane's schemas. They are the source of the API reference, and the only use of pydantic at run time."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Metadata(Wire):
 
 
 class Facts(Wire):
-    """What a model is, before anything is compiled."""
+    """Facts about a model that are known before it is compiled."""
 
     format: str
     signature: Signature
@@ -154,7 +154,7 @@ class ModelVersion(Wire):
 
 
 class Deleted(Wire):
-    """What a deletion took away."""
+    """The result of a deletion."""
 
     name: str
     versions: list[int]
@@ -227,7 +227,7 @@ class Models(Wire):
 
 
 class BuildError(Wire):
-    """Why a build failed, and where."""
+    """The reason for a failed build, and the place where it failed."""
 
     code: str
     message: str

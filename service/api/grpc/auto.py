@@ -1,4 +1,4 @@
-"""Which listener serves gRPC."""
+"""Chooses the listener that serves gRPC."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Call:
         self._something_came.set()
 
     async def messages(self) -> AsyncIterator[bytes]:
-        """What the client sends; who is slow to ask for it keeps the client waiting.
+        """The client's messages. A slow consumer of this iterator exerts backpressure on the client.
 
         Raises:
             Aborted: a message cannot be inflated.

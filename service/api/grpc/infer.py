@@ -134,6 +134,6 @@ def _affinity(context: ServicerContext) -> bytes | None:
 
 
 def _about(context: ServicerContext, trace: Trace | None) -> dict[str, str]:
-    """What lines of the log say of a call."""
+    """The fields that a call adds to its log lines."""
     headers = dict(context.invocation_metadata() or ())
     return about_request(request_id(), str(headers.get("traceparent", "")), trace)

@@ -67,7 +67,7 @@ class Received:
     def request(
         self, signature: ModelSignature, batches: Sequence[int], templates: RequestTemplates | None = None
     ) -> InferRequest:
-        """What is asked, for `templates` to remember. Raises `InvalidInput`; `InvalidTensor` names the input."""
+        """The parsed request, which `templates` may store. Raises `InvalidInput`; `InvalidTensor` names the input."""
         head = self.head
         if self.raw and len(self.raw) != len(head.inputs):
             raise InvalidInput(f"the request has {len(head.inputs)} inputs and {len(self.raw)} raw_input_contents")

@@ -52,7 +52,7 @@ class InferenceService:
 
     @property
     def templates(self) -> ModelTemplates:
-        """What each model was asked."""
+        """The request templates of each model."""
         return self._infer.templates
 
     def handler(self) -> grpc.GenericRpcHandler:

@@ -1,4 +1,4 @@
-"""What the protocol tells of the server and its models, as the JSON documents of its HTTP form.
+"""Server and model metadata of the protocol, as the JSON documents of its HTTP form.
 
 The gRPC form has the same members under the same names, so `service.api.grpc` sends these documents too.
 """

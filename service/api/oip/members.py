@@ -64,5 +64,5 @@ def check_not_shared(parameters: Mapping[str, Any], name: str) -> None:
 
 
 def takes(*specs: TensorSpec) -> str:
-    """What to send instead, as a hint."""
+    """A hint that lists the tensors to send instead."""
     return "the model takes " + ", ".join(f"{spec.name!r}: {spec.datatype} {list(spec.shape)}" for spec in specs)

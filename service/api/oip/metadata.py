@@ -1,4 +1,4 @@
-"""What the server and its models are, and whether they are ready: the small endpoints of the protocol."""
+"""Metadata and readiness of the server and its models: the small endpoints of the protocol."""
 
 from __future__ import annotations
 

@@ -50,7 +50,9 @@ class _Whole:
 
 
 def output_of(served: Served, wanted: RequestedOutput, arrays: Sequence[Array]) -> Output:
-    """What a request wants of `arrays`, all the model's outputs. Raises `Unsupported`: the best elements of NaN."""
+    """The form in which a request wants one of `arrays`, all the model's outputs. Raises `Unsupported` for the
+    classification of NaN.
+    """
     spec, array = served.signature.outputs[wanted.index], arrays[wanted.index]
     datatype = spec.datatype
     if wanted.dequantize:

@@ -39,7 +39,7 @@ class RequestedOutput:
 
 @dataclass(frozen=True)
 class InferRequest:
-    """What a client asks.
+    """A parsed inference request.
 
     Attributes:
         id: to be echoed; None if it sent none.

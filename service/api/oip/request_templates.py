@@ -23,7 +23,7 @@ _MAX_TEMPLATES, _MAX_HEADER_BYTES = 64, 4096  # of a model; and of one, as JSON
 
 @dataclass(frozen=True)
 class RequestTemplate:
-    """What an inference header asks for.
+    """A parsed inference header, for reuse by requests with the same header.
 
     Attributes:
         request: with the inputs of another.

@@ -1,4 +1,4 @@
-"""What happens to predict requests, as metrics. Labels are looked up once per loaded model, not per request.
+"""Metrics of predict requests. Labels are looked up once per loaded model, not per request.
 
 All of it is counted on the event loop, and of a request all at once when its answer was sent: it costs nobody latency.
 """

@@ -1,4 +1,4 @@
-"""When what happened to one predict request: noted as it goes, and looked at when it was answered."""
+"""The times of the steps of one predict request: noted as it runs, evaluated after it was answered."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Timeline:
 
     @property
     def input_s(self) -> float | None:
-        """What reading it took; None where that did not come to its end."""
+        """The duration of reading the request; None where reading was not completed."""
         return self.prepared_s - self.arrived_s if self.prepared_s else None
 
     @property
     def output_s(self) -> float | None:
-        """What writing its answer took; None where nothing was computed."""
+        """The duration of writing the answer; None where nothing was computed."""
         return self.ended_s - self.ran_s if self.ran_s and self.ended_s else None
 
     @property

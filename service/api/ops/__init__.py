@@ -1,1 +1,1 @@
-"""What operators see and run: the serving process and its supervisor, TLS, metrics, traces and the request log."""
+"""Operation of the server: the serving process and its supervisor, TLS, metrics, traces and the request log."""

@@ -1,4 +1,4 @@
-"""What a scrape reads from the tables, the store and the models, instead of counting it as it happens.
+"""Metrics that a scrape reads from the tables, the store and the models, instead of counting events as they happen.
 
 So builds that other processes made are counted too, counts survive a restart, and a prediction costs less.
 """

@@ -34,7 +34,7 @@ class Histograms(Collector):
         self._children: dict[tuple[str, ...], Histogram] = {}
 
     def labels(self, *values: str) -> Histogram:
-        """That of these values of the labels; one that is new is shown from now on. For the event loop's thread."""
+        """The histogram with these label values. A new one is exported from now on. For the event loop's thread."""
         if len(values) != len(self._labels):
             raise ValueError(f"{self._name} has the labels {self._labels}, not {len(values)} of them")
         return self._children.setdefault(values, Histogram(self._bounds))
@@ -53,7 +53,7 @@ class Histograms(Collector):
         yield family
 
     def counts(self) -> Iterator[tuple[tuple[str, ...], int]]:
-        """How often each was observed, by the values of its labels."""
+        """The number of observations of each histogram, with its label values."""
         for values, histogram in list(self._children.items()):
             yield values, sum(list(histogram.counts))
 

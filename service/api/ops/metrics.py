@@ -1,4 +1,4 @@
-"""What `/metrics` shows. Predict requests are observed as they happen; what is so at the moment is read when scraped.
+"""The metrics of `/metrics`. Predict requests are observed as they happen; gauges are read when scraped.
 
 A label is never a request, a tensor or anything else that a client may choose freely: `model`, `version` and
 `target` are those of a model that is loaded here.

@@ -1,4 +1,4 @@
-"""What the sockets of all listeners have in common."""
+"""Socket options and helpers that all listeners share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was asked of each model version since it was loaded: the protocol's statistics extension.
+"""Request statistics of each model version since it was loaded: the protocol's statistics extension.
 
 Beside the histograms of `/metrics`, because clients that measure (perf_analyzer) take differences of these sums.
 """
@@ -17,7 +17,7 @@ STAGES = ("queue", "compute_input", "compute_infer", "compute_output")
 
 
 class Duration:
-    """How often something took place, and how long all of it took. For the event loop's thread."""
+    """A count of events and their total duration. For the event loop's thread."""
 
     __slots__ = ("_count", "_ns")
 

@@ -38,7 +38,7 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  
 
 @dataclass(frozen=True)
 class Started:
-    """What a person wants to know when the server takes requests.
+    """The facts that the start-up message shows when the server accepts requests.
 
     Attributes:
         host: the address that it listens on; the ports are the real ones, where 0 was asked for.
@@ -105,7 +105,7 @@ def _load_server() -> None:
 
 
 class _Supervisor:
-    """What happens when."""
+    """The supervision of one serving process: callbacks for its start, readiness and end."""
 
     def __init__(
         self,

@@ -17,7 +17,9 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 
 
 def start_tracing(settings: Settings) -> Tracing | None:
-    """What makes traces, where an endpoint for them is set, by us or by OpenTelemetry's own variables; or else None."""
+    """Starts tracing where an endpoint is set, by our settings or by OpenTelemetry's own variables. Returns None
+    otherwise.
+    """
     if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or os.environ.get("OTEL_TRACES_EXPORTER") == "none":
         return None
     if not settings.trace_endpoint and not any(map(os.environ.get, _ENDPOINTS)):

@@ -82,7 +82,7 @@ class Trace:
 
     @property
     def context(self) -> SpanContext:
-        """What others are linked to."""
+        """The context that other spans link to."""
         return self._span.get_span_context()
 
     @property
@@ -90,7 +90,7 @@ class Trace:
         return format(self.context.trace_id, "032x")
 
     def describe(self, identity: Identity, timeline: Timeline) -> None:
-        """What was done for it, by the model that is loaded as `identity`."""
+        """Adds the attributes and child spans of a request that was computed by the model loaded as `identity`."""
         self._span.set_attributes(
             {"octet.model": identity.model, "octet.version": identity.version, "octet.target": identity.target}
         )

@@ -1,4 +1,4 @@
-"""Which model versions the metrics tell of: those that are loaded, and for a while those that were.
+"""The model versions that the metrics report: those that are loaded, and for a while those that were.
 
 Every push is another version, and a process lives for many of them: what is kept of each has to go some day.
 """

@@ -57,7 +57,7 @@ class Archive:
         return iter(self._records)
 
     def size_of(self, name: str) -> int:
-        """How many bytes `read` gives of a record that there is."""
+        """The size in bytes of what `read` returns for an existing record."""
         return self._records[name].file_size
 
     def read(self, name: str) -> bytes:

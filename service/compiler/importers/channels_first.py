@@ -23,7 +23,7 @@ CHANNELS = 3
 
 
 def in_channels_last(emit: Emit, x: relax.Expr, body: Callable[[relax.Var], relax.Expr]) -> relax.Var:
-    """What `body` makes of an image, in the framework's layout on both sides.
+    """Applies `body` to an image in channels-last layout; input and result are in the framework's layout.
 
     Args:
         emit: binds an expression.

@@ -1,4 +1,4 @@
-"""Which model format a file has, by its content. Cheap, and loads no TVM: the API asks on every upload.
+"""Detection of a file's model format by its content. Cheap, and loads no TVM: the API calls it on every upload.
 
 A zip archive shows what it holds at its end only, so there are two questions: `detect_format`, of the first bytes, can
 refuse an upload before it has arrived; `format_of`, of the whole file, knows.

@@ -1,4 +1,4 @@
-"""What every importer hands on."""
+"""The common result of all importers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file says of a model that is not compiled: `octet inspect` shows it where an import ends in an error.
+"""Outline of a model that cannot be compiled: `octet inspect` shows it where an import ends in an error.
 
 TFLite and ONNX have a reader that stands alone; files of the other formats are understood only as they are imported.
 """

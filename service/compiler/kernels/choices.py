@@ -1,4 +1,4 @@
-"""Which tile each layer is computed by: the cost model's, unless a table says otherwise.
+"""The choice of each layer's tile: the cost model's, unless a table says otherwise.
 
 A table is data that comes from outside (it was measured, on some machine): a tile that is none of the layer's
 candidates is refused, so that a table can make a kernel slow and never wrong.
@@ -17,7 +17,7 @@ Numbers = tuple[int, ...]  # a tile, as plain data
 
 @dataclass
 class Choices:
-    """What a kernel library asks for each layer, and what it was told.
+    """The tiles that a kernel library requests and the answers that it gets.
 
     Attributes:
         table: layer's key -> tile.

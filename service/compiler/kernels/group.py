@@ -59,7 +59,7 @@ class Group:
 
     @property
     def without_addition(self) -> Group | None:
-        """What is left of it; None if there is no addition."""
+        """The group without its residual addition; None if there is none."""
         if self.addition is None:
             return None
         output = self.addition.call.args[1 if self.residual_is_lhs else 0]
@@ -72,7 +72,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Demand:
-    """How a kernel wants one of its inputs.
+    """A kernel's requirement on the layout of one of its inputs.
 
     Attributes:
         packed: channels of a pixel side by side, not in blocks.
@@ -104,7 +104,7 @@ class KernelLibrary(Protocol):
     block: int
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
-        """How a kernel for `group` wants its inputs.
+        """The layouts in which a kernel for `group` needs its inputs.
 
         Args:
             produced: for each input, whether a kernel makes it, so that it is blocked.

@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Kernel:
-    """What the compiler calls for one group of operators.
+    """The function that the compiler calls for one group of operators.
 
     The function's parameters are flat buffers: the inputs, then `constants` in order, then the output. It says
     everything about shapes, layouts and tiles, and nothing about values, so layers that differ in weights only share
@@ -39,7 +39,7 @@ class Kernel:
 
     @property
     def symbol(self) -> str:
-        """What the model calls it by."""
+        """The name by which the model calls it."""
         return f"octet_{self.family}_{self.content[7:23]}"
 
     @cached_property

@@ -13,7 +13,7 @@ from service.compiler.kernels.program import Expr
 
 @dataclass(frozen=True)
 class Window:
-    """Where the inputs of an output pixel lie."""
+    """The position of an output pixel's inputs."""
 
     kernel: tuple[int, int]
     strides: tuple[int, int] = (1, 1)
@@ -56,7 +56,7 @@ class Layer:
         return stride_h * self.source.row, stride_w * self.source.pixel
 
     def first_byte(self, image: Expr, row: Expr, column: Expr) -> Expr:
-        """Where the window of an output pixel begins, in the source's first block of channels."""
+        """The offset at which an output pixel's window begins, in the source's first block of channels."""
         (top, left), (down, right) = self.window.padding, self.steps
         start = self.source.origin - top * self.source.row - left * self.source.pixel
         return image * self.source.image + row * down + column * right + start

@@ -1,4 +1,4 @@
-"""How a kernel's tensors lie in memory.
+"""Memory layouts of kernels' tensors.
 
 A kernel's tensor is a flat uint8 buffer. Signed activations are stored 128 higher (`BIAS`), so that every kernel reads
 and writes unsigned bytes. A tensor has a *halo*: a border of its zero point around each image, written by whoever
@@ -118,18 +118,18 @@ class Image:
 
     @property
     def origin(self) -> int:
-        """Where the first element inside the halo lies."""
+        """The offset of the first element inside the halo."""
         return self.first_block * self.plane + self.margin
 
     def plane_start(self, number: Any) -> Any:
-        """Where a plane begins; they are numbered `image * blocks + block`, by an integer or an expression."""
+        """The offset of a plane. Planes are numbered `image * blocks + block`, by an integer or an expression."""
         if not self.shared_blocks:
             return number * self.plane
         image, block = (0, number) if self.batch == 1 else (number // self.blocks, number % self.blocks)
         return image * self.image + (block + self.first_block) * self.plane
 
     def at(self, image: Any, block: Any, row: Any, column: Any) -> Any:
-        """Where a block of a pixel begins; each is an integer or an expression."""
+        """The offset of a block of a pixel. Each argument is an integer or an expression."""
         return image * self.image + block * self.plane + row * self.row + column * self.pixel + self.origin
 
     @property

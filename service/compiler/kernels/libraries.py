@@ -1,4 +1,4 @@
-"""Which target has kernels of its own."""
+"""The targets that have kernels of their own."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _PASSES = (
 
 
 def program_of(kernel: Kernel) -> str:
-    """What `compile_program` takes: the same text for the same tensor program, in every process."""
+    """The text that `compile_program` takes: the same for the same tensor program, in every process."""
     return str(to_json_graph_str(kernel.function))
 
 

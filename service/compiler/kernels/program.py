@@ -156,7 +156,7 @@ class Program:
 
     @contextmanager
     def when(self, condition: Expr) -> Iterator[None]:
-        """What is written inside happens only if `condition` holds; one that is known now costs nothing."""
+        """Makes the code written inside conditional on `condition`. A condition that is constant costs nothing."""
         self._blocks.append([])
         yield
         if isinstance(condition, bool):

@@ -26,7 +26,7 @@ Vector = Callable[..., Expr]  # a vector of bytes from each source, and how many
 
 @dataclass(frozen=True)
 class View:
-    """Where the pixels of a tensor lie, in bytes.
+    """The positions of a tensor's pixels, in bytes.
 
     Attributes:
         origin: the first pixel of the first block of channels of the first image.
@@ -121,7 +121,7 @@ class Walk:
             yield Run(pixels, self.strides, starts, image, block, _zero(row, chunk))
 
     def _places(self, program: Program, item: Expr) -> list[Expr]:
-        """Where run number `item` lies: along each dimension that is no part of a run, and which chunk of it."""
+        """The position of run number `item`: along each dimension that is no part of a run, and its chunk."""
         places = []
         for count in reversed(self._counts):
             places.append(program.bind(item % count) if count > 1 else 0)

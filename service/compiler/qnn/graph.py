@@ -22,7 +22,7 @@ Rewrite = Callable[[relax.BlockBuilder, relax.Call, list[relax.Expr], Found], re
 
 
 class Values(Protocol):
-    """What variables stand for."""
+    """The values that variables are bound to."""
 
     def __getitem__(self, var: relax.Var, /) -> relax.Expr: ...
 
@@ -56,7 +56,7 @@ def operations(function: relax.Function) -> Iterator[tuple[relax.Var, relax.Expr
 
 
 def results_of(function: relax.Function) -> list[relax.Expr]:
-    """What the function returns, one by one."""
+    """The function's results, one by one."""
     body = function.body.body
     return list(body.fields) if isinstance(body, relax.Tuple) else [body]
 
@@ -72,7 +72,7 @@ def variables(expr: relax.Expr) -> Iterator[relax.Var]:
 
 
 def uses_of(function: relax.Function) -> Counter[relax.Var]:
-    """How often each variable is read; by the function's results too."""
+    """The number of reads of each variable, those by the function's results included."""
     read = [value for _, value in bindings(function)] + results_of(function)
     return Counter(var for expr in read for var in variables(expr))
 
@@ -147,7 +147,9 @@ def typed(builder: relax.BlockBuilder, expr: relax.Expr) -> relax.Expr:
 
 @contextmanager
 def _typing(name: str) -> Iterator[None]:
-    """Where operands do not fit, TVM's own operators raise a ValueError or TypeError, ours a RuntimeError."""
+    """Translates type errors: for operands that do not fit, TVM's own operators raise a ValueError or TypeError, ours a
+    RuntimeError.
+    """
     try:
         yield
     except (RuntimeError, TypeError, ValueError) as exc:

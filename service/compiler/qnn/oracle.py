@@ -21,7 +21,7 @@ Values = dict[relax.Var, Any]
 
 
 def run(module: tvm.IRModule, mode: Mode, inputs: Sequence[Array]) -> list[Array]:
-    """What `module` computes in `mode`: one array for each output, of the dtype the module declares.
+    """Evaluates `module` in `mode`: one array for each output, of the dtype that the module declares.
 
     Raises:
         UnsupportedOperator: an operator that neither the mode's table nor `PLAIN` knows.

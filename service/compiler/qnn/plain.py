@@ -1,4 +1,4 @@
-"""What plain Relax operators mean, in NumPy: those that importers emit beside the QNN dialect.
+"""NumPy implementations of the plain Relax operators that importers emit beside the QNN dialect.
 
 Most only move elements, so that they mean the same in every mode. The others compute on integers and booleans that are
 not quantized: shapes, indices and comparisons; or on real values between quantized parts, where each rounds once, as

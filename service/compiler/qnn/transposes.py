@@ -159,7 +159,7 @@ def _names_axes(call: relax.Call) -> bool:
 
 
 def _of_largest(operands: Sequence[Permuted]) -> Axes:
-    """How the largest operand that is not constant lies, and so stays; among equals, one that is permuted."""
+    """The axes of the largest operand that is not constant, which stays as it is; a permuted one among equals."""
     computed = [operand for operand in operands if value_of(operand.source) is None] or operands
     return min(computed, key=lambda operand: (-math.prod(operand.shape), operand.in_place)).axes
 
@@ -259,7 +259,7 @@ def _groups(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[list[
 
 
 def _place(x: Permuted, group: list[int]) -> tuple[int, int]:
-    """Where the longest axis of a group lies. A group of new axes of length 1 goes behind all others."""
+    """The position of a group's longest axis. A group of new axes of length 1 goes behind all others."""
     if not group:
         return (1, 0)
     return (0, x.axes[max(group, key=lambda axis: x.shape[axis])])

@@ -177,7 +177,9 @@ class QuantizedType:
         return self.zero_points[0]
 
     def misfit(self, shape: tuple[int | None, ...]) -> str | None:
-        """Why a tensor of `shape`, whose dynamic dimensions are None, cannot be of this type; None if it can."""
+        """The reason that a tensor of `shape`, whose dynamic dimensions are None, cannot be of this type; None if it
+        can.
+        """
         if self.axis is not None:
             if not shape:
                 return "a scalar is quantized per axis"

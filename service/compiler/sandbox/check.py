@@ -1,4 +1,4 @@
-"""What this kernel offers to lock a child in, for `octet doctor`, the start-up line, and the child itself."""
+"""The sandbox features of this kernel, for `octet doctor`, the start-up message, and the child itself."""
 
 from __future__ import annotations
 

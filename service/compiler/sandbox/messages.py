@@ -25,7 +25,7 @@ _CHILD_ERRORS = (errors.InvalidInput, errors.Unsupported, errors.UnsupportedForm
 
 
 class Conversation:
-    """What one child has said so far.
+    """The messages that one child has sent so far.
 
     Attributes:
         position: stage, op and tensor last reported.

@@ -1,4 +1,4 @@
-"""What a child may touch and how much it may use, as the parent decides it and the child enforces it on itself."""
+"""A child's access rights and resource limits, as the parent decides them and the child enforces them on itself."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a child may use up.
+    """Resource limits of a child.
 
     Attributes:
         wall_s: time on the clock.
@@ -83,7 +83,7 @@ class Limits:
 
 
 def system_rules() -> Rules:
-    """What every child may read: code that is installed, and what the C library and CPU detection ask the kernel."""
+    """Read access that every child has: installed code, and the files that the C library and CPU detection read."""
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     libraries = {Path(prefix, name) for prefix in prefixes for name in ("lib", "lib64")}
     libraries |= {Path(path) for name, path in sysconfig.get_paths().items() if name.endswith(("lib", "stdlib"))}

@@ -1,4 +1,4 @@
-"""How a child talks to its parent: one JSON object a line, on a pipe of its own.
+"""The protocol from a child to its parent: one JSON object a line, on a pipe of its own.
 
 {"locked": true}                         the sandbox is closed; once, first
 {"at": {"stage", "op", "tensor"}}        what it works on from now on, so that a crash can be placed
@@ -32,7 +32,7 @@ class Report:
         self._lock = threading.Lock()
 
     def at(self, *, stage: Stage | None = None, op: str | None = None, tensor: str | None = None) -> None:
-        """What is worked on from now on. An error or crash that does not say where it happened is placed there."""
+        """Sets the current position. An error or crash that names no place of its own is reported there."""
         members = {"stage": stage, "op": op, "tensor": tensor}
         self._send({"at": {name: value for name, value in members.items() if value is not None}})
 

@@ -1,4 +1,4 @@
-"""How a child ended, and what that means for the build."""
+"""Terminations of a child, and the errors of a build that they cause."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OUT_OF_MEMORY = re.compile(r"bad_alloc|out of memory|Cannot allocate memory|Mem
 
 @dataclass(frozen=True)
 class Termination:
-    """How a child ended.
+    """The termination of a child.
 
     Attributes:
         status: exit status, or minus the signal's number.
@@ -33,7 +33,7 @@ class Termination:
     oom_kills: int
 
     def explain(self, who: str, limits: Limits) -> OctetError:
-        """Why there is no result."""
+        """The error that explains why there is no result."""
         number = -self.status if self.status < 0 else None
         if number == signal.SIGXCPU or (number == signal.SIGKILL and self.cpu_s >= limits.cpu_s):
             return BuildTimedOut(

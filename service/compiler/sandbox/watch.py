@@ -1,4 +1,4 @@
-"""What no resource limit bounds, watched from outside: the number of threads, and all files together."""
+"""A watchdog for what no resource limit bounds: the number of threads, and the size of all files together."""
 
 from __future__ import annotations
 

@@ -111,9 +111,9 @@ class Zygote:
 
 @contextlib.contextmanager
 def _collecting_orphans() -> Iterator[None]:
-    """Who is orphaned below us meanwhile becomes our child.
+    """Makes this process the parent of processes that are orphaned below it.
 
-    For as long as a fork takes and no longer: nobody would wait for other people's orphans.
+    It does so only while a fork takes place: nothing would wait for any other orphan.
     """
     before = ctypes.c_int()
     prctl(_PR_GET_CHILD_SUBREAPER, ctypes.addressof(before))

@@ -1,4 +1,4 @@
-"""Which operators of the model make a group, and which are only another view of a tensor."""
+"""The operators of a model that form groups, and those that only give another view of a tensor."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Model:
         return groups
 
     def _sums(self, groups: dict[relax.Var, Group]) -> dict[relax.Var, Group]:
-        """What gives accumulators that are outputs, or that operators without a kernel read.
+        """The groups whose accumulators are outputs, or are read by operators without a kernel.
 
         What other QNN operators than `qnn.dequantize` mean depends on what makes their sums: that has to stay an
         operator for them.

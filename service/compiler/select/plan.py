@@ -22,7 +22,7 @@ from service.compiler.select.groups import Model
 
 
 class Plan:
-    """Which groups have kernels, and the layout of what they write.
+    """The groups that have kernels, and the layouts of their outputs.
 
     Attributes:
         demands: group's output -> how its kernel wants its inputs.

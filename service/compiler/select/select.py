@@ -49,7 +49,7 @@ class Selection:
     concatenations: list[dict[str, Any]] = field(default_factory=list)
 
     def report(self) -> dict[str, Any]:
-        """What runs where, for people."""
+        """A report for people of the code that each operator runs on."""
         reorders = sum(layer["kernel"] in ("pack", "unpack") for layer in self.layers)
         families: dict[str, Counter[str]] = {}
         for layer in self.layers:
@@ -153,7 +153,7 @@ class _Emission:
         return self._reshaped(result, shape_of(group.output))
 
     def _placed(self, group: Group) -> list[int]:
-        """Which inputs lie in their places in the output; one that is there twice does so once."""
+        """The inputs that are already in their places in the output. An input that occurs twice counts once."""
         placed: list[int] = []
         for place, (var, block) in enumerate(zip(group.inputs, self.library.places(group), strict=True)):
             if block is not None and self.plan.places.get(self.plan.root(var)[0]) == (group.output, block):

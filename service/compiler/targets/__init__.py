@@ -1,4 +1,4 @@
-"""What the compiler does for each target: how TVM is told about it, and the operand types that its instructions want.
+"""Per-target settings of the compiler: TVM's target, and the operand types that its instructions want.
 
 A target is data: one entry here, and a folder in `kernels/` once it has kernels of its own.
 """
@@ -22,7 +22,7 @@ class OperandTypes:
 
 @dataclass(frozen=True)
 class CodegenTarget:
-    """How a target is compiled for.
+    """The compiler's settings for a target.
 
     Attributes:
         llvm: TVM's target description, a dict (`tvm.target.Target` takes no flag strings any more).
@@ -69,5 +69,5 @@ _CODEGEN: dict[str, CodegenTarget] = {
 
 
 def codegen_target(target: Target) -> CodegenTarget:
-    """How `target` is compiled for; every target of `core.target.TARGETS` has an entry."""
+    """The settings for `target`; every target of `core.target.TARGETS` has an entry."""
     return _CODEGEN[target.name]

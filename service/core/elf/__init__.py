@@ -1,4 +1,4 @@
-"""What compiled code may look like, checked before anything links or loads it.
+"""Checks of compiled code before anything links or loads it.
 
 `check_object` admits an object file to the linker, `check_library` a shared library to the dynamic loader. Their writer
 is a process that has read an upload, so every offset is checked before it is followed. Both establish that loading runs

@@ -12,7 +12,7 @@ _MOST = 1 << 17
 
 
 def count_symbols(table: bytes) -> int:
-    """How many entries the symbol table has: nothing else in a library says so.
+    """The number of entries in the symbol table, which nothing else in a library gives.
 
     Args:
         table: from its first byte to the end of the segment.

@@ -42,7 +42,7 @@ class Image:
         return self.from_address(address, what, size)[:size] if size else b""
 
     def from_address(self, address: int, what: str, size: int = 1) -> bytes:
-        """What is mapped from the file at `address`, to the end of its segment and at least `size` bytes.
+        """The bytes mapped from the file at `address`, to the end of its segment and at least `size` bytes.
 
         Raises:
             ElfError: they are fewer, or may change while they are read.

@@ -1,4 +1,4 @@
-"""What a shared library may hold before the dynamic loader maps it.
+"""Allow list for shared libraries, checked before the dynamic loader maps one.
 
 The loader believes what the program headers and the dynamic section say, so those are checked, and not the section
 headers alone: what it maps, what it calls, what it writes where.
@@ -97,7 +97,7 @@ def check_library(data: bytes, architecture: str) -> None:
 
 @dataclass(frozen=True)
 class _Tables:
-    """What the dynamic section leads to."""
+    """The tables that the dynamic section points to."""
 
     symbols: list[Symbol]
     relocations: bytes

@@ -1,4 +1,4 @@
-"""What an object file may hold before the linker reads it."""
+"""Allow list for object files, checked before the linker reads one."""
 
 from __future__ import annotations
 

@@ -49,7 +49,9 @@ class Head:
 
     @staticmethod
     def of(arrived: bytes | bytearray, count: int, longest_bytes: int) -> Head | None:
-        """That in the first `count` bytes of `arrived`; None where there is no such head, and no wrong one either."""
+        """The request head in the first `count` bytes of `arrived`. None where the head is incomplete or of another
+        kind.
+        """
         match = _HEAD.match(arrived, 0, count)
         if match is None:
             return None

@@ -34,7 +34,7 @@ class Fronted(uvicorn.Server):
         self._start_front(sockets[0], services)
 
     def drains(self) -> list[Awaitable[None]]:
-        """What ends when every request that uvicorn did not take is answered."""
+        """Awaitables that complete when every request that uvicorn did not take is answered."""
         return [] if self._front is None else [self._front.stop(self._settings.grace_s)]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What the front has answered, as metrics: counted a little later, so that it costs no request anything."""
+"""Metrics of the requests that the native front answered. They are counted a little later, off the request path."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _timeline(record: dict[str, float], code: int | str) -> Timeline:
 
 
 def error_of(problem: Problem) -> Exception:
-    """What an answer to it says."""
+    """The exception that corresponds to a `problem` of the native front."""
     if problem.kind == "queue_full":
         return queue_full(problem.retry_after_s)
     if problem.kind == "late":

@@ -1,4 +1,4 @@
-"""Which predict requests are answered without Python: those to loaded models for which there is a template."""
+"""The predict requests that are answered without Python: those to loaded models for which there is a template."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from service.workers.inference.routes import Route
 
 
 class Wire(Protocol):
-    """What requests of one protocol look like."""
+    """The format of one protocol's requests."""
 
     def addresses(self, model: str, reference: Reference) -> Sequence[str]:
         """Those under which the front finds who answers for a model, or a version of it."""
@@ -49,7 +49,7 @@ class RestWire:
 
 @dataclass(frozen=True)
 class Address:
-    """Where a request went that the front answered."""
+    """The model and version that a request answered by the front was sent to."""
 
     path: str
     served: Served

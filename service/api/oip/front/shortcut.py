@@ -31,7 +31,7 @@ _FAREWELL_S = 2.0  # until then a client has read what it was sent last
 
 @dataclass(frozen=True)
 class Shortcut:
-    """What a connection asks itself: an application's `state.shortcut`.
+    """The predict path that bypasses the rest of the application: an application's `state.shortcut`.
 
     Attributes:
         predict: answers predict requests, with all that surrounds them in the application.
@@ -181,7 +181,7 @@ def _room_for(head: Head) -> Arriving | None:
 
 
 def connections(settings: Settings) -> Callable[..., asyncio.BaseProtocol]:
-    """What makes uvicorn's connections, with the limits of `settings`."""
+    """A factory of uvicorn's connections, with the limits of `settings`."""
 
     class Limited(Connection):
         head_timeout_s, max_head_bytes = settings.head_timeout_s, settings.max_head_bytes

@@ -1,4 +1,4 @@
-"""What every native front needs from Python: its routes, its records, and whether keys are asked for."""
+"""The Python side that every native front needs: its routes, its records, and whether API keys are required."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ class FrontSupport:
             self._look_at_keys()
 
     def _look_at_keys(self) -> None:
-        """Where keys are asked for, requests are looked at in Python."""
+        """Sends every request to Python while API keys are required."""
         self.routes.open(not self._access.look())

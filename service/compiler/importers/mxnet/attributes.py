@@ -17,7 +17,7 @@ _NONE = "None"
 
 
 class Attributes:
-    """What a node says of its operator; every method raises `MalformedModel` where that cannot be read."""
+    """The attributes of a node; every method raises `MalformedModel` where an attribute cannot be read."""
 
     def __init__(self, values: Mapping[str, str], label: str) -> None:
         self._values, self._label = values, label

@@ -127,7 +127,7 @@ class Node:
             ) from exc
 
     def result(self, expr: relax.Var) -> Tensor:
-        """What an expression in MXNet's layout computes."""
+        """The tensor of an expression in MXNet's layout."""
         return Tensor(expr, str(expr.ty.dtype), shape_of(expr))
 
     # -- errors

@@ -29,7 +29,7 @@ def max_abs(low: np.float32, high: np.float32) -> np.float32:
 
 
 def steps_per_unit(dtype: str, low: np.float32, high: np.float32) -> np.float32:
-    """What real values of a range are multiplied by, to be stored as `dtype`."""
+    """The factor that real values of a range are multiplied by, to be stored as `dtype`."""
     return np.float32(QUANTIZED_RANGES[dtype] / max_abs(low, high))
 
 

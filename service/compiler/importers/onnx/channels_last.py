@@ -1,4 +1,4 @@
-"""Which tensors ONNX Runtime keeps with their channels last, though the file has them second.
+"""Finds the tensors whose channels ONNX Runtime keeps last, though the file has them second.
 
 Its quantized convolutions take images that way (optimizer/nhwc_transformer.cc): each stands between two transposes,
 which then move through the operators between convolutions until they cancel (optimizer/transpose_optimization). What

@@ -1,4 +1,4 @@
-"""Which quantized operator does the work of a float one between conversions.
+"""Fusion of a float operator between conversions into the quantized operator that does the same.
 
 The inputs of every operator made here are named ones of the graph: stored values, scales and zero points, in the order
 that ONNX and com.microsoft give them.
@@ -191,7 +191,7 @@ def _moved(graph: OnnxGraph, operator: Operator, conversion: Operator | None) ->
 
 
 def _extreme_place(graph: OnnxGraph, operator: Operator, _conversion: Operator | None) -> list[Operator]:
-    """Where the largest is; stored values are in the order of the real ones."""
+    """ArgMax and ArgMin on stored values, which are in the order of the real ones."""
     x = dequantized(graph, operator.inputs[0])
     return [] if x is None else [replace(operator, inputs=(x[0],))]
 

@@ -66,7 +66,7 @@ def _imported(model: Model, at: At, shapes: Shapes) -> ImportedModel:
 
 
 def _outputs(node: Node, made: Value | tuple[Value, ...]) -> dict[str, Value]:
-    """What was made, by name; an operator may leave out outputs that nobody asked for."""
+    """The operator's results by name. An operator may leave out outputs that nothing reads."""
     if not isinstance(made, tuple):
         return {node.output: made}
     node.require(len(node.operator.outputs) <= len(made), f"has {len(node.operator.outputs)} outputs")

@@ -30,7 +30,7 @@ _FOLDED_ELEMENTS = 1 << 16  # of a value that is computed while importing: shape
 
 @dataclass
 class State:
-    """What is known of a model in the middle of its conversion.
+    """The state of a model's conversion.
 
     Attributes:
         values: by name; what is known already is an array.
@@ -217,7 +217,7 @@ class Node:
         )
 
     def storage(self, place: int) -> str:
-        """How an input is stored, by its own type: 4-bit values lie in bytes."""
+        """The storage of an input, by its own type; 4-bit values are held in bytes."""
         name = self.name(place)
         constant, quantized = self.state.model.constants.get(name), self.state.types.get(name)
         return constant.dtype if constant is not None else quantized.storage if quantized else self.dtype(place)

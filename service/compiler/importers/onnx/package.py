@@ -88,7 +88,7 @@ def unpack(data: bytes) -> tuple[bytes, Files]:
 
 
 def external_of(values: Values) -> dict[str, str] | None:
-    """Where a `Tensor` message says that its elements are; None where they are in it."""
+    """The location of a `Tensor` message's external elements; None where the elements are in the message."""
     if values.get("data_location") != EXTERNAL and "external_data" not in values:
         return None
     return {_text(entry.get("key")): _text(entry.get("value")) for entry in values.get("external_data", ())}

@@ -1,5 +1,5 @@
-"""What the fields of an ONNX file mean: the messages of onnx.proto (onnx/onnx, version 1.19 of the schema) as far as
-they are read. Fields that are not named here are skipped, as protobuf's own parsers skip what they do not know.
+"""Field numbers of an ONNX file: the messages of onnx.proto (onnx/onnx, version 1.19 of the schema) as far as they are
+read. Other fields are skipped, as protobuf's own parsers skip unknown fields.
 
 No message leads back to itself: subgraphs and functions are seen, and not entered.
 """

@@ -34,7 +34,7 @@ class Wire(IntEnum):
 
 @dataclass
 class Budget:
-    """How many more fields a file may have, in all of its messages together."""
+    """The number of fields that a file may still have, in all of its messages together."""
 
     fields: int = _MAX_FIELDS
 

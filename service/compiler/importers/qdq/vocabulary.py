@@ -1,4 +1,4 @@
-"""How a framework writes what the pass looks for."""
+"""The operator names of a framework that the pass looks for."""
 
 from __future__ import annotations
 

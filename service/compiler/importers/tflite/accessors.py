@@ -1,4 +1,4 @@
-"""What the generated accessors of the `tflite` package leave to their callers."""
+"""Helpers around the generated accessors of the `tflite` package."""
 
 from __future__ import annotations
 

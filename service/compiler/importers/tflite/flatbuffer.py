@@ -75,7 +75,7 @@ class Verifier:
                 self._path.pop()
 
     def _field(self, vtable: int, vtable_bytes: int, slot: int) -> int:
-        """Where a field stands in its table; 0 if the table leaves it out."""
+        """The offset of a field in its table; 0 if the table leaves it out."""
         entry = 2 * _UINT16.size + slot * _UINT16.size
         return self._read(_UINT16, vtable + entry) if entry < vtable_bytes else 0
 

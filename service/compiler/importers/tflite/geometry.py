@@ -1,4 +1,4 @@
-"""Where a sliding window goes: padding and output sizes, as tflite/kernels/padding.h computes them."""
+"""Geometry of sliding windows: padding and output sizes, as tflite/kernels/padding.h computes them."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def _computed(model: Model, index: int, values: dict[int, relax.Expr]) -> relax.
 
 
 def _left(model: Model, state: State, values: dict[int, relax.Expr], constants: Constants) -> relax.Expr:
-    """What a call leaves of `state`."""
+    """The value of `state` after a call."""
     tensor = model.tensors[state.result]
     if tensor.data is None and state.result not in values:
         raise MalformedModel(f"{tensor.label} is assigned to the variable {state.name}, but holds nothing")

@@ -93,7 +93,7 @@ def dtypes_of(model: Model, operator: Operator) -> list[str]:
 
 
 def _obstacle(model: Model, operator: Operator) -> str | None:
-    """What keeps an operator from being converted, as `CONV_3D` or `CONV_2D on float32`."""
+    """The reason that an operator cannot be converted, as `CONV_3D` or `CONV_2D on float32`."""
     rule = RULES.get(operator.name)
     if rule is None:
         return operator.name

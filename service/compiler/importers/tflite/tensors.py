@@ -68,7 +68,7 @@ class _Reader:
         return replace(tensor, quantization=self._quantization(shape, dtype), data=data)
 
     def _oddity(self, shape: tuple[int, ...], dtype: np.dtype[Any] | None) -> str | None:
-        """What keeps every operator from using the tensor.
+        """The reason that no operator can use the tensor; None if there is none.
 
         A shape is dynamic if `shape` itself says so. What `shape_signature` calls dynamic is not, for LiteRT runs a
         model at `shape` unless its caller resizes the inputs (`ParseTensors` in tflite/core/interpreter_builder.cc).

@@ -1,4 +1,4 @@
-"""What a model keeps between calls, found before its operators are converted.
+"""Finds the state that a model keeps between calls, before its operators are converted.
 
 There are two kinds. A tensor that the file calls variable is changed in place by its operator (the hidden and cell
 state of an LSTM, the past of an SVDF) and begins at its zero point. A resource variable is named by VAR_HANDLE, read by
@@ -143,7 +143,7 @@ class _Resources:
 
 
 def _assigned(graph: Subgraph, number: int) -> Mapping[Name, Array]:
-    """What an initializing subgraph assigns to each variable."""
+    """The values that an initializing subgraph assigns to the variables."""
     check_order(graph)
     handles: dict[int, Name] = {}
     values: dict[Name, Array] = {}

@@ -85,7 +85,7 @@ class _Import:
         return ImportedModel(self.builder.get(), signature, TORCHSCRIPT)
 
     def _traced(self) -> Sequence[Any]:
-        """What `forward` was traced with, if it was."""
+        """The example inputs that `forward` was traced with, if it was traced."""
         if "traced_inputs.pkl" not in self.archive:
             return ()
         traced = self.reader.read_specs("traced_inputs.pkl")

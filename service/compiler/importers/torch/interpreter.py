@@ -25,7 +25,7 @@ _OWN = "__torch__."
 
 
 class Operators(Protocol):
-    """What computes tensors."""
+    """The operators that compute tensors."""
 
     def call(self, name: str, output: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """The result of the operator `name`, such as `quantized::conv2d`, which the code assigns to `output`."""

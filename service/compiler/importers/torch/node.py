@@ -138,11 +138,11 @@ class Node:
         return var
 
     def value(self, expr: relax.Expr, quantized: QuantizedType | None) -> Value:
-        """What the operator gives."""
+        """The operator's result."""
         return Value(self.emit(expr), quantized)
 
     def image(self, x: Value, body: Callable[[relax.Var], relax.Expr], quantized: QuantizedType | None) -> Value:
-        """What `body` makes of the image `x` in channels-last layout, with channels first again."""
+        """Applies `body` to the image `x` in channels-last layout; the result has its channels first again."""
         return Value(in_channels_last(self.emit, x.expr, body), quantized)
 
     # -- errors

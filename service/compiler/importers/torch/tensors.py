@@ -53,7 +53,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Spec:
-    """What kind of tensor an input is."""
+    """The dtype and shape of an input."""
 
     dtype: str
     shape: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What TorchScript's variables hold while a model is imported."""
+"""Values of TorchScript's variables while a model is imported."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Instance:
 
 
 class Unknown:
-    """What an operator that is not compiled would give; whatever is made of it is unknown too."""
+    """The result of an operator that is not compiled; everything computed from it is unknown too."""
 
 
 UNKNOWN = Unknown()

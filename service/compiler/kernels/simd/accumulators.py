@@ -15,7 +15,7 @@ Operand = tuple[Expr, ...]  # what `Isa.dot` multiplies
 
 @dataclass(frozen=True)
 class Tile:
-    """What is held in registers: `rows` x `columns` pixels by `blocks` blocks of output channels."""
+    """The part of an output held in registers: `rows` x `columns` pixels by `blocks` blocks of output channels."""
 
     rows: int
     columns: int

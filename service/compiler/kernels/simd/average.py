@@ -1,4 +1,4 @@
-"""What averages: from the sum of a window's stored bytes to the value to store.
+"""Averaging: from the sum of a window's stored bytes to the value to store.
 
 Each class here is one formula of `qnn/numerics/pooling.py`, on vectors of int32.
 """
@@ -29,7 +29,7 @@ _LARGEST = 1 << 30  # of a float that is rounded to int32, and of a sum
 
 
 class Average(Protocol):
-    """What the sum of a window becomes.
+    """The computation of an average from the sum of a window.
 
     Attributes:
         parameters: int32, float32 or float64 values that the code reads.
@@ -218,7 +218,7 @@ class EvenMean:
 
 
 def average_of(mode: Mode, operation: Operation) -> Average:
-    """What averages in `mode`.
+    """The averaging of `mode`.
 
     Raises:
         Declined: no kernel computes its formula.
@@ -248,7 +248,7 @@ def average_of(mode: Mode, operation: Operation) -> Average:
 
 
 def mean_of(mode: Mode, operation: Operation) -> Average:
-    """What takes the mean of an image in `mode`.
+    """The mean over an image in `mode`.
 
     Raises:
         Declined: no kernel computes its formula, or it is over other axes than rows and columns.

@@ -77,7 +77,7 @@ def _first_channels(operation: Operation) -> list[int]:
 
 
 def part_tables(mode: Mode, operation: Operation) -> list[Array]:
-    """What becomes of every stored value of each part, from `mode`'s own oracle: `[256] uint8` each.
+    """The look-up table of each part, `[256] uint8`, from `mode`'s own oracle.
 
     Raises:
         Declined: another axis than the last, or a type that is not 8 bits with one scale.

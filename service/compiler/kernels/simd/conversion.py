@@ -51,7 +51,7 @@ class Quantization:
 
     @property
     def numbers(self) -> Array:
-        """What the code reads, int32."""
+        """The int32 constants that the code reads."""
         floats = np.array([self.factor, self.least, self.largest, self.first_zero_point or 0], np.float32)
         return np.concatenate([floats.view(np.int32), np.array([self.zero_point, self.low, self.high], np.int32)])
 
@@ -86,7 +86,7 @@ class Dequantization:
 
     @property
     def numbers(self) -> Array:
-        """What the code reads, int32."""
+        """The int32 constants that the code reads."""
         return np.array([np.array(self.scale, np.float32).view(np.int32), self.zero_point], np.int32)
 
     def apply(self, numbers: Buffer, vector: Expr, lanes: int) -> Expr:
@@ -96,7 +96,7 @@ class Dequantization:
 
 
 def quantization_of(mode: Mode, operation: Operation) -> Quantization:
-    """What `mode` makes of a `qnn.quantize`.
+    """The kernel arithmetic of a `qnn.quantize` in `mode`.
 
     Raises:
         Declined: no kernel computes its formula, or the type is not 8 bits with one scale.
@@ -121,7 +121,7 @@ def quantization_of(mode: Mode, operation: Operation) -> Quantization:
 
 
 def dequantization_of(mode: Mode, operation: Operation) -> Dequantization:
-    """What `mode` makes of a `qnn.dequantize`; raises as `quantization_of`."""
+    """The kernel arithmetic of a `qnn.dequantize` in `mode`; raises as `quantization_of`."""
     formula, kind = mode.formula(operation), operation.quantized("in_type")
     if not isinstance(formula, Dequantize):
         raise Declined(f"no kernel computes {formula.summary}")

@@ -120,7 +120,7 @@ class _Depthwise:
         return self.isa.pack_weights(weights).reshape(-1)
 
     def _rests(self) -> list[Array]:
-        """What `dot` cannot hold of the weights, as further kernel rows that few blocks have.
+        """The part of the weights beyond the range of `dot`, as further kernel rows, which few blocks have.
 
         Returns:
             int32 `[blocks + 1]`, where each block's rows begin; int32, how many bytes below a window's first row they

@@ -52,7 +52,7 @@ def look_up(isa: Isa, source: Image, destination: Image, operation: Operation, m
 
 
 def table_of(mode: Mode, operation: Operation) -> Array:
-    """What an operator on one 8-bit tensor makes of every stored value, from `mode`'s own oracle: `[256] uint8`.
+    """The look-up table of an operator on one 8-bit tensor, `[256] uint8`, from `mode`'s own oracle.
 
     Raises:
         Declined: a type is not 8 bits with one scale.

@@ -1,4 +1,4 @@
-"""What happens to accumulators before they are stored: requantize, add a residual, clamp, pack.
+"""Epilogues: the steps from accumulators to stored values. They requantize, add a residual, clamp and pack.
 
 Each class here is one formula of `qnn/numerics`, on vectors. Numbers that differ from layer to layer are constants of
 the kernel and not of the code, so that layers of one shape share one function; only what changes the instructions (is
@@ -42,7 +42,7 @@ class WideEpilogue:
 
     @property
     def constants(self) -> tuple[Array, ...]:
-        """What the code reads."""
+        """The constants that the code reads."""
         return self.requantization.arrays
 
 
@@ -74,7 +74,7 @@ class Epilogue:
 
     @property
     def constants(self) -> tuple[Array, ...]:
-        """What the code reads: the requantization's arrays, then `parameters`."""
+        """The constants that the code reads: the requantization's arrays, then `parameters`."""
         return *self.requantization.arrays, self.parameters
 
     def value(

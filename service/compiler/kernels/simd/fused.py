@@ -77,7 +77,8 @@ class FixedPoint:
 
 
 def fused_scale(fixed: FixedPoint, smallest: Array, largest: Array, out: Bounds, *, stored: bool) -> FusedScale | None:
-    """What gives the results of `fixed`, once they are clamped; None if nothing was found for some channel.
+    """A scale and offset that give the results of `fixed`, once they are clamped; None if none was found for some
+    channel.
 
     Args:
         smallest, largest: bounds of each channel's accumulators.
@@ -108,7 +109,9 @@ def fused_scale(fixed: FixedPoint, smallest: Array, largest: Array, out: Bounds,
 
 
 def _start(fixed: FixedPoint, origin: int) -> Array:
-    """What, added to the accumulators, takes `origin` from the results, int64; 0 where the results are all zero."""
+    """The number that, added to the accumulators, subtracts `origin` from the results, int64; 0 where the results are
+    all zero.
+    """
     start = np.zeros_like(fixed.significands)
     moderate = fixed.rights < _MOST_RIGHT
     start[moderate] = -np.rint(origin / fixed.scales[moderate]).astype(np.int64)
@@ -153,12 +156,12 @@ class _Sides:
         return _Sides(self.below[channels], self.above[channels], self.thresholds, self.mirrored)
 
     def rooms(self, scales: Array) -> tuple[Array, Array]:
-        """What the offset, with the sign of x if it is mirrored, is to be less than, and what more than."""
+        """The upper and lower bounds of the offset, which has the sign of x if x is mirrored."""
         factors = scales.astype(np.float64)[:, None]
         return self.thresholds - factors * self.below, self.thresholds - factors * self.above
 
     def limits(self, scales: Array) -> tuple[Array, Array]:
-        """What the offset is to be more than, and what less than."""
+        """The lower and upper bounds of the offset."""
         below, above = self.rooms(scales)
         if not self.mirrored:
             return above, below

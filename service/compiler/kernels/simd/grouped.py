@@ -34,7 +34,7 @@ _NOTHING = -1  # instead of a channel
 
 @dataclass(frozen=True)
 class Grouping:
-    """Which channels each filter reads.
+    """The channels that each filter reads.
 
     Attributes:
         channels: input channels of a group.
@@ -103,7 +103,7 @@ class Reads:
 
 @dataclass(frozen=True)
 class Scheme:
-    """How a grouped convolution is computed: what is in registers, and which kind of reads."""
+    """The scheme of a grouped convolution: what is held in registers, and the kind of reads."""
 
     tile: Tile
     own: bool

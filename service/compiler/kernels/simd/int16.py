@@ -287,7 +287,7 @@ class _Layer:
         return self.blocks * 2 * self.isa.lanes
 
     def _window(self, line: Expr, column: Expr) -> Expr:
-        """Where the window of the tile's first pixel begins."""
+        """The offset of the window of the tile's first pixel."""
         (_, height, width, channels), (down, right) = self.words.source, self.words.window.strides
         rows = self.words.destination[1]
         row = line // rows * height + line % rows * down
@@ -363,7 +363,7 @@ def _fit(weights: Array, bias: Array) -> bool:
 
 
 def _flush(weights: Array, words: Words) -> str:
-    """How often accumulators of 32 bits have to be added to 64, so that they never overflow."""
+    """The point at which 32-bit accumulators are added to 64-bit ones, so that they never overflow."""
     rows, taps = words.positions
     magnitudes = np.abs(weights.astype(np.int64)).reshape(len(weights), rows * taps, -1).sum(axis=2) * _LARGEST
     if magnitudes.sum(axis=1).max() < 1 << 31:

@@ -1,4 +1,4 @@
-"""What a kernel may ask of a vector instruction set: the vocabulary that every family is written in.
+"""The interface of a vector instruction set, which every kernel family is written in.
 
 An architecture implements `Isa`, with its instructions and its `Rates`, and writes no kernel. What the families rely on
 besides it:
@@ -127,7 +127,7 @@ class Isa(Protocol):
 
     @property
     def rates(self) -> Rates:
-        """What the cost models count."""
+        """The rates that the cost models use."""
 
     @property
     def bytes(self) -> int:
@@ -141,7 +141,7 @@ class Isa(Protocol):
 
     @property
     def weight_dtype(self) -> str:
-        """How weights are stored."""
+        """The dtype of stored weights."""
 
     @property
     def weight_limits(self) -> tuple[int, int]:
@@ -172,7 +172,7 @@ class Isa(Protocol):
         """An operand with the `group` bytes from `offset` in every lane."""
 
     def gather_indices(self, program: Program, buffer: Buffer, offset: Expr) -> Expr:
-        """What `gather` is to take, from byte `offset`: for each of the vector's bytes, a channel of a block, int8."""
+        """The indices for `gather` from byte `offset`: for each of the vector's bytes, a channel of a block, int8."""
 
     def gather(self, program: Program, buffer: Buffer, offset: Expr, indices: Expr) -> tuple[Expr, ...]:
         """An operand with `group` channels of its own in each lane, of the pixel of a block at `offset`.

@@ -57,7 +57,7 @@ def bounds(quantized: QuantizedType) -> Bounds:
 
 
 def requantization(mode: Mode, operation: Operation, channels: int, *, stored: bool) -> Requantization:
-    """What takes the accumulators of a convolution or dense layer to `operation`'s output, in `mode`.
+    """The requantization from a convolution's or dense layer's accumulators to `operation`'s output, in `mode`.
 
     Args:
         operation: a `qnn.requantize` whose producer is the layer.
@@ -109,7 +109,7 @@ def requantization(mode: Mode, operation: Operation, channels: int, *, stored: b
 
 
 def dequantization(mode: Mode, operation: Operation, channels: int) -> FloatValues:
-    """What takes accumulators to real values; arguments as for `requantization`, of a `qnn.dequantize`.
+    """The conversion of accumulators to real values; arguments as for `requantization`, of a `qnn.dequantize`.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it.
@@ -133,7 +133,7 @@ def _fused_sum(formula: PostSum, operation: Operation, channels: int, largest: A
 
 
 def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Addition:
-    """What adds a residual to a layer's result, in `mode`, or subtracts it.
+    """The addition of a residual to a layer's result, or its subtraction, in `mode`.
 
     Args:
         operation: a `qnn.add`; or a `qnn.sub` whose second operand is the residual.
@@ -235,7 +235,7 @@ def _bias(operation: Operation) -> Array | None:
 
 
 def _filters(operation: Operation) -> int:
-    """How many channels the accumulators have."""
+    """The number of channels that the accumulators have."""
     shape, dtype = operation.tensor(0)
     in_type = operation.quantized("in_type")
     if operation.producer is None or operation.producer.name not in ("qnn.conv2d", "qnn.dense"):

@@ -1,4 +1,4 @@
-"""Where a layer's accumulators go: requantized, added to a residual, clamped and stored, and the halo around them."""
+"""Output of a layer: accumulators are requantized, added to a residual, clamped and stored; the halo is filled."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def output_of(
     residual: Buffer | None,
     constants: Sequence[Buffer],
 ) -> Output | WideOutput:
-    """What takes a layer's accumulators; arguments as the attributes of `Output`."""
+    """The output stage of a layer; arguments as the attributes of `Output`."""
     if isinstance(epilogue, WideEpilogue):
         return WideOutput(lanes, epilogue, layer, destination, tuple(constants))
     return Output(lanes, epilogue, layer, destination, residual, tuple(constants))

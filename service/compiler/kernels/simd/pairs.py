@@ -1,4 +1,4 @@
-"""What two operands of 8 bits become, element by element: the arithmetic of sums, products, differences and PReLU.
+"""Element-wise arithmetic of two 8-bit operands: sums, products, differences and PReLU.
 
 It is the epilogues' wherever they have it, so an addition rounds here as it does when a convolution has swallowed it.
 """
@@ -190,7 +190,7 @@ class Square(Arithmetic):
 
 
 def arithmetic_of(mode: Mode, operation: Operation) -> Arithmetic:
-    """What computes an operator of two tensors.
+    """The arithmetic of an operator on two tensors.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it.
@@ -227,7 +227,7 @@ def _rounded_twice(multiplier: Multiplier) -> DoubleRounding:
 
 
 def _product_requantization(mode: Mode, operation: Operation) -> Requantization:
-    """What takes the product of two operands less their zero points to the output of a `qnn.mul`."""
+    """The requantization from the product of two operands, less their zero points, to the output of a `qnn.mul`."""
     formula, scale = mode.formula(operation), product_scale(operation)
     if isinstance(formula, FloatMul):
         largest = _LARGEST_PRODUCT * scale

@@ -177,7 +177,7 @@ class _Pool:
         return runs
 
     def _one(self, corner: Expr, rows: Expr, columns: int) -> Expr:
-        """What the window of one output becomes: bytes."""
+        """The bytes of one output, from its window."""
         isa, pixel = self.isa, self.source.pixel
         if self.average is None:
             return self._largest(corner, rows, columns, isa.lanes)
@@ -192,7 +192,7 @@ class _Pool:
         return tirx.Cast(f"uint8x{isa.lanes}", self._bounded(self._finished(accumulator.value, rows * columns)))
 
     def _four(self, corner: Expr, rows: Expr, columns: int) -> Expr:
-        """What the windows of four neighbouring outputs become: bytes. They are a pixel apart."""
+        """The bytes of four neighbouring outputs, from their windows, which are a pixel apart."""
         isa, size, pixel = self.isa, 2 * self.isa.lanes, self.source.pixel
         if self.average is None:
             return self._largest(corner, rows, columns, isa.bytes)

@@ -1,4 +1,4 @@
-"""What a convolution sums over, and the order in which its weights lie."""
+"""The elements that a convolution sums over, and the order of its weights."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _converted(program: Program, conversion: Quantization | Dequantization, cons
 
 
 class _Reorder:
-    """What both ways have in common.
+    """The parts that both directions have in common.
 
     Attributes:
         image: the end that is not contiguous.

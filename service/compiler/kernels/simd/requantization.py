@@ -31,7 +31,7 @@ class Requantization(Protocol):
         """One value for each channel, filled up to whole blocks."""
 
     def started(self, bias: Array) -> Array:
-        """What accumulators start from, int32, so that `apply` gets what it wants of those with this bias."""
+        """The int32 initial values of accumulators with this bias, as `apply` expects them."""
         return bias.astype(np.int32)
 
     def channels(self, lanes: Lanes, buffers: Sequence[Buffer], offset: Expr) -> tuple[Expr, ...]:

@@ -25,7 +25,7 @@ from service.compiler.qnn.operation import Operation
 
 
 class Blend(Protocol):
-    """What four neighbours become: top left, top right, bottom left, bottom right, as stored, int32."""
+    """The blend of four neighbours: top left, top right, bottom left, bottom right, as stored, int32."""
 
     def apply(self, lanes: Lanes, corners: Sequence[Expr], down: Expr, right: Expr) -> Expr:
         """`down` and `right`: how far the output is from the first, in every lane. Returns the stored value, int32."""

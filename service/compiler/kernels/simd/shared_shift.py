@@ -25,9 +25,9 @@ _LEAST_SHIFT, _LARGEST_SHIFT = 16, 30
 
 @dataclass(frozen=True)
 class _Demands:
-    """What the bias has to be, for each pair that demands something: `value`, `residual` and `bound`, `[pairs]`.
+    """The constraints on the bias, one for each pair: `value`, `residual` and `bound`, `[pairs]`.
 
-    That is at least (or at most) the bound, less what the products of the pair are.
+    The bias is at least (or at most) the bound less the products of the pair.
     """
 
     value: Array

@@ -1,4 +1,4 @@
-"""How the taps of a kernel row lie over vectors of four pixels, for the neighbouring outputs of a tile."""
+"""The layout of a kernel row's taps in vectors of four pixels, for the neighbouring outputs of a tile."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Taps:
 
     @property
     def products(self) -> int:
-        """How many times a vector is multiplied."""
+        """The number of times that a vector is multiplied."""
         return sum(len(vector.uses) for vector in self.vectors)
 
     def arrange(self, weights: Array) -> Array:

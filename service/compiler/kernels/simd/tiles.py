@@ -1,4 +1,4 @@
-"""How large a tile to hold in registers: the cost model of convolutions, in one place.
+"""The choice of tiles to hold in registers: the cost model of convolutions.
 
 Cycles of one core, from what an instruction set can start per cycle (`Isa.rates`). What counts is that the order of the
 candidates is right.

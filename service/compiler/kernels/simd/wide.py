@@ -1,4 +1,4 @@
-"""Where a layer's accumulators go that are not stored in 8 bits: to a contiguous tensor of int32 or float32.
+"""Output of layers that are not stored in 8 bits: accumulators go to a contiguous tensor of int32 or float32.
 
 Nothing but the model itself, or an operator without a kernel, reads such a tensor, so it has no blocks and no halo.
 """

@@ -121,7 +121,7 @@ class X86Isa:
     # --- conversion ---
 
     def round_even(self, value: Expr) -> Expr:
-        """What does not fit, on either side, becomes the smallest integer."""
+        """Rounds halves to even. A value out of range, on either side, becomes the smallest integer."""
         dtype = f"int32x{self.lanes}"
         if self.lanes == 16:
             current_mode, all_lanes = tirx.const(4, "int32"), tirx.const(-1, "int16")

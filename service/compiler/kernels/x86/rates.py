@@ -1,4 +1,4 @@
-"""What x86-64's vector instructions cost, for the cost models of `simd`.
+"""Costs of x86-64's vector instructions, for the cost models of `simd`.
 
 Fitted to times on Zen 4, of thirteen convolutions and matrix products for each instruction set: 49 of the 52 picks are
 within 5 % of the best tile that was found, the others (two of very short sums) within 8 %. Where bytes are multiplied,

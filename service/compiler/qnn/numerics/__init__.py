@@ -1,4 +1,4 @@
-"""What each numerics mode computes: a table from operator to formula.
+"""Numerics modes: each is a table from operator to formula.
 
 A mode is the name of one reference runtime. LiteRT's own kernels disagree with each other: its reference kernels
 round twice in fixed point, XNNPACK rounds once in float. So every build, report and claim of exactness names its mode.

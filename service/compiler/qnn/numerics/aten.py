@@ -210,12 +210,12 @@ class FloatAdd:
 
     @staticmethod
     def centre(quantized: QuantizedType) -> int:
-        """What is taken off a stored value before it is multiplied."""
+        """The integer that is subtracted from a stored value before the multiplication."""
         return 0
 
     @staticmethod
     def parameters(quantized: QuantizedType) -> tuple[float, float]:
-        """What a stored value is multiplied by, and what is added."""
+        """The factor that a stored value is multiplied by, and the term that is added."""
         scale = np.float32(quantized.scale)
         return float(scale), float(scale * np.float32(-quantized.zero_point))
 
@@ -272,7 +272,7 @@ class EvenAverage:
 
     @staticmethod
     def centres(operation: Operation, channels: int) -> Array:
-        """What is taken out of each channel: int32 `[C]`."""
+        """The value that is subtracted from each channel: int32 `[C]`."""
         whole = channels - channels % VECTOR_CHANNELS
         return np.where(np.arange(channels) < whole, operation.per_tensor("in_type").zero_point, 0).astype(np.int32)
 

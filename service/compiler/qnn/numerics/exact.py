@@ -36,7 +36,7 @@ class Filters:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """What the inputs are to be given in."""
+        """The dtype that the inputs have to have."""
         return self._weights.dtype
 
     def products(self, windows: Array) -> Array:
@@ -51,7 +51,7 @@ class Filters:
 
 
 def _parts(weights: Array, largest: float) -> list[int] | None:
-    """Where each part of the K products ends so that float32 is exact; None where they would be too many."""
+    """The ends of the parts of K products that float32 adds exactly; None where there would be too many parts."""
     length = weights.shape[2]
     magnitudes = np.abs(weights)
     for parts in range(1, min(_MOST_PARTS, length) + 1):

@@ -1,4 +1,4 @@
-"""What a formula is: one operator's arithmetic, said twice.
+"""The interface of a formula: one operator's arithmetic, implemented twice.
 
 `evaluate` is the oracle: NumPy on wide integers, a transcription of the source that the docstring cites.
 `lower` emits the same as Relax, for the compiler. Neither uses the other's arithmetic; the tests hold them equal.
@@ -157,8 +157,9 @@ def _broadcast_dim(tensors: Sequence[te.Tensor], rank: int, axis: int) -> int:
 
 
 def _broadcast_index(tensor: te.Tensor, shape: Sequence[int], index: Sequence[Any]) -> list[Any]:
-    """Where to load from. A dimension of 1 keeps its index unless it is repeated: FuseOps takes only `x[i, j]` for
-    elementwise, not `x[0, j]`."""
+    """The index to load from. A dimension of 1 keeps its index unless it is repeated: FuseOps takes only `x[i, j]` for
+    elementwise, not `x[0, j]`.
+    """
     tail = slice(len(index) - len(tensor.shape), None)
     return [
         0 if int(dim) == 1 != extent else i

@@ -51,7 +51,7 @@ class L2Normalize:
 
     @staticmethod
     def _shifts(operation: Operation) -> tuple[int, int]:
-        """Where the seven bits of the scale go: into the multiplier's shift, or before it."""
+        """The left shifts by the scale's seven bits: in the multiplier's shift, or before it."""
         return (0, _SCALE_BITS) if operation.per_tensor("in_type").storage == "int8" else (_SCALE_BITS, 0)
 
 

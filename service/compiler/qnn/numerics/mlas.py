@@ -1,4 +1,5 @@
-"""What ONNX Runtime's CPU kernels compute on x86-64 with AVX2 or more (MLAS): float32, rounded once, halves to even.
+"""The arithmetic of ONNX Runtime's CPU kernels on x86-64 with AVX2 or more (MLAS): float32, rounded once, halves to
+even.
 
 What a compiler may contract to fused multiply-adds was measured on ONNX Runtime 1.31.1, and is written out here.
 """
@@ -230,7 +231,7 @@ class WindowAverage:
         return clamped(tirx.nearbyint(mean / scale + zero_point).astype("int32"), out_type)
 
     def counts(self, operation: Operation, shape: tuple[int, ...] | list[int]) -> Array:
-        """How many elements each window has: `[1, OH, OW, 1]` float32."""
+        """The number of elements in each window: `[1, OH, OW, 1]` float32."""
         extents = operation.ints("pool_size", 2, 1)
         height, width = (int(dim) for dim in list(operation.call.ty.shape)[1:3])
         if operation.flag("count_include_pad"):

@@ -1,4 +1,4 @@
-"""What a numerics mode is."""
+"""The interface of a numerics mode."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ class FloatAveragePool:
         return pointwise(builder, "average", mean, [total, relax.const(counts), relax.const(reciprocals)])
 
     def counts(self, operation: Operation, image: Sequence[int]) -> Array:
-        """How many elements each window holds: int32 `[1, OH, OW, 1]`."""
+        """The number of elements in each window: int32 `[1, OH, OW, 1]`."""
         operation.require(not operation.flag("count_include_pad"), "counts its padding, which is to be in the image")
         ones = np.ones((1, *image, 1), np.int32)
         return np.asarray(sum(window for window in windows(operation, ones, 0)))

@@ -182,7 +182,7 @@ def _bits(operation: Operation) -> int:
 
 
 def _entry_shift(operation: Operation) -> int:
-    """How many of 30 fraction bits the cell state has not."""
+    """The shift that gives the cell state 30 fraction bits."""
     return 15 + _bits(operation)
 
 

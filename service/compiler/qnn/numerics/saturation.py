@@ -24,7 +24,7 @@ _MOST_STRIDE = 2
 
 
 def saturating_layers(module: tvm.IRModule, mode: Mode) -> int:
-    """How many convolutions of `module` may saturate in PyTorch, some values of their type given.
+    """The number of convolutions of `module` that may saturate in PyTorch for some values of their type.
 
     FBGEMM's depthwise kernels multiply with `vpmaddubsw`, which adds two products into 16 bits and saturates. They take
     convolutions as of `takeDepthWiseFastPath` in FBGEMM's FbgemmConv.cc; every other convolution sums in 32 bits where

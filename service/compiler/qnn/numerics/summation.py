@@ -90,7 +90,7 @@ def _in_packets(terms: Array, rows: int) -> Array:
 
 
 def _start(row: int, count: int) -> int:
-    """How many elements of a row lie before the first one whose address is a multiple of a packet's size."""
+    """The number of elements of a row before the first whose address is a multiple of a packet's size."""
     return min(-row * count % _LANES, count)
 
 

@@ -80,7 +80,7 @@ def _exp(_operation: Operation, x: Array) -> Array:
 
 
 def _log(operation: Operation, x: Array) -> Array:
-    """What has no logarithm becomes the smallest output (LogLUTPrepare in kernels/elementwise.cc)."""
+    """The logarithm. A value that has none becomes the smallest output (LogLUTPrepare in kernels/elementwise.cc)."""
     out_type = operation.per_tensor("out_type")
     smallest = np.float32(STORAGE_RANGES[out_type.storage][0] - out_type.zero_point) * np.float32(out_type.scale)
     logarithm = np.log(np.where(x > 0, x, 1).astype(np.float64)).astype(np.float32)

@@ -109,7 +109,7 @@ def _typing(rule: Rule) -> Callable[[relax.Call, relax.BlockBuilder], relax.Tens
 
 
 def _parseable(name: str) -> Callable[..., relax.Call]:
-    """What `R.qnn.<name>(…)` means to the TVMScript parser: positional operands, keyword attributes."""
+    """The function that the TVMScript parser calls for `R.qnn.<name>(…)`: positional operands, keyword attributes."""
 
     def call(*args: Any, **attrs: Any) -> relax.Call:
         operands = [relax.Tuple(list(arg)) if isinstance(arg, tuple | list) else arg for arg in args]

@@ -1,4 +1,4 @@
-"""What makes detections of a detector's outputs."""
+"""The operator that makes detections from a detector's outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model computes of real values though it is quantized elsewhere: its activations are float32 there."""
+"""Operators on float32 activations, for the parts of a model that are not quantized."""
 
 from __future__ import annotations
 

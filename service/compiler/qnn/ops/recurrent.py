@@ -80,7 +80,7 @@ def _step(o: Operation) -> tuple[int, ...]:
 
 
 def integer_bits(cell_type: QuantizedType) -> int | None:
-    """How many bits before the binary point a scale leaves, of those that tanh is defined for; None for any other."""
+    """The number of bits before the binary point that a scale leaves, if tanh is defined for it; None otherwise."""
     return next((bits for bits in range(7) if cell_type.scale == 2.0 ** (bits - 15)), None)
 
 

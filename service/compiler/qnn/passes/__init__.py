@@ -1,4 +1,4 @@
-"""What is computed is less than what the model says: passes on the QNN graph, each a file, before kernels are selected.
+"""Passes that simplify the QNN graph before kernels are selected; each is a file.
 
 None changes an output by a bit, in any mode: the oracle answers for the module as it was imported.
 """

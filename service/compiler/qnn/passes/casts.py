@@ -104,7 +104,7 @@ class _Casts:
         return np.stack([values.astype(np.int64), self.mode.formula(operation).evaluate(operation, values)])
 
     def _with(self, operation: Operation, maker: Operation, table: Array) -> QuantizedType | None:
-        """What `maker` writes if it does `operation` too; None if it cannot."""
+        """The output type with which `maker` also does the work of `operation`; None if there is none."""
         made = self._made(maker)
         values, results = table[:, (made.min <= table[0]) & (table[0] <= made.max)]
         low, high = int(results.min()), int(results.max())
@@ -138,7 +138,7 @@ class _Casts:
         return graph.with_args(call, args)
 
     def _moved(self, builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr]) -> relax.Expr:
-        """What moves elements of real values moves the integers that those were made of."""
+        """Moves, in place of real values, the integers that they were made of."""
         moved = graph.with_args(call, args)
         stored, kind = self._reals.get(args[0], (None, None)) if args else (None, None)
         if not _moves(call) or stored is None or kind is None or kind.axis is not None:

@@ -116,7 +116,9 @@ class _Mover:
     def _thinner(
         self, builder: relax.BlockBuilder, operation: Operation, own: Strides
     ) -> Callable[[relax.Expr, relax.Expr, int], relax.Expr]:
-        """What takes an operand, old and new, and its place, to every pixel that is wanted of it."""
+        """Makes a function from an operand, old and new, and its place, to the operand with only the pixels that are
+        read.
+        """
 
         def thinned(old: relax.Expr, new: relax.Expr, place: int) -> relax.Expr:
             if not _repeats_no_pixel(operation, old):
@@ -139,7 +141,7 @@ def _operands(value: relax.Expr) -> list[relax.Expr]:
 
 
 def _needed(operation: graph.Found, own: Strides, operand: relax.Expr) -> Strides:
-    """How far apart the pixels of an operand are that count, where those of the result are `own` apart."""
+    """The distance between the pixels of an operand that are read, where those of the result are `own` apart."""
     if operation is None or len(graph.shape_of(operation.call)) != 4:
         return _ALL
     if operation.name in _WINDOWS:

@@ -178,7 +178,7 @@ def _flag(node: Node, name: str) -> bool:
 
 
 def _part(node: Node, op: str) -> Attributes:
-    """What the one operator `op` of the subgraph says of itself."""
+    """The attributes of the only operator `op` in the subgraph."""
     found = [part for part in node.node.subgraph if part.op == op]
     node.require(len(found) == 1, f"has {len(found)} {op} in its subgraph")
     return found[0].attributes

@@ -1,4 +1,4 @@
-"""What moves no element: flatten, and operators that do nothing at inference."""
+"""Operators that move no element: flatten, and operators that do nothing at inference."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _ANY_NUMBER = 1 << 16
 
 @dataclass(frozen=True)
 class Rule:
-    """How one operator is converted.
+    """The conversion rule of one operator.
 
     Attributes:
         convert: emits its calls, or computes it; the result is the operator's output, or a tuple of all of them.

@@ -81,7 +81,7 @@ def of_rows(
     types: tuple[QuantizedType, QuantizedType],
     taken: Taken,
 ) -> relax.Var:
-    """What is `taken` of the sums of products of rows `[…, K]` and weights `[O, K]`: `[…, O]`.
+    """Applies `taken` to the sums of products of rows `[…, K]` and weights `[O, K]`: `[…, O]`.
 
     Rows of more than two dimensions are the pixels of an image, so that the samples keep an axis of their own.
 

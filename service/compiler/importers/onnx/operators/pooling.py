@@ -86,7 +86,7 @@ def _strided(node: Node, x: relax.Expr, windows: Windows, first: tuple[int, ...]
 
 
 def _counts(node: Node, windows: Windows, size: tuple[int, ...]) -> Array:
-    """How many elements each window has, `[1, 1, OH, OW]`."""
+    """The number of elements in each window, `[1, 1, OH, OW]`."""
     if math.prod(size) > _MOST_WINDOWS:
         node.unsupported(f"has {math.prod(size)} windows for each channel; up to {_MOST_WINDOWS} can be compiled")
     if node.attribute("count_include_pad", 0):

@@ -223,7 +223,7 @@ def extreme(make: Callable[..., relax.Call]) -> Convert:
 
 
 def extreme_place(make: Callable[..., relax.Call]) -> Convert:
-    """Where that is: int64, the first of equals."""
+    """Makes the converter of ArgMax or ArgMin: the int64 index of the first extreme element."""
 
     def convert(node: Node) -> Value:
         if node.attribute("select_last_index", 0):

@@ -49,7 +49,7 @@ def _in_float64(node: Node, axes: Sequence[int], keepdims: bool, mean: bool) -> 
 
 
 def _order(node: Node, shape: Sequence[int], axes: Collection[int]) -> str | None:
-    """How ONNX Runtime adds; None where that is not known.
+    """The order in which ONNX Runtime adds; None where that is not known.
 
     `FastReduceRK`, `FastReduceKR` and `FastReduceKRK` (core/providers/cpu/reduction/reduction_ops.h) are for axes that,
     those that lie side by side taken as one, are reduced and kept in turn; others are added one by one.

@@ -1,5 +1,6 @@
-"""Where a sliding window goes: sizes, steps and padding, as ONNX's operator specification has them for convolutions and
-poolings."""
+"""Geometry of sliding windows: sizes, steps and padding, as ONNX's operator specification defines them for convolutions
+and poolings.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +115,7 @@ class Windows:
         return x if self._rank == 2 else self.node.emit(relax.op.reshape(x, (n, channels, *self.size)), "image")
 
     def restored(self, y: relax.Var) -> relax.Var:
-        """What was made of an image, of as many dimensions as the input."""
+        """Reshapes the result for an image to as many dimensions as the input has."""
         n, channels, _, width = shape_of(y)
         return y if self._rank == 2 else self.node.emit(relax.op.reshape(y, (n, channels, width)))
 
@@ -131,6 +132,6 @@ class Windows:
         )
 
     def options(self) -> dict[str, Any]:
-        """What the dialect's convolutions take."""
+        """The options of the dialect's convolutions."""
         each = {"strides": self.strides, "padding": self.padding, "dilation": self.dilation}
         return {**each, "groups": self.groups}

@@ -52,7 +52,7 @@ _ANY_NUMBER = 1 << 16
 
 @dataclass(frozen=True)
 class Rule:
-    """How one builtin operator is converted.
+    """The conversion rule of one builtin operator.
 
     Attributes:
         convert: emits its calls; the result is the operator's one output, or a list of several.
@@ -76,7 +76,7 @@ class Rule:
         return dtype in self.reads or (dtype == "float32" and self.real is not None)
 
     def converter(self, dtypes: Sequence[str]) -> Callable[[Node], relax.Expr | list[relax.Expr]]:
-        """What converts it where its inputs have `dtypes`: the first activation says whether they are real."""
+        """The converter for inputs of `dtypes`. The first activation tells whether they are real."""
         activations = self.activations_of(tuple(range(len(dtypes))))
         is_real = bool(activations) and dtypes[activations[0]] == "float32"
         return self.real if is_real and self.real is not None else self.convert

@@ -1,4 +1,4 @@
-"""What several families of operators need."""
+"""Helpers that several families of operators share."""
 
 from __future__ import annotations
 

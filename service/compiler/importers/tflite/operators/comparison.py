@@ -11,7 +11,9 @@ from service.compiler.qnn import ops
 
 
 def comparison(relation: str) -> Callable[[Node], relax.Expr]:
-    """What converts a builtin into a relation of `ops.elementwise.RELATIONS`, or the plain one of its name."""
+    """Makes the converter of a builtin into a relation of `ops.elementwise.RELATIONS`, or into the plain one of its
+    name.
+    """
     plain = getattr(relax.op, relation)
 
     def convert(node: Node) -> relax.Expr:

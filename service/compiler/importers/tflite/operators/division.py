@@ -36,7 +36,7 @@ def _truncated_div(node: Node) -> relax.Expr:
 
 
 def floor_mod(node: Node) -> relax.Expr:
-    """What `floor_div` leaves, of the divisor's sign (`FloorMod` in reference/floor_mod.h)."""
+    """The remainder of `floor_div`, with the divisor's sign (`FloorMod` in reference/floor_mod.h)."""
     require_one_dtype(node)
     return _whole(node, _rest)
 

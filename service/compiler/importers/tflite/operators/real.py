@@ -168,7 +168,7 @@ def _weights(node: Node) -> Array:
 
 
 def real_values(node: Node, data: Array, quantization: Quantization) -> Array:
-    """What stored values stand for, float32."""
+    """The real values of stored ones, float32."""
     node.reserve(4 * data.size)
     along = quantization.axis if quantization.per_axis else None
     shape = [-1 if place == along else 1 for place in range(data.ndim)]

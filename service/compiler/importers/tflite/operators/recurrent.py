@@ -77,7 +77,7 @@ class _Lstm:
         return self._joined(made)
 
     def _seen(self) -> relax.Expr:
-        """What the inputs of all steps add to the gates, biases included: a row for each."""
+        """The inputs' contribution to the gates at all steps, biases included: a row for each."""
         node = self.node
         weights, weight_type = self._stacked(_INPUT_WEIGHTS)
         bias = np.concatenate([self._bias(_BIASES[gate], self.cells) for gate in self.gates])
@@ -115,7 +115,7 @@ class _Lstm:
         return node.emit(ops.rescale(sums, None, _accumulated(shown_type, weight_type), out_type), f"output_{step}")
 
     def _shown_type(self) -> QuantizedType:
-        """What logistic(output) * tanh(cell) is quantized as: an intermediate tensor says it.
+        """The quantization of logistic(output) * tanh(cell), from an intermediate tensor.
 
         Before a projection, the kernel takes the zero point with the opposite sign, there and back (measured on LiteRT
         2.3.0; nothing tells the two apart but saturation).

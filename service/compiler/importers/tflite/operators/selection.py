@@ -67,7 +67,7 @@ def strided_slice(node: Node) -> relax.Expr:
 
 
 def _dimensions(node: Node, rank: int) -> list[tuple[slice | None, bool]]:
-    """What is taken of each axis, and whether the axis stays; None for a new one."""
+    """The slice of each axis, and whether the axis stays; a slice of None for a new axis."""
     begin, end, strides = (node.integers(place).reshape(-1).tolist() for place in (1, 2, 3))
     node.require(len(begin) == len(end) == len(strides), f"slices from {begin} to {end} by {strides}")
     node.require(0 not in strides, "has a stride of 0", node.input(3))

@@ -53,7 +53,7 @@ def transpose_conv(node: Node) -> relax.Var:
 def _padding(
     node: Node, target: tuple[int, ...], sizes: tuple[int, ...], kernel: tuple[int, ...], strides: tuple[int, int]
 ) -> tuple[tuple[int, int, int, int], tuple[int, int]]:
-    """What the full output of `sizes` loses at the top, left, bottom and right, and what it gains, to be `target`."""
+    """The crop of the full output of `sizes` (top, left, bottom, right) and the padding that give `target`."""
     scheme = node.int_option("padding")
     node.require(scheme in (SAME, VALID), f"has the padding scheme {scheme}")
     made = tuple(output_size(scheme, *axis, 1) for axis in zip(target, kernel, strides, strict=True))

@@ -25,7 +25,7 @@ def squashing(name: str) -> Callable[[Node], relax.Var]:
 
 
 def function(name: str) -> Callable[[Node], relax.Var]:
-    """What converts a builtin into the function `name` of `qnn.ops.unary`."""
+    """Makes the converter of a builtin into the function `name` of `qnn.ops.unary`."""
     return lambda node: _unary(node, name)
 
 

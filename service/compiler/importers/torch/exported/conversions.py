@@ -105,7 +105,7 @@ def _numbers(value: Any, kind: Callable[[Any], Any]) -> list[Any] | None:
 
 
 def real_values(data: np.ndarray[Any, Any], quantized: QuantizedType) -> np.ndarray[Any, Any]:
-    """What stored constants stand for, float32."""
+    """The real values of stored constants, float32."""
     shape = [-1 if axis == quantized.axis else 1 for axis in range(data.ndim)]
     scales = np.array(quantized.scales, np.float32).reshape(shape)
     points = np.array(quantized.zero_points, np.int64).reshape(shape)

@@ -49,7 +49,7 @@ class End:
 
 @dataclass(frozen=True)
 class Program:
-    """What the archive holds.
+    """The content of the archive.
 
     Attributes:
         calls: in an order in which they can be computed.

@@ -187,7 +187,7 @@ class _Reader:
         raise Unsupported(f"the exported program has an operator with an argument {document.shown(kind)}")
 
     def _part(self, value: Any, operands: list[str]) -> Any:
-        """What may be a name or a number, bare or in a union."""
+        """A name or a number, bare or in a union."""
         if isinstance(value, dict) and "name" in value:
             return self._operand(field(value, "name", str), operands)
         kind, found = union(value)

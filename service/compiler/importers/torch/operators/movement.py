@@ -109,7 +109,7 @@ def _split(node: Node, input: Any, split_size: Any, dim: Any = 0) -> list[Value]
 
 
 def _same(node: Node, input: Any, *_: Any, **__: Any) -> Value:
-    """What only says how elements lie in memory, which is the compiler's to decide."""
+    """Operators that only change the memory layout, which the compiler decides."""
     return node.tensor(input)
 
 

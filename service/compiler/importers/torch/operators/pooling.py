@@ -112,7 +112,7 @@ def adapted(node: Node, input: Any, output_size: Any, out_type: QuantizedType) -
 
 
 def cells(node: Node, shape: tuple[int, ...], output_size: Any) -> tuple[list[int] | None, list[int], bool]:
-    """How adaptive pooling of `[N, C, H, W]` is a mean: windows of one size are axes of their own.
+    """Expresses adaptive pooling of `[N, C, H, W]` as a mean: windows of one size become axes of their own.
 
     Returns:
         The shape that has them apart (None: the image's own), the axes of the mean, and whether they are kept.
