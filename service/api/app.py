@@ -34,8 +34,9 @@ from service.api.services import Services
 
 _SAVE_USAGE_S = 10.0
 _DESCRIPTION = (
-    "Octet compiles models that are already quantized to 8 bits, and answers predictions with them. Push one with "
-    "`PUT /api/v1/models?name=…`, wait for its build, and ask `POST /v2/models/…/infer`."
+    "Octet compiles models that are already quantized to 8 bits, and serves predictions. Push a "
+    "model with `PUT /api/v1/models?name=…`, wait for its build, and send predictions to `POST "
+    "/v2/models/…/infer`."
 )
 
 

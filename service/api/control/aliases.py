@@ -22,16 +22,17 @@ router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"], route_class
 
 _logger = logging.getLogger(__name__)
 _UNREADY: dict[int | str, dict[str, Any]] = {
-    409: {"description": "There is no succeeded build of the version, or no version to go back to."},
-    503: {"description": "The version cannot be loaded on this machine, for which it was built; nothing changed."},
+    409: {"description": "The version has no successful build, or there is no version to roll back to."},
+    503: {"description": "The version was built for this machine, but cannot be loaded; nothing changed."},
 }
 
 
-@router.post("/{name}/promote", summary="Let a version answer", response_model=wire.Alias, responses=_UNREADY)
+@router.post("/{name}/promote", summary="Promote a version", response_model=wire.Alias, responses=_UNREADY)
 async def promote(name: wire.PathName, asked: wire.Promotion, services: ServicesOf) -> wire.Alias:
-    """The alias stands for the version from now on, in all requests or in `percent` of them.
+    """The alias refers to the version from now on, for all requests or for `percent` of them.
 
-    The version is loaded and warm before the first request is switched to it; requests under way end where they began.
+    The version is loaded and warmed up before the first request is switched to it. Requests under way are completed by
+    the version that they began with.
     """
     check_alias(asked.alias)
 
@@ -41,9 +42,11 @@ async def promote(name: wire.PathName, asked: wire.Promotion, services: Services
     return views.alias(await _switch(services, "promote", name, asked.version, change))
 
 
-@router.post("/{name}/rollback", summary="Let the version before answer", response_model=wire.Alias, responses=_UNREADY)
+@router.post(
+    "/{name}/rollback", summary="Roll back to the previous version", response_model=wire.Alias, responses=_UNREADY
+)
 async def rollback(name: wire.PathName, services: ServicesOf, asked: wire.Rollback | None = None) -> wire.Alias:
-    """Ends a canary, or returns to the version before the one that was promoted last."""
+    """Ends a canary, or returns to the version before the most recent promotion."""
     asked = asked or wire.Rollback(alias=wire.DEFAULT_ALIAS, away_from=None)
     alias, away_from = asked.alias, asked.away_from
     known = await run_in_threadpool(_find, services, name, alias)
@@ -55,15 +58,15 @@ async def rollback(name: wire.PathName, services: ServicesOf, asked: wire.Rollba
     return views.alias(await _switch(services, "rollback", name, back.version, change))
 
 
-@router.get("/{name}/aliases", summary="The aliases of a model", response_model=wire.Aliases)
+@router.get("/{name}/aliases", summary="List the aliases of a model", response_model=wire.Aliases)
 def get_aliases(name: wire.PathName, services: ServicesOf) -> wire.Aliases:
     services.models.get(name)
     return wire.Aliases(aliases=[views.alias(alias) for alias in services.aliases.list(name)])
 
 
-@router.delete("/{name}/aliases/{alias}", summary="Forget an alias", status_code=204)
+@router.delete("/{name}/aliases/{alias}", summary="Delete an alias", status_code=204)
 async def remove_alias(name: wire.PathName, alias: wire.PathAlias, services: ServicesOf) -> Response:
-    """Without `stable`, those who name no version get the newest that is ready."""
+    """Without the alias `stable`, requests that name no version are answered by the newest version that is ready."""
     await run_in_threadpool(services.aliases.remove, name, alias)
     await _tell(services, name)
     await run_in_threadpool(services.audit.note, "remove_alias", model=name, alias=alias)
@@ -71,7 +74,9 @@ async def remove_alias(name: wire.PathName, alias: wire.PathAlias, services: Ser
 
 
 async def _switch(services: Services, action: str, name: str, version: int, change: Callable[[], Alias]) -> Alias:
-    """Changes an alias by `action` when `version`, which it leads to, is ready; then everybody here knows of it."""
+    """Changes an alias by `change` once `version`, which it will refer to, is ready; then informs all processes of this
+    server.
+    """
     await run_in_threadpool(_check_built, services, name, version)
     async with AsyncExitStack() as stack:
         if version in await services.registry.versions(name):  # otherwise it is for workers on other machines

@@ -1,4 +1,4 @@
-"""`/api/v1/artifacts`: what builds made, by digest, and what was found out about it."""
+"""`/api/v1/artifacts`: compiled models by digest, and their reports."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _JSON = {"application/json": {"schema": {"type": "object"}}}
         "requestBody": {"content": {"application/x-tar": {"schema": {"type": "string", "format": "binary"}}}}
     },
     responses={
-        200: {"description": "It was verified before: the build has succeeded.", "model": wire.Build},
-        202: {"description": "It is being verified; `Location` is where its build is."},
-        413: {"description": "The file is over the limit."},
+        200: {"description": "The artifact was verified before, and that build is the answer.", "model": wire.Build},
+        202: {"description": "The artifact is being verified; `Location` is the URL of the build that does it."},
+        413: {"description": "The file is larger than the server accepts."},
         415: {"description": "The file is not an archive of an artifact."},
-        422: {"description": "Its target or numerics mode is not known here; or this server has no compiler."},
+        422: {"description": "The artifact's target or numerics mode is unknown, or this server has no compiler."},
     },
 )
 async def push_artifact(
@@ -53,12 +53,16 @@ async def push_artifact(
     services: ServicesOf,
     name: wire.QueryName,
     source: Annotated[
-        str | None, Query(pattern=wire.DIGEST_PATTERN, description="A stored blob, in place of a body.")
+        str | None,
+        Query(pattern=wire.DIGEST_PATTERN, description="The digest of a stored blob to use instead of a body."),
     ] = None,
 ) -> wire.Build:
-    """The body is a tar archive of an OCI image layout, as `GET /api/v1/artifacts/{digest}/content` answers it: what
-    `octet compile` wrote, with the outputs that it expects. It is served when its build has succeeded, which loads it
-    in the sandbox and holds it to them. An artifact is native code: where keys are asked for, the scope is `admin`.
+    """The body is a tar archive of an OCI image layout, as `GET /api/v1/artifacts/{digest}/content` returns it: the
+    output of `octet compile` with the outputs that it expects.
+
+    A build loads the artifact in the sandbox and compares its outputs with the expected ones. When the build has
+    succeeded, the artifact is served. An artifact is native code: where API keys are required, the key needs the scope
+    `admin`.
     """
     await run_in_threadpool(submission.require_compiler)
     digest = await source_of(request, services, source, check_head)
@@ -78,12 +82,12 @@ async def push_artifact(
 
 @router.get(
     "/{digest}",
-    summary="An artifact",
+    summary="Get an artifact's manifest",
     response_class=Response,
     responses={200: {"content": {MANIFEST_MEDIA_TYPE: {"schema": {"type": "object"}}}}},
 )
 def get_artifact(digest: wire.PathDigest, services: ServicesOf) -> Response:
-    """The OCI manifest itself: these bytes hash to the digest."""
+    """The OCI manifest, byte for byte: its SHA-256 hash is the digest."""
     manifest = _manifest_bytes(services, Digest(digest))
     headers = {"etag": f'"{digest}"', "cache-control": _FOREVER, "docker-content-digest": digest}
     return Response(manifest, headers=headers, media_type=MANIFEST_MEDIA_TYPE)
@@ -91,13 +95,14 @@ def get_artifact(digest: wire.PathDigest, services: ServicesOf) -> Response:
 
 @router.get(
     "/{digest}/content",
-    summary="An artifact, with everything it consists of",
+    summary="Download an artifact",
     response_class=StreamingResponse,
     responses={200: {"content": {"application/x-tar": {"schema": {"type": "string", "format": "binary"}}}}},
 )
 def get_content(digest: wire.PathDigest, services: ServicesOf) -> Response:
-    """A tar archive of an OCI image layout: manifest, config, library, constants and all reports. Unpacked, it is what
-    `octet run` and `service.runtime.load` take, and what `oras` can push.
+    """A tar archive of an OCI image layout with the manifest, the config, the library, the constants and all reports.
+
+    Unpacked, it is a folder that `octet run` and `service.runtime.load` read and `oras` can push.
     """
     _manifest_bytes(services, Digest(digest))
     archive = export(services.layout, Digest(digest))
@@ -126,45 +131,48 @@ def _add_report(report: Report, summary: str, description: str) -> None:
 
 _add_report(
     Report.NUMERICS,
-    "What the outputs were checked against",
-    "The runtimes that computed the same inputs, their versions and options, and how many values were equal, bit for "
-    "bit; or why one was not asked. docs/how-to/reports.md has its members.",
+    "Get the numerics report",
+    "The runtimes that the artifact's outputs were checked against, with their versions and options, "
+    "and the number of values that were equal, bit for bit; or the reason that a runtime did not "
+    "run. docs/how-to/reports.md describes its members.",
 )
 _add_report(
     Report.COVERAGE,
-    "What is computed in integers",
-    "The share of multiply-accumulates in integer arithmetic, and the reason for each operator that is not.",
+    "Get the coverage report",
+    "The share of multiply-accumulates that are computed in integer arithmetic, and the reason for "
+    "each operator that is computed in another way.",
 )
 _add_report(
     Report.PROFILE,
-    "Where its time goes",
-    "How long each call took, in order, on the machine that it names: when it was built, or "
-    "later, by `octet explain --attach`.",
+    "Get the profile",
+    "The duration of each call, in order, on the machine that the profile names. It was measured by "
+    "the build, or later by `octet explain --attach`.",
 )
 _add_report(
     Report.FACTS,
-    "What the model is",
-    "Its signature, operators, multiply-accumulates, parameters, and how its weights and activations are quantized.",
+    "Get the facts about the model",
+    "The model's signature, operators, multiply-accumulates and parameters, and the quantization of "
+    "its weights and activations.",
 )
 _add_report(
     Report.PROVENANCE,
-    "What the artifact was made of",
-    "The inputs of the build key, source and versions of all tools, and how long each step took.",
+    "Get the provenance",
+    "The inputs of the build key, the source, the versions of all tools, and the duration of each step.",
 )
 
 
 @router.get(
     "/{digest}/layers",
-    summary="Its layers",
+    summary="List the layers",
     response_class=Response,
     responses={
         200: {"content": _JSON},
-        422: {"description": "It was compiled by a version of Octet that did not say what its layers are."},
+        422: {"description": "The artifact was compiled by a version of Octet that did not record its layers."},
     },
 )
 def get_layers(digest: wire.PathDigest, services: ServicesOf) -> Response:
-    """What `octet explain` shows: each layer's kernel and multiply-accumulates; and its time, rate and share of the
-    machine's peak, where a profile is attached.
+    """The data of `octet explain`: the kernel and the multiply-accumulates of each layer. If a profile is attached,
+    also the layer's time, its rate, and its share of the machine's peak.
     """
     _manifest_bytes(services, Digest(digest))
     coverage, profile = (services.layout.attached(Digest(digest), each) for each in (Report.COVERAGE, Report.PROFILE))
@@ -175,7 +183,7 @@ def get_layers(digest: wire.PathDigest, services: ServicesOf) -> Response:
 
 
 def _manifest_bytes(services: Services, digest: Digest) -> bytes:
-    """The manifest of an artifact. Other blobs, such as other people's models, are not to be had here."""
+    """The manifest of an artifact. Other blobs, such as other users' models, cannot be read here."""
     blobs = services.layout.blobs
     if blobs.size_bytes(digest) <= _LARGEST_MANIFEST_BYTES:
         with suppress(InvalidInput):

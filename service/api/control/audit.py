@@ -1,4 +1,4 @@
-"""`/api/v1/audit`: what was changed, and by whom."""
+"""`/api/v1/audit`: the log of changes, and who made them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from service.api.services import ServicesOf
 router = APIRouter(prefix=f"{paths.PREFIX}/audit", tags=["keys"])
 
 
-@router.get("", summary="The audit log", response_model=wire.Audit)
+@router.get("", summary="Read the audit log", response_model=wire.Audit)
 def get_audit(
-    services: ServicesOf, limit: Annotated[int, Query(ge=1, le=1000, description="How many entries.")] = 50
+    services: ServicesOf, limit: Annotated[int, Query(ge=1, le=1000, description="The number of entries.")] = 50
 ) -> wire.Audit:
     """Pushes, builds, promotions, rollbacks, loads, unloads and changes of keys; the newest first."""
     return wire.Audit(entries=services.audit.last(limit))

@@ -1,4 +1,4 @@
-"""`/api/v1/blobs`: model files by digest, so that a file that is stored already is not sent again."""
+"""`/api/v1/blobs`: model files by digest, so that a file that is already stored need not be sent again."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ _RAW_BODY = {"requestBody": {"required": True, "content": {"application/octet-st
 
 @router.head(
     "/{digest}",
-    summary="Whether a blob is stored",
+    summary="Check whether a blob is stored",
     response_class=Response,
-    responses={200: {"description": "It is; `Content-Length` is its size."}, 404: {"description": "It is not."}},
+    responses={
+        200: {"description": "The blob is stored; `Content-Length` is its size."},
+        404: {"description": "The blob is not stored."},
+    },
 )
 def look_up(digest: wire.PathDigest, services: ServicesOf) -> Response:
     size_bytes = services.layout.blobs.renew(Digest(digest))  # who hears that it is there, need not send it
@@ -33,15 +36,15 @@ def look_up(digest: wire.PathDigest, services: ServicesOf) -> Response:
     response_model=wire.Blob,
     status_code=201,
     responses={
-        200: {"description": "It was stored already.", "model": wire.Blob},
+        200: {"description": "The blob was already stored.", "model": wire.Blob},
         400: {"description": "The body does not hash to the digest."},
-        413: {"description": "The body is over the limit."},
+        413: {"description": "The body is larger than the server accepts."},
     },
 )
 async def store(digest: wire.PathDigest, request: Request, response: Response, services: ServicesOf) -> wire.Blob:
-    """The body is hashed while it arrives. Nothing is kept of one that stops halfway or hashes to something else.
+    """The body is hashed while it arrives. A body that is incomplete or has another hash is discarded.
 
-    Nobody has to be told of a blob: name it as `source` when you push a model.
+    To use the blob, name its digest as `source` when you push a model.
     """
     blobs, expected = services.layout.blobs, Digest(digest)
     known = await run_in_threadpool(blobs.exists, expected)

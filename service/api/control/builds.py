@@ -1,4 +1,4 @@
-"""`/api/v1/builds`: how far builds are, and what became of them."""
+"""`/api/v1/builds`: builds, their progress and their results."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ def list_builds(
     request: Request,
     response: Response,
     services: ServicesOf,
-    model: Annotated[str | None, Query(pattern=wire.NAME_PATTERN, description="Only those that it asked for.")] = None,
-    state: Annotated[BuildState | None, Query(description="Only those in this state.")] = None,
+    model: Annotated[
+        str | None, Query(pattern=wire.NAME_PATTERN, description="Only builds that this model requested.")
+    ] = None,
+    state: Annotated[BuildState | None, Query(description="Only builds in this state.")] = None,
     limit: wire.QueryLimit = 50,
     cursor: wire.QueryCursor = None,
 ) -> wire.Builds:
-    """Newest first."""
+    """The builds are sorted by time, newest first."""
     builds, following = services.builds.list(model, state, limit, cursor)
     paths.link_next(request, response, following)
     return wire.Builds(builds=views.builds(builds, services.builds))
@@ -39,9 +41,9 @@ def list_builds(
 
 @router.get(
     "/{id}",
-    summary="A build",
+    summary="Get a build",
     response_model=wire.Build,
-    responses={304: {"description": "It is as `If-None-Match` says."}},
+    responses={304: {"description": "The build has not changed since the answer that `If-None-Match` names."}},
 )
 async def get_build(
     id: wire.PathBuild,
@@ -50,13 +52,15 @@ async def get_build(
     prefer: Annotated[
         str | None,
         Header(
-            description=f"`wait=30`: answer when the build is over, or after 30 s (at most {MAX_WAIT_S}). With "
-            "`If-None-Match`: when anything about it has changed."
+            description=f"`wait=30` delays the answer until the build has ended, or for 30 s (at most {MAX_WAIT_S}). "
+            "With `If-None-Match`, it delays the answer until anything about the build has changed."
         ),
     ] = None,
     if_none_match: Annotated[str | None, Header(description="The `ETag` of an earlier answer.")] = None,
 ) -> Response:
-    """A failed build is a 200 that says why it failed. `Retry-After` says when to ask again, while it is not over."""
+    """A failed build is answered with status 200; `error` gives the reason. While the build runs, `Retry-After` says
+    when to ask again.
+    """
 
     def look() -> wire.Build:
         return views.build(services.builds.get(id), services.builds)
@@ -82,20 +86,22 @@ async def get_build(
     response_class=StreamingResponse,
     responses={
         200: {
-            "description": "Events of the kinds `state`, `stage`, `progress` and `log`, until the build is over.",
+            "description": "Events of the kinds `state`, `stage`, `progress` and `log`, until the build has ended.",
             "content": {"text/event-stream": {"schema": EVENT_SCHEMA}},
         },
-        204: {"description": "It is over, and there is nothing after `Last-Event-ID`: do not come back."},
+        204: {"description": "The build has ended, and there are no events after `Last-Event-ID`; do not reconnect."},
     },
 )
 def follow_build(
     id: wire.PathBuild,
     services: ServicesOf,
-    last_event_id: Annotated[str | None, Header(description="Go on after this event.")] = None,
+    last_event_id: Annotated[
+        str | None, Header(description="The id of the last event that the client has; the stream continues after it.")
+    ] = None,
 ) -> Response:
-    """Server-sent events. Each `data` is a JSON object with the time `at`, and by kind: `state` {state, attempt?,
-    owner?, artifact?, error?}, `stage` and `progress` {stage, fraction}, `log` {line}. A comment is sent where nothing
-    happens for long.
+    """A stream of server-sent events. The `data` of each is a JSON object with the time `at` and, depending on its
+    kind: `state` {state, attempt?, owner?, artifact?, error?}, `stage` and `progress` {stage, fraction}, `log` {line}.
+    While nothing happens, comments keep the connection open.
     """
     after = last_event_of(last_event_id)
     if services.builds.get(id).state.is_final and not services.builds.events(id, after):
@@ -106,19 +112,19 @@ def follow_build(
 
 @router.get(
     "/{id}/log",
-    summary="The log of a build",
+    summary="Get the log of a build",
     response_class=PlainTextResponse,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 def get_log(id: wire.PathBuild, services: ServicesOf) -> PlainTextResponse:
-    """One line for each line that the compiler logged, after the time at which it did."""
+    """The lines that the compiler logged, each after its time."""
     return PlainTextResponse("".join(_log_lines(services, id)))
 
 
 @router.post("/{id}/cancel", summary="Cancel a build", response_model=wire.Build)
 def cancel_build(id: wire.PathBuild, services: ServicesOf) -> wire.Build:
-    """For everybody who asked for it. One that runs stops within about a second: until then `cancel_requested` is
-    true. One that is over stays as it is.
+    """Cancels the build for every model that requested it. A running build stops within about a second; until then
+    `cancel_requested` is true. A build that has ended stays as it is.
     """
     build = services.builds.cancel(id)
     services.audit.note("cancel", build=build.id)
@@ -131,7 +137,7 @@ def _log_lines(services: Services, id: str) -> list[str]:
 
 
 def _wait_s(prefer: str | None) -> int | None:
-    """The `wait` preference of RFC 7240; None where there is none, or none that we understand."""
+    """The `wait` preference of RFC 7240; None where there is none, or none that can be parsed."""
     found = _WAIT.search(prefer or "")
     return min(int(found[1]), MAX_WAIT_S) if found else None
 

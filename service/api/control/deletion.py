@@ -1,4 +1,4 @@
-"""`DELETE /api/v1/models/{name}`: a model, or one version of it, is forgotten."""
+"""`DELETE /api/v1/models/{name}`: deletion of a model, or of one version of it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from service.workers.catalog import delete_model
 router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"])
 
 _logger = logging.getLogger(__name__)
-_REFUSED: dict[int | str, dict[str, Any]] = {409: {"description": "An alias points at it."}}
+_REFUSED: dict[int | str, dict[str, Any]] = {409: {"description": "An alias refers to it, and `force` is not set."}}
 
-Force = Annotated[bool, Query(description="Also where an alias points at it, which is removed then.")]
+Force = Annotated[bool, Query(description="Delete it even if an alias refers to it, and the alias with it.")]
 
 
 @router.delete("/{name}", summary="Delete a model", status_code=202, response_model=wire.Deleted, responses=_REFUSED)
 async def delete_whole_model(name: wire.PathName, services: ServicesOf, force: Force = False) -> wire.Deleted:
-    """With all its versions. Requests under way are answered; builds under way that nobody else asked for are
-    canceled; the next garbage collection makes room of the files.
+    """Deletes the model with all its versions. Requests under way are answered. Builds under way are canceled unless
+    another model requested them too. The next garbage collection frees the space of the files.
     """
     return _shown(await delete(services, name, force=force))
 
@@ -40,16 +40,18 @@ async def delete_whole_model(name: wire.PathName, services: ServicesOf, force: F
 async def delete_version(
     name: wire.PathName, version: wire.PathVersion, services: ServicesOf, force: Force = False
 ) -> wire.Deleted:
-    """The last one takes the model with it. Those who name no version are answered by what is left."""
+    """Deletes one version. Deleting the last version deletes the model. Requests that name no version are answered by
+    the remaining versions.
+    """
     return _shown(await delete(services, name, version, force=force))
 
 
 async def delete(services: Services, name: str, number: int | None = None, *, force: bool = False) -> Deleted:
-    """Forgets a model, or one version of it: in the tables, in the store's index, and here in memory.
+    """Deletes a model, or one version of it: in the tables, in the store's index, and in this server's memory.
 
     Raises:
         NotFound: there is no such model or version.
-        Conflict: an alias points at it, and `force` is not said.
+        Conflict: an alias refers to it, and `force` is not set.
     """
 
     def forget() -> tuple[Deleted, bool]:

@@ -1,4 +1,4 @@
-"""`/api/v1/keys`: who may do what."""
+"""`/api/v1/keys`: API keys."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ router = APIRouter(prefix=f"{paths.PREFIX}/keys", tags=["keys"], route_class=Bou
 
 @router.get("", summary="List the API keys", response_model=wire.Keys)
 def list_keys(services: ServicesOf) -> wire.Keys:
-    """In the order in which they were made, those that were revoked too; without that of `OCTET_ADMIN_KEY`."""
+    """The keys in the order in which they were created, revoked ones included. The key of `OCTET_ADMIN_KEY` is not
+    listed.
+    """
     return wire.Keys(keys=[views.key(key) for key in services.access.keys.read().values()])
 
 
-@router.post("", summary="Make an API key", status_code=201, response_model=wire.NewKey)
+@router.post("", summary="Create an API key", status_code=201, response_model=wire.NewKey)
 async def create_key(asked: wire.KeyRequest, services: ServicesOf) -> wire.NewKey:
-    """Its text is in this answer, and nowhere else: who loses it makes another key.
+    """The key itself is in this answer and nowhere else. If you lose it, create another.
 
-    The first key of a server that asks for none has to have the scope `admin`.
+    The first key of a server that requires none has to have the scope `admin`.
     """
     limits = Limits(asked.requests_per_s, asked.requests_per_day)
     key, text = await run_in_threadpool(services.access.create, asked.name, asked.scopes, limits)
@@ -32,7 +34,9 @@ async def create_key(asked: wire.KeyRequest, services: ServicesOf) -> wire.NewKe
 
 @router.delete("/{id}", summary="Revoke an API key", response_model=wire.Key)
 async def revoke_key(id: wire.PathKey, services: ServicesOf) -> wire.Key:
-    """It opens nothing any more, here at once, elsewhere within a second. To repeat it changes nothing."""
+    """The key is rejected from now on by this server, and within a second by others on the same data. Revoking a key
+    twice changes nothing.
+    """
     key = await run_in_threadpool(services.access.keys.revoke, id)
     services.access.changed()
     return views.key(key)

@@ -36,13 +36,13 @@ _PUSH: dict[str, Any] = {
     "response_model": wire.Build,
     "openapi_extra": {"requestBody": _FILE_BODY},
     "responses": {
-        200: {"description": "It was built before: the build has succeeded.", "model": wire.Build},
-        202: {"description": "The build is under way; `Location` is where it is."},
-        413: {"description": "The file is over the limit."},
-        415: {"description": "The file is of no format that Octet reads."},
+        200: {"description": "The model was built before, and that build is the answer.", "model": wire.Build},
+        202: {"description": "The build has been queued or is running; `Location` is its URL."},
+        413: {"description": "The file is larger than the server accepts."},
+        415: {"description": "Octet does not read the file's format."},
         422: {
-            "description": "There is no such target or numerics mode, and the hint lists those that there are; or this "
-            "server has no compiler."
+            "description": "The target or numerics mode is unknown (the hint lists the known ones), or this server "
+            "has no compiler."
         },
     },
 }
@@ -55,36 +55,52 @@ async def push(
     response: Response,
     services: ServicesOf,
     name: wire.QueryName,
-    target: Annotated[str, Query(description='A target, or "host" for the best one that runs on the server.')] = "host",
+    target: Annotated[
+        str, Query(description='The target; "host" stands for the best one that runs on the server.')
+    ] = "host",
     numerics: wire.QueryNumerics = None,
     batch: Annotated[
-        str, Query(description="Batch sizes, like `1,8,16`; 1 is built and served first, and the answer is its build.")
+        str,
+        Query(
+            description="The batch sizes, such as `1,8,16`. Size 1 is built and served first; the answer is its build."
+        ),
     ] = "1",
     tune: Annotated[
         str | None,
-        Query(description="Then look for faster tiles for so long, like `60s`, in a build in the background."),
+        Query(
+            description="After the build, search for faster tiles for this time, such as `60s`, in a build in the "
+            "background."
+        ),
     ] = None,
     input_shape: Annotated[
         str,
         Query(
             max_length=1000,
-            description="Of formats whose files do not say the shapes of their inputs (TorchScript): `1,3,224,224`, or "
-            "by name, `x=1,3,224,224;y=1,10`.",
+            description="The shapes of inputs, for files that do not contain them (TorchScript): `1,3,224,224`, or by "
+            "name, `x=1,3,224,224;y=1,10`.",
         ),
     ] = "",
     mean: Annotated[
-        str, Query(max_length=200, description="Of pixel / 255, by which pictures are normalized: `0.485,0.456,0.406`.")
+        str,
+        Query(
+            max_length=200, description="The mean of pixel / 255 by which pictures are normalized: `0.485,0.456,0.406`."
+        ),
     ] = "",
-    std: Annotated[str, Query(max_length=200, description="Likewise: `0.229,0.224,0.225`.")] = "",
-    resize: Annotated[Resize | None, Query(description="How pictures are fitted.")] = None,
-    layout: Annotated[Layout | None, Query(description="Of the image input, where its shape leaves that open.")] = None,
+    std: Annotated[
+        str, Query(max_length=200, description="The standard deviation, likewise: `0.229,0.224,0.225`.")
+    ] = "",
+    resize: Annotated[Resize | None, Query(description="How pictures are fitted to the input.")] = None,
+    layout: Annotated[
+        Layout | None, Query(description="The layout of the image input, if its shape leaves it open.")
+    ] = None,
     source: Annotated[
-        str | None, Query(pattern=wire.DIGEST_PATTERN, description="A stored blob, in place of a body.")
+        str | None,
+        Query(pattern=wire.DIGEST_PATTERN, description="The digest of a stored blob to use instead of a body."),
     ] = None,
 ) -> wire.Build:
     """The body is the file itself (`curl -T FILE`), or a form with one file (`curl -F file=@FILE`).
 
-    Another file under the same name is a new version; the same file is the version that it was.
+    A different file under the same name becomes a new version. Pushing the same file again gives the existing version.
     """
     await run_in_threadpool(submission.require_compiler)  # it reads files the first time
     batches, tune_s = parse_batches(batch), None if tune is None else parse_tune(tune)
@@ -115,7 +131,7 @@ def list_models(
     limit: wire.QueryLimit = 50,
     cursor: wire.QueryCursor = None,
 ) -> wire.Models:
-    """By name, each as its newest version."""
+    """The models are sorted by name; each is shown with its newest version."""
     models, following = services.models.list(limit, cursor)
     paths.link_next(request, response, following)
     aliases, standing = services.aliases.list(), _standings(services, models)
@@ -127,10 +143,10 @@ def list_models(
     return wire.Models(models=shown, broken_files=broken)
 
 
-@router.get("/{name}", summary="A model and its versions", response_model=wire.ModelVersions)
+@router.get("/{name}", summary="Get a model and its versions", response_model=wire.ModelVersions)
 @router.get(
     "/{name}/versions",
-    summary="The versions of a model",
+    summary="List the versions of a model",
     operation_id="get_versions",
     response_model=wire.ModelVersions,
 )
@@ -142,7 +158,7 @@ def get_model(name: wire.PathName, services: ServicesOf) -> wire.ModelVersions:
     return wire.ModelVersions(name=name, versions=shown, aliases=aliases)
 
 
-@router.get("/{name}/versions/{version}", summary="One version of a model", response_model=wire.ModelVersion)
+@router.get("/{name}/versions/{version}", summary="Get a version of a model", response_model=wire.ModelVersion)
 def get_version(name: wire.PathName, version: wire.PathVersion, services: ServicesOf) -> wire.ModelVersion:
     found = services.models.version(name, version)
     return views.version(
@@ -154,7 +170,7 @@ def get_version(name: wire.PathName, version: wire.PathVersion, services: Servic
 def describe_version(
     name: wire.PathName, version: wire.PathVersion, said: wire.Metadata, services: ServicesOf
 ) -> wire.ModelVersion:
-    """Sets labels and preprocessing. What the body leaves out stays as it was."""
+    """Sets labels and preprocessing. Members that the body leaves out keep their values."""
     submission.describe(services, name, version, ModelMetadata.from_json(said.model_dump(exclude_none=True)))
     return get_version(name, version, services)
 
@@ -165,8 +181,8 @@ def describe_version(
     status_code=202,
     response_model=wire.Builds,
     responses={
-        200: {"description": "All were built before.", "model": wire.Builds},
-        422: {"description": "There is no such target or numerics mode; the hint lists those that there are."},
+        200: {"description": "All were built before, and those builds are the answer.", "model": wire.Builds},
+        422: {"description": "The target or numerics mode is unknown; the hint lists the known ones."},
     },
 )
 def request_builds(

@@ -21,20 +21,20 @@ _SECURITY = {
     "key": {
         "type": "http",
         "scheme": "bearer",
-        "description": "An API key, `octet_ID_SECRET`. A server that is reached from its own machine alone, and has no "
-        "keys, asks for none.",
+        "description": "An API key, `octet_ID_SECRET`. A server that has no keys, and can be reached only from its own "
+        "machine, requires none.",
     }
 }
 _TAGS = [
-    {"name": "models", "description": "What was pushed, by name and version; and the one line that pushes."},
-    {"name": "builds", "description": "One question each, “this model for this target”, and how far its answer is."},
-    {"name": "artifacts", "description": "What builds made, by digest, and what was found out about it."},
-    {"name": "blobs", "description": "Model files by digest, for clients that do not want to send one twice."},
-    {"name": "targets", "description": "What can be compiled for."},
-    {"name": "workers", "description": "Which processes compile, and which answer predictions."},
+    {"name": "models", "description": "Pushed models by name and version, their aliases and their deletion."},
+    {"name": "builds", "description": "Compilations of a model for a target: their progress, results and logs."},
+    {"name": "artifacts", "description": "Compiled models by digest, their reports, and the quarantine."},
+    {"name": "blobs", "description": "Model files by digest, so that clients need not send a file twice."},
+    {"name": "targets", "description": "Hardware that models can be compiled for."},
+    {"name": "workers", "description": "Processes that compile models or answer predictions."},
     TAG,
-    {"name": "keys", "description": "Who may do what, where a request needs an API key; and who did what."},
-    {"name": "metrics", "description": "For Prometheus."},
+    {"name": "keys", "description": "API keys and the audit log."},
+    {"name": "metrics", "description": "Metrics for Prometheus."},
 ]
 
 
@@ -72,15 +72,19 @@ def _describe_access(operation: dict[str, Any], scopes: Sequence[Scope]) -> None
     operation["security"] = [{"key": []}, {}] if scopes else []
     if scopes:
         responses = operation["responses"]
-        responses["401"] = {"description": "The server asks for API keys, and there is none, or none that it knows."}
-        responses["403"] = {
-            "description": f"The key has not the scope {' or '.join(f'`{scope}`' for scope in scopes)}."
+        responses["401"] = {
+            "description": "The server requires an API key, and the request has none or an unknown one."
         }
-        responses.setdefault("429", {"description": "More requests than the key is for; `Retry-After` says when."})
+        responses["403"] = {
+            "description": f"The key does not have the scope {' or '.join(f'`{scope}`' for scope in scopes)}."
+        }
+        responses.setdefault(
+            "429", {"description": "The key's rate limit or quota is exceeded; `Retry-After` says when to try again."}
+        )
 
 
 def _describe_answers(operation: dict[str, Any]) -> None:
-    """FastAPI announces a 422 of its own for every route; ours is another, where there is one."""
+    """Replaces the 422 that FastAPI documents for every route, and documents errors as problem documents."""
     responses = operation["responses"]
     if "HTTPValidationError" in str(responses.get("422", "")):
         del responses["422"]

@@ -1,4 +1,4 @@
-"""`/api/v1/quarantine`: artifacts that are not run any more, because the server crashed while they ran."""
+"""`/api/v1/quarantine`: artifacts that are no longer run, because the server crashed while they ran."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from service.workers.crashes import Record
 router = APIRouter(prefix=f"{paths.PREFIX}/quarantine", tags=["artifacts"])
 
 
-@router.get("", summary="Artifacts in quarantine", response_model=wire.Quarantine)
+@router.get("", summary="List the artifacts in quarantine", response_model=wire.Quarantine)
 def list_quarantine(services: ServicesOf) -> wire.Quarantine:
-    """Each with the models that it would answer for, and its crashes."""
+    """Each artifact is listed with its crashes and the models that it would answer for."""
     held = services.crashes.quarantined()
     return wire.Quarantine(artifacts=[_shown(services, artifact, record) for artifact, record in held.items()])
 
 
-@router.delete("/{digest}", summary="Let an artifact run again", response_model=wire.Quarantined)
+@router.delete("/{digest}", summary="Release an artifact from quarantine", response_model=wire.Quarantined)
 async def forgive(digest: wire.PathDigest, services: ServicesOf) -> wire.Quarantined:
-    """The next request for a model of it tries it. What it did before is forgotten."""
+    """The next request for one of its models loads the artifact again. Its earlier crashes no longer count."""
     artifact = Digest(digest)
     shown = await run_in_threadpool(_held, services, artifact)
     await services.registry.forgive(artifact)

@@ -1,4 +1,4 @@
-"""`/api/v1/targets`: what can be compiled for, and what of it runs here."""
+"""`/api/v1/targets`: the targets that can be compiled for, and those that run here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ router = APIRouter(prefix=f"{paths.PREFIX}/targets", tags=["targets"])
 
 @router.get("", summary="List the targets", response_model=wire.Targets)
 async def list_targets(services: ServicesOf) -> wire.Targets:
-    """Every target can be compiled for; one that does not run here is built but not verified, and not served."""
+    """Models can be compiled for every target. An artifact for a target that does not run here is built, but neither
+    verified nor served.
+    """
     host = services.host
     return wire.Targets(
         architecture=host.architecture,

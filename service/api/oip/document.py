@@ -1,4 +1,6 @@
-"""The data plane's part of the OpenAPI document: bare ASGI routes describe themselves to nobody."""
+"""The data plane's part of the OpenAPI document. Its routes are bare ASGI applications, which FastAPI does not
+describe.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def _ref(name: str) -> Members:
 
 
 _TEXT: Members = {"type": "string"}
-_SHAPE = _array({"type": "integer"}, "-1 stands for a dimension that may vary.")
+_SHAPE = _array({"type": "integer"}, "The shape; -1 marks a dynamic dimension.")
 _DATATYPE: Members = {"type": "string", "examples": ["UINT8", "INT8", "FP32"]}
 _PARAMETERS: Members = {"type": "object", "additionalProperties": True}
 _COUNT: Members = {"type": "integer", "minimum": 0}
@@ -44,7 +46,8 @@ SCHEMAS: Members = {
         shape=_SHAPE,
         parameters={
             **_object("scale zero_point", scale={"type": "number"}, zero_point={"type": "integer"}),
-            "description": "Of a quantized tensor: real = scale * (stored - zero_point), which `dequantize` gives.",
+            "description": "For a quantized tensor: real = scale * (stored - zero_point), which is the result of "
+            "`dequantize`.",
         },
     ),
     "ModelMetadata": _object(
@@ -56,8 +59,8 @@ SCHEMAS: Members = {
         outputs=_array(_ref("TensorMetadata")),
         parameters={
             **_PARAMETERS,
-            "description": "Where they are known: `labels`, and how pictures are preprocessed: `mean`, `std`, "
-            "`resize` and `layout`.",
+            "description": "If known: `labels`, and the preprocessing of pictures: `mean`, `std`, `resize` and "
+            "`layout`.",
         },
     ),
     "ModelConfig": _object(
@@ -67,33 +70,37 @@ SCHEMAS: Members = {
         backend=_TEXT,
         max_batch_size={
             **_COUNT,
-            "description": "The largest batch that the model is built for; 0: its inputs have no batch.",
+            "description": "The largest batch that the model is built for; 0 if its inputs have no batch dimension.",
         },
         input=_array(_ref("TensorConfig")),
         output=_array(_ref("TensorConfig")),
         instance_group=_array(
-            _object("name kind count", name=_TEXT, kind=_TEXT, count=_COUNT), "How many predictions run at a time."
+            _object("name kind count", name=_TEXT, kind=_TEXT, count=_COUNT),
+            "The number of predictions that run at the same time.",
         ),
-        dynamic_batching={"type": "object", "description": "The queue: batches, delay, priorities, timeout, size."},
-        parameters={"type": "object", "description": "`threads` that share a prediction; 0: one for each core."},
+        dynamic_batching={"type": "object", "description": "The queue's batches, delay, priorities, timeout and size."},
+        parameters={
+            "type": "object",
+            "description": "`threads`: the number of threads that share a prediction; 0 for one per core.",
+        },
     ),
     "TensorConfig": _object(
         "name data_type dims",
         name=_TEXT,
         data_type={"type": "string", "examples": ["TYPE_UINT8"]},
-        dims=_array(_COUNT, "The shape, without its first dimension where there are batches."),
+        dims=_array(_COUNT, "The shape; without its first dimension if that is the batch."),
     ),
     "Duration": {
         **_object("count ns", count=_COUNT, ns=_COUNT),
-        "description": "How often, and how many nanoseconds altogether.",
+        "description": "The number of events, and their total time in nanoseconds.",
     },
     "ModelStatistics": _object(
         "name version last_inference inference_count execution_count inference_stats batch_stats",
         name=_TEXT,
         version=_TEXT,
-        last_inference={**_COUNT, "description": "Milliseconds since the epoch; 0: never."},
-        inference_count={**_COUNT, "description": "Samples that were computed."},
-        execution_count={**_COUNT, "description": "Computations, each of one batch or one sample."},
+        last_inference={**_COUNT, "description": "Milliseconds since the epoch; 0 if there was none."},
+        inference_count={**_COUNT, "description": "The number of samples that were computed."},
+        execution_count={**_COUNT, "description": "The number of computations, each of one batch or one sample."},
         inference_stats=_object(_STAGES, **{stage: _ref("Duration") for stage in _STAGES.split()}),
         batch_stats=_array(
             _object(
@@ -111,7 +118,7 @@ SCHEMAS: Members = {
         name=_TEXT,
         version=_TEXT,
         state={"type": "string", "enum": [state.value for state in ModelState]},
-        reason={**_TEXT, "description": "Why it is not ready."},
+        reason={**_TEXT, "description": "The reason that it is not ready."},
     ),
     "InferTensor": _object(
         "name datatype shape",
@@ -120,7 +127,7 @@ SCHEMAS: Members = {
         shape=_SHAPE,
         parameters={
             **_PARAMETERS,
-            "description": "Of an input: `binary_data_size`, how many raw bytes it has behind the JSON.",
+            "description": "For an input: `binary_data_size`, the number of its raw bytes after the JSON.",
         },
         data=_DATA,
     ),
@@ -129,8 +136,8 @@ SCHEMAS: Members = {
         name=_TEXT,
         parameters={
             **_PARAMETERS,
-            "description": "`binary_data`: raw, behind the JSON. `dequantize`: as real values, FP32. "
-            "`classification`: only so many of its greatest elements, as text.",
+            "description": "`binary_data`: send the output as raw bytes after the JSON. `dequantize`: send real "
+            "values, FP32. `classification`: send only this number of its greatest elements, as text.",
         },
     ),
     "InferRequest": _object(
@@ -138,12 +145,12 @@ SCHEMAS: Members = {
         id=_TEXT,
         parameters={
             **_PARAMETERS,
-            "description": "`binary_data_output`: `binary_data` for every output. `dequantize`: likewise. "
-            "`priority`: 1 is served first, 0 is the middle. `timeout`: within how many microseconds the prediction "
-            "has to begin.",
+            "description": "`binary_data_output`: `binary_data` for every output. `dequantize`: the same for every "
+            "output. `priority`: 1 is served first; 0 stands for the middle. `timeout`: the number "
+            "of microseconds within which the prediction has to begin.",
         },
         inputs=_array(_ref("InferTensor")),
-        outputs=_array(_ref("RequestedOutput"), "By default all of them."),
+        outputs=_array(_ref("RequestedOutput"), "The requested outputs; by default all of them."),
     ),
     "InferResponse": _object(
         "model_name outputs",
@@ -154,7 +161,9 @@ SCHEMAS: Members = {
         outputs=_array(_ref("InferTensor")),
     ),
 }
-_TIMING = "The milliseconds of `queue`, `batch`, `infer`, and `total` from the last byte of the request."
+_TIMING = (
+    "The milliseconds spent in `queue`, `batch` and `infer`, and `total` since the last byte of the request arrived."
+)
 
 
 def _json(schema: Members) -> Members:
@@ -179,23 +188,24 @@ def _parameter(name: str, place: str, schema: Members, description: str = "") ->
 
 
 _MODEL = _parameter("model", "path", _TEXT)
-_VERSION = _parameter("version", "path", _TEXT, "A number, or an alias: `stable`, `latest`, one that was set.")
+_VERSION = _parameter("version", "path", _TEXT, "A version number or an alias: `stable`, `latest`, or one of your own.")
 _AFFINITY = _parameter(
-    "Octet-Affinity", "header", _TEXT, "Requests with the same are answered by the same version, where two share them."
+    "Octet-Affinity", "header", _TEXT, "During a canary, requests with the same value are answered by the same version."
 )
 _HEADER_LENGTH = _parameter(
     "Inference-Header-Content-Length",
     "header",
     {"type": "integer", "minimum": 0},
-    "How long the JSON is, where raw tensors follow it. 0: there is no JSON, the body is the model's one input: raw "
-    "elements, or a JPEG or PNG.",
+    "The length of the JSON in bytes, if raw tensors follow it. 0 means that there is no JSON: the "
+    "body is the model's only input, as raw elements or as a JPEG or PNG.",
 )
 _TIMEOUT = _parameter(
     "Octet-Timeout-Ms",
     "header",
     {"type": "integer", "minimum": 0},
-    "Within how many milliseconds after its arrival the prediction has to begin: 504 where it cannot. The request's "
-    "parameter `timeout`, in microseconds, says the same; the shorter one counts.",
+    "The number of milliseconds after the request's arrival within which the prediction has to "
+    "begin; otherwise the answer is 504. The request's parameter `timeout` does the same in "
+    "microseconds; the shorter one applies.",
 )
 _RAW: Members = {"type": "string", "format": "binary"}
 _INFER_BODY: Members = {
@@ -215,8 +225,9 @@ def _model_paths(suffix: str, *path: Members) -> Members:
     infer = _operation(
         f"infer{suffix}",
         "Predict",
-        "An input of an image model may be a JPEG or PNG: a BYTES tensor of shape [1], or the whole body. 429 with "
-        "`Retry-After` where too many requests wait, 503 where no verified build of the model runs here.",
+        "The input of an image model may be a JPEG or PNG, sent as a BYTES tensor of shape [1] or as the "
+        "whole body. The answer is 429 with `Retry-After` if too many requests are waiting, and 503 if "
+        "no verified build of the model runs here.",
         _ref("InferResponse"),
         *path,
         _HEADER_LENGTH,
@@ -228,17 +239,21 @@ def _model_paths(suffix: str, *path: Members) -> Members:
     infer["responses"]["200"]["headers"] = {"Server-Timing": {"schema": _TEXT, "description": _TIMING}}
     ready = _operation(
         f"model_ready{suffix}",
-        "Whether a model is ready",
-        "Loads it if it is not: the next request finds it warm.",
+        "Check whether a model is ready",
+        "Loads the model if it is not loaded, so that the next request finds it warm.",
         _object("name ready", name=_TEXT, ready={"type": "boolean"}),
         *path,
     )
-    metadata = _operation(f"model_metadata{suffix}", "Inputs and outputs of a model", "", _ref("ModelMetadata"), *path)
-    config = _operation(f"model_config{suffix}", "A model in the form of Triton's", "", _ref("ModelConfig"), *path)
+    metadata = _operation(
+        f"model_metadata{suffix}", "List the inputs and outputs of a model", "", _ref("ModelMetadata"), *path
+    )
+    config = _operation(
+        f"model_config{suffix}", "Get the model configuration in Triton's form", "", _ref("ModelConfig"), *path
+    )
     statistics = _operation(
         f"model_statistics{suffix}",
-        "What was asked of a model",
-        "Since the process started; of each version that runs here.",
+        "Get the statistics of a model",
+        "The requests to each version of the model that is loaded in this process.",
         _ref("ModelsStatistics"),
         *path,
     )
@@ -252,7 +267,7 @@ def _model_paths(suffix: str, *path: Members) -> Members:
 
 
 def _repository(action: str, description: str) -> Members:
-    """Loading or unloading a model."""
+    """The operation that loads or unloads a model."""
     summary = f"{action.capitalize()} a model"
     answer = _object(f"name {action}", name=_TEXT, **{action: {"type": "boolean"}})
     operation = _operation(f"{action}_model", summary, description, answer, _MODEL)
@@ -262,9 +277,11 @@ def _repository(action: str, description: str) -> Members:
 
 def _index() -> Members:
     operation = _operation(
-        "repository_index", "Every model version, and whether it is loaded", "", _array(_ref("IndexedModel"))
+        "repository_index", "List all model versions, and whether they are loaded", "", _array(_ref("IndexedModel"))
     )
-    operation["requestBody"] = _json(_object("", ready={"type": "boolean", "description": "Only those that are."}))
+    operation["requestBody"] = _json(
+        _object("", ready={"type": "boolean", "description": "List only those that are ready."})
+    )
     return {"/v2/repository/index": {"post": operation}}
 
 
@@ -272,23 +289,31 @@ _FLAG: Members = {"type": "boolean"}
 PATHS: Members = {
     **_model_paths("", _MODEL),
     **_model_paths("_version", _MODEL, _VERSION),
-    "/v2/health/live": {"get": _operation("live", "Whether the server is alive", "", _object("live", live=_FLAG))},
+    "/v2/health/live": {
+        "get": _operation("live", "Check whether the server is alive", "", _object("live", live=_FLAG))
+    },
     "/v2/health/ready": {
-        "get": _operation("ready", "Whether the server takes requests", "", _object("ready", ready=_FLAG))
+        "get": _operation("ready", "Check whether the server accepts requests", "", _object("ready", ready=_FLAG))
     },
     "/v2/models/stats": {
         "get": _operation(
             "statistics",
-            "What was asked of all models",
-            "Of those loaded, or lately so.",
+            "Get the statistics of all models",
+            "The requests to the models that are loaded in this process, or were loaded recently.",
             _ref("ModelsStatistics"),
         )
     },
     **_index(),
     **_repository(
         "load",
-        "The first prediction does it, too; a load tries again at once what failed before, and takes back an unload.",
+        "The first prediction also loads the model. This request retries a failed load at once, and reverts an unload.",
     ),
-    **_repository("unload", "Frees its memory, in this process; requests for it are refused until it is loaded again."),
-    "/v2": {"get": _operation("server_metadata", "About the server", "", _ref("ServerMetadata"))},
+    **_repository(
+        "unload", "Frees the model's memory in this process. Requests for it are refused until it is loaded again."
+    ),
+    "/v2": {
+        "get": _operation(
+            "server_metadata", "Get the server's name, version and extensions", "", _ref("ServerMetadata")
+        )
+    },
 }

@@ -14,11 +14,11 @@ router = APIRouter(tags=["metrics"])
 
 @router.get(
     "/metrics",
-    summary="Metrics",
+    summary="Read the metrics",
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def scrape(services: ServicesOf) -> Response:
-    """In Prometheus' text format: requests, queues, computation, builds and the cache."""
+    """Metrics of requests, queues, computation, builds and the cache, in Prometheus' text format."""
     services.metrics.gather()
     return Response(await asyncio.to_thread(services.metrics.text), media_type=CONTENT_TYPE_PLAIN_0_0_4)
