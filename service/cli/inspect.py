@@ -78,6 +78,7 @@ def table_of(facts: Facts) -> Table:
         *((f"output {spec.name}", _tensor(spec)) for spec in facts.signature.outputs),
         *((f"state {state.spec.name}", _tensor(state.spec)) for state in facts.signature.states),
         *([("metadata", str(facts.metadata))] if facts.metadata else []),
+        *(("notice", notice) for notice in facts.notices),
         ("weights", str(facts.weights or "not quantized")),
         ("activations", str(facts.activations or "not quantized")),
         ("parameters", f"{count(facts.parameters)}, {facts.parameter_bytes / 1e6:.1f} MB"),

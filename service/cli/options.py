@@ -12,7 +12,7 @@ import typer
 from pydantic import ValidationError
 
 from service.core.errors import InvalidInput
-from service.core.metadata import Layout, ModelMetadata, Resize, parse_numbers
+from service.core.metadata import Layout, ModelMetadata, Resize, parse_labels, parse_numbers
 from service.core.settings import Settings, load_settings
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
@@ -146,7 +146,7 @@ def metadata_from(
 def read_labels(path: Path) -> tuple[str, ...]:
     """One label a line, the first for class 0. Raises `InvalidInput`: it is no text."""
     try:
-        return tuple(path.read_text(encoding="utf-8").splitlines())
+        return parse_labels(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{path} is not a text in UTF-8", hint="one label a line, class 0 first") from error
 

@@ -35,6 +35,8 @@ def facts_of(imported: ImportedModel) -> Facts:
         sum(constant.value.numpy().nbytes for constant in constants),
         _scheme(weights),
         _scheme(activations),
+        imported.metadata,
+        imported.notices,
     )
 
 

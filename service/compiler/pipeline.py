@@ -67,6 +67,9 @@ def compile_model(
     request = replace(request, source=request.source.absolute())
     steps = Steps(request, scratch.absolute(), progress, settings)
     imported = steps.imported()
+    facts = Facts.from_json(imported["facts"])
+    for notice in facts.notices:
+        progress.log(notice)
     signature = ModelSignature.from_json(imported["signature"]).batched(batch_of(request.options))
     with answering(steps, signature, imported["format"]) as answers:
         made = make(steps, signature, tiles)
@@ -78,7 +81,7 @@ def compile_model(
     reports = {
         Report.NUMERICS: canonical_json(numerics),
         Report.COVERAGE: canonical_json(made.built["coverage"]),
-        Report.FACTS: canonical_json(Facts.from_json(imported["facts"]).to_json()),
+        Report.FACTS: canonical_json(facts.to_json()),
         Report.PROVENANCE: canonical_json(
             {**steps.inputs(), "stages_s": steps.times_s, **({"tiles": dict(tiles)} if tiles else {})}
         ),

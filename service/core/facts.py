@@ -45,7 +45,8 @@ class Facts:
         parameters: elements of all constants.
         parameter_bytes: their size as stored.
         weights, activations: None where there are none that are quantized.
-        metadata: labels and preprocessing that the file says.
+        metadata: labels and preprocessing from the file.
+        notices: the parts of the file that were left out, a sentence for each.
     """
 
     format: str
@@ -57,6 +58,7 @@ class Facts:
     weights: Scheme | None
     activations: Scheme | None
     metadata: ModelMetadata = NOTHING
+    notices: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -69,6 +71,7 @@ class Facts:
             "weights": None if self.weights is None else asdict(self.weights),
             "activations": None if self.activations is None else asdict(self.activations),
             **({"metadata": self.metadata.to_json()} if self.metadata else {}),
+            **({"notices": list(self.notices)} if self.notices else {}),
         }
 
     @staticmethod
@@ -84,6 +87,7 @@ class Facts:
             weights,
             activations,
             ModelMetadata.from_json(facts.get("metadata") or {}),
+            tuple(map(str, facts.get("notices", ()))),
         )
 
 

@@ -130,6 +130,11 @@ class ModelMetadata:
             raise InvalidInput("a model's metadata is not JSON") from error
 
 
+def parse_labels(text: str) -> tuple[str, ...]:
+    """One a line, class 0 first."""
+    return tuple(text.removeprefix("\ufeff").splitlines())  # a byte order mark is no part of the first
+
+
 def parse_numbers(text: str) -> tuple[float, ...]:
     """`0.485,0.456,0.406` -> numbers; none of an empty text. Raises `InvalidInput`."""
     try:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import tvm
 
+from service.core.metadata import NOTHING, ModelMetadata
 from service.core.signature import ModelSignature
 
 
@@ -19,8 +20,12 @@ class ImportedModel:
             on static shapes.
         signature: the same inputs and outputs, as clients name them.
         format: a name of `detect.FORMATS`.
+        metadata: labels and preprocessing from the file.
+        notices: the parts of the file that were left out, a sentence for each.
     """
 
     module: tvm.IRModule
     signature: ModelSignature
     format: str
+    metadata: ModelMetadata = NOTHING
+    notices: tuple[str, ...] = ()

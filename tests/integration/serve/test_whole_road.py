@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,9 +17,8 @@ from numpy.typing import NDArray
 from tritonclient import grpc as triton
 from tritonclient.utils import InferenceServerException
 
-from tests.support.compiled import EXAMPLES, expected
+from tests.support.compiled import expected
 from tests.support.control_plane import problem
-from tests.support.data_plane import packed
 from tests.support.serving import INT8, OTHERS, UINT8, Served, children_of, command, environment, model
 from tests.support.waiting import eventually
 
@@ -40,31 +38,6 @@ def uploads(folder: Path) -> list[Path]:
 @pytest.mark.parametrize("digit", range(10))
 def test_a_picture_in_and_the_right_label_out(served: Served, digit: int) -> None:
     assert served.label(digit) == expected(INT8)[digit].argmax()
-
-
-def test_labels_that_are_pushed_name_the_classes_of_a_picture(served: Served, tmp_path: Path) -> None:
-    labels = tmp_path / "labels.txt"
-    labels.write_text("".join(f"the {digit}\n" for digit in range(10)))
-    program = [sys.executable, "-m", "service.cli", "push", str(EXAMPLES / INT8), "--name", "labelled"]
-    said = ["--labels", str(labels), "--mean", "0.5", "--std", "0.5", "--server", served.url]
-    pushed = subprocess.run([*program, *said], env=environment(), capture_output=True, text=True, timeout=120)
-    assert pushed.returncode == 0, pushed.stderr
-    picture = (EXAMPLES / "digits" / "7.png").read_bytes()
-    described = served.client.get("/v2/models/labelled").json()
-    entry = {
-        "name": described["inputs"][0]["name"],
-        "datatype": "BYTES",
-        "shape": [1],
-        "parameters": {"binary_data_size": len(picture) + 4},
-    }
-    best = {"name": described["outputs"][0]["name"], "parameters": {"classification": 1, "dequantize": True}}
-    body, headers = packed({"inputs": [entry], "outputs": [best]}, len(picture).to_bytes(4, "little") + picture)
-    answer = served.client.post("/v2/models/labelled/infer", content=body, headers=headers)
-    (text,) = answer.json()["outputs"][0]["data"]
-    score, _, label = text.split(":")
-    assert label == "the 7"
-    assert float(score) > 0.5
-    assert (described["parameters"]["labels"][7], described["parameters"]["std"]) == ("the 7", [0.5])
 
 
 def test_the_second_push_is_answered_without_compiling(served: Served) -> None:

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from service.cli.app import app
 from tests.support.onnx_builder import OnnxBuilder
+from tests.support.tflite_metadata import IMAGE, Described, labels_in, metadata_buffer, with_metadata
 
 SAMPLE = Path(__file__).resolve().parents[3] / "examples" / "digits_int8.tflite"
 BERT = Path(__file__).resolve().parents[2] / "fixtures" / "onnx" / "bert.qdq.onnx"
@@ -34,6 +35,14 @@ def test_they_are_told_to_people() -> None:
     shown = run("inspect", str(SAMPLE))
     assert "int8 per-axis, symmetric" in shown
     assert "246 k" in shown
+
+
+def test_what_the_file_says_of_labels_and_what_is_wrong_with_it_are_told(tmp_path: Path) -> None:
+    metadata = metadata_buffer([Described(IMAGE, [127.5], [127.5])], [labels_in()])
+    (tmp_path / "model.tflite").write_bytes(with_metadata(SAMPLE.read_bytes(), metadata, {"labels.txt": "cat"}))
+    shown = " ".join(run("inspect", str(tmp_path / "model.tflite")).split())
+    assert "metadata mean 0.5, std 0.5, nhwc" in shown
+    assert "notice labels in the file's metadata cannot be used: there are 1 of them in 'labels.txt'" in shown
 
 
 def test_the_ids_of_a_vocabulary_are_told() -> None:

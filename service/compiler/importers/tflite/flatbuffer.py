@@ -10,7 +10,7 @@ proportion to the file.
 
 Offsets to children are unsigned and count from where they stand, so they only lead forward and cannot form a cycle;
 only a table's offset to its vtable may lead back, and a vtable leads nowhere. Depth is bounded because no table of
-`schema` contains itself.
+the schemas contains itself.
 """
 
 from __future__ import annotations
@@ -18,8 +18,18 @@ from __future__ import annotations
 import struct
 from typing import NoReturn
 
-from service.compiler.importers.tflite import schema
-from service.compiler.importers.tflite.schema import Kind, Ref, Refs, Scalar, Table, Text, Union, Vector
+from service.compiler.importers.tflite.schema import (
+    MODEL,
+    Kind,
+    Ref,
+    Refs,
+    Scalar,
+    Schema,
+    Table,
+    Text,
+    Union,
+    Vector,
+)
 from service.core.errors import MalformedModel
 
 _UINT8, _UINT16 = struct.Struct("<B"), struct.Struct("<H")
@@ -30,7 +40,7 @@ _MAX_TABLES = 250_000  # ten times the largest model known to us; each costs som
 _SHARING, _SHARING_FLOOR_BYTES = 4, 4096  # the floor is for tiny files, whose writers share eagerly
 
 
-def verify(data: bytes | memoryview, root: str = "Model") -> None:
+def verify(data: bytes | memoryview, schema: Schema = MODEL) -> None:
     """Passes if all that the tables of `schema` declare can be read from `data` without leaving it.
 
     Takes time in proportion to the number of tables and vectors, at most `_MAX_TABLES` of them.
@@ -38,23 +48,24 @@ def verify(data: bytes | memoryview, root: str = "Model") -> None:
     Raises:
         MalformedModel: it cannot; the message names the table and field.
     """
-    Verifier(memoryview(data)).file(root)
+    Verifier(memoryview(data), schema).file()
 
 
 class Verifier:
     """One pass over one buffer."""
 
-    def __init__(self, data: memoryview) -> None:
-        self._data, self._size = data, len(data)
+    def __init__(self, data: memoryview, schema: Schema) -> None:
+        self._data, self._size, self._schema = data, len(data), schema
         self._path: list[str] = []  # where the pass stands, for messages
         self._tables = 0
         self._budget_bytes = _SHARING * self._size + _SHARING_FLOOR_BYTES
 
-    def file(self, root: str) -> None:
+    def file(self) -> None:
+        root = self._schema.root
         self._path.append(root)
         self._require(self._size >= 2 * _OFFSET_BYTES, f"the file has only {self._size} bytes")
         identifier = bytes(self._data[_OFFSET_BYTES : 2 * _OFFSET_BYTES])
-        self._require(identifier == schema.FILE_IDENTIFIER, f"the file identifier is {identifier!r}")
+        self._require(identifier == self._schema.identifier, f"the file identifier is {identifier!r}")
         self._table(root, self._follow(0))
 
     def _table(self, name: str, position: int) -> None:
@@ -66,7 +77,7 @@ class Verifier:
         vtable_bytes = self._read(_UINT16, vtable)
         self._require(vtable_bytes >= 4 and vtable_bytes % 2 == 0, f"a vtable of {vtable_bytes} bytes")
         self._inside(vtable, vtable_bytes, "its vtable")
-        table = schema.TABLES[name]
+        table = self._schema.tables[name]
         for field_name, (slot, kind) in table.items():
             where = self._field(vtable, vtable_bytes, slot)
             if where:
@@ -141,6 +152,6 @@ class Verifier:
     def _fail(self, what: str) -> NoReturn:
         path = ".".join(self._path).replace(".[", "[")
         raise MalformedModel(
-            f"not a well-formed TFLite file: at {path}, {what}",
+            f"not a well-formed {self._schema.name}: at {path}, {what}",
             hint="the file is damaged or was cut short; upload it again",
         )

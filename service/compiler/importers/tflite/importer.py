@@ -11,6 +11,7 @@ from tvm import relax
 from service.compiler.importers.detect import TFLITE
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.tflite.dilation import join_dilated
+from service.compiler.importers.tflite.metadata import metadata_of
 from service.compiler.importers.tflite.model import Model, State
 from service.compiler.importers.tflite.node import Constants, Node
 from service.compiler.importers.tflite.operators import RULES
@@ -43,7 +44,8 @@ def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel
         check_support(model)
         model = join_dilated(model)
         module = _module(model, at)
-        return ImportedModel(module, signature_of(_with_outputs(model, module)), TFLITE)
+        signature = signature_of(_with_outputs(model, module))
+        return ImportedModel(module, signature, TFLITE, *metadata_of(data, signature))
     except OctetError as exc:
         exc.stage = exc.stage or Stage.IMPORT
         raise

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-FILE_IDENTIFIER = b"TFL3"
 VERSION = 3  # TFLITE_SCHEMA_VERSION in tflite/version.h
 
 
@@ -55,6 +54,23 @@ class Union:
 Kind = Scalar | Vector | Text | Ref | Refs | Union
 Table = Mapping[str, tuple[int, Kind]]  # field -> (its slot, what it holds)
 
+
+@dataclass(frozen=True)
+class Schema:
+    """What a buffer of one kind holds.
+
+    Attributes:
+        name: of the kind, as messages call it.
+        identifier: that its buffers bear.
+        root: the table that the others hang on.
+    """
+
+    name: str
+    identifier: bytes
+    root: str
+    tables: Mapping[str, Table] = field(hash=False)
+
+
 BYTE, BOOL, INT, UINT, LONG, FLOAT = Scalar(1), Scalar(1), Scalar(4), Scalar(4), Scalar(8), Scalar(4)
 
 # Options of the operators that are converted: value of the BuiltinOptions union -> table.
@@ -98,8 +114,10 @@ TABLES: Mapping[str, Table] = {
         "operator_codes": (1, Refs("OperatorCode")),
         "subgraphs": (2, Refs("SubGraph")),
         "buffers": (4, Refs("Buffer")),
+        "metadata": (6, Refs("Metadata")),
         "signature_defs": (7, Refs("SignatureDef")),
     },
+    "Metadata": {"name": (0, Text()), "buffer": (1, UINT)},
     "OperatorCode": {
         "deprecated_builtin_code": (0, BYTE),
         "custom_code": (1, Text()),
@@ -229,6 +247,8 @@ TABLES: Mapping[str, Table] = {
     "CallOnceOptions": {"init_subgraph_index": (0, INT)},
     "VarHandleOptions": {"container": (0, Text()), "shared_name": (1, Text())},
 }
+
+MODEL = Schema("TFLite file", b"TFL3", "Model", TABLES)
 
 
 def accessor(field_name: str) -> str:

@@ -41,6 +41,27 @@ def read_tensor(model: Any, data: bytes, subgraph: Any, index: int) -> Tensor:
     return _Reader(model, data, subgraph.Tensors(index), index).tensor()
 
 
+def bytes_of_buffer(model: Any, data: bytes, index: int, owner: str, tensor: str | None = None) -> memoryview | None:
+    """Those of buffer `index`; None if it is empty. They lie in the FlatBuffer, or behind it in files beyond 2 GB
+    (`Buffer.offset`). Errors name its `owner`, and `tensor` if that is one.
+
+    Raises:
+        MalformedModel: there is no such buffer, or it leads outside the file.
+    """
+    if index >= model.BuffersLength():
+        raise MalformedModel(f"{owner} is in buffer {index} of {model.BuffersLength()}", tensor=tensor)
+    buffer = model.Buffers(index)
+    if buffer.DataLength():
+        return memoryview(buffer.DataAsNumpy()).cast("B")
+    if buffer.Offset() > 1:  # 0 and 1 mean: none (schema.fbs)
+        end = buffer.Offset() + buffer.Size()
+        if end > len(data):
+            message = f"{owner} has its data at bytes {buffer.Offset()} to {end} of a file of {len(data)}"
+            raise MalformedModel(message, tensor=tensor)
+        return memoryview(data)[buffer.Offset() : end]
+    return None
+
+
 class _Reader:
     def __init__(self, model: Any, data: bytes, table: Any, index: int) -> None:
         self._model, self._data, self._table, self._index = model, data, table, index
@@ -89,19 +110,8 @@ class _Reader:
         return None
 
     def _raw(self) -> memoryview | None:
-        """The bytes of a constant. They lie in the FlatBuffer, or behind it in files beyond 2 GB (`Buffer.offset`)."""
-        index = self._table.Buffer()
-        if index >= self._model.BuffersLength():
-            self._malformed(f"is in buffer {index} of {self._model.BuffersLength()}")
-        buffer = self._model.Buffers(index)
-        if buffer.DataLength():
-            return memoryview(buffer.DataAsNumpy()).cast("B")
-        if buffer.Offset() > 1:  # 0 and 1 mean: none (schema.fbs)
-            end = buffer.Offset() + buffer.Size()
-            if end > len(self._data):
-                self._malformed(f"has its data at bytes {buffer.Offset()} to {end} of a file of {len(self._data)}")
-            return memoryview(self._data)[buffer.Offset() : end]
-        return None
+        """The bytes of a constant."""
+        return bytes_of_buffer(self._model, self._data, self._table.Buffer(), f"the tensor {self._label}", self._label)
 
     def _elements(self, raw: memoryview, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         expected = math.prod(shape) * dtype.itemsize

@@ -1,0 +1,161 @@
+"""Labels and preprocessing from the metadata of a TFLite file, which is meant for those who call the model.
+
+Metadata is a FlatBuffer of its own in one of the model's buffers; the files that it names are a zip archive behind the
+model. Neither takes part in the arithmetic, and LiteRT reads neither. So a model with damaged metadata is compiled: the
+damaged part is left out, and a notice says so.
+
+The NormalizationOptions of image inputs and the TENSOR_AXIS_LABELS of outputs are read, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+import tflite
+
+from service.compiler.importers.archive import Archive
+from service.compiler.importers.names import printable
+from service.compiler.importers.tflite.metadata_schema import IMAGE_PROPERTIES, TENSOR_AXIS_LABELS
+from service.compiler.importers.tflite.metadata_tables import (
+    SubgraphMetadata,
+    TensorMetadata,
+    read_tables,
+)
+from service.compiler.importers.tflite.tensors import bytes_of_buffer
+from service.core.errors import InvalidInput, MalformedModel, OctetError
+from service.core.metadata import NOTHING, Layout, ModelMetadata, parse_labels
+from service.core.signature import ModelSignature, TensorSpec
+
+T = TypeVar("T")
+
+_BUFFER = b"TFLITE_METADATA"
+_ARCHIVE_BYTES = 4 << 20  # so much of the file's end is searched, and so much is unpacked
+_WHITE = 255.0
+_LEAST_OVERLAP = 0.5
+
+
+def metadata_of(data: bytes, signature: ModelSignature) -> tuple[ModelMetadata, tuple[str, ...]]:
+    """The metadata of a verified file; and for each part of it that cannot be used a sentence that says why.
+
+    Args:
+        data: the file; `flatbuffer.verify` has passed it.
+        signature: its inputs and outputs in the file's order.
+    """
+    notices: list[str] = []
+
+    def usable(what: str, read: Callable[[], T], otherwise: T) -> T:
+        try:
+            return read()
+        except OctetError as error:
+            notices.append(f"{what} in the file's metadata cannot be used: {error.message}")
+            return otherwise
+
+    tables = usable("labels and preprocessing", lambda: _tables(data), SubgraphMetadata())
+    preprocessing = usable("preprocessing", lambda: _preprocessing(signature.inputs, tables.inputs), NOTHING)
+    labels = usable("labels", lambda: _labels(data, signature.outputs, tables.outputs), NOTHING)
+    return preprocessing.over(labels), tuple(notices)
+
+
+def _tables(data: bytes) -> SubgraphMetadata:
+    model = tflite.Model.GetRootAs(data, 0)
+    for index in range(model.MetadataLength()):
+        entry = model.Metadata(index)
+        if entry.Name() == _BUFFER:
+            raw = bytes_of_buffer(model, data, entry.Buffer(), "the metadata")
+            return read_tables(bytes(raw or b""))
+    return SubgraphMetadata()
+
+
+def _preprocessing(inputs: Sequence[TensorSpec], described: Sequence[TensorMetadata]) -> ModelMetadata:
+    """Mean, standard deviation and layout of the image inputs. All of them must have the same."""
+    found = {
+        _image(spec, tensor)
+        for spec, tensor in _pairs(inputs, described, "inputs")
+        if spec.is_image and tensor.content in (0, IMAGE_PROPERTIES)
+    }
+    if len(found) > 1:
+        raise InvalidInput("its image inputs differ")
+    return next(iter(found), NOTHING)
+
+
+def _image(spec: TensorSpec, tensor: TensorMetadata) -> ModelMetadata:
+    layout = Layout.NHWC if tensor.content == IMAGE_PROPERTIES and spec.shape[3] in (1, 3) else None
+    if not tensor.normalizations:
+        return ModelMetadata(layout=layout)
+    theirs = tensor.normalizations[0]  # of pixels; ours is of pixel / 255
+    mean, std = ([value / _WHITE for value in values] for values in (theirs.mean or (0.0,), theirs.std or (1.0,)))
+    found = ModelMetadata(mean=tuple(mean), std=tuple(std))
+    _check(spec, found)
+    return replace(found, layout=layout)
+
+
+def _check(spec: TensorSpec, found: ModelMetadata) -> None:
+    """Checks that the input can hold normalized pixels.
+
+    By `metadata_schema.fbs`, a quantized model has the mean and standard deviation of its float model, and its input is
+    quantized after normalization. But the Task Library feeds pixels to 8-bit inputs as they are. So some files have
+    values that were never used, such as mean 0 and standard deviation 1: most pixels would be clipped or coincide.
+
+    Raises:
+        InvalidInput: normalized pixels and the input's range overlap by less than half, or channels do not fit.
+    """
+    assert spec.image_axes is not None
+    channels = spec.shape[spec.image_axes[2]]
+    if not {len(found.mean), len(found.std)} <= {1, channels}:
+        raise InvalidInput(f"the input {spec.name!r} has {channels} channels, but it is {found}")
+    if spec.datatype == "FP32":
+        return
+    if spec.quantization is None:
+        raise InvalidInput(f"the input {spec.name!r} has no scale to quantize by")
+    mean, std = np.array(found.mean), np.array(found.std)
+    black, white = -mean / std, (1 - mean) / std
+    limits = np.iinfo(spec.dtype)
+    low, high = spec.quantization.real(np.array([limits.min, limits.max])).astype(np.float64)
+    common = np.minimum(white, high) - np.maximum(black, low)
+    if not (common >= _LEAST_OVERLAP * np.maximum(white - black, high - low)).all():
+        raise InvalidInput(
+            f"by {found} pixels become values from {black.min():g} to {white.max():g}, but the input {spec.name!r} "
+            f"holds {low:g} to {high:g}"
+        )
+
+
+def _labels(data: bytes, outputs: Sequence[TensorSpec], described: Sequence[TensorMetadata]) -> ModelMetadata:
+    """The labels of the outputs. All outputs that have labels must have the same."""
+    found = {
+        ModelMetadata(labels)
+        for spec, tensor in _pairs(outputs, described, "outputs")
+        if (labels := _labels_of(data, spec, tensor))
+    }
+    if len(found) > 1:
+        raise InvalidInput("its outputs have different ones")
+    return next(iter(found), NOTHING)
+
+
+def _labels_of(data: bytes, spec: TensorSpec, tensor: TensorMetadata) -> tuple[str, ...]:
+    """The labels of one output: of several translations the one without a locale, or else the first."""
+    files = [each for each in tensor.files if each.kind == TENSOR_AXIS_LABELS]
+    if not files:
+        return ()
+    name = next((each.name for each in files if not each.locale), files[0].name)
+    archive = Archive(
+        data[-_ARCHIVE_BYTES:], largest_deflated_bytes=_ARCHIVE_BYTES, most_deflated_bytes=4 * _ARCHIVE_BYTES
+    )
+    labels = tuple(map(printable, parse_labels(archive.text(name))))
+    classes = spec.shape[-1] if spec.shape else 1
+    if len(labels) != classes:
+        raise InvalidInput(
+            f"there are {len(labels)} of them in {printable(name)!r}, and {classes} classes in the output"
+        )
+    return labels
+
+
+def _pairs(
+    specs: Sequence[TensorSpec], described: Sequence[TensorMetadata], what: str
+) -> list[tuple[TensorSpec, TensorMetadata]]:
+    """Tensors with their metadata; none if the file describes none. Raises `MalformedModel`."""
+    if described and len(described) != len(specs):
+        raise MalformedModel(f"it describes {len(described)} {what}, and the model has {len(specs)}")
+    return list(zip(specs, described, strict=False))
