@@ -93,8 +93,9 @@ def report(models: list[Path], rounds: int) -> str:
         f"`python -m benchmarks.building`, {cpu_name()}, {cores} cores, the fastest of {rounds}; load average of the "
         f"last quarter of an hour {load:.1f}.\n`{PEAK}` on one core: {peaks[0]:.0f} GMAC/s before and {peaks[1]:.0f} "
         f"after.\n"
-        f"Where other work shares the cores, as a load average above that of one build says, seconds are too many;\n"
-        f"CPU seconds divided by the cores are too few, since steps wait for each other.\n\n{table(head, rows)}"
+        f"A load average above that of one build means that other processes share the cores. The seconds are then too "
+        f"high, while\nCPU seconds divided by the number of cores are too low, because steps wait for each other.\n\n"
+        f"{table(head, rows)}"
     )
 
 

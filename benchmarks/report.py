@@ -26,15 +26,16 @@ PLOT = "contest.png"
 _RESULTS = CHECKOUT / "benchmarks" / "RESULTS.md"
 
 _METHOD = """\
-One process for each contestant, model and number of threads, pinned to its cores (1 thread: the first) before it loads
-anything, and stopped while it is not its turn. They take turns of {seconds:g} s, A B C, then C B A, in {rounds} rounds;
-a figure is the median over the rounds of a round's median latency. A turn during which other processes kept more than
-{quiet:g} CPUs busy is repeated, {repeats} times at most; a round without a quiet turn does not count unless all are
-like that, and a figure has a star where more than half were. Of peers the inputs are bound beforehand and outputs left
-where they are: no copy is timed. Octet is called as its users call it, by `Model.run`, which checks inputs and copies
-outputs. The limit is the model's multiply-accumulates at the peak, which is the fastest repetition of a
-loop of `{peak}` on the same cores that takes its turns with the others. Contestants with bf16 use it for what they do
-not compute in integers, and count as peers. Models are batch 1 where they do not say otherwise."""
+Each contestant, model and number of threads has a process of its own, pinned to its cores (1 thread: the first)
+before it loads anything. The processes take turns of {seconds:g} s, A B C, then C B A, in {rounds} rounds, and are
+stopped in between. A figure is the median of the rounds' median latencies. A turn during which other processes kept
+more than {quiet:g} CPUs busy is repeated, at most {repeats} times. A round without a quiet turn does not count,
+unless no round has one; a star marks a figure for which more than half of the rounds had none. The inputs of peers
+are bound beforehand and their outputs are not copied. Octet is called as users call it, by `Model.run`, which checks
+inputs and copies outputs. The limit is the time of the model's multiply-accumulates at the peak. The peak is the
+fastest repetition of a loop of `{peak}` on the same cores, which takes turns with the contestants. Contestants with
+bf16 use it for parts that they do not compute in integers, and count as peers. The batch size is 1 unless a model's
+name gives another."""
 
 
 def main() -> None:
@@ -69,12 +70,12 @@ def render(results: Results) -> str:
             heading = f"{contestant.title}, {where(results.run, threads)}"
             sections[heading] = tables.octet(results, contestant, threads)
     for threads in results.threads:
-        heading = f"Everybody, int8, median ms, {where(results.run, threads)}"
+        heading = f"All contestants, int8, median ms, {where(results.run, threads)}"
         sections[heading] = tables.everybody(results, threads)
     sections["Against float32 of the same model"] = tables.float32(results)
     sections["What the numerics mode costs"] = tables.modes(results)
     sections["Asymmetric and symmetric weights of one model"] = tables.symmetry(results)
-    sections["Who could not take part"] = tables.failures(results)
+    sections["Contestants that could not take part"] = tables.failures(results)
     parts = ["## Side by side with the peers", heading_of(results.run), f"![Shares of the peak]({PLOT})"]
     return "\n\n".join(parts + [f"### {heading}\n\n{text}" for heading, text in sections.items() if text])
 

@@ -32,7 +32,7 @@ def peaks(results: Results) -> str:
                 each = gmacs / entry.info["macs_each"] / threads / entry.info["clock_ghz"]
                 row += [f"{gmacs:.1f}", f"{each:.2f}"]
         rows.append(row)
-    note = "The clock, by which cycles are counted, is that of a chain of multiplications that wait for each other."
+    note = "Cycles are counted by the clock rate that a chain of dependent multiplications runs at."
     return _table(columns, rows, note)
 
 

@@ -27,25 +27,25 @@ _RESULTS = CHECKOUT / "benchmarks" / "RESULTS.md"
 
 _METHOD = """\
 Each server is pinned to core {run.server_core} before it loads anything, the generator of its load to core
-{run.client_core}, where it {generator}; numerics mode {run.numerics}. All who serve a model are started, and stopped
-(SIGSTOP) while it is not their turn; turns go A B C, then C B A, in {run.rounds} rounds. The body is one image, [1,
-224, 224, 3] of one byte each, over kept-alive connections; every answer is compared with the first one's bytes, and
-Octet's first one with the bare call's. Closed loop: 8 connections, each of which asks again when it is answered; the
-median of the rounds. Open loop: constant arrivals at {run.share:.0%} of what the contestant itself carried in its
-closed turns, over as many connections as that takes; a latency counts from when the request was due (no coordinated
-omission), and percentiles are over all rounds together. Octet serves as beside a compile worker elsewhere
-(`--no-compile`), with its defaults. Peers run the file of the model that they are fastest with in the contest, one
-worker on one thread, without access logs; the body of all but Triton is the image, their answer the scores, with
-nothing around. MLServer's v2 has no binary tensors over REST, so a custom handler takes the raw body. Memory is that of
-all processes of a server after its closed turns, the peer's front ends, workers and helpers as well as Octet's
-supervisor and server: the sum of resident sets, where a page counts for each process that has it, and of PSS, where it
-is divided among them. A page of a file that a stranger has mapped too, as another contestant with the same interpreter,
-is divided with that one; the bare call, which has Octet's libraries, has ended by then. Pages of files that are only
-cached and the kernel's buffers are in neither. Other CPUs are the busiest turn's; beyond 0.1 a figure means little."""
+{run.client_core}, where it {generator}; numerics mode {run.numerics}. All servers of a model are started, and take
+turns in {run.rounds} rounds, A B C, then C B A; waiting servers are stopped (SIGSTOP). The body is one image, [1, 224,
+224, 3] of one byte each, over kept-alive connections. Every answer is compared with the first one's bytes, and Octet's
+first one with the bare call's. Closed loop: 8 connections, each of which sends its next request when it is answered;
+the figure is the median of the rounds. Open loop: constant arrivals at {run.share:.0%} of the contestant's own rate in
+the closed loop, over as many connections as that takes. A latency counts from the time at which the request was due (no
+coordinated omission), and percentiles are over all rounds together. Octet runs with its defaults and without a compile
+worker (`--no-compile`). Peers run the file of the model that was fastest in the contest, with one worker on one thread
+and without access logs. All peers but Triton receive the bare image and answer with the bare scores. MLServer's v2 has
+no binary tensors over REST, so a custom handler takes the raw body. Memory is that of all processes of a server after
+its closed turns: a peer's front ends, workers and helpers, and Octet's supervisor and server. RSS counts a page in each
+process that has it, and PSS divides it among them. PSS also divides a page with unrelated processes that map the same
+file, such as another contestant with the same interpreter; the bare call, which shares Octet's libraries, has ended by
+then. Neither includes files that are only cached, or the kernel's buffers. The column of other CPUs is that of the
+busiest turn; above 0.1 a figure means little."""
 
 _GENERATORS = {
-    Waiting.POLLING: "polls without ever sleeping",
-    Waiting.BLOCKING: "sleeps until something comes",
+    Waiting.POLLING: "polls without sleeping",
+    Waiting.BLOCKING: "sleeps until an answer arrives",
 }
 
 

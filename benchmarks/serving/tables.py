@@ -60,11 +60,11 @@ def _verdict(results: Results, model: str) -> str:
     sentences = []
     if bare:
         sentences.append(
-            f"The bare call takes {1e3 / bare.per_s:.3f} ms, so a core that did nothing else would carry "
-            f"{bare.per_s:.1f} a second."
+            f"The bare call takes {1e3 / bare.per_s:.3f} ms, so a core that did nothing else would serve "
+            f"{bare.per_s:.1f} requests a second."
         )
     if bare and octet:
-        sentences.append(f"Octet carries {octet.per_s / bare.per_s:.1%} of that.")
+        sentences.append(f"Octet serves {octet.per_s / bare.per_s:.1%} of that.")
     if late:
         sentences.append(f"Octet's p99 is {late.spread:.2f} {TIMES} its p50 over {late.count} requests.")
     peer = results.best_peer(model)
@@ -76,7 +76,7 @@ def _verdict(results: Results, model: str) -> str:
 def _beside(results: Results, model: str, peer: str) -> str:
     ours, theirs = results.lateness(model, OCTET), results.lateness(model, peer)
     times, title = results.times(model, OCTET, peer), results.entries[model, peer].title
-    text = f"The best peer is {title}: Octet carries {times:.2f} {TIMES} as much"
+    text = f"The best peer is {title}: Octet serves {times:.2f} {TIMES} as much"
     if ours and theirs:
         text += f", with a p99 of {ours.p99_ms:.2f} ms beside {theirs.p99_ms:.2f} ms, each at its own load"
     least = min((it.pss_mib, it.title) for (of, name), it in results.entries.items() if of == model and name != OCTET)
@@ -102,7 +102,7 @@ def overload(results: Results) -> str:
             ("refused: p50, p99", f"{it.refused_p50_ms:.1f} ms, **{it.refused_p99_ms:.1f} ms**"),
             ("answers by status", _counts(it.statuses)),
             ("wrong answers", str(it.wrong)),
-            ("itself again after", f"**{it.recovery_s:.2f} s**"),
+            ("recovered after", f"**{it.recovery_s:.2f} s**"),
             ("RSS before, at most, after", f"{before:.0f}, {most:.0f}, {after:.0f} MiB"),
             ("CPUs busy with other work", f"{it.other_cpus:.2f}"),
         ):

@@ -62,7 +62,7 @@ def test_a_version_goes_with_the_alias_that_stands_for_it(page: Page, digits: Se
     choose(page, "both", 2)
     page.get_by_role("button", name="Delete version 2").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text('"stable" stands for it, and is deleted too.')
+    expect(dialog).to_contain_text('"stable" refers to it, and is deleted too.')
     dialog.get_by_role("button", name="Delete").click()
     expect(dialog).to_have_count(0)
     expect(page.locator("#choose-both-2")).to_have_count(0)

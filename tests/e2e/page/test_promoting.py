@@ -38,7 +38,7 @@ def stable(served: Served) -> dict[str, Any]:
 def test_a_version_is_tried_then_promoted_then_taken_back(page: Page, two: Served) -> None:
     page.get_by_role("button", name="Promote version 2").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("Let version 2 of digits answer?")
+    expect(dialog).to_contain_text("Promote version 2 of digits?")
     expect(dialog).to_contain_text("Version 1 answers now")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.get_by_label("Percent").fill("10")
@@ -47,14 +47,14 @@ def test_a_version_is_tried_then_promoted_then_taken_back(page: Page, two: Serve
     assert stable(two) == {"version": 1, "canary": {"version": 2, "percent": 10}}
 
     page.get_by_role("button", name="Promote version 2").click()
-    expect(dialog).to_contain_text("and version 2 10 % of the requests")
+    expect(dialog).to_contain_text("Version 1 answers 90 % of the requests now, and version 2 the others.")
     dialog.get_by_role("button", name="Promote").click()
     expect(dialog).to_have_count(0)
     expect(page.locator("#versions li").first).to_contain_text(re.compile(r"stable(?! \d)"))
     assert stable(two) == {"version": 2, "canary": None}
 
     page.get_by_role("button", name="Roll back").click()
-    expect(dialog).to_contain_text("Version 1 answers again")
+    expect(dialog).to_contain_text("Version 1 will answer again")
     dialog.get_by_role("button", name="Roll back").click()
     expect(dialog).to_have_count(0)
     assert stable(two) == {"version": 1, "canary": None}

@@ -56,7 +56,9 @@ def test_who_could_not_take_part_is_said_once() -> None:
     results = results_of(MEDIANS_MS)
     for threads in (1, 2):
         results.add(Entry("resnet50", "torch", threads, [0], {}, "no such file\nand a trace"))
-    assert render(results).endswith("### Who could not take part\n\n- PyTorch (FX) on resnet50: no such file")
+    assert render(results).endswith(
+        "### Contestants that could not take part\n\n- PyTorch (FX) on resnet50: no such file"
+    )
 
 
 def test_the_plot_shows_a_framework_once_at_its_best() -> None:

@@ -102,8 +102,8 @@ def test_what_the_floor_computes_is_not_its_overhead() -> None:
 
 def test_the_report_names_the_best_peer_and_holds_octet_to_it() -> None:
     text = render(results())
-    assert "Octet carries 84.0% of that." in text
-    assert "The best peer is BentoML, OpenVINO: Octet carries 2.10 × as much" in text  # noqa: RUF001
+    assert "Octet serves 84.0% of that." in text
+    assert "The best peer is BentoML, OpenVINO: Octet serves 2.10 × as much" in text  # noqa: RUF001
     assert "with a p99 of 5.00 ms beside 9.00 ms" in text
     assert "takes 200 MiB (PSS; BentoML, OpenVINO), Octet 100 MiB" in text
 

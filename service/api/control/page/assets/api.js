@@ -1,10 +1,10 @@
-// What the server is asked.
+// Requests to the server.
 
 import { askForKey, key } from "./key.js";
 
 const ROOT = new URL("..", import.meta.url);
 
-/** An answer that is an error. Its message is the server's. */
+/** An error that the server answered, with its message. */
 export class Problem extends Error {
   constructor(status, members) {
     super(members.detail ?? members.error ?? `The server answered ${status}.`);
@@ -13,10 +13,10 @@ export class Problem extends Error {
   }
 }
 
-/** There is no answer. */
+/** The server did not answer. */
 export class Unreachable extends Error {}
 
-/** The answer to a request; a `Problem` or `Unreachable` is thrown. Asks for a key, where one is wanted and somebody is there. */
+/** The answer to a request; throws a `Problem` or `Unreachable`. Prompts for a key where one is required and a user is present. */
 export async function ask(path, { headers = {}, unattended = false, ...options } = {}) {
   const used = key();
   const identity = used === null ? {} : { Authorization: `Bearer ${used}` };
@@ -31,12 +31,12 @@ export async function ask(path, { headers = {}, unattended = false, ...options }
   throw problem;
 }
 
-/** The answer's JSON. */
+/** The answer as JSON. */
 export async function json(path, options) {
   return (await ask(path, options)).json();
 }
 
-/** The same, and null where there is no such thing. */
+/** The answer as JSON; null for a 404. */
 export async function jsonIfAny(path, options) {
   try {
     return await json(path, options);
@@ -56,7 +56,7 @@ export async function* pages(path, member, options) {
 }
 
 /**
- * Server-sent events, until the server has no more; after a cut, from the next one. (An EventSource sends no key.)
+ * Server-sent events, until the server has no more. A lost connection is resumed after the last event. (An EventSource sends no key.)
  *
  * @yields {{kind: string, data: Object}}
  */

@@ -1,4 +1,4 @@
-// All builds that the server tells of, and those under way as they happen.
+// All builds that the server lists, and those under way as they progress.
 
 import { events, json, pages } from "./api.js";
 import { bar, element, failure, h, show } from "./dom.js";
@@ -14,17 +14,17 @@ export function isOver(build) {
   return FINAL.includes(build.state);
 }
 
-/** Whether its artifact can be served and looked at. */
+/** Whether the build's artifact can be served and inspected. */
 export function isBuilt(build) {
   return build.state === "succeeded" && !build.invalidated && build.artifact !== null;
 }
 
-/** Whether a version of a model asked for it: one file that has two names is built once. */
+/** Whether a version of a model requested the build: a file with two names is built once. */
 export function isWantedBy({ models }, name, version) {
   return models.some((each) => each.name === name && each.version === version);
 }
 
-/** "x86-64-v3, batch 8": what sets the build of a version apart. */
+/** "x86-64-v3, batch 8": what distinguishes the builds of a version. */
 export function described(build) {
   const options = Object.entries(build.options).map(([name, value]) => `${name.replaceAll("_", " ")} ${JSON.stringify(value)}`);
   return [build.target, ...options].join(", ");
@@ -36,17 +36,17 @@ export class Builds {
   #following = new Set();
   #onChange;
 
-  /** @param {function()} onChange called when a build that is followed has come further. */
+  /** @param {function()} onChange called when a build under way has progressed. */
   constructor(onChange) {
     this.#onChange = onChange;
   }
 
-  /** Newest first. */
+  /** The builds, newest first. */
   list() {
     return [...this.#all.values()].sort((a, b) => (a.created_at < b.created_at ? 1 : -1));
   }
 
-  /** Asks for what is new: page by page, until everything on one is known and over. Those of deleted models go. */
+  /** Fetches new builds page by page, until a page holds only known builds that are over. Builds of deleted models are removed. */
   async update(options) {
     const open = new Set(this.list().filter((build) => !isOver(build)).map((build) => build.id));
     const before = this.list();
@@ -62,14 +62,14 @@ export class Builds {
     this.list().filter((build) => build.state === "running").forEach((build) => this.#follow(build));
   }
 
-  /** Takes in a build that was asked for just now. */
+  /** Adds a build that was just requested. */
   add(build) {
     this.#all.set(build.id, build);
     if (!isOver(build)) this.#follow(build);
     this.#onChange();
   }
 
-  /** Draws those under way, and the last that are over. */
+  /** Draws the builds under way, and the last that are over. */
   show() {
     const [open, over] = [this.list().filter((build) => !isOver(build)), this.list().filter(isOver)];
     const shown = [...open, ...over].slice(0, Math.max(SHOWN, open.length));
@@ -86,7 +86,7 @@ export class Builds {
       }
       this.#all.set(build.id, await json(`api/v1/builds/${build.id}`));
     } catch {
-      // the next update asks again
+      // the next update tries again
     } finally {
       this.#following.delete(build.id);
     }
@@ -131,7 +131,7 @@ function took({ started_at: started, finished_at: finished }) {
   return started && finished ? `${duration((new Date(finished) - new Date(started)) / 1000)}, ` : "";
 }
 
-/** The stages in order: those that are over with their times, and how far the one under way is. */
+/** The stages in order, with the times of those that are over and the progress of the one under way. */
 function strip({ stages, fraction, ended }) {
   const begun = [...stages.keys()];
   const names = [...STAGES, ...begun.filter((name) => !STAGES.includes(name))];

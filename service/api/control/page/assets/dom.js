@@ -1,4 +1,4 @@
-// Elements, made of values. Text is only ever text: nothing here reads markup.
+// Elements made from values. Text is always text; nothing here parses markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -31,7 +31,7 @@ function filled(element, { sizes = {}, ...attributes }, children) {
 }
 
 /**
- * Makes `children` all that is in `place`. What is there already stays: focus, selections and open details survive.
+ * Replaces the content of `place` by `children`. Equal elements are kept, so focus, selections and open details survive.
  * So listeners must not depend on more of the data than what the element shows.
  */
 export function show(place, ...children) {
@@ -44,13 +44,13 @@ export function show(place, ...children) {
   while (place.childNodes.length > fresh.length) place.lastChild.remove();
 }
 
-/** An error of the server or of this page, with what to do next. */
+/** An error of the server or of this page, with a hint. */
 export function failure({ message, hint }) {
   return h("p", { class: "error" }, message, hint && h("span", { class: "quiet hint" }, hint));
 }
 
 /**
- * A bar of `share`, from 0 to 1, of the room that there is. What it shows is said beside it.
+ * A bar of `share`, from 0 to 1, of the available width. Text beside it gives the value.
  *
  * @param {Object} sizes what else the style of its `kind` draws.
  */

@@ -1,4 +1,4 @@
-// Quantities as people read them.
+// Quantities in readable form.
 
 /** 0.00123 -> "1.23 ms" */
 export function duration(seconds) {
@@ -22,7 +22,7 @@ export function percent(share) {
   return `${(100 * share).toFixed(1)} %`;
 }
 
-/** "3 minutes ago", by the browser's words. */
+/** "3 minutes ago", in the browser's language. */
 export function ago(time) {
   const seconds = (new Date(time) - Date.now()) / 1000;
   const words = new Intl.RelativeTimeFormat("en", { numeric: "auto" });

@@ -1,4 +1,4 @@
-// The scrapes of the last two minutes, and what happened between them.
+// The scrapes of the last two minutes, and the differences between them.
 
 import { histogram, observations, parse, since, total } from "./metrics.js";
 
@@ -9,7 +9,7 @@ const DURATION = "octet_request_duration_seconds";
 export class History {
   #scrapes = [];
 
-  /** Takes in a scrape's text. */
+  /** Adds a scrape's text. */
   add(text) {
     const at = Date.now();
     this.#scrapes.push({ at, samples: parse(text) });

@@ -1,4 +1,4 @@
-// The key of a server that wants one. It is kept for this tab, and goes to nobody but the server of the page.
+// The API key, where the server requires one. It is kept for this tab, and sent only to the page's server.
 
 import { element } from "./dom.js";
 
@@ -10,14 +10,14 @@ export function key() {
 }
 
 /**
- * Asks for another key than `used`, once however many requests wait for it.
+ * Prompts for a key other than `used`, once for all requests that wait for it.
  *
- * @param {?string} used what the server did not take.
- * @param {string} why what it said.
- * @returns {Promise<boolean>} whether there is one now.
+ * @param {?string} used the key that the server rejected.
+ * @param {string} why the server's message.
+ * @returns {Promise<boolean>} whether there is a key now.
  */
 export async function askForKey(used, why) {
-  if (key() !== used) return key() !== null; // somebody else has asked meanwhile
+  if (key() !== used) return key() !== null; // another request has prompted meanwhile
   asking ??= shown(why).finally(() => { asking = null; });
   return asking;
 }

@@ -1,14 +1,14 @@
-// Where the time of a model goes, layer by layer; without a profile, where its multiplications are.
+// The time of each layer of a model; without a profile, its multiply-accumulates.
 
 import { bar, h } from "./dom.js";
 import { count, duration } from "./format.js";
 
 /**
  * @param {?Object} explanation of `/api/v1/artifacts/{digest}/layers`.
- * @param {string} artifact its digest.
+ * @param {string} artifact the artifact's digest.
  */
 export function layers(explanation, artifact) {
-  if (!explanation) return [h("p", { class: "quiet" }, "There is no report.")];
+  if (!explanation) return [h("p", { class: "quiet" }, "This artifact has no such report.")];
   const { profile, layers: all } = explanation;
   const weight = (layer) => (profile ? layer.seconds : layer.macs);
   const most = Math.max(...all.map(weight), Number.MIN_VALUE);
@@ -38,7 +38,7 @@ function unmeasured(artifact) {
   return h("p", { class: "quiet" }, "Bars are multiply-accumulates: this machine, which built it, could not measure it. ", h("code", {}, `octet explain DATA_DIR/store --artifact ${artifact} --attach`), " does, on a machine that runs it.");
 }
 
-/** Converters name a tensor by all that was fused into it, with full paths; the end of the first says enough. */
+/** Converters join the full paths of everything fused into a tensor; the end of the first path is enough. */
 function short(name) {
   return name.split(";")[0].split("/").slice(-2).join("/");
 }

@@ -1,4 +1,4 @@
-// The page: asks the server every two seconds, as long as somebody looks, and shows what it says.
+// The page: polls the server every two seconds while the page is visible, and shows its state.
 
 import { ask, json, pages, Problem, Unreachable } from "./api.js";
 import { Builds } from "./builds.js";
@@ -47,7 +47,7 @@ async function poll() {
   }
 }
 
-/** The answers that the key may see; null for each other one. Throws what else went wrong. */
+/** The answers that the key may see; null for each of the others. Throws any other error. */
 async function allowed(asked) {
   const settled = await Promise.allSettled(asked);
   const problem = settled.find(({ reason }) => reason !== undefined && reason.status !== 403);
@@ -55,7 +55,7 @@ async function allowed(asked) {
   return settled.map(({ value }) => value ?? null);
 }
 
-/** Models as the API lists them, from what the protocol tells about those that answer. */
+/** Models in the API's form, from the protocol's metadata of those that answer. */
 function modelsOf(index) {
   return index.map(({ name, version }) => ({ name, version: Number(version), aliases: [] }));
 }

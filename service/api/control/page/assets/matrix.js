@@ -1,4 +1,4 @@
-// Models by targets: what is built for what, and which version answers.
+// Models by targets: the builds for each target, and the version that answers.
 
 import { described, isBuilt, isOver, isWantedBy } from "./builds.js";
 import { element, h, show } from "./dom.js";
@@ -8,7 +8,7 @@ const WORDS = { succeeded: "built", failed: "failed", canceled: "canceled", queu
 /**
  * Draws a row for the newest version of each model and for every other one that answers.
  *
- * @param {Object} known models, index, targets and builds, as the server says them.
+ * @param {Object} known models, index, targets and builds, as the server lists them.
  * @param {function(string, number)} onChosen called with a model and a version.
  */
 export function showMatrix({ models, index, targets, builds }, onChosen) {
@@ -25,7 +25,7 @@ export function showMatrix({ models, index, targets, builds }, onChosen) {
   show(element("matrix"), h("table", { class: "matrix" }, h("thead", {}, head), h("tbody", {}, rows)));
 }
 
-/** Which aliases lead to a version, like "stable" or "stable 10 %". */
+/** The aliases that refer to a version, such as "stable" or "stable 10 %". */
 export function aliasesOf(aliases, version) {
   return aliases.flatMap(({ name, version: stable, canary }) => [
     ...(stable === version ? [canary ? `${name} ${100 - canary.percent} %` : name] : []),
@@ -58,7 +58,7 @@ function served(entry) {
   return h("span", { class: `state ${kind}`, title: entry.reason }, word);
 }
 
-/** The build of one version for one target: one under way, else one that is of use, else the last. */
+/** The build of one version for one target: one under way, else a usable one, else the last. */
 function cell(target, builds) {
   const build = builds.find((each) => !isOver(each)) ?? builds.find(isBuilt) ?? builds[0];
   if (!build) return h("td", { class: "none quiet" }, "–");

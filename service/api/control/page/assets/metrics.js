@@ -1,4 +1,4 @@
-// Prometheus' text, and what can be read from its histograms.
+// Prometheus' text format, and quantiles of its histograms.
 
 /**
  * The samples of a scrape, by name.
@@ -39,7 +39,7 @@ export function histogram(samples, name, wanted = {}) {
   return { bounds, counts: bounds.map((bound) => counts.get(bound)) };
 }
 
-/** What was observed between two scrapes; all of it, where the server has started anew in between. */
+/** The observations between two scrapes; all of them if the server restarted in between. */
 export function since(later, earlier) {
   const before = new Map(earlier.bounds.map((bound, index) => [bound, earlier.counts[index]]));
   const counts = later.bounds.map((bound, index) => later.counts[index] - (before.get(bound) ?? 0));
@@ -50,7 +50,7 @@ export function observations({ counts }) {
   return counts.at(-1) ?? 0;
 }
 
-/** The `share`-quantile as Prometheus' `histogram_quantile` has it: by a line through its bucket. null of nothing. */
+/** The `share`-quantile computed as Prometheus' `histogram_quantile` does, by interpolation within a bucket. null without observations. */
 export function quantile({ bounds, counts }, share) {
   const all = counts.at(-1) ?? 0;
   if (!all) return null;
@@ -61,7 +61,7 @@ export function quantile({ bounds, counts }, share) {
   return low + (bounds[index] - low) * ((rank - below) / (counts[index] - below));
 }
 
-/** How many observations are in each bucket. */
+/** The number of observations in each bucket. */
 export function buckets({ bounds, counts }) {
   return bounds.map((bound, index) => ({ bound, count: counts[index] - (counts[index - 1] ?? 0) }));
 }

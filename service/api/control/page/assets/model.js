@@ -1,4 +1,4 @@
-// One model: a build of one of its versions, and what is known about it.
+// One model: its versions, and the reports of one build.
 
 import { json, jsonIfAny } from "./api.js";
 import { described, isBuilt, isWantedBy } from "./builds.js";
@@ -36,7 +36,7 @@ export class ModelView {
     element("delete-model").addEventListener("click", () => remove(this.#chosen.name, null, () => this.#forget()));
   }
 
-  /** Shows another model; with `focus`, to somebody who asked for it. */
+  /** Shows another model; with `focus`, moves the focus to it. */
   choose(name, version, { focus = false } = {}) {
     this.#chosen = { name, version };
     this.#build = null;
@@ -68,7 +68,7 @@ export class ModelView {
     this.#tryIt.choose(name, version);
     show(element("latency"), latency(history.durations({ model: name, version: String(version) })));
     const [about, { numerics, coverage, explanation }] = await Promise.all([aboutOf(name), this.#reportsOf(build)]);
-    if (element("model-title").textContent !== `${name} ${version}`) return; // another one was chosen meanwhile
+    if (element("model-title").textContent !== `${name} ${version}`) return; // another model was chosen meanwhile
     for (const id of ["versions-title", "witnesses-title", "layers-title", "delete-model"]) (element(id).closest("article") ?? element(id)).hidden = about === null;
     const isOffered = (number) => builds.some((each) => isWantedBy(each, name, number) && isBuilt(each));
     if (about !== null) show(element("versions"), versions(about, isOffered, {
@@ -80,7 +80,7 @@ export class ModelView {
     show(element("layers"), build ? layers(explanation, build.artifact) : notBuilt());
   }
 
-  /** Shows another one; the chosen one is gone, or a version beside it. */
+  /** Shows another model or version after the chosen one, or one of its versions, was deleted. */
   #forget() {
     this.#chosen = null;
     this.#build = null;
@@ -99,7 +99,7 @@ export class ModelView {
   }
 }
 
-/** What the API knows of a model; null for a key that may only ask it. */
+/** The API's description of a model; null for a key that allows only predictions. */
 async function aboutOf(name) {
   try {
     return await json(`api/v1/models/${name}`);
@@ -109,7 +109,7 @@ async function aboutOf(name) {
   }
 }
 
-/** What to begin with: a version that answers, else one that is built, for this machine if there is one, else any. */
+/** The version to show first: one that answers, else one that is built (for this machine if there is one), else any. */
 function bestOf(index, builds, models, host) {
   const ready = index.find(({ state }) => state === "READY");
   if (ready) return { name: ready.name, version: Number(ready.version) };
@@ -138,5 +138,5 @@ function signature({ inputs, outputs }) {
 }
 
 function notBuilt() {
-  return h("p", { class: "quiet" }, "This version has no build that succeeded.");
+  return h("p", { class: "quiet" }, "This version has no successful build.");
 }

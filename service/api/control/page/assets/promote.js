@@ -1,4 +1,4 @@
-// Which version answers: promoted, in all requests or in some, and taken back. Each is asked about first.
+// Promotion of a version, for all requests or a share of them, and rollback. Each asks for confirmation first.
 
 import { json } from "./api.js";
 import { h } from "./dom.js";
@@ -7,13 +7,13 @@ import { question } from "./question.js";
 const ALIAS = "stable";
 
 /**
- * What can be done about who answers for a model, beside the version that it is done to.
+ * The buttons that promote a version, or roll it back.
  *
  * @param {string} model
  * @param {number} version
  * @param {Object[]} aliases of the model.
- * @param {boolean} isBuilt whether the version has a build that succeeded.
- * @param {function()} onDone called when somebody else answers.
+ * @param {boolean} isBuilt whether the version has a successful build.
+ * @param {function()} onDone called when another version answers.
  */
 export function actions(model, version, aliases, isBuilt, onDone) {
   const stable = stableOf(aliases);
@@ -25,7 +25,7 @@ export function actions(model, version, aliases, isBuilt, onDone) {
   );
 }
 
-/** It names its model: one that looks the same and belongs to another would be kept in its place. */
+/** A button that names its model, so that `show` does not keep an equal one of another model in its place. */
 export function button(id, model, text, onclick) {
   return h("button", { type: "button", class: "plain", id, "data-model": model, onclick }, text);
 }
@@ -34,10 +34,10 @@ async function promote(model, version, onDone) {
   const stable = await current(model);
   const isCanary = stable?.canary?.version === version;
   question({
-    title: `Let version ${version} of ${model} answer?`,
+    title: `Promote version ${version} of ${model}?`,
     text: stable
-      ? `Version ${stable.version} answers now${isCanary ? `, and version ${version} ${stable.canary.percent} % of the requests` : ""}. Requests under way end where they began.`
-      : `From then on "${ALIAS}" answers whoever names no version, whatever is pushed.`,
+      ? `Version ${stable.version} answers ${isCanary ? `${100 - stable.canary.percent} % of the requests now, and version ${version} the others` : "now"}. Requests under way are completed by the version that they began with.`
+      : `From then on, "${ALIAS}" answers requests that name no version, and later pushes do not change that.`,
     share: stable && stable.version !== version,
     action: "Promote",
     send: (percent) => post(`api/v1/models/${model}/promote`, { version, percent }),
@@ -48,8 +48,8 @@ async function promote(model, version, onDone) {
 async function rollback(model, onDone) {
   const stable = await current(model);
   question({
-    title: `Take version ${newest(stable)} of ${model} back?`,
-    text: `Version ${before(stable)} answers${stable.canary ? " all requests" : ""} again.`,
+    title: `Roll back version ${newest(stable)} of ${model}?`,
+    text: `Version ${before(stable)} will answer${stable.canary ? " all requests" : ""} again.`,
     share: false,
     action: "Roll back",
     send: () => post(`api/v1/models/${model}/rollback`, { alias: ALIAS, away_from: newest(stable) }),
@@ -61,7 +61,7 @@ function post(path, body) {
   return json(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 }
 
-/** What is so when the dialog opens, which may be other than what the page has shown. */
+/** The alias as it is when the dialog opens; the page may show an older state. */
 async function current(model) {
   return stableOf((await json(`api/v1/models/${model}/aliases`)).aliases);
 }
@@ -70,12 +70,12 @@ function stableOf(aliases) {
   return aliases.find(({ name }) => name === ALIAS);
 }
 
-/** What was promoted last, and would be taken back. */
+/** The version that was promoted last, which a rollback reverts. */
 function newest({ version, canary }) {
   return canary?.version ?? version;
 }
 
-/** Who would answer then; nothing if there is nobody. */
+/** The version that would answer after a rollback; undefined if there is none. */
 function before({ version, canary, previous }) {
   return canary ? version : previous[0];
 }

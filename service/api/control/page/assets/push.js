@@ -1,4 +1,4 @@
-// A model file goes to the server, which compiles it.
+// Uploads a model file to the server, which compiles it.
 
 import { json } from "./api.js";
 import { element, failure, h, show } from "./dom.js";
@@ -6,9 +6,9 @@ import { bytes } from "./format.js";
 import { acceptDrops } from "./tryit.js";
 
 /**
- * Makes the form work.
+ * Sets up the form.
  *
- * @param {function(Object)} onBuild called with the build that answers.
+ * @param {function(Object)} onBuild called with the build that the server answers.
  */
 export function installPush(onBuild) {
   const file = element("model-file");
@@ -33,7 +33,7 @@ export function installPush(onBuild) {
   });
 }
 
-/** Offers the targets to choose from; the best one of the server's machine first. */
+/** Lists the targets to choose from, the best one for the server's machine first. */
 export function showTargets(targets) {
   const host = targets.find((target) => target.host);
   show(
@@ -48,7 +48,7 @@ async function push(file) {
   if (element("model-shape").value) query.set("input_shape", element("model-shape").value);
   show(element("pushed"), h("p", { class: "quiet" }, `Sending ${bytes(file.size)} …`));
   const build = await json(`api/v1/models?${query}`, { method: "PUT", body: file, headers: { "Content-Type": "application/octet-stream" } });
-  const known = build.state === "succeeded" ? "It was built before and comes from the cache." : "Its build is under way.";
+  const known = build.state === "succeeded" ? "It was built before; the earlier build is used." : "Its build is under way.";
   show(element("pushed"), h("p", {}, `${build.model} is version ${build.version}. ${known}`));
   return build;
 }

@@ -1,11 +1,11 @@
-// Artifacts that are not run any more, because the server crashed while they ran; and files that cannot be served.
+// Artifacts that are no longer run, because the server crashed while they ran, and files that cannot be served.
 
 import { element, h, show } from "./dom.js";
 
 /**
- * Draws a paragraph for each.
+ * Draws a paragraph for each artifact.
  *
- * @param {Object[]} held as `/api/v1/quarantine` says them.
+ * @param {Object[]} held as `/api/v1/quarantine` lists them.
  * @param {function(string)} onForgiven called with an artifact that is to run again.
  */
 export function showQuarantine(held, onForgiven) {

@@ -1,14 +1,14 @@
-// A question before something is changed.
+// A confirmation dialog.
 
 import { element, failure, show } from "./dom.js";
 
 const ALL = 100;
 
 /**
- * Asks, and stays until it is done or dismissed; what the server refuses, it says there.
+ * Shows the dialog until the action has succeeded or the dialog is dismissed. It shows the server's errors.
  *
- * @param {Object} question its title and text, the word for what is done, whether a share of the requests is asked for,
- *   what sends it (given the share, in percent), and what is called when it is done.
+ * @param {Object} question title and text; the label of the action; whether to ask for a share of the requests;
+ *   `send`, which gets the share in percent; and `onDone`, which is called after the action.
  */
 export function question({ title, text, share = false, action, send, onDone }) {
   const dialog = element("question-dialog");

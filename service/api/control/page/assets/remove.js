@@ -1,12 +1,12 @@
-// A model, or one version of it, is deleted. It is asked about first.
+// Deletion of a model, or of one version of it. It asks for confirmation first.
 
 import { json } from "./api.js";
 import { question } from "./question.js";
 
 /**
  * @param {string} model
- * @param {?number} version null for all of them.
- * @param {function()} onDone called when it is gone.
+ * @param {?number} version null for all versions.
+ * @param {function()} onDone called after the deletion.
  */
 export async function remove(model, version, onDone) {
   const what = version === null ? `model ${model}, with all its versions` : `version ${version} of ${model}`;
@@ -16,7 +16,7 @@ export async function remove(model, version, onDone) {
   const path = version === null ? `api/v1/models/${model}` : `api/v1/models/${model}/versions/${version}`;
   question({
     title: `Delete ${what}?`,
-    text: `Requests under way are answered.${names && ` ${names} stands for it, and is deleted too.`} It cannot be undone.`,
+    text: `Requests under way are answered.${names && ` ${names} refers to it, and is deleted too.`} This cannot be undone.`,
     action: "Delete",
     send: () => json(names ? `${path}?force=true` : path, { method: "DELETE" }),
     onDone,

@@ -1,4 +1,4 @@
-// A picture goes to the model that is chosen; what it sees comes back as bars.
+// Sends a picture to the chosen model, and shows the answer as bars.
 
 import { ask, json } from "./api.js";
 import { bar, element, failure, h, show } from "./dom.js";
@@ -29,7 +29,7 @@ export class TryIt {
     });
   }
 
-  /** From now on it is this model that is asked. */
+  /** Chooses the model. */
   choose(name, version) {
     if (this.#model?.name === name && this.#model?.version === version) return;
     this.#model = { name, version };
@@ -59,7 +59,7 @@ export class TryIt {
   }
 }
 
-/** Lets files be dropped on `place`, which shows it. */
+/** Lets files be dropped on `place`, and highlights it meanwhile. */
 export function acceptDrops(place, onFile) {
   const over = (event) => { event.preventDefault(); place.classList.add("over"); };
   place.addEventListener("dragenter", over);
@@ -72,7 +72,7 @@ export function acceptDrops(place, onFile) {
   });
 }
 
-/** What the server reads; anything else that the browser can show becomes a PNG. */
+/** A picture in a format that the server reads; any other that the browser can show becomes a PNG. */
 async function sendable(file) {
   if (SENT_AS_IS.includes(file.type)) return file;
   const image = await createImageBitmap(file).catch(() => {
@@ -87,12 +87,12 @@ function sharpen({ target }) {
   target.classList.toggle("pixels", Math.max(target.naturalWidth, target.naturalHeight) <= SMALL_PIXELS);
 }
 
-/** Those that were chosen in this browser, or else the model's own. */
+/** The labels chosen in this browser, or else the model's own. */
 function labelsOf(model, described) {
   return localStorage.getItem(`octet-labels-${model}`)?.split(/\r?\n/) ?? described.parameters?.labels ?? [];
 }
 
-/** The likeliest classes; of an output that is no classification, what it is. */
+/** The most likely classes; for an output that is no classification, a description. */
 function seen({ outputs: [first, ...others] }, described, labels) {
   const { scale = 1, zero_point: zero = 0 } = described.outputs.find(({ name }) => name === first.name)?.parameters ?? {};
   const values = first.data.map((stored) => scale * (stored - zero));
@@ -100,7 +100,7 @@ function seen({ outputs: [first, ...others] }, described, labels) {
   return isClassification ? classes(values, labels) : h("ul", {}, [first, ...others].map((output) => h("li", {}, ranged(output))));
 }
 
-/** Bars of shares where all are between 0 and 1, else from the lowest shown to the best. */
+/** Bars show shares if all values are between 0 and 1; otherwise they range from the lowest value shown to the highest. */
 function classes(values, labels) {
   const best = [...values.keys()].sort((a, b) => values[b] - values[a] || a - b).slice(0, TOP);
   const shown = best.map((index) => values[index]);

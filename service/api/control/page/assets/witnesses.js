@@ -1,9 +1,9 @@
-// What an artifact's outputs were compared with before it was served, and what it computes in integers.
+// The runtimes that an artifact's outputs were compared with, and its share of integer arithmetic.
 
 import { bar, h } from "./dom.js";
 import { count } from "./format.js";
 
-// By the report's outcome: a dot and a word. Green is for another runtime that ran and gave every value.
+// By the report's outcome: a dot and a word. Green means that another runtime ran and gave equal values throughout.
 const VERDICTS = {
   equal: ["succeeded", "equal"],
   different: ["running", "different"],
@@ -11,9 +11,9 @@ const VERDICTS = {
   not_checked: ["queued", "not checked"],
 };
 
-/** The numerics report: who computed the same inputs, and how many values were equal. */
+/** The numerics report: the runtimes that computed the same inputs, and the number of equal values. */
 export function witnesses(numerics, coverage) {
-  if (!numerics) return [h("p", { class: "quiet" }, "There is no report.")];
+  if (!numerics) return [h("p", { class: "quiet" }, "This artifact has no such report.")];
   return [
     verdict(numerics),
     h(
