@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.data_plane import DataPlane, sample_tables
 from tests.support.uvicorn_thread import listening
+from tests.support.waiting import WORK_TIMEOUT_S
 
 PYTHON = Path(os.environ.get("OCTET_KSERVE", Path.home() / ".cache" / "octet-kserve" / "venv")) / "bin" / "python"
 SESSION = Path(__file__).parent.parent / "support" / "kserve_session.py"
@@ -27,7 +28,7 @@ def test_what_the_sdk_sees() -> None:
             [str(PYTHON), str(SESSION), f"http://{address}", plane.grpc],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=WORK_TIMEOUT_S,
             env={"PATH": os.environ["PATH"]},
             check=False,
         )

@@ -16,7 +16,7 @@ from PIL import Image
 
 from tests.support.compiled import PICTURES, expected
 from tests.support.serving import UINT8, Served, serving
-from tests.support.waiting import eventually
+from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 _KEPT = Path.home() / ".cache" / "octet-perf" / "bin" / "perf_analyzer"
 PROGRAM = os.environ.get("OCTET_PERF_ANALYZER") or shutil.which("perf_analyzer") or str(_KEPT)
@@ -49,7 +49,7 @@ def analyzed(served: Served, protocol: str, folder: Path, *options: str) -> list
     address = served.grpc if protocol == "grpc" else served.url.removeprefix("http://")
     report = folder / "report.csv"
     command = [PROGRAM, "-m", "digits", "-u", address, "-i", protocol, "-f", str(report), *_BRIEFLY, *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=folder)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WORK_TIMEOUT_S, check=False, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     with report.open(newline="") as file:
         return list(csv.DictReader(file))

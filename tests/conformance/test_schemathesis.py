@@ -23,6 +23,7 @@ from service.core.settings import Auth, Settings
 from tests.support.control_plane import HOST, ControlPlane
 from tests.support.data_plane import DataPlane, sample_tables
 from tests.support.uvicorn_thread import listening
+from tests.support.waiting import WORK_TIMEOUT_S
 
 
 def no_unplanned_error(context: Any, response: Any, case: Any) -> None:
@@ -89,7 +90,7 @@ def try_out(operation: Any, known: dict[str, Any], examples: int) -> None:
         if of_what_is_there:
             for name in case.path_parameters or {}:
                 case.path_parameters[name] = known.get(name, case.path_parameters[name])
-        case.call_and_validate(base_url=base, checks=CHECKS, timeout=30)
+        case.call_and_validate(base_url=base, checks=CHECKS, timeout=WORK_TIMEOUT_S)
 
     ask()
 

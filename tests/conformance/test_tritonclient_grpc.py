@@ -18,6 +18,7 @@ from service import __version__
 from service.core.signature import DATATYPES
 from tests.support.data_plane import DataPlane, extremes, sample_tables
 from tests.support.uvicorn_thread import listening
+from tests.support.waiting import WORK_TIMEOUT_S
 
 IMAGE = (np.arange(64, dtype=np.uint8) * 4).reshape(1, 8, 8, 1)
 COLUMNS = IMAGE.sum(axis=(1, 3), dtype=np.int32)
@@ -114,7 +115,7 @@ def test_infer(client: triton.InferenceServerClient, compression: str | None) ->
         outputs=[triton.InferRequestedOutput("columns")],
         request_id="seven",
         compression_algorithm=compression,
-        client_timeout=10,
+        client_timeout=WORK_TIMEOUT_S,
     )
     np.testing.assert_array_equal(result.as_numpy("columns"), COLUMNS)
     assert result.as_numpy("top") is None
@@ -158,7 +159,7 @@ def test_many_requests_at_once(client: triton.InferenceServerClient) -> None:
             lambda result, error, value=value: answers.put((value, result, error)),
         )
     for _ in range(6):
-        value, result, error = answers.get(timeout=10)
+        value, result, error = answers.get(timeout=WORK_TIMEOUT_S)
         assert error is None
         np.testing.assert_array_equal(result.as_numpy("columns"), np.full((1, 8), value * 8))
 
@@ -168,7 +169,7 @@ def test_a_stream(client: triton.InferenceServerClient) -> None:
     client.start_stream(lambda result, error: answers.put((result, error)))
     for name in ("image", "img", "image"):
         client.async_stream_infer("digits", [input_of(name, IMAGE, "UINT8")])
-    first, second, third = (answers.get(timeout=10) for _ in range(3))
+    first, second, third = (answers.get(timeout=WORK_TIMEOUT_S) for _ in range(3))
     client.stop_stream()
     for result, error in (first, third):
         assert error is None

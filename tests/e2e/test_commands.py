@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.compiled import EXAMPLES
 from tests.support.serving import INT8, UINT8, serving
+from tests.support.waiting import WORK_TIMEOUT_S
 
 PICTURE = EXAMPLES / "digits" / "2.png"
 EXPECTED = json.loads((EXAMPLES / "expected.json").read_text())
@@ -126,7 +127,7 @@ def octet(
 ) -> subprocess.CompletedProcess[str]:
     flags = ("--server", server) if flags is None else flags
     command = [sys.executable, "-m", "service.cli", *map(str, arguments), *flags]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    process = subprocess.run(command, capture_output=True, text=True, timeout=WORK_TIMEOUT_S)
     assert process.returncode == status, process.stdout + process.stderr
     return process
 

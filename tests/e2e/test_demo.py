@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import WORK_TIMEOUT_S
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -22,7 +24,7 @@ def demo() -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=WORK_TIMEOUT_S,
     )
 
 

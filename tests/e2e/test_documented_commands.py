@@ -26,7 +26,7 @@ import typer.main
 from service.cli.commands import command_line
 from tests.support.documented import ROOT, Command, commands_of, inline_commands, pages, provide
 from tests.support.serving import environment
-from tests.support.waiting import eventually
+from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 # By program: what cannot run in a test.
 NOT_RUN = {
@@ -110,7 +110,7 @@ class Reader:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=WORK_TIMEOUT_S,
         )
         assert done.returncode == 0, f"{command}\nas {text}\n{done.stdout}{done.stderr}"
         return done.stdout
@@ -139,7 +139,7 @@ class Reader:
                 eventually(lambda: answers(ready))
                 yield
                 server.send_signal(signal.SIGTERM)
-                assert server.wait(60) == 0, f"{text}\n{log.read_text()}"
+                assert server.wait(WORK_TIMEOUT_S) == 0, f"{text}\n{log.read_text()}"
             finally:
                 server.kill()
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.compiled import EXAMPLES
 from tests.support.serving import INT8, serving
+from tests.support.waiting import WORK_TIMEOUT_S
 
 CORES = sorted(os.sched_getaffinity(0))
 
@@ -105,7 +106,7 @@ def octet(*arguments: object, status: int = 0) -> subprocess.CompletedProcess[st
     command = [sys.executable, "-m", "service.cli", *map(str, arguments)]
     environment = {name: value for name, value in os.environ.items() if name != "TVM_USE_RUNTIME_LIB"}
     process = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env=environment, preexec_fn=_on_all_cores
+        command, capture_output=True, text=True, timeout=WORK_TIMEOUT_S, env=environment, preexec_fn=_on_all_cores
     )
     assert process.returncode == status, process.stderr + process.stdout
     return process

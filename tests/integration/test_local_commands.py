@@ -20,6 +20,7 @@ from service.core.digest import Digest
 from service.core.target import TARGETS, detect_host
 from tests.support.assembly import constructor
 from tests.support.poison import with_library
+from tests.support.waiting import WORK_TIMEOUT_S
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 EXPECTED = json.loads((EXAMPLES / "expected.json").read_text())
@@ -137,7 +138,7 @@ def test_a_folder_for_another_machine_is_compiled_here_and_says_that_it_was_not_
 
 def octet(*arguments: object, status: int = 0) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "service.cli", *map(str, arguments)]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    process = subprocess.run(command, capture_output=True, text=True, timeout=WORK_TIMEOUT_S)
     assert process.returncode == status, process.stderr
     return process
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from tests.support.waiting import WORK_TIMEOUT_S
+
 
 def make_certificate(directory: Path) -> tuple[Path, Path]:
     """The certificate, which is its own authority, and its private key."""
@@ -12,6 +14,9 @@ def make_certificate(directory: Path) -> tuple[Path, Path]:
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
     names = "subjectAltName=IP:127.0.0.1,DNS:localhost"
     subprocess.run(
-        [*command.split(), "-addext", names, "-keyout", key, "-out", cert], check=True, capture_output=True, timeout=60
+        [*command.split(), "-addext", names, "-keyout", key, "-out", cert],
+        check=True,
+        capture_output=True,
+        timeout=WORK_TIMEOUT_S,
     )
     return cert, key

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.waiting import GIVE_UP_S
+
 ROOT = Path(__file__).parents[2]
-_TIMEOUT_S = 60.0
 
 
 @contextmanager
@@ -31,7 +32,7 @@ def said(process: subprocess.Popen[str]) -> str:
 
 def finished(process: subprocess.Popen[str]) -> list[str]:
     """The lines that the process prints until it ends, which it must do well."""
-    output, _ = process.communicate(timeout=_TIMEOUT_S)
+    output, _ = process.communicate(timeout=GIVE_UP_S)
     assert process.returncode == 0
     return output.split()
 
@@ -39,7 +40,7 @@ def finished(process: subprocess.Popen[str]) -> list[str]:
 def killed(process: subprocess.Popen[str]) -> None:
     """kill -9, and nothing of it is left."""
     process.kill()
-    process.wait(timeout=_TIMEOUT_S)
+    process.wait(timeout=GIVE_UP_S)
 
 
 def is_running(pid: int) -> bool:

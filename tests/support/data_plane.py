@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from service.api.ops.tracing import Tracing
 
 Array = npt.NDArray[Any]
+GRACE_S = 60.0  # for calls under way when a data plane stops
 
 
 class DataPlane:
@@ -96,7 +97,7 @@ class DataPlane:
         server = grpc_server(self.services, "127.0.0.1", chosen.grpc_port or 0, certificate_of(chosen))
         self.grpc = f"127.0.0.1:{await server.start()}"
         yield
-        await server.stop(10)
+        await server.stop(GRACE_S)
         await self.registry.close()
 
 

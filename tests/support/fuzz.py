@@ -69,13 +69,13 @@ def _replaced(data: bytes, position: int, part: bytes) -> bytes:
 
 
 def outcome(data: bytes) -> str:
-    started = time.monotonic()
+    started = time.process_time()
     try:
         import_model(data)
         result = "imported"
     except OctetError:
         result = "refused"
-    assert time.monotonic() - started < _SLOWEST_S, "too slow"
+    assert time.process_time() - started < _SLOWEST_S, "too slow"
     return result
 
 

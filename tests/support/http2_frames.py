@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from tests.support.waiting import GIVE_UP_S
+
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM, ACK, END_HEADERS, PADDED, PRIORITIZED = 1, 1, 4, 8, 0x20
 (
@@ -88,7 +90,7 @@ class Peer:
     """One connection to `port`. Speaks the preface and empty SETTINGS first, if `greet`."""
 
     def __init__(self, port: int, greet: bool = True) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=GIVE_UP_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._unread = b""
         if greet:

@@ -6,6 +6,8 @@ import asyncio
 import threading
 from collections.abc import Callable
 
+from tests.support.waiting import GIVE_UP_S
+
 
 class ManualClock(asyncio.SelectorEventLoop):
     """asyncio's loop, in a thread; `advance` is called from another."""
@@ -21,7 +23,7 @@ class ManualClock(asyncio.SelectorEventLoop):
         """Returns when the timers of that time have gone off."""
         passed = threading.Event()
         self.skip(seconds, passed.set)
-        assert passed.wait(30), "the event loop hangs"
+        assert passed.wait(GIVE_UP_S), "the event loop hangs"
 
     def skip(self, seconds: float, then: Callable[[], object] = lambda: None) -> None:
         """As `advance`, without waiting. Raises RuntimeError where the loop is closed."""

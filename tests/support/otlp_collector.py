@@ -17,6 +17,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from tests.support.waiting import GIVE_UP_S
+
 
 @dataclass
 class Collected:
@@ -40,7 +42,7 @@ class Collected:
 
     def wait(self, count: int) -> None:
         """Until there are so many spans; they are sent every few seconds."""
-        until_s = time.monotonic() + 20
+        until_s = time.monotonic() + GIVE_UP_S
         while len(self.spans) < count:
             assert time.monotonic() < until_s, [span.name for span in self.spans]
             time.sleep(0.02)

@@ -14,6 +14,7 @@ from service.cache import OciLayout
 from service.cache.oci import Manifest
 from service.core.artifact import LIBRARY_MEDIA_TYPE, ArtifactConfig, Report
 from service.core.digest import Digest
+from tests.support.waiting import WORK_TIMEOUT_S
 
 _DYNSYM, _PT_LOAD = 11, 1
 # By machine: a store to address 0. The kernels are entered through it, whatever the input.
@@ -67,7 +68,7 @@ def _bloated_copy(layout: OciLayout, artifact: Digest, extra_bytes: int) -> Dige
 
 def _exchange(data_dir: Path, model: str, copy: Callable[[OciLayout, Digest], Digest]) -> Digest:
     layout = OciLayout(data_dir / "store")
-    with closing(sqlite3.connect(data_dir / "octet.sqlite3", timeout=30)) as database, database:
+    with closing(sqlite3.connect(data_dir / "octet.sqlite3", timeout=WORK_TIMEOUT_S)) as database, database:
         ((artifact,),) = database.execute("SELECT DISTINCT artifact FROM builds WHERE model = ?", (model,))
         other = copy(layout, Digest(artifact))
         database.execute("UPDATE builds SET artifact = ? WHERE model = ?", (other, model))

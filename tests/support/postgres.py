@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
-_START_TIMEOUT_S = 30.0
+from tests.support.waiting import WORK_TIMEOUT_S
 
 
 def why_not() -> str | None:
@@ -66,7 +66,7 @@ def server() -> Iterator[str]:
             yield str(folder)
         finally:
             process.terminate()
-            process.wait(timeout=_START_TIMEOUT_S)
+            process.wait(timeout=WORK_TIMEOUT_S)
     finally:
         shutil.rmtree(folder)
 
@@ -92,7 +92,7 @@ def _unprivileged() -> pwd.struct_passwd | None:
 
 
 def _wait_until_ready(binaries: Path, folder: Path, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + _START_TIMEOUT_S
+    until = time.monotonic() + WORK_TIMEOUT_S
     while subprocess.run([binaries / "pg_isready", "-q", "-h", folder], check=False).returncode != 0:
         if process.poll() is not None or time.monotonic() > until:
             raise RuntimeError(f"PostgreSQL did not start:\n{log.read_text()}")

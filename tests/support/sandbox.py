@@ -9,8 +9,9 @@ from typing import Any
 
 from service.compiler.sandbox import Access, Limits, run_child
 from tests.support import escapes, mischief
+from tests.support.waiting import WORK_TIMEOUT_S
 
-LIMITS = Limits(wall_s=30, cpu_s=30, memory_bytes=512 << 20, file_bytes=64 << 20)
+LIMITS = Limits(wall_s=WORK_TIMEOUT_S, cpu_s=30, memory_bytes=512 << 20, file_bytes=64 << 20)
 
 
 def handlers(role: str) -> Path:

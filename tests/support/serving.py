@@ -20,14 +20,14 @@ import httpx
 from service.cli.events import Event, parse_events
 from service.core.build import BuildState
 from tests.support.compiled import EXAMPLES
-from tests.support.waiting import eventually
+from tests.support.waiting import GIVE_UP_S, WORK_TIMEOUT_S, eventually
 
 INT8, UINT8 = "digits_int8.tflite", "digits_uint8.tflite"
 # One that this project's CI machines all run, and others that make more builds of the same file.
 RUNS_HERE, OTHERS = "x86-64-v3", ("aarch64", "aarch64+dotprod", "x86-64-v4")
 # To a route that reads its body whatever is in it.
 UPLOAD = b"PUT /api/v1/blobs/sha256:" + b"0" * 64 + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
-_WAIT = {"Prefer": "wait=60"}
+_WAIT = {"Prefer": "wait=60"}  # the longest that a server waits
 
 
 class Served:
@@ -38,7 +38,7 @@ class Served:
     ) -> None:
         self.process, self.url, self.grpc = process, url, grpc
         verify = ssl.create_default_context(cafile=trusted and str(trusted))
-        self.client = httpx.Client(base_url=url, timeout=90, trust_env=False, verify=verify)
+        self.client = httpx.Client(base_url=url, timeout=WORK_TIMEOUT_S, trust_env=False, verify=verify)
 
     def push(self, file: str = INT8, name: str = "digits", **query: Any) -> dict[str, Any]:
         """The build that answers the push."""
@@ -53,8 +53,13 @@ class Served:
 
     def ended(self, id: str) -> dict[str, Any]:
         """The build when it is over."""
-        build: dict[str, Any] = self.client.get(f"/api/v1/builds/{id}", headers=_WAIT).json()
-        assert BuildState(build["state"]).is_final, build
+        build: dict[str, Any] = {}
+
+        def is_over() -> bool:
+            build.update(self.client.get(f"/api/v1/builds/{id}", headers=_WAIT).json())
+            return BuildState(build["state"]).is_final
+
+        eventually(is_over, WORK_TIMEOUT_S)
         return build
 
     def events(self, id: str) -> Iterator[Event]:
@@ -108,7 +113,7 @@ class Served:
     def stop(self) -> int:
         """As a polite supervisor does; the exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(WORK_TIMEOUT_S)
 
 
 @contextmanager
@@ -132,7 +137,7 @@ def serving(data_dir: Path, log: Any = None, **settings: Any) -> Iterator[Served
 def connect(served: Served) -> socket.socket:
     """A connection on which nothing was sent yet."""
     url = urlsplit(served.url)
-    return socket.create_connection((url.hostname, url.port), timeout=20)
+    return socket.create_connection((url.hostname, url.port), timeout=GIVE_UP_S)
 
 
 def command(data_dir: Path, port: int = 0) -> list[str]:

@@ -16,6 +16,7 @@ from service.api.oip.front import Fronted
 from service.api.oip.front.shortcut import connections
 from service.core.settings import Settings
 from tests.support.manual_clock import ManualClock
+from tests.support.waiting import GIVE_UP_S
 
 
 @contextmanager
@@ -41,7 +42,7 @@ def listening(
         thread = threading.Thread(target=run, name="uvicorn")
         thread.start()
         try:
-            deadline_s = time.monotonic() + 30
+            deadline_s = time.monotonic() + GIVE_UP_S
             while not server.started:
                 assert thread.is_alive(), "uvicorn ended while it started"
                 assert time.monotonic() < deadline_s, "uvicorn did not start"

@@ -6,7 +6,9 @@ import asyncio
 import time
 from collections.abc import Callable
 
-GIVE_UP_S = 60.0
+# Bounds that only a failure reaches, beside whatever else the machine does.
+GIVE_UP_S = 60.0  # for what takes milliseconds: an event, an answer, the end of a process
+WORK_TIMEOUT_S = 300.0  # for what takes seconds of processor time: a command, a build, the start of a server
 _PAUSE_S = 0.002
 
 

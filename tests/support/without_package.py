@@ -8,6 +8,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from tests.support.waiting import WORK_TIMEOUT_S
+
 _ROOT = Path(__file__).parents[2]
 
 
@@ -31,4 +33,4 @@ def octet_without(packages: tuple[str, ...], folder: Path, *arguments: object) -
     }
     # -S: the environment's own site-packages, where they are, is not searched.
     command = [sys.executable, "-S", "-m", "service.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=WORK_TIMEOUT_S, env=environment, check=False)

@@ -8,6 +8,8 @@ import sys
 import grimp
 import pytest
 
+from tests.support.waiting import WORK_TIMEOUT_S
+
 # What the API may ask: which format a file has, what an archive of an artifact holds, which build answers it, whether
 # the kernel can lock a compiler in.
 _LIGHT_COMPILER = (
@@ -68,7 +70,9 @@ def test_the_supervisor_listens_before_it_loads_the_server() -> None:
 def _after_importing(module: str) -> tuple[set[str], str]:
     """The names of all modules that a fresh process has after importing `module`, and the libraries it has mapped."""
     code = f"import sys, {module}; print(*sys.modules); print(open('/proc/self/maps').read())"
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=WORK_TIMEOUT_S
+    )
     modules, _, libraries = process.stdout.partition("\n")
     return set(modules.split()), libraries
 

@@ -12,8 +12,9 @@ import pytest
 
 from service.compiler.sandbox import Access, Limits, run_child
 from service.compiler.sandbox.zygotes import READY
+from tests.support.waiting import WORK_TIMEOUT_S
 
-_LIMITS = Limits(wall_s=60, cpu_s=60, memory_bytes=8 << 30, file_bytes=1 << 20)
+_LIMITS = Limits(wall_s=WORK_TIMEOUT_S, cpu_s=60, memory_bytes=8 << 30, file_bytes=1 << 20)
 _ROLES = """
 def {role}(request, report):
     try:
@@ -60,7 +61,7 @@ def test_a_zygote_does_not_import_it(torch: Path) -> None:
         theirs.close()
         assert ours.recv(len(READY)) == READY
         ours.close()
-        assert zygote.wait(30) == 0
+        assert zygote.wait(WORK_TIMEOUT_S) == 0
     assert not was_imported(torch)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.certificates import make_certificate
 from tests.support.serving import Served, serving
-from tests.support.waiting import eventually
+from tests.support.waiting import GIVE_UP_S, eventually
 
 
 @dataclass
@@ -54,7 +54,10 @@ def _shown(address: str, protocol: str) -> str:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols([protocol])
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as plain, context.wrap_socket(plain) as connection:
+    with (
+        socket.create_connection((host, int(port)), timeout=GIVE_UP_S) as plain,
+        context.wrap_socket(plain) as connection,
+    ):
         assert connection.selected_alpn_protocol() == protocol
         cert = connection.getpeercert(binary_form=True)
         assert cert is not None

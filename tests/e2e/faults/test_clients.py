@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from tests.support.serving import UPLOAD, Served, children_of, connect, serving
-from tests.support.waiting import eventually
+from tests.support.waiting import GIVE_UP_S, eventually
 
-TIMEOUT_S = 1.0
+TIMEOUT_S = 2.0  # for a client that does go on, busy machine or not, it has to be long
 HEAD = b"POST /v2/models/none/infer HTTP/1.1\r\nHost: localhost\r\n"
 
 
@@ -43,16 +43,16 @@ def answer(connection: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"\r\n" + HEAD], ids=["nothing", "half a head", "a second one"])
 def test_a_head_that_does_not_end_is_cut_off(served: Served, sent: bytes) -> None:
+    started_s = time.monotonic()
     with connect(served) as connection:
-        started_s = time.monotonic()
         connection.sendall(sent)
         assert b"408 Request Timeout" in answer(connection)
-        assert TIMEOUT_S * 0.9 < time.monotonic() - started_s < 10 * TIMEOUT_S
+    assert time.monotonic() - started_s > TIMEOUT_S * 0.9
 
 
 def test_a_head_that_comes_byte_by_byte_is_cut_off_too(served: Served) -> None:
     with connect(served) as connection:
-        connection.settimeout(0.1)
+        connection.settimeout(TIMEOUT_S / 10)
         sent = 0
         received = b""
         for byte in HEAD * 10:
@@ -86,7 +86,7 @@ def test_a_body_that_does_not_go_on_is_refused(served: Served, drip: bytes) -> N
         over = threading.Event()
 
         def send() -> None:
-            while drip and not over.wait(0.1):
+            while drip and not over.wait(TIMEOUT_S / 10):
                 try:
                     connection.sendall(drip)
                 except OSError:
@@ -105,7 +105,7 @@ def test_a_body_that_is_slow_but_goes_on_is_taken(served: Served) -> None:
         connection.sendall(UPLOAD)
         for _ in range(100):
             connection.sendall(b"x" * 1000)
-            time.sleep(TIMEOUT_S / 50)
+            time.sleep(TIMEOUT_S / 60)
         assert b" 400 " in connection.recv(1 << 16)  # all of it was read: it does not hash to its name
 
 
@@ -142,13 +142,15 @@ def test_malformed_requests_are_refused(served: Served, nonsense: bytes) -> None
 
 def test_nonsense_does_not_fill_the_log(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w+") as log, serving(tmp_path, log=log) as served:
+        started_s = time.monotonic()
         for _ in range(200):
             with connect(served) as connection:
                 connection.sendall(b"GET\r\n\r\n")
                 assert b" 400 " in answer(connection)
         assert served.stop() == 0
+        took_s = time.monotonic() - started_s
         lines = (tmp_path / "log").read_text().splitlines()
-    assert 1 <= sum("Invalid HTTP request" in line for line in lines) < 20  # a second
+    assert 1 <= sum("Invalid HTTP request" in line for line in lines) <= 1 + took_s  # one a second
 
 
 def test_the_server_lived_through_all_of_it(served: Served) -> None:
@@ -175,9 +177,13 @@ def test_ten_thousand_idle_connections(tmp_path: Path) -> None:
             each_bytes = (rss_bytes(process) - before) / count
             print(f"{each_bytes:.0f} bytes for each idle connection")
             assert each_bytes < 20_000
-            started_s = time.monotonic()
-            assert httpx.get(f"{served.url}/v2/health/ready", trust_env=False).status_code == 200
-            assert time.monotonic() - started_s < 1
+            times_s = []
+            for _ in range(10):
+                started_s = time.monotonic()
+                ready = httpx.get(f"{served.url}/v2/health/ready", timeout=GIVE_UP_S, trust_env=False)
+                times_s.append(time.monotonic() - started_s)
+                assert ready.status_code == 200
+            assert min(times_s) < 1  # the machine may be busy with other things
         finally:
             for connection in connections:
                 connection.close()
@@ -194,48 +200,52 @@ def is_uploading(folder: Path) -> bool:
 
 def get(served: Served, path: str) -> httpx.Response | None:
     try:
-        return httpx.get(served.url + path, trust_env=False)
+        return httpx.get(served.url + path, timeout=GIVE_UP_S, trust_env=False)
     except httpx.TransportError:
         return None
+
+
+def is_stopping(served: Served) -> bool:
+    ready = get(served, "/v2/health/ready")
+    return ready is not None and ready.status_code == 503
 
 
 class TestStopping:
     """SIGTERM while requests are under way."""
 
     def test_what_is_under_way_ends_and_others_are_told_to_come_again(self, tmp_path: Path) -> None:
-        with serving(tmp_path, grace_s=20) as served, connect(served) as slow:
+        with serving(tmp_path, grace_s=600) as served, connect(served) as slow:
             slow.sendall(UPLOAD + b"x" * 50_000)
             eventually(lambda: is_uploading(tmp_path))
             served.process.send_signal(signal.SIGTERM)
-            eventually(lambda: (said := get(served, "/v2/health/ready")) is not None and said.status_code == 503)
+            eventually(lambda: is_stopping(served))
             # A client accepted just before the server closed the port is cut off; then the supervisor answers.
             eventually(lambda: get(served, "/api/v1/models") is not None)
             refused = get(served, "/api/v1/models")
             assert refused is not None
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
             assert refused.json()["detail"] == "the server is stopping"
-            assert httpx.get(f"{served.url}/v2/health/live", trust_env=False).json() == {"live": True}
+            live = get(served, "/v2/health/live")
+            assert live is not None
+            assert live.json() == {"live": True}
             slow.sendall(b"x" * 50_000)
             assert b" 400 " in slow.recv(1 << 16)  # answered: it was read to its end
-            assert served.process.wait(20) == 0
+            assert served.process.wait(GIVE_UP_S) == 0
 
     def test_the_time_for_it_is_bounded(self, tmp_path: Path) -> None:
-        with serving(tmp_path, grace_s=1) as served, connect(served) as slow:
+        with serving(tmp_path, grace_s=1, stall_timeout_s=600) as served, connect(served) as slow:
             slow.sendall(UPLOAD)
             eventually(lambda: is_uploading(tmp_path))
-            started_s = time.monotonic()
-            assert served.stop() == 0
-            assert time.monotonic() - started_s < 15
+            served.process.send_signal(signal.SIGTERM)
+            assert served.process.wait(GIVE_UP_S) == 0
 
     def test_a_second_signal_does_not_wait(self, tmp_path: Path) -> None:
-        with serving(tmp_path, grace_s=60) as served, connect(served) as slow:
+        with serving(tmp_path, grace_s=600, stall_timeout_s=600) as served, connect(served) as slow:
             slow.sendall(UPLOAD)
             eventually(lambda: is_uploading(tmp_path))
             children = children_of(served.process.pid)
             served.process.send_signal(signal.SIGTERM)
-            time.sleep(0.5)
+            eventually(lambda: is_stopping(served))  # two signals that are pending at once are one
             served.process.send_signal(signal.SIGTERM)
-            started_s = time.monotonic()
-            assert served.process.wait(20) == 128 + signal.SIGTERM
-            assert time.monotonic() - started_s < 5
+            assert served.process.wait(GIVE_UP_S) == 128 + signal.SIGTERM
             assert not any(Path(f"/proc/{child}").exists() for child in children)

@@ -15,7 +15,7 @@ from grpc.aio import AioRpcError, Channel, insecure_channel
 from service.api.grpc import inference_pb2 as pb
 from service.api.grpc.service import NAME
 from tests.support.serving import UPLOAD, Served, connect, serving
-from tests.support.waiting import eventually
+from tests.support.waiting import GIVE_UP_S, eventually
 
 pytestmark = pytest.mark.anyio
 CALLS = 300
@@ -55,7 +55,7 @@ async def code_of(call: Any) -> grpc.StatusCode:
 
 
 async def test_calls_under_way_end_and_others_are_told_that_it_is_unavailable(tmp_path: Path) -> None:
-    with serving(tmp_path, grace_s=20, queue_size=2 * CALLS) as served:
+    with serving(tmp_path, grace_s=600, stall_timeout_s=6000, queue_size=2 * CALLS) as served:
         assert served.ended(served.push()["id"])["state"] == "succeeded"
         message = request(served)
         async with insecure_channel(served.grpc) as channel:
@@ -75,12 +75,12 @@ async def test_calls_under_way_end_and_others_are_told_that_it_is_unavailable(tm
                 assert served.process.poll() is None
             assert code is grpc.StatusCode.UNAVAILABLE
         assert len(answer) == 1
-        assert await asyncio.to_thread(served.process.wait, 20) == 0
+        assert await asyncio.to_thread(served.process.wait, GIVE_UP_S) == 0
 
 
 @pytest.mark.slow
 async def test_a_second_signal_waits_for_nobody(tmp_path: Path) -> None:
-    with serving(tmp_path, grace_s=60) as served, connect(served) as slow:
+    with serving(tmp_path, grace_s=600, stall_timeout_s=600) as served, connect(served) as slow:
         slow.sendall(UPLOAD)  # of which the end never comes
         eventually(lambda: any((tmp_path / "data" / "store").glob("uploads/*")))
         async with insecure_channel(served.grpc) as channel:
@@ -90,5 +90,5 @@ async def test_a_second_signal_waits_for_nobody(tmp_path: Path) -> None:
             assert await open_stream.code() is grpc.StatusCode.UNAVAILABLE
             assert served.process.poll() is None  # the other client has its time
             served.process.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(served.process.wait, 5) == 128 + signal.SIGTERM
+            assert await asyncio.to_thread(served.process.wait, GIVE_UP_S) == 128 + signal.SIGTERM
             assert await code_of(infer(channel)(pb.ModelInferRequest())) is grpc.StatusCode.UNAVAILABLE

@@ -23,7 +23,9 @@ from service.cache import OciLayout
 from service.core.artifact import LIBRARY_MEDIA_TYPE
 from service.core.digest import Digest
 from tests.support.serving import UINT8, Served, command, environment, model, serving
-from tests.support.waiting import eventually
+from tests.support.waiting import GIVE_UP_S, eventually
+
+DATABASE_TIMEOUT_S = 1
 
 
 @contextmanager
@@ -162,7 +164,7 @@ def test_a_standard_output_that_takes_nothing_keeps_no_server_from_serving(tmp_p
         try:
             eventually(lambda: is_ready(client))
             process.terminate()
-            assert process.wait(30) == 0
+            assert process.wait(GIVE_UP_S) == 0
         finally:
             process.kill()
 
@@ -170,7 +172,7 @@ def test_a_standard_output_that_takes_nothing_keeps_no_server_from_serving(tmp_p
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Path]]:
     folder = tmp_path_factory.mktemp("storage")
-    with built(folder, database_timeout_s=1) as served:
+    with built(folder, database_timeout_s=DATABASE_TIMEOUT_S) as served:
         yield served, folder / "data"
         assert served.stop() == 0
 
@@ -200,9 +202,12 @@ def test_a_locked_database_delays_the_control_plane_and_no_prediction(served: tu
         database.execute("BEGIN IMMEDIATE")
         busy = server.client.put("/api/v1/models", params={"name": "late"}, content=model(UINT8))
         assert (busy.status_code, busy.json()["code"], busy.headers["retry-after"]) == (503, "database_busy", "1")
-        started_s = time.monotonic()
-        assert server.label(7) == 7
-        assert time.monotonic() - started_s < 1
+        times_s = []
+        for _ in range(5):
+            started_s = time.monotonic()
+            assert server.label(7) == 7
+            times_s.append(time.monotonic() - started_s)
+        assert min(times_s) < DATABASE_TIMEOUT_S  # the machine may be busy with other things
         assert server.client.get("/api/v1/models").status_code == 200  # readers do not wait for a writer
         database.execute("ROLLBACK")
     assert server.ended(server.push(UINT8, "late")["id"])["state"] == "succeeded"

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.support.browser import visit
 from tests.support.compiled import EXAMPLES
 from tests.support.serving import Served, environment
+from tests.support.waiting import WORK_TIMEOUT_S
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +32,9 @@ def make_key(folder: Path, *scopes: str) -> str:
         "--json",
     ]
     options = [option for scope in scopes for option in ("--scope", scope)]
-    made = subprocess.run([*command, *options], check=True, env=environment(), capture_output=True, timeout=60)
+    made = subprocess.run(
+        [*command, *options], check=True, env=environment(), capture_output=True, timeout=WORK_TIMEOUT_S
+    )
     return str(json.loads(made.stdout)["key"])
 
 

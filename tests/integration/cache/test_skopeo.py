@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from service.cache import Descriptor, Manifest, OciLayout
+from tests.support.waiting import WORK_TIMEOUT_S
 
 NAME = {"org.opencontainers.image.ref.name": "digits-1"}  # how skopeo and oras find an entry
 
@@ -26,7 +27,7 @@ def artifact(tmp_path: Path) -> Descriptor:
 
 def skopeo(*arguments: object) -> bytes:
     command = ["skopeo", "--insecure-policy", *map(str, arguments)]
-    return subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
+    return subprocess.run(command, check=True, capture_output=True, timeout=WORK_TIMEOUT_S).stdout
 
 
 @pytest.fixture(autouse=True)

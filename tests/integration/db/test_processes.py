@@ -14,6 +14,7 @@ from service.core.digest import digest_of
 from service.db import BuildStore, Claim, Database, ModelStore
 from tests.support.build_inputs import inputs
 from tests.support.child_process import finished, killed, said, started
+from tests.support.waiting import eventually
 
 PROCESS = "tests.support.database_process"
 
@@ -40,12 +41,17 @@ def go_on(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
-def claim_within(builds: BuildStore, seconds: float) -> Claim:
-    until = time.monotonic() + seconds
-    while (claim := builds.claim("next", 60.0)) is None:
-        assert time.monotonic() < until, "nothing could be claimed"
-        time.sleep(0.02)
-    return claim
+def claimed(builds: BuildStore) -> Claim:
+    """The next build, as soon as there is one."""
+    claims: list[Claim | None] = []
+
+    def is_claimed() -> bool:
+        claims.append(builds.claim("next", 60.0))
+        return claims[-1] is not None
+
+    eventually(is_claimed)
+    assert claims[-1] is not None
+    return claims[-1]
 
 
 def test_processes_that_migrate_at_once_wait_for_each_other(database_url: str) -> None:
@@ -79,11 +85,11 @@ def test_processes_that_push_the_same_files_make_one_version_of_each(database: D
 
 def test_a_killed_workers_build_goes_to_the_next_after_the_lease(builds: BuildStore, database_url: str) -> None:
     build, _ = builds.submit(inputs(), "a", 1)
-    with started(PROCESS, "claim_and_hang", database_url, 1.0) as process:
+    with started(PROCESS, "claim_and_hang", database_url, 3.0) as process:
         token = int(said(process))
         killed(process)
     assert builds.claim("impatient", 60.0) is None
-    claim = claim_within(builds, seconds=10)
+    claim = claimed(builds)
     assert (claim.build.id, claim.build.attempt, claim.token) == (build.id, 2, token + 1)
     builds.finish(claim, artifact=digest_of(b"artifact"))
 
@@ -92,7 +98,7 @@ def test_a_worker_that_slept_through_its_lease_changes_nothing(builds: BuildStor
     build, _ = builds.submit(inputs(), "a", 1)
     with started(PROCESS, "claim_and_hang", database_url, 0.2) as process:
         said(process)
-        claim = claim_within(builds, seconds=10)
+        claim = claimed(builds)
         go_on(process)
         assert said(process) == "lost"
     builds.finish(claim, artifact=digest_of(b"in time"))
@@ -107,10 +113,7 @@ def test_killing_workers_at_any_time_loses_no_build(builds: BuildStore, database
             time.sleep(after_s)
             killed(process)
     with started(PROCESS, "work_forever", database_url, "survivor", 60.0):
-        until = time.monotonic() + 30
-        while builds.statistics().outcomes.get(("x86-64-v3", "succeeded")) != len(ids):
-            assert time.monotonic() < until, builds.statistics()
-            time.sleep(0.05)
+        eventually(lambda: builds.statistics().outcomes.get(("x86-64-v3", "succeeded")) == len(ids))
     for id in ids:
         build, events = builds.get(id), builds.events(id)
         assert (build.state, build.artifact) == (BuildState.SUCCEEDED, digest_of(id.encode()))

@@ -24,6 +24,7 @@ from tests.support.compiled import PICTURES, compile_sample, expected
 from tests.support.data_plane import DataPlane, as_binary, unpacked
 from tests.support.tables import Tables
 from tests.support.uvicorn_thread import listening
+from tests.support.waiting import WORK_TIMEOUT_S
 
 FILE, SIZE = "digits_uint8.tflite", 4
 CLIENTS, REQUESTS = 10, 30
@@ -64,7 +65,7 @@ def test_every_client_gets_the_answers_to_its_own_pictures(
 
     def ask(address: str, seed: int) -> None:
         chance = np.random.default_rng(seed)
-        with httpx.Client(base_url=f"http://{address}", timeout=60) as client:
+        with httpx.Client(base_url=f"http://{address}", timeout=WORK_TIMEOUT_S) as client:
             (tensor,) = client.get("/v2/models/digits").json()["inputs"]
             for _ in range(REQUESTS):
                 chosen = chance.integers(0, 10, chance.choice([1, 1, 1, 2, 3, 4]))

@@ -19,7 +19,7 @@ from tests.support.data_plane import DataPlane, as_binary
 from tests.support.runners import FunctionRunner, digits, identity, quantized
 from tests.support.tables import Tables
 from tests.support.uvicorn_thread import listening
-from tests.support.waiting import GIVE_UP_S, eventually
+from tests.support.waiting import GIVE_UP_S, WORK_TIMEOUT_S, eventually
 
 PATH = "/v2/models/{}/infer"
 BINARY = {"parameters": {"binary_data_output": True}}
@@ -48,7 +48,7 @@ class Server:
         monkeypatch.setattr(Infer, "__call__", counted)
 
     def connect(self) -> http.client.HTTPConnection:
-        self._connections.append(http.client.HTTPConnection(self.address, timeout=30))
+        self._connections.append(http.client.HTTPConnection(self.address, timeout=WORK_TIMEOUT_S))
         return self._connections[-1]
 
     def close(self) -> None:

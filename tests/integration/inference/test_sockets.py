@@ -13,6 +13,7 @@ from tests.support.data_plane import DataPlane, as_json
 from tests.support.runners import digits
 from tests.support.tables import Tables
 from tests.support.uvicorn_thread import listening
+from tests.support.waiting import GIVE_UP_S
 
 LIMIT_BYTES = 100_000
 BODY = json.dumps(as_json(np.zeros((1, 8, 8, 1), np.uint8), "image")).encode()
@@ -29,7 +30,7 @@ def server() -> Iterator[tuple[str, int]]:
 
 @pytest.fixture
 def connection(server: tuple[str, int]) -> Iterator[socket.socket]:
-    with socket.create_connection(server, timeout=20) as connection:
+    with socket.create_connection(server, timeout=GIVE_UP_S) as connection:
         yield connection
 
 

@@ -20,6 +20,7 @@ from service.db import BuildStore, Database, ModelStore
 from service.workers.inference.artifacts import StoredArtifacts
 from tests.support.compiled import PICTURES, expected
 from tests.support.data_plane import DataPlane
+from tests.support.waiting import GIVE_UP_S
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +83,7 @@ async def service(tmp_path: Path, store: OciLayout, artifacts: dict[str, Digest]
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(GIVE_UP_S):
         while not await condition():
             await asyncio.sleep(0.01)
 

@@ -15,6 +15,7 @@ from service.core.errors import (
     OutOfMemory,
 )
 from tests.support.sandbox import attempt, limited
+from tests.support.waiting import GIVE_UP_S
 
 pytestmark = pytest.mark.skipif(
     not all(finding.available for finding in check()), reason="this kernel cannot sandbox anything"
@@ -77,10 +78,10 @@ def test_descriptors_have_a_limit(scratch: Path) -> None:
 
 @pytest.mark.parametrize("role", ["hang", "stop"])
 def test_a_child_that_hangs_is_killed(scratch: Path, role: str) -> None:
-    started = time.monotonic()
+    started_s = time.monotonic()
     with pytest.raises(BuildTimedOut, match=f"the {role} process took longer than 1 s"):
         attempt(scratch, role, limits=limited(wall_s=1))
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started_s < GIVE_UP_S  # the child would sleep for longer
 
 
 @pytest.mark.parametrize("ignore", [False, True])

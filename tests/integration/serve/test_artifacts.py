@@ -17,6 +17,7 @@ from service.cache import OciLayout
 from service.core.artifact import ARTIFACT_TYPE
 from tests.support.compiled import EXAMPLES
 from tests.support.serving import Served, environment, serving
+from tests.support.waiting import WORK_TIMEOUT_S
 
 PICTURE = EXAMPLES / "digits" / "7.png"
 EXPECTED = json.loads((EXAMPLES / "expected.json").read_text())["digits_int8.tflite"]["reference"][7]
@@ -24,7 +25,7 @@ EXPECTED = json.loads((EXAMPLES / "expected.json").read_text())["digits_int8.tfl
 
 def octet(*arguments: object, status: int = 0) -> Any:
     command = [sys.executable, "-m", "service.cli", *map(str, arguments), "--json"]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=WORK_TIMEOUT_S)
     assert done.returncode == status, done.stdout + done.stderr
     return json.loads(done.stdout)
 

@@ -14,6 +14,7 @@ from service.core.worker import WorkerKind
 from tests.support.compiled import expected
 from tests.support.deployment import services, stages
 from tests.support.serving import INT8, Served, environment
+from tests.support.waiting import WORK_TIMEOUT_S
 
 Services = dict[str, subprocess.Popen[str]]
 
@@ -67,4 +68,4 @@ def test_a_model_pushed_to_the_one_is_compiled_by_the_other_and_answered_by_the_
             assert "libtvm_compiler" not in mapped
         for process in running.values():
             process.send_signal(signal.SIGTERM)
-        assert {name: process.wait(60) for name, process in running.items()} == dict.fromkeys(running, 0)
+        assert {name: process.wait(WORK_TIMEOUT_S) for name, process in running.items()} == dict.fromkeys(running, 0)

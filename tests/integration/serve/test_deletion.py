@@ -16,7 +16,7 @@ import pytest
 from tests.integration.serve.conftest import LEASE
 from tests.support.compiled import EXAMPLES
 from tests.support.serving import UINT8, Served, environment, serving
-from tests.support.waiting import eventually
+from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 PNG = {"Content-Type": "image/png"}
 PICTURE = (EXAMPLES / "digits" / "3.png").read_bytes()
@@ -24,7 +24,7 @@ PICTURE = (EXAMPLES / "digits" / "3.png").read_bytes()
 
 def rm(served: Served, model: str, *options: str, status: int = 0) -> str:
     command = [sys.executable, "-m", "service.cli", "rm", model, "--server", served.url, *options]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=WORK_TIMEOUT_S)
     assert done.returncode == status, done.stderr
     return done.stdout + done.stderr
 
@@ -35,7 +35,7 @@ def asking(served: Served, model: str) -> Iterator[Counter[int]]:
     answers, stop = Counter[int](), threading.Event()
 
     def ask() -> None:
-        with httpx.Client(base_url=served.url, timeout=30, trust_env=False) as client:
+        with httpx.Client(base_url=served.url, timeout=WORK_TIMEOUT_S, trust_env=False) as client:
             while not stop.is_set():
                 response = client.post(
                     f"/v2/models/{model}/infer", content=PICTURE, headers={"Content-Type": "image/png"}

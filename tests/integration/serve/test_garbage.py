@@ -12,11 +12,14 @@ from service.core.build import BuildState
 from service.core.digest import Digest, digest_of
 from tests.support.blobs import age_blob
 from tests.support.serving import INT8, OTHERS, RUNS_HERE, UINT8, Served, environment, model
+from tests.support.waiting import WORK_TIMEOUT_S
 
 
 def collected(folder: Path) -> list[str]:
     command = [sys.executable, "-m", "service.cli", "gc", "--json", "--data-dir", str(folder / "data")]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=True, timeout=WORK_TIMEOUT_S
+    )
     deleted: list[str] = json.loads(done.stdout)["deleted"]
     return deleted
 

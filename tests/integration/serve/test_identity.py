@@ -23,7 +23,7 @@ from service.core.settings import Settings
 from tests.support.certificates import make_certificate
 from tests.support.compiled import EXAMPLES
 from tests.support.serving import INT8, Served, children_of, environment, serving
-from tests.support.waiting import eventually
+from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 PICTURE = EXAMPLES / "digits" / "7.png"
 
@@ -46,7 +46,7 @@ class Scene:
             env=environment(**given) | trusted,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=WORK_TIMEOUT_S,
         )
         assert done.stdout, done.stderr
         return json.loads(done.stdout.splitlines()[-1])

@@ -14,7 +14,7 @@ from tests.support.child_process import ROOT
 from tests.support.control_plane import problem
 from tests.support.old_cpu import LACKS
 from tests.support.serving import Served, environment, model
-from tests.support.waiting import eventually
+from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 pytestmark = pytest.mark.timeout(120)
 PROGRAM = [sys.executable, "-m", "tests.support.old_cpu", "serve", "--port", "0"]
@@ -70,6 +70,6 @@ def test_a_person_is_told_so_too(tmp_path: Path) -> None:
         assert process.stdout is not None
         line = next(line for line in process.stdout if line.lstrip().startswith("host"))
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(WORK_TIMEOUT_S) == 0
     assert f"can run none of the targets: for x86-64-v3, the closest, it lacks {LACKS}" in line
     assert "predictions are not answered here" in line

@@ -15,7 +15,7 @@ import pytest
 from service.db import Database, WorkerStore
 from tests.support.child_process import is_running
 from tests.support.serving import children_of, command, environment
-from tests.support.waiting import eventually
+from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 
 def catches(pid: int, number: int) -> bool:
@@ -38,7 +38,7 @@ def starting(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def ends_well(process: subprocess.Popen[str]) -> bool:
-    said, stderr = process.communicate(timeout=60)
+    said, stderr = process.communicate(timeout=WORK_TIMEOUT_S)
     assert "Traceback" not in stderr, stderr
     quicker = bool(said) and "url" in json.loads(said.splitlines()[0])  # it was up before the signal came
     return process.returncode == 0 and (not said or quicker)
@@ -69,7 +69,7 @@ def test_it_leaves_nothing_half_started(tmp_path: Path, after_s: float) -> None:
         time.sleep(after_s)
         children = children_of(process.pid)
         process.send_signal(signal.SIGTERM)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=WORK_TIMEOUT_S)
         assert process.returncode == 0, stderr
         assert "Traceback" not in stderr
     eventually(lambda: not any(map(is_running, children)))

@@ -20,14 +20,14 @@ from tritonclient.utils import InferenceServerException
 from tests.support.compiled import expected
 from tests.support.control_plane import problem
 from tests.support.serving import INT8, OTHERS, UINT8, Served, children_of, command, environment, model
-from tests.support.waiting import eventually
+from tests.support.waiting import GIVE_UP_S, WORK_TIMEOUT_S, eventually
 
 
 def raw(served: Served) -> socket.socket:
     url = urlsplit(served.url)
     assert url.hostname
     assert url.port
-    return socket.create_connection((url.hostname, url.port), timeout=30)
+    return socket.create_connection((url.hostname, url.port), timeout=GIVE_UP_S)
 
 
 def uploads(folder: Path) -> list[Path]:
@@ -174,7 +174,7 @@ def test_a_second_server_on_the_same_port_says_so_and_ends(served: Served, tmp_p
     port = urlsplit(served.url).port
     assert port
     done = subprocess.run(
-        command(tmp_path, port), env=environment(), capture_output=True, text=True, timeout=60, cwd=tmp_path
+        command(tmp_path, port), env=environment(), capture_output=True, text=True, timeout=WORK_TIMEOUT_S, cwd=tmp_path
     )
     assert done.returncode == 1
     assert "conflict" in done.stdout

@@ -13,7 +13,7 @@ from service.core.settings import Settings
 from service.core.worker import WorkerKind
 from service.db import Database, WorkerStore
 from tests.support.serving import environment
-from tests.support.waiting import eventually
+from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def test_with_json_it_says_which_worker_it_is_and_nothing_else(tmp_path: Path) -
         assert workers.list(60)[0].kind is WorkerKind.COMPILE
         database.close()
         process.terminate()
-        assert process.communicate(timeout=60)[0] == ""
+        assert process.communicate(timeout=WORK_TIMEOUT_S)[0] == ""
         assert process.returncode == 0
 
 
@@ -46,7 +46,7 @@ def test_without_it_says_so_to_a_person(tmp_path: Path) -> None:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3)]
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(WORK_TIMEOUT_S) == 0
     assert lines[0].startswith("compile-")
     assert str(tmp_path) in lines[1]
     assert "sandbox" in lines[2]
@@ -56,6 +56,6 @@ def test_with_json_an_error_is_json_too(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "oci-layout").write_text('{"imageLayoutVersion": "9"}')
     with working(tmp_path, "--json") as process:
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=WORK_TIMEOUT_S)
     assert process.returncode == 1
     assert json.loads(said)["error"]["code"] == "invalid_input"

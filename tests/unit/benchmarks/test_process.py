@@ -1,6 +1,5 @@
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -8,9 +7,10 @@ import pytest
 from benchmarks.contest.frameworks import Job
 from benchmarks.contest.process import ContestantFailed, ContestantProcess
 from benchmarks.measure import cores_for
+from tests.support.child_process import is_running
+from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 MODEL = Path(__file__).parents[3] / "examples" / "digits_int8.tflite"
-LOAD_LIMIT_S, TURN_LIMIT_S = 60.0, 30.0
 
 
 def job(path: Path = MODEL, framework: str = "litert") -> Job:
@@ -18,7 +18,7 @@ def job(path: Path = MODEL, framework: str = "litert") -> Job:
 
 
 def start(log: Path, job: Job, python: Path = Path(sys.executable)) -> ContestantProcess:
-    return ContestantProcess(python, job, log, LOAD_LIMIT_S)
+    return ContestantProcess(python, job, log, WORK_TIMEOUT_S)
 
 
 def state(pid: int) -> str:
@@ -29,13 +29,10 @@ def state(pid: int) -> str:
 def test_a_contestant_is_timed_in_its_own_process_and_stopped_between_turns(tmp_path: Path) -> None:
     with start(tmp_path / "log", job()) as process:
         assert process.info["output_shapes"] == [[1, 10]]
-        turn = process.turn(0.05, TURN_LIMIT_S)
+        turn = process.turn(0.05, WORK_TIMEOUT_S)
         assert turn.calls >= 3
         assert 0 < turn.min_ms <= turn.median_ms <= turn.p90_ms
-        deadline = time.monotonic() + TURN_LIMIT_S
-        while state(process.pid) != "T" and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert state(process.pid) == "T"
+        eventually(lambda: state(process.pid) == "T")
 
 
 def test_a_model_that_cannot_be_loaded_is_the_contestants_failure(tmp_path: Path) -> None:
@@ -67,8 +64,4 @@ os.kill(os.getpid(), signal.SIGKILL)
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False
     )
-    left = Path("/proc") / done.stdout.strip()
-    deadline = time.monotonic() + TURN_LIMIT_S
-    while left.exists() and state(int(left.name)) != "Z" and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not left.exists() or state(int(left.name)) == "Z"
+    eventually(lambda: not is_running(int(done.stdout)))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from service.core.logs import without_secrets
+from tests.support.waiting import WORK_TIMEOUT_S
 
 _PROGRAM = """
 import logging, warnings
@@ -24,7 +25,9 @@ logger = logging.getLogger("room")
 def logged(form: str, body: str) -> list[str]:
     """The standard error of a process that logs so."""
     program = _PROGRAM.format(form=form, body=body)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=WORK_TIMEOUT_S, check=True
+    )
     return done.stderr.splitlines()
 
 

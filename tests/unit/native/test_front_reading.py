@@ -26,6 +26,7 @@ from tests.support.native_front import (
     read,
     seen_by_python,
 )
+from tests.support.waiting import GIVE_UP_S
 
 # Heads that are nearly of the usual form: what is taken here is what Python takes, and read as Python reads it.
 
@@ -98,7 +99,7 @@ def test_however_requests_are_cut_the_answers_are_theirs(
 ) -> None:
     stream = b"".join(requests) + (strange or b"")
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=4)))
-    with socket.create_connection(lasting.listener.getsockname(), timeout=10) as client:
+    with socket.create_connection(lasting.listener.getsockname(), timeout=GIVE_UP_S) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         pieces = [stream[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
 

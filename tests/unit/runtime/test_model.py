@@ -24,6 +24,7 @@ from service.runtime.threads import Threads, team_of
 from tests.support.compiling import compiled
 from tests.support.tflite_builder import Quant
 from tests.support.tflite_models import conv2d_model
+from tests.support.waiting import WORK_TIMEOUT_S
 
 Array = np.ndarray[Any, Any]
 
@@ -111,7 +112,7 @@ def test_models_that_are_called_at_once_answer_rightly(
 
     def ask(count: int) -> None:
         instance = with_threads(model, Threads(count, of))
-        together.wait(timeout=30)
+        together.wait(timeout=WORK_TIMEOUT_S)
         for call in range(calls):
             place = call % len(questions)
             np.testing.assert_array_equal(instance.run(questions[place])[0], right[place])

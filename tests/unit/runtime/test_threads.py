@@ -17,9 +17,9 @@ from service.core.cores import usable_cores
 from service.core.errors import InvalidInput
 from service.native import CoreBudget
 from service.runtime.threads import OF_THIS_PROCESS, Threads, confined, team_of
+from tests.support.waiting import GIVE_UP_S, WORK_TIMEOUT_S, eventually
 
 CORES = usable_cores()
-GIVE_UP_S = 60
 two_cores = pytest.mark.skipif(len(CORES) < 2, reason="one core")
 
 
@@ -27,7 +27,7 @@ two_cores = pytest.mark.skipif(len(CORES) < 2, reason="one core")
 def elsewhere() -> Iterator[Callable[[Callable[[], Any]], Any]]:
     """Runs a function in a new thread, always the same, which no test before has placed."""
     with ThreadPoolExecutor(1) as pool:
-        yield lambda function: pool.submit(function).result(timeout=60)
+        yield lambda function: pool.submit(function).result(timeout=WORK_TIMEOUT_S)
 
 
 def wait_for(budget: CoreBudget, waiting: int) -> None:
@@ -93,10 +93,12 @@ def test_a_crowd_is_forgotten_while_two_go_on_to_meet() -> None:
         return cores
 
     parts = [part()]
-    until = time.monotonic() + GIVE_UP_S
-    while parts[-1] == 2 and time.monotonic() < until:
-        time.sleep(0.01)
+
+    def has_changed() -> bool:
         parts.append(part())
+        return parts[-1] != 2
+
+    eventually(has_changed)
     assert (parts[0], parts[-1], part()) == (2, 4, 4)
 
 

@@ -25,12 +25,12 @@ from service.workers.supervised import SupervisedProcess
 
 def obedient(ready):
     ready()
-    time.sleep(60)
+    time.sleep(1000)
 
 def stubborn(ready):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     ready()
-    time.sleep(60)
+    time.sleep(1000)
 
 def at_once(ready):
     pass
@@ -178,7 +178,7 @@ def test_ctrl_c_in_the_terminal_is_not_for_it() -> None:
 
 
 def test_a_process_with_threads_is_not_forked() -> None:
-    program = PARENT.replace("asyncio.run(main())", "import threading; threading.Timer(5, print).start()")
+    program = PARENT.replace("asyncio.run(main())", "import threading; threading.Timer(1000, print).start()")
     program += "\ntry:\n    asyncio.run(main())\nfinally:\n    os._exit(0)\n"
     with subprocess.Popen(
         [sys.executable, "-c", program, "obedient", ""], stdout=subprocess.PIPE, text=True, cwd=ROOT

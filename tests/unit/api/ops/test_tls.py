@@ -24,6 +24,7 @@ from service.core.settings import Settings
 from tests.support.certificates import make_certificate
 from tests.support.data_plane import DataPlane, as_binary, sample_tables, unpacked
 from tests.support.uvicorn_thread import listening
+from tests.support.waiting import GIVE_UP_S
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,7 @@ async def _begin(standby: Standby) -> None:
 async def _end(standby: Standby) -> None:
     standby.end()
     others = asyncio.all_tasks() - {asyncio.current_task()}
-    await asyncio.wait_for(asyncio.gather(*others), 10)
+    await asyncio.wait_for(asyncio.gather(*others), GIVE_UP_S)
     await asyncio.sleep(0.1)
 
 

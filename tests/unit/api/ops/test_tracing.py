@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from tests.support.data_plane import DataPlane, as_json, channel, connect
 from tests.support.otlp_collector import Collected, attributes, collector
 from tests.support.runners import digits
 from tests.support.tables import TARGET, Tables
+from tests.support.waiting import WORK_TIMEOUT_S
 
 pytestmark = pytest.mark.anyio
 
@@ -171,9 +173,8 @@ async def test_a_collector_that_is_not_there_delays_neither_answers_nor_the_end(
     traces = Tracing("http://127.0.0.1:9", 1.0)
     async with connect(tables, tracing=traces) as client:
         assert (await client.post("/v2/models/digits/infer", json=REQUEST)).status_code == 200
-    began_s = time.monotonic()
     traces.close()
-    assert time.monotonic() - began_s < 2
+    assert "octet-traces" in [thread.name for thread in threading.enumerate()]  # it goes on to try for ten seconds
 
 
 @pytest.mark.parametrize(
@@ -215,5 +216,5 @@ while not isinstance(predict, Infer):
 # FastAPI itself loads the API, which does nothing alone.
 print([name for name in sys.modules if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter", "requests"))])
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=WORK_TIMEOUT_S)
     assert done.stdout.strip() == "[]", done.stderr

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.serving.soak.actors import WRONG, Actor, Problems, Unexpected, checked, hold, running
 from benchmarks.serving.soak.lifecycle import LIVE, Versions, marked
+from tests.support.waiting import GIVE_UP_S
 
 
 def counted(act: Callable[[], str], times: int = 1) -> tuple[dict[str, int], Problems]:
@@ -22,7 +23,7 @@ def counted(act: Callable[[], str], times: int = 1) -> tuple[dict[str, int], Pro
 
     actor = Actor("it", 0.0 if times > 1 else 60.0, once)
     with running([actor], problems):
-        assert enough.wait(10)
+        assert enough.wait(GIVE_UP_S)
     return dict(actor.outcomes), problems
 
 

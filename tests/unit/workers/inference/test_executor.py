@@ -15,6 +15,7 @@ import pytest
 from service.core.errors import DeadlinePassed, InvalidTensor, QueueFull
 from service.workers.inference import Abandoned, Array, Executor, ModelObserver, Scheduling, Variants
 from tests.support.runners import FunctionRunner, identity
+from tests.support.waiting import GIVE_UP_S
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +35,7 @@ class Gate:
     def _run(self, x: Array) -> Sequence[Array]:
         if self.held:
             self.entered.release()
-            assert self.opened.wait(10)
+            assert self.opened.wait(GIVE_UP_S)
         self.seen.append(int(x[0]))
         return (x,)
 
@@ -59,7 +60,7 @@ async def infer(executor: Executor, value: int) -> int:
 
 
 async def entered(gate: Gate) -> None:
-    assert await asyncio.to_thread(gate.entered.acquire, timeout=10)
+    assert await asyncio.to_thread(gate.entered.acquire, timeout=GIVE_UP_S)
 
 
 async def test_answers_come_back_in_order() -> None:

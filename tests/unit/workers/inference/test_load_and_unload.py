@@ -16,6 +16,7 @@ from service.core.errors import NotFound, NotReady
 from service.workers.inference import Indexed, ModelState, Registry
 from tests.support.runners import FunctionRunner, digits
 from tests.support.tables import TARGET, Tables
+from tests.support.waiting import GIVE_UP_S
 
 pytestmark = pytest.mark.anyio
 BLACK = [np.zeros((1, 8, 8, 1), np.uint8)]
@@ -89,7 +90,7 @@ async def test_a_model_that_is_unloaded_while_it_is_loaded_stays_unloaded() -> N
 
     def slowly() -> FunctionRunner:
         loading.set()
-        assert may_load.wait(10)
+        assert may_load.wait(GIVE_UP_S)
         return digits()
 
     tables.model("digits", slowly)

@@ -88,9 +88,9 @@ async def test_a_deadline_ends_the_waiting_while_the_call_before_goes_on() -> No
 
 async def test_a_deadline_that_passes_during_the_call_changes_nothing() -> None:
     held = Held()
-    request = held.ask(1, timeout_s=1.0)
+    request = held.ask(1, timeout_s=2.0)
     assert await asyncio.to_thread(held.entered.wait, GIVE_UP_S)
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(2.0)
     held.opened.set()
     assert await request == 1
     held.executor.close()

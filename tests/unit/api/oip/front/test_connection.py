@@ -19,7 +19,7 @@ from service.api.oip.front.connection import Connection
 from service.api.oip.front.shortcut import Shortcut, Shortened
 from tests.support.manual_clock import ManualClock
 from tests.support.uvicorn_thread import listening
-from tests.support.waiting import eventually
+from tests.support.waiting import GIVE_UP_S, WORK_TIMEOUT_S, eventually
 
 _STALL_S = 4.0
 _LIMIT_BYTES = 1 << 20
@@ -45,7 +45,7 @@ class Arrivals:
         expected_bytes = self._count_bytes + len(data)
         client.sendall(data)
         with self._changed:
-            assert self._changed.wait_for(lambda: self._count_bytes >= expected_bytes, 30)
+            assert self._changed.wait_for(lambda: self._count_bytes >= expected_bytes, WORK_TIMEOUT_S)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def address(arrivals: Arrivals) -> Iterator[tuple[str, int]]:
 
 @pytest.fixture
 def client(address: tuple[str, int]) -> Iterator[socket.socket]:
-    with socket.create_connection(address, timeout=30) as client:
+    with socket.create_connection(address, timeout=GIVE_UP_S) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield client
 

@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from service.api.oip.front.shortcut import Shortcut
 from tests.support.uvicorn_thread import listening
+from tests.support.waiting import GIVE_UP_S
 
 _LONGEST_BYTES = 300_000
 
@@ -75,7 +76,7 @@ def post(body: bytes, *headers: str, path: str = "/v2/models/m/infer") -> bytes:
 
 def answers(address: tuple[str, int], *pieces: bytes, count: int = 1) -> list[dict[str, Any]]:
     """To what is sent in `pieces` on one connection."""
-    with socket.create_connection(address, timeout=10) as client:
+    with socket.create_connection(address, timeout=GIVE_UP_S) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for piece in pieces:
             client.sendall(piece)
@@ -144,7 +145,7 @@ def test_what_is_not_of_the_usual_form_does_not(address: tuple[str, int], reques
     ],
 )
 def test_a_head_that_two_may_read_differently_is_refused(address: tuple[str, int], head: bytes) -> None:
-    with socket.create_connection(address, timeout=10) as client:
+    with socket.create_connection(address, timeout=GIVE_UP_S) as client:
         client.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: h\r\n" + head + b"\r\nabc")
         assert client.recv(100).startswith(b"HTTP/1.1 400 ")
 
@@ -152,7 +153,7 @@ def test_a_head_that_two_may_read_differently_is_refused(address: tuple[str, int
 def test_a_body_that_looks_like_a_request_is_none(address: tuple[str, int]) -> None:
     inner = post(b"inner")
     pieces = f"POST /other HTTP/1.1\r\nHost: h\r\nContent-Length: {len(inner)}\r\n\r\n".encode(), inner
-    with socket.create_connection(address, timeout=10) as client, client.makefile("rb") as stream:
+    with socket.create_connection(address, timeout=GIVE_UP_S) as client, client.makefile("rb") as stream:
         client.sendall(pieces[0])
         client.sendall(pieces[1])
         assert answer(stream)["handler"] == "uvicorn"
@@ -162,7 +163,7 @@ def test_a_body_that_looks_like_a_request_is_none(address: tuple[str, int]) -> N
 
 def test_a_refusal_comes_before_the_body_and_the_connection_goes_on(address: tuple[str, int]) -> None:
     request = post(bytes(100_000), "Refuse: it")
-    with socket.create_connection(address, timeout=10) as client, client.makefile("rb") as stream:
+    with socket.create_connection(address, timeout=GIVE_UP_S) as client, client.makefile("rb") as stream:
         client.sendall(request[:-90_000])
         assert "bytes" not in answer(stream)
         client.sendall(request[-90_000:] + post(b"next"))
@@ -170,12 +171,12 @@ def test_a_refusal_comes_before_the_body_and_the_connection_goes_on(address: tup
 
 
 def test_who_leaves_is_known_to_have_left(address: tuple[str, int], endpoint: Endpoint) -> None:
-    with socket.create_connection(address, timeout=10) as client:
+    with socket.create_connection(address, timeout=GIVE_UP_S) as client:
         client.sendall(post(b"x", "Wait: for it"))
     for _ in range(500):
         if endpoint.disconnected.is_set():
             return
-        socket.create_connection(address, timeout=10).close()
+        socket.create_connection(address, timeout=GIVE_UP_S).close()
     raise AssertionError("nobody noticed")
 
 
