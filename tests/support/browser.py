@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Error, Page, Request, expect, sync_playwright
 
+from tests.support.waiting import WORK_TIMEOUT_S
+
 DESKTOP, PHONE = 1280, 360  # pixels
 _HEIGHT = 740
-_WAIT_MS = 60_000  # a build takes long where others use the machine
+_WAIT_MS = 1000 * WORK_TIMEOUT_S
 
 
 @contextmanager
@@ -68,6 +70,7 @@ def visit(browser: Browser, url: str, width: int = DESKTOP, may_fail: bool = Fal
     """
     with browser.new_context(viewport={"width": width, "height": _HEIGHT}, **context) as profile:
         page = profile.new_page()
+        page.set_default_timeout(_WAIT_MS)
         errors = _ConsoleErrors(page, url, may_fail)
         page.goto(f"{url}/")
         yield page

@@ -17,6 +17,7 @@ from tests.support.compiled import EXAMPLES
 from tests.support.data_plane import packed
 from tests.support.serving import INT8, Served, environment
 from tests.support.tflite_metadata import IMAGE, Described, labels_in, metadata_buffer, with_metadata
+from tests.support.waiting import WORK_TIMEOUT_S
 
 PICTURE = (EXAMPLES / "digits" / "7.png").read_bytes()
 OF_FILE = "".join(f"from the file: {digit}\n" for digit in range(10))
@@ -32,7 +33,7 @@ def labelled(folder: Path, name: str = "labelled", mean: float = 127.5) -> Path:
 
 def push(served: Served, path: Path, *said: object) -> str:
     program = [sys.executable, "-m", "service.cli", "push", str(path), *map(str, said), "--server", served.url]
-    pushed = subprocess.run(program, env=environment(), capture_output=True, text=True, timeout=120)
+    pushed = subprocess.run(program, env=environment(), capture_output=True, text=True, timeout=WORK_TIMEOUT_S)
     assert pushed.returncode == 0, pushed.stderr
     return pushed.stderr
 
