@@ -1,4 +1,4 @@
-"""One model on its whole road: building it, asking for it again, running it beside LiteRT, serving it over HTTP.
+"""One model from end to end: building it, requesting it again, running it beside LiteRT, serving it over HTTP.
 
     python -m benchmarks.build_and_serve examples/digits_int8.tflite
     python -m benchmarks.build_and_serve mobilenet_v2_1.0_224_quant.tflite --threads 1 --threads 2
@@ -141,7 +141,7 @@ def show_builds(built: Sequence[Built]) -> None:
 
 
 def show_latency(server: Server, store: Path, model: Path, built: Built, cores: Sequence[int], turns: Turns) -> None:
-    """The bare call, LiteRT, and the same call over HTTP, in turns on the same cores."""
+    """The bare call, LiteRT, and the same call over HTTP, taking turns on the same cores."""
     inputs = random_inputs(model)
     client_core = max(set(os.sched_getaffinity(0)) - set(cores), default=cores[-1])
     bare, peer, served, idle = "Octet, Model.run", "LiteRT, xnnpack", "Octet over HTTP, infer", "Octet over HTTP, live"

@@ -56,7 +56,7 @@ class Built:
 
 
 class _Silent:
-    """A `Progress` that nobody looks at."""
+    """A `Progress` that is discarded."""
 
     def stage(self, stage: object, fraction: float = 0.0) -> None: ...
 

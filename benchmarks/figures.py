@@ -1,4 +1,4 @@
-"""From the records of a run to figures: medians over rounds, shares of the peak, who is fastest."""
+"""From the records of a run to figures: medians over rounds, shares of the peak, the fastest contestant."""
 
 from __future__ import annotations
 

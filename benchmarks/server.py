@@ -96,7 +96,7 @@ def _is_ready(server: Server) -> bool:
 
 
 def free_port() -> int:
-    """One that nobody listens on now."""
+    """A port that no process listens on now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

@@ -1,4 +1,4 @@
-"""`make demo`: the whole road in one go, by the code that the `octet` command itself uses.
+"""`make demo`: everything from push to prediction, with the code that the `octet` command uses.
 
 Starts a server on a free port with a folder of its own, pushes a sample model, asks it what a picture shows, pushes the
 model once more, and leaves nothing behind.

@@ -2,7 +2,7 @@
 
     python -m scripts.pt2_fixtures
 
-Wants PyTorch and torchao, which are in no environment of the project. The weights are random.
+Needs PyTorch and torchao, which are in no environment of the project. The weights are random.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m scripts.torch_fixtures
 
-Wants PyTorch, which is in no environment of the project: the answers are kept, so that the tests run without it. The
+Needs PyTorch, which is in no environment of the project: the answers are kept, so that the tests run without it. The
 weights are random. The x86 and onednn engines answer as they do on AVX512-VNNI, and the machine has to have it.
 """
 

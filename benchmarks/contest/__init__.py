@@ -2,7 +2,7 @@
 
     python -m benchmarks.contest
 
-`contestants` says who takes part; each is a process (`worker`) in its own environment, which loads one model by one of
-`frameworks` and stays. `rounds` gives them turns of a fraction of a second and watches what else the machine does.
+`contestants` lists the contestants; each is a process (`worker`) in its own environment, which loads one model by one
+of `frameworks` and stays. `rounds` gives them turns of a fraction of a second and watches what else the machine does.
 What comes out is a file of JSON lines (`records`), of which `benchmarks.report` makes tables and a plot.
 """

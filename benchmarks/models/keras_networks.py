@@ -1,4 +1,4 @@
-"""The networks that are generated with Keras. Weights are set by whoever asks.
+"""The networks that are generated with Keras. The caller sets the weights.
 
 Runs in the environment `tensorflow`. The ResNets are v1.5 (the stride is on the 3x3), so that their
 multiply-accumulates equal torchvision's. `vww` and `ad01` have the layers of MLPerf Tiny's, whose files are not given.

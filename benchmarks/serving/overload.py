@@ -1,4 +1,4 @@
-"""More than a server can carry: what it still carries, how soon it refuses the rest, how soon it is itself again."""
+"""Overload of a server: its goodput, the latency of its refusals, and its recovery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws what each server carries and how late it answers; runs in the environment `plot`:
+"""Draws each server's rate and latency; runs in the environment `plot`:
 
 python -m benchmarks.serving.plot OUTPUT.png < BARS.json
 """

@@ -19,7 +19,9 @@ _LIBC = ctypes.CDLL(None)  # before a fork, after which nothing is to be loaded
 
 @dataclass(frozen=True)
 class Memory:
-    """MiB over all processes of a server: resident sets, and with shared pages divided among those who share them."""
+    """MiB over all processes of a server: resident sets, and with shared pages divided among the processes that share
+    them.
+    """
 
     rss_mib: float
     pss_mib: float

@@ -1,4 +1,4 @@
-"""All who serve a model, on the same core in turns: what they carry, how late they answer, what memory they take."""
+"""All servers of a model, taking turns on the same core: their rates, latencies and memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Match:
         self.bench.record(Entry(self.served.name, name, title, error=str(error)))
 
     def rounds(self, load_of: Callable[[Host], Load], arrivals: str, bare: Running | None = None) -> None:
-        """Everybody in turns; `bare` first, which is what the core could carry if serving cost nothing."""
+        """Measures all servers in turn; `bare` first, which is the rate of the core if serving cost nothing."""
         for number in range(self.bench.rules.rounds):
             if bare:
                 self._bare(number, bare)

@@ -91,7 +91,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     saving = asyncio.create_task(_save_usage(services))
     preloading = asyncio.create_task(services.registry.preload(wanted))  # requests are taken meanwhile
     following = asyncio.create_task(_follow_files(services))
-    await asyncio.sleep(0)  # it has begun: nobody shall be told that the server is ready before
+    await asyncio.sleep(0)  # so that it has begun before the server is announced as ready
     yield
     services.stopping.set()
     for task in (preloading, saving, following):

@@ -57,13 +57,13 @@ def problem_response(error: OctetError, scope: Scope) -> Response:
     """`error` as the answer to the request of `scope`."""
     headers = {"retry-after": retry_after(error)} if may_be_retried(error) else {}
     if isinstance(error, errors.Unauthorized):
-        headers["www-authenticate"] = "Bearer"  # RFC 9110 wants to be told how
+        headers["www-authenticate"] = "Bearer"  # required by RFC 9110
     members = {name: value for name, value in error.to_json().items() if name in _WHERE}
     return _respond(scope, status_of(error), error.code, title_of(type(error)), error.message, members, headers)
 
 
 def may_be_retried(error: OctetError) -> bool:
-    """Whether the same request may succeed later, without anybody's doing."""
+    """Whether the same request may succeed later, without any change by a user."""
     return isinstance(error, _MAY_BE_RETRIED) and not isinstance(error, errors.NotBuilt)
 
 

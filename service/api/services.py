@@ -29,7 +29,7 @@ class Services:
         registry: the models loaded in this process.
         tracing: None where requests are not traced.
         broken_files: what `--models` names and cannot be served, by the file's name, and why.
-        stopping: set when the process was told to stop; whoever holds a request open lets go of it then.
+        stopping: set when the process was told to stop; handlers that hold a request open end it then.
     """
 
     settings: Settings

@@ -57,7 +57,7 @@ def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
 def replace_file(path: Path, data: bytes) -> None:
     """`path` holds its old bytes or `data`, never anything between.
 
-    Whoever writes `path` holds the same lock, so what lies beside it was left by a process that is gone.
+    Every writer of `path` holds the same lock, so a file beside it was left by a process that is gone.
     """
     for left in path.parent.glob(f".{path.name}.*"):
         left.unlink()

@@ -14,7 +14,7 @@ from service.core.digest import Digest, parse_digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
 
 _logger = logging.getLogger(__name__)
-# Who stores a blob lists it, or names it, within moments; here is room for a machine that sleeps meanwhile.
+# A client lists or names a blob moments after storing it; this leaves time for a machine that sleeps meanwhile.
 MIN_AGE_S = 3600.0
 _LARGEST_MANIFEST_BYTES = 4 << 20  # as much as the distribution specification asks registries to take
 
@@ -65,7 +65,7 @@ def _manifest_like(blobs: BlobStore, digest: Digest) -> dict[str, Any]:
         if blobs.size_bytes(digest) > _LARGEST_MANIFEST_BYTES:
             return {}
         document = json.loads(blobs.read(digest))
-    except (NotFound, CorruptBlob, InvalidInput) as error:  # what only it referred to is of no use to anybody
+    except (NotFound, CorruptBlob, InvalidInput) as error:  # blobs that only it referred to are useless
         _logger.warning("collecting garbage: %s", error)
         return {}
     except (ValueError, RecursionError):

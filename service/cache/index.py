@@ -59,7 +59,8 @@ class Index:
     def change(self) -> Iterator[list[Entry]]:
         """The entries, to be changed in place; written when the block ends without an exception.
 
-        The layout's lock is held meanwhile: nobody else changes the index or collects garbage. Raises as `read` does.
+        The layout's lock is held meanwhile: no other process changes the index or collects garbage. Raises as `read`
+        does.
         """
         with self.change_document() as document:
             yield document["manifests"]

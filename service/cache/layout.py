@@ -122,7 +122,7 @@ class OciLayout:
     def rewrite(self, change: Callable[[IndexAnnotations], None]) -> None:
         """Has all annotations changed at once, those of the index itself and of its entries: written whole or not.
 
-        Nobody else changes the index or collects garbage meanwhile; what `change` raises leaves it as it was.
+        No other process changes the index or collects garbage meanwhile. If `change` raises, the index stays as it was.
         """
         with self._index.change_document() as document:
             own, entries = document.setdefault("annotations", {}), document["manifests"]
@@ -196,7 +196,7 @@ class OciLayout:
 
         The age protects what a build has stored and not yet listed; blobs still being written are never touched.
         """
-        with self._index.change() as entries:  # nobody may list a manifest between our look and our deletion
+        with self._index.change() as entries:  # no manifest may be listed between the check and the deletion
             return collect(self.blobs, [*(entry["digest"] for entry in entries), *roots], min_age_s)
 
     def _remove(self, entries: list[Entry], digests: Collection[Digest]) -> None:

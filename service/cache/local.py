@@ -1,11 +1,11 @@
-"""Blobs on a local disk, laid out as the OCI image layout wants them.
+"""Blobs on a local disk, in the OCI image layout.
 
     root/blobs/sha256/<hex>     whole, verified when written, read-only
     root/uploads/<random>       on their way in; each is flock-ed by the process that writes it
     root/quarantine/<hex>.<n>   no longer what their name says
 
 A blob appears by rename, after its bytes are on the disk, so no crash leaves half of one under its name. A file in
-`uploads` that nobody holds a lock on belonged to a process that is gone; whoever opens the store next removes it.
+`uploads` without a lock belonged to a process that is gone; the next process that opens the store removes it.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class LocalBlobStore:
 
     def delete(self, digest: Digest, min_age_s: float = 0.0) -> bool:
         path = self._path(digest)
-        with locked(self._blobs):  # nobody may put it again between the look at its age and the deletion
+        with locked(self._blobs):  # it may not be put again between the check of its age and the deletion
             try:
                 if time.time() - path.stat().st_mtime < min_age_s:
                     return False
@@ -193,7 +193,7 @@ class LocalBlobStore:
             raise _not_found(digest) from None
 
     def _quarantined(self, digest: Digest, damaged: os.stat_result) -> CorruptBlob:
-        """Moves the damaged file away, unless somebody has put good bytes in its place since."""
+        """Moves the damaged file away, unless good bytes have been put in its place since."""
         path = self._path(digest)
         try:
             self._quarantine.mkdir(exist_ok=True)
@@ -228,7 +228,7 @@ class LocalBlobStore:
             self._uploads.mkdir(exist_ok=True)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         upload = self._uploads / uuid.uuid4().hex
-        path.rename(upload)  # first, so that its name is in nobody else's hands while it is hashed
+        path.rename(upload)  # first, so that no other process can change it while it is hashed
         try:
             if not os.path.samestat(upload.lstat(), os.fstat(descriptor)):
                 raise _not_regular(path)

@@ -50,7 +50,7 @@ class BlobStore(Protocol):
         """The total size of all blobs."""
 
     def path(self, digest: Digest) -> Path:
-        """A local file with the blob's bytes, for whoever maps it into memory. Not to be written to.
+        """A local file with the blob's bytes, to be mapped into memory. It must not be written to.
 
         Raises:
             NotFound: there is no such blob.
@@ -64,7 +64,7 @@ class BlobStore(Protocol):
         """Raises `StorageFull`."""
 
     def put_file(self, path: Path) -> Digest:
-        """Takes the regular file at `path` over: it is gone from there afterwards. Nobody may have it open to write.
+        """Moves the regular file at `path` into the store. No process may have it open for writing.
 
         Raises:
             InvalidInput: there is a symbolic link or something else that is not a regular file.
@@ -75,7 +75,9 @@ class BlobStore(Protocol):
     def writer(self) -> BlobWriter: ...
 
     def renew(self, digest: Digest) -> int:
-        """Counts as put just now: who was told that it is there has time to use it. Its size. Raises `NotFound`."""
+        """Resets the blob's age, so that a client that was told of it has time to use it. Returns its size. Raises
+        `NotFound`.
+        """
 
     def age_s(self, digest: Digest) -> float:
         """The time since it was last put. Raises `NotFound`."""
@@ -84,7 +86,7 @@ class BlobStore(Protocol):
         """Forgets the blob, if it is there and was last put at least so long ago; whether it did."""
 
     def discard_damaged(self, min_age_s: float) -> None:
-        """Deletes what was found damaged at least so long ago, and kept for whoever wants to know how."""
+        """Deletes blobs that were found damaged at least this long ago, and had been kept for diagnosis."""
 
     def iterate(self) -> Iterator[Digest]:
         """Every blob, in no order."""

@@ -25,7 +25,7 @@ class Answer:
     """A model's answer.
 
     Attributes:
-        model: who said it.
+        model: the model that answered.
         outputs: by name.
         specs: what the outputs are, in the model's order.
         took_s: how long it took to answer.

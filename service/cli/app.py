@@ -1,4 +1,4 @@
-"""All commands at once, for whoever wants to look at them: the reference, and tests."""
+"""All commands at once, for the reference and for tests."""
 
 from __future__ import annotations
 

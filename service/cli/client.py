@@ -76,7 +76,9 @@ class Client:
         on_sent: Callable[[int], None],
         options: Mapping[str, str] | None = None,
     ) -> Document:
-        """Asks for a build of the file, uploading it if the server has not got it; `on_sent` is told of bytes sent."""
+        """Requests a build of the file, and uploads the file if the server does not have it. `on_sent` gets the number
+        of bytes sent.
+        """
         query = {"name": name, "target": target} | ({"numerics": numerics} if numerics else {}) | dict(options or {})
         return self._put("/api/v1/models", query, path, on_sent)
 

@@ -44,7 +44,7 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
 
 
 def main() -> None:
-    """Loads the command that is asked for, and not what the others need: `octet serve` keeps what it loads for good."""
+    """Loads only the requested command and not what the others need: `octet serve` keeps what it loads for good."""
     asked = sys.argv[1] if len(sys.argv) > 1 else None
     app = command_line(asked if asked in _COMMANDS else None)
     if "--json" in sys.argv:

@@ -128,7 +128,7 @@ RawOption = Annotated[
 
 
 def load_checked(flags: Mapping[str, Any] | None = None) -> Settings:
-    """The settings; what is wrong with them is told as a mistake in the command."""
+    """The settings. An error in them is reported as a usage error."""
     try:
         return load_settings(flags)
     except ValidationError as error:

@@ -53,7 +53,7 @@ def where(error: Mapping[str, Any]) -> dict[str, str]:
 
 @contextmanager
 def reporting(as_json: bool) -> Iterator[Output]:
-    """Runs a command's body; an error in it is told to the user and becomes exit status 1.
+    """Runs a command's body. An error in it is shown to the user and becomes exit status 1.
 
     An `OSError` is about a file that the user named, such as a folder that cannot be written to.
     """

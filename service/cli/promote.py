@@ -53,7 +53,7 @@ def rollback(
 
 
 def _promoted_last(client: Client, name: str, alias: str) -> int:
-    """Said to the server, so that nothing is undone that somebody promoted since."""
+    """Sent to the server, so that a later promotion is not undone."""
     known = next((each for each in client.model(name)["aliases"] if each["name"] == alias), None)
     if known is None:
         raise NotFound(f"model {name!r} has no alias {alias!r}", hint=f"octet models {name} lists them")

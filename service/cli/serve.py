@@ -134,7 +134,7 @@ def compile_worker(
 
 
 def _tell(welcome: Callable[[], None]) -> None:
-    """A disk that is full, or a pipe that nobody reads, is no reason not to work."""
+    """A full disk, or a pipe without a reader, is no reason to stop."""
     try:
         welcome()
         sys.stdout.flush()

@@ -110,7 +110,7 @@ class _Asking:
         if reference.version is None:
             return "is not installed here"
         if self._batch > 1:
-            return "is asked where the batch is 1"
+            return "runs only if the batch is 1"
         missing = self._steps.request.target.missing_on(detect_host())
         return f"was not asked: this host lacks {', '.join(sorted(missing))}" if missing else ""
 

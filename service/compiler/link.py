@@ -4,7 +4,7 @@ One linker of one version gives the same bytes everywhere, whatever is installed
 static program that reads no file but the objects, needs no other and takes 15 ms. The objects come from a process that
 has read the upload, so it runs in the sandbox too, allowed to become that program and none else.
 
-Objects are checked before the linker reads them, and the library before anybody loads it (`core.elf`).
+Objects are checked before the linker reads them, and the library before any process loads it (`core.elf`).
 
 The library names no other library. What its code calls (`TVMBackend*`, `TVMFFI*`, `expf` …) is resolved when it is
 loaded, from the TVM runtime and the libm that the runtime itself needs.

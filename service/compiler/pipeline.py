@@ -1,4 +1,4 @@
-"""The whole road: a model file in, a verified artifact out.
+"""The whole pipeline: a model file in, a verified artifact out.
 
 Every step that reads the upload, or what was made of it, is a sandboxed child with the files of that step only. This
 process starts them, moves files between them, and writes the result to the store; it loads no TVM.

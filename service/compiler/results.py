@@ -78,14 +78,14 @@ class Results:
         for entry in self._directory.iterdir():
             with suppress(FileNotFoundError):
                 if entry.name.startswith(_PARTIAL) and time.time() - entry.stat().st_mtime < _LEFT_BEHIND_S:
-                    continue  # somebody writes it
+                    continue  # another process writes it
                 size = sum(path.stat().st_size for path in entry.iterdir())
                 entries.append((entry.stat().st_mtime, size, entry))
         left = sum(size for _, size, _ in entries)
         for _, size, entry in sorted(entries):
             if left <= self._max_bytes:
                 return
-            # Renamed first, so that nobody finds half of it.
+            # Renamed first, so that no process finds half of it.
             dropped = self._directory / f"{_PARTIAL}{uuid.uuid4().hex}"
             with suppress(OSError):
                 entry.rename(dropped)

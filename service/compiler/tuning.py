@@ -107,7 +107,7 @@ class _Tuning:
         milliseconds = f"{1e3 * outcome['first_s']:.3f} ms before, {1e3 * outcome['second_s']:.3f} ms after"
         log(f"{times:.3f} times as fast in {outcome['rounds']} turns: {milliseconds}")
         if times < MARGIN:
-            log(f"no gain: {MARGIN:g} times as fast is asked for")
+            log(f"no gain: it has to be {MARGIN:g} times as fast")
             return plain
         log(f"promoted: {len(table)} layers with other tiles")
         return tuned

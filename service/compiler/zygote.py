@@ -28,7 +28,7 @@ def serve(channel: socket.socket) -> None:
     """Forks on request until the other end is closed. Returns in no child."""
     gc.collect()
     gc.freeze()  # a collection in a child would otherwise touch, and so copy, every page
-    with suppress(ConnectionError):  # who started us is gone
+    with suppress(ConnectionError):  # the parent is gone
         channel.send(READY)
         _answer(channel)
 
@@ -78,7 +78,7 @@ def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     os.close(stdin)
     os.close(log)
     os.environ.update(request["env"])
-    tempfile.tempdir = None  # it is asked for anew
+    tempfile.tempdir = None  # it is determined again
     child.main(request["role"], messages, parent_death)
 
 

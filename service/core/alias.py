@@ -15,8 +15,8 @@ from typing import Any
 from service.core.digest import canonical_json
 from service.core.errors import Conflict, InvalidInput
 
-LATEST = "latest"  # the newest version that is ready; nobody sets it
-STABLE = "stable"  # answers those who name no version, once it is set
+LATEST = "latest"  # the newest version that is ready; it cannot be set
+STABLE = "stable"  # once set, it answers requests that name no version
 ALIAS_PATTERN = r"^[a-z][a-z0-9._-]{0,62}$"  # never a number: those are versions
 ALL_PERCENT = 100
 _MOST_PREVIOUS = 16
@@ -51,7 +51,7 @@ class Alias:
         """Stands for `version` in `percent` of the requests: in all of them, or beside what it stood for.
 
         Raises:
-            InvalidInput: a share is asked for the version that answers already.
+            InvalidInput: a share is given for the version that answers already.
         """
         if percent < ALL_PERCENT:
             if version == self.version:

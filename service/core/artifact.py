@@ -41,7 +41,7 @@ _MODEL_ANNOTATION = "dev.octet.model."  # + name:version, on sources and artifac
 
 
 def model_annotation(name: str, version: int, asked_at: datetime) -> dict[str, str]:
-    """Says, on an index entry, that a model version wants what the entry names; as many as want it have one each."""
+    """An annotation of an index entry: a model version uses what the entry names. Each such version has one."""
     return {model_annotation_name(name, version): asked_at.astimezone(UTC).isoformat()}
 
 

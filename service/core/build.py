@@ -125,4 +125,4 @@ class BuildCanceled(Exception):
 
 
 class LeaseLost(BuildCanceled):
-    """Another worker has the build by now, or it is over: whoever gets this must stop, and report nothing."""
+    """Another worker has the build by now, or it is over: stop, and report nothing."""

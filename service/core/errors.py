@@ -31,7 +31,7 @@ OctetError
 ├── CorruptBlob             500  bytes on disk no longer hash to their name
 ├── SandboxUnavailable      503
 ├── NotReady                503  no loaded, verified artifact for a model
-│   ├── NotBuilt                 nobody is building one: waiting does not help
+│   ├── NotBuilt                 no build is under way: waiting does not help
 │   ├── Quarantined              its artifact crashed the server
 │   ├── DatabaseLost             it is made again from the index of the store
 │   ├── NotStarted               a process of the server ended while it started

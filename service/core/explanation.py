@@ -31,7 +31,7 @@ class Layer:
     """One kernel's work, or what stands between two kernels.
 
     Attributes:
-        name, operators: in the words of the model.
+        name, operators: as in the model.
         kernel: its family; None for generated code.
         facts: tile sizes and the like.
         macs: multiply-accumulates.
@@ -141,7 +141,7 @@ def explained(coverage: Document, profile: Document | None = None) -> Explanatio
 
 
 def _aligned(symbols: Sequence[str], calls: Sequence[Call]) -> tuple[list[tuple[Call, ...]], list[list[Call]]]:
-    """The call of each kernel, and the calls before each and after the last. A kernel whose result nobody reads is
+    """The call of each kernel, and the calls before each and after the last. A kernel whose result is unused is
     listed, but not called."""
     own: list[tuple[Call, ...]] = [()] * len(symbols)
     between: list[list[Call]] = [[] for _ in range(len(symbols) + 1)]

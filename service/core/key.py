@@ -93,7 +93,7 @@ class Key:
 
 
 def new_key(name: str, scopes: Iterable[Scope], limits: Limits, at: datetime) -> tuple[Key, str]:
-    """A key, and its text, which is known to nobody afterwards but to who is told now.
+    """A key, and its text, which is not stored and known only to the caller.
 
     Raises:
         InvalidInput: it has no name that can be shown in a line, or no scope.

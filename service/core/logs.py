@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from time import monotonic
 
-# Says, when a line is written, which request it belongs to: `request_id`, `trace_id`, `model`. Who serves sets it.
+# Says, when a line is written, which request it belongs to: `request_id`, `trace_id`, `model`. The server sets it.
 about: ContextVar[Callable[[], Mapping[str, str]]] = ContextVar("about", default=dict)
 
 # API keys but for their id, what an `Authorization` header holds, and the user and password of a URL.

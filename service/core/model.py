@@ -26,7 +26,7 @@ class VersionState(StrEnum):
     FAILED = "failed"  # to be built, or to be loaded
     CANCELED = "canceled"
     QUARANTINED = "quarantined"  # the server crashed too often while it ran
-    UNLOADED = "unloaded"  # by somebody, until it is loaded again
+    UNLOADED = "unloaded"  # by a request, until it is loaded again
     ELSEWHERE = "elsewhere"  # it is built for machines of another kind
     NOT_BUILT = "not_built"
 
@@ -38,7 +38,7 @@ class Deleted:
     Attributes:
         versions: their numbers, in ascending order.
         aliases: names that stood for one of them, and stand for nothing now.
-        builds: how many builds nobody asks for any more.
+        builds: the number of builds without any request left.
     """
 
     model: str

@@ -23,7 +23,7 @@ _BYTES = _SLOTS * (1 + _DIGEST_BYTES)
 
 
 class Place:
-    """The place of one instance; free again when nobody refers to it.
+    """The slot of one instance; free again when nothing refers to it.
 
     Attributes:
         mark: `mark[0]` is 1 while the instance's native code runs, and else 0, as in a `with` block of this slot.
@@ -56,7 +56,7 @@ class Running:
     def __init__(self) -> None:
         descriptor = os.memfd_create("octet-running")
         try:
-            os.ftruncate(descriptor, _BYTES)  # pages that nobody touches take no memory
+            os.ftruncate(descriptor, _BYTES)  # untouched pages take no memory
             self._memory = mmap.mmap(descriptor, _BYTES)  # a byte for each mark, then the digests
         finally:
             os.close(descriptor)

@@ -25,7 +25,7 @@ class Target:
     Attributes:
         name: canonical, as it stands in build keys, metrics and URLs; never "host".
         architecture: `x86_64` or `aarch64`, as `uname -m` prints it.
-        features: what the CPU must report, in the words of Linux's /proc/cpuinfo.
+        features: what the CPU must report, named as in Linux's /proc/cpuinfo.
         reason: the feature that sets the target apart, for people.
     """
 
@@ -74,7 +74,7 @@ class Host:
 
     @property
     def target(self) -> Target:
-        """`best`, for who needs one.
+        """`best`, for callers that need one.
 
         Raises:
             UnknownTarget: none runs here; the message says what this CPU lacks.

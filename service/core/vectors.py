@@ -1,6 +1,6 @@
 """Inputs for verification, made from a seed so that they need not be stored: extremes, random and smooth ones.
 
-The stored answers name an input by its place alone, so whoever changes what stands at a place changes the version in
+The stored answers name an input by its place alone, so a change of the input at a place must change the version in
 `core.artifact.Report.VECTORS` too.
 """
 

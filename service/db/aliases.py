@@ -18,14 +18,14 @@ Aliases = list[Alias]  # `list` is a method below
 
 
 class AliasStore:
-    """The aliases of all models. Each change is one transaction: who reads has the alias before it or after it."""
+    """The aliases of all models. Each change is one transaction: a reader sees the alias before it or after it."""
 
     def __init__(self, database: Database, clock: Clock | None = None) -> None:
         self._database = database
         self._clock = clock or SystemClock()
 
     def find(self, model: str, name: str) -> Alias | None:
-        """The alias; None if nobody has set it."""
+        """The alias; None if it is not set."""
         with self._database.read() as connection:
             return _find(connection, model, name)
 
@@ -108,7 +108,7 @@ def _set(alias: Alias | None, model: str, name: str) -> Alias:
 
 def _check_version(connection: sa.Connection, model: str, version: int) -> None:
     query = sa.select(model_versions.c.number).where(model_versions.c.name == model, model_versions.c.number == version)
-    locked = query.with_for_update(read=True)  # so that nobody deletes the version before the alias stands for it
+    locked = query.with_for_update(read=True)  # so that the version is not deleted before the alias refers to it
     if connection.execute(locked).one_or_none() is None:
         raise NotFound(f"model {model!r} has no version {version}", hint=f"octet models {model} lists them")
 

@@ -32,7 +32,7 @@ Requests = list[tuple[str, int, datetime]]  # model, version, when it asked last
 
 
 class BuildStore:
-    """Builds, for those who ask for them and for the workers that make them.
+    """The table of builds, for the API that requests them and the workers that run them.
 
     Wherever a method takes a build's id, the beginning of one will do, if no other build's id begins so; it raises
     `InvalidInput` where another does.
@@ -53,9 +53,9 @@ class BuildStore:
     def submit(self, inputs: BuildInputs, model: str, version: int) -> tuple[Build, bool]:
         """The build that answers `inputs`, and whether it had to be created.
 
-        A build with the same key that is queued, running or has succeeded is that build, whoever asked for it; one
-        that failed, was canceled or lost its artifact is not. A cancellation that has not taken effect is withdrawn.
-        Either way (`model`, `version`) is on record as wanting it, and it is what they asked for last.
+        A build with the same key that is queued, running or has succeeded is that build, whichever model requested it;
+        one that failed, was canceled or lost its artifact is not. A cancellation that has not taken effect is
+        withdrawn. Either way (`model`, `version`) is on record as wanting it, and it is what they asked for last.
         """
         now = self._clock.now()
         while True:
@@ -127,8 +127,8 @@ class BuildStore:
             return [_build_as_asked(row) for row in connection.execute(query)]
 
     def cancel(self, id: str) -> Build:
-        """Stops a build for everybody who asked for it: at once if nobody works on it, else when its worker looks up.
-        One that is over stays as it is. Raises `NotFound`.
+        """Cancels a build for all models that requested it: at once if no worker has it, else at its worker's next
+        check. One that is over stays as it is. Raises `NotFound`.
         """
         now = self._clock.now()
         with self._database.write() as connection:
@@ -209,7 +209,7 @@ class BuildStore:
 
         Raises:
             LeaseLost: the build is no longer this worker's: stop, and report nothing.
-            BuildCanceled: somebody canceled it: stop, and call `finish(claim, canceled=True)`.
+            BuildCanceled: it was canceled; stop, and call `finish(claim, canceled=True)`.
         """
         with self._database.write() as connection:
             claims.heartbeat(connection, claim, self._clock.now(), lease_s)
@@ -251,7 +251,7 @@ class BuildStore:
         return self.requests_of([id])[id]
 
     def withdraw(self, model: str, version: int) -> None:
-        """The version wants no build any more. Those that nobody else wants are canceled, and never found again."""
+        """Withdraws the version's requests. Builds without other requests are canceled, and never found again."""
         with self._database.write() as connection:
             withdraw(connection, model, [version], self._clock.now())
 
@@ -332,7 +332,7 @@ def _insert(connection: sa.Connection, values: dict[str, object]) -> Row | None:
 
 
 def _request(connection: sa.Connection, build: int, model: str, version: int, now: datetime) -> None:
-    """Puts on record that the version wants the build: as a new row, so that it has the highest number."""
+    """Records that the version requests the build: as a new row, so that it has the highest number."""
     same = (
         build_requests.c.model == model,
         build_requests.c.version == version,

@@ -63,7 +63,7 @@ def any_to_claim(connection: sa.Connection, now: datetime, silent: Collection[in
 def claim(
     connection: sa.Connection, owner: str, now: datetime, silent: Collection[int], lease_s: float, max_attempts: int
 ) -> Claim | None:
-    """The oldest build that nobody works on, one in the background only where there is no other.
+    """The oldest build that no worker has; a background build only if there is no other.
 
     Those in `silent` gave no sign of life for the time of a lease, whatever the clock says.
     Ends those on the way that are not to be tried again.
@@ -143,7 +143,7 @@ def finish(
         end(connection, row, now, BuildState.FAILED, error=error.to_json())
     elif canceled and row.cancel_requested:
         end(connection, row, now, BuildState.CANCELED)
-    else:  # somebody asked for it again after it was canceled, and the worker had stopped already
+    else:  # it was requested again after it was canceled, when the worker had already stopped
         _put_back(connection, row, now)
 
 

@@ -103,7 +103,7 @@ class Database:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Turns what SQLite says into errors of ours."""
+        """Translates SQLite's errors into Octet's."""
         self._check_file()
         try:
             yield
@@ -116,7 +116,7 @@ class Database:
             raise
 
     def _check_file(self) -> None:
-        """A file that was removed is still written to by those who had it open, and comes back empty for others."""
+        """Connections that have a removed file open still write to it, and new ones see an empty file."""
         if self._inode is None:
             return
         try:

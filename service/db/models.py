@@ -114,7 +114,7 @@ class ModelStore:
     def delete(self, name: str, number: int | None = None, *, force: bool = False) -> Deleted:
         """Forgets a model, or one version of it, with what asked for builds on its behalf: all of it or nothing.
 
-        Builds that others asked for too stay; those that nobody asks for any more are canceled, and never found again.
+        Builds that others requested too stay. Builds without requests are canceled, and never found again.
         The number of a deleted version may be given again, where it was the highest.
 
         Args:

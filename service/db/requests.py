@@ -1,6 +1,6 @@
 """The model versions that requested a build, which keep it listed.
 
-A build that nobody asks for any more is no longer found by anybody. Its row stays, without what it was about, because
+A build without requests is no longer found by any query. Its row stays, without details, because
 the counts that metrics show are taken from the rows, and only grow.
 """
 
@@ -20,10 +20,10 @@ is_wanted = sa.exists().where(build_requests.c.build == builds.c.sequence)
 
 
 def withdraw(connection: sa.Connection, model: str, versions: Collection[int], now: datetime) -> int:
-    """Versions of a model no longer want any build; how many builds nobody wants any more."""
+    """Withdraws the requests of a model's versions. Returns the number of builds that have no request left."""
     theirs = build_requests.c.model == model, build_requests.c.version.in_(versions)
     wanted = sa.select(build_requests.c.build).where(*theirs)
-    # Locked before the requests are touched, as whoever submits a build does it.
+    # Locked before the requests are touched, as a submission does.
     query = sa.select(builds).where(builds.c.sequence.in_(wanted)).order_by(builds.c.sequence).with_for_update()
     rows = connection.execute(query).all()
     connection.execute(sa.delete(build_requests).where(*theirs))
@@ -31,7 +31,7 @@ def withdraw(connection: sa.Connection, model: str, versions: Collection[int], n
 
 
 def _hand_on(connection: sa.Connection, row: Row, now: datetime) -> bool:
-    """Makes the build that of who asked for it next; whether there is somebody."""
+    """Assigns the build to the next version that requested it. Returns whether there is one."""
     query = sa.select(build_requests).where(build_requests.c.build == row.sequence)
     heir = connection.execute(query.order_by(build_requests.c.sequence).limit(1)).one_or_none()
     if heir is not None:

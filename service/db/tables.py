@@ -71,7 +71,7 @@ builds = sa.Table(
     sa.Column("sequence", _RowNumber, primary_key=True),  # the order in which they were asked for
     sa.Column("id", sa.Text, nullable=False, unique=True),
     sa.Column("key", sa.Text, nullable=False),
-    sa.Column("model", sa.Text, nullable=False),  # who asked first; see build_requests
+    sa.Column("model", sa.Text, nullable=False),  # the first requester; see build_requests
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("source", sa.Text, nullable=False),
     sa.Column("target", sa.Text, nullable=False),
@@ -88,7 +88,7 @@ builds = sa.Table(
     sa.Column("cancel_requested", sa.Boolean, nullable=False),
     sa.Column("invalidated", sa.Boolean, nullable=False),
     sa.Column("owner", sa.Text),
-    sa.Column("token", sa.BigInteger, nullable=False),  # grows with every claim; who holds an older one is stale
+    sa.Column("token", sa.BigInteger, nullable=False),  # grows with every claim; an older token is stale
     sa.Column("lease_until", UtcDateTime),
     sa.Column("last_event", sa.Integer, nullable=False),
     sa.Column("created_at", UtcDateTime, nullable=False),

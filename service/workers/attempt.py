@@ -84,7 +84,7 @@ class Attempt:
                 self._interruption = interruption
                 return
             except NotFound:  # all models that wanted it were deleted
-                self._interruption = LeaseLost(f"nobody asks for build {self._claim.build.id} any more")
+                self._interruption = LeaseLost(f"build {self._claim.build.id} is no longer requested")
                 return
             except Exception:  # the database is busy or full: the lease lasts longer than that, or is lost
                 _logger.warning("build %s: no heartbeat", self._claim.build.id, exc_info=True)

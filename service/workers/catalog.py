@@ -54,7 +54,7 @@ def record_version(layout: OciLayout, models: ModelStore, version: ModelVersion)
     """Lists the file of a model version in the index; to be called after each push.
 
     Raises:
-        NotFound: the file is not stored, or somebody has deleted the version meanwhile.
+        NotFound: the file is not stored, or the version was deleted meanwhile.
         StorageFull: no space is left.
     """
 
@@ -73,7 +73,7 @@ def record_version(layout: OciLayout, models: ModelStore, version: ModelVersion)
 
 
 def record_metadata(layout: OciLayout, models: ModelStore, version: ModelVersion) -> None:
-    """Writes to the index what is said of a model version; to be called after each change of it.
+    """Writes a model version's metadata to the index. Call it after each change.
 
     Raises:
         NotFound: somebody has deleted the version meanwhile.

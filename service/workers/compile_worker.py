@@ -150,7 +150,7 @@ class CompileWorker:
         return CompileRequest(source, inputs.source, parse_target(inputs.target), inputs.numerics, inputs.options)
 
     def _ask_anew(self, claim: Claim) -> Build:
-        """The build by this version of the compiler, for everybody who wanted the claimed one."""
+        """The build by this version of the compiler, for all versions that requested the claimed one."""
         old = claim.inputs
         inputs = toolchain.build_inputs(old.source, parse_target(old.target), old.numerics, old.options)
         requests = self._builds.requests(claim.build.id)

@@ -1,4 +1,4 @@
-"""Deletes from the store what nothing leads to: uploads that nobody named, reports that were replaced.
+"""Deletes from the store what nothing refers to: uploads that were never used, and replaced reports.
 
 And with it what is only of use for a while: what was found damaged, and what is held against artifacts that are gone.
 """
@@ -68,7 +68,7 @@ class Collector:
 
 
 def _is_orphan(entry: Descriptor, builds: BuildStore) -> bool:
-    """Whether an index entry is of an artifact that neither the index nor a build says who wants."""
+    """Whether an index entry is of an artifact that no model in the index and no build refers to."""
     is_named = bool(models_in(entry.annotations))
     return entry.artifact_type == ARTIFACT_TYPE and not is_named and not builds.answering(entry.digest)
 

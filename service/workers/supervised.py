@@ -25,7 +25,7 @@ from service.core.errors import NotStarted, OctetError, from_json
 
 _logger = logging.getLogger(__name__)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 30.0
-_HEALTHY_S = 60.0  # who lived this long did not die of being started
+_HEALTHY_S = 60.0  # a child that lived this long did not fail at its start
 _PR_SET_PDEATHSIG = 1
 _TOLD = (signal.SIGTERM, signal.SIGINT)
 _VM_STATISTICS = Path("/proc/vmstat")

@@ -1,4 +1,4 @@
-"""The compiler's whole road in its real children: file in, verified artifact out."""
+"""The compiler's whole pipeline in its real children: file in, verified artifact out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compile worker's surroundings: a database, a store with a model in it, and functions in the compiler's place."""
+"""A compile worker's fixtures: a database, a store with a model in it, and functions in the compiler's place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Those who ask something again and again, side by side, and what came of it."""
+"""Clients that send requests continuously, side by side, and their results."""
 
 from __future__ import annotations
 

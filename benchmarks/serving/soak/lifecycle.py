@@ -99,7 +99,7 @@ class Versions:
         hold(ended(self.client, self._pushed(IDLE, data))["state"], "succeeded", f"the build of {IDLE}")
 
     def unload(self) -> str:
-        """Nobody else asks for this model: what is unloaded refuses, and what is loaded again answers."""
+        """No other client uses this model: it refuses when it is unloaded, and answers when it is loaded again."""
         repository = f"/v2/repository/models/{IDLE}"
         checked(self.client.post(f"{repository}/unload"), 200)
         refused = self.client.post(f"/v2/models/{IDLE}/infer", content=self._pictures[0], headers=_PICTURE)

@@ -1,6 +1,6 @@
 """Access control: API keys and their limits, checked before any other part of a request is read.
 
-Whoever serves imports `guard`, which stands before all that is asked, from where it is: it needs the web framework.
+A server imports `guard`, which checks every request, from its module: it needs the web framework.
 """
 
 from service.api.access.access import ANYBODY, Access, check_exposure

@@ -20,13 +20,13 @@ _LOOK_S = 1.0  # so long after a change of the file a request may still go by wh
 _BEARER = b"bearer "
 _HINT = "send the header Authorization: Bearer KEY; the octet command takes it from OCTET_KEY"
 
-ANYBODY = "anybody"  # who asks where nobody is asked for a key
+ANYBODY = "anybody"  # the caller's id where no key is required
 
 
 class Access:
     """Asked for every request, on one event loop. A decision takes about 2 µs.
 
-    Whether keys are asked for at all: yes where there is one, or where others than this machine reach the address;
+    Whether keys are required: yes if there is one, or if other machines can reach the address;
     `Settings.auth` may say otherwise. Once they are, the process goes on asking, whatever becomes of the file.
     """
 
@@ -47,7 +47,7 @@ class Access:
         return self._is_asked
 
     def look(self) -> bool:
-        """`is_asked`, for who does not ask with every request."""
+        """`is_asked`, for callers that do not check every request."""
         if self._clock.monotonic_s() >= self._look_at_s:
             self._look_again()
         return self._is_asked
@@ -81,7 +81,7 @@ class Access:
             self._meters.charge(key)
 
     def admit(self, authorization: bytes | None, *needed: Scope) -> str:
-        """Identifies who asks, and counts the request; the key's id, or `ANYBODY`. Raises as both."""
+        """Identifies the caller, and counts the request. Returns the key's id, or `ANYBODY`. Raises as both."""
         key = self.identify(authorization, *needed)
         if key is None:
             return ANYBODY
@@ -89,9 +89,9 @@ class Access:
         return key.id
 
     def create(self, name: str, scopes: Iterable[Scope], limits: Limits) -> tuple[Key, str]:
-        """`KeyFile.create`, for somebody who asks over the network.
+        """`KeyFile.create`, for a request over the network.
 
-        Where nobody has been asked for a key, the first one closes the server, and only an admin key opens it again.
+        The first key makes the server require keys, and only an admin key can then create others.
 
         Raises:
             Conflict: it would be the first key, and is not for administrators.
@@ -108,7 +108,7 @@ class Access:
         return made
 
     def changed(self) -> None:
-        """The keys were changed by this process: what follows goes by that."""
+        """Notes that this process changed the keys: later requests use the new ones."""
         self._look_at_s = 0.0
 
     def save(self) -> None:
@@ -130,7 +130,7 @@ class Access:
         was_asked = self._is_asked
         try:
             self._read()
-        except InvalidInput as error:  # it came while we ran; who wrote it wants keys to be asked for
+        except InvalidInput as error:  # it came while we ran; a file of keys means that keys are required
             _logger.error("%s; it lets nobody in", error.message)
             self._is_asked = self._auth is not Auth.OFF
         if self._is_asked and not was_asked:
@@ -162,7 +162,9 @@ def check_exposure(settings: Settings) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`, an address or a name; a name that leads nowhere is none of ours."""
+    """Whether only this machine reaches `host`, an address or a name; a name that does not resolve is not this
+    machine's.
+    """
     try:
         addresses = {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
     except OSError:

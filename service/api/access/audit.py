@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 asking: ContextVar[tuple[str, str] | None] = ContextVar("asking", default=None)
 """Whose request is answered (the id of a key), and its own id; None where a person at this machine asks.
 
-Set by who lets the request in.
+Set by the guard that admits the request.
 """
 
 

@@ -1,4 +1,4 @@
-"""Stands before everything that is asked over HTTP."""
+"""Access control for all HTTP requests."""
 
 from __future__ import annotations
 

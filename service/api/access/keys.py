@@ -1,7 +1,7 @@
 """The file of the keys: what `octet keys` and `/api/v1/keys` write, and every server that shares it reads.
 
 A file, and no table: it has to be there when the database is lost, or nobody could do anything; whoever starts a server
-makes the first key without one; and a cluster can mount it. Nothing in it opens a door.
+makes the first key without one; and a cluster can mount it. Nothing in it gives access.
 """
 
 from __future__ import annotations

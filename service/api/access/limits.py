@@ -66,7 +66,7 @@ class Meter:
     def _check_day(self, most: int) -> None:
         now = self._clock.now()
         if self.usage.day != now.date():
-            self.usage = self._begin(now.date())  # another one: whoever saves the old one changes nothing of this
+            self.usage = self._begin(now.date())  # a new object: saving the old one does not change it
         if self.usage.total >= most:
             raise QuotaExceeded(
                 f"the key's {most} requests of this day are used up",

@@ -1,6 +1,6 @@
 """The access policy: the scopes that a request needs, by HTTP method and path, or by the full name of a gRPC method.
 
-It goes by what is known of a request before it is routed. What stands nowhere here needs `admin`.
+It uses what is known of a request before it is routed. A request that matches no rule needs `admin`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _NOBODY: tuple[Scope, ...] = ()  # no key is needed
 _LOOK = {"GET", "HEAD", GRPC}
 
 _PATHS: Mapping[str, Sequence[Scope]] = {
-    "/": _NOBODY,  # the page, which is the same for everybody, and shows a key for what it asks
+    "/": _NOBODY,  # the page, which is the same for all users; its requests carry a key
     "/docs": _NOBODY,
-    "/api/v1/openapi.json": _NOBODY,  # the same for everybody
+    "/api/v1/openapi.json": _NOBODY,  # the same for all users
     "/api/v1/artifacts": (Scope.ADMIN,),  # what is pushed there is native code, which runs with the server's rights
     "/v2": (Scope.PREDICT, Scope.READ),
     "/v2/repository/index": (Scope.PREDICT, Scope.READ),
@@ -45,7 +45,7 @@ _PREFIXES: Sequence[tuple[str, Sequence[Scope], Sequence[Scope]]] = (
 
 
 def scopes_of(method: str, path: str) -> Sequence[Scope]:
-    """Of which a key has to have one; none where nobody needs a key.
+    """The scopes of which a key needs one; none if no key is required.
 
     Args:
         method: of HTTP, in capitals, or `GRPC`.

@@ -25,7 +25,7 @@ _KNOWN = {b"host", b"origin", b"sec-fetch-site"}
 
 
 class Sites:
-    """Asked for requests whose sender nobody asked for a key."""
+    """Checks requests for which no key is required."""
 
     def __init__(self, settings: Settings) -> None:
         self._host = settings.host.lower().encode()

@@ -25,7 +25,7 @@ _RAW_BODY = {"requestBody": {"required": True, "content": {"application/octet-st
     },
 )
 def look_up(digest: wire.PathDigest, services: ServicesOf) -> Response:
-    size_bytes = services.layout.blobs.renew(Digest(digest))  # who hears that it is there, need not send it
+    size_bytes = services.layout.blobs.renew(Digest(digest))  # the client relies on it, and does not send the blob
     return Response(headers={"content-length": str(size_bytes), "etag": f'"{digest}"'})
 
 

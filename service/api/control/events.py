@@ -27,7 +27,7 @@ _RECONNECT_MS = 1000
 
 
 def last_event_of(last_event_id: str | None) -> int:
-    """The number after which a client wants to go on. Raises `InvalidInput`."""
+    """The number of the last event that a client has. Raises `InvalidInput`."""
     if not last_event_id:
         return 0
     if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 10):

@@ -24,14 +24,14 @@ from service.workers.catalog import record_build, record_metadata, record_versio
 
 
 def add_version(services: Services, name: str, source: Digest, format: str, size_bytes: int) -> ModelVersion:
-    """The version of `name` that is the stored file `source`. The index knows of it before anybody is told."""
+    """The version of `name` that is the stored file `source`. The index has it before the answer is sent."""
     version = services.models.push(name, source, format, size_bytes)
     record_version(services.layout, services.models, version)
     return version
 
 
 def describe(services: Services, name: str, number: int, metadata: ModelMetadata) -> ModelVersion:
-    """The version with what is said of it now, in the tables and in the index. Raises `NotFound`."""
+    """Updates the version's metadata in the tables and in the index. Raises `NotFound`."""
     version = services.models.describe(name, number, metadata)
     record_metadata(services.layout, services.models, version)
     services.audit.note("describe", model=name, version=number, members=sorted(metadata.to_json()))
@@ -62,7 +62,7 @@ def request_builds(
 
     Raises:
         Unsupported: there is no such numerics mode, or this server has no compiler.
-        NotFound: somebody has deleted the version meanwhile.
+        NotFound: the version was deleted meanwhile.
     """
     if version.format == ARCHIVE_FORMAT:
         return [_request_artifact(services, version, targets, numerics, batches, tune_s, shapes)]
@@ -88,7 +88,7 @@ def _request_artifact(
     """The build that verifies a version that was pushed as an artifact: it is what it is.
 
     Raises:
-        Unsupported: something else is asked for.
+        Unsupported: another target or numerics mode is requested.
     """
     found = received(services.layout.blobs.path(version.source))
     is_same = set(targets) <= {found.target} and numerics in (None, found.numerics)
@@ -114,7 +114,7 @@ def require_compiler() -> None:
     """To be called before anything is kept of a push.
 
     Raises:
-        Unsupported: the compiler is not installed here, so nobody can say which build a model needs.
+        Unsupported: the compiler is not installed here, so the build that a model needs is unknown.
     """
     try:
         toolchain.fingerprint()
@@ -131,7 +131,7 @@ def _inputs(source: Digest, target: Target, mode: str, options: Mapping[str, Any
 
 
 def _check_still_there(services: Services, version: ModelVersion) -> None:
-    """Whoever deletes a version takes back what it asked for before, and not what it asks for afterwards."""
+    """Deleting a version withdraws its earlier requests for builds, not later ones."""
     try:
         services.models.version(version.name, version.number)
     except NotFound:

@@ -1,4 +1,4 @@
-"""Answers to predict requests, compressed for those who ask.
+"""Compression of answers to predict requests, for clients that ask for it.
 
 Every client of gRPC accepts compressed answers without having been asked whether it wants them, and the library says of
 requests neither whether they were compressed nor what their clients accept. So who wants them says it, by the word of

@@ -1,4 +1,4 @@
-"""Stands before everything that is asked over gRPC, as `service.api.access.guard` does over HTTP."""
+"""Access control for all gRPC calls, as `service.api.access.guard` is for HTTP."""
 
 from __future__ import annotations
 

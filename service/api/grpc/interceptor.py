@@ -16,8 +16,8 @@ from grpc.aio import ServerInterceptor
 from service.api.grpc.guard import Handler, refusal
 from service.core.errors import Restarting
 
-_QUIET_S = 0.05  # nobody has come for so long
-_PATIENCE_S = 0.5  # somebody always comes
+_QUIET_S = 0.05  # without a new call for this long
+_PATIENCE_S = 0.5  # the longest wait under steady load
 
 
 class DrainInterceptor(ServerInterceptor):  # type: ignore[misc]

@@ -41,7 +41,7 @@ _MEMBER = {
 _VARINT, _BYTES, _FIXED_BYTES = 0, 2, {1: 8, 5: 4}
 _RAW_TAG = pb.ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER << 3 | _BYTES
 _MAX_VARINT_BYTES = 10
-_MAX_FIELDS = 10_000  # walking over them takes Python's time, which is everybody's
+_MAX_FIELDS = 10_000  # walking over them takes time of the event loop, which all requests share
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class _Contents:
 
 
 def response(served: Served, request: InferRequest, arrays: Sequence[Array]) -> pb.ModelInferResponse:
-    """The answer that gives `arrays`, all the model's outputs, as `request` wants them; each raw, little-endian.
+    """The answer with `arrays`, all the model's outputs, in the form that `request` asks for; each raw, little-endian.
 
     Raises:
         Unsupported: the best of an output are wanted that holds NaN.

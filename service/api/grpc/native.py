@@ -151,7 +151,7 @@ class NativeGrpcServer:
 
 
 async def _send_all(answers: Any, gives: Callable[[Any], bytes], call: Call) -> None:
-    if isawaitable(answers):  # who refuses gives none
+    if isawaitable(answers):  # a refusal has none
         await answers
         return
     async with aclosing(answers):

@@ -1,4 +1,4 @@
-"""The port for gRPC, kept by whoever outlives the server: gRPC's library takes no open socket."""
+"""The port for gRPC, reserved by the process that outlives the server: gRPC's library accepts no open socket."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def reserve(host: str, port: int) -> socket.socket:
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        with socket.create_server((host, port), family=family) as alone:  # fails where somebody shares it already
+        with socket.create_server((host, port), family=family) as alone:  # fails if another process shares it already
             address = alone.getsockname()
         shared = socket.socket(family, socket.SOCK_STREAM)
         shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -1,4 +1,4 @@
-"""The one mapper from errors to gRPC: a status, a sentence, and trailers that say what a program wants to know.
+"""The one mapper from errors to gRPC: a status, a sentence, and trailers for programs.
 
 `octet-code` is the stable code of the error (`docs/reference/errors.md`); `grpc-retry-pushback-ms` tells clients that
 retry by gRPC's rules when to do so.
@@ -64,7 +64,7 @@ async def abort(context: ServicerContext, exception: Exception) -> NoReturn:
 
 
 def request_id() -> str:
-    """The id of the call that is answered, the client's own or ours; empty if nobody has let it in."""
+    """The id of the current call, the client's own or ours; empty if the call was not admitted."""
     found = asking.get()
     return found[1] if found else ""
 

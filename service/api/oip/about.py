@@ -24,7 +24,9 @@ Members = dict[str, Any]
 
 
 class About:
-    """Answers from one registry. A version of None is that of those who name none, or where it says so all of them."""
+    """Answers from one registry. A version of None is the one for requests that name none, or, where documented, all
+    versions.
+    """
 
     def __init__(self, registry: Registry, metrics: Metrics) -> None:
         self._registry, self._metrics, self._statistics = registry, metrics, metrics.statistics

@@ -30,7 +30,7 @@ from service.core.errors import OctetError
 from service.workers.inference import Abandoned, Permit, Registry, Served, Terms
 
 LEND_AFTER_S = 0.1  # by then a body is there, or its sender keeps others waiting
-_CLIENT_CLOSED_REQUEST = 499  # nginx's code for an answer that nobody waits for
+_CLIENT_CLOSED_REQUEST = 499  # nginx's code for an answer whose client has left
 
 
 class Infer:

@@ -14,7 +14,7 @@ from service.core.errors import InvalidInput, TooLarge
 from service.core.signature import ModelSignature
 from service.workers.inference import Terms
 
-# What JSON may take, so that nobody makes the event loop parse for long: names and shapes, and each number with the
+# Limits of JSON, so that no request makes the event loop parse for long: names and shapes, and each number with the
 # digits of a float64, its comma, and the white space of an indented document.
 _JSON_BASE_BYTES = 64 << 10
 _JSON_ELEMENT_BYTES = 48

@@ -48,7 +48,7 @@ async def encoded(answer: Answer, coding: str) -> Answer:
 
 
 def render(served: Served, request: InferRequest, arrays: Sequence[Array]) -> Answer:
-    """The answer that gives `arrays`, all the model's outputs, as `request` wants them.
+    """The answer with `arrays`, all the model's outputs, in the form that `request` asks for.
 
     Raises:
         Unsupported: an output holds NaN or infinity, and was not asked for as binary data; or its best are wanted.

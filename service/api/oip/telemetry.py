@@ -1,6 +1,6 @@
 """Metrics of predict requests. Labels are looked up once per loaded model, not per request.
 
-All of it is counted on the event loop, and of a request all at once when its answer was sent: it costs nobody latency.
+All of it is counted on the event loop, and of a request all at once when its answer was sent: it adds no latency.
 """
 
 from __future__ import annotations

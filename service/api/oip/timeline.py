@@ -12,7 +12,7 @@ class Timeline:
 
     Attributes:
         began_s: its head was there.
-        arrived_s: the last byte of it was there; for who never got so far, as `began_s`.
+        arrived_s: the last byte arrived; if it never did, as `began_s`.
         prepared_s: its inputs were parsed and decoded.
         ran_s: the outputs were there.
         ended_s: they were written as an answer, or it was refused.

@@ -1,4 +1,4 @@
-"""Histograms that one thread observes: a fifth of what the library's cost, whose locks nobody needs here."""
+"""Histograms that one thread observes. They cost a fifth of the library's, whose locks are not needed here."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Histograms(Collector):
         return self._children.setdefault(values, Histogram(self._bounds))
 
     def drop(self, *first: str) -> None:
-        """Shows those no more whose labels begin with these values; who has one still counts for nobody."""
+        """Stops exporting the histograms whose labels begin with these values. References to them stay usable."""
         for values in [values for values in self._children if values[: len(first)] == first]:
             del self._children[values]
 

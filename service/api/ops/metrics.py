@@ -39,7 +39,7 @@ class Metrics:
     Attributes:
         registry: where collectors of other rooms can be registered.
         statistics: the same by model version, in the form of the predict protocol.
-        versions: those that all this is told of.
+        versions: the versions that the metrics report.
         sources: called by `gather`, each to count what was noted elsewhere.
         request_duration: arrival of the last byte of a predict request to its answer. `protocol` is `rest` or `grpc`.
         requests_not_allowed: refused for their key; `reason` is the code of the error.

@@ -62,11 +62,11 @@ def run(
         signals = stack.enter_context(_Signals())
         faulthandler.enable()  # a crash says where in the log
         _raise_descriptors()
-        logging.getLogger("uvicorn.error").addFilter(Seldom())  # or who sends nonsense fills the log
+        logging.getLogger("uvicorn.error").addFilter(Seldom())  # or malformed requests fill the log
         services = stack.enter_context(assemble(settings, detect_host(), running, crashes, signals.database_lost))
         second = grpc_server(services, *grpc, certificate) if grpc else None
         server = _Server(create_app(services), settings, certificate, signals, ready, second)
-        if services.host.best is not None:  # an inference worker is who can run something
+        if services.host.best is not None:  # only a process that can run a target is an inference worker
             stack.enter_context(Presence(services.workers, WorkerKind.INFERENCE, settings.heartbeat_s))
         if not signals.came:
             server.run(sockets=[listener])
@@ -82,7 +82,7 @@ def _raise_descriptors() -> None:
 class _Signals:
     """Takes note of SIGTERM and SIGINT before there is a server to tell, and after. A context manager.
 
-    Whoever enters it looks at `came` between two steps: what a step has begun, it also ends.
+    Its user checks `came` between two steps: each step completes what it has begun.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class _Signals:
 
 
 class _Server(Fronted):
-    """Tells everybody at once when the process is told to stop."""
+    """Notifies all waiters when the process is told to stop."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class _Server(Fronted):
         if self._grpc is not None:
             await self._grpc.start()
         await super().startup(sockets)
-        if not self.should_exit:  # otherwise nobody shall be told of a server that takes no request any more
+        if not self.should_exit:  # otherwise the server accepts no requests any more, and is not announced
             self._on_started()
 
     def drains(self) -> list[Awaitable[None]]:
@@ -149,7 +149,7 @@ class _Server(Fronted):
     def capture_signals(self) -> Iterator[None]:
         """Unlike uvicorn's, does not raise the signal again afterwards: that would end us before all is tidied up."""
         before = {number: signal.signal(number, self.handle_exit) for number in HANDLED_SIGNALS}
-        if self._signals.came:  # while nobody listened here yet
+        if self._signals.came:  # before this listened for signals
             self.handle_exit(signal.SIGTERM, None)
         try:
             yield
@@ -159,5 +159,5 @@ class _Server(Fronted):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._signals.came = True
-        self._stopping.set()  # who waits for a build lets go now, not when the time to drain is over
+        self._stopping.set()  # requests that wait for a build end now, not when the time to drain is over
         super().handle_exit(sig, frame)

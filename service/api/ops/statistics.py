@@ -53,7 +53,7 @@ class ModelStatistics:
         """A request was answered.
 
         Its stages are counted with it and of no others, as Triton has it: perf_analyzer ends where, at any moment,
-        the counts of two differ. Who was computed together with others took as long as all of them.
+        the counts of two differ. A request that was computed in a batch took as long as the whole batch.
 
         Args:
             duration_s: since the arrival of its last byte.
@@ -81,7 +81,7 @@ class ModelStatistics:
                 "success": self._success.to_json(),
                 "fail": self._fail.to_json(),
                 **{stage: duration.to_json() for stage, duration in self._stages.items()},
-                "cache_hit": never,  # there is no cache of answers; perf_analyzer wants to read it
+                "cache_hit": never,  # there is no cache of answers; perf_analyzer reads it
                 "cache_miss": never,
             },
             # Reading and writing is done by request, whatever the model then computes at once.
@@ -107,7 +107,7 @@ class Statistics:
         return self._models.get((model, version)) or ModelStatistics()
 
     def drop(self, model: str, version: int) -> None:
-        """Forgets what was counted; who counts on counts for nobody."""
+        """Discards the counters. Requests under way count into discarded ones."""
         self._models.pop((model, version), None)
 
     def known(self) -> set[tuple[str, int]]:

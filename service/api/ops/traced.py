@@ -30,7 +30,7 @@ def start_tracing(settings: Settings) -> Tracing | None:
 
 
 class Traced:
-    """A trace around each request to an application, as `scope["octet.trace"]` for whoever answers it."""
+    """Traces each request to an application; the handler finds the trace in `scope["octet.trace"]`."""
 
     def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
         self._app, self._tracing = app, tracing

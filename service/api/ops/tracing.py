@@ -1,7 +1,7 @@
 """Traces of predict requests, for OpenTelemetry: http or rpc → input, queue, batch → run, output.
 
 What a request costs is noted in its `Timeline` anyway; its spans are made of that when it was answered, and sent by a
-thread of the SDK. Of OpenTelemetry nothing is loaded where nobody asked for traces.
+thread of the SDK. OpenTelemetry is loaded only if traces are configured.
 
 Each trace is whole: of requests that were computed together each has a span `batch` and `run`, with the same times,
 and its `batch` is linked to the others. One span for all would be missing in the traces of all but one of them, and in

@@ -14,7 +14,7 @@ from service.api.ops.statistics import Statistics
 
 Labels = tuple[str, str, str]  # model, version, target
 
-KEPT_S = 300.0  # after the unloading: whoever scrapes has seen the last counts by then
+KEPT_S = 300.0  # after the unloading: scrapers have seen the last counts by then
 MOST_KEPT = 64  # of those that are not loaded; a host whose models take turns unloads them all the time
 
 
@@ -42,11 +42,11 @@ class Versions:
         self._retired: dict[Labels, float] = {}  # when, by the monotonic clock; the first comes first
 
     def find(self, labels: Labels) -> Version | None:
-        """None for one that is told of no more: what is counted of it now would be there for good."""
+        """None for a version that is no longer reported: new counts of it would stay for good."""
         return self._versions.get(labels)
 
     def loaded(self, labels: Labels, artifact: tuple[str, str]) -> Version:
-        """It is told of until as many were unloaded, and a while longer."""
+        """The version is reported for a while longer, or until too many others were unloaded."""
         self.prune()
         self._retired.pop(labels, None)
         version = self._versions.setdefault(labels, Version())

@@ -22,7 +22,7 @@ class Group:
     """An operator, what takes its accumulators to storage, and a residual that is added.
 
     Attributes:
-        name: of the output, in the words of the model.
+        name: of the output, as in the model.
         core: `qnn.conv2d`, `qnn.dense`, `qnn.add` …
         requantize: after a `core` that gives accumulators, unless they are the output; a `qnn.requantize_add` takes the
             residual itself, and a `qnn.dequantize` gives real values.

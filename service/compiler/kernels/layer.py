@@ -1,4 +1,4 @@
-"""A layer's geometry, and its weights and bias as every kernel wants them."""
+"""A layer's geometry, and its weights and bias in the form that all kernels use."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Right(enum.IntFlag):
 
 
 READ = Right.READ_FILE | Right.READ_DIR
-# Regular files and directories only: whoever collects the results needs no fear of links, pipes and devices.
+# Regular files and directories only: the collector of the results need not expect links, pipes and devices.
 WRITE = (
     READ
     | Right.WRITE_FILE

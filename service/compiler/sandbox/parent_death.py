@@ -41,7 +41,7 @@ def die_with(parent: int, pipe: int) -> None:
     fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(pipe, fcntl.F_SETFL, os.O_ASYNC)
-    # Asked afterwards: who was gone before sends no signal any more.
+    # Checked afterwards: a parent that was already gone sends no signal.
     poll = select.poll()
     poll.register(pipe, 0)
     if poll.poll(0) or os.getppid() != parent:

@@ -28,7 +28,7 @@ from service.core.errors import BuildFailed, BuildTimedOut
 _TICK_S = 0.1
 _EXIT_GRACE_S = 10.0  # between the last word and the exit; freeing gigabytes takes a second
 _REAP_S = 10.0
-_ALONE_S = 5.0  # how long after its time a child ends by itself, if nobody ends it
+_ALONE_S = 5.0  # how long after its time limit a child ends by itself
 _READ_BYTES = 1 << 16
 _LOG_TAIL_BYTES = 16 << 10
 _LOG_TOTAL_BYTES = 64 << 20
@@ -89,7 +89,7 @@ class Child:
                         umask=0o077,
                     )
                     self._pid = self._process.pid
-        except BaseException:  # the child may run already, and nobody else will end it: the parent-death pipe does
+        except BaseException:  # the child may run already; only the parent-death pipe ends it then
             self._close()
             raise
         finally:
@@ -141,7 +141,7 @@ class Child:
                     poll()
                     self._watch.check(self._pid)
         self._watch.check_files(self._pid)
-        # Only what it wrote last is still in the pipes: nobody can write to them any more.
+        # Only its last output is still in the pipes: no process can write to them any more.
         self._signal_group()
         for descriptor, take in hear.items():
             with contextlib.suppress(BlockingIOError):
@@ -175,7 +175,7 @@ class Child:
         del self._tail[:-_LOG_TAIL_BYTES]
 
     def _has_ended(self) -> bool:
-        # WNOWAIT does not reap it, so that its process group id cannot be given to somebody else meanwhile.
+        # WNOWAIT does not reap it, so that its process group id cannot be reused meanwhile.
         return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _signal_group(self) -> None:
@@ -216,7 +216,7 @@ def _nap() -> tuple[()]:
 
 @contextlib.contextmanager
 def _memory_file(data: bytes) -> Iterator[int]:
-    """A descriptor to read `data` from: unlike a pipe it takes any size before anybody reads."""
+    """A descriptor to read `data` from: unlike a pipe it takes any size without a reader."""
     descriptor = os.memfd_create("request", os.MFD_CLOEXEC)
     try:
         with open(descriptor, "wb", closefd=False) as file:

@@ -1,4 +1,4 @@
-"""The two ways to use the sandbox: a role of ours that answers, or somebody else's program."""
+"""The two ways to use the sandbox: a role of Octet's compiler, which answers, or a third-party program."""
 
 from __future__ import annotations
 

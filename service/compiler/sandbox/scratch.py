@@ -38,7 +38,7 @@ def remove_tree(root: Path) -> None:
                 else:
                     Path(entry.path).unlink()
         for name in inner:
-            # A directory can be moved only by who may write to it: ".." is an entry of it.
+            # Moving a directory needs write access to it, because ".." is an entry of it.
             (directory / name).chmod(0o700)
             moved += 1
             home = _unused(root, moved)

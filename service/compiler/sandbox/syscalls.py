@@ -6,7 +6,7 @@ From Linux's include/uapi (asm/unistd_64.h of both); the unit test compares them
 
 from __future__ import annotations
 
-# The highest number that anybody looked at when this table was written; see `seccomp` for what lies above it.
+# The highest number that was reviewed when this table was written; see `seccomp` for those above it.
 HIGHEST_KNOWN = 471
 
 NUMBERS: dict[str, tuple[int | None, int | None]] = {

@@ -57,7 +57,7 @@ class Termination:
         last = next((line for line in reversed(self.log.splitlines()) if line.strip()), "")
         return BuildCrashed(
             f"{who} {how}" + (f": {clean(last, 200)}" if last else ""),
-            hint="somebody killed it; build again" if number == signal.SIGKILL else REPORT_IT,
+            hint="another process killed it; build again" if number == signal.SIGKILL else REPORT_IT,
         )
 
 

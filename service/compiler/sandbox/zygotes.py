@@ -64,7 +64,7 @@ class Zygote:
 
     Args:
         modules: what it imports.
-        environment: its own and that of its children, who add to it.
+        environment: its own, and that of its children, which add to it.
     """
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:

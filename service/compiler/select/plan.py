@@ -25,7 +25,7 @@ class Plan:
     """The groups that have kernels, and the layouts of their outputs.
 
     Attributes:
-        demands: group's output -> how its kernel wants its inputs.
+        demands: group's output -> the layouts that its kernel requires of its inputs.
         plain: the output of a group that is not of 8 bits -> its kernel.
         places: tensor -> the one in whose memory it lies, and at which block.
         quantized: what is made of real values as it enters an image -> the `qnn.quantize` that makes it.

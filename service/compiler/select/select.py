@@ -76,7 +76,7 @@ def select(module: tvm.IRModule, library: KernelLibrary | None) -> Selection:
 class _Emission:
     """Writes the new function, binding by binding; a tensor changes layout where that is first needed.
 
-    Whoever first writes a part of some memory makes it, and the others write into what that one gave.
+    The first writer of a part of some memory allocates it, and the others write into it.
     """
 
     def __init__(self, model: Model, library: KernelLibrary, plan: Plan) -> None:
@@ -197,7 +197,7 @@ class _Emission:
                 out_type = relax.TensorType([_elements(var)], dtype)
                 flat = self._emit(kernel, [self._images[var, False]], f"{var.name}_plain", "unpack", out_type)
                 self._plain[var] = self._reshaped(flat, shape_of(var))
-            else:  # a view, or quantized, which nobody needed as a plain tensor until now
+            else:  # a view, or quantized, which was not needed as a plain tensor until now
                 value = next(value for bound, value in self.model.bindings if bound.same_as(var))
                 self._emit_plain(var, value)
         return self._plain[var]

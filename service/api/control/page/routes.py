@@ -1,4 +1,4 @@
-"""Sends the files of the page. They hold nothing secret: whoever must show a key shows it for what they then ask."""
+"""Serves the page's files. They hold nothing secret: where keys are required, the page's requests carry one."""
 
 from __future__ import annotations
 

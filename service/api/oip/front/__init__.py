@@ -1,4 +1,4 @@
-"""The native front (`service.native.Front`) in this application: what it is told, what it asks, and what it counted."""
+"""The native front (`service.native.Front`) in this application: routes, calls into Python, and counters."""
 
 from service.api.oip.front.fronted import Fronted
 from service.api.oip.front.routes import FrontRoutes

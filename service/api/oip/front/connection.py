@@ -79,7 +79,7 @@ class Connection(HttpToolsProtocol):
             self._refuse(*_TOO_LARGE)
         elif self._in_body:
             self.body_came(len(data), True)
-        elif self._in_head and self._head_timer is None:  # it comes in pieces: rare, but for those who mean harm
+        elif self._in_head and self._head_timer is None:  # it comes in pieces, which is rare except in attacks
             self._start_timer()
 
     def send_400_response(self, msg: str) -> None:
@@ -127,7 +127,7 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _read_of_head(self, count: int) -> None:
-        """`count` bytes of it. Raises where that is too much, so that the parser stops: who follows is not asked."""
+        """`count` bytes of it. Raises where that is too much, so that the parser stops: later requests are not read."""
         self._unread_bytes = 0
         self._head_bytes += count
         if self._head_bytes > self.max_head_bytes:

@@ -17,7 +17,7 @@ from service.core.buffers import ALIGNMENT_BYTES, aligned_empty
 _logger = logging.getLogger(__name__)
 
 # RFC 9112 without what it merely tolerates: obsolete line folds, bare line feeds, spaces before a colon. A head that is
-# written otherwise is parsed by others, who refuse what is wrong with it.
+# written otherwise is parsed elsewhere, where errors are reported.
 _HEAD = re.compile(
     rb"POST (/v2/models/([\w.@-]+)(?:/versions/([\w.-]+))?/infer) HTTP/1\.1\r\n"
     rb"((?:[!#$%&'*+.^`|~\w-]+:[\t\x20-\x7e\x80-\xff]*\r\n)+)\r\n"
@@ -136,7 +136,7 @@ class Exchange:
         try:
             await app(self._scope, self._receive, self._send)
         except Exception:
-            _logger.exception("a prediction ended in a way that nobody foresaw")
+            _logger.exception("a prediction ended in an unforeseen way")
         if not self.answered:
             self._transport.close()
 

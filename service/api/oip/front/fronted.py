@@ -1,4 +1,4 @@
-"""uvicorn behind the front: it listens where nobody has to decrypt or trace."""
+"""uvicorn behind the front, which listens where neither TLS nor tracing is configured."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Fronted(uvicorn.Server):
 
 
 class _After:
-    """uvicorn's `lifespan`, whose end waits for something: models are unloaded when nobody asks any more."""
+    """uvicorn's `lifespan`, whose end waits for something: models are unloaded after the last request."""
 
     def __init__(self, before: asyncio.Future[list[None]], lifespan: LifespanOn | LifespanOff) -> None:
         self._before, self._lifespan = before, lifespan

@@ -24,7 +24,7 @@ class Wire(Protocol):
     """The format of one protocol's requests."""
 
     def addresses(self, model: str, reference: Reference) -> Sequence[str]:
-        """Those under which the front finds who answers for a model, or a version of it."""
+        """The addresses under which the front finds a model, or a version of it."""
 
     def document(self, served: Served, request: InferRequest, outputs: Sequence[Array]) -> bytes | None:
         """Of every answer to a request, what precedes the outputs that it wants; None where these are not whole tensors
@@ -72,7 +72,7 @@ class FrontRoutes:
         return self._addresses[key]
 
     def change(self, routes: Mapping[tuple[str, Reference], Route]) -> None:
-        """From now on these models answer. Who shares a name with another, by chance, is asked in Python."""
+        """Routes requests to these models from now on. A name that two versions share is left to Python."""
         wanted = {
             path: route.main
             for (model, reference), route in routes.items()

@@ -128,6 +128,6 @@ def _limits(settings: Settings, keep_alive_s: float, port: int) -> FrontLimits:
         lend_after_s=LEND_AFTER_S,
         max_head_bytes=settings.max_head_bytes,
         longest_body_bytes=settings.max_predict_bytes,
-        # As `access.sites` has it; who uses another name of this machine is looked at there.
+        # As in `access.sites`; requests by another name of this machine are checked there.
         hosts=[] if settings.auth is Auth.OFF else [f"{name}{end}" for name in _NAMES for end in ("", f":{port}")],
     )

@@ -59,7 +59,7 @@ class Shortened(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._others.connection_made(self._transport)
         self._state.connections.discard(self._others)
-        self._state.connections.add(self)  # type: ignore[arg-type]  # who is asked to `shutdown`
+        self._state.connections.add(self)  # type: ignore[arg-type]  # which get `shutdown`
         if self.received:
             self._arrived(self.received, len(self.received))
 
@@ -84,7 +84,7 @@ class Shortened(asyncio.BufferedProtocol):
             self._is_last = True
 
     def _hang_up(self) -> None:
-        """Under TLS a connection that is closed waits for the client to close it too, who may not look for minutes."""
+        """Under TLS a closed connection waits for the client to close it too, which may take minutes."""
         if self._transport.is_closing() and self._transport.get_extra_info("sslcontext") is not None:
             self._others.loop.call_later(_FAREWELL_S, self._transport.abort)
 
@@ -127,7 +127,7 @@ class Shortened(asyncio.BufferedProtocol):
         self._body_arrived(end - head.end)
 
     def _ask(self, predict: ASGIApp, head: Head) -> None:
-        """At once: who is refused need not send the body first."""
+        """At once: a refused client need not send the body first."""
         scope = head.scope(self._others.scheme, self._others.client)
         self._others.prediction = exchange = Exchange(self._transport, scope, self._state.default_headers)
         task = self._others.loop.create_task(exchange.run(predict))

@@ -23,7 +23,7 @@ _NAME_LENGTH = 120
 
 @dataclass(frozen=True)
 class PendingSum:
-    """An int32 sum of two 8-bit tensors that nobody has requantized yet, and their types."""
+    """An int32 sum of two 8-bit tensors that is not requantized yet, and their types."""
 
     lhs: relax.Expr
     rhs: relax.Expr

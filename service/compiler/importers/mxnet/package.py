@@ -17,7 +17,7 @@ SYMBOL_SUFFIX, PARAMS_SUFFIX = "-symbol.json", ".params"
 SHAPE_ATTRIBUTE = "__shape__"  # of a variable, as `mx.sym.Variable("data", shape=…)` writes it
 _EPOCH = re.compile(r"-\d{4}\.params")
 _MOST_SYMBOL_BYTES = 1 << 24
-_MOST_DEFLATED_BYTES = 1 << 29  # parameters that somebody compressed; those that are stored may be of any size
+_MOST_DEFLATED_BYTES = 1 << 29  # of compressed parameters; stored ones may be of any size
 
 
 def unpack(data: bytes) -> tuple[bytes, bytes]:

@@ -18,7 +18,7 @@ from service.core.errors import InvalidInput, MalformedModel
 
 SUFFIX = ".onnx"
 _ZIP_MAGIC = b"PK\x03\x04"
-_MOST_DEFLATED_BYTES = 1 << 29  # of files that somebody compressed; those that are stored may be of any size
+_MOST_DEFLATED_BYTES = 1 << 29  # of compressed files; stored ones may be of any size
 _LONGEST_NUMBER = 20
 _SHOWN = 200
 

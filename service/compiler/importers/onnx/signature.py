@@ -22,7 +22,7 @@ def input_shape(end: End, said: Sequence[int] | None = None) -> Shape:
 
     Raises:
         Unsupported: another dimension has no number, or the type is none that clients can send.
-        InvalidInput: what is said is not what the file has.
+        InvalidInput: the given shapes contradict the file.
     """
     label = shortened(end.name)
     check_sendable(end, "input")

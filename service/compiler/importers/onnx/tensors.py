@@ -38,7 +38,8 @@ def text(raw: memoryview | None) -> str:
 def read_tensor(values: Values, files: Files, name: str | None = None) -> Tensor:
     """A `Tensor` message; `files` are those that external data may be in.
 
-    What is well formed but beyond us is noted in the tensor's `oddity`, so that unsupported operators are told first.
+    Well-formed features that are not supported are noted in the tensor's `oddity`, so that unsupported operators are
+    reported first.
 
     Raises:
         MalformedModel: its elements and shape do not fit together.

@@ -7,7 +7,7 @@ the graph as it was read, before shapes are known:
    exactly): dequantization towards the outputs, quantization towards the inputs. The values stay the same, bit for bit.
 2. What then stands between conversions becomes a quantized operator (`Vocabulary.fused`), with the activations behind
    it as bounds of its stored output. Where nothing stands between, what is left is one requantization.
-3. What nobody reads any more goes.
+3. Operators without readers are removed.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _behind(graph: G, operator: Operator, words: Vocabulary[G]) -> tuple[Bounds,
 
 
 def _needed(graph: Graph) -> list[Operator]:
-    """The operators whose outputs somebody reads, down to the model's own."""
+    """The operators whose outputs are read, down to the model's own."""
     wanted, kept = Counter(graph.ends), []
     for operator in reversed(graph.operators):
         if any(wanted[name] for name in operator.outputs if name):

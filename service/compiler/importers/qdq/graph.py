@@ -1,4 +1,4 @@
-"""A graph that is being rewritten: who makes and who reads each tensor."""
+"""A graph that is being rewritten: the producer and the readers of each tensor."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _HINT = "give it: octet compile --input-shape {name}=1,3,224,224 (or save a trac
 
 
 def input_specs(names: Sequence[str], optional: int, shapes: Shapes, traced: Sequence[Any]) -> tuple[TensorSpec, ...]:
-    """One for each parameter of `forward`, apart from those with defaults that nobody gave a shape.
+    """One for each parameter of `forward`, apart from those with defaults and without a given shape.
 
     Args:
         names: of the parameters.

@@ -1,1 +1,1 @@
-"""Kernels in the words of a vector instruction set (`isa`): one file for each family of operators, no architecture."""
+"""Kernels written against a vector instruction set (`isa`): one file for each family of operators, no architecture."""

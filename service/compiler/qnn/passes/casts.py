@@ -1,8 +1,8 @@
-"""Drop casts: functions of one stored value that change nothing, or that whoever makes the value can do as well.
+"""Drop casts: functions of one stored value that change nothing, or that the producer of the value can compute as well.
 
 - Dequantize and quantize to the same type, with nothing but moves of elements between them, are those moves.
 - A function that leaves every value that its operand can have is its operand.
-- A clamp becomes the storage bounds of what it clamps, if nobody reads that besides; so does a move of the zero point,
+- A clamp becomes the storage bounds of what it clamps, if it has no other reader; so does a move of the zero point,
   where the mode adds it after the last rounding.
 
 Which of these holds is not derived: the mode's own formula is evaluated for every value that the operand can have.

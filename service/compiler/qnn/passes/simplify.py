@@ -39,7 +39,7 @@ def simplify(module: tvm.IRModule, mode: Mode) -> Simplified:
     """All passes, in order.
 
     Requires: a model of `qnn.*` and plain operators, without transposed convolutions.
-    Ensures: the same outputs in `mode`, bit for bit; no operator whose result nobody reads.
+    Ensures: the same outputs in `mode`, bit for bit; no operator with an unused result.
     """
     done = {}
     module = relax.transform.DeadCodeElimination()(module)
@@ -49,6 +49,6 @@ def simplify(module: tvm.IRModule, mode: Mode) -> Simplified:
 
 
 def run_pass(name: str, module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
-    """`module` after one of `PASSES`, without operators whose results nobody reads; and what it changed."""
+    """`module` after one of `PASSES`, without operators whose results are unused, and what it changed."""
     module, changed = PASSES[name](module, mode)
     return (relax.transform.DeadCodeElimination()(module) if changed else module), changed

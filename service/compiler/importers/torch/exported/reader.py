@@ -147,7 +147,7 @@ class _Reader:
         return Call(index, op_type, tuple(operands), outputs, {}, arguments=tuple(arguments), named=named)
 
     def _in_place(self, op_type: str, operands: list[str], output: str) -> str:
-        """The operator that leaves its operand as it is; whoever reads the operand later reads the output."""
+        """The operator that leaves its operand as it is; later readers of the operand read the output."""
         if op_type in _VIEWS:
             self._viewed |= {*operands[:1], output}
         if not op_type.endswith("_") or op_type.endswith("__"):
