@@ -128,7 +128,7 @@ def builds(
 def _builds(listed: list[dict[str, Any]]) -> Table | Text:
     if not listed:
         return Text("No builds yet.")
-    table = _table("build", "model", "target", "numerics", "state", "took", "asked for")
+    table = _table("build", "model", "target", "numerics", "state", "took", "requested")
     for build in listed:
         asked = f"{build['model']}:{build['version']}", build["target"], build["numerics"]
         table.add_row(short_id(build["id"]), *asked, _state(build), _took(build), _ago(build["created_at"]))

@@ -1,4 +1,4 @@
-"""`octet pull`: what is served is taken away, as the folder that `octet compile` would have written."""
+"""`octet pull`: downloads a served artifact as the folder that `octet compile` would have written."""
 
 from __future__ import annotations
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
+from service.compiler.background import Poll, in_background
 from service.compiler.checking_roles import EXPECTED_FILE, reference_file
 from service.compiler.expected import Answers, Expected, said_by
 from service.compiler.references import Reference, reference_for
 from service.compiler.steps import MODULE_FILE, Steps
 from service.core.artifact import Report
-from service.core.build import BuildCanceled
 from service.core.errors import BuildFailed
 from service.core.options import batch_of
 from service.core.signature import ModelSignature
@@ -27,28 +26,19 @@ _SAMPLES_OF_BATCH = 4  # each holds as many inputs as the batch: two extremes, a
 
 @contextmanager
 def answering(steps: Steps, signature: ModelSignature, source_format: str) -> Iterator[Callable[[], Answers]]:
-    """Asks the oracle, and the source model's own runtime where that is installed, in the background.
+    """Runs the oracle, and the source model's own runtime if it is installed, in the background.
 
-    Gives what waits for both. Their children end with the block.
+    Yields a function that waits for both. Their children end with the block.
     """
-    abandoned = threading.Event()
-
-    def poll() -> None:
-        if abandoned.is_set():
-            raise BuildCanceled
-
-    asking = _Asking(steps, signature, source_format, poll)
-    with ThreadPoolExecutor(2) as pool:
-        oracle, reference = pool.submit(asking.oracle), pool.submit(asking.reference)
-        try:
-            yield lambda: asking.answers(oracle, reference)
-        finally:
-            abandoned.set()
+    asking = _Asking(steps, signature, source_format)
+    with in_background(2) as start:
+        oracle, reference = start(asking.oracle), start(asking.reference)
+        yield lambda: asking.answers(oracle, reference)
 
 
 class _Asking:
-    def __init__(self, steps: Steps, signature: ModelSignature, source_format: str, poll: Callable[[], None]) -> None:
-        self._steps, self._poll, self._format = steps, poll, source_format
+    def __init__(self, steps: Steps, signature: ModelSignature, source_format: str) -> None:
+        self._steps, self._format = steps, source_format
         self._batch = batch_of(steps.request.options)
         self._samples = SAMPLES if self._batch == 1 else _SAMPLES_OF_BATCH
         self._request: dict[str, Any] = {
@@ -58,7 +48,7 @@ class _Asking:
         }
         self._reference = reference_for(source_format, steps.request.numerics)
 
-    def oracle(self) -> Expected:
+    def oracle(self, poll: Poll) -> Expected:
         module = self._steps.output("import", MODULE_FILE)
         self._steps.ask(
             "oracle",
@@ -66,12 +56,12 @@ class _Asking:
             readable=[module],
             question=self._question(),
             files=[EXPECTED_FILE],
-            poll=self._poll,
+            poll=poll,
         )
         return Expected(CANONICAL, self._steps.output("oracle", EXPECTED_FILE))
 
-    def reference(self) -> list[Expected]:
-        """Each session of the reference, as `Reference.witnesses`; none where no runtime defines the mode."""
+    def reference(self, poll: Poll) -> list[Expected]:
+        """Each session of the reference, as `Reference.witnesses`; none if no runtime defines the mode."""
         steps, reference = self._steps, self._reference
         if reference is None:
             return []
@@ -86,7 +76,7 @@ class _Asking:
                 readable=[steps.request.source],
                 question={**self._question(), "name": reference.name, "version": reference.version},
                 files=files,
-                poll=self._poll,
+                poll=poll,
             )
             return [
                 said_by(witness, steps.output("reference", file), session, self._samples)
@@ -98,12 +88,12 @@ class _Asking:
             return [Expected(witness, reason=f"could not run the model: {error.message}") for witness in witnesses]
 
     def answers(self, oracle: Future[Expected], reference: Future[list[Expected]]) -> Answers:
-        """Waits for all; the log says what the reference did not do."""
+        """Waits for all of them. The log says why the reference did not run."""
         own, asked = self._steps.awaited(oracle), self._steps.awaited(reference)
         for each in asked[:1]:
             if each.reason:
                 self._steps.progress.log(f"{each.witness.title} {each.reason}")
-        no_witness = "" if asked else f"no runtime can be asked that defines {self._steps.request.numerics}"
+        no_witness = "" if asked else f"no runtime defines {self._steps.request.numerics}"
         return Answers(sample_kinds(self._samples), [own, *asked[:1]], asked[1:], no_witness)
 
     def _not_asked(self, reference: Reference) -> str:
@@ -112,7 +102,7 @@ class _Asking:
         if self._batch > 1:
             return "runs only if the batch is 1"
         missing = self._steps.request.target.missing_on(detect_host())
-        return f"was not asked: this host lacks {', '.join(sorted(missing))}" if missing else ""
+        return f"did not run: this host lacks {', '.join(sorted(missing))}" if missing else ""
 
     def _question(self) -> dict[str, Any]:
         # The media type of the answers changes with the inputs that they answer to.

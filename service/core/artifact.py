@@ -37,7 +37,7 @@ OPTIONS_ANNOTATION = "dev.octet.options"  # canonical JSON; missing where there 
 FORMAT_ANNOTATION = "dev.octet.format"  # of the model file; on a source's manifest too
 # Annotations of entries in the store's index: what a lost database is rebuilt from. They may change at any time.
 BUILD_KEY_ANNOTATION = "dev.octet.build-key"
-_MODEL_ANNOTATION = "dev.octet.model."  # + name:version, on sources and artifacts; the time when it was asked for
+_MODEL_ANNOTATION = "dev.octet.model."  # + name:version, on sources and artifacts; the time of the request
 
 
 def model_annotation(name: str, version: int, asked_at: datetime) -> dict[str, str]:

@@ -69,7 +69,7 @@ class BuildStore:
                     append_event(connection, row.sequence, now, "state", state=BuildState.QUEUED)
                 elif row.cancel_requested and row.state == BuildState.RUNNING:
                     change(connection, row.sequence, cancel_requested=False)
-                    append_event(connection, row.sequence, now, "log", line="asked for again: not canceled any more")
+                    append_event(connection, row.sequence, now, "log", line="requested again: no longer canceled")
                 _request(connection, row.sequence, model, version, now)
                 build = build_from(_one(connection, builds.c.sequence == row.sequence))
             return replace(build, model=model, version=version), created

@@ -68,7 +68,7 @@ model_aliases = sa.Table(
 builds = sa.Table(
     "builds",
     metadata,
-    sa.Column("sequence", _RowNumber, primary_key=True),  # the order in which they were asked for
+    sa.Column("sequence", _RowNumber, primary_key=True),  # the order of the requests
     sa.Column("id", sa.Text, nullable=False, unique=True),
     sa.Column("key", sa.Text, nullable=False),
     sa.Column("model", sa.Text, nullable=False),  # the first requester; see build_requests

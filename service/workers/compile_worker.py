@@ -137,7 +137,7 @@ class CompileWorker:
         inputs = claim.inputs
         if inputs.toolchain != toolchain.fingerprint():
             raise BuildFailed(
-                "it was asked for with another version of the compiler than is installed now",
+                "it was requested with another version of the compiler than is installed now",
                 stage=Stage.FETCH,
                 hint=f"build {self._ask_anew(claim).id} takes its place",
             )

@@ -132,7 +132,7 @@ def _configured(specs: Sequence[TensorSpec], batched: bool) -> list[Members]:
 
 
 def _scheduled(scheduling: Scheduling, batch: int) -> Members:
-    """The queue in Triton's words. Its times are in microseconds; a limit that there is not is 0."""
+    """The queue in Triton's form. Times are in microseconds; 0 stands for no limit."""
     return {
         "instance_group": [{"name": "cpu", "kind": "KIND_CPU", "count": scheduling.instances}],
         "dynamic_batching": {

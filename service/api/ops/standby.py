@@ -83,7 +83,7 @@ class Standby:
 def _response(head: bytes, detail: str) -> bytes:
     method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
     path = rest.partition(" ")[0].partition("?")[0]
-    if path == "/v2/health/live":  # it is what is asked here: whether a restart from outside would help
+    if path == "/v2/health/live":  # liveness: whether a restart from outside would help
         return _rendered("200 OK", "application/json", b'{"live": true}', method)
     request_id = uuid.uuid4().hex
     render = partial(document, 503, Restarting.code, title_of(Restarting), detail, {"hint": "try again later"})

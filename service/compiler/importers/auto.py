@@ -12,14 +12,18 @@ from service.compiler.importers.onnx import importer as onnx
 from service.compiler.importers.tflite import importer as tflite
 from service.compiler.importers.torch import importer as torch
 from service.compiler.importers.torch.exported import importer as exported
-from service.core.errors import Unsupported
+from service.core.errors import MalformedModel, Unsupported
 
 At = Callable[[str, str], None]
 Shapes = Mapping[str, Sequence[int]]
 
 
-def _said_by_the_file(importer: Callable[[bytes, At], ImportedModel]) -> Callable[[bytes, At, Shapes], ImportedModel]:
-    """An importer of files that say what shapes their inputs have."""
+_DAMAGED = "the file is damaged, or the program that wrote it has a bug: export the model again"
+_CHANGE = "change this part of the model and export it again, or cut the model before it"
+
+
+def _with_fixed_shapes(importer: Callable[[bytes, At], ImportedModel]) -> Callable[[bytes, At, Shapes], ImportedModel]:
+    """An importer of files that contain the shapes of their inputs."""
 
     def import_model(data: bytes, at: At, shapes: Shapes) -> ImportedModel:
         if shapes:
@@ -30,7 +34,7 @@ def _said_by_the_file(importer: Callable[[bytes, At], ImportedModel]) -> Callabl
 
 
 IMPORTERS: Mapping[str, Callable[[bytes, At, Shapes], ImportedModel]] = {
-    TFLITE: _said_by_the_file(tflite.import_model),
+    TFLITE: _with_fixed_shapes(tflite.import_model),
     ONNX: onnx.import_model,
     TORCHSCRIPT: torch.import_torchscript,
     PT2: exported.import_exported,
@@ -43,11 +47,16 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
 
     Args:
         at: told of every operator before it is converted, and of its output.
-        shapes: of the inputs by name, for formats whose files do not say them; "" stands for the only input.
+        shapes: of the inputs by name, for formats whose files do not contain them; "" stands for the only input.
 
     Raises:
-        UnsupportedFormat: the file is of no format that Octet reads.
+        UnsupportedFormat: Octet does not read the file's format.
         MalformedModel: it is damaged.
-        Unsupported: it holds what Octet does not compile.
+        Unsupported: Octet does not compile a part of it. Both have a hint.
     """
-    return IMPORTERS[format_of(io.BytesIO(data))](data, at, shapes or {})
+    importer = IMPORTERS[format_of(io.BytesIO(data))]
+    try:
+        return importer(data, at, shapes or {})
+    except (MalformedModel, Unsupported) as error:
+        error.hint = error.hint or (_DAMAGED if isinstance(error, MalformedModel) else _CHANGE)
+        raise

@@ -60,7 +60,7 @@ def detect_format(head: bytes) -> str:
     """The format of a file that begins with `head` (its first `HEAD_BYTES`, or all of it if it is shorter), or `ZIP`.
 
     Raises:
-        UnsupportedFormat: it is of no format that Octet reads.
+        UnsupportedFormat: Octet does not read its format.
     """
     if head[_IDENTIFIER] == _TFLITE_IDENTIFIER:
         return TFLITE
@@ -82,7 +82,7 @@ def format_of(file: BinaryIO) -> str:
     """The format of `file`, which may be read anywhere.
 
     Raises:
-        UnsupportedFormat: it is of no format that Octet reads.
+        UnsupportedFormat: Octet does not read its format.
     """
     found = detect_format(file.read(HEAD_BYTES))
     return _format_of_archive(names_of(file)) if found == ZIP else found

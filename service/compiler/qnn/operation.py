@@ -24,7 +24,7 @@ class IllTyped(InvalidInput):
 
 
 class Operation:
-    """Reads a call; every method raises `IllTyped`, in the call's own words, where the call is not as it should be."""
+    """Reads a call. Every method raises `IllTyped`, with the attribute's name, if the call is not well formed."""
 
     def __init__(self, call: relax.Call, producer: Operation | None = None) -> None:
         """`producer` is the operation that made the first operand, where that is a QNN operation too."""

@@ -24,7 +24,7 @@ def unpack(data: bytes) -> tuple[bytes, bytes]:
     """The symbol and the parameters in an archive.
 
     Raises:
-        MalformedModel: it holds something else than these two, or is no good archive.
+        MalformedModel: it does not hold exactly these two, or is damaged.
     """
     archive = Archive(data, most_deflated_bytes=_MOST_DEFLATED_BYTES, largest_deflated_bytes=_MOST_DEFLATED_BYTES)
     symbols = [name for name in archive if name.endswith(SYMBOL_SUFFIX)]

@@ -96,7 +96,7 @@ def _attributes(node: Mapping[str, Any], label: str) -> dict[str, str]:
 def _entry(entry: Any, known: int, what: str) -> Entry:
     """An output of one of the first `known` nodes; a third number is a version, which inference has no use for."""
     if not isinstance(entry, list) or not 2 <= len(entry) <= 3 or not all(type(part) is int for part in entry):
-        _malformed(f"has something else than a node's output in {what}")
+        _malformed(f"has something other than a node's output in {what}")
     node, output = entry[:2]
     if not 0 <= node < known or not 0 <= output < _MOST_OUTPUTS:
         _malformed(f"has the output {output} of node {node} in {what}, which nothing computes before it")

@@ -138,7 +138,7 @@ class Node:
     def integers(self, place: int) -> tuple[int, ...]:
         """A constant of integers, such as a shape or a list of axes."""
         data = self.data(place)
-        self.require(data.dtype.kind in "iu" and data.ndim <= 1, f"has an input {place} that is no list of integers")
+        self.require(data.dtype.kind in "iu" and data.ndim <= 1, f"has an input {place} that is not a list of integers")
         return tuple(int(value) for value in data.reshape(-1))
 
     def number(self, place: int) -> float:

@@ -64,7 +64,7 @@ def archive_of(data: bytes) -> Archive:
     """The files of an upload.
 
     Raises:
-        MalformedModel: it is no good archive.
+        MalformedModel: the archive is damaged.
     """
     return Archive(data, most_deflated_bytes=_MOST_DEFLATED_BYTES, largest_deflated_bytes=_MOST_DEFLATED_BYTES)
 
@@ -73,7 +73,7 @@ def unpack(data: bytes) -> tuple[bytes, Files]:
     """The model in an upload, which is the file itself or an archive, and the files beside it.
 
     Raises:
-        MalformedModel: the archive does not hold one model, or is no good archive.
+        MalformedModel: the archive does not hold one model, or is damaged.
     """
     if not data.startswith(_ZIP_MAGIC):
         return data, Files()

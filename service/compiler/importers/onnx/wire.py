@@ -145,5 +145,5 @@ def numbers(field: Field, dtype: str, where: str) -> NDArray[Any]:
         return varints(field.value, where)
     size = np.dtype(dtype).itemsize
     if len(field.value) % size:
-        malformed(where, f"{len(field.value)} bytes are no whole number of {dtype}")
+        malformed(where, f"{len(field.value)} bytes are not a multiple of the size of {dtype}")
     return np.frombuffer(field.value, f"<f{size}")

@@ -20,33 +20,33 @@ from service.compiler.importers.qdq.graph import UNBOUNDED, Graph, Operator
 from service.compiler.importers.qdq.vocabulary import Bounds, G, Vocabulary
 
 
-def fuse(graph: G, operators: Iterable[Operator], words: Vocabulary[G]) -> list[Operator]:
+def fuse(graph: G, operators: Iterable[Operator], vocabulary: Vocabulary[G]) -> list[Operator]:
     """`operators` with quantized ones where float ones stood between conversions; `graph` is left with them.
 
     Requires: `operators` are in an order in which they can be computed, each with at least one output; conversions and
-        the operators of `words.fused` have the inputs that its functions look at. `graph` is empty.
+        the operators of `vocabulary.fused` have the inputs that its functions look at. `graph` is empty.
     Ensures: the same of the result. What is not put into a quantized operator stays as it was.
     """
     for operator in operators:
-        for placed in _dequantized_later(graph, operator, words):
+        for placed in _dequantized_later(graph, operator, vocabulary):
             graph.append(placed)
-    graph.replace_all(_quantized_earlier(graph, words))
-    graph.replace_all(_fused(graph, words))
+    graph.replace_all(_quantized_earlier(graph, vocabulary))
+    graph.replace_all(_fused(graph, vocabulary))
     graph.replace_all(_needed(graph))
     return graph.operators
 
 
-def _dequantized_later(graph: G, operator: Operator, words: Vocabulary[G]) -> list[Operator]:
+def _dequantized_later(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> list[Operator]:
     """`operator`, or what does the same on stored values and the conversions behind it."""
-    if operator.op_type not in words.moves | words.splits | words.bounded_types or not operator.inputs:
+    if operator.op_type not in vocabulary.moves | vocabulary.splits | vocabulary.bounded_types or not operator.inputs:
         return [operator]
-    conversion = graph.made_by(operator.inputs[0], words.dequantize)
-    several = operator.op_type not in words.splits and any(operator.outputs[1:])
-    if conversion is None or several or not words.per_tensor(graph, conversion):
+    conversion = graph.made_by(operator.inputs[0], vocabulary.dequantize)
+    several = operator.op_type not in vocabulary.splits and any(operator.outputs[1:])
+    if conversion is None or several or not vocabulary.per_tensor(graph, conversion):
         return [operator]
     stored = tuple(graph.new_name(name) if name else "" for name in operator.outputs)
-    if operator.op_type in words.bounded_types:
-        moved = words.bounded(operator, conversion, stored[0])
+    if operator.op_type in vocabulary.bounded_types:
+        moved = vocabulary.bounded(operator, conversion, stored[0])
     else:
         moved = replace(operator, inputs=(conversion.inputs[0], *operator.inputs[1:]), outputs=stored)
     behind = [
@@ -57,15 +57,15 @@ def _dequantized_later(graph: G, operator: Operator, words: Vocabulary[G]) -> li
     return [moved, *behind]
 
 
-def _quantized_earlier(graph: G, words: Vocabulary[G]) -> list[Operator]:
+def _quantized_earlier(graph: G, vocabulary: Vocabulary[G]) -> list[Operator]:
     """Every quantization in front of the operators that only move what it reads."""
     swapped: dict[str, Operator] = {}  # by output: what stands in place of an operator
     for conversion in reversed(graph.operators):
-        if conversion.op_type != words.quantize or not words.per_tensor(graph, conversion):
+        if conversion.op_type != vocabulary.quantize or not vocabulary.per_tensor(graph, conversion):
             continue
         chain: list[Operator] = []
         name = conversion.inputs[0]
-        while (move := graph.made_by(name, *words.moves)) is not None and graph.only_reader(name) is not None:
+        while (move := graph.made_by(name, *vocabulary.moves)) is not None and graph.only_reader(name) is not None:
             if any(move.outputs[1:]):
                 break
             chain.append(move)
@@ -79,7 +79,7 @@ def _quantized_earlier(graph: G, words: Vocabulary[G]) -> list[Operator]:
         swapped[conversion.outputs[0]] = replace(
             conversion, inputs=(name, *conversion.inputs[1:]), outputs=(names[-1],)
         )
-    return _sorted(graph, swapped, words.quantize)
+    return _sorted(graph, swapped, vocabulary.quantize)
 
 
 def _sorted(graph: Graph, swapped: Mapping[str, Operator], quantize: str) -> list[Operator]:
@@ -99,13 +99,13 @@ def _sorted(graph: Graph, swapped: Mapping[str, Operator], quantize: str) -> lis
     return result
 
 
-def _fused(graph: G, words: Vocabulary[G]) -> list[Operator]:
+def _fused(graph: G, vocabulary: Vocabulary[G]) -> list[Operator]:
     result: list[Operator] = []
     gone: set[str] = set()  # outputs that a fused operator has swallowed
     for operator in graph.operators:
         if operator.outputs[0] in gone:
             continue
-        made = _replacement(graph, operator, words)
+        made = _replacement(graph, operator, vocabulary)
         if made is None:
             result.append(operator)
             continue
@@ -115,15 +115,15 @@ def _fused(graph: G, words: Vocabulary[G]) -> list[Operator]:
     return result
 
 
-def _replacement(graph: G, operator: Operator, words: Vocabulary[G]) -> tuple[list[Operator], set[str]] | None:
+def _replacement(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> tuple[list[Operator], set[str]] | None:
     """The quantized operators that compute what `operator` and those behind it compute, and their outputs.
 
     They stand where `operator` stood, so what they read is there, and what reads them comes later.
     """
-    rule = words.fused.get(operator.op_type)
+    rule = vocabulary.fused.get(operator.op_type)
     if rule is None:
         return None
-    clamp, conversion, swallowed = _behind(graph, operator, words)
+    clamp, conversion, swallowed = _behind(graph, operator, vocabulary)
     made = rule(graph, operator, conversion)
     if not made:
         return None
@@ -132,15 +132,15 @@ def _replacement(graph: G, operator: Operator, words: Vocabulary[G]) -> tuple[li
     return made, swallowed
 
 
-def _behind(graph: G, operator: Operator, words: Vocabulary[G]) -> tuple[Bounds, Operator | None, set[str]]:
+def _behind(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> tuple[Bounds, Operator | None, set[str]]:
     """The activations behind an operator as bounds, the conversion behind those, and the outputs of them all."""
-    own = words.bounds(graph, operator, operator.inputs[0])
+    own = vocabulary.bounds(graph, operator, operator.inputs[0])
     clamp, swallowed, name = own or UNBOUNDED, set(), operator.outputs[0]
     while (reader := graph.only_reader(name)) is not None:
         swallowed.add(reader.outputs[0])
-        if reader.op_type == words.quantize and reader.inputs[0] == name and words.per_tensor(graph, reader):
+        if reader.op_type == vocabulary.quantize and reader.inputs[0] == name and vocabulary.per_tensor(graph, reader):
             return clamp, reader, swallowed
-        bounds = words.bounds(graph, reader, name)
+        bounds = vocabulary.bounds(graph, reader, name)
         if bounds is None:
             break
         # The later one has the last word: clip(clip(x, a, b), c, d).

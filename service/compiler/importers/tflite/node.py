@@ -223,7 +223,7 @@ class Node:
     def keep(self, place: int, value: relax.Expr) -> None:
         """The operator leaves `value` in its input `place`, which is a variable."""
         tensor = self.input(place)
-        self.require(tensor.is_variable, f"changes {tensor.label}, which is no variable", tensor)
+        self.require(tensor.is_variable, f"changes {tensor.label}, which is not a variable", tensor)
         self.expect(tensor, value)
         self._values[tensor.index] = value
 

@@ -105,7 +105,7 @@ class _Resources:
 
     def _variable(self, operator: Operator) -> Name:
         if operator.inputs[0] not in self._handles:
-            raise MalformedModel(f"{operator.label} works on what is no variable's handle", op=operator.label)
+            raise MalformedModel(f"{operator.label} reads a value that is not a variable's handle", op=operator.label)
         return self._handles[operator.inputs[0]]
 
     def _read(self, operator: Operator, made: int) -> None:

@@ -49,7 +49,7 @@ class Graph:
         try:
             taken = inspect.signature(rule).bind(Node(self._builder, label, output), *arguments, **named)
         except TypeError as exc:
-            raise MalformedModel(f"{label} has other arguments than it takes", op=label, tensor=output) from exc
+            raise MalformedModel(f"{label} has arguments that it does not accept", op=label, tensor=output) from exc
         try:
             return rule(*taken.args, **taken.kwargs)
         except Unsupported as obstacle:

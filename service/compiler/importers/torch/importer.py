@@ -118,6 +118,6 @@ def outputs_of(result: Any) -> list[tuple[str | None, Value]]:
     elif isinstance(result, tuple | list):
         named = [(None, part) for part in result]
     if not named or not all(isinstance(part, Value) for _, part in named):
-        what = "nothing" if result is None else "something else than tensors"
+        what = "nothing" if result is None else "values that are not tensors"
         raise Unsupported(f"the model returns {what}", hint="return a tensor, or a tuple or dictionary of tensors")
     return [(None if name is None else str(name), part) for name, part in named]

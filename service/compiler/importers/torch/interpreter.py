@@ -174,7 +174,7 @@ class Interpreter:
         value = self._value(node, scope, "")
         if not isinstance(value, bool | int | float | str | list | tuple | type(None)):
             raise Unsupported(
-                f"line {node.lineno} of the model's code decides by the values of a tensor what to compute",
+                f"line {node.lineno} of the model's code chooses what to compute by the values of a tensor",
                 hint="trace the model, or script it without control flow on data",
             )
         return bool(value)
@@ -182,7 +182,7 @@ class Interpreter:
     def _integer(self, node: ast.expr, scope: dict[str, Any]) -> int:
         value = self._value(node, scope, "")
         if type(value) is not int:
-            raise Unsupported(f"line {node.lineno} of the model's code counts by something that is not known")
+            raise Unsupported(f"line {node.lineno} of the model's code loops for a number of times that is not known")
         return value
 
     # -- expressions
@@ -241,7 +241,7 @@ class Interpreter:
         if isinstance(owner, Unknown):
             return UNKNOWN
         if not isinstance(owner, Instance) or name not in owner.attributes:
-            raise MalformedModel(f"the archive's code reads the attribute {_shown(name)} of what has none")
+            raise MalformedModel(f"the archive's code reads the attribute {_shown(name)} of a value that has none")
         return self.instance(owner.attributes[name])
 
     def _called(self, node: ast.Call, scope: dict[str, Any], output: str) -> Any:
@@ -275,7 +275,7 @@ class Interpreter:
         if isinstance(owner, Packed) and name == "unpack":
             return owner.weight, None if owner.bias is None else Tensor(owner.bias)
         if not isinstance(owner, Instance):
-            raise MalformedModel(f"the archive's code calls {_shown(name)} of what is no module")
+            raise MalformedModel(f"the archive's code calls {_shown(name)} of a value that is not a module")
         methods = self._code.methods(owner.kind) or {}
         if name not in methods:
             raise MalformedModel(f"the class {_shown(owner.kind)} of the archive has no method {_shown(name)}")
@@ -323,7 +323,7 @@ def bound(
     scope = dict(zip(names, arguments, strict=False)) | {name: value for name, value in named.items() if name in names}
     scope |= {name: literal(default) for name, default in defaults.items() if name not in scope}
     if len(arguments) > len(names) or scope.keys() != set(names) or named.keys() - set(names):
-        raise MalformedModel(f"the archive's code calls {_shown(function.name)} with other arguments than it takes")
+        raise MalformedModel(f"the archive's code calls {_shown(function.name)} with arguments that it does not accept")
     return scope
 
 

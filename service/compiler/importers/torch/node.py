@@ -45,7 +45,7 @@ class Node:
         if isinstance(value, Tensor):
             self.unsupported("works on a constant")
         if not isinstance(value, Value):
-            self.malformed("works on what is no tensor")
+            self.malformed("reads a value that is not a tensor")
         return value
 
     def activation(self, value: Any, rank: int | None = None) -> tuple[Value, QuantizedType]:
@@ -69,7 +69,7 @@ class Node:
 
     def integer(self, value: Any, least: int = -_LARGEST_SIZE) -> int:
         if type(value) is not int or not least <= value < _LARGEST_SIZE:
-            self.malformed(f"has something else than an integer of at least {least} where it needs one")
+            self.malformed(f"has a value other than an integer of at least {least} where it needs one")
         return value
 
     def pair(self, value: Any, least: int) -> tuple[int, int]:
@@ -99,12 +99,12 @@ class Node:
         if isinstance(value, int) and abs(value) >= 1 << 63:
             self.malformed("has an integer of more than 64 bits")
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            self.malformed("has something else than a number where it needs one")
+            self.malformed("has a value other than a number where it needs one")
         return float(value)
 
     def flag(self, value: Any) -> bool:
         if not isinstance(value, bool):
-            self.malformed("has something else than a truth value where it needs one")
+            self.malformed("has a value other than true or false where it needs one")
         return value
 
     # -- types

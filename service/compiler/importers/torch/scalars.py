@@ -56,7 +56,9 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             result = function(*arguments)
         except (TypeError, ValueError, ArithmeticError, IndexError, KeyError, AttributeError) as exc:
-            raise MalformedModel(f"the archive's code computes with what is no number: {type(exc).__name__}") from exc
+            raise MalformedModel(
+                f"the archive's code computes with a value that is not a number: {type(exc).__name__}"
+            ) from exc
         if isinstance(result, int) and not -_LARGEST <= result < _LARGEST:
             raise MalformedModel("the archive's code computes an integer of more than 64 bits")
         return result

@@ -94,7 +94,7 @@ class TensorReader:
             case ("storage", str(kind), str(key), str(), int(count)) if kind in _STORAGES:
                 name = f"{folder}/{key}"
             case _:
-                raise _misfit("refers to something else than the elements of a tensor")
+                raise _misfit("refers to something other than the elements of a tensor")
         dtype = np.dtype(_STORAGES[kind])
         if name not in self._storages:
             self._storages[name] = _Storage(self._archive.read(name), dtype)
@@ -168,7 +168,7 @@ def _element_type(reference: Any) -> str:
         case ("storage", str(kind), *_) if kind in _STORAGES:
             return _STORAGES[kind]
         case _:
-            raise _misfit("refers to something else than the elements of a tensor")
+            raise _misfit("refers to something other than the elements of a tensor")
 
 
 def _spec(dtype: Any, _offset: Any, size: Any, *_: Any) -> Spec:

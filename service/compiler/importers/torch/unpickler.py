@@ -72,7 +72,7 @@ class Unpickler:
         """The value that the pickle describes.
 
         Raises:
-            MalformedModel: the pickle is damaged, or does something else than describing records.
+            MalformedModel: the pickle is damaged, or does more than describe records.
         """
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
@@ -124,7 +124,7 @@ class Unpickler:
 
     def _top(self, kind: type) -> Any:
         if not isinstance(self._stack[-1], kind):
-            _malformed(f"adds to something else than a {kind.__name__}")
+            _malformed(f"adds to something other than a {kind.__name__}")
         return self._stack[-1]
 
     # -- opcodes
@@ -206,7 +206,7 @@ class Unpickler:
     def _new_object(self, _: Any) -> None:
         arguments, kind = self._pop(), self._pop()
         if not isinstance(kind, Global) or not self._classes(kind.module) or arguments != ():
-            _malformed("makes an instance of something else than the archive's own classes")
+            _malformed("creates an instance of a class that is not the archive's own")
         self._stack.append(Object(kind))
 
     def _build(self, _: Any) -> None:

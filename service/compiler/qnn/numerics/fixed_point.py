@@ -48,9 +48,9 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
     return significand, shift
 
 
-def quantize_multipliers(reals: Iterable[float]) -> tuple[Array, Array]:
+def quantize_multipliers(multipliers: Iterable[float]) -> tuple[Array, Array]:
     """`quantize_multiplier` of each: significands and shifts, int32."""
-    pairs = [quantize_multiplier(real) for real in reals]
+    pairs = [quantize_multiplier(real) for real in multipliers]
     return np.array([m for m, _ in pairs], np.int32), np.array([s for _, s in pairs], np.int32)
 
 

@@ -106,7 +106,7 @@ def rows_of_columns(weights: Array) -> Array:
 def matmul(node: Node) -> relax.Var:
     """A, B of float32."""
     float32(node, 0, 1)
-    node.require(min(len(node.shape(0)), len(node.shape(1))) >= 2, "multiplies something else than matrices")
+    node.require(min(len(node.shape(0)), len(node.shape(1))) >= 2, "multiplies tensors that are not matrices")
     if node.known(0) is None and len(node.shape(1)) == 2:
         return _real_rows(node, node.expr(0), node.expr(1), transposed=False)
     wide = Wide(node.emit, node.expr(0))
@@ -128,7 +128,7 @@ def _real_rows(node: Node, x: relax.Expr, weights: relax.Expr, *, transposed: bo
 def gemm(node: Node) -> relax.Var:
     """alpha * A * B + beta * C of float32."""
     float32(node, *range(node.input_count))
-    node.require(len(node.shape(0)) == len(node.shape(1)) == 2, "multiplies something else than matrices")
+    node.require(len(node.shape(0)) == len(node.shape(1)) == 2, "multiplies tensors that are not matrices")
     x = node.expr(0)
     if node.attribute("transA", 0):
         x = node.emit(relax.op.permute_dims(x, (1, 0)), "columns")

@@ -73,7 +73,9 @@ def _axes(node: Node, rank: int) -> list[int] | None:
         named = node.attribute("axes", ())
     else:
         return None
-    node.require(all(-rank <= axis < rank for axis in named), f"names the axes {list(named)[:8]} of {rank}")
+    node.require(
+        all(-rank <= axis < rank for axis in named), f"names the axes {list(named)[:8]}, but its input has {rank}"
+    )
     resolved = [axis % rank for axis in named]
     node.require(len(set(resolved)) == len(resolved), "names an axis twice")
     return resolved

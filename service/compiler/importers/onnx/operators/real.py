@@ -227,7 +227,7 @@ def extreme_place(make: Callable[..., relax.Call]) -> Convert:
 
     def convert(node: Node) -> Value:
         if node.attribute("select_last_index", 0):
-            node.unsupported("gives the last of equals")
+            node.unsupported("returns the last of equal values")
         axis = axis_of(node, len(node.shape(0)), 0)
         return node.emit(make(node.expr(0), axis=axis, keepdims=bool(node.attribute("keepdims", 1))))
 
@@ -239,7 +239,9 @@ def reduced_axes(node: Node) -> tuple[list[int], bool]:
     left where `noop_with_empty_axes` says so."""
     rank, keepdims = len(node.shape(0)), bool(node.attribute("keepdims", 1))
     named = node.integers(1) if node.has(1) else node.attribute("axes", ())
-    node.require(all(-rank <= axis < rank for axis in named), f"names the axes {list(named)[:8]} of {rank}")
+    node.require(
+        all(-rank <= axis < rank for axis in named), f"names the axes {list(named)[:8]}, but its input has {rank}"
+    )
     if not named and node.attribute("noop_with_empty_axes", 0):
         return [], keepdims
     return sorted({axis % rank for axis in named}) or list(range(rank)), keepdims

@@ -44,7 +44,7 @@ def load(archive: Archive, record: str) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as exc:
-        raise MalformedModel(f"the record {shown(record)} of the archive is no JSON: {type(exc).__name__}") from exc
+        raise MalformedModel(f"the record {shown(record)} of the archive is not JSON: {type(exc).__name__}") from exc
     if not isinstance(value, dict):
         malformed(f"has no JSON object in {shown(record)}")
     return value
@@ -67,7 +67,7 @@ def union(value: Any) -> tuple[str, Any]:
 
 def integer(value: Any) -> int:
     if type(value) is not int or abs(value) >= _LARGEST_INTEGER:
-        malformed("has something else than an integer of 64 bits where it needs one")
+        malformed("has a value other than an integer of 64 bits where it needs one")
     return value
 
 
@@ -75,7 +75,7 @@ def real(value: Any) -> float:
     if isinstance(value, str) and value in _UNUSUAL:
         return _UNUSUAL[value]
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e308:
-        malformed("has something else than a number where it needs one")
+        malformed("has a value other than a number where it needs one")
     return float(value)
 
 

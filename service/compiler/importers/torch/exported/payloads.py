@@ -58,7 +58,7 @@ class Payloads:
                 hint="export the model with plain tensors (no tensor subclasses, no custom objects)",
             )
         if field(meta, "layout", int) != _STRIDED:
-            raise Unsupported(f"{document.shown(name)} is a tensor of another layout than strided")
+            raise Unsupported(f"{document.shown(name)} is a tensor with a layout other than strided")
         dtype, size, stride = _described(name, meta)
         data = self._archive.read(f"{folder}/{field(entry, 'path_name', str)}")
         if len(data) % dtype.itemsize:

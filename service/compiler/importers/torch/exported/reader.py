@@ -221,13 +221,13 @@ def _names(kind: str, value: Any) -> list[str]:
         return [field(each, "name", str) for each in field({kind: value}, kind, list)]
     if kind in ("as_sym_int", "as_sym_bool", "as_sym_float"):
         return [field(value, "as_name", str)]
-    raise Unsupported(f"the exported program has an operator that gives a {document.shown(kind)}")
+    raise Unsupported(f"the exported program has an operator that returns a {document.shown(kind)}")
 
 
 def _tensor_name(argument: Any, what: str) -> str:
     kind, value = union(argument)
     if kind != "as_tensor":
         raise Unsupported(
-            f"{what} of the exported program is no tensor, but {document.shown(kind.removeprefix('as_'))}"
+            f"{what} of the exported program is not a tensor, but {document.shown(kind.removeprefix('as_'))}"
         )
     return field(value, "name", str)

@@ -16,7 +16,7 @@ def _quantize_per_tensor(node: Node, input: Any, scale: Any, zero_point: Any, dt
     node.require(x.quantized is None and x.dtype == "float32", f"quantizes {x.dtype}, not float32")
     storage = STORAGES.get(node.integer(dtype))
     if storage is None:
-        node.unsupported("quantizes to something else than quint8 or qint8")
+        node.unsupported("quantizes to a type other than quint8 or qint8")
     quantized = node.per_tensor(storage, scale, zero_point)
     return node.value(ops.quantize(x.expr, quantized), quantized)
 

@@ -37,7 +37,7 @@ def _conv2d(
     clamp: Clamp,
 ) -> Value:
     if isinstance(padding, str):
-        node.unsupported(f"pads by name, {padding[:20]!a}")
+        node.unsupported(f"gives its padding by name, {padding[:20]!a}, and not in numbers")
     spread = (node.pair(stride, 1), node.pair(padding, 0), node.pair(dilation, 1))
     layer = packed.conv2d(weight, bias, *spread, node.integer(groups, 1))
     return accumulating.convolved(node, input, layer, _bounded(node, out_type, clamp))
@@ -58,7 +58,7 @@ def _conv1d(
 ) -> Value:
     """A convolution of images of one row."""
     if isinstance(padding, str):
-        node.unsupported(f"pads by name, {padding[:20]!a}")
+        node.unsupported(f"gives its padding by name, {padding[:20]!a}, and not in numbers")
     (along,), (around,), (apart,) = (node.sizes(each) for each in (stride, padding, dilation))
     node.require(isinstance(weight, Tensor) and weight.data.ndim == 3, "has weights of another shape")
     rows = Tensor(weight.data[:, :, None], weight.quantization)
@@ -125,7 +125,7 @@ def _requantize(node: Node, input: Any, *, out_type: QuantizedType, clamp: Clamp
 
 def _cat(node: Node, tensors: Any, dim: Any = 0, *, out_type: QuantizedType, clamp: Clamp) -> Value:
     parts = [node.activation(part) for part in (tensors if isinstance(tensors, list) else [])]
-    node.require(bool(parts), "joins something else than a list of tensors")
+    node.require(bool(parts), "joins something other than a list of tensors")
     made, axis = _bounded(node, out_type, clamp), node.axis(dim, len(parts[0][0].shape))
     types = [quantized for _, quantized in parts]
     return node.value(ops.concatenate([part.expr for part, _ in parts], types, made, axis), made)

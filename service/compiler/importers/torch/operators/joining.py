@@ -13,7 +13,7 @@ def _cat(node: Node, qx: Any, dim: Any = 0, scale: Any = None, zero_point: Any =
     """`quantized::cat`; `aten::cat` leaves out the output's scale and zero point, which are then the first part's
     (`cat_quantized_cpu` in qconcat.cpp)."""
     if not isinstance(qx, list | tuple) or not qx:
-        node.malformed("joins something else than a list of tensors")
+        node.malformed("joins something other than a list of tensors")
     parts = [node.activation(part) for part in qx]
     types = [quantized for _, quantized in parts]
     if len({quantized.storage for quantized in types}) > 1:

@@ -104,7 +104,7 @@ def _split(node: Node, input: Any, split_size: Any, dim: Any = 0) -> list[Value]
         node.require(sizes[0] > 0, "makes parts without elements")
         sizes = [min(sizes[0], size - start) for start in range(0, size, sizes[0])]
     ends = list(accumulate(sizes))
-    node.require(ends[-1:] == [size], f"makes parts of {sizes[:8]} of {size} elements")
+    node.require(ends[-1:] == [size], f"splits {size} elements into parts of {sizes[:8]}")
     return [_cut(node, x, axis, end - part, end) for part, end in zip(sizes, ends, strict=True)]
 
 

@@ -64,7 +64,7 @@ class Average:
         divisor_override: Any = None,
     ) -> Average:
         if divisor_override is not None:
-            node.unsupported("divides by something else than the size of its window")
+            node.unsupported("divides by a number other than the size of its window")
         geometry = _geometry(node, kernel_size, stride, padding)
         return cls(*geometry, node.flag(ceil_mode), node.flag(count_include_pad))
 

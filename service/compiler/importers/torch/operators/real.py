@@ -187,7 +187,7 @@ def _averaged(node: Node, x: relax.Expr, axes: list[int], keepdims: bool) -> rel
 
 def _cat(node: Node, tensors: Any, dim: Any = 0) -> Value:
     parts = [node.real_tensor(part) for part in (tensors if isinstance(tensors, list | tuple) else [])]
-    node.require(bool(parts), "joins something else than a list of tensors")
+    node.require(bool(parts), "joins something other than a list of tensors")
     return node.value(relax.op.concat([part.expr for part in parts], node.axis(dim, len(parts[0].shape))), None)
 
 

@@ -123,7 +123,7 @@ def test_what_is_not_compiled_is_named(name: str, edit: Callable[[Document], Non
         ("sg_residual", head(500, 0), "nothing computes before it"),
         ("sg_residual", head(7, 9), "which has fewer"),
         ("sg_residual", lambda document: document["nodes"][1].update(inputs=[[1, 0, 0]]), "nothing computes before it"),
-        ("sg_residual", lambda document: document["nodes"][1].update(inputs=[[0, True]]), "something else than"),
+        ("sg_residual", lambda document: document["nodes"][1].update(inputs=[[0, True]]), "something other than"),
         ("sg_residual", lambda document: document["nodes"][1].update(attrs=[]), "are not strings"),
         ("sg_residual", lambda document: document["nodes"][1].update(op=3), "a node without op"),
         ("contrib_chain", attribute("_contrib_quantized_concat", "dim", "7"), "along axis 7 of 4"),

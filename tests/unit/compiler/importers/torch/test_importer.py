@@ -51,7 +51,7 @@ def test_a_model_in_float_is_told_to_be_quantized() -> None:
 
 
 def test_a_decision_by_data_is_refused() -> None:
-    with pytest.raises(Unsupported, match="decides by the values of a tensor"):
+    with pytest.raises(Unsupported, match="chooses what to compute by the values of a tensor"):
         import_torchscript(quantized("if q:", "  y = q", "else:", "  y = q"), shapes=IMAGE)
 
 
@@ -72,7 +72,7 @@ def test_a_traced_model_carries_its_shapes() -> None:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("y = torch.relu(q, 1, 2, 3)", "other arguments"),
+        ("y = torch.relu(q, 1, 2, 3)", "arguments that it does not accept"),
         ("y = torch.max_pool2d(q, [3, 3], [1, 1], [2, 2])", "pads by 2 a window of 3"),
         ("y = torch.max_pool2d(q, [9, 9])", "a window of 9 on 8 elements"),
         ("y = torch.max_pool2d(q, [0, 1])", "an integer of at least 1"),
@@ -84,7 +84,7 @@ def test_a_traced_model_carries_its_shapes() -> None:
         ("y = ops.quantized.conv2d(q, 3, 0.1, 0)", "no packed weights"),
         ("y = ops.quantized.add(q, q, 0., 0)", "scale must be positive"),
         ("y = ops.quantized.add(q, q, 0.1, 300)", "zero point"),
-        ("y = ops.quantized.add(q, 3, 0.1, 3)", "what is no tensor"),
+        ("y = ops.quantized.add(q, 3, 0.1, 3)", "a value that is not a tensor"),
     ],
 )
 def test_operators_that_do_not_fit_their_operands(line: str, what: str) -> None:
