@@ -9,3 +9,5 @@ from hypothesis import settings
 settings.register_profile("same", derandomize=True, database=None, deadline=None)
 settings.register_profile("fresh", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+os.environ.setdefault("OCTET_BUILD_NICE", "0")  # tests wait for their builds, and other tests run beside them

@@ -2,6 +2,7 @@
 
     python -m benchmarks.serving                                          # all but the soak: about 11 minutes
     python -m benchmarks.serving --parts throughput --models mobilenet_v2 --peers fastapi-openvino bentoml
+    python -m benchmarks.serving --parts interference --models mobilenet_v2
     python -m benchmarks.serving --parts soak --soak-minutes 30
 
 Writes a file of JSON lines, whose name it prints; `python -m benchmarks.serving.report` makes tables of it. The peers'
@@ -25,20 +26,21 @@ from benchmarks.link import Waiting
 from benchmarks.measure import cores_for, cpu_name
 from benchmarks.places import default_home
 from benchmarks.server import serving
-from benchmarks.serving import overhead, overload, soak, throughput
+from benchmarks.serving import interference, overhead, overload, soak, throughput
 from benchmarks.serving.bench import Bench, Generator, Rules
 from benchmarks.serving.contestants import NUMERICS, OVERLOADED, SERVED, Served
 from benchmarks.serving.records import PART, Run
 from service.cli.client import Client
 from service.core.target import detect_host
 
-_PARTS = ("overhead", "throughput", "overload", "soak")
+_PARTS = ("overhead", "throughput", "overload", "interference", "soak")
 _OVERHEAD_ROUNDS, _OVERHEAD_S = 7, 0.6
+_QUIET_S = 5.0
 
 
 def main() -> None:
     arguments = parse_arguments()
-    home, rules = default_home(), Rules(arguments.rounds, arguments.seconds)
+    home, rules, cores = default_home(), Rules(arguments.rounds, arguments.seconds), sorted(os.sched_getaffinity(0))
     server_core, client_core = cores_for(2)
     path = arguments.output or home.new_results(PART)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,11 +53,11 @@ def main() -> None:
             with bench.surviving("building"):
                 build(bench, models)
             os.sched_setaffinity(0, {client_core})  # what we start from here on inherits it, or is pinned elsewhere
-            run(bench, [it for it in models if it.name in bench.digests], arguments)
+            run(bench, [it for it in models if it.name in bench.digests], cores, arguments)
     print(f"\n{path}")
 
 
-def run(bench: Bench, models: Sequence[Served], arguments: argparse.Namespace) -> None:
+def run(bench: Bench, models: Sequence[Served], cores: Sequence[int], arguments: argparse.Namespace) -> None:
     parts = set(arguments.parts) | ({"soak"} if arguments.soak_minutes else set())
     if "overhead" in parts and models:
         print(f"\nOverhead, {models[0].row.title}", flush=True)
@@ -69,6 +71,10 @@ def run(bench: Bench, models: Sequence[Served], arguments: argparse.Namespace) -
         print(f"\nOverload, {OVERLOADED.row.title}", flush=True)
         with bench.surviving("overload"):
             overload.measure(bench, OVERLOADED, arguments.overload, arguments.overload_seconds)
+    if "interference" in parts and models:
+        print(f"\nPredictions beside a build, {models[0].row.title}", flush=True)
+        with bench.surviving("interference"):
+            interference.measure(bench, models[0], cores, _QUIET_S)
     if "soak" in parts:
         print("\nSoak", flush=True)
         with bench.surviving("soak"):
@@ -113,7 +119,7 @@ def describe(bench: Bench, note: str) -> Run:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     defaults = Rules()
-    parser.add_argument("--parts", nargs="+", choices=_PARTS, default=_PARTS[:3], help="default: all but the soak")
+    parser.add_argument("--parts", nargs="+", choices=_PARTS, default=_PARTS[:3], help="default: the first three")
     parser.add_argument("--models", nargs="+", choices=[it.name for it in SERVED], default=[], help="default: all")
     parser.add_argument("--peers", nargs="*", help="default: all; without a name: none")
     parser.add_argument("--rounds", type=int, default=defaults.rounds)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.serving.contestants import BARE, OCTET
 from benchmarks.serving.load import median, percentile
-from benchmarks.serving.records import Entry, Failure, Overhead, Overload, Record, Run, Soak, Turn
+from benchmarks.serving.records import Entry, Failure, Interference, Overhead, Overload, Record, Run, Soak, Turn
 
 Key = tuple[str, str]  # model, contestant
 
@@ -48,6 +48,7 @@ class Results:
     entries: dict[Key, Entry] = field(default_factory=dict)
     failed: list[Entry] = field(default_factory=list)
     overloads: list[Overload] = field(default_factory=list)
+    interferences: list[Interference] = field(default_factory=list)
     soaks: list[Soak] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
 
@@ -69,6 +70,8 @@ class Results:
                 self.failed.append(record)
             case Overload():
                 self.overloads.append(record)
+            case Interference():
+                self.interferences.append(record)
             case Soak():
                 self.soaks.append(record)
             case Failure():

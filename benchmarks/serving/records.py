@@ -133,6 +133,26 @@ class Overload:
 
 
 @dataclass(frozen=True)
+class Interference:
+    """Predictions one after the other, quiet and beside the first build of a model on the same server.
+
+    Attributes:
+        cores: of the server.
+        build_s: from the push to the end of the build.
+        quiet_ms, beside_ms: the latency of each.
+    """
+
+    kind: ClassVar[str] = "interference"
+    model: str
+    round: int
+    cores: int
+    build_s: float
+    quiet_ms: list[float]
+    beside_ms: list[float]
+    other_cpus: float
+
+
+@dataclass(frozen=True)
 class Soak:
     """
     Attributes:
@@ -172,8 +192,8 @@ class Failure:
     error: str
 
 
-Record = Run | Overhead | Turn | Entry | Overload | Soak | Failure
-_KINDS = {kind.kind: kind for kind in (Run, Overhead, Turn, Entry, Overload, Soak, Failure)}
+Record = Run | Overhead | Turn | Entry | Overload | Interference | Soak | Failure
+_KINDS = {kind.kind: kind for kind in (Run, Overhead, Turn, Entry, Overload, Interference, Soak, Failure)}
 
 
 def read(path: Path) -> Iterator[Record]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from benchmarks.measure import TIMES, table
 from benchmarks.serving.contestants import BARE, FLOOR, OCTET, SERVED
 from benchmarks.serving.figures import Lateness, Results
-from benchmarks.serving.load import median
+from benchmarks.serving.load import median, percentile
 from benchmarks.serving.records import Soak
 
 _ERROR_LENGTH = 300
@@ -108,6 +108,21 @@ def overload(results: Results) -> str:
         ):
             rows.append([what, value])
     return table([f"{it.model}, {it.encoding}", "measured"], rows) if results.overloads else ""
+
+
+def interference(results: Results) -> str:
+    """Latencies quiet and beside a build, by round."""
+    rows = []
+    for it in results.interferences:
+        quiet, beside = sorted(it.quiet_ms), sorted(it.beside_ms)
+        row = [f"{it.model}, round {it.round + 1}", str(it.cores), f"{it.build_s:.1f}", str(len(beside))]
+        for percent in (50, 90, 99):
+            before, after = percentile(quiet, percent), percentile(beside, percent)
+            row.append(f"{before:.2f}, {after:.2f}: **{after / before:.2f}** {TIMES}")
+        rows.append([*row, f"{it.other_cpus:.2f}"])
+    columns = ["", "cores", "build s", "calls beside it"]
+    columns += [f"p{percent} ms, quiet and beside" for percent in (50, 90, 99)] + ["other CPUs"]
+    return table(columns, rows) if rows else ""
 
 
 def soak(results: Results) -> str:

@@ -51,7 +51,7 @@ def _fork(request: Mapping[str, Any], descriptors: Sequence[int], channel: socke
     if middle == 0:
         if os.fork() == 0:
             channel.close()
-            os.setsid()
+            os.setpgid(0, 0)
             os.write(number_end, str(os.getpid()).encode())
             for end in (number, number_end, go_end):
                 os.close(end)

@@ -25,6 +25,7 @@ from service.compiler.tuning import build_artifact
 from service.core.build import Build, BuildCanceled, LeaseLost, Progress, Stage
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, CorruptBlob, NotFound, OctetError
+from service.core.scheduling import step_back
 from service.core.settings import Settings
 from service.core.target import parse_target
 from service.core.worker import WorkerKind
@@ -198,11 +199,12 @@ def run(settings: Settings, stop: threading.Event, on_started: Callable[[str], N
 
 
 def run_until_signaled(settings: Settings, on_started: Callable[[str], None] = lambda worker: None) -> None:
-    """`run`, until SIGTERM or SIGINT comes.
+    """`run`, until SIGTERM or SIGINT comes; this process and all that it starts are as nice as builds are.
 
     To be called in the main thread. It only waits there: a signal's handler interrupts whatever the main thread does,
     and would wait for ever for a lock that the interrupted code holds.
     """
+    step_back(settings.build_nice)  # before there are threads: each has its own niceness
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

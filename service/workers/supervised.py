@@ -185,7 +185,8 @@ class SupervisedProcess:
 
 def _leave(parent: int, keep: Collection[int]) -> None:
     """Makes a fork a process of its own, which ends with its parent."""
-    os.setsid()  # Ctrl-C in the terminal is for the parent, which then tells its children
+    os.setpgid(0, 0)  # Ctrl-C in the terminal is for the parent, which then tells its children
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # a group in the background may still log to the terminal
     signal.set_wakeup_fd(-1)
     for number in _TOLD:
         signal.signal(number, signal.SIG_DFL)

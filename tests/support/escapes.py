@@ -64,7 +64,7 @@ def echo(request: Request, report: Report) -> Result:
         "directory": os.getcwd(),
         "environment": dict(os.environ),
         "umask": os.umask(0),
-        "session": os.getpgrp() == os.getpid(),
+        "group": os.getpgrp() == os.getpid(),
     }
 
 
@@ -74,6 +74,7 @@ def scheduling(request: Request, report: Report) -> Result:
     return {
         "nice": int(fields[16]),
         "policy": os.sched_getscheduler(0),
+        "session": int(fields[3]),
         "processors": sorted(os.sched_getaffinity(0)),
     }
 

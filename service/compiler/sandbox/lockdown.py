@@ -16,6 +16,7 @@ from service.compiler.sandbox import landlock, seccomp
 from service.compiler.sandbox.check import require
 from service.compiler.sandbox.kernel import drop_capabilities, prctl
 from service.compiler.sandbox.policy import Access, Limits, system_rules
+from service.core.scheduling import step_back
 
 _PR_SET_NO_NEW_PRIVS = 38
 # Between the catchable signal and the kill when the processor time is used up.
@@ -53,7 +54,10 @@ def close_calls(limits: Limits, *, execute: bool = False) -> None:
 
 
 def _limit(limits: Limits) -> None:
-    _step_back(limits)
+    step_back(limits.nice)
+    if limits.processors:
+        with contextlib.suppress(OSError):  # they were taken from us meanwhile
+            os.sched_setaffinity(0, limits.processors)
     cpu_s = max(1, round(limits.cpu_s))
     for what, soft, hard in (
         (resource.RLIMIT_AS, limits.memory_bytes, limits.memory_bytes),
@@ -72,13 +76,3 @@ def _limit(limits: Limits) -> None:
         resource.setrlimit(what, (soft, hard))
     with contextlib.suppress(OSError):  # if memory runs out, the kernel should take this process and not the server
         Path("/proc/self/oom_score_adj").write_text("1000")
-
-
-def _step_back(limits: Limits) -> None:
-    os.nice(limits.nice)
-    if limits.nice:
-        with contextlib.suppress(OSError):  # not every kernel has it
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    if limits.processors:
-        with contextlib.suppress(OSError):  # they were taken from us meanwhile
-            os.sched_setaffinity(0, limits.processors)

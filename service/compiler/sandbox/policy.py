@@ -67,8 +67,7 @@ class Limits:
         file_bytes: the largest file it may write, and the most that it may write altogether.
         open_files: file descriptors.
         threads: threads, the first included; with 1 it cannot start any.
-        nice: how far it steps back behind other processes (nice(2)); beyond 0 it interrupts none of them either
-            (SCHED_BATCH).
+        nice: as in `core.scheduling.step_back`.
         processors: where it may run, by number; none: where its parent may.
     """
 

@@ -85,7 +85,7 @@ class Child:
                         pass_fds=[messages_end, parent_death_end],
                         cwd=scratch or "/",
                         env={**ENVIRONMENT, **home, **env},
-                        start_new_session=True,
+                        process_group=0,  # and no session: see core.scheduling
                         umask=0o077,
                     )
                     self._pid = self._process.pid

@@ -77,7 +77,7 @@ class Zygote:
                 pass_fds=[theirs.fileno()],
                 cwd="/",
                 env=dict(environment),
-                start_new_session=True,
+                process_group=0,  # and no session: see core.scheduling
                 umask=0o077,
             )
         self._ready = False

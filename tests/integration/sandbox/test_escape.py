@@ -48,7 +48,7 @@ def test_a_child_inherits_nothing(scratch: Path, monkeypatch: pytest.MonkeyPatch
     assert result["environment"].keys() - zygotes.ENVIRONMENT.keys() == {"HOME", "TMPDIR", "TVM_NUM_THREADS"}
     assert result["directory"] == result["environment"]["TMPDIR"] == str(scratch)
     assert result["umask"] == 0o077
-    assert result["session"] is True
+    assert result["group"] is True
 
 
 def test_a_child_has_no_files_of_its_parent(scratch: Path, tmp_path: Path) -> None:

@@ -15,13 +15,13 @@ import pytest
 from service.compiler.sandbox import check, process, run, zygotes
 from service.core.build import BuildCanceled
 from service.core.errors import BuildCrashed
-from tests.integration.sandbox import test_escape
+from tests.integration.sandbox import test_escape, test_limits
 from tests.support.sandbox import attempt
 
 pytestmark = pytest.mark.skipif(
     not all(finding.available for finding in check()), reason="this kernel cannot sandbox anything"
 )
-ROLES = frozenset({"echo", "descriptors", "hang", "harm_processes", "read_files", "use_threads", "die"})
+ROLES = frozenset({"echo", "descriptors", "hang", "harm_processes", "read_files", "use_threads", "die", "scheduling"})
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,10 @@ def test_it_has_no_files_of_its_parent_nor_of_the_zygote(scratch: Path, tmp_path
 
 def test_it_harms_no_other_process(scratch: Path) -> None:
     test_escape.test_no_other_process_is_harmed(scratch)
+
+
+def test_it_steps_back_in_the_session_of_its_parent(scratch: Path) -> None:
+    test_limits.test_a_child_steps_back_and_stays_on_its_processors(scratch)
 
 
 def test_it_may_start_threads(scratch: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 from service.core.settings import Settings
 from service.core.worker import WorkerKind
 from service.db import Database, WorkerStore
-from tests.support.serving import environment
+from tests.support.serving import children_of, environment, serving
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 
@@ -24,6 +25,18 @@ def working(data_dir: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+
+
+def test_builds_are_nicer_than_predictions_and_share_their_session(tmp_path: Path) -> None:
+    """In another session their niceness would count for nothing: see core.scheduling."""
+    with serving(tmp_path, build_nice=7) as served:
+        server, worker = served.inference_worker(), served.compile_worker()
+        every = [worker, *children_of(worker)]
+        assert len(every) > 1, "the zygote"
+        assert [os.getpriority(os.PRIO_PROCESS, each) for each in every] == [7] * len(every)
+        assert os.getpriority(os.PRIO_PROCESS, server) == os.getpriority(os.PRIO_PROCESS, 0)
+        assert {os.getsid(each) for each in every} == {os.getsid(server)}
+        assert served.stop() == 0
 
 
 def test_with_json_it_says_which_worker_it_is_and_nothing_else(tmp_path: Path) -> None:

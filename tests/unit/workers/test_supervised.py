@@ -174,7 +174,13 @@ def test_it_ends_when_its_parent_is_killed() -> None:
 def test_ctrl_c_in_the_terminal_is_not_for_it() -> None:
     with supervising("obedient") as supervised:
         pid = supervised.ready()
-        assert os.getsid(pid) == pid
+        assert os.getpgid(pid) == pid
+
+
+def test_it_stays_in_the_session_of_its_parent() -> None:
+    """Where Linux groups processes by session, niceness counts only within one."""
+    with supervising("obedient") as supervised:
+        assert os.getsid(supervised.ready()) == os.getsid(0)
 
 
 def test_a_process_with_threads_is_not_forked() -> None:

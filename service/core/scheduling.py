@@ -1,0 +1,20 @@
+"""The priority of work that nobody waits for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+
+def step_back(nice: int) -> None:
+    """Gives this thread, and the threads and processes that it starts, at least the niceness `nice` (nice(2)).
+
+    Above 0 they also interrupt no other process when they wake up (SCHED_BATCH).
+
+    Linux compares niceness only within a session where it groups processes by session (autogroup, sched(7)): on most
+    machines, outside of containers and services. So a process that is to yield to the server must not start a session.
+    """
+    os.nice(max(0, nice - os.nice(0)))
+    if nice:
+        with contextlib.suppress(OSError):  # not every kernel has it
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
