@@ -16,7 +16,6 @@ from tests.support.old_cpu import LACKS
 from tests.support.serving import Served, environment, model
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
-pytestmark = pytest.mark.timeout(120)
 PROGRAM = [sys.executable, "-m", "tests.support.old_cpu", "serve", "--port", "0"]
 
 

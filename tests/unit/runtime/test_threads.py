@@ -82,7 +82,7 @@ def test_a_call_that_has_been_alone_for_a_while_takes_all_cores() -> None:
 
 
 def test_a_crowd_is_forgotten_while_two_go_on_to_meet() -> None:
-    budget = CoreBudget.of(8, window_s=0.5)
+    budget = CoreBudget.of(8, window_s=2.0)
     crowd = [budget.acquire(1) for _ in range(4)]
     for cores in crowd[1:]:
         budget.release(cores)
