@@ -86,7 +86,7 @@ class Results:
         return sorted({threads for _, _, threads in self._turns})
 
     def figure(self, model: str, contestant: str, threads: int) -> Figure | None:
-        """None where it took no turn."""
+        """The contestant's figure; None if it took no turn."""
         rounds = self._turns.get((model, contestant, threads))
         assert self.run
         return figure_of(rounds.values(), self.run.quiet_cpus) if rounds else None
@@ -106,7 +106,7 @@ class Results:
         return 100 * limit_ms / figure.median_ms if figure and limit_ms else None
 
     def fastest_peer(self, model: str, threads: int, fp32: bool = False) -> tuple[Contestant, Figure] | None:
-        """Of those that are not Octet's."""
+        """The fastest contestant that is not Octet, and its figure."""
         peers = [it for it in CONTESTANTS if it.is_fp32 == fp32 and not it.is_octet and it.name != PEAK]
         found = [(it, figure) for it in peers if (figure := self.figure(model, it.name, threads))]
         return min(found, key=lambda pair: pair[1].median_ms, default=None)

@@ -78,5 +78,5 @@ def contestants_named(names: Sequence[str]) -> list[Contestant]:
 
 
 def contestants_for(row: Row, contestants: Sequence[Contestant]) -> Iterator[Contestant]:
-    """Those that have a file of this model."""
+    """The contestants that have a file of this model."""
     return (it for it in contestants if it.name == PEAK or it.file in row.files)

@@ -133,5 +133,5 @@ def transformer(tokens: Tensor, count: int = 4, heads: int = 4, hidden: int = 10
 
 
 def dense(x: Tensor, width: int) -> Tensor:
-    """Of each token. `layers.Dense` would leave the shapes between open in the TFLite file."""
+    """A dense layer on each token. `layers.Dense` would leave shapes in the TFLite file open."""
     return layers.EinsumDense("btc,cd->btd", (x.shape[1], width), bias_axes="d")(x)

@@ -48,7 +48,7 @@ class Instruction:
 
     @property
     def lanes(self) -> int:
-        """Of the accumulator; they have 32 bits."""
+        """The number of 32-bit lanes of the accumulator."""
         return {"zmm": 16, "ymm": 8}[self.register]
 
     @property

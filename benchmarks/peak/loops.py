@@ -65,7 +65,7 @@ class Clock:
         self._state = tvm.runtime.tensor(np.array([3, 6364136223846793005, 1442695040888963407], np.int64))
 
     def ghz(self) -> float:
-        """Of the core that this thread runs on, now; the fastest of some calls counts."""
+        """The current clock rate of the core that this thread runs on; the fastest of some calls counts."""
         durations = []
         for _ in range(self._CALLS):
             begun = time.perf_counter()

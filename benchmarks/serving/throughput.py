@@ -143,7 +143,7 @@ def measure(bench: Bench, served: Served, only: Sequence[str] | None) -> None:
 
 
 def _enter_peers(match: _Match, stack: ExitStack, peers: list[Peer]) -> None:
-    """They start at the same time, each on the one core; one that does not is left out, and that is recorded."""
+    """Starts the peers at the same time, each on the one core. One that fails to start is recorded and left out."""
     bench, starting = match.bench, []
     image = bench.images[match.served.name]
     for peer in peers:

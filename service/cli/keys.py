@@ -128,7 +128,7 @@ class Records(Protocol):
 
 
 class Folder:
-    """Those in the data folder of this machine."""
+    """The keys in the data folder of this machine."""
 
     def __init__(self, settings: Settings) -> None:
         from service.api.access import AuditLog, key_file

@@ -107,7 +107,7 @@ def race_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
 
 
 def _models(request: Mapping[str, Any]) -> list[Any]:
-    """They share their threads, as models of one server do."""
+    """Loads the request's models. They share their threads, as models of one server do."""
     from service import runtime
     from service.runtime.threads import Threads
 

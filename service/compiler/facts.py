@@ -59,7 +59,7 @@ def _constants(function: relax.Function) -> Iterator[tvm.ir.GenericConst]:
 
 
 def _types(function: relax.Function) -> tuple[list[QuantizedType], list[QuantizedType]]:
-    """Of weights, and of all other operands and results that are no accumulators."""
+    """The types of weights, and of all other operands and results that are not accumulators."""
     weights, activations = [], []
     for _, _, operation in graph.operations(function):
         if operation is None:

@@ -51,7 +51,7 @@ class KernelProgram:
 
     @cached_property
     def key(self) -> Digest:
-        """Of everything that decides its object's bytes."""
+        """The digest of everything that decides the object's bytes."""
         return digest_of_json(
             {
                 "symbol": self.symbol,

@@ -332,7 +332,7 @@ class Steps:
 
 
 def _departure(saturating: int) -> str:
-    """Of PyTorch: what its kernels do in `saturating` layers that its modes' formulas do not say."""
+    """PyTorch's departure from its modes' formulas in `saturating` layers."""
     if not saturating:
         return ""
     layers = f"{saturating} layer{'s' if saturating > 1 else ''}"

@@ -30,7 +30,7 @@ class TileStore:
         self._directory, self._machine = directory, machine
 
     def known(self, keys: Iterable[str]) -> dict[str, Tile]:
-        """Of the layers with these keys, those that were measured."""
+        """The measured tiles of the layers with these keys."""
         found: dict[str, Tile] = {}
         for key in keys:
             with suppress(FileNotFoundError):

@@ -25,7 +25,7 @@ def _digest_of_sources(folder: Path) -> Digest:
 
 @cache
 def core_digest() -> Digest:
-    """Of the sources of the domain: what children answer is in its words, and to inputs that it makes."""
+    """The digest of the domain's sources, which define the children's answers and the inputs that they generate."""
     return _digest_of_sources(Path(core.__file__).parent)
 
 

@@ -44,7 +44,7 @@ class Alias:
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """All that it stands for now."""
+        """All versions that it stands for now."""
         return (self.version,) if self.canary is None else (self.version, self.canary)
 
     def promoted(self, version: int, percent: int, at: datetime) -> Alias:

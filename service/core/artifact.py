@@ -46,7 +46,7 @@ def model_annotation(name: str, version: int, asked_at: datetime) -> dict[str, s
 
 
 def model_annotation_name(name: str, version: int) -> str:
-    """Of `model_annotation`'s."""
+    """The name of the annotation of `model_annotation`."""
     return f"{_MODEL_ANNOTATION}{name}:{version}"
 
 

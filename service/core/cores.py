@@ -30,7 +30,7 @@ def affordable_threads() -> int:
 
 
 def build_cores(asked: int, cores: Sequence[Core] | None = None) -> tuple[Core, ...]:
-    """Those that builds use: the last ones, so that the first are left to predictions.
+    """The cores that builds use: the last ones, so that the first are left to predictions.
 
     Args:
         asked: how many; 0 for half of them, or for all where that would leave builds less than two.

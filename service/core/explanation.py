@@ -72,7 +72,7 @@ class Explanation:
 
     @property
     def seconds(self) -> float:
-        """Of all layers, one by one; the whole model takes longer than that by what happens between them."""
+        """The sum of all layers' times. The whole model takes longer, by the time between layers."""
         return sum(layer.seconds for layer in self.layers)
 
     def rates(self, macs: int, seconds: float) -> dict[str, float | None]:

@@ -123,7 +123,7 @@ class ModelMetadata:
     @staticmethod
     @lru_cache(maxsize=256)
     def from_text(text: str) -> ModelMetadata:
-        """Of `to_text`. Raises `InvalidInput`."""
+        """Parses the result of `to_text`. Raises `InvalidInput`."""
         try:
             return ModelMetadata.from_json(json.loads(text)) if text else NOTHING
         except json.JSONDecodeError as error:
@@ -131,7 +131,7 @@ class ModelMetadata:
 
 
 def parse_labels(text: str) -> tuple[str, ...]:
-    """One a line, class 0 first."""
+    """Parses labels, one a line, class 0 first."""
     return tuple(text.removeprefix("\ufeff").splitlines())  # a byte order mark is no part of the first
 
 

@@ -167,7 +167,7 @@ class Settings(BaseSettings, Serving):
 
     @property
     def min_body_bytes(self) -> int:
-        """Of a body, what has to come in `stall_timeout_s`."""
+        """The number of bytes of a body that have to arrive within `stall_timeout_s`."""
         return max(1, round(self.min_body_bytes_per_s * self.stall_timeout_s))
 
     @property

@@ -30,7 +30,7 @@ class AliasStore:
             return _find(connection, model, name)
 
     def list(self, model: str | None = None) -> Aliases:
-        """Those of a model, or all there are; by model and name."""
+        """The aliases of a model, or all, sorted by model and name."""
         query = sa.select(model_aliases).order_by(model_aliases.c.model, model_aliases.c.name)
         if model is not None:
             query = query.where(model_aliases.c.model == model)

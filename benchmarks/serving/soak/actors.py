@@ -78,7 +78,7 @@ class Actor:
 
 @contextmanager
 def running(actors: Sequence[Actor], problems: Problems) -> Iterator[None]:
-    """They ask while it is entered."""
+    """Runs the actors while the context is entered."""
     over = threading.Event()
     threads = [threading.Thread(target=actor.run, args=(over, problems), name=actor.name) for actor in actors]
     for thread in threads:

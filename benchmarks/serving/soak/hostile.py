@@ -80,7 +80,7 @@ def hostile_clients(client: httpx.Client, channel: grpc.Channel, server: Server,
         return "left"
 
     def leave_a_stream() -> str:
-        """Of a build's events, and of an answer that is only begun to be read."""
+        """Leaves a stream of a build's events, and an answer that is only partly read."""
         (build,) = client.get("/api/v1/builds", params={"model": LIVE, "limit": "1"}).json()["builds"]
         with client.stream("GET", f"/api/v1/builds/{build['id']}/events") as response:
             checked(response, 200)

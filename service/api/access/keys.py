@@ -35,7 +35,7 @@ class KeyFile:
         self._seen: tuple[tuple[int, ...], Keys] | None = None  # the state of the file, and what it held
 
     def read(self) -> Keys:
-        """Those that the file holds now; none where there is no file.
+        """The keys in the file; empty if there is no file.
 
         Raises:
             InvalidInput: it cannot be read, and could not before.

@@ -84,7 +84,7 @@ class About:
         }
 
     async def statistics(self, name: str | None = None, version: Reference = None) -> Members:
-        """Of all versions of the model, or of all models. Raises `NotFound`."""
+        """Statistics of all versions of the model, or of all models. Raises `NotFound`."""
         self._metrics.gather()
         if name is None:
             ready = {(each.model, each.version) for each in await self._registry.index() if _is_ready(each.state)}

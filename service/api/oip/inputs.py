@@ -20,7 +20,7 @@ class Elements(Protocol):
     """The elements of one input, in the form in which they came. Read once, in the order of the request's inputs."""
 
     def tensor(self, spec: TensorSpec) -> Array:
-        """They as what `spec` describes, in aligned memory. Raises `InvalidTensor`."""
+        """The elements as `spec` describes them, in aligned memory. Raises `InvalidTensor`."""
 
     def one_bytes(self, spec: TensorSpec) -> bytes:
         """The only element of a BYTES tensor, for the input that `spec` describes. Raises `InvalidTensor`."""

@@ -88,7 +88,7 @@ def _step(parameters: Mapping[str, Any]) -> Step | None:
 
 
 def _outputs(entries: Any, signature: ModelSignature, request: Mapping[str, Any]) -> list[RequestedOutput]:
-    """Those that `entries` name, or all; what an entry does not say, the parameters of the `request` say."""
+    """The outputs that `entries` name, or all. The parameters of the `request` are the defaults of an entry's."""
     binary, dequantize = flag(request, "binary_data_output", False), flag(request, "dequantize", False)
     is_quantized = [spec.quantization is not None for spec in signature.outputs]
     if entries is None or entries == []:

@@ -38,7 +38,7 @@ class RequestTemplate:
     size_bytes: int
 
     def samples(self, signature: ModelSignature) -> int:
-        """Of the model that `signature` is that of one sample of."""
+        """The number of samples in the request, for a model whose signature for one sample is `signature`."""
         first = signature.inputs[0]
         given = self.specs[self.order[0]]
         return 1 if given.shape == first.shape else given.shape[0]
@@ -50,7 +50,7 @@ class RequestTemplate:
 
 
 class RequestTemplates:
-    """Of one loaded model, by inference header. The cache is emptied when it is full."""
+    """The templates of one loaded model, by inference header. The cache is emptied when it is full."""
 
     def __init__(self, learned: Callable[[bytes, RequestTemplate], None] = lambda header, template: None) -> None:
         """`learned` is called with each new template."""

@@ -23,7 +23,7 @@ class Timeline:
     __slots__ = ("arrived_s", "began_s", "code", "ended_s", "prepared_s", "ran_s", "stages")
 
     def __init__(self, unforeseen: int | str) -> None:
-        """Of a request that begins now; `unforeseen` is its code until it is known better."""
+        """Starts the timeline of a request; `unforeseen` is its code until the outcome is known."""
         self.began_s = self.arrived_s = monotonic()
         self.prepared_s = self.ran_s = self.ended_s = 0.0
         self.stages: Stages | None = None

@@ -37,7 +37,7 @@ class Duration:
 
 
 class ModelStatistics:
-    """Of one model version.
+    """Statistics of one model version.
 
     Attributes:
         executions: of the model, by how many samples it computed at once.
@@ -93,7 +93,7 @@ class ModelStatistics:
 
 
 class Statistics:
-    """Of the model versions that are loaded here, or were lately: `versions` says for how long."""
+    """Statistics of the model versions that are loaded here, or were recently; `versions` decides for how long."""
 
     def __init__(self) -> None:
         self._models: dict[tuple[str, int], ModelStatistics] = {}

@@ -99,7 +99,7 @@ class Certificate:
 
 
 def certificate_of(settings: Settings) -> Certificate | None:
-    """None where connections are in plain text. Raises as `Certificate`."""
+    """The certificate of the settings; None for connections in plain text. Raises as `Certificate`."""
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     return Certificate(settings.tls_cert, settings.tls_key)

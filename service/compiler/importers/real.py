@@ -31,7 +31,7 @@ class Wide:
         return self._emit(expr, "wide")
 
     def widened(self, x: relax.Expr) -> relax.Expr:
-        """Another operand."""
+        """`x` in float64."""
         return self(relax.op.astype(x, "float64"))
 
     def apply(self, make: Callable[..., relax.Call], *operands: relax.Expr | float) -> relax.Expr:
@@ -94,7 +94,7 @@ def softmax(wide: Wide, axes: Sequence[int], beta: float = 1.0, *, logarithm: bo
 
 
 def mean(wide: Wide, axes: Sequence[int], *, keepdims: bool, of: relax.Expr | None = None) -> relax.Expr:
-    """Of the operand, or `of` another value."""
+    """The mean of the operand, or of another value `of`."""
     x = wide.x if of is None else of
     count = math.prod(shape_of(x)[axis] for axis in axes)
     return wide.apply(relax.op.divide, wide(relax.op.sum(x, axis=list(axes), keepdims=keepdims)), float(count))

@@ -103,12 +103,12 @@ class Image:
 
     @property
     def size_bytes(self) -> int:
-        """Of the memory in which it lies."""
+        """The size of the memory that holds the tensor."""
         return self.batch * self.image + SLACK_BYTES
 
     @property
     def own_bytes(self) -> int:
-        """Of its own planes."""
+        """The size of the tensor's own planes."""
         return self.batch * self.blocks * self.plane
 
     @property

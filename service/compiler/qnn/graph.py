@@ -62,7 +62,7 @@ def results_of(function: relax.Function) -> list[relax.Expr]:
 
 
 def variables(expr: relax.Expr) -> Iterator[relax.Var]:
-    """Those that `expr` reads, as often as it does."""
+    """The variables that `expr` reads, as often as it does."""
     if isinstance(expr, relax.Var):
         yield expr
         return

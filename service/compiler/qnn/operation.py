@@ -66,7 +66,7 @@ class Operation:
 
     @property
     def storages(self) -> set[str]:
-        """Of what it reads and writes, as far as its attributes say."""
+        """The storage types of operands and result, as far as the attributes give them."""
         present = set(() if self.call.attrs is None else self.call.attrs.keys())
         return {self.quantized(name).storage for name in present & {"in_type", "lhs_type", "rhs_type", "out_type"}}
 

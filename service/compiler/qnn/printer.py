@@ -69,7 +69,9 @@ class _Printer:
 
 
 def _attributes(attrs: Any) -> list[tuple[str, Any]]:
-    """Of a QNN operator a dictionary; of a plain one (`relax.permute_dims`) an object with fields."""
+    """The attributes of an operator: a QNN operator has a dictionary, a plain one (`relax.permute_dims`) an object with
+    fields.
+    """
     if attrs is None:
         return []
     if hasattr(attrs, "keys"):

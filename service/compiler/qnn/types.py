@@ -152,7 +152,7 @@ class QuantizedType:
 
     @property
     def dtype(self) -> str:
-        """Of the tensors that hold the stored integers: those of 4 bits lie in bytes."""
+        """The dtype of the tensors that hold the stored integers; 4-bit integers are held in bytes."""
         return _CARRIERS.get(self.storage, self.storage)
 
     @property

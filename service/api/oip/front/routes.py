@@ -27,8 +27,8 @@ class Wire(Protocol):
         """The addresses under which the front finds a model, or a version of it."""
 
     def document(self, served: Served, request: InferRequest, outputs: Sequence[Array]) -> bytes | None:
-        """Of every answer to a request, what precedes the outputs that it wants; None where these are not whole tensors
-        that follow it.
+        """The part of every answer to a request that precedes its outputs; None if these are not whole tensors that
+        follow it.
         """
 
 
@@ -68,7 +68,7 @@ class FrontRoutes:
         templates.learned = self._learned
 
     def address(self, key: int) -> Address:
-        """Of an entry's key, which stays known for as long as anything may be said of it."""
+        """The address of an entry's key, which stays known as long as records may refer to it."""
         return self._addresses[key]
 
     def change(self, routes: Mapping[tuple[str, Reference], Route]) -> None:

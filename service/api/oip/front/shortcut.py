@@ -173,7 +173,9 @@ class Shortened(asyncio.BufferedProtocol):
 
 
 def _room_for(head: Head) -> Arriving | None:
-    """None where there is no memory for the body: who reads it in pieces will say so, if that is still true then."""
+    """A buffer for the body. None if there is no memory for it: a later reader of the body reports that, if it is still
+    so.
+    """
     try:
         return Arriving(head.json_bytes, head.body_bytes)
     except MemoryError:

@@ -51,7 +51,7 @@ class Attributes:
         return number
 
     def pair(self, name: str, default: tuple[int, int], least: int = 1) -> tuple[int, int]:
-        """Of rows and columns."""
+        """A pair of integers, for rows and columns."""
         values = self.integers(name, least)
         if not values:
             return default

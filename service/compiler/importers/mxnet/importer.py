@@ -72,7 +72,7 @@ class _Importer:
         return ImportedModel(builder.get(), signature, MXNET)
 
     def _given(self, shapes: Mapping[str, Sequence[int]]) -> list[tuple[int, ...]]:
-        """Of each input; () where none is given."""
+        """The given shape of each input; () if none is given."""
         names = [node.name for node in self.inputs]
         unknown = sorted(shapes.keys() - set(names) - ({""} if len(names) == 1 else set()))
         if unknown:

@@ -39,7 +39,7 @@ def type_of(dtype: str, steps: np.float32) -> QuantizedType:
 
 
 def weights_type(steps: Array) -> QuantizedType:
-    """Of int8 weights with one scale, or one for each filter."""
+    """The type of int8 weights with one scale, or one for each filter."""
     scales = tuple(1 / float(value) for value in steps)
     return QuantizedType("int8", scales, axis=None if len(scales) == 1 else 0)
 

@@ -31,19 +31,19 @@ class Text:
 
 @dataclass(frozen=True)
 class Texts:
-    """A row of them."""
+    """A field that holds several messages."""
 
 
 @dataclass(frozen=True)
 class One:
-    """Another message."""
+    """A field that holds a message."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class Many:
-    """A row of them."""
+    """A field that holds several messages."""
 
     message: str
 

@@ -140,7 +140,7 @@ class Node:
         return named % rank
 
     def axes(self) -> tuple[list[int], bool]:
-        """Of a reduction: its axes (its second input), and whether they stay, of length 1."""
+        """The axes of a reduction (its second input), and whether they stay, with length 1."""
         rank = len(self.input(0).shape)
         axes = {self.axis(int(axis), rank) for axis in self.integers(1).reshape(-1)}
         if not axes:

@@ -88,7 +88,7 @@ def counted(names: Iterable[str]) -> str:
 
 
 def dtypes_of(model: Model, operator: Operator) -> list[str]:
-    """Of an operator's inputs; empty for one that is left out."""
+    """The dtypes of an operator's inputs; empty for one that is left out."""
     return [model.tensors[index].dtype if index >= 0 else "" for index in operator.inputs]
 
 

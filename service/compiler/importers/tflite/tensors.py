@@ -42,7 +42,7 @@ def read_tensor(model: Any, data: bytes, subgraph: Any, index: int) -> Tensor:
 
 
 def bytes_of_buffer(model: Any, data: bytes, index: int, owner: str, tensor: str | None = None) -> memoryview | None:
-    """Those of buffer `index`; None if it is empty. They lie in the FlatBuffer, or behind it in files beyond 2 GB
+    """The bytes of buffer `index`; None if it is empty. They are in the FlatBuffer, or behind it in files beyond 2 GB
     (`Buffer.offset`). Errors name its `owner`, and `tensor` if that is one.
 
     Raises:

@@ -133,7 +133,9 @@ class _Resources:
             )
 
     def _states(self) -> Iterator[State]:
-        """Of the variables that are written; one that is only read is a constant, one that is never read nothing."""
+        """The states: variables that are written. One that is only read is a constant, and one that is never read is
+        dropped.
+        """
         for name, tensor in self._found.items():
             first = self._first[name]
             if name in self._last:

@@ -26,7 +26,7 @@ class Accumulators:
     """One accumulator for each pixel and block."""
 
     def __init__(self, lanes: Lanes, tile: Tile, bias: Buffer, block: Expr) -> None:
-        """They start as the bias; `block` is the tile's first."""
+        """Starts the accumulators with the bias; `block` is the tile's first."""
         self._isa, self._tile, self._block = lanes.isa, tile, block
         self._pixels = [(row, column) for row in range(tile.rows) for column in range(tile.columns)]
         self._registers = {}

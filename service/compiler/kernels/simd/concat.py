@@ -71,7 +71,7 @@ def places(isa: Isa, mode: Mode, operation: Operation) -> list[int | None]:
 
 
 def _first_channels(operation: Operation) -> list[int]:
-    """Of each part, in the destination."""
+    """The first channel of each part, in the destination."""
     *before, _ = (part.ty.shape[-1] for part in operation.call.args[0].fields)
     return [0, *accumulate(int(channels) for channels in before)]
 

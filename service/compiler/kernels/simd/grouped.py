@@ -48,7 +48,7 @@ class Grouping:
 
     @staticmethod
     def of(weights: Array, groups: int) -> Grouping:
-        """Of weights `[O, KH, KW, C / groups]`."""
+        """The grouping of weights `[O, KH, KW, C / groups]`."""
         return Grouping(weights.shape[-1], len(weights) // groups, len(weights))
 
     def span(self, filters: Array) -> tuple[Array, Array]:

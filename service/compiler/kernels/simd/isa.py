@@ -131,7 +131,7 @@ class Isa(Protocol):
 
     @property
     def bytes(self) -> int:
-        """Of a vector: `4 * lanes`."""
+        """The size of a vector in bytes: `4 * lanes`."""
 
     @property
     def group(self) -> int:

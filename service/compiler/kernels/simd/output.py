@@ -35,7 +35,7 @@ class Output:
 
     @property
     def size_bytes(self) -> int:
-        """Of the destination."""
+        """The size of the destination."""
         return self.layer.destination.size_bytes
 
     @property

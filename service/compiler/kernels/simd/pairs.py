@@ -221,7 +221,7 @@ def _real_product(operation: Operation, zero_points: tuple[int, int]) -> RealPro
 
 
 def _rounded_twice(multiplier: Multiplier) -> DoubleRounding:
-    """Of values below 2**30."""
+    """The rounding of values below 2**30."""
     significand, shift = multiplier
     return DoubleRounding(np.array([significand]), np.array([shift]), bounded=True)
 

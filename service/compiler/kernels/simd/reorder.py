@@ -175,7 +175,7 @@ class _Reorder:
         return Walk(extents, views, image.pixel, parallel=self.parallel).runs(self.program)
 
     def _fill_halo(self, run: Run, planes: int) -> None:
-        """Of the planes from that on in which `run` begins."""
+        """Fills the halo of the planes, from the one in which `run` begins."""
         for value in self.fill or []:
             plane = run.image * self.image.blocks + run.block
             into = self.written, self.image, value

@@ -38,7 +38,7 @@ class _Demands:
         return np.asarray(self.bound - self.value * factors[0] - self.residual * factors[1])
 
     def near(self, biases: Array, extreme: int) -> _Demands:
-        """Those of which one decides, whichever of `_MOVES` is made: a move changes a bias by at most 510 a step."""
+        """The constraints that may decide for any of `_MOVES`: a move changes a bias by at most 510 a step."""
         near = np.abs(biases - extreme) <= 2 * _FARTHEST * 510
         return _Demands(self.value[near], self.residual[near], self.bound[near])
 

@@ -162,7 +162,7 @@ class X86Isa:
 
     @property
     def transpose_indices(self) -> Array:
-        """Of `transpose`'s first step: which 32 bits of its operand each lane takes."""
+        """The indices of `transpose`'s first step: the 32 bits of its operand that each lane takes."""
         quarters = self.lanes // 4
         words = [pixel * quarters + quarter for quarter in range(quarters) for pixel in range(PIXELS)]
         return np.array(words, np.int32)

@@ -14,7 +14,7 @@ _EPILOGUE = EpilogueRates(float_scale=2.0, fixed_point=6.0, exception=1.0, resid
 
 
 def _rates(width: float, *, dots_bytes: bool) -> Rates:
-    """Of vectors of 512 bits (`width` 1), or of half as many, of which one instruction of 512 bits takes two."""
+    """The rates of 512-bit vectors (`width` 1), or of 256-bit ones, of which one 512-bit instruction takes two."""
     return Rates(
         dot=width if dots_bytes else 2.5 * width,
         load=width,

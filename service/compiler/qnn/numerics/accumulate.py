@@ -118,7 +118,7 @@ def centered(values: Array, quantized: QuantizedType, dtype: Any = np.float64) -
 
 
 def _filters(operation: Operation, weight: Array, groups: int) -> Filters:
-    """Of constant weights, made for the first sample only."""
+    """The filters of constant weights, made for the first sample only."""
 
     def make() -> Filters:
         in_type = operation.per_tensor("in_type")

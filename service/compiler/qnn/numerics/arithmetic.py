@@ -45,7 +45,7 @@ class FixedPointSub:
         return pointwise(builder, "sub", compute, [a, b])
 
     def multipliers(self, operation: Operation) -> list[Multiplier]:
-        """Of both operands and of their difference: those of the sum."""
+        """The multipliers of both operands and of their difference: those of the sum."""
         return _SUM.multipliers(operation)
 
 
@@ -109,7 +109,9 @@ class SquaredDifference:
         return pointwise(builder, "square", square, [raw])
 
     def multipliers(self, operation: Operation) -> list[Multiplier]:
-        """Of both operands and of the square, in double; scales are float32, and so is twice the larger one."""
+        """The multipliers of both operands and of the square, in double; scales are float32, and so is twice the larger
+        one.
+        """
         lhs, rhs, out = (quantized.scale for quantized in binary_types(operation))
         twice_largest = 2 * max(lhs, rhs)
         real = twice_largest * twice_largest / ((1 << 2 * self.LEFT_SHIFT) * out)

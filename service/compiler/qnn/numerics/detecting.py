@@ -87,7 +87,7 @@ def _exp(value: float) -> float:
 
 
 def _overlaps(corners: Array, chosen: int) -> Array:
-    """Of each box with one, as a part of their union; 0 where either is empty."""
+    """The overlap of each box with one, as a part of their union; 0 where either is empty."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         sizes = corners[:, 2:] - corners[:, :2]
         areas = sizes[:, 0] * sizes[:, 1]

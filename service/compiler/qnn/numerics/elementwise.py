@@ -50,7 +50,7 @@ class FixedPointAdd:
         return pointwise(builder, "add", compute, [a, b])
 
     def multipliers(self, operation: Operation) -> list[tuple[int, int]]:
-        """Of both operands and of their sum: (significand, shift) each."""
+        """The multipliers of both operands and of their sum: (significand, shift) each."""
         lhs, rhs, out = (quantized.scale for quantized in binary_types(operation))
         twice_largest = 2 * max(lhs, rhs)
         reals = (lhs / twice_largest, rhs / twice_largest, twice_largest / ((1 << self.left_shift) * out))

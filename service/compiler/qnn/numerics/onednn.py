@@ -73,7 +73,7 @@ class PostSum:
         return pointwise(builder, "requantize_add", total, [x, residual], [factor])
 
     def factors(self, operation: Operation) -> tuple[Array, np.float32]:
-        """Of the accumulators, and of the residual."""
+        """The factors of the accumulators, and of the residual."""
         out_type = operation.per_tensor("out_type")
         of_residual = ratios(operation.per_tensor("residual_type"), out_type)
         return ratios(operation.quantized("in_type"), out_type), np.float32(of_residual[0])
@@ -102,7 +102,7 @@ class ScaledSum:
         return pointwise(builder, "add", total, [a, b])
 
     def factors(self, operation: Operation) -> tuple[np.float32, np.float32]:
-        """Of both operands."""
+        """The factors of both operands."""
         out_type = operation.per_tensor("out_type")
         lhs, rhs = (ratios(operation.per_tensor(name), out_type)[0] for name in ("lhs_type", "rhs_type"))
         return np.float32(lhs), np.float32(rhs)

@@ -16,7 +16,7 @@ def quantized_flatten(node: Node) -> list[Value]:
 
 
 def flatten(node: Node) -> list[Value]:
-    """Of real values, behind a dequantize."""
+    """Flattens real values, behind a dequantize."""
     node.count(1)
     return [_flat(node, node.tensor(0, "float32"))]
 

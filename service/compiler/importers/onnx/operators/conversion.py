@@ -30,7 +30,7 @@ def dequantize_linear(node: Node) -> relax.Var:
 
 
 def _type(node: Node, storage: str) -> QuantizedType:
-    """Of the stored values of a conversion."""
+    """The type of a conversion's stored values."""
     points = node.data(2) if node.has(2) else None
     rank, axis = len(node.shape(0)), node.attribute("axis", 1)
     size = node.attribute("block_size", 0)

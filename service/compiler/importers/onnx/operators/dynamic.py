@@ -149,7 +149,7 @@ def _padded(node: Node, windows: Windows, point: relax.Expr) -> relax.Expr:
 def _types(
     node: Node, storage: str, point: int | relax.Expr, weights: int, weight_point: int, units: int
 ) -> tuple[QuantizedType, QuantizedType]:
-    """Of the activations and the weights, in steps of 1."""
+    """The types of the activations and the weights, in steps of 1."""
     stored = node.dtype(weights)
     for dtype, what in ((storage, "activations"), (stored, "weights")):
         if dtype not in _STORAGES:
@@ -164,7 +164,7 @@ def _types(
 
 
 def _sums(weights: Array, weight_type: QuantizedType) -> Array:
-    """Of each filter, less its zero point: `[O]` int32."""
+    """The sum of each filter, less its zero point: `[O]` int32."""
     rows = weights.reshape(len(weights), -1).astype(np.int64)
     points = np.array(weight_type.zero_points, np.int64).reshape(-1, 1)
     return np.asarray((rows - points).sum(axis=1).astype(np.int32))

@@ -24,7 +24,7 @@ def qlinear_concat(node: Node) -> relax.Var:
 
 
 def concat(node: Node) -> Value:
-    """Of shapes while importing; of tensors of one type when the model runs."""
+    """Concatenates shapes while importing, and tensors of one type at run time."""
     places = range(node.input_count)
     axis = _axis(node, [node.shape(place) for place in places])
     known = [node.known(place) for place in places]

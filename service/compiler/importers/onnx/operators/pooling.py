@@ -25,7 +25,7 @@ _MOST_PLACES = 1 << 10  # in a window of real values: an operator each
 
 
 def max_pool(node: Node) -> relax.Var:
-    """Of stored values, which are in the order of the real ones, and of real ones."""
+    """The maximum of stored values, which are in the order of the real ones, or of real ones."""
     windows = _windows(node)
     if windows.dilation != (1, 1):
         node.unsupported("is dilated")
@@ -54,7 +54,7 @@ def _real_max_pool(node: Node, windows: Windows) -> relax.Var:
 
 
 def average_pool(node: Node) -> relax.Var:
-    """Of real values: sums in float64, divided and rounded once."""
+    """The average of real values: sums in float64, divided and rounded once."""
     windows = _windows(node)
     if windows.dilation != (1, 1):
         node.unsupported("is dilated")

@@ -64,7 +64,7 @@ def resize(node: Node) -> Value:
 
 
 def _sizes(node: Node, scales: int) -> tuple[list[int], list[np.float32]]:
-    """Of the result, and how many times the operand's they are."""
+    """The sizes of the result, and their ratios to the operand's."""
     shape = node.shape(0)
     if "axes" in node.operator.attributes or node.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
         node.unsupported("names the axes that it resizes, or keeps their ratio")

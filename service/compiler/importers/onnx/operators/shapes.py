@@ -25,7 +25,7 @@ def shape(node: Node) -> Value:
 
 
 def cast(node: Node) -> Value:
-    """Of what is known, and at run time where no value can be out of range."""
+    """Casts values that are known while importing; at run time, those that cannot be out of range."""
     to = DTYPES.get(node.attribute("to", 0), "nothing")
     known, dtype = node.known(0), node.dtype(0)
     if known is not None and to in _CASTS:

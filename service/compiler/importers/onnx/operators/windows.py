@@ -47,7 +47,7 @@ class Windows:
         self.padding = self._transposed_padding() if transposed else self._padding()
 
     def _pair(self, values: tuple[int, ...], first: int) -> Pair:
-        """Of height and width; `first` is that of an image of one row."""
+        """A pair for height and width; `first` is the height's for an image of one row."""
         height, width = (first,) * (2 - self._rank) + tuple(values)
         return height, width
 

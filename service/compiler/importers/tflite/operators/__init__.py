@@ -85,7 +85,7 @@ class Rule:
         return dtype in self.writes or (dtype == "float32" and self.real is not None)
 
     def activations_of(self, inputs: tuple[int, ...]) -> tuple[int, ...]:
-        """Those of an operator's inputs that are activations."""
+        """The inputs of an operator that are activations."""
         return inputs[self.first : None if self.activations is None else self.first + self.activations]
 
 

@@ -52,7 +52,7 @@ def select(node: Node) -> relax.Expr:
 
 
 def select_v2(node: Node) -> relax.Expr:
-    """All three broadcast (`Eval` in tflite/kernels/select.cc)."""
+    """Selection with broadcasting of all three operands (`Eval` in tflite/kernels/select.cc)."""
     return _where(node, node.expr(0))
 
 

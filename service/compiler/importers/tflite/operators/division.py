@@ -42,7 +42,7 @@ def floor_mod(node: Node) -> relax.Expr:
 
 
 def _wide(node: Node) -> Operands:
-    """Both in float64, which holds every int32, and every quotient of two well enough to be rounded."""
+    """Both operands in float64, which holds every int32, and every quotient of two precisely enough to be rounded."""
     dividend, divisor = (
         node.emit(relax.op.astype(x, "float64"), f"wide_{place}") for place, x in enumerate(node.exprs())
     )

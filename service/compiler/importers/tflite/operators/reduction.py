@@ -35,13 +35,13 @@ def reduce_min(node: Node) -> relax.Expr:
 
 
 def reduce_prod(node: Node) -> relax.Expr:
-    """Of integers that are not quantized, such as sizes."""
+    """The product of integers that are not quantized, such as sizes."""
     axes, keepdims = node.axes()
     return node.emit(relax.op.prod(node.expr(0), axis=axes, keepdims=keepdims))
 
 
 def _extreme(node: Node, make: Callable[..., relax.Call]) -> relax.Expr:
-    """Of stored values, in one quantization (`EvalType` in tflite/kernels/reduce.cc)."""
+    """The extreme of stored values, in one quantization (`EvalType` in tflite/kernels/reduce.cc)."""
     axes, keepdims = node.axes()
     if node.is_quantized:
         node.require_one_type(count=1)
