@@ -67,7 +67,7 @@ docs: $(VENV)/.develop ## rewrite docs/reference from the code
 messages: $(VENV)/.develop ## rewrite the gRPC messages from service/api/grpc/inference.proto
 	$(BIN)/python -m scripts.messages
 
-lint: $(VENV)/.develop ## style, types, who may import whom, the Dockerfile, the reference
+lint: $(VENV)/.develop ## check style, types, import layers, the Dockerfile and the reference
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -51,7 +51,7 @@ def control_plane() -> FastAPI:
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
     )
-    for room in (
+    for module in (
         models,
         deletion,
         aliases,
@@ -65,7 +65,7 @@ def control_plane() -> FastAPI:
         audit,
         scrape,
     ):
-        app.include_router(room.router)
+        app.include_router(module.router)
     problems.install(app)
     openapi.install(app)
     return app

@@ -23,7 +23,7 @@ from service.workers.inference import Registry
 
 @dataclass(frozen=True)
 class Services:
-    """The rooms behind the API.
+    """The components behind the API.
 
     Attributes:
         registry: the models loaded in this process.

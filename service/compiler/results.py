@@ -26,7 +26,7 @@ _LEFT_BEHIND_S = 3600.0
 
 
 class Results:
-    """Answers and the files that came with them, the least recently used gone where they take too much room.
+    """Answers and the files that came with them. The least recently used are deleted when they take too much space.
 
     Args:
         directory: made where it does not exist; several processes may share it.

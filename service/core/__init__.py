@@ -1,1 +1,1 @@
-"""The domain: values that every other room speaks in. Imports nothing of `service` but itself."""
+"""The domain: values that all other packages use. Imports nothing of `service` but itself."""

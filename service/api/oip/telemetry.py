@@ -20,7 +20,7 @@ _REASONS: dict[type[OctetError], str] = {QueueFull: "queue_full", DeadlinePassed
 
 
 class InferenceTelemetry:
-    """Watches the inference room: its `Observer`."""
+    """Observes the inference package, as its `Observer`."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -30,7 +30,7 @@ class InferenceTelemetry:
 
 
 class LoadedModel:
-    """Watches one loaded model, from its loading to its unloading: the inference room's `ModelObserver`."""
+    """Observes one loaded model, from its loading to its unloading, as the inference package's `ModelObserver`."""
 
     def __init__(self, metrics: Metrics, identity: Identity) -> None:
         self._labels = labels = _labels(identity)

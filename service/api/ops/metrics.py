@@ -37,7 +37,7 @@ class Metrics:
     """The metrics of one application, in a registry of its own.
 
     Attributes:
-        registry: where collectors of other rooms can be registered.
+        registry: where collectors of other packages can be registered.
         statistics: the same by model version, in the form of the predict protocol.
         versions: the versions that the metrics report.
         sources: called by `gather`, each to count what was noted elsewhere.

@@ -30,7 +30,7 @@ RAW = {"Inference-Header-Content-Length": "0"}
 
 
 class Service:
-    """A data plane over a database and a store, and the other rooms' part in a build's life."""
+    """A data plane over a database and a store, and the other packages' part in a build's life."""
 
     def __init__(self, folder: Path, store: OciLayout, artifacts: dict[str, Digest]) -> None:
         self.store, self.artifacts = store, artifacts

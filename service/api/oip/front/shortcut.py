@@ -2,8 +2,8 @@
 
 Between two predictions a model has swept the caches, so what a request costs is how much code it touches. One of the
 usual form (`exchange.Head`) is therefore neither parsed header by header nor passed through the frameworks: its body is
-received where its tensors will be read, and its answer leaves in one piece. All else goes on to uvicorn. Who sends one
-kind of request may send the other kind next.
+received where its tensors will be read, and its answer leaves in one piece. All else goes on to uvicorn. A client that
+sends one kind of request may send the other kind next.
 """
 
 from __future__ import annotations

@@ -155,14 +155,14 @@ class _Sides:
     def rows(self, channels: Array) -> _Sides:
         return _Sides(self.below[channels], self.above[channels], self.thresholds, self.mirrored)
 
-    def rooms(self, scales: Array) -> tuple[Array, Array]:
+    def margins(self, scales: Array) -> tuple[Array, Array]:
         """The upper and lower bounds of the offset, which has the sign of x if x is mirrored."""
         factors = scales.astype(np.float64)[:, None]
         return self.thresholds - factors * self.below, self.thresholds - factors * self.above
 
     def limits(self, scales: Array) -> tuple[Array, Array]:
         """The lower and upper bounds of the offset."""
-        below, above = self.rooms(scales)
+        below, above = self.margins(scales)
         if not self.mirrored:
             return above, below
         under, over = self.below < 0, self.above < 0
@@ -226,7 +226,7 @@ def _exceptions(sides: _Sides, scales: Array, offsets: Array) -> tuple[tuple[Arr
     This is also the proof: every side of every boundary of every channel is on the right side of the threshold, or is
     an exception whose substitute is. None if something is not proven.
     """
-    below, above = sides.rooms(scales)
+    below, above = sides.margins(scales)
     of_below, of_above = (_signed(offsets, side, sides.mirrored) for side in (sides.below, sides.above))
     wrong = [~(of_below < below), ~(of_above > above)]
     counts = wrong[0].sum(axis=1) + wrong[1].sum(axis=1)
@@ -253,10 +253,10 @@ def _right(sides: _Sides, channel: int, result: int, substitute: float, scales: 
     """Whether `substitute` lies between the threshold of a boundary and the next one on its side."""
     scale, offset = float(scales[channel]), float(offsets[channel])
     value = _signed(np.array([offset]), np.array([[substitute]]), sides.mirrored)[0, 0]
-    rooms = sides.thresholds - scale * substitute
+    margins = sides.thresholds - scale * substitute
     if substitute >= sides.above[channel, result]:
-        return bool(value > rooms[result] and (result + 1 == len(rooms) or value < rooms[result + 1]))
-    return bool(value < rooms[result] and (result == 0 or value > rooms[result - 1]))
+        return bool(value > margins[result] and (result + 1 == len(margins) or value < margins[result + 1]))
+    return bool(value < margins[result] and (result == 0 or value > margins[result - 1]))
 
 
 def _signed(offsets: Array, accumulators: Array, mirrored: bool) -> Array:
