@@ -1,7 +1,7 @@
 """The pipeline of passes: what turns an imported model into scheduled tensor programs and calls of kernels.
 
-A pass takes a module and gives a module. What it is told besides, and what it finds out besides, is in the `Context`.
-What each pass requires and ensures is said where it is defined. `str(PIPELINE)` is `pass_order.text()`.
+A pass takes a module and returns a module. Its other inputs and results are in the `Context`.
+Each pass documents what it requires and ensures. `str(PIPELINE)` is `pass_order.text()`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tiles that were measured, by content: the machine, and the layer with its instruction set.
 
-Written by parents alone, from what locked-in children measured. A hostile model could have its child lie about a layer
-that it shares with others: their kernels would be slower than they could be, never wrong (`kernels.choices`), and an
-artifact is promoted only if it is faster.
+Written by parents alone, from the measurements of sandboxed children. A hostile model could have its child lie about a
+layer that it shares with others: their kernels would be slower than they could be, never wrong (`kernels.choices`), and
+an artifact is promoted only if it is faster.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _BYTES = _SLOTS * (1 + _DIGEST_BYTES)
 
 
 class Place:
-    """The slot of one instance; free again when nothing refers to it.
+    """The slot of one instance; freed when nothing refers to it.
 
     Attributes:
         mark: `mark[0]` is 1 while the instance's native code runs, and else 0, as in a `with` block of this slot.

@@ -1,8 +1,8 @@
 """`octet serve --models`: files and folders whose models are served for as long as they are there.
 
-What lies there is looked at every two seconds. A new file is pushed, a changed one is a new version, and with a file go
+The files are scanned every two seconds. A new file is pushed, a changed one is a new version, and with a file go
 the versions that came of it. Which those are is written down, so that it is known after a restart too, and what people
-pushed under the same name stays. A file that cannot be served is said to be broken, and the others are served.
+pushed under the same name stays. A file that cannot be served is reported as broken, and the others are served.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ModelFiles:
         self._builds: list[str] = []  # that were asked for, and may be under way
 
     async def run(self) -> None:
-        """Until it is canceled. The server is ready when what lies there at first is built and loaded, or broken."""
+        """Runs until it is canceled. The server is ready when all files found at its start are loaded, or broken."""
         with self._services.registry.starting("its models are being built"):
             while not await self._followed():
                 await asyncio.sleep(_LOOK_S)

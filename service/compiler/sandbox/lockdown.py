@@ -1,4 +1,4 @@
-"""The child locks itself in. Every step is irreversible, inherited by threads, and holds for root too.
+"""The child sandboxes itself. Every step is irreversible, inherited by threads, and holds for root too.
 
 Files are closed off before the task's modules are imported, system calls after. Landlock binds no thread that already
 runs, so it must come first, while there is one; imports then read nothing but installed code. The filter comes last

@@ -3,7 +3,7 @@
 Three ways, all of them the kernel's: no line of the child runs for them, so neither the interpreter's lock, nor ignored
 signals, nor native code without end holds them up. Each has a hole that the others close.
 
-- PR_SET_PDEATHSIG, which nothing in the child can undo once it is locked in. But it is the dying parent that sends the
+- PR_SET_PDEATHSIG, which nothing in the child can undo once it is sandboxed. But it is the dying parent that sends the
   signal: none comes where that may not signal the child, because one of them changed its user; none where a parent
   lives on and has lost the child, by an exception in the middle of starting it. And it is not the parent's end that
   counts but that of the thread that started the child.

@@ -25,7 +25,7 @@ def run_child(
     allow_unsandboxed: bool = False,
     handlers: Path | None = None,
 ) -> dict[str, Any]:
-    """Runs `role` (of `service.compiler.child.ROLES`) in a locked-in process of its own and returns its result.
+    """Runs `role` (of `service.compiler.child.ROLES`) in a sandboxed process of its own and returns its result.
 
     Args:
         role: what the child is to do.
@@ -59,7 +59,7 @@ def run_child(
     if termination.status == 0 and conversation.result is not None:
         return conversation.result
     if termination.status < 0:
-        ZYGOTES.close()  # what crashed may have been trying where things lie, and its successors lie there too
+        ZYGOTES.close()  # the crash may have been an attempt to learn addresses, which its successors would share
     raise conversation.place(termination.explain(f"the {role} process", limits))
 
 

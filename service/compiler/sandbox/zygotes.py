@@ -1,7 +1,7 @@
 """Our end of a zygote (`service.compiler.zygote`): a process that has imported the compiler; children are forked of it.
 
 Loading TVM takes longer than most steps take to run, and is the same for each of them. A zygote does it once. It never
-sees an upload, nor orders: those are on the stdin of the child, which locks itself in as one that was started anew
+sees an upload, nor orders: those are on the stdin of the child, which sandboxes itself as one that was started anew
 does, in the same order, before it looks at them. What it hands its children is memory that only our own code and its
 libraries have written.
 

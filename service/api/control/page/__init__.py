@@ -1,6 +1,6 @@
 """The page: what the server has and does, for people, in a browser.
 
-Its files are sent as they lie in `assets/`. Everything that it shows it asks the API for, as any other client does.
+Its files are served from `assets/`. Like any other client, it gets everything that it shows from the API.
 """
 
 from __future__ import annotations
