@@ -15,7 +15,7 @@ from service.db.aliases import take_versions
 from service.db.database import Database, insert_new
 from service.db.requests import withdraw
 from service.db.rows import Row
-from service.db.tables import model_versions
+from service.db.tables import deleted_versions, model_versions
 
 # `list` is a method below.
 Versions = list[ModelVersion]
@@ -37,7 +37,7 @@ class ModelStore:
                 if known is not None:
                     return known
                 newest = _newest(connection, name)
-                number = newest.number + 1 if newest else 1
+                number = 1 + max(newest.number if newest else 0, _highest_deleted(connection, name))
                 version = ModelVersion(name, number, source, format, size_bytes, self._clock.now())
                 if _insert(connection, version):
                     return version
@@ -115,7 +115,7 @@ class ModelStore:
         """Forgets a model, or one version of it, with what asked for builds on its behalf: all of it or nothing.
 
         Builds that others requested too stay. Builds without requests are canceled, and never found again.
-        The number of a deleted version may be given again, where it was the highest.
+        The number of a deleted version is never given to another.
 
         Args:
             force: also where an alias points at it. One that then stands for nothing is removed.
@@ -131,6 +131,7 @@ class ModelStore:
             builds = withdraw(connection, name, numbers, now)
             doomed = model_versions.c.name == name, model_versions.c.number.in_(numbers)
             connection.execute(sa.delete(model_versions).where(*doomed))
+            _note_deleted(connection, name, max(numbers))
         return Deleted(name, tuple(numbers), tuple(aliases), builds)
 
     def restore(self, version: ModelVersion) -> bool:
@@ -166,6 +167,18 @@ def _newest(connection: sa.Connection, name: str) -> ModelVersion | None:
     query = sa.select(model_versions).where(model_versions.c.name == name)
     row = connection.execute(query.order_by(model_versions.c.number.desc()).limit(1)).one_or_none()
     return None if row is None else _version_from(row)
+
+
+def _highest_deleted(connection: sa.Connection, name: str) -> int:
+    query = sa.select(deleted_versions.c.highest).where(deleted_versions.c.model == name)
+    return connection.execute(query).scalar_one_or_none() or 0
+
+
+def _note_deleted(connection: sa.Connection, name: str, number: int) -> None:
+    """For the next push. The rows of the model's versions are locked."""
+    highest = max(number, _highest_deleted(connection, name))
+    connection.execute(insert_new(connection, deleted_versions).values(model=name, highest=highest))
+    connection.execute(sa.update(deleted_versions).where(deleted_versions.c.model == name).values(highest=highest))
 
 
 def _found(version: ModelVersion | None, name: str) -> ModelVersion:

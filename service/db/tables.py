@@ -52,6 +52,14 @@ model_versions = sa.Table(
     sa.UniqueConstraint("name", "source"),
 )
 
+# The highest number of the deleted versions of a model. No later version gets it: clients may have cached its answers.
+deleted_versions = sa.Table(
+    "deleted_versions",
+    metadata,
+    sa.Column("model", sa.Text, primary_key=True),
+    sa.Column("highest", sa.Integer, nullable=False),
+)
+
 # What a name of a version, such as `stable`, stands for; see core.alias.
 model_aliases = sa.Table(
     "model_aliases",

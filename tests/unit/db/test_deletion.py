@@ -63,6 +63,19 @@ def test_one_version_goes_and_the_others_stay(models: ModelStore) -> None:
     assert models.get("a").number == 4
 
 
+def test_the_number_of_a_deleted_version_is_never_given_again(models: ModelStore) -> None:
+    push(models, "a", "one", "two", "three")
+    models.delete("a", 3)
+    models.delete("a", 1)
+    push(models, "a", "four")
+    assert [each.number for each in models.versions("a")] == [4, 2]
+    models.delete("a")
+    push(models, "a", "one")
+    assert models.get("a").number == 5
+    push(models, "b")
+    assert models.get("b").number == 1, "of another model"
+
+
 def test_what_there_is_not_is_not_deleted(models: ModelStore) -> None:
     push(models)
     with pytest.raises(NotFound, match="no model 'b'"):
