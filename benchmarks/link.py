@@ -1,6 +1,6 @@
 """A client's end of one connection, of either kind: one that sleeps until the answer comes, or one that does not.
 
-A core that has nothing to do is halted, and a virtual one is then the host's: to wake whoever sleeps there takes tens
+A core that has nothing to do is halted, and a virtual one is then the host's: waking a process there takes tens
 of microseconds, which are not the server's. A polling client needs a core of its own.
 """
 

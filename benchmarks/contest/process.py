@@ -22,7 +22,8 @@ class ContestantFailed(RuntimeError):
 
 
 class ContestantProcess:
-    """Between turns it is stopped (SIGSTOP): a framework whose threads spin while they wait disturbs nobody else.
+    """Between turns it is stopped (SIGSTOP): a framework whose threads spin while they wait does not disturb the
+    others.
 
     Attributes:
         info: what it said when the model was loaded.

@@ -25,7 +25,7 @@ from benchmarks.models.torch_networks import transformer
 ENGINE = "x86"
 _SAMPLES, _AT_ONCE = 32, 8
 
-_libraries: list[Any] = []  # torch forgets the operators of a library that nobody holds
+_libraries: list[Any] = []  # torch forgets the operators of a library without references
 
 
 def main() -> None:

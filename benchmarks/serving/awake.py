@@ -1,6 +1,6 @@
 """A core that does not halt, for clients that cannot poll: gRPC's sleep in a library.
 
-python -m benchmarks.serving.awake CORE    # computes nothing whenever nobody else wants the core
+python -m benchmarks.serving.awake CORE    # computes nothing whenever no other process needs the core
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def parse(received: bytearray) -> Response | None:
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
     status = int(status_line.split()[1])
     if b"content-length" not in headers and status != _OK:
-        return Response(status, b"", False)  # an error in chunks: nobody reads it, nor what else comes over there
+        return Response(status, b"", False)  # an error in chunks: neither it nor later data is read
     if b"content-length" not in headers:
         raise ValueError(f"a response without Content-Length: {status_line.decode(errors='replace')}")
     length = int(headers[b"content-length"])

@@ -154,8 +154,8 @@ class LocalBlobStore:
         """Moves a finished upload to its name; for `LocalBlobWriter`.
 
         A blob that is there already stays, and is young again: the garbage collector may be about to take it for an
-        orphan, and whoever was given its path may be allowed to open that one file only, as the compiler's children
-        are. One that is damaged is replaced.
+        orphan, and a process that was given its path may be allowed to open that one file only, as the compiler's
+        children are. One that is damaged is replaced.
         """
         if self._has_whole(digest):
             upload.unlink()

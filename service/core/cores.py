@@ -79,7 +79,8 @@ def cpu_quota(groups: Path = _CONTROL_GROUPS, membership: Path = _MEMBERSHIP) ->
             continue
         root = groups / "cpu" if controllers else groups  # version 1 has a folder per controller
         group = Path(path.lstrip("/"))
-        # Whoever is above limits too. In a container the path may be the host's, and only its root is to be seen here.
+        # The groups above limit it too. In a container the path may be the host's, and only its root is to be seen
+        # here.
         quotas += [quota for each in (group, *group.parents) if (quota := _quota(root / each)) is not None]
     return min(quotas, default=None)
 

@@ -1,4 +1,4 @@
-"""The priority of work that nobody waits for."""
+"""The priority of background work."""
 
 from __future__ import annotations
 

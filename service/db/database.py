@@ -20,7 +20,7 @@ from service.db.migrations import upgrade, versions
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
 
-_ADVISORY_LOCK = 0x0C7E7  # which migration lock of PostgreSQL is ours: any number that nobody else uses
+_ADVISORY_LOCK = 0x0C7E7  # the number of Octet's migration lock in PostgreSQL; any unused one
 _migrating = threading.Lock()  # Alembic keeps its context in module globals
 
 

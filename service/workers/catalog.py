@@ -76,7 +76,7 @@ def record_metadata(layout: OciLayout, models: ModelStore, version: ModelVersion
     """Writes a model version's metadata to the index. Call it after each change.
 
     Raises:
-        NotFound: somebody has deleted the version meanwhile.
+        NotFound: the version was deleted meanwhile.
         StorageFull: no space is left.
     """
     annotation = model_annotation_name(version.name, version.number)
@@ -100,7 +100,7 @@ def record_metadata(layout: OciLayout, models: ModelStore, version: ModelVersion
 
 def record_build(layout: OciLayout, builds: BuildStore, build: Build) -> None:
     """Writes to the index whom a succeeded build answers; to be called when it has succeeded, and whenever a request
-    was answered by one that had. Does nothing for builds that answer nobody.
+    was answered by one that had. Does nothing for builds that no version requests.
 
     Raises:
         NotFound: the artifact is not listed.
@@ -113,7 +113,8 @@ def record_build(layout: OciLayout, builds: BuildStore, build: Build) -> None:
 def delete_model(
     layout: OciLayout, models: ModelStore, aliases: AliasStore, name: str, number: int | None = None, *, force: bool
 ) -> Deleted:
-    """`ModelStore.delete`, in the database and in the index: whoever is killed in the middle leaves both as before.
+    """`ModelStore.delete`, in the database and in the index: a process that is killed in the middle leaves both as
+    before.
 
     The tables change while the index is locked, which is written last: an index that still has the model restores its
     rows (`synchronize`), and one without it is only ever written when they are gone. The files become garbage.
@@ -200,7 +201,7 @@ def _record_builds(layout: OciLayout, builds: BuildStore) -> None:
 
 
 def _annotations_of(builds: BuildStore, build: Build) -> dict[str, str]:
-    """Nothing for a build that nobody asks for."""
+    """The annotations of the versions that request a build; empty if there are none."""
     annotations: dict[str, str] = {}
     for model, version, asked_at in builds.requests(build.id):
         annotations |= model_annotation(model, version, asked_at)

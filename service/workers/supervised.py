@@ -1,6 +1,6 @@
 """Keeps processes of this program running: forks them, and forks them again when they die, until told to stop.
 
-Only a process with one thread forks safely, so whoever supervises has no other, and loads no library that starts some:
+Only a process with one thread forks safely, so the supervisor has no other, and loads no library that starts some:
 its children load what they need. They share its memory, know its settings, and start without a new interpreter. A pipe
 is all that goes between: a child says on it that it is ready, or why it cannot be, and the kernel closes it when the
 child is gone, however it went.

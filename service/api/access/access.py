@@ -131,7 +131,7 @@ class Access:
         try:
             self._read()
         except InvalidInput as error:  # it came while we ran; a file of keys means that keys are required
-            _logger.error("%s; it lets nobody in", error.message)
+            _logger.error("%s; none of its keys are accepted", error.message)
             self._is_asked = self._auth is not Auth.OFF
         if self._is_asked and not was_asked:
             _logger.warning("there are API keys: from now on every request needs one")
@@ -156,8 +156,8 @@ def check_exposure(settings: Settings) -> None:
         raise InvalidInput(
             f"other machines can reach {settings.host}, and there is no API key",
             hint=f"octet keys create me --scope admin creates one, on the same data folder ({settings.data_dir}; in a "
-            "container, on the same volume); OCTET_ADMIN_KEY sets one; --no-auth (OCTET_AUTH=off) lets "
-            "everybody do everything",
+            "container, on the same volume); OCTET_ADMIN_KEY sets one; --no-auth (OCTET_AUTH=off) "
+            "allows every request",
         )
 
 

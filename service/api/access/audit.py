@@ -28,7 +28,7 @@ Set by the guard that admits the request.
 class AuditLog:
     """The file. Any number of processes may write to it.
 
-    It is none of the database's tables: those are lost with it, and can be changed by whoever changes anything there.
+    It is not a table: tables are lost with the database, and every process that writes to the database can change them.
     """
 
     def __init__(self, path: Path, clock: Clock | None = None) -> None:

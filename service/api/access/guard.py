@@ -16,8 +16,8 @@ from service.core.key import Scope as KeyScope
 
 
 class Guard:
-    """Refuses who has no key for what is asked, or too much of it, before the request is routed or its body is
-    read; and other sites' pages, where nobody is asked for a key.
+    """Refuses requests without a sufficient key, or beyond its limits, before the request is routed or its body is
+    read; and requests of other sites' pages, where no key is required.
 
     Bare ASGI, because predict requests pass through it; inside `RequestContext`, whose id its answers carry.
     """

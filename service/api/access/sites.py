@@ -1,10 +1,10 @@
 """Web pages of other sites, from which a browser lets requests go to any server that it reaches, on this machine too.
 
-Where a key is asked for, such a page has none to show. Where nobody is asked, what a browser says of a request decides:
+Where a key is required, such a page has none. Where no key is required, the browser's headers decide:
 
 - *Where it comes from.* `Sec-Fetch-Site`, which no page can set; where it is missing (older browsers, plain HTTP),
   `Origin` and `Host` have to name the same. What changes nothing is let through: no page can read the answer. The rule
-  is that of Go's `net/http.CrossOriginProtection`; whoever is no browser sends neither header.
+  is that of Go's `net/http.CrossOriginProtection`; other clients than browsers send neither header.
 - *Whom it is for.* A name of a stranger's that leads to this machine (DNS rebinding) makes his page one of the same
   origin. So a server that only this machine reaches is asked by this machine's names. One that was told to ask nobody
   is not particular: what stands in front of it may pass any name on.

@@ -13,7 +13,7 @@ _BACKLOG = 2048
 def reserve(host: str, port: int) -> socket.socket:
     """A socket that listens to nothing, and holds a port for sockets of this user that share it (`SO_REUSEPORT`).
 
-    So the port is known before there is a server, where 0 takes a free one, and nobody else gets it while there is
+    So the port is known before there is a server, where 0 takes a free one, and no other process gets it while there is
     none.
 
     Raises:

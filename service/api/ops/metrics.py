@@ -30,7 +30,7 @@ LATENCY_BUCKETS_S = (
 _BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
 _MODEL = ("model", "version", "target")
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # one series more per metric and label set, which nobody reads
+disable_created_metrics()  # type: ignore[no-untyped-call]  # one series more per metric and label set, which is never read
 
 
 class Metrics:

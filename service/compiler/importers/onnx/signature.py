@@ -18,7 +18,7 @@ def input_shape(end: End, said: Sequence[int] | None = None) -> Shape:
     """The shape that an input is compiled for. A first dimension without a number is a batch, and becomes 1.
 
     Args:
-        said: by whoever compiles it; numbers that the file has stay.
+        said: given by the user; sizes that the file contains stay.
 
     Raises:
         Unsupported: another dimension has no number, or the type is none that clients can send.

@@ -17,7 +17,7 @@ const PATIENCE_MS = 15_000;
 const known = { models: [], index: [], targets: [], machine: "", history: new History() };
 const builds = new Builds(showBuilds);
 const view = new ModelView(showModel, poll);
-let attended = true; // whether somebody is asked for a key, who has not said that there is none
+let attended = true; // whether a user may be asked for a key, and has not dismissed the prompt
 
 async function poll() {
   const options = { unattended: !attended, signal: AbortSignal.timeout(PATIENCE_MS) };

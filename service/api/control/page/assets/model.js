@@ -40,7 +40,7 @@ export class ModelView {
   choose(name, version, { focus = false } = {}) {
     this.#chosen = { name, version };
     this.#build = null;
-    this.#reports.clear(); // somebody may have measured it meanwhile
+    this.#reports.clear(); // it may have been measured meanwhile
     this.#onChosen();
     if (focus) {
       element("model").scrollIntoView({ behavior: "smooth" });
