@@ -59,7 +59,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         with listening(app) as control, listening(DataPlane(sample_tables()).app) as data:
             import httpx
 
-            with httpx.Client(base_url=f"http://{control}") as client:
+            with httpx.Client(base_url=f"http://{control}", timeout=WORK_TIMEOUT_S) as client:
                 plane = ControlPlane(services, client)
                 build = plane.push().json()
                 artifact = plane.succeed()

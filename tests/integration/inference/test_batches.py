@@ -24,7 +24,7 @@ from tests.support.compiled import PICTURES, compile_sample, expected
 from tests.support.data_plane import DataPlane, as_binary, unpacked
 from tests.support.tables import Tables
 from tests.support.uvicorn_thread import listening
-from tests.support.waiting import WORK_TIMEOUT_S
+from tests.support.waiting import GIVE_UP_S, WORK_TIMEOUT_S
 
 FILE, SIZE = "digits_uint8.tflite", 4
 CLIENTS, REQUESTS = 10, 30
@@ -89,7 +89,7 @@ def test_every_client_gets_the_answers_to_its_own_pictures(
 
 def test_the_configuration_says_how_requests_are_scheduled(store: tuple[OciLayout, dict[int, Digest]]) -> None:
     with serving(store, instances=2, max_delay_s=0.005, timeout_s=1.5) as (_, address):
-        config = httpx.get(f"http://{address}/v2/models/digits/config").json()
+        config = httpx.get(f"http://{address}/v2/models/digits/config", timeout=GIVE_UP_S).json()
     assert config["max_batch_size"] == 4
     assert config["instance_group"] == [{"name": "cpu", "kind": "KIND_CPU", "count": 2}]
     batching = config["dynamic_batching"]

@@ -25,6 +25,7 @@ from tests.support.data_plane import DataPlane, connect
 from tests.support.poison import with_library
 from tests.support.tables import Tables
 from tests.support.uvicorn_thread import listening
+from tests.support.waiting import GIVE_UP_S
 
 pytestmark = pytest.mark.anyio
 
@@ -77,7 +78,7 @@ def test_many_clients_at_once_get_each_their_own_answer(store: OciLayout, artifa
 
 def test_models_that_are_asked_at_once_answer_as_if_alone(store: OciLayout, artifacts: dict[str, Digest]) -> None:
     def ask(address: str, file: str) -> None:
-        with httpx.Client(base_url=f"http://{address}", headers=RAW) as client:
+        with httpx.Client(base_url=f"http://{address}", headers=RAW, timeout=GIVE_UP_S) as client:
             for index in np.random.default_rng(0).permutation(np.arange(100) % 10):
                 picture = PICTURES[index].read_bytes()
                 answer = client.post(f"/v2/models/{file.removesuffix('.tflite')}/infer", content=picture)

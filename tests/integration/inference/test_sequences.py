@@ -22,6 +22,7 @@ from tests.support.data_plane import DataPlane
 from tests.support.tables import Tables
 from tests.support.tflite_recurrent import MODELS
 from tests.support.uvicorn_thread import listening
+from tests.support.waiting import GIVE_UP_S
 
 STEPS = 6
 STATEFUL = {"lstm": MODELS["lstm, projected"], "variable": MODELS["variable"]}
@@ -82,8 +83,8 @@ def test_a_request_of_no_sequence_is_told_what_to_send(plane: DataPlane) -> None
     body = {"inputs": [{"name": "x", "datatype": "INT8", "shape": [1, 5], "data": [0] * 5}]}
     with listening(plane.app) as address:
         url = f"http://{address}/v2/models/variable/infer"
-        refused = httpx.post(url, json=body)
-        unknown = httpx.post(url, json={**body, "parameters": {"sequence_id": 3}})
+        refused = httpx.post(url, json=body, timeout=GIVE_UP_S)
+        unknown = httpx.post(url, json={**body, "parameters": {"sequence_id": 3}}, timeout=GIVE_UP_S)
     assert refused.status_code == 400
     assert "sequence_id" in refused.json()["hint"]
     assert (unknown.status_code, unknown.json()["code"]) == (409, "unknown_sequence")

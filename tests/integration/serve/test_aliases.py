@@ -19,7 +19,7 @@ from service.cli.app import app
 from tests.integration.serve.conftest import LEASE
 from tests.support.compiled import PICTURES, expected
 from tests.support.serving import INT8, UINT8, Served, serving
-from tests.support.waiting import eventually
+from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 FILES = {"1": INT8, "2": UINT8}
 
@@ -92,7 +92,7 @@ class Promoter:
         self.thread.start()
 
     def _work(self, url: str) -> None:
-        with httpx.Client(base_url=url, trust_env=False) as client:
+        with httpx.Client(base_url=url, timeout=WORK_TIMEOUT_S, trust_env=False) as client:
             while True:
                 self.asked = 3 - self.answered
                 try:

@@ -112,4 +112,4 @@ def test_a_kill_at_any_moment_leaves_the_model_or_not(tmp_path: Path) -> None:
 
 def _delete(url: str) -> None:
     with suppress(httpx.TransportError):  # it was killed
-        httpx.delete(f"{url}/api/v1/models/digits", trust_env=False)
+        httpx.delete(f"{url}/api/v1/models/digits", timeout=WORK_TIMEOUT_S, trust_env=False)

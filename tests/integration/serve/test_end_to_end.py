@@ -182,7 +182,9 @@ def test_a_second_server_on_the_same_port_says_so_and_ends(served: Served, tmp_p
 
 
 def test_a_connection_stays_open_between_requests(served: Served) -> None:
-    with httpx.Client(base_url=served.url, limits=httpx.Limits(max_connections=1), trust_env=False) as client:
+    with httpx.Client(
+        base_url=served.url, limits=httpx.Limits(max_connections=1), timeout=WORK_TIMEOUT_S, trust_env=False
+    ) as client:
         ports = set()
         for path in ("/v2/health/live", "/api/v1/nothing", "/api/v1/models"):
             stream = client.get(path).extensions["network_stream"]

@@ -41,7 +41,9 @@ def context(files: tuple[Path, Path]) -> ssl.SSLContext:
 
 @pytest.fixture
 def client(files: tuple[Path, Path]) -> Iterator[httpx.Client]:
-    with httpx.Client(verify=ssl.create_default_context(cafile=str(files[0])), trust_env=False) as client:
+    with httpx.Client(
+        verify=ssl.create_default_context(cafile=str(files[0])), timeout=GIVE_UP_S, trust_env=False
+    ) as client:
         yield client
 
 
