@@ -121,17 +121,18 @@ class _Supervisor:
         self._crashes = crashes_of(settings)
         self._certificate = certificate_of(settings)
         self._standby = Standby(listener, self._certificate.context if self._certificate else None)
+        grace_s = settings.grace_s + _PATIENCE_S
         self._server = SupervisedProcess(
             "server",
             self._be_server,
-            grace_s=settings.grace_s + _PATIENCE_S,
+            grace_s=grace_s,
             keep=[listener.fileno()],
             on_ready=self._server_is_ready,
             on_end=self._server_ended,
         )
         self._children = [self._server]
         if compile:
-            self._children.append(SupervisedProcess("compile worker", self._be_compile_worker, grace_s=_PATIENCE_S))
+            self._children.append(SupervisedProcess("compile worker", self._be_compile_worker, grace_s=grace_s))
 
     async def run(self, told: asyncio.Queue[int]) -> int:
         self._standby.begin("the server is starting")

@@ -9,7 +9,7 @@ from typing import Any
 from service.compiler.sandbox.policy import Access, Limits
 from service.compiler.sandbox.process import Child
 from service.compiler.sandbox.report import EXECUTE
-from service.compiler.sandbox.zygotes import ZYGOTES
+from service.compiler.sandbox.zygotes import FORKED, ZYGOTES
 from service.core.errors import OctetError
 
 
@@ -47,6 +47,8 @@ def run_child(
         SandboxUnavailable: the kernel lacks something, and `allow_unsandboxed` is False.
     """
     setup = {"request": request, "handlers": None if handlers is None else str(handlers)}
+    if role in FORKED:
+        ZYGOTES.warm().wait(poll)
     with Child(role, setup, access, limits, env or {}, allow_unsandboxed) as child:
         conversation = child.conversation
         try:

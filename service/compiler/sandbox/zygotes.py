@@ -16,11 +16,12 @@ import contextlib
 import ctypes
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ from service.core.errors import BuildFailed
 
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 READY = b"ready"
+_TICK_MS = 100
 
 # What every child's environment is made of, forked or started: nothing is inherited from us.
 ENVIRONMENT = {
@@ -81,6 +83,15 @@ class Zygote:
                 umask=0o077,
             )
         self._ready = False
+
+    def wait(self, poll: Callable[[], None]) -> None:
+        """Calls `poll`, which may raise, every 100 ms until it has imported, or is gone, which `fork` finds out."""
+        events, descriptor = select.poll(), self._socket.fileno()
+        if descriptor < 0:  # another thread has closed it
+            return
+        events.register(descriptor, select.POLLIN)
+        while not self._ready and not events.poll(_TICK_MS):
+            poll()
 
     def fork(self, role: str, ends: ChildDescriptors, directory: Path, env: Mapping[str, str]) -> int:
         """The process id of a new child of ours in `directory`, which does `role`.

@@ -36,6 +36,7 @@ def own_zygotes() -> Iterator[zygotes.ZygoteSupervisor]:
 def forked(monkeypatch: pytest.MonkeyPatch, own_zygotes: zygotes.ZygoteSupervisor) -> zygotes.ZygoteSupervisor:
     """Has the roles of the tests forked."""
     monkeypatch.setattr(process, "FORKED", ROLES)
+    monkeypatch.setattr(run, "FORKED", ROLES)
     monkeypatch.setattr(process, "ZYGOTES", own_zygotes)
     monkeypatch.setattr(run, "ZYGOTES", own_zygotes)
     return own_zygotes
@@ -73,6 +74,25 @@ def test_it_is_a_child_of_ours_and_ends_when_it_is_told_to(scratch: Path) -> Non
     assert children
     with pytest.raises(ChildProcessError):
         os.waitpid(int(children[-1]), os.WNOHANG)  # buried
+
+
+def test_a_build_may_end_while_the_zygote_still_imports(
+    scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "endless.py").write_text("import time; time.sleep(1000)")
+    importing = zygotes.ZygoteSupervisor(["endless"], {**zygotes.ENVIRONMENT, "PYTHONPATH": str(tmp_path)})
+    monkeypatch.setattr(process, "ZYGOTES", importing)
+    monkeypatch.setattr(run, "ZYGOTES", importing)
+
+    def poll() -> None:
+        raise BuildCanceled
+
+    try:
+        with pytest.raises(BuildCanceled):
+            attempt(scratch, "echo", poll=poll)
+    finally:
+        importing.warm()._process.kill()
+        importing.close()
 
 
 def test_a_zygote_that_is_gone_is_replaced(scratch: Path, forked: zygotes.ZygoteSupervisor) -> None:

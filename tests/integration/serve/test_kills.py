@@ -123,7 +123,7 @@ class TestRevived:
 
 
 def test_a_server_that_is_told_to_stop_gives_its_build_back(tmp_path: Path) -> None:
-    with serving(tmp_path, lease_s=600, heartbeat_s=1) as served:
+    with serving(tmp_path, lease_s=600, heartbeat_s=1, grace_s=GIVE_UP_S) as served:
         build = served.push()
         served.reaches(build["id"], "import")
         seen: list[str] = []
