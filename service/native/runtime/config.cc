@@ -1,0 +1,90 @@
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+namespace octet {
+
+namespace {
+
+constexpr int64_t kAbiVersion = 1, kPlanVersion = 1;
+constexpr size_t kMostFlags = 256;
+constexpr char kWhat[] = "the config";
+
+struct Versions {
+  int64_t abi = -1, plan = -1;
+  bool is_older = false;
+};
+
+// Before anything else is believed of it. Leaves the text as it is.
+Versions versions_of(Json& json) {
+  Versions found;
+  json.object([&](std::string_view name) {
+    if (name == "abi_version") {
+      found.abi = json.integer();
+    } else if (name == "plan") {
+      json.object([&](std::string_view member) {
+        if (member == "version") {
+          found.plan = json.integer();
+        } else {
+          json.skip();
+        }
+      });
+    } else {
+      found.is_older |= name == "abi";  // of TVM, by which the first form began
+      json.skip();
+    }
+  });
+  json.finish();
+  return found;
+}
+
+octet_status check_versions(char* text, size_t bytes) {
+  Json json(kWhat, text, bytes, Json::Members::kAny);
+  Versions found = versions_of(json);
+  if (json.is_failed()) return json.status();
+  if (found.abi < 0 && found.is_older) return fail_older();
+  if (found.abi == kAbiVersion && found.plan == kPlanVersion) return OCTET_OK;
+  if (found.abi < 0 || found.plan < 0) return fail(OCTET_CORRUPT, "%s lacks its versions", kWhat);
+  return fail(OCTET_UNSUPPORTED, "the artifact is of ABI %" PRId64 " and plan %" PRId64 ", and this library runs %" PRId64
+              " and %" PRId64 "; build it again with this release", found.abi, found.plan, kAbiVersion, kPlanVersion);
+}
+
+}  // namespace
+
+octet_status fail_older() {
+  return fail(OCTET_UNSUPPORTED, "the artifact was built by an older release; build it again");
+}
+
+octet_status Config::read(const void* document, size_t bytes) {
+  if (bytes > kMostConfigBytes) return fail(OCTET_CORRUPT, "%s has %zu bytes", kWhat, bytes);
+  text = static_cast<char*>(malloc(bytes + 1));
+  if (text == nullptr) return fail_memory(bytes);
+  if (bytes != 0) memcpy(text, document, bytes);
+  octet_status status = check_versions(text, bytes);
+  if (status != OCTET_OK) return status;
+  Json json(kWhat, text, bytes, Json::Members::kSorted);
+  bool has_requires = false, has_signature = false;
+  json.object([&](std::string_view name) {
+    if (name == "plan") {
+      plan.read(json);
+    } else if (name == "requires") {
+      has_requires = true;
+      json.array([&](size_t index) {
+        if (index == kMostFlags) return json.refuse("it requires more than %zu CPU flags", kMostFlags);
+        if (!requires_flags.add(json.string())) json.note(OCTET_NO_MEMORY);
+      });
+    } else if (name == "signature") {
+      has_signature = true;
+      signature.read(json);
+    } else {
+      json.skip();
+    }
+  });
+  json.finish();
+  if (!has_requires || !has_signature) json.refuse("it lacks its signature or what it requires");
+  return json.status();
+}
+
+}  // namespace octet

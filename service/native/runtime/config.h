@@ -1,0 +1,31 @@
+// The config of an artifact: canonical JSON of the media type below.
+#pragma once
+
+#include <stddef.h>
+
+#include "memory.h"
+#include "octet.h"
+#include "plan.h"
+#include "signature.h"
+
+namespace octet {
+
+inline constexpr size_t kMostConfigBytes = 64 << 20;
+inline constexpr char kConfigMediaType[] = "application/vnd.octet.config.v2+json";
+inline constexpr char kOlderConfigMediaType[] = "application/vnd.octet.config.v1+json";
+
+octet_status fail_older();  // the artifact was built by a release before plans
+
+struct Config {
+  ~Config() { free(text); }
+
+  // Copies `bytes` of JSON, which strings of the signature and the plan refer to.
+  octet_status read(const void* json, size_t bytes);
+
+  Signature signature;
+  Plan plan;
+  List<const char*> requires_flags;  // of the CPU
+  char* text = nullptr;
+};
+
+}  // namespace octet

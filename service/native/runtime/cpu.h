@@ -1,0 +1,12 @@
+// What the processor can do, as Linux says it.
+#pragma once
+
+#include "memory.h"
+#include "octet.h"
+
+namespace octet {
+
+// OCTET_UNSUPPORTED, and what is missing, where the CPU lacks some of these flags, as /proc/cpuinfo names them.
+octet_status check_cpu(const List<const char*>& flags);
+
+}  // namespace octet

@@ -1,0 +1,58 @@
+// What threads that wait for each other need of the kernel and of the processor.
+#pragma once
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <climits>
+#include <cstdint>
+
+namespace octet {
+
+// Two cache lines: processors fetch them in pairs, so that neighbours would still disturb each other.
+inline constexpr size_t kApartBytes = 128;
+
+inline int64_t nanoseconds_of(clockid_t clock) {
+  timespec now;
+  if (clock_gettime(clock, &now) != 0) return -1;
+  return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+inline int64_t now_ns() { return nanoseconds_of(CLOCK_MONOTONIC); }
+
+// Tells the processor that this is a loop which waits.
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // `yield` does nothing where a core has one thread
+#endif
+}
+
+// Looks at `is_done` until it holds, for about `ns` at most; returns whether it does.
+template <typename Condition>
+bool spin(Condition is_done, int64_t ns) {
+  constexpr int kLooks = 16;  // between two readings of the clock, which takes as long as half of one look
+  int64_t until = now_ns() + ns;
+  do {
+    for (int look = 0; look < kLooks; ++look) {
+      if (is_done()) return true;
+      relax();
+    }
+  } while (now_ns() < until);
+  return is_done();
+}
+
+// Sleeps while `word` has `value`; may wake without a reason.
+inline void futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+
+inline void futex_wake(std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+
+}  // namespace octet

@@ -1,0 +1,263 @@
+#include "instance.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "parallel.h"
+
+namespace {
+
+using octet::fail;
+using octet::Place;
+using octet::Plan;
+using octet::Space;
+
+constexpr size_t kHugePageBytes = 2 << 20;
+constexpr const char* kRoles[] = {"input", "output", "state"};
+
+size_t aligned(size_t bytes) { return (bytes + OCTET_ALIGNMENT - 1) / OCTET_ALIGNMENT * OCTET_ALIGNMENT; }
+
+octet_status fail_null() { return fail(OCTET_INVALID, "an argument is NULL"); }
+
+double now_s() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Zeros, that take memory when they are touched. In huge pages where that helps: each saves misses of the TLB.
+octet_status allocate_pages(size_t bytes, octet::Mapping& memory) {
+  if (bytes == 0) return OCTET_OK;
+  bool is_large = bytes >= kHugePageBytes;
+  size_t asked = is_large ? bytes + kHugePageBytes : bytes;
+  void* mapped = mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return octet::fail_system(errno, "%zu bytes for an instance", bytes);
+  auto begin = static_cast<uint8_t*>(mapped);
+  if (is_large) {
+    auto unused = -reinterpret_cast<uintptr_t>(begin) % kHugePageBytes;
+    if (unused != 0) munmap(begin, unused);
+    begin += unused;
+    madvise(begin, bytes, MADV_HUGEPAGE);
+  }
+  memory.reset(begin, asked - static_cast<size_t>(begin - static_cast<uint8_t*>(mapped)));
+  return OCTET_OK;
+}
+
+}  // namespace
+
+// Of one thread at a time: two runs in one arena would compute nonsense.
+class octet_instance::Use {
+ public:
+  explicit Use(octet_instance* instance) : instance_(instance) {
+    is_alone_ = !instance->is_used_.exchange(true, std::memory_order_acquire);
+  }
+  ~Use() {
+    if (is_alone_) instance_->is_used_.store(false, std::memory_order_release);
+  }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+
+  bool is_alone() const { return is_alone_; }
+  static octet_status fail() { return octet::fail(OCTET_INVALID, "the instance is used by another thread"); }
+
+ private:
+  octet_instance* const instance_;
+  bool is_alone_;
+};
+
+octet_instance::octet_instance(octet_model* model, octet_team* team, int32_t threads)
+    : model_(model), team_(team), threads_(threads) {
+  model_->hold();
+}
+
+octet_status octet_instance::allocate() {
+  const octet::Config& config = model_->config;
+  const Plan& plan = config.plan;
+  size_t bytes = aligned(static_cast<size_t>(plan.arena_bytes()));
+  auto states = static_cast<size_t>(config.signature.count(OCTET_STATE));
+  for (size_t index = 0; index < 2 * states; ++index) {
+    if (!state_at_.add(bytes)) return OCTET_NO_MEMORY;
+    size_t more = aligned(static_cast<size_t>(config.signature.tensor(OCTET_STATE, index / 2).bytes));
+    if (__builtin_add_overflow(bytes, more, &bytes)) return octet::fail_memory(SIZE_MAX);
+  }
+  octet_status status = allocate_pages(bytes, memory_);
+  if (status != OCTET_OK) return status;
+  size_t tables = states == 0 ? 1 : 2;
+  if (!addresses_.reserve(tables * plan.operands())) return OCTET_NO_MEMORY;
+  for (size_t index = 0; index < tables * plan.operands(); ++index) {
+    const octet::Buffer& buffer = plan.buffer(index % plan.operands());
+    bool is_constant = buffer.space == Space::kConstant, is_arena = buffer.space == Space::kArena;
+    uint8_t* base = is_constant ? const_cast<uint8_t*>(model_->constants) : memory_.begin();
+    addresses_.add(is_constant || is_arena ? base + buffer.at : nullptr);
+  }
+  keep_states();
+  return begin_sequence();
+}
+
+octet_status octet_instance::check(octet_role role, void* const* pointers) const {
+  const octet::Signature& signature = model_->config.signature;
+  auto count = static_cast<size_t>(signature.count(role));
+  if (pointers == nullptr && count != 0) return fail(OCTET_INVALID, "the array of %ss is NULL", kRoles[role]);
+  for (size_t index = 0; index < count; ++index) {
+    const octet_tensor& tensor = signature.tensor(role, index);
+    bool is_missing = pointers[index] == nullptr && tensor.bytes != 0;
+    if (!is_missing && reinterpret_cast<uintptr_t>(pointers[index]) % OCTET_ALIGNMENT == 0) continue;
+    return fail(OCTET_INVALID, "%s %zu (%.64s) is %s", kRoles[role], index, tensor.name,
+                is_missing ? "NULL" : "not aligned to 64 bytes");
+  }
+  return OCTET_OK;
+}
+
+octet_status octet_instance::bind(void* const* inputs, void* const* outputs) {
+  Use use(this);
+  if (!use.is_alone()) return use.fail();
+  octet_status status = check(OCTET_INPUT, inputs);
+  if (status == OCTET_OK) status = check(OCTET_OUTPUT, outputs);
+  if (status != OCTET_OK) return status;
+  const Plan& plan = model_->config.plan;
+  for (size_t table = 0; table < addresses_.size(); table += plan.operands()) {
+    for (const Place& place : plan.tensors()) {
+      addresses_[table + place.operand] = (place.space == Space::kInput ? inputs : outputs)[place.tensor];
+    }
+  }
+  is_bound_ = true;
+  return OCTET_OK;
+}
+
+octet_status octet_instance::bind_states(void* const* before, void* const* after) {
+  Use use(this);
+  if (!use.is_alone()) return use.fail();
+  if (before == nullptr && after == nullptr) {
+    keep_states();
+    return begin_sequence();
+  }
+  octet_status status = check(OCTET_STATE, before);
+  if (status == OCTET_OK) status = check(OCTET_STATE, after);
+  if (status != OCTET_OK) return status;
+  for (size_t index = 0; index < static_cast<size_t>(model_->config.signature.count(OCTET_STATE)); ++index) {
+    const octet_tensor& tensor = model_->config.signature.tensor(OCTET_STATE, index);
+    if (tensor.bytes != 0 && before[index] == after[index]) {
+      return fail(OCTET_INVALID, "state %zu (%.64s) is read and written in one place", index, tensor.name);
+    }
+  }
+  for (const Place& place : model_->config.plan.states()) {
+    addresses_[place.operand] = (place.space == Space::kState ? before : after)[place.tensor];
+  }
+  keeps_states_ = false;
+  table_ = 0;
+  return OCTET_OK;
+}
+
+void octet_instance::keep_states() {
+  const Plan& plan = model_->config.plan;
+  keeps_states_ = true;
+  for (const Place& place : plan.states()) {
+    int which = place.space == Space::kState ? 0 : 1;
+    addresses_[place.operand] = state(place.tensor, which);
+    addresses_[plan.operands() + place.operand] = state(place.tensor, 1 - which);
+  }
+}
+
+octet_status octet_instance::reset() {
+  Use use(this);
+  return use.is_alone() ? begin_sequence() : use.fail();
+}
+
+octet_status octet_instance::begin_sequence() {
+  if (!keeps_states_) return fail(OCTET_INVALID, "the caller keeps the states of this instance, not the instance");
+  table_ = 0;
+  for (size_t index = 0; index < state_at_.size() / 2; ++index) {
+    model_->config.signature.initialize(index, state(index, 0));
+  }
+  return OCTET_OK;
+}
+
+template <bool is_timed>
+octet_status octet_instance::compute(double* seconds) {
+  const Plan& plan = model_->config.plan;
+  void* const* addresses = addresses_.begin() + table_;
+  double before_s = is_timed ? now_s() : 0;
+  for (const octet::Call& call : plan.calls()) {
+    int32_t code = call.function(addresses + call.first);
+    if (code != 0) {
+      long index = &call - plan.calls().begin();
+      return fail(OCTET_FAILED, "call %ld (%s) failed with %d", index, call.symbol, code);
+    }
+    if (is_timed) {
+      double after_s = now_s();
+      *seconds++ = after_s - before_s;
+      before_s = after_s;
+    }
+  }
+  for (const octet::Copy& copy : plan.copies()) memmove(addresses[copy.to], addresses[copy.from], copy.bytes);
+  return OCTET_OK;
+}
+
+octet_status octet_instance::run(double* seconds) {
+  Use use(this);
+  if (!use.is_alone()) return use.fail();
+  if (!is_bound_) return fail(OCTET_INVALID, "nothing is bound to the instance: call octet_bind");
+  octet::Lease lease(team_, threads_);
+  *mark_ = 1;
+  octet_status status = seconds == nullptr ? compute<false>(nullptr) : compute<true>(seconds);
+  *mark_ = 0;
+  bool is_exchanged = status == OCTET_OK && keeps_states_ && state_at_.size() != 0;
+  if (is_exchanged) table_ = model_->config.plan.operands() - table_;
+  return status;
+}
+
+octet_status octet_instance_new(octet_model* model, octet_team* team, int32_t threads, octet_instance** instance) {
+  if (model == nullptr || instance == nullptr) return fail_null();
+  *instance = nullptr;
+  if (threads < 0) return fail(OCTET_INVALID, "%d threads", threads);
+  if (team == nullptr) team = octet_team_default();
+  if (team == nullptr) return OCTET_NO_MEMORY;
+  auto made = octet::create<octet_instance>(model, team, threads);
+  if (made == nullptr) return OCTET_NO_MEMORY;
+  octet_status status = made->allocate();
+  if (status == OCTET_OK) {
+    *instance = made;
+  } else {
+    octet::destroy(made);
+  }
+  return status;
+}
+
+octet_instance* octet_instance_share(octet_instance* instance) {
+  if (instance != nullptr) instance->share();
+  return instance;
+}
+
+void octet_instance_free(octet_instance* instance) {
+  if (instance != nullptr && instance->is_last()) octet::destroy(instance);
+}
+
+octet_status octet_bind(octet_instance* instance, void* const* inputs, void* const* outputs) {
+  return instance == nullptr ? fail_null() : instance->bind(inputs, outputs);
+}
+
+octet_status octet_bind_states(octet_instance* instance, void* const* before, void* const* after) {
+  return instance == nullptr ? fail_null() : instance->bind_states(before, after);
+}
+
+octet_status octet_reset(octet_instance* instance) { return instance == nullptr ? fail_null() : instance->reset(); }
+octet_status octet_run(octet_instance* instance) { return instance == nullptr ? fail_null() : instance->run(nullptr); }
+
+octet_status octet_run_timed(octet_instance* instance, double* seconds) {
+  return instance == nullptr || seconds == nullptr ? fail_null() : instance->run(seconds);
+}
+
+void octet_mark(octet_instance* instance, volatile uint8_t* byte) {
+  if (instance != nullptr) instance->mark(byte);
+}
+
+octet_status octet_call(octet_team* team, int32_t threads, octet_function function, void* const* operands) {
+  if (function == nullptr || threads < 0) return fail(OCTET_INVALID, "there is no function, or %d threads", threads);
+  if (team == nullptr) team = octet_team_default();
+  if (team == nullptr) return OCTET_NO_MEMORY;
+  octet::Lease lease(team, threads);
+  int32_t code = function(operands);
+  return code == 0 ? OCTET_OK : fail(OCTET_FAILED, "the function failed with %d", code);
+}

@@ -1,0 +1,27 @@
+// A loaded artifact.
+#pragma once
+
+#include <atomic>
+
+#include "config.h"
+#include "library.h"
+#include "memory.h"
+#include "octet.h"
+
+struct octet_model {
+  octet::Config config;
+  octet::Library library;
+  octet::Mapping mapped;               // the constants, where they are a file
+  const uint8_t* constants = nullptr;  // aligned
+  int64_t constant_bytes = 0;
+
+  // Binds the plan to the library. `config`, `constants` and `library` are there.
+  octet_status link();
+
+  // The caller of `octet_load` holds one, and each instance.
+  void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }
+  void release();
+
+ private:
+  std::atomic<int64_t> holders_{1};
+};

@@ -1,0 +1,31 @@
+// What generated code calls to share a loop among the threads of the lease that its caller holds.
+#pragma once
+
+#include <cstdint>
+
+#include "region.h"
+#include "workspace.h"
+
+struct octet_team;
+
+namespace octet {
+
+// Calls `task` for each id below the number of tasks, which it is told, exactly once; returns the first error. Where the
+// calling thread holds a lease of several cores its workers take part; else, and within a task, it computes alone.
+//
+//   num_task: 0 for as many as seem best.
+int parallel_launch(Task task, void* cdata, int num_task);
+
+// Cores of `team`, of the process's where it is null, for as long as this lives: at most `threads`, and for 0 all.
+class Lease {
+ public:
+  Lease(octet_team* team, int32_t threads);
+  ~Lease();
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+ private:
+  octet_team* const team_;
+};
+
+}  // namespace octet

@@ -1,0 +1,42 @@
+// A model's inputs, outputs and states, as its config says.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "json.h"
+#include "memory.h"
+#include "octet.h"
+
+namespace octet {
+
+inline constexpr int64_t kMostTensorBytes = int64_t{1} << 40;
+
+// What a state holds before the first call: bytes, or the same element again and again.
+struct Initial {
+  const uint8_t* bytes;  // null: `element`
+  int64_t count;         // of `bytes`
+  uint8_t element[8];
+  int64_t width;  // of an element, in bytes
+};
+
+class Signature {
+ public:
+  void read(Json& json);  // the member "signature"
+
+  int32_t count(octet_role role) const { return static_cast<int32_t>(tensors_[role].size()); }
+  const octet_tensor& tensor(octet_role role, size_t index) const { return tensors_[role][index]; }
+
+  // Writes state `index` as it is before the first call.
+  void initialize(size_t index, void* memory) const;
+
+ private:
+  void read_tensor(Json& json, octet_role role);
+  void read_shape(Json& json, octet_tensor& tensor);
+
+  List<octet_tensor> tensors_[3];  // by role
+  List<int64_t> dimensions_;       // of all shapes
+  List<Initial> initials_;         // by state
+};
+
+}  // namespace octet

@@ -1,0 +1,170 @@
+#include "worker.h"
+
+#include <sched.h>
+#include <signal.h>
+
+#include <stdlib.h>
+
+#include <initializer_list>
+#include <new>
+
+// The states of a worker, and who changes them:
+//
+//   kIdle -> kAsleep           worker, after a while without work
+//   kIdle, kAsleep -> kPosted  caller; kAsleep also needs to be woken
+//   kPosted -> kBusy           worker: it has begun
+//   kPosted -> kIdle           caller: it had not begun, and does not wait for it
+//   kBusy -> kIdle             worker: it has ended
+//   kBusy -> kAwaited          caller: it is going to sleep until the worker has ended
+//   kAwaited -> kAsleep        worker: it has ended, and leaves the core to the caller
+//   kIdle, kAsleep -> kQuit    caller
+//
+// `region_` and `thread_` are written before kPosted is stored with release, and read after kBusy was stored with
+// acquire, and the caller writes them again only after it has seen kIdle or kAsleep. All that a worker writes for a
+// region, and reads of it, comes before its release of kIdle or kAsleep, which `join` acquires. A worker that wakes late
+// therefore finds no region, or a new one, never one that has ended.
+
+namespace octet {
+
+__thread bool is_in_region = false;
+
+namespace {
+
+constexpr size_t kStackBytes = 1 << 20;
+// Between the layers of a model there are a few microseconds. To wake a thread takes the caller 3 to 5, and the thread
+// starts 10 to 50 later; whoever else wants the core has to wait for so long.
+constexpr int64_t kRestNs = 40'000;
+constexpr int64_t kPatienceNs = 15'000;  // what threads that end together are apart
+constexpr int64_t kGlanceNs = 10'000;    // to see whether a thread gets on
+constexpr int64_t kLongestNs = 2'000'000;
+
+void block_signals(sigset_t* before) {
+  sigset_t blocked;
+  sigfillset(&blocked);
+  for (int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) sigdelset(&blocked, own);
+  pthread_sigmask(SIG_SETMASK, &blocked, before);
+}
+
+bool set_affinity(pthread_t thread, const Mask& mask) {
+  return pthread_setaffinity_np(thread, Mask::kBytes, reinterpret_cast<const cpu_set_t*>(mask.words())) == 0;
+}
+
+}  // namespace
+
+Worker* Worker::start() {
+  void* memory = aligned_alloc(alignof(Worker), sizeof(Worker));
+  if (memory == nullptr) return nullptr;
+  auto* worker = new (memory) Worker();
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  sigset_t before;
+  block_signals(&before);  // they are for the threads of the program, which expect them
+  int refused = pthread_create(&worker->handle_, &attributes, main, worker);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_attr_destroy(&attributes);
+  if (refused != 0) {
+    free(worker);
+    return nullptr;
+  }
+  pthread_setname_np(worker->handle_, "octet-worker");
+  if (pthread_getcpuclockid(worker->handle_, &worker->clock_) != 0) worker->clock_ = CLOCK_MONOTONIC;
+  return worker;
+}
+
+void* Worker::main(void* worker) {
+  is_in_region = true;
+  static_cast<Worker*>(worker)->serve();
+  return nullptr;
+}
+
+void Worker::serve() {
+  for (;;) {
+    uint32_t state = state_.load(std::memory_order_relaxed);
+    if (state == kQuit) return;
+    if (state == kPosted) {
+      if (!state_.compare_exchange_strong(state, kBusy, std::memory_order_acquire)) continue;
+      region_->work(thread_);
+      finish();
+    } else {
+      rest();
+    }
+  }
+}
+
+// Until there may be something to do.
+void Worker::rest() {
+  auto is_wanted = [this] {
+    uint32_t state = state_.load(std::memory_order_relaxed);
+    return state != kIdle && state != kAsleep;
+  };
+  uint32_t idle = kIdle;
+  bool is_asleep = state_.load(std::memory_order_relaxed) == kAsleep;
+  if (!is_asleep && spin(is_wanted, kRestNs)) return;
+  if (!is_asleep && !state_.compare_exchange_strong(idle, kAsleep, std::memory_order_relaxed)) return;
+  while (!is_wanted() && state_.load(std::memory_order_relaxed) == kAsleep) futex_wait(state_, kAsleep);
+}
+
+void Worker::finish() {
+  uint32_t state = kBusy;
+  if (state_.compare_exchange_strong(state, kIdle, std::memory_order_release, std::memory_order_relaxed)) return;
+  state_.store(kAsleep, std::memory_order_release);
+  futex_wake(state_);  // the caller; this thread, which alone sleeps there otherwise, is awake
+}
+
+void Worker::post(Region* region, int32_t thread) {
+  region_ = region;
+  thread_ = thread;
+  is_to_be_woken_ = state_.exchange(kPosted, std::memory_order_release) == kAsleep;
+}
+
+void Worker::wake() {
+  if (is_to_be_woken_) futex_wake(state_);
+}
+
+void Worker::join() {
+  uint32_t posted = kPosted;
+  if (state_.compare_exchange_strong(posted, kIdle, std::memory_order_acquire)) return;
+  if (!spin([this] { return !is_busy(); }, kPatienceNs)) await();
+}
+
+// The worker has had time to end. If the kernel has taken it off its core in the middle of a task, for another process,
+// it will be back after that one's time slice: several milliseconds. It gets this core instead, at once.
+void Worker::await() {
+  int64_t until = now_ns() + kLongestNs;
+  bool is_running = true;
+  while (is_busy() && is_running && now_ns() < until) {
+    int64_t before = nanoseconds_of(clock_);
+    if (spin([this] { return !is_busy(); }, kGlanceNs)) return;
+    is_running = nanoseconds_of(clock_) - before > kGlanceNs / 4;
+  }
+  if (is_running) {
+    sleep_until_done();
+    return;
+  }
+  Mask here{};
+  here.add(sched_getcpu());
+  bool is_fetched = set_affinity(handle_, here);
+  sleep_until_done();
+  if (is_fetched) set_affinity(handle_, mask_);
+}
+
+void Worker::sleep_until_done() {
+  uint32_t state = kBusy;
+  state_.compare_exchange_strong(state, kAwaited, std::memory_order_acquire);
+  while (state_.load(std::memory_order_acquire) == kAwaited) futex_wait(state_, kAwaited);
+}
+
+void Worker::place(const Mask& mask) {
+  if (mask == mask_) return;
+  mask_ = mask;  // also where a sandbox forbids it: it would the next time
+  set_affinity(handle_, mask);
+}
+
+void Worker::stop() {
+  if (state_.exchange(kQuit, std::memory_order_release) == kAsleep) futex_wake(state_);
+  pthread_join(handle_, nullptr);
+  free(this);
+}
+
+}  // namespace octet

@@ -1,0 +1,299 @@
+"""liboctet_runtime in Python: the functions of `service/native/runtime/octet.h`, which says what they do.
+
+Tensors are addresses here: of memory that is 64-byte aligned, C-ordered, and kept alive by the caller.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from service.core.errors import CorruptBlob, InvalidTensor, OctetError, Unsupported
+
+_PATH = Path(__file__).parents[1] / "native" / "liboctet_runtime.so"
+
+Handle = ctypes.c_void_p
+_int, _long, _size, _text, _double = ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_double
+_addresses = ctypes.POINTER(ctypes.c_void_p)
+
+
+class Role(IntEnum):
+    INPUT = 0
+    OUTPUT = 1
+    STATE = 2
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("name", _text),
+        ("datatype", _text),
+        ("rank", _int),
+        ("shape", ctypes.POINTER(_long)),
+        ("bytes", _long),
+        ("is_quantized", _int),
+        ("scale", _double),
+        ("zero_point", _long),
+    )
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input, output or state, as `octet_tensor` has it; `quantization` is scale and zero point."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    size_bytes: int
+    quantization: tuple[float, int] | None
+
+
+# What each function returns, and takes.
+_STATUS = ctypes.c_int
+_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "error": (_text, ()),
+    "load": (_STATUS, (_text, ctypes.POINTER(Handle))),
+    "load_files": (_STATUS, (_text, _size, _text, _text, ctypes.POINTER(Handle))),
+    "load_memory": (_STATUS, (_text, _size, _text, _size, Handle, _size, ctypes.POINTER(Handle))),
+    "unload": (None, (Handle,)),
+    "count": (_int, (Handle, _int)),
+    "describe": (_STATUS, (Handle, _int, _int, ctypes.POINTER(_Tensor))),
+    "arena_bytes": (_long, (Handle,)),
+    "constant_bytes": (_long, (Handle,)),
+    "calls": (_int, (Handle,)),
+    "call_symbol": (_text, (Handle, _int)),
+    "instance_new": (_STATUS, (Handle, Handle, _int, ctypes.POINTER(Handle))),
+    "instance_share": (Handle, (Handle,)),
+    "instance_free": (None, (Handle,)),
+    "bind": (_STATUS, (Handle, _addresses, _addresses)),
+    "bind_states": (_STATUS, (Handle, _addresses, _addresses)),
+    "reset": (_STATUS, (Handle,)),
+    "initial_state": (_STATUS, (Handle, _int, Handle)),
+    "run": (_STATUS, (Handle,)),
+    "run_timed": (_STATUS, (Handle, ctypes.POINTER(_double))),
+    "mark": (None, (Handle, Handle)),
+    "symbol": (Handle, (Handle, _text)),
+    "call": (_STATUS, (Handle, _int, Handle, _addresses)),
+    "team_default": (Handle, ()),
+    "team_new": (Handle, (*[ctypes.POINTER(_int)] * 3, _int, _int, _double)),
+    "team_free": (None, (Handle,)),
+    "team_enter": (None, (Handle, _int)),
+    "team_leave": (None, (Handle,)),
+    "team_cores": (_int, (Handle,)),
+    "team_free_cores": (_int, (Handle,)),
+    "team_waiting": (_int, (Handle,)),
+}
+
+_ERRORS: dict[int, type[Exception]] = {
+    1: InvalidTensor,
+    2: CorruptBlob,
+    3: Unsupported,
+    4: OSError,
+    5: OctetError,
+    6: MemoryError,
+}
+
+
+class _Library:
+    """The functions by their names in the header, without `octet_`. They release the GIL."""
+
+    def __init__(self) -> None:
+        if not _PATH.is_file():
+            raise Unsupported(f"{_PATH.name} was not built", hint="run make setup or pip install to build it")
+        library = ctypes.CDLL(str(_PATH))
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = library[f"octet_{name}"]
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name, function)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        raise AttributeError(name)  # what is set in `__init__` is found before
+
+
+@cache
+def library() -> _Library:
+    """Loaded once. Raises `Unsupported`, where it was not built."""
+    return _Library()
+
+
+def check(status: int) -> None:
+    """Raises what `octet_status` and `octet_error` say."""
+    if status:
+        raise _ERRORS[status]((library().error() or b"").decode("utf-8", "replace"))
+
+
+def _array(addresses: Sequence[int] | None) -> Any:
+    return None if addresses is None else (ctypes.c_void_p * len(addresses))(*addresses)
+
+
+class _Owner:
+    """Owns what a handle refers to until `close`, or until nobody refers to it any more."""
+
+    def __init__(self, handle: Handle, free: Callable[..., Any]) -> None:
+        self.handle = handle
+        self._finalizer = weakref.finalize(self, free, Handle(handle.value))
+
+    def close(self) -> None:
+        """Gives everything back at once; it cannot be used any more."""
+        self.handle = Handle()  # NULL, of which nothing can be asked
+        self._finalizer()
+
+    @property
+    def is_closed(self) -> bool:
+        return not self._finalizer.alive
+
+
+class NativeTeam(_Owner):
+    """Threads and cores that calls share."""
+
+    @staticmethod
+    def of(processors: Sequence[tuple[int, int, int]], budget: int = 0, window_s: float = 0.1) -> NativeTeam:
+        """
+        Args:
+            processors: by their numbers in the kernel, with the core and the last-level cache that each belongs to.
+            budget: cores that compute at a time; 0: all.
+            window_s: calls that follow each other within it count as concurrent.
+        """
+        columns = [(_int * len(processors))(*column) for column in zip(*processors, strict=True)]
+        handle = Handle(library().team_new(*columns, len(processors), budget, window_s))
+        if not handle:
+            check(1)
+        return NativeTeam(handle, library().team_free)
+
+    @staticmethod
+    @cache
+    def of_this_process() -> NativeTeam:
+        return NativeTeam(Handle(library().team_default()), lambda _: None)
+
+    @property
+    def cores(self) -> int:
+        return int(library().team_cores(self.handle))
+
+    @property
+    def free_cores(self) -> int:
+        return int(library().team_free_cores(self.handle))
+
+    @property
+    def waiting(self) -> int:
+        return int(library().team_waiting(self.handle))
+
+    def enter(self, threads: int) -> None:
+        library().team_enter(self.handle, threads)
+
+    def leave(self) -> None:
+        library().team_leave(self.handle)
+
+    def call(self, threads: int, function: int, operands: Sequence[int]) -> None:
+        """Calls a function of a model, as `NativeModel.symbol` gives it, under a lease."""
+        check(library().call(self.handle, threads, function, _array(operands)))
+
+
+class NativeModel(_Owner):
+    """Code, constants and a checked plan. Closed, it lives on until its instances are closed, too."""
+
+    def __init__(self, handle: Handle) -> None:
+        super().__init__(handle, library().unload)
+
+    @staticmethod
+    def load(folder: Path) -> NativeModel:
+        handle = Handle()
+        check(library().load(str(folder).encode(), ctypes.byref(handle)))
+        return NativeModel(handle)
+
+    @staticmethod
+    def load_files(config: bytes, code: Path, constants: Path) -> NativeModel:
+        handle, paths = Handle(), [str(path).encode() for path in (code, constants)]
+        check(library().load_files(config, len(config), *paths, ctypes.byref(handle)))
+        return NativeModel(handle)
+
+    @staticmethod
+    def load_memory(config: bytes, code: bytes, constants: int, constants_bytes: int) -> NativeModel:
+        """`constants`: an address, whose memory the caller keeps alive."""
+        handle = Handle()
+        check(
+            library().load_memory(
+                config, len(config), code, len(code), constants, constants_bytes, ctypes.byref(handle)
+            )
+        )
+        return NativeModel(handle)
+
+    def tensors(self, role: Role) -> list[Tensor]:
+        found = []
+        for index in range(library().count(self.handle, role)):
+            tensor = _Tensor()
+            check(library().describe(self.handle, role, index, ctypes.byref(tensor)))
+            quantization = (tensor.scale, tensor.zero_point) if tensor.is_quantized else None
+            shape = tuple(tensor.shape[: tensor.rank])
+            found.append(Tensor(tensor.name.decode(), tensor.datatype.decode(), shape, tensor.bytes, quantization))
+        return found
+
+    @cached_property
+    def calls(self) -> tuple[str, ...]:
+        """The symbols of a run, in order."""
+        count = library().calls(self.handle)
+        return tuple(library().call_symbol(self.handle, call).decode() for call in range(count))
+
+    @property
+    def arena_bytes(self) -> int:
+        return int(library().arena_bytes(self.handle))
+
+    @property
+    def constant_bytes(self) -> int:
+        return int(library().constant_bytes(self.handle))
+
+    def symbol(self, name: str) -> int | None:
+        """The address of a function, valid until the model is closed."""
+        address: int | None = library().symbol(self.handle, name.encode())
+        return address
+
+    def initial_state(self, index: int, memory: int) -> None:
+        check(library().initial_state(self.handle, index, memory))
+
+    def instance(self, team: NativeTeam | None = None, threads: int = 0) -> NativeInstance:
+        """
+        Args:
+            team: by default that of the process.
+            threads: at most, of one run; 0: as many as the team has cores.
+        """
+        return NativeInstance(self, team or NativeTeam.of_this_process(), threads)
+
+
+class NativeInstance(_Owner):
+    """An arena, and what is bound to it: one run at a time, from any thread."""
+
+    def __init__(self, model: NativeModel, team: NativeTeam, threads: int) -> None:
+        handle = Handle()
+        check(library().instance_new(model.handle, team.handle, threads, ctypes.byref(handle)))
+        super().__init__(handle, library().instance_free)
+        self._calls, self._team = len(model.calls), team  # which outlives it
+        self._run = library().run
+
+    def bind(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        check(library().bind(self.handle, _array(inputs), _array(outputs)))
+
+    def bind_states(self, before: Sequence[int] | None, after: Sequence[int] | None) -> None:
+        """The caller keeps the states; None and None: the instance does."""
+        check(library().bind_states(self.handle, _array(before), _array(after)))
+
+    def reset(self) -> None:
+        check(library().reset(self.handle))
+
+    def run(self) -> None:
+        status = self._run(self.handle)
+        if status:
+            check(status)
+
+    def run_timed(self) -> list[float]:
+        """How long each call took, in seconds."""
+        seconds = (_double * self._calls)()
+        check(library().run_timed(self.handle, seconds))
+        return list(seconds)
+
+    def mark(self, address: int | None) -> None:
+        """The byte at `address`, which has to live as long as this instance, is 1 while compiled code runs."""
+        library().mark(self.handle, address)

@@ -1,0 +1,26 @@
+// What generated code calls, for tests: the library keeps these names to itself.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "service/native/runtime/parallel.h"
+
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+EXPORTED int launch(octet::Task task, void* data, int num_task) { return octet::parallel_launch(task, data, num_task); }
+
+EXPORTED void* allocate(uint64_t bytes) { return octet::alloc_workspace(1, 0, bytes, 2, 32); }
+
+EXPORTED int release(void* memory) { return octet::free_workspace(1, 0, memory); }
+
+// In a child: a call of `threads` threads, after those that the parent has made. Returns its status, -1 if it was killed.
+EXPORTED int launch_in_child(octet_team* team, int threads, octet::Task task, void* data) {
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(30);
+    octet::Lease lease(team, threads);
+    _exit(octet::parallel_launch(task, data, 0) == 0 ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}

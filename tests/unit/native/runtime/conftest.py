@@ -1,0 +1,47 @@
+"""Compiled functions and artifacts of them; and the runtime's threads, compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.core.digest import canonical_json
+from tests.support.runtime_threads import RuntimeThreads, compile_threads
+from tests.support.small_artifact import CONSTANTS, FUNCTIONS, SIMPLE, compiled, write_layout
+
+
+@pytest.fixture(scope="session")
+def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library of `FUNCTIONS`."""
+    return compiled(FUNCTIONS, folder=tmp_path_factory.mktemp("code"))
+
+
+@pytest.fixture
+def constants(tmp_path: Path) -> Path:
+    path = tmp_path / "constants"
+    path.write_bytes(CONSTANTS.tobytes())
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path, code: Path) -> Path:
+    """The artifact `SIMPLE`, as the compiler writes it."""
+    path = tmp_path / "model.octet"
+    write_layout(path, canonical_json(SIMPLE), code, CONSTANTS.tobytes())
+    return path
+
+
+@pytest.fixture(scope="session")
+def threads(tmp_path_factory: pytest.TempPathFactory) -> RuntimeThreads:
+    return compile_threads(tmp_path_factory.mktemp("runtime"))
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Callable[[Callable[[], Any]], Any]]:
+    """Runs a function in a new thread, always the same, whose mask may be changed."""
+    with ThreadPoolExecutor(1) as pool:
+        yield lambda function: pool.submit(function).result(timeout=60)

@@ -1,0 +1,57 @@
+"""Configs that were damaged at random do the runtime no harm."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from service.core.digest import canonical_json
+from tests.support.small_artifact import COUNTING, SIMPLE
+
+_ROOT = Path(__file__).parents[4]
+_RUNTIME = _ROOT / "service/native/runtime"
+_HARNESS = _ROOT / "tests/fuzz/native/runtime.cc"
+
+_LIBRARY = _RUNTIME.parent / "liboctet_runtime.so"
+
+_ZIG = (sys.executable, "-m", "ziglang", "c++")
+# It has no runtime for addresses, but checks every index of a view.
+_UNDEFINED = (
+    *(*_ZIG, "-fsanitize=undefined", "-fno-sanitize-recover=undefined"),
+    "-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_DEBUG",
+)
+_ADDRESS = ("g++", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-D_GLIBCXX_ASSERTIONS")
+
+
+def _fuzz(compiler: tuple[str, ...], runtime: list[Path], count: int, code: Path, constants: Path) -> int:
+    """How many of so many damaged configs were loaded; a sanitizer's finding, or a crash, is a failure."""
+    program, folder = constants.parent / "fuzz", constants.parent
+    sources = map(str, [_HARNESS, *runtime])
+    options = ["-std=c++17", "-O1", "-g", f"-I{_RUNTIME}", "-pthread", *sources, "-ldl", "-o", str(program)]
+    subprocess.run([*compiler, *options, f"-Wl,-rpath,{_LIBRARY.parent}"], check=True)
+    loaded = 0
+    for seed, config in enumerate((SIMPLE, COUNTING)):
+        (folder / "config").write_bytes(canonical_json(config))
+        arguments: list[str | Path] = [program, folder / "config", code, constants, str(count), str(seed)]
+        run = subprocess.run(arguments, capture_output=True, text=True, timeout=250)
+        assert (run.returncode, run.stderr) == (0, "")
+        loaded += int(run.stdout)
+    return loaded
+
+
+def test_damaged_configs_break_nothing(code: Path, constants: Path) -> None:
+    assert 0 < _fuzz(_ZIG, [_LIBRARY], 2000, code, constants) < 4000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", [_UNDEFINED, _ADDRESS], ids=["undefined", "address"])
+def test_damaged_configs_break_nothing_that_sanitizers_see(
+    compiler: tuple[str, ...], code: Path, constants: Path
+) -> None:
+    if shutil.which(compiler[0]) is None:
+        pytest.skip("the sanitizers' runtime comes with a system's compiler")
+    assert _fuzz(compiler, sorted(_RUNTIME.glob("*.cc")), 20_000, code, constants) > 0

@@ -1,0 +1,203 @@
+"""Tasks of a parallel region: each is computed once, by whatever threads there are."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.core.cores import usable_cores
+from tests.support.runtime_threads import (
+    OPTIONS,
+    SOURCES,
+    STRESS,
+    Loop,
+    Nap,
+    RuntimeThreads,
+    allowed,
+    mask,
+    tasks_of_process,
+    workers,
+)
+
+CORES = [min(core) for core in usable_cores()]
+SHARED = [CORES[0], CORES[-1]]  # one processor twice, if there is but one
+
+
+@given(iterations=st.integers(0, 100), tasks=st.integers(0, 120), cores=st.integers(1, 7), asked=st.integers(0, 8))
+def test_each_iteration_is_computed_once(
+    threads: RuntimeThreads, iterations: int, tasks: int, cores: int, asked: int
+) -> None:
+    loop = Loop.of(iterations)
+    with threads.team(SHARED, budget=cores) as team, team.lease(asked):
+        assert threads.launch("compute", loop, tasks) == 0
+    assert loop.computed == [1] * iterations
+    assert loop.num_task == tasks or tasks == 0
+
+
+def test_threads_share_the_iterations(threads: RuntimeThreads) -> None:
+    loop = Loop.of(40, pause_us=1000)
+    with threads.team(SHARED, budget=2) as team, team.lease(2):
+        threads.launch("compute", loop)
+    assert len(set(loop.threads[:40])) == 2
+    assert loop.computed == [1] * 40
+
+
+def test_threads_have_contiguous_parts(threads: RuntimeThreads) -> None:
+    """Also where one has helped the other, which took half of its time to wake up."""
+    loop = Loop.of(64, pause_us=500)
+    with threads.team(SHARED, budget=2) as team, team.lease(2):
+        threads.launch("compute", loop)
+    by = loop.threads[:64]
+    assert sum(one != other for one, other in pairwise(by)) <= 1
+
+
+@pytest.mark.parametrize("asked", [None, 1])
+def test_a_call_of_one_thread_is_one_task_of_the_caller(threads: RuntimeThreads, asked: int | None) -> None:
+    loop, before = Loop.of(10), tasks_of_process()
+    if asked is None:
+        threads.launch("compute", loop)  # without a lease
+    else:
+        with threads.team(SHARED, budget=2) as team, team.lease(asked):
+            threads.launch("compute", loop)
+    assert (loop.num_task, loop.computed) == (1, [1] * 10)
+    assert set(loop.threads[:10]) == {threading.get_native_id()}
+    assert tasks_of_process() <= before
+
+
+def test_nested_regions_are_computed_by_the_threads_that_launch_them(threads: RuntimeThreads) -> None:
+    outer, inner = Loop.of(8, pause_us=1000), [Loop.of(5) for _ in range(8)]
+    nested = (Loop * 8)(*inner)
+    outer.launch, outer.nested = ctypes.cast(threads["launch"], ctypes.c_void_p), ctypes.addressof(nested)
+    with threads.team(SHARED, budget=2) as team, team.lease(2):
+        assert threads.launch("nest", outer, 8) == 0
+    for place, loop in enumerate(inner):
+        assert loop.computed == [1] * 5
+        assert set(loop.threads[:5]) == {outer.threads[place]}
+        assert nested[place].num_task == 1
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("tasks", [0, 1, 8])
+def test_the_error_of_a_task_is_that_of_the_region(threads: RuntimeThreads, cores: int, tasks: int) -> None:
+    loop = Loop.of(8, errors=[0, 0, 0, 7, 0, 0, 0, 0])
+    with threads.team(SHARED, budget=cores) as team, team.lease():
+        assert threads.launch("compute", loop, tasks) == 7
+        assert max(loop.computed) == 1
+        assert threads.launch("compute", Loop.of(8)) == 0  # the next is another
+
+
+def test_workers_that_have_nothing_to_do_sleep(threads: RuntimeThreads) -> None:
+    before = workers()
+    with threads.team(SHARED, budget=2) as team, team.lease():
+        threads.launch("compute", Loop.of(40))
+        (worker,) = workers() - before
+
+        def state() -> str:
+            return Path(f"/proc/self/task/{worker}/stat").read_text().rpartition(")")[2].split()[0]
+
+        until = time.monotonic() + 30
+        while state() != "S":
+            assert time.monotonic() < until
+            time.sleep(0.001)
+
+
+@pytest.mark.skipif(len(CORES) < 2, reason="one core")
+def test_a_worker_that_stands_still_gets_the_core_of_the_caller(
+    threads: RuntimeThreads, elsewhere: Callable[[Callable[[], Any]], Any]
+) -> None:
+    def asked() -> tuple[Nap, set[int]]:
+        before = workers()
+        os.sched_setaffinity(0, CORES[:1])
+        with threads.team(CORES[:2], budget=2) as team, team.lease():
+            nap = Nap(threading.get_native_id(), 0, 100)
+            assert threads.launch("nap", nap, 2) == 0
+            (worker,) = workers() - before
+            return nap, allowed(worker)
+
+    nap, afterwards = elsewhere(asked)
+    assert (mask(nap.before), mask(nap.after)) == ({CORES[1]}, {CORES[0]})
+    assert afterwards == {CORES[1]}
+
+
+def test_a_child_has_threads_of_its_own(threads: RuntimeThreads) -> None:
+    with threads.team(SHARED, budget=3) as team:
+        with team.lease(3):
+            threads.launch("compute", Loop.of(10))
+        assert threads["launch_in_child"](team.handle, 3, threads.task("compute"), ctypes.byref(Loop.of(40))) == 0
+        with team.lease(2):  # the child has it, too
+            assert threads["launch_in_child"](team.handle, 3, threads.task("compute"), ctypes.byref(Loop.of(40))) == 0
+            threads.launch("compute", loop := Loop.of(10))
+        assert loop.computed == [1] * 10
+        assert team.free == 3
+
+
+def test_a_child_is_not_kept_waiting_by_calls_that_it_does_not_have(threads: RuntimeThreads) -> None:
+    held, over = threading.Event(), threading.Event()
+    with threads.team(SHARED, budget=2) as team:
+
+        def hold() -> None:
+            with team.lease(2):
+                held.set()
+                over.wait(60)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait(60)
+        try:
+            assert threads["launch_in_child"](team.handle, 2, threads.task("compute"), ctypes.byref(Loop.of(40))) == 0
+        finally:
+            over.set()
+            holder.join()
+
+
+@given(sizes=st.lists(st.integers(0, 1 << 20), min_size=1, max_size=12))
+def test_workspaces_are_aligned_and_do_not_overlap(threads: RuntimeThreads, sizes: list[int]) -> None:
+    taken = [threads["allocate"](ctypes.c_uint64(size)) for size in sizes]
+    for place, (address, size) in enumerate(zip(taken, sizes, strict=True)):
+        assert address % 64 == 0
+        ctypes.memset(address, place, size)
+    for place, (address, size) in enumerate(zip(taken, sizes, strict=True)):
+        assert ctypes.string_at(address, size) == bytes([place]) * size
+    for address in reversed(taken):
+        assert threads["release"](ctypes.c_void_p(address)) == 0
+
+
+def test_a_workspace_is_taken_again(threads: RuntimeThreads) -> None:
+    first = threads["allocate"](ctypes.c_uint64(5000))
+    threads["release"](ctypes.c_void_p(first))
+    assert threads["allocate"](ctypes.c_uint64(4990)) == first
+    threads["release"](ctypes.c_void_p(first))
+
+
+def test_a_workspace_larger_than_any_memory_is_none(threads: RuntimeThreads) -> None:
+    assert threads["allocate"](ctypes.c_uint64((1 << 64) - 1)) is None
+
+
+_COMPILERS = {
+    "plain": ["-O2"],
+    "thread": ["-O1", "-g", "-fsanitize=thread"],
+    "address": ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sanitizer", _COMPILERS)
+def test_many_calls_at_once_do_no_harm(sanitizer: str, tmp_path: Path) -> None:
+    program = str(tmp_path / "stress")
+    try:  # the locked compiler has no runtime of sanitizers
+        subprocess.run(["g++", *OPTIONS, *_COMPILERS[sanitizer], STRESS, *SOURCES, "-o", program], check=True)
+    except FileNotFoundError:
+        pytest.skip("there is no g++")
+    for callers, budget in [(1, 2), (3, 2), (6, 4), (2, 1)]:
+        subprocess.run([program, "2", str(callers), str(budget)], check=True, timeout=200)

@@ -1,0 +1,137 @@
+"""Configs that are damaged, or worse."""
+
+from __future__ import annotations
+
+import resource
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.core.digest import canonical_json
+from service.core.errors import CorruptBlob, OctetError, Unsupported
+from service.runtime.octet_library import NativeModel
+from tests.support.small_artifact import BYTES, COUNTING, SIMPLE, changed, config_of
+
+_BUFFERS, _CALLS = SIMPLE["plan"]["buffers"], SIMPLE["plan"]["calls"]
+
+
+def _buffer(index: int, *buffer: Any) -> dict[str, Any]:
+    return changed(SIMPLE, buffers=[*_BUFFERS[:index], list(buffer), *_BUFFERS[index + 1 :]])
+
+
+def _signature(role: str, **members: Any) -> dict[str, Any]:
+    config = deepcopy(SIMPLE)
+    config["signature"][role][0] |= members
+    return config
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (_buffer(0, "input", 1, BYTES), "buffer 0 is input 1 of 1"),
+        (_buffer(0, "input", 0, BYTES - 4), "buffer 0 has 60 bytes, but input 0 has 64"),
+        (_buffer(0, "input", -1, BYTES), "-1 is not between 0 and"),
+        (_buffer(0, "heap", 0, BYTES), 'buffer 0 lies in "heap"'),
+        (_buffer(0, "input", 0), "buffer 0 has 2 elements"),
+        (_buffer(0, "input", 0, BYTES, 0), "buffer 0 has 4 elements"),
+        (_buffer(0, "input", 0.0, BYTES), "0.0 is not an integer"),
+        (_buffer(0, "input", 0, 1 << 70), "is not an integer of 64 bits"),
+        (_buffer(0, "state", 0, BYTES), "buffer 0 is state 0 of 0"),
+        (_buffer(1, "constant", 128, BYTES), r"buffer 1 has 64 bytes at 128 of 128 \(constant\)"),
+        (_buffer(1, "constant", 60, BYTES), "buffer 1 has 64 bytes at 60 of 128"),
+        (_buffer(2, "arena", 256, BYTES), r"buffer 2 has 64 bytes at 256 of 256 \(arena\)"),
+        (_buffer(2, "arena", 0, 257), r"buffer 2 has 257 bytes at 0 of 256 \(arena\)"),
+        (_buffer(3, "arena", 0, BYTES), "no call of the plan writes output 0"),
+        (changed(SIMPLE, arena_bytes=(1 << 40) + 1), "is not between 0 and"),
+        (changed(SIMPLE, calls=[["add", [0, 1, 4]]]), "4 is not between 0 and 3"),
+        (changed(SIMPLE, calls=[["add", [0, -1, 3]]]), "-1 is not between 0 and 3"),
+        (changed(SIMPLE, calls=[["add", []]]), "call 0 has no operands"),
+        (changed(SIMPLE, calls=[["add"]]), "call 0 has no operands"),
+        (changed(SIMPLE, calls=[["a b", [3]]]), 'call 0 is of "a b", which is no symbol'),
+        (changed(SIMPLE, calls=[["a" * 257, [3]]]), "which is no symbol"),
+        (changed(SIMPLE, calls=[["add", [3, 0, 1]]]), r"call 0 \(add\) writes to what is only read"),
+        (changed(SIMPLE, calls=[["add", [3, 1, 0]]]), r"call 0 \(add\) writes to what is only read"),
+        (changed(SIMPLE, calls=[["add", [0] * 4097]]), "call 0 has more than 4096 operands"),
+        (changed(SIMPLE, copies=[[0, 2]]), "copy 0 is not into an output"),
+        (changed(SIMPLE, copies=[[0]]), "copy 0 has 1 elements"),
+        (
+            changed(SIMPLE, buffers=[*_BUFFERS, ["arena", 0, 32]], copies=[[4, 3]]),
+            "copy 0 is between two sizes",
+        ),
+        (changed(COUNTING, calls=[["add", [0, 1, 3]]], copies=[]), "no call of the plan writes next state 0"),
+        (_signature("inputs", shape=[1 << 40, 1 << 40]), "a tensor is too large"),
+        (_signature("inputs", shape=[1 << 39]), 'tensor "in0" is too large'),
+        (_signature("inputs", shape=[-1, 16]), "-1 is not between 0 and"),
+        (_signature("inputs", shape=[1] * 65), "more than 64 dimensions"),
+        (_signature("inputs", name="a\0b"), "a string is damaged"),
+        (_signature("outputs", quantization={"scale": 10**400, "zero_point": 0}), "a number is missing or too long"),
+        ({name: SIMPLE[name] for name in SIMPLE if name != "plan"}, "lacks its versions"),
+        ({name: SIMPLE[name] for name in SIMPLE if name != "signature"}, "lacks its signature"),
+        ({name: SIMPLE[name] for name in SIMPLE if name != "requires"}, "lacks its signature or what it requires"),
+    ],
+)
+def test_a_plan_stays_within_what_there_is(config: Any, message: str, code: Path, constants: Path) -> None:
+    with pytest.raises(CorruptBlob, match=message):
+        NativeModel.load_files(canonical_json(config), code, constants)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (SIMPLE | {"abi_version": 2}, "is of ABI 2 and plan 1, and this library runs 1 and 1; build it again"),
+        (changed(SIMPLE, version=2, buffers="of another form"), "is of ABI 1 and plan 2"),
+        (changed(SIMPLE, barriers=[]), 'the plan has a member "barriers"'),
+        (_signature("inputs", datatype="FP64"), 'datatype is "FP64"'),
+    ],
+)
+def test_what_another_release_wrote_is_not_guessed(config: Any, message: str, code: Path, constants: Path) -> None:
+    with pytest.raises(Unsupported, match=message):
+        NativeModel.load_files(canonical_json(config), code, constants)
+
+
+_SIMPLE = canonical_json(SIMPLE)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "byte 0: a { is missing"),
+        (_SIMPLE[:-1], "a } is missing|a , is missing"),
+        (_SIMPLE + b"x", "it goes on after its end"),
+        (b'{"a":' + b"[" * 40 + b"]" * 40 + b"}", "nested more than 32 deep"),
+        (_SIMPLE.replace(b'"abi_version":1,', b'"abi_version":1,"abi_version":1,'), "is not in order"),
+        (_SIMPLE.replace(b'"name":"in0"', b'"name":"\xff"'), "a string is damaged"),
+        (_SIMPLE.replace(b'"name":"in0"', b'"name":"\\ud800"'), "a string is damaged"),
+        (_SIMPLE.replace(b'"name":"in0"', b'"name":"\n"'), "a string does not end"),
+        (_SIMPLE.replace(b'"numerics":"xnnpack"', b'"numerics":nil'), "a value is missing"),
+        (_SIMPLE.replace(b"[1,16]", b"[01,16]"), "a , is missing"),
+    ],
+)
+def test_a_config_is_canonical_json(text: bytes, message: str, code: Path, constants: Path) -> None:
+    with pytest.raises(CorruptBlob, match=message):
+        NativeModel.load_files(text, code, constants)
+
+
+def test_an_arena_that_the_machine_has_not_is_refused(code: Path, constants: Path) -> None:
+    model = NativeModel.load_files(canonical_json(changed(SIMPLE, arena_bytes=1 << 40)), code, constants)
+    assert model.arena_bytes == 1 << 40
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 39, before[1]))  # a system may promise more than it has
+    try:
+        with pytest.raises(MemoryError, match="1099511627776 bytes for an instance: Cannot allocate memory"):
+            model.instance()
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def test_many_calls_are_many_calls(code: Path, constants: Path) -> None:
+    config = config_of([("input", 0), ("output", 0)], [("twice", [0, 1])] * 20_000)
+    assert len(NativeModel.load_files(canonical_json(config), code, constants).calls) == 20_000
+
+
+def test_more_calls_than_a_plan_may_have_are_refused(code: Path, constants: Path) -> None:
+    config = config_of([("input", 0), ("output", 0)], [("f", [1])] * ((1 << 18) + 1))
+    with pytest.raises(OctetError, match="the plan has more than 262144 calls"):
+        NativeModel.load_files(canonical_json(config), code, constants)
