@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import tempfile
 from pathlib import Path
@@ -14,8 +15,10 @@ from service.cli.client import Client
 from service.cli.options import JsonOption, KeyOption, ServerOption, server_url
 from service.cli.output import reporting
 from service.cli.rm import ModelArgument, name_and_version
-from service.core.digest import Digest, parse_digest
+from service.core.artifact import Report
+from service.core.digest import Digest, canonical_json, parse_digest
 from service.core.errors import Conflict, NotReady
+from service.core.metadata import ModelMetadata
 
 
 def pull(
@@ -34,8 +37,8 @@ def pull(
     with reporting(as_json) as output, Client(server_url(server), key) as client:
         if directory.exists():
             raise Conflict(f"{directory} exists already", hint="name another folder, or remove it")
-        artifact = _artifact(client, name, version, target)
-        _write(client, artifact, directory)
+        artifact, metadata = _artifact(client, name, version, target)
+        _write(client, artifact, metadata, directory)
         if as_json:
             output.document({"artifact": artifact, "directory": str(directory)})
             return
@@ -43,20 +46,22 @@ def pull(
         output.next_command(f"octet run {shlex.quote(str(directory))} INPUT")
 
 
-def _artifact(client: Client, name: str, version: int | None, target: str | None) -> Digest:
+def _artifact(client: Client, name: str, version: int | None, target: str | None) -> tuple[Digest, ModelMetadata]:
+    """The artifact, and the labels and preprocessing of the version that it belongs to. Raises `NotReady`."""
     versions = client.model(name)["versions"]
     wanted = [each for each in versions if version in (None, each["version"])]
     if target is None:
-        found = next((each["artifact"] for each in wanted if each["artifact"]), None)
+        found = next((each for each in wanted if each["artifact"]), None)
     else:
         numbers = [each["version"] for each in wanted]
         builds = [each for each in client.builds(name, limit=200) if _is_built(each, numbers, target)]
-        found = max(builds, key=lambda build: build["version"], default={"artifact": None})["artifact"]
+        found = max(builds, key=lambda build: build["version"], default=None)
     if found is None:
         what = name if version is None else f"version {version} of {name}"
         suited = f" for {target}" if target else ""
         raise NotReady(f"there is no artifact of {what}{suited}", hint=f"octet models {name}")
-    return parse_digest(found)
+    (said,) = (each["metadata"] for each in versions if each["version"] == found["version"])
+    return parse_digest(found["artifact"]), ModelMetadata.from_json(said or {})
 
 
 def _is_built(build: dict[str, Any], versions: list[int], target: str) -> bool:
@@ -64,8 +69,8 @@ def _is_built(build: dict[str, Any], versions: list[int], target: str) -> bool:
     return is_asked_for and build["state"] == "succeeded" and not build["invalidated"]
 
 
-def _write(client: Client, artifact: Digest, directory: Path) -> None:
-    """The folder is whole or absent; every file in it hashes to its name."""
+def _write(client: Client, artifact: Digest, metadata: ModelMetadata, directory: Path) -> None:
+    """The folder is whole or absent; every file in it hashes to its name. Its facts include `metadata`."""
     from service.cache import OciLayout
 
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -77,4 +82,9 @@ def _write(client: Client, artifact: Digest, directory: Path) -> None:
         manifest = layout.manifest(artifact)
         for part in (manifest.config, *manifest.layers):
             layout.blobs.path(part.digest)
+        facts = layout.attached(artifact, Report.FACTS)
+        if facts is not None and metadata:
+            whole = {**json.loads(facts), "metadata": metadata.to_json()}
+            layout.attach(artifact, Report.FACTS, canonical_json(whole))
+            layout.collect_garbage(min_age_s=0)
         folder.rename(directory)

@@ -79,6 +79,18 @@ def test_what_the_server_compiled_is_taken_away_too(served: Served, tmp_path: Pa
     assert not (tmp_path / "none").exists()
 
 
+def test_labels_go_along_with_what_is_pulled(served: Served, empty: Served, tmp_path: Path) -> None:
+    labels = tmp_path / "labels.txt"
+    labels.write_text("".join(f"the {digit}\n" for digit in range(10)))
+    said = "--labels", labels, "--mean", "0.5", "--std", "0.5"
+    octet("push", EXAMPLES / "digits_uint8.tflite", "--name", "named", *said, "--server", served.url)
+    octet("pull", "named", tmp_path / "named.octet", "--server", served.url)
+    assert octet("run", tmp_path / "named.octet", PICTURE)["top"][0]["label"] == "the 7"
+    octet("push", tmp_path / "named.octet", "--name", "named", "--server", empty.url)
+    assert octet("predict", "named", PICTURE, "--server", empty.url)["top"][0]["label"] == "the 7"
+    assert empty.client.get("/v2/models/named").json()["parameters"]["mean"] == [0.5]
+
+
 def archive(folder: Path, flip: bytes | None = None) -> bytes:
     """The folder as `tar` packs it; with one bit of the file that begins with `flip` the other way round."""
     buffer = io.BytesIO()
