@@ -9,28 +9,53 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import tvm_ffi.libinfo
+import ziglang
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 _SOURCES = Path("service/native/src")
+_RUNTIME = Path("service/native/runtime")
 _HEADERS = Path(tvm_ffi.libinfo.find_include_path())
+_ZIG = Path(ziglang.__file__).parent / "lib"
 _GLIBC = "2.28"  # the oldest that the wheels of tvm-ffi run on
 _PLATFORM = f"manylinux_{_GLIBC.replace('.', '_')}_"
-_FLAGS = [
-    "-std=c++17",
-    "-O2",
-    "-g0",
-    "-fPIC",
-    "-pthread",
-    "-fvisibility=hidden",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
+_FLAGS = ["-O2", "-g0", "-fPIC", "-pthread", "-fvisibility=hidden"]
+_OURS = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-I.", "-isystem", _HEADERS]
+
+# The parts of C++'s library that the native one uses. zig would compile all of it, file by file: a minute of one core
+# in each new environment. The macros are those of zig's own build, but for two: definitions for programs that were
+# compiled with older headers are left out (they contradict today's), and so is the demangler of `terminate`.
+_STANDARD = [
+    *("-std=c++23", "-w", "-ffunction-sections", "-fdata-sections", "-fvisibility-inlines-hidden"),
+    *("-D_LIBCPP_BUILDING_LIBRARY", "-D_LIBCXXABI_BUILDING_LIBRARY", "-DLIBCXX_BUILDING_LIBCXXABI"),
+    *("-D_LIBCPP_AVAILABILITY_MINIMUM_HEADER_VERSION=99", "-DLIBCXXABI_NON_DEMANGLING_TERMINATE"),
+    *(f"-I{_ZIG}/libcxx/src", f"-I{_ZIG}/libcxxabi/include"),
+]
+_LIBCXX = (
+    "algorithm call_once chrono condition_variable error_category exception functional future hash ios "
+    "ios.instantiations iostream locale memory mutex new_handler new_helpers ostream stdexcept string system_error "
+    "thread typeinfo variant verbose_abort"
+)
+_LIBCXXABI = (
+    "abort_message cxa_aux_runtime cxa_default_handlers cxa_exception cxa_exception_storage cxa_guard cxa_handlers "
+    "cxa_personality cxa_thread_atexit cxa_vector cxa_virtual fallback_malloc private_typeinfo stdlib_exception "
+    "stdlib_new_delete stdlib_stdexcept stdlib_typeinfo"
+)
+
+_RUNTIME_LIBRARY = "service.native.liboctet_runtime"
+_RUNTIME_OPTIONS = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-I.", "-fno-exceptions", "-fno-rtti"]
+_RUNTIME_LINKED = [
+    f"-Wl,--version-script={_RUNTIME / 'exports.map'}",
+    "-Wl,-soname,liboctet_runtime.so",
+    "-Wl,-z,nodelete",  # its workers live as long as the process
 ]
 
 
@@ -48,7 +73,7 @@ class Wheel(bdist_wheel):
 
 
 class BuildNative(build_ext):
-    """The library takes twenty seconds of one core; the first on a machine, which builds libc++ too, seventy more."""
+    """Takes half a minute of two cores, the first time on a machine."""
 
     def get_ext_filename(self, fullname: str) -> str:
         """Not of one Python: the library knows only tvm-ffi's interface."""
@@ -60,11 +85,15 @@ class BuildNative(build_ext):
         folder = Path("build/native", architecture)
         for each in (target.parent, folder):
             each.mkdir(parents=True, exist_ok=True)
+        if ext.name == _RUNTIME_LIBRARY:  # which uses nothing of the C++ library but what its headers define
+            units, libraries = [Unit("runtime", ext.sources, _RUNTIME_OPTIONS)], list[object](_RUNTIME_LINKED)
+        else:
+            units, libraries = _units(ext.sources), [f"-L{target.parent}", "-loctet_runtime", "-Wl,-rpath,$ORIGIN"]
+            libraries += [_stub(architecture, folder), "-lunwind"]
+        with ThreadPoolExecutor() as pool:
+            objects = list(pool.map(partial(_compiled, architecture, folder), units))
         unfinished = target.with_suffix(".unfinished.so")
-        stub = folder / "libtvm_ffi.so"
-        _zig("cc", architecture, "-shared", "-nostdlib", f"-Wl,-soname,{stub.name}", "-o", stub, _stub(folder))
-        options = ["-shared", *_FLAGS, "-I.", "-isystem", _HEADERS, f"-L{folder}", "-ltvm_ffi", "-s"]
-        _zig("c++", architecture, *_units(ext.sources, folder), *options, "-o", unfinished)
+        _zig("cc", architecture, "-shared", *_FLAGS, *objects, *libraries, "-Wl,-z,defs", "-s", "-o", unfinished)
         unfinished.replace(target)  # a process that runs the old one keeps it
 
 
@@ -73,34 +102,60 @@ def _zig(command: str, architecture: str, *arguments: object) -> None:
     subprocess.run([sys.executable, "-m", "ziglang", command, "-target", target, *map(str, arguments)], check=True)
 
 
-def _units(sources: Sequence[str], folder: Path) -> Iterable[Path]:
-    """Two files that include all others: most of the time goes into reading the headers of C++ and of tvm-ffi, which
-    each file would do again. The price: names in anonymous namespaces must differ within a unit.
+@dataclass(frozen=True)
+class Unit:
+    """A file that includes `sources`: most of the time goes into reading the headers of C++ and of tvm-ffi, which each
+    of them would do again. The price: names in anonymous namespaces must differ within a unit.
     """
-    is_grpc = {source: source.startswith((str(_SOURCES / "grpc"), str(_SOURCES / "h2"))) for source in sources}
-    for name, wanted in (("grpc", True), ("rest", False)):
-        unit = folder / f"{name}.cc"
-        unit.write_text("".join(f'#include "{source}"\n' for source in sources if is_grpc[source] is wanted))
-        yield unit
+
+    name: str
+    sources: Sequence[object]
+    options: Sequence[object]
 
 
-def _stub(folder: Path) -> Path:
+def _units(sources: Sequence[str]) -> list[Unit]:
+    """The longest first, since they are compiled in parallel."""
+    grpc = [source for source in sources if source.startswith((str(_SOURCES / "grpc"), str(_SOURCES / "h2")))]
+    abi = [f"{_ZIG}/libcxxabi/src/{name}.cpp" for name in _LIBCXXABI.split()]
+    return [
+        Unit("rest", [source for source in sources if source not in grpc], _OURS),
+        Unit("libcxx", [f"{_ZIG}/libcxx/src/{name}.cpp" for name in _LIBCXX.split()], _STANDARD),
+        Unit("grpc", grpc, _OURS),
+        # The last file declares `condition_variable` anew, which no header may have done before.
+        Unit("libcxxabi", [*abi, f"{_ZIG}/libcxx/src/condition_variable_destructor.cpp"], _STANDARD),
+    ]
+
+
+def _compiled(architecture: str, folder: Path, unit: Unit) -> Path:
+    source, compiled = folder / f"{unit.name}.cc", folder / f"{unit.name}.o"
+    source.write_text("".join(f'#include "{each}"\n' for each in unit.sources))
+    _zig("c++", architecture, "-c", *_FLAGS, *unit.options, source, "-o", compiled)
+    return compiled
+
+
+def _stub(architecture: str, folder: Path) -> Path:
     """A library with the names of tvm-ffi's C interface, to link against: its own is for one architecture."""
     names = set[str]()
     for header in _HEADERS.rglob("*.h"):
         names.update(re.findall(r"\bTVM_FFI_DLL\s[^;{(]*?\b(TVMFFI\w+)\(", header.read_text()))
-    stub = folder / "libtvm_ffi.c"
-    stub.write_text("".join(f"void {name}(void) {{}}\n" for name in sorted(names)))
+    source, stub = folder / "libtvm_ffi.c", folder / "libtvm_ffi.so"
+    source.write_text("".join(f"void {name}(void) {{}}\n" for name in sorted(names)))
+    _zig("cc", architecture, "-shared", "-nostdlib", f"-Wl,-soname,{stub.name}", "-o", stub, source)
     return stub
 
 
 setup(
     ext_modules=[
         Extension(
+            _RUNTIME_LIBRARY,
+            sources=sorted(map(str, _RUNTIME.glob("*.cc"))),
+            depends=sorted(map(str, [*_RUNTIME.glob("*.h"), _RUNTIME / "exports.map"])),
+        ),
+        Extension(
             "service.native.liboctet",
             sources=sorted(map(str, _SOURCES.rglob("*.cc"))),
             depends=sorted(map(str, _SOURCES.rglob("*.h"))),
-        )
+        ),
     ],
     cmdclass={"build_ext": BuildNative, "bdist_wheel": Wheel},
 )
