@@ -98,8 +98,15 @@ class Served:
 
     def compile_worker(self) -> int:
         """The process id of the compile worker that was seen last."""
-        workers = self.client.get("/api/v1/workers").json()["workers"]
-        return max((w["started_at"], int(w["pid"])) for w in workers if w["kind"] == "compile")[1]
+        found: list[tuple[str, int]] = []
+
+        def is_known() -> bool:
+            workers = self.client.get("/api/v1/workers").json()["workers"]
+            found.extend((w["started_at"], int(w["pid"])) for w in workers if w["kind"] == "compile")
+            return bool(found)
+
+        eventually(is_known)
+        return max(found)[1]
 
     def compiler_children(self) -> list[int]:
         """Those that work for a build; not the zygote that they are forked of, which outlives them."""
