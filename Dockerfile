@@ -21,8 +21,7 @@ RUN python3 -m venv /opt/uv \
     -r /src/requirements/witnesses.lock
 
 FROM build AS build-worker
-RUN /opt/octet/bin/pip uninstall --yes ziglang pip \
- && find /opt/octet -name 'libtvm_compiler.so' -delete
+RUN /opt/octet/bin/pip uninstall --yes apache-tvm ziglang pip
 
 FROM python:3.11-slim AS base
 RUN groupadd --gid 10001 octet \

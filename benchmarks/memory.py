@@ -103,8 +103,8 @@ def measured(model: Path) -> Footprint:
             np.save(inputs[-1], np.zeros(spec.shape, spec.dtype))
         return Footprint(
             model.stem,
-            max(slot.end_bytes for slot in config.constants),
-            config.arena_bytes,
+            config.plan.constant_bytes,
+            config.plan.arena_bytes,
             *in_float32(model),
             _peak_bytes([*octet, "run", str(folder), *inputs, "--threads", "1"]),
             _peak_bytes([sys.executable, "-c", _LITERT, str(model)]),

@@ -47,6 +47,15 @@ def _openvino(name: str, title: str, file: str, precision: str) -> Contestant:
 CONTESTANTS: Sequence[Contestant] = (
     Contestant(PEAK, "peak", OWN_ENVIRONMENT, "peak", ""),
     Contestant("octet-xnnpack", "Octet (xnnpack)", OWN_ENVIRONMENT, "octet", "tflite", "xnnpack"),
+    Contestant(
+        "octet-bound",
+        "Octet (xnnpack, bound)",
+        OWN_ENVIRONMENT,
+        "octet",
+        "tflite",
+        "xnnpack",
+        options={"call": "bound"},
+    ),
     Contestant("octet-reference", "Octet (litert-reference)", OWN_ENVIRONMENT, "octet", "tflite", "litert-reference"),
     Contestant("octet-onnx", "Octet (ONNX, onnxruntime)", OWN_ENVIRONMENT, "octet", "onnx", "onnxruntime"),
     Contestant("litert", "LiteRT", OWN_ENVIRONMENT, "litert", "tflite"),

@@ -15,7 +15,7 @@ from service.core.settings import Settings
 from service.core.target import Host
 from service.db import AliasStore, BuildStore, ModelStore, WorkerStore
 
-if TYPE_CHECKING:  # it loads TVM's runtime, which the control plane does without
+if TYPE_CHECKING:  # it loads the runtime, which the control plane does without
     from service.api.ops.tracing import Tracing
     from service.workers.crashes import Crashes
 from service.workers.inference import Registry

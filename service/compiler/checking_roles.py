@@ -1,4 +1,4 @@
-"""Roles of the children that check an artifact. They load TVM's runtime at most, never the compiler.
+"""Roles of the children that check an artifact. They load the runtime at most, never the compiler.
 
 `reference` asks the source framework itself; `verify` loads the linked library, which is native code that a hostile
 model shaped.

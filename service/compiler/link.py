@@ -6,8 +6,8 @@ has read the upload, so it runs in the sandbox too, allowed to become that progr
 
 Objects are checked before the linker reads them, and the library before any process loads it (`core.elf`).
 
-The library names no other library. What its code calls (`TVMBackend*`, `TVMFFI*`, `expf` …) is resolved when it is
-loaded, from the TVM runtime and the libm that the runtime itself needs.
+The library names no other library. The functions of libm that its code calls are resolved when it is loaded; what it
+wants of the runtime are pointers that the runtime fills in (`core.elf.names.FILLED_IN`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from service.cache import Descriptor, Manifest, OciLayout
-from service.compiler import toolchain
 from service.compiler.answers import answering
 from service.compiler.checking_roles import EXPECTED_FILE
 from service.compiler.steps import CONSTANTS_FILE, CompileRequest, Steps
@@ -28,9 +27,9 @@ from service.core.artifact import (
     TARGET_ANNOTATION,
     ArtifactConfig,
     Report,
-    Slot,
 )
 from service.core.build import Progress, Stage
+from service.core.call_plan import CallPlan
 from service.core.digest import Digest, canonical_json
 from service.core.facts import Facts
 from service.core.options import batch_of
@@ -111,17 +110,10 @@ def make(
     steps: Steps, signature: ModelSignature, tiles: Mapping[str, Sequence[int]] | None = None, rank: int = 0
 ) -> Made:
     """Builds and links what `steps` has imported; `tiles` and `rank` as in `kernels.choices`."""
-    built = steps.build(tiles, rank)
+    built = steps.build(len(signature.states), tiles, rank)
     library = steps.link(steps.kernels(built["kernels"]))
-    config = ArtifactConfig(
-        signature,
-        steps.request.target.name,
-        steps.request.numerics,
-        "main",
-        tuple(map(Slot.from_json, built["constants"])),
-        tuple(map(Slot.from_json, built["activations"])),
-        toolchain.abi(),
-    )
+    plan = CallPlan.from_json(built["plan"])
+    config = ArtifactConfig(signature, steps.request.target.name, steps.request.numerics, plan)
     return Made(config, library, steps.output("build", CONSTANTS_FILE), built)
 
 

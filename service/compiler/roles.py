@@ -18,6 +18,7 @@ from tvm_ffi.serialization import from_json_graph_str
 
 from service.compiler import codegen, constants, coverage
 from service.compiler.bounds import bounded
+from service.compiler.call_plan import call_plan
 from service.compiler.checking_roles import EXPECTED_FILE, write_answers
 from service.compiler.facts import facts_of
 from service.compiler.importers.auto import import_model
@@ -46,6 +47,7 @@ Result = Mapping[str, Any]
 MODULE_FILE = "module.json"
 CONSTANTS_FILE = "constants.bin"
 OBJECT_FILE = "kernel.o"
+PLAIN_FILE = "plain.o"
 GRAPH_FILE = "graph.txt"
 
 
@@ -113,7 +115,8 @@ def oracle_role(request: Request, report: Report) -> Result:
 
 
 def build_role(request: Request, report: Report) -> Result:
-    """`module.json` -> objects, the programs of kernels and the constants layer, in the working directory."""
+    """`module.json` -> the object of plain functions, the programs of kernels and the constants layer, in the working
+    directory; and the call plan."""
     name, mode = parse_target(request["target"]), get_mode(request["numerics"])
     target = codegen_target(name)
     choices = Choices(request["tiles"], request["rank"])
@@ -127,15 +130,14 @@ def build_role(request: Request, report: Report) -> Result:
     peak = peak_for(name)
     if peak is not None:
         selection.kernels[peak.facts["symbol"]] = peak
-    codegen.generate(lowered, target, Path.cwd())
+    codegen.generate(lowered, target, Path(PLAIN_FILE))
     for symbol, kernel in selection.kernels.items():
         Path(f"{symbol}.json").write_text(program_of(kernel))
     report.stage(Stage.CODEGEN, 0.3)
     layout = constants.write(context.constants, Path(CONSTANTS_FILE))
     return {
         "kernels": sorted(selection.kernels),
-        "constants": [slot.to_json() for slot in layout],
-        "activations": [slot.to_json() for slot in context.activations],
+        "plan": call_plan(lowered, layout, context.activations, request["states"]).to_json(),
         "coverage": {
             **coverage.report(model),
             "simplified": context.simplified,

@@ -31,7 +31,7 @@ from service.core.witnesses import Comparison, Statement, float_share
 _POLL_S = 0.1
 _PROFILE_S = 0.2  # a model that takes longer than a tenth of that is computed five times
 MODULE_FILE, CONSTANTS_FILE, LIBRARY_FILE, OBJECT_FILE = "module.json", "constants.bin", "library.so", "kernel.o"
-BUILT_FILES = ("devc.o", "lib0.o")  # the objects of a build child; see `codegen.generate`
+PLAIN_FILE = "plain.o"  # the object of a build child; see `codegen.generate`
 
 T = TypeVar("T")
 
@@ -146,8 +146,13 @@ class Steps:
         request = {"source": str(source), **question}
         return self.ask("import", request, [source], question=question, files=[MODULE_FILE])
 
-    def build(self, tiles: Mapping[str, Sequence[int]] | None = None, rank: int = 0) -> Any:
-        """The imported module -> objects, constants, kernels' programs; `tiles` and `rank` as in `kernels.choices`."""
+    def build(self, states: int, tiles: Mapping[str, Sequence[int]] | None = None, rank: int = 0) -> Any:
+        """The imported module -> an object, constants, kernels' programs, and the call plan.
+
+        Args:
+            states: how many tensors the model keeps between calls.
+            tiles, rank: as in `kernels.choices`.
+        """
         module = self.output("import", MODULE_FILE)
         request = {
             "module": str(module),
@@ -156,6 +161,7 @@ class Steps:
             "batch": batch_of(self.request.options),
             "tiles": {key: list(tile) for key, tile in (tiles or {}).items()},
             "rank": rank,
+            "states": states,
         }
         return self.run("build", request, readable=[module])
 
@@ -190,7 +196,7 @@ class Steps:
     def link(self, kernels: list[Path]) -> Path:
         """The build child's own objects and those of `kernels`, as one library; nothing else is linked."""
         self._enter(Stage.LINK)
-        objects = [*(self.output("build", name) for name in BUILT_FILES), *kernels]
+        objects = [self.output("build", PLAIN_FILE), *kernels]
         directory = self.scratch / "link"
         directory.mkdir()
         started_s = time.monotonic()

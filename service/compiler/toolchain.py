@@ -25,7 +25,7 @@ def _digest_of_sources(folder: Path) -> Digest:
 
 @cache
 def core_digest() -> Digest:
-    """The digest of the domain's sources, which define the children's answers and the inputs that they generate."""
+    """Of the sources of the domain: what children answer is in its words, and to inputs that it makes."""
     return _digest_of_sources(Path(core.__file__).parent)
 
 
@@ -50,13 +50,6 @@ def fingerprint() -> dict[str, str]:
 def code_versions() -> dict[str, str]:
     """Versions of what turns a tensor program into an object file."""
     return {name: fingerprint()[name] for name in ("tvm", "tvm_ffi", "llvm")}
-
-
-def abi() -> dict[str, str]:
-    """The versions that a runtime must match to load a library of ours: tvm-ffi's ABI drifts silently (apache/tvm
-    #20094).
-    """
-    return {name: fingerprint()[name] for name in ("tvm", "tvm_ffi")}
 
 
 def build_inputs(

@@ -16,12 +16,15 @@ from typing import Any
 
 import numpy as np
 
+from service.core.call_plan import CallPlan
 from service.core.digest import Digest
-from service.core.errors import CorruptBlob, NotFound
+from service.core.errors import CorruptBlob, NotFound, Unsupported
 from service.core.signature import ModelSignature
+from service.core.target import parse_target
 
 ARTIFACT_TYPE = "application/vnd.octet.artifact.v1"
-CONFIG_MEDIA_TYPE = "application/vnd.octet.config.v1+json"
+ABI_VERSION = 1  # of a library: how its functions are called, and what they want of the runtime
+CONFIG_MEDIA_TYPE = "application/vnd.octet.config.v2+json"
 LIBRARY_MEDIA_TYPE = "application/vnd.octet.library.v1"
 CONSTANTS_MEDIA_TYPE = "application/vnd.octet.constants.v1"
 SOURCE_MEDIA_TYPE = "application/vnd.octet.model.source.v1"
@@ -122,44 +125,38 @@ class ArtifactConfig:
         signature: the model's inputs and outputs, and what it keeps between calls.
         target: a canonical target name.
         numerics: the numerics mode, which names the reference runtime.
-        entry: the function in the library; it takes the inputs, the states, every constant and every activation, in
-            order.
-        constants: the tensors of the constants layer.
-        activations: the tensors of the arena, the memory that an instance computes in. Some share bytes.
-        abi: versions of what the library was compiled against (`tvm`, `tvm_ffi`); the runtime refuses others.
+        plan: what the library's functions are called with.
     """
 
     signature: ModelSignature
     target: str
     numerics: str
-    entry: str
-    constants: tuple[Slot, ...]
-    activations: tuple[Slot, ...]
-    abi: Mapping[str, str]
-
-    @property
-    def arena_bytes(self) -> int:
-        return max((slot.end_bytes for slot in self.activations), default=0)
+    plan: CallPlan
 
     def to_json(self) -> dict[str, Any]:
         return {
+            "abi_version": ABI_VERSION,
             "signature": self.signature.to_json(),
             "target": self.target,
             "numerics": self.numerics,
-            "entry": self.entry,
-            "constants": [slot.to_json() for slot in self.constants],
-            "activations": [slot.to_json() for slot in self.activations],
-            "abi": dict(self.abi),
+            "plan": self.plan.to_json(),
+            "requires": sorted(parse_target(self.target).features),
         }
 
     @staticmethod
     def from_json(config: Mapping[str, Any]) -> ArtifactConfig:
+        """
+        Raises:
+            CorruptBlob: the plan is damaged.
+            Unsupported: it is of another release.
+        """
+        if config.get("abi_version") != ABI_VERSION:
+            raise Unsupported(
+                "the artifact was compiled by another release", hint="compile the model again with this one"
+            )
         return ArtifactConfig(
             ModelSignature.from_json(config["signature"]),
             config["target"],
             config["numerics"],
-            config["entry"],
-            tuple(map(Slot.from_json, config["constants"])),
-            tuple(map(Slot.from_json, config["activations"])),
-            dict(config["abi"]),
+            CallPlan.from_json(config["plan"]),
         )

@@ -1,9 +1,9 @@
-"""Loads artifacts and runs them, with TVM's runtime library only.
+"""Loads artifacts and runs them, with `liboctet_runtime` and NumPy only.
 
     model = service.runtime.load("path/to/artifact")
     scores = model(image)
 
-Never imports the compiler, nor TVM's Python package (see `machine`).
+Never imports the compiler, nor TVM, nor tvm-ffi.
 """
 
 from service.runtime.loading import load, load_files

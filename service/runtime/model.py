@@ -1,90 +1,86 @@
-"""A loaded artifact: one virtual machine, its constants, and the buffers of one call."""
+"""A loaded artifact: the memory that one call computes in, and the call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tvm_ffi
 from numpy.typing import NDArray
 
-from service.core.artifact import ArtifactConfig, Slot
-from service.core.buffers import aligned_empty, as_aligned
+from service.core.artifact import ArtifactConfig
+from service.core.buffers import aligned_empty, as_aligned, is_aligned
 from service.core.errors import InvalidTensor
 from service.core.running import Place
 from service.core.sequence import SequenceState
 from service.core.signature import ModelSignature, TensorSpec
-from service.native import Runner, compiled_runner
-from service.runtime.machine import Machine
+from service.runtime.octet_library import NativeModel
 from service.runtime.threads import Threads
 
 Array = NDArray[Any]
 
 
 class Model:
-    """One instance: one call at a time, from any thread. `clone` makes another, which shares the constants.
-
-    Attributes:
-        runner: the same without Python; a state's tensors, where there is one, follow its inputs and outputs.
-    """
+    """One instance: one call at a time, from any thread. `clone` makes another, which shares the constants."""
 
     def __init__(
         self,
         config: ArtifactConfig,
-        module: Any,
-        constants: Sequence[Array],
+        native: NativeModel,
         digest: str = "",
         threads: Threads | None = None,
         place: Place | None = None,
     ) -> None:
         """
         Args:
-            module: the loaded library.
-            constants: in the config's order, each 64-byte aligned.
+            native: the loaded library and constants.
             threads: that share a call; by default one for each core that this process may use.
             place: marked while the library computes, for whoever watches over this process.
         """
         self._place = place
         self.config, self.digest = config, digest
         self.threads = threads or Threads()
-        self._module, self._constants = module, constants
-        # Taken once: an instance computes in the same memory for as long as it lives.
-        arena = aligned_empty([config.arena_bytes], np.uint8)
-        self._tensors = [tvm_ffi.from_dlpack(tensor) for tensor in (*constants, *views(arena, config.activations))]
-        self._machine = Machine(module)
-        self._entry: tvm_ffi.Function = self._machine[config.entry]
-        self.runner: Runner = compiled_runner(
-            self._entry,
-            self._tensors,
-            self.threads.team,
-            self.threads.count,
-            memoryview(bytearray(1)) if place is None else place.mark,
-            [module],
-        )
+        self.native = native
+        self.instance = native.instance(self.threads.team, self.threads.count)
+        if place is not None:
+            self.instance.mark(ctypes.addressof(ctypes.c_uint8.from_buffer(place.mark)))
+        self._bound: tuple[Sequence[Array], ...] | None = None  # kept alive
+
+    @property
+    def runner(self) -> Any:
+        """The same without Python; a state's tensors, where there is one, follow its inputs and outputs."""
+        from service.native import compiled_runner  # here: what only runs models needs no server's library
+
+        return compiled_runner(self.native.handle.value or 0, self.instance.handle.value or 0)
 
     @property
     def signature(self) -> ModelSignature:
         return self.config.signature
 
     def clone(self) -> Model:
-        """Another instance, with buffers of its own."""
+        """Another instance, with memory of its own."""
         place = self._place.another() if self._place else None
-        return Model(self.config, self._module, self._constants, self.digest, self.threads, place)
+        return Model(self.config, self.native, self.digest, self.threads, place)
 
-    def __call__(self, *inputs: Array) -> Array | tuple[Array, ...]:
+    def __call__(self, *inputs: Array) -> Any:
         """The output for `inputs` (in the signature's order), or a tuple of outputs where there are several.
+
+        Without inputs: computes what `bind` has bound, and returns nothing.
 
         Raises:
             InvalidTensor: an input does not fit the signature.
         """
+        if not inputs and self._bound is not None:
+            self.instance.run()
+            return None
         outputs = self.run(inputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def run(self, inputs: Sequence[Array], state: SequenceState | None = None) -> list[Array]:
         """The outputs for `inputs`, both in the signature's order. The GIL is released while it computes.
 
-        Waits while models that are called in other threads compute on the cores that it needs.
+        Waits while models that are called in other threads compute on the cores that it needs. Ends what `bind` began.
 
         Args:
             state: of the sequence that the call belongs to, of a model that keeps one; it advances only where the call
@@ -93,51 +89,82 @@ class Model:
         Raises:
             InvalidTensor: an input does not fit the signature.
         """
+        taken = self._taken(inputs)
+        outputs = [aligned_empty(spec.shape, spec.dtype) for spec in self.signature.outputs]
+        self._bound = None
+        self.instance.bind(_addresses(taken), _addresses(outputs))
+        if not self.signature.states:
+            self.instance.run()
+            return outputs
+        state = state or SequenceState(self.signature)
+        after = [aligned_empty(tensor.shape, tensor.dtype) for tensor in state.tensors]
+        self.instance.bind_states(_addresses(state.tensors), _addresses(after))
+        self.instance.run()
+        state.advance(after)
+        return outputs
+
+    def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """From now on `model()` reads `inputs` and writes `outputs`, and neither checks nor copies.
+
+        State is kept by the instance, which begins a sequence here.
+
+        Args:
+            inputs, outputs: in the signature's order; C-ordered, 64-byte aligned (`core.buffers.aligned_empty`).
+
+        Raises:
+            InvalidTensor: one does not fit the signature, or lies elsewhere.
+        """
+        signature = self.signature
+        for role, specs, arrays in (("input", signature.inputs, inputs), ("output", signature.outputs, outputs)):
+            if len(arrays) != len(specs):
+                raise InvalidTensor(f"the model has {len(specs)} {role}s, not {len(arrays)}")
+            for spec, array in zip(specs, arrays, strict=True):
+                _check(spec, array, role)
+                if not is_aligned(array) or not array.flags.writeable:
+                    raise InvalidTensor(
+                        f"{role} {spec.name!r} cannot be bound: it is not C-ordered, aligned to 64 bytes and writeable",
+                        tensor=spec.name,
+                        hint="make it with service.core.buffers.aligned_empty",
+                    )
+        self._bind(inputs, outputs)
+        self._bound = inputs, outputs
+
+    def time_calls(self, inputs: Sequence[Array]) -> Array:
+        """`[calls] float64`: how many seconds each call of a function took, the model being run once."""
+        taken = self._taken(inputs)
+        outputs = [aligned_empty(spec.shape, spec.dtype) for spec in self.signature.outputs]
+        self._bound = None
+        self._bind(taken, outputs)
+        return np.array(self.instance.run_timed())
+
+    def _bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """The instance keeps the state, of a sequence that begins here."""
+        self.instance.bind(_addresses(inputs), _addresses(outputs))
+        if self.signature.states:
+            self.instance.bind_states(None, None)
+
+    def _taken(self, inputs: Sequence[Array]) -> list[Array]:
+        """`inputs` as functions want them; copied if need be."""
         specs = self.signature.inputs
         if len(inputs) != len(specs):
             raise InvalidTensor(f"the model takes {len(specs)} inputs, not {len(inputs)}")
-        tensors = [tvm_ffi.from_dlpack(_fitting(spec, array)) for spec, array in zip(specs, inputs, strict=True)]
-        if self.signature.states:
-            state = state or SequenceState(self.signature)
-            tensors += [tvm_ffi.from_dlpack(tensor) for tensor in state.tensors]
-        results = [np.from_dlpack(each) for each in self.runner(tensors)]
-        count = len(self.signature.outputs)
-        if state is not None:
-            state.advance(results[count:])
-        return results[:count]
-
-    def function(self, symbol: str) -> Callable[..., Any] | None:
-        """A function of the library, if it has one of that name."""
-        if not self._module.implements_function(symbol, query_imports=True):
-            return None
-        function: Callable[..., Any] = self._module.get_function(symbol, query_imports=True)
-        return function
-
-    def instrument(self, note: Callable[..., None]) -> None:
-        """From now on `note(function, name, before, result, *operands)` is called around every call of a kernel."""
-
-        def hook(*args: Any) -> int:
-            note(*args)
-            return 0  # go on
-
-        self._machine.instrument(hook)
+        return [as_aligned(_check(spec, np.asarray(array))) for spec, array in zip(specs, inputs, strict=True)]
 
 
-def views(memory: Array, slots: Sequence[Slot]) -> list[Array]:
-    """The tensors that lie in `memory`, `[bytes]` uint8."""
-    return [memory[slot.offset_bytes : slot.end_bytes].view(np.dtype(slot.dtype)).reshape(slot.shape) for slot in slots]
+def _addresses(arrays: Sequence[Array]) -> list[int]:
+    return [array.__array_interface__["data"][0] for array in arrays]  # half the time of `array.ctypes.data`
 
 
-def _fitting(spec: TensorSpec, array: Array) -> Array:
-    """`array` as the kernels want it: the declared dtype and shape, contiguous, 64-byte aligned; copied if need be."""
-    array = np.asarray(array)
+def _check(spec: TensorSpec, array: Array, role: str = "input") -> Array:
+    """`array`. Raises `InvalidTensor` where its dtype or shape are others than `spec`'s."""
+    verb = "takes" if role == "input" else "gives"
     if array.dtype != spec.dtype:
         raise InvalidTensor(
-            f"input {spec.name!r} is {array.dtype}, but the model takes {spec.datatype}", tensor=spec.name
+            f"{role} {spec.name!r} is {array.dtype}, but the model {verb} {spec.datatype}", tensor=spec.name
         )
     if array.shape != spec.shape:
         raise InvalidTensor(
-            f"input {spec.name!r} has shape {list(array.shape)}, but the model takes {list(spec.shape)}",
+            f"{role} {spec.name!r} has shape {list(array.shape)}, but the model {verb} {list(spec.shape)}",
             tensor=spec.name,
         )
-    return as_aligned(array)
+    return array

@@ -1,12 +1,8 @@
-"""Where the time of a model goes: each of its calls by itself, at its place in the model.
+"""Where the time of a model goes: each of its calls, timed by the runtime as it runs the model.
 
-The virtual machine's calls are captured once, with their operands, which keeps all the buffers of that run alive. Then
-they are replayed in order, again and again, and each is timed: so each reads what the one before it has just written,
-and weights and activations lie in the cache, or do not, as when the model runs. Nothing is subtracted: a call's time
-includes what it costs to call it from Python (about a microsecond) and, on several threads, to start and await them.
-The allocations and views that the machine makes in between are left out; the whole model, timed afterwards (in between,
-its buffers and those of the replay would take each other's place in the cache), has them, and the check of its inputs
-and the copy of its outputs besides.
+So each call reads what the one before it has just written, and weights and activations lie in the cache, or do not, as
+always. A call's time includes two readings of the clock (some 40 ns) and, on several threads, to start and await them.
+The whole model is timed afterwards, with the check of its inputs and the memory of its outputs.
 
 The peak is measured in the same rounds, by the loop that the artifact carries (`compiler.kernels.simd.peak`). Of the
 calls and the model the median counts, of the peak the fastest: it is what can be had.
@@ -22,7 +18,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import tvm_ffi
 
 from service.core.buffers import aligned_empty
 from service.core.explanation import Call
@@ -81,53 +76,49 @@ def profile(
     """
     asked = sample_inputs(model.signature, 2)[1] if inputs is None else inputs  # the second is random
     loop = None if peak is None else _peak_loop(model, peak)
-    calls = captured(model, asked)
-    timed: list[Callable[[], Any]] = [partial(function, *operands) for _, function, operands in calls]
     with model.threads:
-        by_call = _timed([*timed, *([loop] if loop else [])], 0.8 * seconds, fewest_rounds)
-        (of_model,) = _timed([partial(model.run, asked)], 0.2 * seconds, fewest_rounds)
+        rounds, of_peak = _in_turn(model, asked, loop, 0.8 * seconds, fewest_rounds)
+        of_model = _timed(partial(model.run, asked), 0.2 * seconds, fewest_rounds)
+    medians = np.median(rounds, axis=0)
     return Profile(
         detect_host().model_name,
         model.threads.count,
-        len(by_call[0]) if by_call else 0,
+        len(rounds),
         statistics.median(of_model),
         min(of_model),
-        peak["macs"] / min(by_call[-1]) if peak is not None and loop else None,
-        tuple(Call(symbol, statistics.median(taken)) for (symbol, *_), taken in zip(calls, by_call, strict=False)),
+        peak["macs"] / min(of_peak) if peak is not None and of_peak else None,
+        tuple(Call(symbol, float(median)) for symbol, median in zip(model.native.calls, medians, strict=True)),
     )
 
 
-def captured(model: Model, inputs: Sequence[Array]) -> list[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
-    """What `model` calls for `inputs`, in order: name, function, operands. Called again in that order, they compute the
-    model again."""
-    calls: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = []
-
-    def note(function: Any, symbol: str, before: bool, _result: Any, *operands: Any) -> None:
-        if before and not symbol.startswith("vm.builtin."):
-            calls.append((symbol, function, operands))
-
-    instance = model.clone()
-    instance.instrument(note)
-    instance.run(inputs)
-    return calls
-
-
-def _timed(calls: Sequence[Callable[[], Any]], seconds: float, fewest_rounds: int) -> list[list[float]]:
-    """How long each took, in seconds, in every round of all of them; after one to warm up."""
-    taken: list[list[float]] = [[] for _ in calls]
-    for call in calls:
-        call()
+def _in_turn(
+    model: Model, inputs: Sequence[Array], loop: Callable[[], Any] | None, seconds: float, fewest: int
+) -> tuple[Array, list[float]]:
+    """`[rounds, calls]` seconds of the model's calls, and those of the loop, which takes its turn after them."""
+    model.time_calls(inputs)
+    rounds: list[Array] = []
+    of_peak: list[float] = []
     until_s = time.perf_counter() + seconds
-    while calls and (len(taken[0]) < fewest_rounds or time.perf_counter() < until_s):
-        for call, durations in zip(calls, taken, strict=True):
-            started_s = time.perf_counter()
-            call()
-            durations.append(time.perf_counter() - started_s)
+    while len(rounds) < fewest or time.perf_counter() < until_s:
+        rounds.append(model.time_calls(inputs))
+        if loop is not None:
+            of_peak += _timed(loop, 0.0, 1)
+    return np.array(rounds), of_peak
+
+
+def _timed(call: Callable[[], Any], seconds: float, fewest: int) -> list[float]:
+    """How long each of some calls took, in seconds."""
+    taken: list[float] = []
+    until_s = time.perf_counter() + seconds
+    while len(taken) < fewest or time.perf_counter() < until_s:
+        started_s = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - started_s)
     return taken
 
 
 def _peak_loop(model: Model, peak: Mapping[str, Any]) -> Callable[[], Any] | None:
-    function = model.function(peak["symbol"])
+    function = model.native.symbol(peak["symbol"])
     if function is None:
         return None
     rng = np.random.default_rng(0)  # zeros would take less power than numbers, and leave the clock higher
@@ -135,5 +126,9 @@ def _peak_loop(model: Model, peak: Mapping[str, Any]) -> Callable[[], Any] | Non
     for name in ("operands", "totals"):
         buffer = aligned_empty([peak[name]["elements"]], peak[name]["dtype"])
         buffer[...] = rng.integers(0, 128, buffer.shape)
-        buffers.append(tvm_ffi.from_dlpack(buffer))
-    return partial(function, *buffers)
+        buffers.append(buffer)
+
+    def call() -> None:
+        model.threads.team.call(model.threads.count, function, [buffer.ctypes.data for buffer in buffers])
+
+    return call

@@ -7,9 +7,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from service.core.vectors import sample_inputs
-from service.runtime.model import Model
-from service.runtime.profile import captured
+from service.runtime.model import Array, Model
 
 _FEWEST_ROUNDS = 5
 
@@ -20,16 +21,12 @@ def time_calls(models: Sequence[Model], seconds: float) -> list[dict[str, float]
     Every call is timed at its place in the model; the fastest of the rounds counts, and calls of one symbol add up.
     """
     inputs = sample_inputs(models[0].signature, 2)[1]  # the second is random
-    calls = [captured(model, inputs) for model in models]
-    least = [[float("inf")] * len(each) for each in calls]
+    least = [model.time_calls(inputs) for model in models]
     for round_ in _rounds(seconds):
         for which in _in_turn(len(models), round_):
             with models[which].threads:
-                for place, (_, function, operands) in enumerate(calls[which]):
-                    started_s = time.perf_counter()
-                    function(*operands)
-                    least[which][place] = min(least[which][place], time.perf_counter() - started_s)
-    return [_by_symbol([symbol for symbol, *_ in each], times) for each, times in zip(calls, least, strict=True)]
+                np.minimum(least[which], models[which].time_calls(inputs), out=least[which])
+    return [_by_symbol(model.native.calls, times) for model, times in zip(models, least, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -84,8 +81,8 @@ def _in_turn(count: int, round_: int) -> range:
     return range(count) if round_ % 2 == 0 else range(count - 1, -1, -1)
 
 
-def _by_symbol(symbols: Sequence[str], times: Sequence[float]) -> dict[str, float]:
+def _by_symbol(symbols: Sequence[str], times: Array) -> dict[str, float]:
     found: dict[str, float] = {}
     for symbol, taken in zip(symbols, times, strict=True):
-        found[symbol] = found.get(symbol, 0.0) + taken
+        found[symbol] = found.get(symbol, 0.0) + float(taken)
     return found

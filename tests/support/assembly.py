@@ -18,21 +18,21 @@ EMULATIONS = {"x86_64": "elf_x86_64", "aarch64": "aarch64linux"}
 _STACK = '.section .note.GNU-stack,"",%progbits\n'
 
 
-def function(name: str = "__tvm_ffi_f", *, kind: str = "function", section: str = ".text") -> str:
+def function(name: str = "octet_f", *, kind: str = "function", section: str = ".text") -> str:
     """A function that returns."""
     flags = "" if section == ".text" else ',"ax",%progbits'
     head = f".section {section}{flags}\n.globl {name}\n.type {name},%{kind}\n{name}:\n"
     return f"{head} ret\n.size {name}, .-{name}\n"
 
 
-def pointer(section: str, flags: str = "aw", kind: str = "%progbits", to: str = "__tvm_ffi_f") -> str:
+def pointer(section: str, flags: str = "aw", kind: str = "%progbits", to: str = "octet_f") -> str:
     """A section that holds the address of a function."""
     return f'.section {section},"{flags}",{kind}\n .quad {to}\n'
 
 
 def data(name: str, content: bytes) -> str:
-    """Constants that a library exports as `__tvm_ffi_<name>`."""
-    symbol = f"__tvm_ffi_{name}"
+    """Constants that a library exports as `octet_<name>`."""
+    symbol = f"octet_{name}"
     listed = ",".join(map(str, content))
     head = f".section .rodata\n.globl {symbol}\n.type {symbol},%object\n"
     return f"{head}{symbol}: .byte {listed}\n.size {symbol}, .-{symbol}\n"

@@ -13,6 +13,7 @@ from pathlib import Path
 from service.cache import OciLayout
 from service.cache.oci import Manifest
 from service.core.artifact import LIBRARY_MEDIA_TYPE, ArtifactConfig, Report
+from service.core.call_plan import Space
 from service.core.digest import Digest
 from tests.support.waiting import WORK_TIMEOUT_S
 
@@ -59,8 +60,12 @@ def poisoned_copy(layout: OciLayout, artifact: Digest) -> Digest:
 def _bloated_copy(layout: OciLayout, artifact: Digest, extra_bytes: int) -> Digest:
     manifest = layout.manifest(artifact)
     config = ArtifactConfig.from_json(json.loads(layout.blobs.read(manifest.config.digest)))
-    moved = tuple(replace(slot, offset_bytes=slot.offset_bytes + extra_bytes) for slot in config.activations)
-    bloated = json.dumps(replace(config, activations=moved).to_json()).encode()
+    buffers = tuple(
+        replace(buffer, at=buffer.at + extra_bytes) if buffer.space is Space.ARENA else buffer
+        for buffer in config.plan.buffers
+    )
+    plan = replace(config.plan, arena_bytes=config.plan.arena_bytes + extra_bytes, buffers=buffers)
+    bloated = json.dumps(replace(config, plan=plan).to_json()).encode()
     return _put(
         layout, artifact, replace(manifest, config=layout.put_blob_descriptor(manifest.config.media_type, bloated))
     )
@@ -102,5 +107,5 @@ def _kernels(library: bytearray) -> Iterator[int]:
     for start in range(symbols[4], symbols[4] + symbols[5], 24):
         name_at, _, _, _, value, _ = struct.unpack_from("<IBBHQQ", library, start)
         name = bytes(library[names + name_at : library.index(0, names + name_at)])
-        if name.startswith(b"__tvm_ffi_octet_"):
+        if name.startswith(b"octet_"):
             yield from (value - address + offset for address, size, offset in loads if 0 <= value - address < size)

@@ -9,25 +9,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.compiler import codegen
+from service.compiler import codegen, constants
+from service.compiler.call_plan import call_plan
 from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.libraries import library_for
 from service.compiler.kernels.objects import compile_program, program_of
 from service.compiler.link import link
 from service.compiler.passes import PIPELINE, Context
+from service.compiler.qnn import graph
 from service.compiler.qnn.decompose import decompose
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.passes import simplify
 from service.compiler.select.select import Selection, select
-from service.compiler.steps import BUILT_FILES
 from service.compiler.targets import CodegenTarget, codegen_target
+from service.core.artifact import ArtifactConfig
 from service.core.buffers import aligned_empty
+from service.core.signature import ModelSignature, TensorSpec, datatype_of
 from service.core.target import Target
-from service.runtime.model import views
+from service.runtime import load_files
 
 import tvm  # isort: skip
-from tvm import relax  # isort: skip
 
 Array = NDArray[Any]
 
@@ -57,15 +59,21 @@ def run_selected(
     mode, codegen_for = get_mode(numerics), codegen_target(target)
     kernel_library = library_for(target, mode) if library_of is None else library_of(mode)
     context = Context(mode, codegen_for, kernel_library)
-    codegen.generate(PIPELINE.run(module, context), codegen_for, scratch)
+    module = PIPELINE.run(module, context)
+    plain, library, layer = scratch / "plain.o", scratch / "library.so", scratch / "constants.bin"
+    codegen.generate(module, codegen_for, plain)
     assert context.selection is not None
-    kernels = compiled(context.selection.kernels, codegen_for, scratch)
-    objects = [*(scratch / name for name in BUILT_FILES), *kernels]
-    library = scratch / "library.so"
-    link(objects, library, target, allow_unsandboxed=True)
-    machine = relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu(), memory_cfg="pooled")
-    memory = aligned_empty([max((slot.end_bytes for slot in context.activations), default=0)], np.uint8)
-    arena = [tvm.runtime.from_dlpack(view) for view in views(memory, context.activations)]
-    result = machine["main"](*(tvm.runtime.tensor(value) for value in (*inputs, *context.constants)), *arena)
-    outputs = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
-    return context.selection, [np.asarray(output.numpy()) for output in outputs]
+    link([plain, *compiled(context.selection.kernels, codegen_for, scratch)], library, target, allow_unsandboxed=True)
+    slots = constants.write(context.constants, layer)
+    plan = call_plan(module, slots, context.activations)
+    results = [(result.ty, np.dtype(str(result.ty.dtype))) for result in graph.results_of(graph.main_of(module))]
+    outputs = [aligned_empty([int(dim) for dim in tensor.shape.values], dtype) for tensor, dtype in results]
+    signature = ModelSignature(_specs("x", inputs), _specs("y", outputs))
+    model = load_files(ArtifactConfig(signature, target.name, numerics, plan), library, layer)
+    return context.selection, model.run(inputs)
+
+
+def _specs(name: str, values: Sequence[Array]) -> tuple[TensorSpec, ...]:
+    return tuple(
+        TensorSpec(f"{name}{place}", datatype_of(str(value.dtype)), value.shape) for place, value in enumerate(values)
+    )

@@ -1,20 +1,25 @@
-"""Roles that use TVM in earnest, for `run_child(…, handlers=this file)`: the sandbox must let them."""
+"""Roles that use TVM and the runtime in earnest, for `run_child(…, handlers=this file)`: the sandbox must let them."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tvm
-import tvm_ffi
 
 from service.compiler.sandbox import Report
+from service.core.artifact import ArtifactConfig
+from service.core.buffers import ALIGNMENT_BYTES
+from service.core.call_plan import Buffer, Call, CallPlan, Space
+from service.core.signature import ModelSignature, TensorSpec
 
 Request = Mapping[str, Any]
 Result = Mapping[str, Any]
+
+_ROWS, _COLUMNS = 64, 4096
+_SYMBOL = "octet_plain_exp"
+_BYTES = 4 * _ROWS * _COLUMNS
 
 
 def _threads() -> int:
@@ -22,33 +27,46 @@ def _threads() -> int:
 
 
 def build(request: Request, report: Report) -> Result:
-    """exp(x + 1) on [4, 16] float32, the 1 folded from a constant expression (which JIT-compiles and runs code)."""
-    from tvm import relax  # here, because the runtime alone lacks it; and imports must work in the sandbox too
+    """exp(x + 1) on `[64, 4096]` float32, its rows in parallel, the 1 folded from a constant expression (which
+    JIT-compiles and runs code)."""
+    import tvm  # here, because the process that runs the library lacks it; and imports must work in the sandbox too
+    from tvm import relax
+
+    from service.compiler.codegen import generate
+    from service.compiler.targets import CodegenTarget, OperandTypes
 
     builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType([4, 16], "float32"))
+    x = relax.Var("x", relax.TensorType([_ROWS, _COLUMNS], "float32"))
     with builder.function("main", [x]):
-        half = relax.const(np.full((16,), 0.5, "float32"))
-        one = builder.emit(relax.op.add(half, half))
-        builder.emit_func_output(builder.emit(relax.op.exp(relax.op.add(x, one))))
-    module = relax.transform.FoldConstant()(builder.get())
-    executable = tvm.compile(module, tvm.target.Target(dict(request["target"])))
-
-    def keep_objects(output: str, objects: list[str], options: Any = None, **ignored: Any) -> None:
-        for path in objects:
-            shutil.copyfile(path, Path(path).name)
-        Path(output).touch()
-
-    executable.export_library("unlinked.so", fcompile=keep_objects)
-    return {"objects": sorted(path.name for path in Path().glob("*.o"))}
+        with builder.dataflow():
+            half = relax.const(np.full((_COLUMNS,), 0.5, "float32"))
+            one = builder.emit(relax.op.add(half, half))
+            result = builder.emit_output(relax.op.exp(relax.op.add(x, one)))
+        builder.emit_func_output(result)
+    passes = [relax.transform.FoldConstant(), relax.transform.LegalizeOps()]
+    passes += [relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(), relax.transform.FuseTIR()]
+    module = tvm.transform.Sequential(passes)(builder.get())
+    (function,) = (each for each in module.functions.values() if isinstance(each, tvm.tirx.PrimFunc))
+    schedule = tvm.s_tir.Schedule(tvm.IRModule({"exp": function}))
+    for block in schedule.get_child_blocks(schedule.get_sblock("root", "exp")):
+        schedule.parallel(schedule.get_loops(block)[0])
+    llvm = CodegenTarget(request["target"], OperandTypes("uint8", "int8"), 16, 16)
+    generate(schedule.mod, llvm, Path("plain.o"))
+    return {"objects": ["plain.o"]}
 
 
 def run(request: Request, report: Report) -> Result:
-    """The library that `build` and the linker made, on the TVM runtime alone, with threads."""
-    from tvm.runtime.vm import VirtualMachine
+    """The library that `build` and the linker made, on the runtime alone, with threads."""
+    from service import runtime
 
-    machine = VirtualMachine(tvm_ffi.load_module(request["library"]), tvm.cpu())
-    x = np.random.default_rng(0).random((4, 16), dtype=np.float32)
-    tvm_ffi.get_global_func("runtime.config_threadpool")(1, 2)
-    result = machine["main"](tvm.runtime.tensor(x)).numpy()
+    spec = TensorSpec("x", "FP32", (_ROWS, _COLUMNS))
+    buffers = Buffer(Space.INPUT, 0, _BYTES), Buffer(Space.CONSTANT, 0, 4 * _COLUMNS), Buffer(Space.OUTPUT, 0, _BYTES)
+    plan = CallPlan(0, buffers, (Call(_SYMBOL, (0, 1, 2)),))
+    constants = Path("constants.bin")
+    constants.write_bytes(np.ones(_COLUMNS, np.float32).tobytes())
+    config = ArtifactConfig(ModelSignature((spec,), (spec,)), request["name"], "xnnpack", plan)
+    model = runtime.load_files(config, Path(request["library"]), constants, threads=2)
+    x = np.random.default_rng(0).random(spec.shape, dtype=np.float32)
+    result = model.run([x])[0]
+    assert result.ctypes.data % ALIGNMENT_BYTES == 0
     return {"difference": float(np.abs(result - np.exp(x + 1)).max()), "threads": _threads()}

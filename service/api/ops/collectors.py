@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from service.cache import BlobStore
 from service.db import BuildStore
 
-if TYPE_CHECKING:  # it loads TVM's runtime
+if TYPE_CHECKING:  # it loads the native library
     from service.workers.inference import Registry
 
 # Stages take from a millisecond (link) to minutes (a large model's codegen).

@@ -13,6 +13,7 @@ from tvm import tirx
 from tvm.tirx import transform
 from tvm_ffi.serialization import from_json_graph_str, to_json_graph_str
 
+from service.compiler.entry_points import make_entry_points
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.targets import CodegenTarget
 from service.core.errors import BuildFailed
@@ -20,8 +21,7 @@ from service.core.errors import BuildFailed
 # A kernel is scheduled already and its buffers are flat. What is left to do is the calling convention, and words that
 # LLVM does not have; the passes of TVM's own pipeline would find nothing, and take longer than LLVM.
 _PASSES = (
-    transform.AnnotateEntryFunc(),
-    transform.MakePackedAPI(),
+    make_entry_points,
     transform.LowerTVMBuiltin(),
     transform.LowerIntrin(),
 )

@@ -153,13 +153,6 @@ def _check_symbol(symbol: Symbol, image: Image) -> None:
         raise ElfError(f"symbol {symbol.name} lies outside it")
     if names.is_filled_in(symbol.name) and not image.is_data(symbol.value, _POINTER_BYTES):
         raise ElfError(f"symbol {symbol.name} does not lie in its data")
-    if symbol.name == names.LIBRARY_BIN:
-        _check_program(image.at(symbol.value, symbol.size, symbol.name))
-
-
-def _check_program(program: bytes) -> None:
-    if len(program) < 8 or len(program) - 8 < int.from_bytes(program[:8], "little"):
-        raise ElfError(f"{names.LIBRARY_BIN} is longer than its symbol")
 
 
 def _check_relocations(table: bytes, symbols: list[Symbol], image: Image, relative: int = 0) -> None:

@@ -17,29 +17,19 @@ _REAL_FUNCTIONS = (
     *("hypot", "ldexp", "log", "log10", "log1p", "log2", "nearbyint", "nextafter", "pow", "rint"),
     *("round", "roundeven", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
 )
-# Undefined symbols: the C library's arithmetic and copying, and how a function reports an error to tvm-ffi.
-IMPORTS = frozenset(
-    {
-        *_REAL_FUNCTIONS,
-        *(f"{name}f" for name in _REAL_FUNCTIONS),
-        *("memcpy", "memmove", "memset"),
-        *("TVMFFIErrorSetRaised", "TVMFFIErrorSetRaisedFromCStr", "TVMFFIErrorSetRaisedFromCStrParts"),
-    }
-)
+# Undefined symbols: the C library's arithmetic and copying, and nothing of the runtime.
+IMPORTS = frozenset({*_REAL_FUNCTIONS, *(f"{name}f" for name in _REAL_FUNCTIONS), "memcpy", "memmove", "memset"})
 
-_FUNCTION_PREFIX = "__tvm_ffi_"
-LIBRARY_BIN = f"{_FUNCTION_PREFIX}_library_bin"  # the virtual machine's program: 8 bytes of length, then as many bytes
-_FUNCTION = re.compile(r"__tvm_ffi_[A-Za-z0-9_.$]+")
-# Pointers to functions of the runtime, which tvm-ffi writes when it loads the library.
-_FILLED_IN = re.compile(r"__TVM(Backend|FFI)[A-Za-z]+|__tvm_ffi__library_ctx")
+# Pointers to functions of the runtime, which it writes when it loads the library: all that compiled code wants of it.
+FILLED_IN = frozenset({f"__TVMBackend{name}" for name in ("ParallelLaunch", "AllocWorkspace", "FreeWorkspace")})
+_FUNCTION = re.compile(r"octet_[A-Za-z0-9_.$]+")
 # Conversions that LLVM calls for float16 where the CPU has none; TVM puts a copy into every object.
 _HELPERS = frozenset({"__truncsfhf2", "__extendhfsf2"})
-_ENTRY = f"{_FUNCTION_PREFIX}main"  # TVM marks the only function of an object with this second name
 
 
 def is_filled_in(name: str) -> bool:
-    """Whether the loader of tvm-ffi stores a pointer at this symbol."""
-    return _FILLED_IN.fullmatch(name) is not None
+    """Whether the runtime stores a pointer at this symbol."""
+    return name in FILLED_IN
 
 
 def is_export(name: str) -> bool:
@@ -47,14 +37,9 @@ def is_export(name: str) -> bool:
     return name in _HELPERS or is_filled_in(name) or _FUNCTION.fullmatch(name) is not None
 
 
-def function_symbol(name: str) -> str:
-    """The symbol of a function that the model calls by `name`."""
-    return _FUNCTION_PREFIX + name
-
-
 def is_shared(name: str) -> bool:
     """Whether each object may have a definition of its own, of which the linker takes one."""
-    return name in _HELPERS or name == _ENTRY or is_filled_in(name)
+    return name in _HELPERS or is_filled_in(name)
 
 
 # Types and flags of sections: gABI, chapter 4, "Sections".

@@ -41,7 +41,7 @@ def check_object(data: bytes, architecture: str, defines: str | None = None) -> 
     for symbol in symbols[1:]:
         _check_symbol(symbol, len(file.sections))
     if defines is not None:
-        _check_definitions(symbols, names.function_symbol(defines))
+        _check_definitions(symbols, defines)
 
 
 def _check_sections(file: ElfFile) -> None:

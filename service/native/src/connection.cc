@@ -11,7 +11,7 @@
 #include <new>
 #include <utility>
 
-#include "core_budget.h"
+#include "clock.h"
 
 namespace octet {
 

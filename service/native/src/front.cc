@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "core_budget.h"
+#include "clock.h"
 
 namespace octet {
 

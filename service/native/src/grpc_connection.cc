@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "core_budget.h"
+#include "clock.h"
 
 namespace octet {
 

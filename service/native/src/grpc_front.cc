@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core_budget.h"
+#include "clock.h"
 
 namespace octet {
 

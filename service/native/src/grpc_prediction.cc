@@ -5,7 +5,7 @@
 
 #include "grpc_connection.h"
 #include "infer_message.h"
-#include "core_budget.h"
+#include "clock.h"
 
 namespace octet {
 

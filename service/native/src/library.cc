@@ -8,7 +8,6 @@
 #include "job.h"
 #include "runner.h"
 #include "tensors.h"
-#include "core_budget.h"
 
 namespace octet {
 
@@ -23,28 +22,7 @@ class MailboxObj : public ffi::Object {
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.Mailbox", MailboxObj, ffi::Object);
 };
 
-class CoreBudgetObj : public ffi::Object {
- public:
-  std::shared_ptr<CoreBudget> budget;
-  CoreBudgetObj(int64_t cores, double window_s) : budget(std::make_shared<CoreBudget>(cores, window_s)) {}
-  static constexpr bool _type_mutable = true;
-  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.CoreBudget", CoreBudgetObj, ffi::Object);
-};
-
-using CoreBudgetRef = Ref<CoreBudgetObj>;
-
-class ThreadTeamObj : public ffi::Object {
- public:
-  std::shared_ptr<ThreadTeam> team;
-  ThreadTeamObj(const CoreBudgetRef& budget, ffi::Function prepare)
-      : team(std::make_shared<ThreadTeam>(budget->budget, std::move(prepare))) {}
-  static constexpr bool _type_mutable = true;
-  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.ThreadTeam", ThreadTeamObj, ffi::Object);
-};
-
 using MailboxRef = Ref<MailboxObj>;
-
-using ThreadTeamRef = Ref<ThreadTeamObj>;
 
 ffi::Array<Job> taken(MailboxObj* self) {
   auto jobs = self->mailbox->take();
@@ -99,27 +77,17 @@ ffi::Array<ffi::Array<double>> drain(ModelQueueObj* self) {
   return found;
 }
 
-ffi::Function runner(ffi::Function entry, ffi::Array<ffi::Any> memory, ThreadTeamRef team, int64_t threads, int64_t mark,
-                     ffi::Array<ffi::Any> keep) {
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): a byte in memory that processes share, from ctypes
-  return make_runner(entry, memory, team->team, threads, reinterpret_cast<uint8_t*>(mark), keep);
+// `model`, `instance`: handles of liboctet_runtime.
+ffi::Function runner(int64_t model, int64_t instance) {
+  // NOLINTBEGIN(performance-no-int-to-ptr): they come from ctypes
+  return make_runner(reinterpret_cast<const octet_model*>(model), reinterpret_cast<octet_instance*>(instance));
+  // NOLINTEND(performance-no-int-to-ptr)
 }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
   refl::ObjectDef<MailboxObj>(refl::init(false))
       .def("descriptor", [](MailboxObj* self) { return self->mailbox->descriptor(); })
       .def("take", taken);
-  refl::ObjectDef<CoreBudgetObj>(refl::init(false))
-      .def("acquire", [](CoreBudgetObj* self, int64_t cores) { return self->budget->acquire(cores); })
-      .def("release", [](CoreBudgetObj* self, int64_t cores) { self->budget->release(cores); })
-      .def("cores", [](CoreBudgetObj* self) { return self->budget->cores(); })
-      .def("free", [](CoreBudgetObj* self) { return self->budget->free(); })
-      .def("waiting", [](CoreBudgetObj* self) { return self->budget->waiting(); });
-  refl::ObjectDef<ThreadTeamObj>(refl::init(false))
-      .def("cores", [](ThreadTeamObj* self) { return self->team->cores(); })
-      .def("pool", [](ThreadTeamObj* self) { return self->team->prepared(); })
-      .def("enter", [](ThreadTeamObj* self, int64_t threads) { self->team->enter(threads); })
-      .def("leave", [](ThreadTeamObj* self) { self->team->leave(); });
   refl::ObjectDef<JobObj>(refl::init(false))
       .def_ro("key", &JobObj::key)
       .def("outcome", [](const JobObj* self) { return static_cast<int64_t>(self->outcome); })
@@ -147,12 +115,6 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("retry_after_s", [](ModelQueueObj* self) { return self->queue->retry_after_s(); });
   refl::GlobalDef()
       .def("octet.mailbox", [] { return MailboxRef(ffi::make_object<MailboxObj>()); })
-      .def("octet.core_budget", [](int64_t cores, double window_s) {
-        return CoreBudgetRef(ffi::make_object<CoreBudgetObj>(cores, window_s));
-      })
-      .def("octet.thread_team", [](CoreBudgetRef budget, ffi::Function prepare) {
-        return ThreadTeamRef(ffi::make_object<ThreadTeamObj>(budget, prepare));
-      })
       .def("octet.job", make_job)
       .def("octet.model_queue", start)
       .def("octet.runner", runner);

@@ -267,7 +267,6 @@ void ModelQueue::work(Instance& instance) {
     if (!taken.chosen.empty()) run(instance, taken.chosen, taken_s);
     taken = {};  // or its tensors would live until the next
   }
-  ThreadTeam::forget_thread();
   instance.variants = {};  // not under the lock: some of it may be Python's
   std::lock_guard lock(mutex_);
   if (--threads_ == 0) ended_.notify_all();

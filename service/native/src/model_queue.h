@@ -19,7 +19,7 @@
 
 #include "job.h"
 #include "runner.h"
-#include "core_budget.h"
+#include "clock.h"
 #include "variants.h"
 
 namespace octet {

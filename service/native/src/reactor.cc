@@ -16,7 +16,7 @@
 #include <system_error>
 #include <utility>
 
-#include "core_budget.h"
+#include "clock.h"
 
 namespace octet {
 

@@ -1,6 +1,11 @@
 #include "runner.h"
 
-#include <utility>
+#include <tvm/ffi/dtype.h>
+#include <tvm/ffi/error.h>
+
+#include <cctype>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "tensors.h"
@@ -11,43 +16,63 @@ namespace ffi = tvm::ffi;
 
 namespace {
 
-class Marked {
- public:
-  explicit Marked(volatile uint8_t* mark) : mark_(mark) { *mark_ = 1; }
-  ~Marked() { *mark_ = 0; }
-  Marked(const Marked&) = delete;
-  Marked& operator=(const Marked&) = delete;
-
- private:
-  volatile uint8_t* mark_;
+struct Spec {
+  std::vector<int64_t> shape;
+  DLDataType dtype;
 };
 
-// The buffers are written again by the next call, so the answer is copied out of them.
-ffi::Array<ffi::Tensor> copied(const ffi::Any& result) {
-  if (auto one = result.as<ffi::Tensor>()) return {copy_of(*one)};
-  ffi::Array<ffi::Tensor> outputs;
-  for (const ffi::Tensor& each : result.cast<ffi::Array<ffi::Tensor>>()) outputs.push_back(copy_of(each));
-  return outputs;
+void check(octet_status status) {
+  if (status != OCTET_OK) TVM_FFI_THROW(RuntimeError) << octet_error();
+}
+
+// FP32 -> float32, INT8 -> int8: the Open Inference Protocol's names and NumPy's.
+DLDataType dtype_of(std::string datatype) {
+  if (datatype.compare(0, 2, "FP") == 0) return ffi::StringToDLDataType("float" + datatype.substr(2));
+  for (char& letter : datatype) letter = static_cast<char>(std::tolower(letter));
+  return ffi::StringToDLDataType(datatype);
+}
+
+std::vector<Spec> specs_of(const octet_model* model, octet_role role) {
+  std::vector<Spec> specs;
+  for (int32_t index = 0; index < octet_count(model, role); ++index) {
+    octet_tensor tensor;
+    check(octet_describe(model, role, index, &tensor));
+    specs.push_back({{tensor.shape, tensor.shape + tensor.rank}, dtype_of(tensor.datatype)});
+  }
+  return specs;
+}
+
+std::vector<ffi::Tensor> made(const std::vector<Spec>& specs) {
+  std::vector<ffi::Tensor> tensors;
+  tensors.reserve(specs.size());
+  for (const Spec& spec : specs) tensors.push_back(make_tensor(spec.shape, spec.dtype));
+  return tensors;
+}
+
+template <typename Tensors>
+std::vector<void*> addresses(const Tensors& tensors) {
+  std::vector<void*> found;
+  found.reserve(tensors.size());
+  for (const ffi::Tensor& tensor : tensors) found.push_back(tensor.data_ptr());
+  return found;
 }
 
 }  // namespace
 
-Runner make_runner(ffi::Function entry, ffi::Array<ffi::Any> memory, std::shared_ptr<ThreadTeam> team, int64_t threads,
-                   volatile uint8_t* mark, ffi::Array<ffi::Any> keep) {
-  std::vector<ffi::Any> owned(memory.begin(), memory.end());
+Runner make_runner(const octet_model* model, octet_instance* instance) {
+  std::shared_ptr<octet_instance> held(octet_instance_share(instance), octet_instance_free);
+  size_t arguments = static_cast<size_t>(octet_count(model, OCTET_INPUT));
+  std::vector<Spec> outputs = specs_of(model, OCTET_OUTPUT), states = specs_of(model, OCTET_STATE);
   return ffi::Function::FromTyped([=](ffi::Array<ffi::Tensor> inputs) {
-    std::vector<ffi::AnyView> arguments;
-    arguments.reserve(inputs.size() + owned.size());
-    for (size_t index = 0; index < inputs.size(); ++index) arguments.emplace_back(inputs[index]);
-    for (const ffi::Any& each : owned) arguments.emplace_back(each);
-    (void)keep;
-    CoreLease lease(*team, threads);
-    ffi::Any result;
-    {
-      Marked running(mark);
-      entry.CallPacked(arguments.data(), static_cast<int32_t>(arguments.size()), &result);
-    }
-    return copied(result);
+    TVM_FFI_CHECK(inputs.size() == arguments + states.size(), ValueError)
+        << "the model takes " << arguments + states.size() << " tensors, not " << inputs.size();
+    std::vector<void*> in = addresses(inputs);
+    std::vector<ffi::Tensor> out = made(outputs), after = made(states);
+    check(octet_bind(held.get(), in.data(), addresses(out).data()));
+    if (!states.empty()) check(octet_bind_states(held.get(), in.data() + arguments, addresses(after).data()));
+    check(octet_run(held.get()));
+    out.insert(out.end(), after.begin(), after.end());
+    return ffi::Array<ffi::Tensor>(out.begin(), out.end());
   });
 }
 

@@ -1,6 +1,6 @@
 """Answers predictions: finds the artifact of a model version, keeps it loaded, queues and runs requests on it.
 
-Never imports the compiler. `artifacts.StoredArtifacts` loads the TVM runtime and is imported by name, so that
+Never imports the compiler. `artifacts.StoredArtifacts` loads the runtime and is imported by name, so that
 whoever only queues and serves (and every test of that) does not need it.
 """
 

@@ -1,4 +1,4 @@
-"""Loads verified artifacts from the store. The one module of this room that needs TVM's runtime."""
+"""Loads verified artifacts from the store. The one module of this room that needs the runtime."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class StoredArtifacts:
         """
         manifest = self.layout.manifest(artifact)
         config = ArtifactConfig.from_json(json.loads(self.layout.blobs.read(manifest.config.digest)))
-        return Weight({layer.digest: layer.size_bytes for layer in manifest.layers}, config.arena_bytes)
+        return Weight({layer.digest: layer.size_bytes for layer in manifest.layers}, config.plan.arena_bytes)
 
 
 class Alone:

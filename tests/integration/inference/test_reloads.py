@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import re
@@ -28,6 +29,7 @@ from tests.integration.inference.conftest import SAMPLES
 from tests.support.compiled import PICTURES, expected
 from tests.support.data_plane import DataPlane
 from tests.support.tables import Tables
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 TARGET = detect_host().target.name
@@ -85,6 +87,12 @@ def mapped(store: OciLayout, artifacts: dict[str, Digest]) -> int:
     return sum(str(store.root / "blobs" / "sha256" / library) in maps for library in libraries)
 
 
+def is_unmapped(store: OciLayout, artifacts: dict[str, Digest]) -> bool:
+    """Whether none of them is in memory, once what only refers to itself is gone, as the tracebacks of errors do."""
+    gc.collect()
+    return mapped(store, artifacts) == 0
+
+
 def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -107,7 +115,7 @@ async def reload(store: OciLayout, artifacts: dict[str, Digest], times: int) -> 
         await service.client.aclose()
         await service.plane.registry.close()
     assert min(service.answers.values()) > times
-    assert mapped(store, artifacts) == 0
+    eventually(lambda: is_unmapped(store, artifacts))
     return resident
 
 
@@ -150,7 +158,7 @@ def changed(store: OciLayout, artifact: Digest, **members: Any) -> Digest:
 @pytest.mark.parametrize(
     ("members", "reason"),
     [
-        ({"abi": {"tvm": "0.1.0"}}, "was built with tvm 0.1.0, but this is tvm"),
+        ({"abi_version": 0}, "compiled by another release"),
         ({"target": "aarch64+i8mm" if machine() == "x86_64" else "x86-64-v4+vnni"}, "this .* host lacks"),
     ],
 )

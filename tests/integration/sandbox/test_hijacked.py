@@ -16,7 +16,7 @@ from service.compiler.sandbox import Access, run_child
 from service.core.artifact import LIBRARY_MEDIA_TYPE
 from service.core.build import Stage
 from service.core.digest import Digest, digest_of_file
-from service.core.errors import BuildFailed, OctetError
+from service.core.errors import BuildFailed, CorruptBlob, OctetError, Unsupported
 from service.core.settings import Settings
 from service.core.target import detect_host
 from tests.support import hijacked
@@ -70,12 +70,11 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Digest:
     return build(tmp_path_factory.mktemp("honest"), "build")
 
 
-@pytest.mark.parametrize("name", ["lib0.o", "devc.o"])
-def test_an_object_with_a_constructor_is_not_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    text = function("__tvm_ffi_x") + pointer(".init_array", kind="%init_array", to="__tvm_ffi_x")
+def test_an_object_with_a_constructor_is_not_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = function("octet_x") + pointer(".init_array", kind="%init_array", to="octet_x")
     armed = assemble(tmp_path, text, TARGET.architecture, "armed.o")
-    hijack(monkeypatch, {"replace": {name: str(armed)}}, (armed,))
-    with pytest.raises(BuildFailed, match=rf"{name} cannot be linked: it has a section \.init_array") as caught:
+    hijack(monkeypatch, {"replace": {"plain.o": str(armed)}}, (armed,))
+    with pytest.raises(BuildFailed, match=r"plain\.o cannot be linked: it has a section \.init_array") as caught:
         build(tmp_path, "build")
     assert caught.value.stage == "link"
 
@@ -86,12 +85,30 @@ def test_an_extra_object_is_not_linked(tmp_path: Path, monkeypatch: pytest.Monke
     ctypes.CDLL(str(constructor(tmp_path, made, detect_host().architecture)))
     made.unlink()  # so what is handed over works
     armed = tmp_path / "c.o"
-    hijack(monkeypatch, {"replace": {"extra.o": str(armed)}, "say": {"objects": ["extra.o", "lib0.o"]}}, (armed,))
+    hijack(monkeypatch, {"replace": {"extra.o": str(armed)}, "say": {"objects": ["extra.o", "plain.o"]}}, (armed,))
     assert build(tmp_path, "build") == honest
     assert not made.exists()
 
 
-@pytest.mark.parametrize("name", ["../escape", "octet_x/../../y", "lib0", "octet_" + "x" * 200, 7])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {"version": 2},
+        {"version": 1, "arena_bytes": 64, "buffers": [["arena", 0, 128]], "calls": [], "copies": []},
+        {"version": 1, "arena_bytes": 0, "buffers": [["constant", 1 << 39, 64]], "calls": [], "copies": []},
+        {"version": 1, "arena_bytes": 0, "buffers": [], "calls": [["octet_x", [0]]], "copies": []},
+        {"version": 1, "arena_bytes": 0, "buffers": [], "calls": [["system", []]], "copies": []},
+    ],
+)
+def test_a_plan_that_leaves_its_memory_is_never_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: object
+) -> None:
+    hijack(monkeypatch, {"say": {"plan": plan}})
+    with pytest.raises((BuildFailed, CorruptBlob, Unsupported)):
+        build(tmp_path, "build")
+
+
+@pytest.mark.parametrize("name", ["../escape", "octet_x/../../y", "plain", "octet_" + "x" * 200, 7])
 def test_a_kernel_is_asked_for_by_a_name_of_a_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: object
 ) -> None:

@@ -24,7 +24,7 @@ NOTE_BUILD_ID = struct.pack("<I", 3) + b"GNU\0"
 
 
 def make_object(directory: Path, architecture: str, content: bytes = b"constants", name: str = "data") -> Path:
-    """An object that holds `content` as the symbol `__tvm_ffi_<name>`."""
+    """An object that holds `content` as the symbol `octet_<name>`."""
     return assemble(directory, data(name, content), architecture, f"{name}.o")
 
 
@@ -56,8 +56,8 @@ def test_what_was_linked_can_be_loaded(tmp_path: Path) -> None:
     ]
     link(objects, tmp_path / "lib.so", host)
     library = ctypes.CDLL(str(tmp_path / "lib.so"))
-    assert bytes((ctypes.c_char * 3).in_dll(library, "__tvm_ffi_a")) == b"one"
-    assert bytes((ctypes.c_char * 1).in_dll(library, "__tvm_ffi_b")) == b"2"
+    assert bytes((ctypes.c_char * 3).in_dll(library, "octet_a")) == b"one"
+    assert bytes((ctypes.c_char * 1).in_dll(library, "octet_b")) == b"2"
 
 
 @pytest.mark.parametrize("target", [X86, ARM], ids=str)
@@ -131,7 +131,7 @@ def test_a_link_to_an_object_is_refused(tmp_path: Path) -> None:
 
 def test_the_linkers_own_reason_is_told(tmp_path: Path) -> None:
     made = make_object(tmp_path, "x86_64")
-    with pytest.raises(BuildFailed, match="duplicate symbol: __tvm_ffi_data"):
+    with pytest.raises(BuildFailed, match="duplicate symbol: octet_data"):
         link([made, made], tmp_path / "lib.so", X86)
 
 

@@ -14,6 +14,7 @@ import tvm_ffi.libinfo
 
 _ROOT = Path(__file__).parents[3]
 _SOURCES = _ROOT / "service/native/src"
+_RUNTIME = _ROOT / "service/native/runtime"
 _HARNESS = _ROOT / "tests/fuzz/native/front.cc"
 _SECONDS = 5
 
@@ -36,9 +37,10 @@ def test_mutated_streams_do_no_harm(sanitizer: str, tmp_path: Path) -> None:
     if shutil.which(compiler[0]) is None:
         pytest.skip(f"there is no {compiler[0]}")
     library = Path(tvm_ffi.libinfo.find_libtvm_ffi()).parent
+    sources = [*units(tmp_path), *map(str, _RUNTIME.glob("*.cc"))]
     paths = ["-isystem", tvm_ffi.libinfo.find_include_path(), f"-I{_SOURCES}"]
     linked = [f"-L{library}", "-ltvm_ffi", f"-Wl,-rpath,{library}", "-pthread", "-o", str(tmp_path / "fuzz")]
-    subprocess.run([*compiler, "-std=c++17", "-O1", "-g", *paths, str(_HARNESS), *units(tmp_path), *linked], check=True)
+    subprocess.run([*compiler, "-std=c++17", "-O1", "-g", *paths, str(_HARNESS), *sources, *linked], check=True)
     (tmp_path / "suppressed").write_text(_FENCED)
     environment = os.environ | {"TSAN_OPTIONS": f"suppressions={tmp_path / 'suppressed'}"}
     subprocess.run([str(tmp_path / "fuzz"), str(_SECONDS), "1"], check=True, env=environment)

@@ -16,11 +16,11 @@ import pytest
 from service import runtime
 from service.cache import OciLayout
 from service.core.artifact import LIBRARY_MEDIA_TYPE
-from service.core.cores import usable_cores
+from service.core.cores import Core, usable_cores
 from service.core.digest import parse_digest
 from service.core.vectors import sample_inputs
-from service.native import CoreBudget, ThreadTeam
-from service.runtime.threads import Threads, team_of
+from service.runtime.octet_library import NativeTeam
+from service.runtime.threads import Threads
 from tests.support.compiling import compiled
 from tests.support.tflite_builder import Quant
 from tests.support.tflite_models import conv2d_model
@@ -50,29 +50,30 @@ def questions(model: runtime.Model) -> Sequence[Sequence[Array]]:
     return sample_inputs(model.signature, 4)
 
 
-def crowded(budget: CoreBudget) -> ThreadTeam:
-    """One that takes its cores for more than they are."""
-    return team_of([[*usable_cores()] * budget.cores()], budget)
+def crowded(cores: int) -> NativeTeam:
+    """A team that takes the cores of this machine for `cores`."""
+    processors = sorted(Core().union(*usable_cores()))
+    return NativeTeam.of([(processors[number % len(processors)], number, 0) for number in range(cores)])
 
 
 def with_threads(model: runtime.Model, threads: Threads) -> runtime.Model:
-    return runtime.Model(model.config, model._module, model._constants, threads=threads)
+    return runtime.Model(model.config, model.native, threads=threads)
 
 
 @pytest.mark.skipif("x86_64" not in platform.machine(), reason="no kernels for this machine")
 def test_its_loop_is_shared(model: runtime.Model, folder: Path, questions: Sequence[Sequence[Array]]) -> None:
-    """Or else the tests below would say nothing. Counts what the library asks of TVM's thread pool."""
+    """Or else the tests below would say nothing. Counts what the library asks of the runtime."""
     layout = OciLayout.open(folder / "store")
     layers = {layer.media_type: layer.digest for layer in layout.manifest(parse_digest(model.digest)).layers}
     library = ctypes.CDLL(str(layout.blobs.path(layers[LIBRARY_MEDIA_TYPE])))  # the one that the model has mapped
     launched: list[int] = []
     launch = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
     pointer = ctypes.c_void_p.in_dll(library, "__TVMBackendParallelLaunch")
-    launch_of_tvm = launch(pointer.value or 0)
+    launch_of_runtime = launch(pointer.value or 0)
 
     def noted(function: int, data: int, tasks: int) -> int:
         launched.append(tasks)
-        return int(launch_of_tvm(function, data, tasks))
+        return int(launch_of_runtime(function, data, tasks))
 
     replaced, spy = pointer.value, launch(noted)
     pointer.value = ctypes.cast(spy, ctypes.c_void_p).value
@@ -91,8 +92,8 @@ def test_answers_do_not_depend_on_how_many_threads_there_are(
         instance = with_threads(model, of)
         return [instance.run(question)[0] for question in questions]
 
-    of = crowded(CoreBudget.of(threads))
-    with ThreadPoolExecutor(1) as pool:  # TVM's pools are of threads, and this one's is large enough
+    of = crowded(threads)
+    with ThreadPoolExecutor(1) as pool:
         many = pool.submit(answers, Threads(threads, of)).result()
         alone = pool.submit(answers, Threads(1, of)).result()
         again = pool.submit(answers, Threads(threads, of)).result()
@@ -105,8 +106,7 @@ def test_answers_do_not_depend_on_how_many_threads_there_are(
 def test_models_that_are_called_at_once_answer_rightly(
     model: runtime.Model, questions: Sequence[Sequence[Array]], threads: tuple[int, ...]
 ) -> None:
-    budget, calls = CoreBudget.of(2), 40
-    of = crowded(budget)
+    of, calls = crowded(2), 40
     right = [model.run(question)[0] for question in questions]
     together = threading.Barrier(len(threads))
 
@@ -119,7 +119,7 @@ def test_models_that_are_called_at_once_answer_rightly(
 
     with ThreadPoolExecutor(len(threads)) as pool:
         list(pool.map(ask, threads))
-    assert budget.free() == 2
+    assert of.free_cores == 2
 
 
 def test_a_clone_has_as_many_threads(model: runtime.Model, tmp_path: Path) -> None:

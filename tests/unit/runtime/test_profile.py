@@ -6,16 +6,15 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pytest
 
 from service import runtime
 from service.cache import OciLayout
+from service.compiler.call_plan import PLAIN_PREFIX
 from service.core.artifact import Report
 from service.core.explanation import explained
 from service.core.target import detect_host
-from service.core.vectors import sample_inputs
-from service.runtime.profile import Profile, captured, profile
+from service.runtime.profile import Profile, profile
 from tests.support.compiled import compile_sample
 
 
@@ -37,13 +36,12 @@ def profiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def test_every_kernel_of_the_coverage_report_is_called_once_and_in_order(profiled: Profiled) -> None:
-    kernels = [call.symbol for call in profiled.profile.calls if call.symbol.startswith("octet_")]
+    kernels = [call.symbol for call in profiled.profile.calls if not call.symbol.startswith(PLAIN_PREFIX)]
     assert kernels == [layer["symbol"] for layer in profiled.coverage["kernels"]["layers"]]
 
 
-def test_every_call_takes_time_and_none_is_the_machines_own(profiled: Profiled) -> None:
+def test_every_call_takes_time(profiled: Profiled) -> None:
     assert all(call.seconds > 0 for call in profiled.profile.calls)
-    assert not [call for call in profiled.profile.calls if call.symbol.startswith("vm.")]
 
 
 def test_the_layers_products_are_the_models(profiled: Profiled) -> None:
@@ -64,20 +62,6 @@ def test_percentages_are_rates_of_the_peak(profiled: Profiled) -> None:
     for layer in measured:
         assert layer["macs_per_s"] == pytest.approx(layer["macs"] / layer["seconds"])
         assert layer["peak_percent"] == pytest.approx(100 * layer["macs_per_s"] / peak)
-
-
-def test_replayed_calls_compute_the_model_again(profiled: Profiled) -> None:
-    """So what is timed has the operands that it has in the model."""
-    inputs = sample_inputs(profiled.model.signature, 2)[1]
-    calls = captured(profiled.model, inputs)
-    outputs = [np.from_dlpack(operands[-1]) for _, _, operands in calls]
-    first = [output.copy() for output in outputs]
-    for output in outputs:
-        output[...] = 0
-    for _, function, operands in calls:
-        function(*operands)
-    np.testing.assert_array_equal(outputs[-1], first[-1])
-    np.testing.assert_array_equal(first[-1].ravel(), profiled.model.run(inputs)[0].ravel())
 
 
 def test_a_profile_says_where_and_how_often(profiled: Profiled) -> None:

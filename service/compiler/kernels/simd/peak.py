@@ -2,7 +2,7 @@
 
 What a core can multiply in a second has to be measured where the model runs, in the same minute: clocks move with the
 load and the neighbours, and how many dot products start in a cycle differs from CPU to CPU. A process that runs
-artifacts cannot compile such a loop, because it has TVM's runtime alone; so the compiler puts one beside the kernels,
+artifacts cannot compile such a loop, because it has the runtime alone; so the compiler puts one beside the kernels,
 where it costs some kilobytes. It is written in their words, for their instruction set: a kernel at 100 % would do
 nothing but multiply.
 """

@@ -21,7 +21,7 @@ _HEADER, _PROGRAM, _DYNAMIC_ENTRY = 64, 56, 16
 _LOAD, _DYNAMIC = 1, 2
 
 _TEXT = (
-    function() + function("__tvm_ffi_g") + data("d", b"constants")
+    function() + function("octet_g") + data("d", b"constants")
     + ".data\n.p2align 3\n .quad expf\n .quad memcpy\n .quad local\nlocal: .quad 1\n"
     + ".weak __TVMBackendParallelLaunch\n.bss\n.p2align 3\n__TVMBackendParallelLaunch: .zero 8\n"
 )  # fmt: skip
@@ -37,7 +37,7 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
         library = ctypes.CDLL(str(path))
     except OSError:
         continue
-    for name in ("__tvm_ffi_f", "__tvm_ffi_absent"):
+    for name in ("octet_f", "octet_absent"):
         try:
             getattr(library, name)
         except AttributeError:
@@ -160,4 +160,4 @@ def test_a_segment_over_another_is_refused(library: bytes) -> None:
 def test_an_unchanged_library_is_loaded(tmp_path: Path, library: bytes) -> None:
     check_library(library, detect_host().architecture)
     (tmp_path / "library.so").write_bytes(library)
-    assert ctypes.CDLL(str(tmp_path / "library.so")).__tvm_ffi_f is not None
+    assert ctypes.CDLL(str(tmp_path / "library.so")).octet_f is not None

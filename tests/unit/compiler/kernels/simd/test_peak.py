@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
-import tvm_ffi
 from numpy.typing import NDArray
 
 from service.compiler.kernels.libraries import peak_for
 from service.compiler.link import link
 from service.compiler.targets import codegen_target
+from service.core.artifact import ArtifactConfig
+from service.core.buffers import aligned_empty
+from service.core.call_plan import CallPlan
+from service.core.signature import ModelSignature
 from service.core.target import TARGETS, Target, detect_host
+from service.runtime import load_files
 from tests.support.selected import compiled
 
 Array = NDArray[Any]
@@ -29,14 +32,19 @@ def test_the_loop_makes_every_product_that_it_counts(target: Target, tmp_path: P
     objects = compiled({symbol: kernel}, codegen_target(target), tmp_path)
     library = tmp_path / "library.so"
     link(objects, library, target, allow_unsandboxed=True)
-    function = tvm_ffi.load_module(str(library))[symbol]
+    constants = tmp_path / "constants"
+    constants.touch()
+    config = ArtifactConfig(ModelSignature((), ()), target.name, "xnnpack", CallPlan(0, (), ()))
+    model = load_files(config, library, constants, threads=1)
+    function = model.native.symbol(symbol)
+    assert function is not None
 
     def totals_after(operands: Array, calls: int) -> Array:
-        totals = tvm.runtime.tensor(np.zeros(totals_of["elements"], totals_of["dtype"]))
+        buffers = [aligned_empty([each["elements"]], each["dtype"]) for each in (operands_of, totals_of)]
+        buffers[0][...], buffers[1][...] = operands, 0
         for _ in range(calls):
-            function(tvm.runtime.tensor(operands.astype(operands_of["dtype"])), totals)
-        result: Array = totals.numpy()
-        return result
+            model.threads.team.call(1, function, [buffer.ctypes.data for buffer in buffers])
+        return buffers[1]
 
     ones, numbers = np.ones(operands_of["elements"]), np.arange(operands_of["elements"]) % 7
     assert totals_after(ones, 1).astype(np.int64).sum() == kernel.facts["macs"]

@@ -1,0 +1,133 @@
+"""The call plan of a compiled model: the list that its entry function has become.
+
+After the last pass `main` is calls of functions that write into operands of theirs, and other names for tensors
+(aliases, reshapes). Its parameters are the inputs, the constants and the activations. The runtime needs no code for
+that, so none is generated: the list is written down (`core.call_plan`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from service.compiler.qnn import graph
+from service.core.artifact import Slot
+from service.core.call_plan import Buffer, Call, CallPlan, Space
+from service.core.errors import BuildFailed
+
+PLAIN_PREFIX = "octet_plain_"  # of functions that no kernel computes; without it, `exp` would be the C library's
+
+
+def call_plan(
+    module: tvm.IRModule, constants: Sequence[Slot], activations: Sequence[Slot], states: int = 0
+) -> CallPlan:
+    """The plan of `module`, whose parameters are inputs, states, `constants` and `activations`, in that order.
+
+    An output that one call writes, and that shares no memory with others, is written where the caller wants it; any
+    other is copied there.
+
+    Args:
+        states: how many of the inputs and of the outputs, the last, are what the model keeps between calls.
+
+    Raises:
+        BuildFailed: the module does something else than call functions; a defect of ours.
+    """
+    writer = _Writer(graph.main_of(module), constants, activations, states)
+    return writer.plan()
+
+
+class _Writer:
+    def __init__(
+        self, function: relax.Function, constants: Sequence[Slot], activations: Sequence[Slot], states: int
+    ) -> None:
+        self._function, self._states = function, states
+        inputs = len(function.params) - len(constants) - len(activations)
+        self._tensors: dict[relax.Var, Buffer] = {}
+        for number, parameter in enumerate(function.params[:inputs]):
+            space, at = _numbered(number, inputs - states, Space.INPUT, Space.STATE)
+            self._tensors[parameter] = Buffer(space, at, _size_bytes(parameter))
+        layers = ((Space.CONSTANT, constants), (Space.ARENA, activations))
+        places = [(space, slot) for space, slots in layers for slot in slots]
+        for parameter, (space, slot) in zip(function.params[inputs:], places, strict=True):
+            self._tensors[parameter] = Buffer(space, slot.offset_bytes, slot.end_bytes - slot.offset_bytes)
+
+    def plan(self) -> CallPlan:
+        calls = []
+        for variable, value in graph.bindings(self._function):
+            call = self._call(variable, value)
+            if call is not None:
+                calls.append(call)
+        results = graph.results_of(self._function)
+        outputs = []
+        for number, result in enumerate(results):
+            space, at = _numbered(number, len(results) - self._states, Space.OUTPUT, Space.NEXT_STATE)
+            outputs.append((self._tensors[result], Buffer(space, at, _size_bytes(result))))
+        return _placed(calls, outputs)
+
+    def _call(self, variable: relax.Var, value: relax.Expr) -> tuple[str, tuple[Buffer, ...]] | None:
+        """What a binding calls; None where it only names a tensor."""
+        if isinstance(value, relax.Var):
+            self._tensors[variable] = self._tensors[value]
+            return None
+        if isinstance(value, relax.Call) and isinstance(value.op, relax.ExternFunc):
+            return str(value.op.global_symbol), self._operands(value)
+        if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
+            return PLAIN_PREFIX + str(value.op.name_hint), self._operands(value)
+        if isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.reshape":
+            self._tensors[variable] = self._tensors[value.args[0]]
+            return None
+        raise BuildFailed(f"{variable.name} is bound to what no call plan can hold: {value}")
+
+    def _operands(self, call: relax.Call) -> tuple[Buffer, ...]:
+        return tuple(self._tensors[argument] for argument in call.args)
+
+
+def _numbered(number: int, first: int, one: Space, other: Space) -> tuple[Space, int]:
+    """`number` counts on through two spaces; the second begins at `first`."""
+    return (one, number) if number < first else (other, number - first)
+
+
+def _size_bytes(variable: relax.Var) -> int:
+    dims = [int(dim) for dim in variable.ty.shape.values]
+    return math.prod(dims) * np.dtype(str(variable.ty.dtype)).itemsize
+
+
+def _placed(calls: Sequence[tuple[str, tuple[Buffer, ...]]], outputs: Sequence[tuple[Buffer, Buffer]]) -> CallPlan:
+    """The plan, its outputs moved out of the arena where they can be, and the arena without them."""
+    used = {operand for _, operands in calls for operand in operands} | {source for source, _ in outputs}
+    moved: dict[Buffer, Buffer] = {}
+    for source, output in outputs:
+        is_alone = source.space is Space.ARENA and not any(_overlap(source, other) for other in used - {source})
+        if is_alone and source not in moved:
+            moved[source] = output
+    arena = _Arena(moved)
+    numbers: dict[Buffer, int] = {}
+
+    def number(buffer: Buffer) -> int:
+        return numbers.setdefault(moved.get(buffer) or arena.shifted(buffer), len(numbers))
+
+    numbered = tuple(Call(symbol, tuple(map(number, operands))) for symbol, operands in calls)
+    copies = tuple((number(source), number(output)) for source, output in outputs if moved.get(source) != output)
+    ends = (buffer.at + buffer.bytes for buffer in numbers if buffer.space is Space.ARENA)
+    return CallPlan(max(ends, default=0), tuple(numbers), numbered, copies)
+
+
+def _overlap(one: Buffer, other: Buffer) -> bool:
+    return one.space is other.space and one.at < other.at + other.bytes and other.at < one.at + one.bytes
+
+
+class _Arena:
+    """The arena without the buffers that were moved out of it."""
+
+    def __init__(self, moved: Sequence[Buffer] | dict[Buffer, Buffer]) -> None:
+        self._moved = sorted((buffer.at, buffer.bytes) for buffer in moved)
+
+    def shifted(self, buffer: Buffer) -> Buffer:
+        if buffer.space is not Space.ARENA:
+            return buffer
+        gone = sum(-(-size // 64) * 64 for at, size in self._moved if at < buffer.at)
+        return Buffer(buffer.space, buffer.at - gone, buffer.bytes)

@@ -1,0 +1,143 @@
+"""The call plan of an artifact: which functions of its library run, in which order, on which memory.
+
+Shapes are static and memory is planned, so that is all there is to running a model. The compiler writes the plan, the
+runtime (`service/native/runtime`) checks it again, resolves its addresses once, and walks it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from service.core.buffers import ALIGNMENT_BYTES
+from service.core.errors import CorruptBlob, Unsupported
+
+VERSION = 1
+MOST_BUFFERS, MOST_CALLS, MOST_OPERANDS = 1 << 20, 1 << 18, 4096
+_MOST_BYTES = 1 << 40
+_SYMBOL = re.compile(r"octet_[A-Za-z0-9_.$]{1,249}")
+
+
+class Space(StrEnum):
+    """Where a buffer lies: in memory that the caller binds, by its number, or at an offset of the model's own."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    STATE = "state"
+    NEXT_STATE = "next_state"
+    CONSTANT = "constant"
+    ARENA = "arena"
+
+
+_BY_OFFSET = (Space.CONSTANT, Space.ARENA)
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory of an operand.
+
+    Attributes:
+        at: which input, output or state it is; of a constant or in the arena, the offset in bytes, a multiple of 64.
+    """
+
+    space: Space
+    at: int
+    bytes: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.at <= _MOST_BYTES or not 0 <= self.bytes <= _MOST_BYTES:
+            raise CorruptBlob(f"no buffer of {self.bytes} bytes lies at {self.at}")
+        if self.space in _BY_OFFSET and self.at % ALIGNMENT_BYTES:
+            raise CorruptBlob(f"a buffer lies at offset {self.at}, which is no multiple of {ALIGNMENT_BYTES}")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of the library's function `symbol` with the buffers of these numbers."""
+
+    symbol: str
+    operands: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class CallPlan:
+    """What a call of the model does.
+
+    Attributes:
+        arena_bytes: memory that an instance computes in.
+        buffers: of all operands, each once.
+        calls: in order.
+        copies: from one buffer to another of the same size, after the calls: outputs that no function writes.
+
+    Raises:
+        CorruptBlob: a call or a copy names a buffer that is not there, or the arena is too small.
+    """
+
+    arena_bytes: int
+    buffers: tuple[Buffer, ...]
+    calls: tuple[Call, ...]
+    copies: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.buffers) > MOST_BUFFERS or len(self.calls) > MOST_CALLS or not 0 <= self.arena_bytes <= _MOST_BYTES:
+            raise CorruptBlob(f"a plan of {len(self.calls)} calls and {len(self.buffers)} buffers is too large")
+        for buffer in self.buffers:
+            if buffer.space is Space.ARENA and buffer.at + buffer.bytes > self.arena_bytes:
+                raise CorruptBlob(
+                    f"a buffer ends at {buffer.at + buffer.bytes}, and the arena has {self.arena_bytes} bytes"
+                )
+        for number, call in enumerate(self.calls):
+            if _SYMBOL.fullmatch(call.symbol) is None or len(call.operands) > MOST_OPERANDS:
+                raise CorruptBlob(f"call {number} is of no function of a model")
+            self._check(call.operands, f"call {number} ({call.symbol})")
+        for source, to in self.copies:
+            self._check((source, to), "a copy")
+            if self.buffers[source].bytes != self.buffers[to].bytes:
+                raise CorruptBlob(f"a copy from buffer {source} to buffer {to} is of two sizes")
+
+    def _check(self, operands: Sequence[int], what: str) -> None:
+        for operand in operands:
+            if not 0 <= operand < len(self.buffers):
+                raise CorruptBlob(f"{what} names buffer {operand} of {len(self.buffers)}")
+
+    @property
+    def constant_bytes(self) -> int:
+        """Where the last constant ends in its layer."""
+        return max((each.at + each.bytes for each in self.buffers if each.space is Space.CONSTANT), default=0)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "version": VERSION,
+            "arena_bytes": self.arena_bytes,
+            "buffers": [[buffer.space.value, buffer.at, buffer.bytes] for buffer in self.buffers],
+            "calls": [[call.symbol, list(call.operands)] for call in self.calls],
+            "copies": [list(copy) for copy in self.copies],
+        }
+
+    @staticmethod
+    def from_json(plan: Mapping[str, Any]) -> CallPlan:
+        """
+        Raises:
+            CorruptBlob: it is no plan.
+            Unsupported: it is of another version.
+        """
+        try:
+            if plan["version"] != VERSION:
+                raise Unsupported(f"the call plan is of version {plan['version']}", hint="build the model again")
+            return CallPlan(
+                _number(plan["arena_bytes"]),
+                tuple(Buffer(Space(space), _number(at), _number(size)) for space, at, size in plan["buffers"]),
+                tuple(Call(str(symbol), tuple(map(_number, operands))) for symbol, operands in plan["calls"]),
+                tuple((_number(source), _number(to)) for source, to in plan["copies"]),
+            )
+        except (LookupError, TypeError, ValueError) as error:
+            raise CorruptBlob(f"the call plan cannot be read: {error}") from error
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no integer")
+    return value

@@ -1,0 +1,72 @@
+"""A call plan is read as hostile: nothing in it leads out of the model's memory."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from service.core.call_plan import Buffer, Call, CallPlan, Space
+from service.core.errors import CorruptBlob, Unsupported
+
+PLAN = CallPlan(
+    192,
+    (
+        Buffer(Space.INPUT, 0, 10),
+        Buffer(Space.CONSTANT, 64, 100),
+        Buffer(Space.ARENA, 64, 128),
+        Buffer(Space.OUTPUT, 0, 10),
+    ),
+    (Call("octet_conv_1", (0, 1, 2)), Call("octet_plain_exp", (2, 3))),
+    ((0, 3),),
+)
+
+
+def changed(**members: Any) -> dict[str, Any]:
+    return {**deepcopy(PLAN.to_json()), **members}
+
+
+def test_it_is_the_same_after_it_was_written_and_read() -> None:
+    assert CallPlan.from_json(json.loads(json.dumps(PLAN.to_json()))) == PLAN
+    assert PLAN.constant_bytes == 164
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ({"arena_bytes": 191}, "a buffer ends at 192, and the arena has 191 bytes"),
+        ({"arena_bytes": -1}, "too large"),
+        ({"arena_bytes": 1 << 50}, "too large"),
+        ({"arena_bytes": "192"}, "no integer"),
+        ({"arena_bytes": True}, "no integer"),
+        ({"buffers": [["arena", 32, 64]]}, "no multiple of 64"),
+        ({"buffers": [["constant", -64, 64]]}, "no buffer of 64 bytes lies at -64"),
+        ({"buffers": [["input", 0, -1]]}, "no buffer of -1 bytes"),
+        ({"buffers": [["stack", 0, 64]]}, "stack"),
+        ({"buffers": [["input", 0]]}, "cannot be read"),
+        ({"calls": [["octet_conv_1", [0, 4]]]}, r"call 0 \(octet_conv_1\) names buffer 4 of 4"),
+        ({"calls": [["octet_conv_1", [-1]]]}, "names buffer -1"),
+        ({"calls": [["system", [0]]]}, "call 0 is of no function of a model"),
+        ({"calls": [["octet_x", [0] * 4097]]}, "no function of a model"),
+        ({"calls": [["octet_x", [0.0]]]}, "no integer"),
+        ({"copies": [[1, 3]]}, "of two sizes"),
+        ({"copies": [[0, 9]]}, "a copy names buffer 9"),
+        ({"copies": 7}, "cannot be read"),
+    ],
+)
+def test_what_leaves_the_memory_of_the_model_is_refused(members: dict[str, Any], reason: str) -> None:
+    with pytest.raises(CorruptBlob, match=reason):
+        CallPlan.from_json(changed(**members))
+
+
+def test_a_missing_member_is_said() -> None:
+    with pytest.raises(CorruptBlob, match="copies"):
+        CallPlan.from_json({name: value for name, value in PLAN.to_json().items() if name != "copies"})
+
+
+def test_another_version_is_refused_with_a_way_out() -> None:
+    with pytest.raises(Unsupported, match="version 2") as caught:
+        CallPlan.from_json(changed(version=2))
+    assert "build the model again" in (caught.value.hint or "")
