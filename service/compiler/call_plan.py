@@ -8,7 +8,7 @@ that, so none is generated: the list is written down (`core.call_plan`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import tvm
@@ -16,6 +16,7 @@ from tvm import relax
 
 from service.compiler.qnn import graph
 from service.core.artifact import Slot
+from service.core.buffers import ALIGNMENT_BYTES
 from service.core.call_plan import Buffer, Call, CallPlan, Space
 from service.core.errors import BuildFailed
 
@@ -104,11 +105,10 @@ def _placed(calls: Sequence[tuple[str, tuple[Buffer, ...]]], outputs: Sequence[t
         is_alone = source.space is Space.ARENA and not any(_overlap(source, other) for other in used - {source})
         if is_alone and source not in moved:
             moved[source] = output
-    arena = _Arena(moved)
     numbers: dict[Buffer, int] = {}
 
     def number(buffer: Buffer) -> int:
-        return numbers.setdefault(moved.get(buffer) or arena.shifted(buffer), len(numbers))
+        return numbers.setdefault(moved.get(buffer) or _shifted(buffer, moved), len(numbers))
 
     numbered = tuple(Call(symbol, tuple(map(number, operands))) for symbol, operands in calls)
     copies = tuple((number(source), number(output)) for source, output in outputs if moved.get(source) != output)
@@ -120,14 +120,10 @@ def _overlap(one: Buffer, other: Buffer) -> bool:
     return one.space is other.space and one.at < other.at + other.bytes and other.at < one.at + one.bytes
 
 
-class _Arena:
-    """The arena without the buffers that were moved out of it."""
-
-    def __init__(self, moved: Sequence[Buffer] | dict[Buffer, Buffer]) -> None:
-        self._moved = sorted((buffer.at, buffer.bytes) for buffer in moved)
-
-    def shifted(self, buffer: Buffer) -> Buffer:
-        if buffer.space is not Space.ARENA:
-            return buffer
-        gone = sum(-(-size // 64) * 64 for at, size in self._moved if at < buffer.at)
-        return Buffer(buffer.space, buffer.at - gone, buffer.bytes)
+def _shifted(buffer: Buffer, moved: Iterable[Buffer]) -> Buffer:
+    """`buffer` in an arena without those that were moved out of it."""
+    if buffer.space is not Space.ARENA:
+        return buffer
+    before = (each.bytes for each in moved if each.at < buffer.at)
+    gone = sum(-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in before)
+    return Buffer(buffer.space, buffer.at - gone, buffer.bytes)

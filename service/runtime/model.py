@@ -152,7 +152,7 @@ class Model:
 
 
 def _addresses(arrays: Sequence[Array]) -> list[int]:
-    return [array.__array_interface__["data"][0] for array in arrays]  # half the time of `array.ctypes.data`
+    return [array.ctypes.data for array in arrays]
 
 
 def _check(spec: TensorSpec, array: Array, role: str = "input") -> Array:

@@ -14,6 +14,5 @@ inline double now_s() {  // of CLOCK_MONOTONIC
 }
 
 inline constexpr double kNever = std::numeric_limits<double>::infinity();  // by `now_s()`
-inline constexpr double kConcurrencyWindowS = 0.1;  // calls that follow each other at once count as concurrent
 
 }  // namespace octet

@@ -12,6 +12,7 @@ namespace octet {
 
 namespace {
 
+constexpr double kConcurrencyWindowS = 0.1;  // requests that follow each other at once count as concurrent
 constexpr double kMemory = 0.8;  // of the time that a request takes: the last five calls count for two thirds
 constexpr int64_t kOldestEvery = 8;  // calls begin with who has waited longest, whatever the level
 constexpr size_t kMostLogged = 1 << 20;

@@ -46,11 +46,4 @@ void copy_rows(const ffi::Tensor& from, int64_t from_row, const ffi::Tensor& to,
   if (rows > 0) std::memcpy(row(to, to_row), row(from, from_row), size_bytes(from) / rows * count);
 }
 
-ffi::Tensor copy_of(const ffi::Tensor& tensor) {
-  TVM_FFI_CHECK(tensor.IsContiguous(), ValueError) << "a tensor is not contiguous";
-  ffi::Tensor copy = make_tensor({tensor.shape().begin(), tensor.shape().end()}, tensor.dtype());
-  std::memcpy(copy.data_ptr(), tensor.data_ptr(), size_bytes(tensor));
-  return copy;
-}
-
 }  // namespace octet

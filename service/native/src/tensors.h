@@ -22,6 +22,4 @@ std::vector<int64_t> with_rows(const tvm::ffi::Tensor& tensor, int64_t rows);
 void copy_rows(const tvm::ffi::Tensor& from, int64_t from_row, const tvm::ffi::Tensor& to, int64_t to_row,
                int64_t count);
 
-tvm::ffi::Tensor copy_of(const tvm::ffi::Tensor& tensor);
-
 }  // namespace octet
