@@ -14,7 +14,7 @@ from typing import Any
 _ROOT = Path(__file__).parents[2]
 _TESTS = _ROOT / "tests/native/runtime"
 _PARTS = (
-    "core_budget error group parallel placement region team team_library topology worker workspace".split()  # noqa: SIM905
+    "core_budget error group parallel placement region team team_library thread_tuner topology worker workspace".split()  # noqa: SIM905
 )
 SOURCES = [str(_ROOT / f"service/native/runtime/{part}.cc") for part in _PARTS]
 STRESS = str(_TESTS / "stress.cc")

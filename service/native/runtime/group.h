@@ -30,7 +30,8 @@ class Group {
 
   // Computes the tasks on this thread and `threads` - 1 workers. Returns the first error.
   //
-  //   num_task: 0 for as many as seem best. Any number is right for TVM's loops, which divide by it.
+  //   num_task: 0 for as many as are right without knowing how long they take. Any number is right for TVM's loops, which
+  //   divide by it.
   int launch(Task task, void* cdata, int32_t num_task, int32_t threads);
 
   Group* next = nullptr;  // in a list of its team's

@@ -68,7 +68,9 @@ class octet_instance::Use {
 };
 
 octet_instance::octet_instance(octet_model* model, octet_team* team, int32_t threads)
-    : model_(model), team_(team), threads_(threads) {
+    : model_(model),
+      team_(team),
+      tuner_(static_cast<int32_t>(model->config.plan.calls().size()), octet::most_threads(team, threads)) {
   model_->hold();
 }
 
@@ -92,6 +94,7 @@ octet_status octet_instance::allocate() {
     uint8_t* base = is_constant ? const_cast<uint8_t*>(model_->constants) : memory_.begin();
     addresses_.add(is_constant || is_arena ? base + buffer.at : nullptr);
   }
+  if (!tuner_.is_made() || (!tuner_.is_done() && !seconds_.reserve(plan.calls().size()))) return OCTET_NO_MEMORY;
   keep_states();
   return begin_sequence();
 }
@@ -175,11 +178,13 @@ octet_status octet_instance::begin_sequence() {
 }
 
 template <bool is_timed>
-octet_status octet_instance::compute(double* seconds) {
+octet_status octet_instance::compute(octet::Lease& lease, double* seconds) {
   const Plan& plan = model_->config.plan;
   void* const* addresses = addresses_.begin() + table_;
   double before_s = is_timed ? now_s() : 0;
+  const octet::Division* division = lease.threads() == 1 ? nullptr : tuner_.divisions();
   for (const octet::Call& call : plan.calls()) {
+    if (division != nullptr) lease.divide(*division++);
     int32_t code = call.function(addresses + call.first);
     if (code != 0) {
       long index = &call - plan.calls().begin();
@@ -199,10 +204,13 @@ octet_status octet_instance::run(double* seconds) {
   Use use(this);
   if (!use.is_alone()) return use.fail();
   if (!is_bound_) return fail(OCTET_INVALID, "nothing is bound to the instance: call octet_bind");
-  octet::Lease lease(team_, threads_);
+  octet::Lease lease(team_, tuner_.threads());
+  if (seconds == nullptr && !tuner_.is_done()) seconds = seconds_.begin();
   *mark_ = 1;
-  octet_status status = seconds == nullptr ? compute<false>(nullptr) : compute<true>(seconds);
+  octet_status status = seconds == nullptr ? compute<false>(lease, nullptr) : compute<true>(lease, seconds);
   *mark_ = 0;
+  if (seconds == nullptr) tuner_.pass();
+  if (seconds != nullptr && status == OCTET_OK) tuner_.record(seconds, lease.threads(), octet::wake_s());
   bool is_exchanged = status == OCTET_OK && keeps_states_ && state_at_.size() != 0;
   if (is_exchanged) table_ = model_->config.plan.operands() - table_;
   return status;

@@ -8,6 +8,8 @@
 #include "memory.h"
 #include "model.h"
 #include "octet.h"
+#include "parallel.h"
+#include "thread_tuner.h"
 
 struct octet_instance {
  public:
@@ -34,11 +36,12 @@ struct octet_instance {
   void keep_states();
   octet_status begin_sequence();
   template <bool is_timed>
-  octet_status compute(double* seconds);
+  octet_status compute(octet::Lease& lease, double* seconds);
 
   octet_model* const model_;
   octet_team* const team_;
-  const int32_t threads_;
+  octet::ThreadTuner tuner_;
+  octet::List<double> seconds_;    // of each call, while it tunes
   octet::Mapping memory_;          // the arena, then the states that this instance keeps, two buffers each
   octet::List<size_t> state_at_;   // in `memory_`, of each such buffer
   octet::List<void*> addresses_;   // of all operands, as the plan counts them; and once more with the states exchanged

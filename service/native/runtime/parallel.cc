@@ -19,14 +19,30 @@ int compute_alone(Task task, void* cdata, int num_task) {
 }  // namespace
 
 int parallel_launch(Task task, void* cdata, int num_task) {
-  int32_t threads = current_grant == nullptr || is_in_region ? 1 : current_grant->threads;
+  Grant* grant = current_grant;
+  int32_t threads = grant == nullptr || is_in_region ? 1 : grant->division.threads;
   if (num_task > 0) threads = std::min(threads, num_task);
   if (threads == 1) return compute_alone(task, cdata, num_task);
-  return current_grant->group->launch(task, cdata, num_task, threads);
+  return grant->group->launch(task, cdata, num_task > 0 ? num_task : grant->division.tasks, threads);
 }
 
-Lease::Lease(octet_team* team, int32_t threads) : team_(team == nullptr ? default_team() : team) { team_->enter(threads); }
+Lease::Lease(octet_team* team, int32_t threads)
+    : team_(team == nullptr ? default_team() : team), grant_(team_->enter(threads)), threads_(grant_->threads) {}
 
-Lease::~Lease() { team_->leave(); }
+Lease::~Lease() {
+  grant_->division = {grant_->threads, 0};
+  team_->leave();
+}
+
+void Lease::divide(const Division& division) {
+  grant_->division = {std::min(division.threads, threads_), division.tasks};
+}
+
+int32_t most_threads(octet_team* team, int32_t threads) {
+  int32_t cores = team->budget().cores();
+  return threads <= 0 ? cores : std::min(threads, cores);
+}
+
+double wake_s() { return 1e-9 * static_cast<double>(Worker::wake_ns()); }
 
 }  // namespace octet

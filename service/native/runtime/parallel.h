@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "region.h"
+#include "thread_tuner.h"
 #include "workspace.h"
 
 struct octet_team;
@@ -16,6 +17,8 @@ namespace octet {
 //   num_task: 0 for as many as seem best.
 int parallel_launch(Task task, void* cdata, int num_task);
 
+struct Grant;
+
 // Cores of `team`, of the process's where it is null, for as long as this lives: at most `threads`, and for 0 all.
 class Lease {
  public:
@@ -24,8 +27,21 @@ class Lease {
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
+  int32_t threads() const { return threads_; }  // that may share a region: at least 1
+
+  // How regions are divided from here on.
+  void divide(const Division& division);
+
  private:
   octet_team* const team_;
+  Grant* const grant_;
+  const int32_t threads_;
 };
+
+// The most threads of a call that asks for `threads`, and for 0 for all.
+int32_t most_threads(octet_team* team, int32_t threads);
+
+// What it takes a call to wake a thread of its own.
+double wake_s();
 
 }  // namespace octet

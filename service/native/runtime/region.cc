@@ -18,7 +18,7 @@ void Region::begin(Task task, void* cdata, int32_t num_task, int32_t threads) {
   cdata_ = cdata;
   env_ = {nullptr, num_task};
   threads_ = threads;
-  error_.store(0, std::memory_order_relaxed);
+  if (error() != 0) error_.store(0, std::memory_order_relaxed);  // a write would take its line from the workers
   for (int64_t thread = 0; thread < threads; ++thread) {
     uint64_t range = range_of(thread * num_task / threads, (thread + 1) * num_task / threads);
     shares_[thread].range.store(range, std::memory_order_relaxed);

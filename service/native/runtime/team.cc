@@ -115,7 +115,7 @@ void octet_team::destroy() {
   ::free(this);
 }
 
-void octet_team::enter(int32_t threads) {
+Grant* octet_team::enter(int32_t threads) {
   if (threads <= 0) threads = budget_.cores();
   Grant* outer = current_grant;
   while (outer != nullptr && outer->team != this) outer = outer->outer;
@@ -131,11 +131,12 @@ void octet_team::enter(int32_t threads) {
   int32_t width = group == nullptr ? 1 : std::min(threads, group->threads());
   if (outer != nullptr && outer == current_grant && outer->threads == width) {
     ++outer->depth;
-    return;
+    return outer;
   }
   Grant* grant = octet::new_grant();
-  *grant = {this, group, cores, width, 1, current_grant};
+  *grant = {this, group, cores, width, {width, 0}, 1, current_grant};
   current_grant = grant;
+  return grant;
 }
 
 void octet_team::leave() {
@@ -198,6 +199,7 @@ void octet_team::after_fork_in_child() {
     held += grant->cores;
     if (grant->group != nullptr) grant->group->forget();
     grant->threads = 1;
+    grant->division = {1, 0};
   }
   mutex_.unlock();
   budget_.after_fork_in_child(held);

@@ -8,7 +8,12 @@
 #include "group.h"
 #include "mutex.h"
 #include "placement.h"
+#include "thread_tuner.h"
 #include "worker.h"
+
+namespace octet {
+struct Grant;
+}
 
 // In the C interface an opaque type; `octet.h` has its functions.
 //
@@ -25,7 +30,7 @@ struct octet_team {
 
   // Waits for the cores of a call of at most `threads` threads, of all cores where it is 0. From here to `leave`, regions
   // that this thread launches are shared. A nested `enter` does not wait.
-  void enter(int32_t threads);
+  octet::Grant* enter(int32_t threads);
   void leave();
 
   octet::CoreBudget& budget() { return budget_; }
@@ -58,7 +63,8 @@ struct Grant {
   octet_team* team;
   Group* group;     // null: of one thread
   int32_t cores;    // 0: a nested one, whose cores are those of an outer one
-  int32_t threads;  // that share a region
+  int32_t threads;  // that may share a region
+  Division division;  // of the next region
   int32_t depth;
   Grant* outer;
 };

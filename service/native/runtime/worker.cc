@@ -19,8 +19,8 @@
 //   kAwaited -> kAsleep        worker: it has ended, and leaves the core to the caller
 //   kIdle, kAsleep -> kQuit    caller
 //
-// `region_` and `thread_` are written before kPosted is stored with release, and read after kBusy was stored with
-// acquire, and the caller writes them again only after it has seen kIdle or kAsleep. All that a worker writes for a
+// `region_` and `thread_` are written before kPosted is stored with release, and what is done with them was read after
+// kBusy was stored with acquire, and the caller writes them again only after it has seen kIdle or kAsleep. All that a worker writes for a
 // region, and reads of it, comes before its release of kIdle or kAsleep, which `join` acquires. A worker that wakes late
 // therefore finds no region, or a new one, never one that has ended.
 
@@ -37,6 +37,8 @@ constexpr int64_t kRestNs = 40'000;
 constexpr int64_t kPatienceNs = 15'000;  // what threads that end together are apart
 constexpr int64_t kGlanceNs = 10'000;    // to see whether a thread gets on
 constexpr int64_t kLongestNs = 2'000'000;
+
+std::atomic<int64_t> least_wake_ns{5'000};
 
 void block_signals(sigset_t* before) {
   sigset_t blocked;
@@ -80,11 +82,13 @@ void* Worker::main(void* worker) {
 
 void Worker::serve() {
   for (;;) {
-    uint32_t state = state_.load(std::memory_order_relaxed);
+    uint32_t state = state_.load(std::memory_order_acquire);
     if (state == kQuit) return;
     if (state == kPosted) {
+      Region* region = region_.load(std::memory_order_relaxed);
+      region->prefetch(thread_.load(std::memory_order_relaxed));  // while this core gets the line of `state_` for itself
       if (!state_.compare_exchange_strong(state, kBusy, std::memory_order_acquire)) continue;
-      region_->work(thread_);
+      region_.load(std::memory_order_relaxed)->work(thread_.load(std::memory_order_relaxed));
       finish();
     } else {
       rest();
@@ -113,18 +117,24 @@ void Worker::finish() {
 }
 
 void Worker::post(Region* region, int32_t thread) {
-  region_ = region;
-  thread_ = thread;
+  region_.store(region, std::memory_order_relaxed);
+  thread_.store(thread, std::memory_order_relaxed);
   is_to_be_woken_ = state_.exchange(kPosted, std::memory_order_release) == kAsleep;
 }
 
 void Worker::wake() {
-  if (is_to_be_woken_) futex_wake(state_);
+  if (!is_to_be_woken_) return;
+  int64_t begun_ns = now_ns();
+  futex_wake(state_);
+  int64_t taken_ns = now_ns() - begun_ns, least_ns = least_wake_ns.load(std::memory_order_relaxed);
+  if (taken_ns < least_ns) least_wake_ns.store(taken_ns, std::memory_order_relaxed);
 }
 
+int64_t Worker::wake_ns() { return least_wake_ns.load(std::memory_order_relaxed); }
+
 void Worker::join() {
-  uint32_t posted = kPosted;
-  if (state_.compare_exchange_strong(posted, kIdle, std::memory_order_acquire)) return;
+  uint32_t state = state_.load(std::memory_order_acquire);
+  if (state == kPosted && state_.compare_exchange_strong(state, kIdle, std::memory_order_acquire)) return;
   if (!spin([this] { return !is_busy(); }, kPatienceNs)) await();
 }
 

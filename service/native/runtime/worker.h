@@ -23,6 +23,9 @@ class Worker {
   void post(Region* region, int32_t thread);
   void wake();
 
+  // What it takes a caller to wake a worker: the least that any has seen, or an ordinary value.
+  static int64_t wake_ns();
+
   // Returns when it will not touch the region any more: if it has not begun it never will, or else it has ended.
   void join();
 
@@ -44,8 +47,8 @@ class Worker {
   void sleep_until_done();
 
   alignas(kApartBytes) std::atomic<uint32_t> state_{kIdle};
-  int32_t thread_ = 0;
-  Region* region_ = nullptr;
+  std::atomic<int32_t> thread_{0};
+  std::atomic<Region*> region_{nullptr};
   alignas(kApartBytes) pthread_t handle_{};
   clockid_t clock_{};  // how long it has computed
   Mask mask_{};

@@ -2,7 +2,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "service/native/runtime/memory.h"
 #include "service/native/runtime/parallel.h"
+#include "service/native/runtime/thread_tuner.h"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
@@ -23,4 +25,23 @@ EXPORTED int launch_in_child(octet_team* team, int threads, octet::Task task, vo
   int status = -1;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// A tuner, by its address; 0 for no memory.
+EXPORTED octet::ThreadTuner* tuner_new(int calls, int threads) {
+  return octet::create<octet::ThreadTuner>(calls, threads);
+}
+
+EXPORTED void tuner_free(octet::ThreadTuner* tuner) { octet::destroy(tuner); }
+
+EXPORTED int tuner_is_done(const octet::ThreadTuner* tuner) { return tuner->is_done(); }
+
+EXPORTED int tuner_threads(const octet::ThreadTuner* tuner) { return tuner->threads(); }
+
+EXPORTED octet::Division tuner_division(const octet::ThreadTuner* tuner, int call) { return tuner->divisions()[call]; }
+
+EXPORTED void tuner_pass(octet::ThreadTuner* tuner) { tuner->pass(); }
+
+EXPORTED void tuner_record(octet::ThreadTuner* tuner, const double* seconds, int granted, double wake_s) {
+  tuner->record(seconds, granted, wake_s);
 }
