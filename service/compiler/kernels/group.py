@@ -29,6 +29,7 @@ class Group:
         addition: a `qnn.add` of the result and something else of the same shape.
         inputs: the data operands: those of `core` that are not `uniform` constants, then the residual.
         output: what the group computes.
+        channels_first: whether the result is written as `[N, C, H, W]`; then `output` is a permutation of it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Group:
     addition: Operation | None
     inputs: tuple[relax.Var, ...]
     output: relax.Var
+    channels_first: bool = False
 
     @property
     def last(self) -> Operation:
@@ -138,8 +140,17 @@ class KernelLibrary(Protocol):
             Declined: there is none.
         """
 
-    def pack(self, destination: Image, dtype: str, fill: int, quantize: Operation | None = None) -> Kernel:
-        """From a contiguous tensor `[N, H, W, C]` of `dtype`; of float32, with a `qnn.quantize` of it."""
+    def pack(
+        self,
+        destination: Image,
+        dtype: str,
+        fill: int,
+        quantize: Operation | None = None,
+        *,
+        channels_first: bool = False,
+    ) -> Kernel:
+        """From a contiguous tensor `[N, H, W, C]`, or `[N, C, H, W]`, of `dtype`; of float32, with a `qnn.quantize` of
+        it."""
 
     def check_quantize(self, operation: Operation) -> None:
         """Whether `pack` takes a `qnn.quantize`.
@@ -148,8 +159,8 @@ class KernelLibrary(Protocol):
             Declined: it does not.
         """
 
-    def unpack(self, source: Image, dtype: str) -> Kernel:
-        """To a contiguous tensor `[N, H, W, C]` of `dtype`."""
+    def unpack(self, source: Image, dtype: str, *, channels_first: bool = False) -> Kernel:
+        """To a contiguous tensor `[N, H, W, C]`, or `[N, C, H, W]`, of `dtype`."""
 
 
 def image_shape(shape: Shape) -> tuple[int, int, int, int] | None:

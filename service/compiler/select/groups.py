@@ -17,6 +17,7 @@ from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import STORAGE_RANGES
 
 _ACCUMULATING = ("qnn.conv2d", "qnn.dense")
+_TO_CHANNELS_LAST, _TO_CHANNELS_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 _REQUANTIZING = ("qnn.requantize", "qnn.requantize_add", "qnn.dequantize")
 
 
@@ -42,6 +43,8 @@ class Model:
         bindings: variable and value, in order.
         groups: by output.
         views: by variable.
+        channels_last: images -> the `[N, C, H, W]` that they are permutations of.
+        channels_first: the other way round.
         constants: what an operator takes besides tensors that are computed, as a variable of its own for each operand:
             `[N, H, W, C]`, or `[N, K]`, as far as it is not the same for all.
     """
@@ -53,6 +56,8 @@ class Model:
         self._operations = {var: operation for var, _, operation in found if operation is not None}
         self._uses = graph.uses_of(function)
         self.views = {var: view for var, value in self.bindings if (view := _view(value)) is not None}
+        self.channels_last = self._permutations(_TO_CHANNELS_LAST)
+        self.channels_first = self._permutations(_TO_CHANNELS_FIRST)
         self.constants: dict[relax.Var, NDArray[Any]] = {}
         self.groups = self._groups()
 
@@ -73,7 +78,21 @@ class Model:
         for group in list(groups.values()):
             if group.core.name == "qnn.add":
                 self._fuse_addition(group, groups)
+        for var, image in self.channels_first.items():
+            if image in groups and groups[image].kind == "dequantize" and self._uses[image] == 1:
+                groups[var] = replace(groups.pop(image), output=var, channels_first=True)
         return groups
+
+    def _permutations(self, axes: tuple[int, ...]) -> dict[relax.Var, relax.Var]:
+        """Variables that are permutations of another, and that one."""
+        return {
+            var: value.args[0]
+            for var, value in self.bindings
+            if isinstance(value, relax.Call)
+            and getattr(value.op, "name", "") == "relax.permute_dims"
+            and isinstance(value.args[0], relax.Var)
+            and tuple(int(axis) for axis in value.attrs.axes or ()) == axes
+        }
 
     def _sums(self, groups: dict[relax.Var, Group]) -> dict[relax.Var, Group]:
         """The groups whose accumulators are outputs, or are read by operators without a kernel.
@@ -144,7 +163,8 @@ class Model:
     def parts(self, group: Group) -> set[relax.Var]:
         """The variables inside `group`."""
         arguments = {arg for part in (group.requantize, group.addition) if part is not None for arg in part.call.args}
-        return {arg for arg in arguments if isinstance(arg, relax.Var)} - set(group.inputs)
+        moved = {self.channels_first[group.output]} if group.channels_first else set()
+        return moved | {arg for arg in arguments if isinstance(arg, relax.Var)} - set(group.inputs)
 
 
 def _repeated(value: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from tvm import relax
 
@@ -19,6 +20,21 @@ from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import BIAS, NO_HALO, Contiguous, Halo, Image
 from service.compiler.qnn.operation import Operation
 from service.compiler.select.groups import Model
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What an image is made of that no kernel makes.
+
+    Attributes:
+        source: a tensor as the model has it.
+        quantize: what makes bytes of its real values.
+        channels_first: whether it is `[N, C, H, W]`.
+    """
+
+    source: relax.Var
+    quantize: Operation | None = None
+    channels_first: bool = False
 
 
 class Plan:
@@ -111,6 +127,18 @@ class Plan:
         while root in self.places:
             root, _ = self.places[root]
         return root
+
+    def entry(self, root: relax.Var) -> Entry:
+        """How the image `root` comes into being, in one pass where that is possible."""
+        found = Entry(root)
+        while True:
+            if found.quantize is None and found.source in self.quantized:
+                quantize = self.quantized[found.source]
+                found = replace(found, source=quantize.call.args[0], quantize=quantize)
+            elif not found.channels_first and found.source in self.model.channels_last:
+                found = replace(found, source=self.model.channels_last[found.source], channels_first=True)
+            else:
+                return found
 
     def _rooted(self, var: relax.Var, demand: Demand) -> tuple[tuple[relax.Var, bool], Halo, int]:
         root, padding, values = self.root(var)

@@ -97,6 +97,8 @@ class _Emission:
         self._plain.update(zip(function.params, params, strict=True))
         accepted = [self.model.groups[var] for var in (*self.plan.demands, *self.plan.plain)]
         inside = set().union(*(self.model.parts(group) for group in accepted)) if accepted else set()
+        # As plain tensors only where something needs them so.
+        later = {*self.model.views, *self.plan.quantized, *self.model.channels_last}
         with self.builder.function("main", params):
             with self.builder.dataflow():
                 for var, value in self.model.bindings:
@@ -104,7 +106,7 @@ class _Emission:
                         self._call(self.model.groups[var])
                     elif var in self.plan.plain:
                         self._call_plain(self.model.groups[var], self.plan.plain[var])
-                    elif var not in inside and var not in self.model.views and var not in self.plan.quantized:
+                    elif var not in inside and var not in later:
                         self._emit_plain(var, value)
                 results = [self._with_plain(result) for result in graph.results_of(function)]
                 outputs = [self.builder.emit_output(result) for result in results]
@@ -177,11 +179,11 @@ class _Emission:
             stored = (value.astype(np.int16) + BIAS[str(value.dtype)]).astype(np.uint8)
             return relax.const(laid_out(image, stored.reshape(image.shape)))
         if (root, packed) not in self._images:
-            quantize = self.plan.quantized.get(root)
-            outside = root if quantize is None else quantize.call.args[0]
-            image, kind = self.plan.image(root, packed=packed), "pack" if quantize is None else "quantize"
-            kernel = self.library.pack(image, str(outside.ty.dtype), self.plan.fill(root, packed=packed), quantize)
-            flat = self._reshaped(self.plain(outside), [_elements(root)])
+            entry, image = self.plan.entry(root), self.plan.image(root, packed=packed)
+            kind = "+".join([*(["permute"] if entry.channels_first else []), "quantize" if entry.quantize else "pack"])
+            dtype, fill = str(entry.source.ty.dtype), self.plan.fill(root, packed=packed)
+            kernel = self.library.pack(image, dtype, fill, entry.quantize, channels_first=entry.channels_first)
+            flat = self._reshaped(self.plain(entry.source), [_elements(root)])
             if packed:
                 self._images[root, packed] = self._emit(kernel, [flat], f"{root.name}_image", kind)
             else:
@@ -192,17 +194,25 @@ class _Emission:
         """`var` as a plain tensor."""
         if var not in self._plain:
             if (var, False) in self._images:
-                image, dtype = self.plan.image(var, packed=False), str(var.ty.dtype)
-                kernel = self.library.unpack(image, dtype)
-                out_type = relax.TensorType([_elements(var)], dtype)
-                flat = self._emit(kernel, [self._images[var, False]], f"{var.name}_plain", "unpack", out_type)
-                self._plain[var] = self._reshaped(flat, shape_of(var))
-            else:  # a view, or quantized, which was not needed as a plain tensor until now
+                self._plain[var] = self._unpacked(var, var)
+            else:  # what is made `later`
                 value = next(value for bound, value in self.model.bindings if bound.same_as(var))
                 self._emit_plain(var, value)
         return self._plain[var]
 
+    def _unpacked(self, image: relax.Var, var: relax.Var, *, channels_first: bool = False) -> relax.Expr:
+        """The plain tensor `var` of what a kernel made, `image`."""
+        dtype = str(image.ty.dtype)
+        kernel = self.library.unpack(self.plan.image(image, packed=False), dtype, channels_first=channels_first)
+        out_type, kind = relax.TensorType([_elements(var)], dtype), "unpack+permute" if channels_first else "unpack"
+        flat = self._emit(kernel, [self._images[image, False]], f"{var.name}_plain", kind, out_type)
+        return self._reshaped(flat, shape_of(var))
+
     def _emit_plain(self, var: relax.Var, value: relax.Expr) -> None:
+        image = self.model.channels_first.get(var)
+        if image is not None and (image, False) in self._images and image not in self._plain:
+            self._plain[var] = self._unpacked(image, var, channels_first=True)
+            return
         self._plain[var] = graph.emit(self.builder, self._with_plain(value), var.name)
         called = value.op.name if isinstance(value, relax.Call) and hasattr(value.op, "name") else ""
         if called in ("", "relax.reshape"):

@@ -12,7 +12,7 @@ from tvm import tirx
 
 from service.compiler.kernels.kernel import Array, Declined
 from service.compiler.kernels.layout import BIAS
-from service.compiler.kernels.program import Buffer, Expr, bits, load, splat
+from service.compiler.kernels.program import Buffer, Expr, bits, intrinsic, load, splat
 from service.compiler.kernels.simd.numerics import bounds
 from service.compiler.qnn.numerics import Mode, mlas
 from service.compiler.qnn.numerics.affine import Dequantize, Quantize
@@ -73,8 +73,7 @@ class Quantization:
     def _ratio(self, vector: Expr, factor: Expr, addend: Expr, lanes: int) -> Expr:
         if self.first_zero_point is None:
             return vector / factor if self.divides else vector * factor
-        x, y, z = (tirx.Cast(_vector("float64", lanes), value) for value in (vector, factor, addend))
-        return tirx.Cast(_vector("float32", lanes), x * y + z)
+        return intrinsic(_vector("float32", lanes), "llvm.fma", vector, factor, addend)
 
 
 @dataclass(frozen=True)

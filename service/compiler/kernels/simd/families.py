@@ -273,7 +273,8 @@ class Dequantizing(Family):
     ) -> Kernel:
         (source,) = sources
         parallel = worth_sharing(self.isa, self.isa.rates.elementwise * source.own_bytes / self.isa.bytes)
-        return reorder.unpack(self.isa, source, "float32", dequantization_of(self.mode, group.core), parallel=parallel)
+        real, first = dequantization_of(self.mode, group.core), group.channels_first
+        return reorder.unpack(self.isa, source, "float32", real, channels_first=first, parallel=parallel)
 
 
 FAMILIES: dict[str, Callable[[Isa, Mode, Choices], Family]] = {

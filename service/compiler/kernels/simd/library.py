@@ -40,17 +40,27 @@ class SimdLibrary:
     def plain(self, group: Group) -> PlainKernel:
         return plain_kernel(self.isa, self.mode, group)
 
-    def pack(self, destination: Image, dtype: str, fill: int, quantize: Operation | None = None) -> Kernel:
+    def pack(
+        self,
+        destination: Image,
+        dtype: str,
+        fill: int,
+        quantize: Operation | None = None,
+        *,
+        channels_first: bool = False,
+    ) -> Kernel:
         parallel = worth_sharing(self.isa, destination.own_bytes / self.isa.bytes)
         quantization = None if quantize is None else quantization_of(self.mode, quantize)
-        return reorder.pack(self.isa, destination, dtype, fill, quantization, parallel=parallel)
+        return reorder.pack(
+            self.isa, destination, dtype, fill, quantization, channels_first=channels_first, parallel=parallel
+        )
 
     def check_quantize(self, operation: Operation) -> None:
         quantization_of(self.mode, operation)
 
-    def unpack(self, source: Image, dtype: str) -> Kernel:
+    def unpack(self, source: Image, dtype: str, *, channels_first: bool = False) -> Kernel:
         parallel = worth_sharing(self.isa, source.own_bytes / self.isa.bytes)
-        return reorder.unpack(self.isa, source, dtype, parallel=parallel)
+        return reorder.unpack(self.isa, source, dtype, channels_first=channels_first, parallel=parallel)
 
     def _family(self, group: Group) -> Family:
         family = self._families.get(group.core.name)

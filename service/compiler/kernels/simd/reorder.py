@@ -1,4 +1,7 @@
-"""Between the tensors that a model's caller sees, contiguous `[N, H, W, C]`, and the images that kernels work on."""
+"""Between the tensors that a model's caller sees, contiguous, and the images that kernels work on.
+
+Tensors are `[N, H, W, C]`, or `[N, C, H, W]` (`channels_first`).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from service.compiler.kernels.halo import fill_halo
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layout import BIAS, Image
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bits, load, splat
+from service.compiler.kernels.simd.channels_first import ChannelsFirst
 from service.compiler.kernels.simd.conversion import Dequantization, Quantization
 from service.compiler.kernels.simd.isa import PIXELS, Isa
 from service.compiler.kernels.walk import Run, Vector, View, Walk, map_bytes
@@ -25,6 +29,7 @@ def pack(
     zero_point: int,
     quantization: Quantization | None = None,
     *,
+    channels_first: bool = False,
     parallel: bool,
 ) -> Kernel:
     """From a contiguous tensor, filling the halo.
@@ -36,6 +41,7 @@ def pack(
         destination: packed, or in blocks of `isa.lanes` channels.
         dtype: uint8, or int8, to which 128 is added; float32 with a `quantization`.
         zero_point: what the halo holds, as stored.
+        channels_first: whether the tensor is `[N, C, H, W]`, and not `[N, H, W, C]`.
         parallel: whether runs of pixels are shared between threads.
 
     Raises:
@@ -48,19 +54,30 @@ def pack(
     fill = [load(program.parameter("zero_point", "uint8", 1), 0, 1) for _ in constants]
     convert = partial(_stored, dtype) if quantization is None else _converted(program, quantization, constants)
     target = program.parameter("destination", "uint8", destination.size_bytes)
-    ends = (source, _contiguous(destination)), (target, View.of(destination))
-    _Reorder(program, isa, destination, ends, convert, fill, parallel).write()
-    return Kernel("pack", program.function(), tuple(constants), destination.size_bytes, _facts(destination))
+    if channels_first:
+        ChannelsFirst(program, isa, destination, source, target, convert, parallel).pack(fill)
+    else:
+        ends = (source, _contiguous(destination)), (target, View.of(destination))
+        _Reorder(program, isa, destination, ends, convert, fill, parallel).write()
+    facts = _facts(destination, channels_first=channels_first)
+    return Kernel("pack", program.function(), tuple(constants), destination.size_bytes, facts)
 
 
 def unpack(
-    isa: Isa, source: Image, dtype: str, dequantization: Dequantization | None = None, *, parallel: bool
+    isa: Isa,
+    source: Image,
+    dtype: str,
+    dequantization: Dequantization | None = None,
+    *,
+    channels_first: bool = False,
+    parallel: bool,
 ) -> Kernel:
     """To a contiguous tensor `[N * H * W * C]` of `dtype`, without slack behind it.
 
     Args:
-        source: packed, or in blocks of `isa.lanes` channels.
+        source: packed, or in blocks of `isa.lanes` channels; in blocks where the tensor is `channels_first`.
         dtype: uint8, or int8, for which 128 is subtracted; float32 with a `dequantization`.
+        channels_first: whether the tensor is `[N, C, H, W]`, and not `[N, H, W, C]`.
         parallel: whether runs of pixels are shared between threads.
 
     Raises:
@@ -71,10 +88,16 @@ def unpack(
     origin = program.parameter("source", "uint8", source.size_bytes)
     convert = partial(_shown, dtype) if dequantization is None else _converted(program, dequantization, constants)
     target = program.parameter("destination", dtype, _elements(source))
-    ends = (origin, View.of(source)), (target, _contiguous(source))
-    _Reorder(program, isa, source, ends, convert, None, parallel).write()
+    if channels_first and source.packed:
+        raise Declined("an image that is packed is not written channel by channel")
+    if channels_first:
+        ChannelsFirst(program, isa, source, target, origin, convert, parallel).unpack()
+    else:
+        ends = (origin, View.of(source)), (target, _contiguous(source))
+        _Reorder(program, isa, source, ends, convert, None, parallel).write()
     size = _elements(source) * np.dtype(dtype).itemsize
-    return Kernel("unpack", program.function(), tuple(constants), size, _facts(source))
+    facts = _facts(source, channels_first=channels_first)
+    return Kernel("unpack", program.function(), tuple(constants), size, facts)
 
 
 def _converted(program: Program, conversion: Quantization | Dequantization, constants: list[Array]) -> Vector:
@@ -199,8 +222,9 @@ def _contiguous(image: Image) -> View:
     return View(0, (image.height * row, image.pixel, row, image.channels))
 
 
-def _facts(image: Image) -> dict[str, str]:
-    return {"layout": "packed" if image.packed else f"blocks of {image.block}"}
+def _facts(image: Image, *, channels_first: bool) -> dict[str, str]:
+    layout = {"layout": "packed" if image.packed else f"blocks of {image.block}"}
+    return {**layout, "tensor": "channels first"} if channels_first else layout
 
 
 def _stored(dtype: str, vector: Expr, lanes: int) -> Expr:

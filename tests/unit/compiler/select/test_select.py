@@ -400,6 +400,44 @@ def test_real_values_are_converted_on_the_way_in_and_out(target: Any, mode: str,
     assert selection.plain == []
 
 
+@pytest.mark.parametrize(("target", "mode"), in_turns(FBGEMM, "onnxruntime"), ids=str)
+@pytest.mark.parametrize("quantized_first", [True, False])
+def test_channels_move_in_the_pass_that_converts(target: Any, mode: str, quantized_first: bool, tmp_path: Path) -> None:
+    """As at the ends of what ONNX and PyTorch made: `[N, C, H, W]` of real values, or of bytes."""
+    rng, kind = np.random.default_rng(3), QuantizedType("uint8", (0.1,), (7,))
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
+        net = Network(emit, rng, "uint8")
+        if quantized_first:
+            x = emit(relax.op.permute_dims(emit(ops.quantize(inputs[0], kind)), (0, 2, 3, 1)))
+        else:
+            x = emit(ops.quantize(emit(relax.op.permute_dims(inputs[0], (0, 2, 3, 1))), kind))
+        y = net.conv(Tensor(x, (1, 9, 8, 3), kind), 20, (3, 3))
+        other = emit(relax.op.permute_dims(inputs[1], (0, 2, 3, 1)))
+        z = net.add(y, net.conv(Tensor(other, y.shape, kind), 20, (1, 1)))
+        real = emit(relax.op.permute_dims(emit(ops.dequantize(z.var, z.type)), (0, 3, 1, 2)))
+        return [real, emit(relax.op.permute_dims(z.var, (0, 3, 1, 2)))]
+
+    module = module_of([((1, 3, 9, 8), "float32"), ((1, 20, 9, 8), "uint8")], body)
+    inputs: list[Array] = [
+        rng.normal(0, 9, (1, 3, 9, 8)).astype(np.float32),
+        rng.integers(0, 256, (1, 20, 9, 8)).astype(np.uint8),
+    ]
+    selection, outputs = run_selected(module, target, mode, inputs, tmp_path)
+    for actual, expected in zip(outputs, oracle.run(module, get_mode(mode), inputs), strict=True):
+        np.testing.assert_array_equal(actual, expected)
+    kinds = [(layer["operators"], layer["kernel"]) for layer in selection.layers]
+    assert kinds == [
+        ("permute+quantize", "pack"),
+        ("conv2d+requantize", "conv"),
+        ("permute+pack", "pack"),
+        ("conv2d+requantize+add", "conv"),
+        ("dequantize", "unpack"),
+        ("unpack+permute", "unpack"),
+    ]
+    assert selection.plain == []
+
+
 @pytest.mark.parametrize(("target", "mode"), in_turns("litert-reference", "xnnpack"), ids=str)
 def test_images_are_resized_between_kernels(target: Any, mode: str, tmp_path: Path) -> None:
     """As segmentations do it: branches of several sizes, joined."""

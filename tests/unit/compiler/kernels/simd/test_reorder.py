@@ -54,21 +54,26 @@ UP_TO_THE_WALL = [
 ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_enter_places_every_channel_and_leave_brings_it_back(data: st.DataObject) -> None:
     draw = data.draw
     isa, shape = draw(st.sampled_from(RUNNABLE)), draw(shapes())
     image = draw(blocked(isa, shape) | st.builds(Image, *map(st.just, shape), st.just(0), halos()))
-    dtype, parallel = draw(st.sampled_from(["int8", "uint8"])), draw(st.booleans())
+    dtype, parallel, channels_first = draw(st.sampled_from(["int8", "uint8"])), draw(st.booleans()), draw(st.booleans())
     values = draw(arrays(shape, dtype))
+    outside = values.transpose(0, 3, 1, 2) if channels_first else values
 
-    reordered = run(isa, pack(isa, image, dtype, ZERO_POINT, parallel=parallel), values.reshape(-1))
+    packing = pack(isa, image, dtype, ZERO_POINT, channels_first=channels_first, parallel=parallel)
+    reordered = run(isa, packing, outside.reshape(-1))
     expected = with_halo(image, stored(values), ZERO_POINT)
     np.testing.assert_array_equal(read_back(image, reordered)[..., : image.channels], expected)
 
-    left = run(isa, unpack(isa, image, dtype, parallel=parallel), reordered, dtype=dtype)
-    np.testing.assert_array_equal(left.reshape(shape), values)
+    if channels_first and image.packed:
+        return
+    unpacking = unpack(isa, image, dtype, channels_first=channels_first, parallel=parallel)
+    left = run(isa, unpacking, reordered, dtype=dtype)
+    np.testing.assert_array_equal(left.reshape(outside.shape), outside)
 
 
 def real_values(seed: int, shape: tuple[int, ...], kind: QuantizedType) -> np.ndarray:
@@ -92,15 +97,18 @@ def test_real_values_are_quantized_as_they_enter_and_dequantized_as_they_leave(d
 
     quantized = numerics.formula(quantize).evaluate(quantize, values)
     conversion = quantization_of(numerics, quantize)
-    kernel = pack(isa, image, "float32", ZERO_POINT, conversion, parallel=parallel)
-    reordered = run(isa, kernel, values.reshape(-1))
+    channels_first = not image.packed and draw(st.booleans())
+    axes = (0, 3, 1, 2) if channels_first else (0, 1, 2, 3)
+    kernel = pack(isa, image, "float32", ZERO_POINT, conversion, channels_first=channels_first, parallel=parallel)
+    reordered = run(isa, kernel, values.transpose(axes).reshape(-1))
     expected = with_halo(image, stored(quantized), ZERO_POINT)
     np.testing.assert_array_equal(read_back(image, reordered)[..., : image.channels], expected)
 
-    unpacking = unpack(isa, image, "float32", dequantization_of(numerics, dequantize), parallel=parallel)
+    real_of = dequantization_of(numerics, dequantize)
+    unpacking = unpack(isa, image, "float32", real_of, channels_first=channels_first, parallel=parallel)
     left = run(isa, unpacking, reordered, dtype="float32")
     real = numerics.formula(dequantize).evaluate(dequantize, quantized)
-    np.testing.assert_array_equal(left.reshape(shape), real)
+    np.testing.assert_array_equal(left, real.transpose(axes).reshape(-1))
 
 
 @pytest.mark.parametrize("isa", RUNNABLE, ids=lambda isa: isa.name)
@@ -125,18 +133,21 @@ def test_missing_channels_are_zero(isa: Isa, channels: int) -> None:
 
 @pytest.mark.parametrize("isa", RUNNABLE, ids=lambda isa: isa.name)
 @pytest.mark.parametrize(("shape", "blocked", "halo"), UP_TO_THE_WALL)
+@pytest.mark.parametrize("channels_first", [False, True])
 def test_nothing_is_touched_behind_the_callers_tensor(
-    isa: Isa, shape: tuple[int, int, int, int], blocked: bool, halo: Halo
+    isa: Isa, shape: tuple[int, int, int, int], blocked: bool, halo: Halo, channels_first: bool
 ) -> None:
     """A kernel that does dies of it, and the test run with it."""
     image = Image(*shape, isa.lanes if blocked else 0, halo)
     inside, walled = tvm.runtime.tensor(np.zeros(image.size_bytes, np.uint8)), at_a_wall(math.prod(shape), "int8")
     walled[:] = 1
     outside = tvm.runtime.from_dlpack(walled)
-    packing = pack(isa, image, "int8", ZERO_POINT, parallel=False)
+    packing = pack(isa, image, "int8", ZERO_POINT, channels_first=channels_first, parallel=False)
     built(isa, packing)(outside, *map(tvm.runtime.tensor, packing.constants), inside)
+    if channels_first and image.packed:
+        return
     walled[:] = 0
-    built(isa, unpack(isa, image, "int8", parallel=False))(inside, outside)
+    built(isa, unpack(isa, image, "int8", channels_first=channels_first, parallel=False))(inside, outside)
     assert (walled == 1).all()
 
 
