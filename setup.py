@@ -1,6 +1,6 @@
-"""Builds the native library of `service.native`, by the compiler that is among the locked requirements.
+"""Builds the native libraries of `service.native`, by the compiler that is among the locked requirements.
 
-Nothing in it is CPython's, so one wheel for each architecture serves every Python: `make wheel`.
+They need nothing of CPython but its stable ABI, so one wheel for each architecture serves every Python: `make wheel`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from setuptools.command.build_ext import build_ext
 
 _SOURCES = Path("service/native/src")
 _RUNTIME = Path("service/native/runtime")
+_PYTHON = Path("service/native/python")
 _HEADERS = Path(tvm_ffi.libinfo.find_include_path())
 _ZIG = Path(ziglang.__file__).parent / "lib"
 _GLIBC = "2.28"  # the oldest that the wheels of tvm-ffi run on
@@ -51,11 +52,19 @@ _LIBCXXABI = (
 )
 
 _RUNTIME_LIBRARY = "service.native.liboctet_runtime"
-_RUNTIME_OPTIONS = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-I.", "-fno-exceptions", "-fno-rtti"]
+_PYTHON_LIBRARY = "service.native.liboctet_python"
+# They use nothing of the C++ library but what its headers define.
+_SMALL = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-I.", "-fno-exceptions", "-fno-rtti"]
+_DEFINED = "-Wl,-z,defs"  # every symbol is one of a library that is linked
 _RUNTIME_LINKED = [
     f"-Wl,--version-script={_RUNTIME / 'exports.map'}",
     "-Wl,-soname,liboctet_runtime.so",
     "-Wl,-z,nodelete",  # its workers live as long as the process
+    _DEFINED,
+]
+_PYTHON_LINKED = [
+    f"-Wl,--version-script={_PYTHON / 'exports.map'}",
+    "-Wl,-z,undefs",  # the interpreter that loads it defines what is CPython's
 ]
 
 
@@ -85,15 +94,18 @@ class BuildNative(build_ext):
         folder = Path("build/native", architecture)
         for each in (target.parent, folder):
             each.mkdir(parents=True, exist_ok=True)
-        if ext.name == _RUNTIME_LIBRARY:  # which uses nothing of the C++ library but what its headers define
-            units, libraries = [Unit("runtime", ext.sources, _RUNTIME_OPTIONS)], list[object](_RUNTIME_LINKED)
+        with_runtime: list[object] = [f"-L{target.parent}", "-loctet_runtime", "-Wl,-rpath,$ORIGIN"]
+        if ext.name == _RUNTIME_LIBRARY:
+            units, libraries = [Unit("runtime", ext.sources, _SMALL)], list[object](_RUNTIME_LINKED)
+        elif ext.name == _PYTHON_LIBRARY:
+            units, libraries = [Unit("python", ext.sources, _SMALL)], [*_PYTHON_LINKED, *with_runtime]
         else:
-            units, libraries = _units(ext.sources), [f"-L{target.parent}", "-loctet_runtime", "-Wl,-rpath,$ORIGIN"]
-            libraries += [_stub(architecture, folder), "-lunwind"]
+            units = _units(ext.sources)
+            libraries = [*with_runtime, _stub(architecture, folder), "-lunwind", _DEFINED]
         with ThreadPoolExecutor() as pool:
             objects = list(pool.map(partial(_compiled, architecture, folder), units))
         unfinished = target.with_suffix(".unfinished.so")
-        _zig("cc", architecture, "-shared", *_FLAGS, *objects, *libraries, "-Wl,-z,defs", "-s", "-o", unfinished)
+        _zig("cc", architecture, "-shared", *_FLAGS, *objects, *libraries, "-s", "-o", unfinished)
         unfinished.replace(target)  # a process that runs the old one keeps it
 
 
@@ -150,6 +162,11 @@ setup(
             _RUNTIME_LIBRARY,
             sources=sorted(map(str, _RUNTIME.glob("*.cc"))),
             depends=sorted(map(str, [*_RUNTIME.glob("*.h"), _RUNTIME / "exports.map"])),
+        ),
+        Extension(
+            _PYTHON_LIBRARY,
+            sources=sorted(map(str, _PYTHON.glob("*.cc"))),
+            depends=sorted(map(str, [*_PYTHON.glob("*.h"), _PYTHON / "exports.map"])),
         ),
         Extension(
             "service.native.liboctet",

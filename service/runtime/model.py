@@ -46,6 +46,7 @@ class Model:
         if place is not None:
             self.instance.mark(ctypes.addressof(ctypes.c_uint8.from_buffer(place.mark)))
         self._bound: tuple[Sequence[Array], ...] | None = None  # kept alive
+        self._keeps_state = bool(self.signature.states)
 
     @property
     def runner(self) -> Any:
@@ -72,8 +73,7 @@ class Model:
             InvalidTensor: an input does not fit the signature.
         """
         if not inputs and self._bound is not None:
-            self.instance.run()
-            return None
+            return self.instance.run()
         outputs = self.run(inputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -89,18 +89,21 @@ class Model:
         Raises:
             InvalidTensor: an input does not fit the signature.
         """
-        taken = self._taken(inputs)
-        outputs = [aligned_empty(spec.shape, spec.dtype) for spec in self.signature.outputs]
         self._bound = None
-        self.instance.bind(_addresses(taken), _addresses(outputs))
-        if not self.signature.states:
-            self.instance.run()
-            return outputs
+        if not self._keeps_state:
+            return self._outputs(inputs)
         state = state or SequenceState(self.signature)
         after = [aligned_empty(tensor.shape, tensor.dtype) for tensor in state.tensors]
         self.instance.bind_states(_addresses(state.tensors), _addresses(after))
-        self.instance.run()
+        outputs = self._outputs(inputs)
         state.advance(after)
+        return outputs
+
+    def _outputs(self, inputs: Sequence[Array]) -> list[Array]:
+        outputs = self.instance.call(*inputs)
+        if outputs is None:  # these have to be converted, or do not fit
+            outputs = self.instance.call(*self._taken(inputs))
+            assert outputs is not None, "arrays that were checked fit"
         return outputs
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:

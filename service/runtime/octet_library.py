@@ -12,9 +12,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+import numpy as np
 
 from service.core.errors import CorruptBlob, InvalidTensor, OctetError, Unsupported
+from service.core.signature import DATATYPES
+from service.runtime.python_library import functions_of
 
 _PATH = Path(__file__).parents[1] / "native" / "liboctet_runtime.so"
 
@@ -121,10 +125,10 @@ def library() -> _Library:
     return _Library()
 
 
-def check(status: int) -> None:
-    """Raises what `octet_status` and `octet_error` say."""
+def check(status: int, text: bytes | None = None) -> None:
+    """Raises what `octet_status` and `text` say, by default that of `octet_error`."""
     if status:
-        raise _ERRORS[status]((library().error() or b"").decode("utf-8", "replace"))
+        raise _ERRORS[status]((text or library().error() or b"").decode("utf-8", "replace"))
 
 
 def _array(addresses: Sequence[int] | None) -> Any:
@@ -232,6 +236,9 @@ class NativeModel(_Owner):
             found.append(Tensor(tensor.name.decode(), tensor.datatype.decode(), shape, tensor.bytes, quantization))
         return found
 
+    def dtypes(self, role: Role) -> list[np.dtype[Any]]:
+        return [DATATYPES[tensor.datatype] for tensor in self.tensors(role)]
+
     @cached_property
     def calls(self) -> tuple[str, ...]:
         """The symbols of a run, in order."""
@@ -264,14 +271,28 @@ class NativeModel(_Owner):
 
 
 class NativeInstance(_Owner):
-    """An arena, and what is bound to it: one run at a time, from any thread."""
+    """An arena, and what is bound to it: one run at a time, from any thread.
+
+    Attributes:
+        call: `call(*arrays)` binds and runs: the outputs, in memory of their own. Or None, where an input is not
+            exactly an array of the signature's dtype and shape, in C order. Where it is not aligned, it is copied.
+        run: `run()` computes what is bound.
+    """
 
     def __init__(self, model: NativeModel, team: NativeTeam, threads: int) -> None:
         handle = Handle()
         check(library().instance_new(model.handle, team.handle, threads, ctypes.byref(handle)))
         super().__init__(handle, library().instance_free)
         self._calls, self._team = len(model.calls), team  # which outlives it
-        self._run = library().run
+        inputs, outputs = (model.dtypes(role) for role in (Role.INPUT, Role.OUTPUT))
+        self.call, self.run = functions_of(model.handle, handle, inputs, outputs, check)
+
+    def close(self) -> None:
+        super().close()
+        self.call = self.run = self._refuse  # those before hold the instance
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise InvalidTensor("the instance was closed")
 
     def bind(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         check(library().bind(self.handle, _array(inputs), _array(outputs)))
@@ -282,11 +303,6 @@ class NativeInstance(_Owner):
 
     def reset(self) -> None:
         check(library().reset(self.handle))
-
-    def run(self) -> None:
-        status = self._run(self.handle)
-        if status:
-            check(status)
 
     def run_timed(self) -> list[float]:
         """How long each call took, in seconds."""

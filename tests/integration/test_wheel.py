@@ -16,7 +16,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHITECTURES = {"x86_64": 62, "aarch64": 183}  # ELF's e_machine
-LIBRARIES = ["service/native/liboctet.so", "service/native/liboctet_runtime.so"]
+_FOLDER = "service/native"
+LIBRARIES = [f"{_FOLDER}/liboctet.so", f"{_FOLDER}/liboctet_python.so", f"{_FOLDER}/liboctet_runtime.so"]
 EXAMPLES = ROOT / "examples"
 
 
@@ -70,11 +71,12 @@ class TestWheels:
         assert versions
         assert max(versions) <= (2, 28)
 
-    def test_the_library_needs_nothing_of_cpython(self, library: tuple[str, bytes]) -> None:
+    def test_the_library_needs_nothing_of_cpython_but_its_stable_abi(self, library: tuple[str, bytes]) -> None:
         names = set(re.findall(rb"\0(lib[\w.+-]+\.so[.\d]*)(?=\0)", library[1]))
         assert b"libc.so.6" in names
-        assert not [name for name in names if b"python" in name]
-        assert not re.search(rb"\0_?Py[A-Z_]\w+\0", library[1])
+        assert not [name for name in names if b"libpython" in name]
+        declared = re.findall(r"\b_?Py[A-Z_]\w+", (ROOT / _FOLDER / "python/cpython.h").read_text())
+        assert {name.decode() for name in re.findall(rb"\0(_?Py[A-Z_]\w+)(?=\0)", library[1])} <= set(declared)
 
     @pytest.mark.parametrize("minor", [11, 12, 13])
     def test_a_python_compiles_and_predicts_with_it(self, minor: int, wheels: dict[str, Path], tmp_path: Path) -> None:
@@ -96,7 +98,12 @@ class TestWheels:
 
 
 # Importing loads the libraries; the map of the process says which files they are.
-_LOADED = "import service.native.library; print(open('/proc/self/maps').read())"
+_LOADED = """
+import service.native.library
+from service.runtime import python_library
+python_library.library()
+print(open('/proc/self/maps').read())
+"""
 
 
 def _interpreter(minor: int) -> str:
