@@ -49,6 +49,7 @@ class Target:
 
 # Best first within an architecture: `detect` takes the first that runs.
 TARGETS: tuple[Target, ...] = (
+    Target("x86-64-v4+amx", "x86_64", _X86_V4 | {"avx512_vnni", "amx_tile", "amx_int8"}, "amx_int8"),
     Target("x86-64-v4+vnni", "x86_64", _X86_V4 | {"avx512_vnni"}, "avx512_vnni"),
     Target("x86-64-v4", "x86_64", _X86_V4, "avx512bw"),
     Target("x86-64-v3+avxvnni", "x86_64", _X86_V3 | {"avx_vnni"}, "avx_vnni"),

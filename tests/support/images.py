@@ -18,6 +18,7 @@ from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.compiler.targets import codegen_target
 from service.core.target import Target, detect_host, parse_target
 from tests.support.qnn_models import float32
+from tests.support.tile_data import permit_tiles
 
 import tvm  # isort: skip
 
@@ -86,6 +87,8 @@ def built(isa: Isa, kernel: Kernel) -> Any:
     module = tvm.IRModule({"kernel": kernel.function.with_attr("global_symbol", "kernel")})
     runs_as = _built_for(isa)
     assert runs_as is not None
+    if isa.matrix is not None:
+        permit_tiles()
     target = tvm.target.Target(dict(codegen_target(runs_as).llvm))
     with tvm.transform.PassContext(opt_level=3, config={"tirx.disable_storage_rewrite": True}):
         return tvm.tirx.build(module, target=target)["kernel"]

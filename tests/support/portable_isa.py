@@ -46,6 +46,7 @@ class PortableIsa:
     registers: int = 32
     group: int = 4
     rates: Rates = _RATES
+    matrix: None = None
     weight_dtype: str = "int8"
     weight_limits: tuple[int, int] = (-128, 127)
     weight_vectors: int = 1

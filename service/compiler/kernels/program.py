@@ -55,6 +55,11 @@ def intrinsic(dtype: str, name: str, *operands: Expr) -> Expr:
     return tirx.call_llvm_pure_intrin(dtype, name, *operands)
 
 
+def address(buffer: Buffer, offset: Expr) -> Expr:
+    """The address of element `offset`, for an intrinsic that reads or writes memory itself."""
+    return tirx.address_of(BufferLoad(buffer, [index(offset)]))
+
+
 def at_most(value: Expr, limit: int) -> Expr:
     return min(value, limit) if isinstance(value, int) else tirx.min(value, index(limit))
 
@@ -104,6 +109,10 @@ class Program:
         at = index(offset) if lanes == 1 else Ramp(index(offset), tirx.const(1, "int32"), lanes)
         self.append(BufferStore(buffer, value, [at]))
 
+    def perform(self, name: str, *operands: Expr) -> None:
+        """An LLVM intrinsic that has effects and no result. LLVM leaves it between the loads and stores around it."""
+        self.append(tirx.Evaluate(tirx.call_llvm_intrin("void", name, *operands)))
+
     def store_first(self, buffer: Buffer, offset: Expr, vector: Expr, lanes: int, count: int) -> None:
         """The first `count` of the lanes of `vector`, in stores of powers of two."""
         done = 0
@@ -125,6 +134,13 @@ class Program:
     def register(self, dtype: str, lanes: int) -> Register:
         self._names += 1
         return Register(self, f"r{self._names}", dtype, lanes)
+
+    def workspace(self, size_bytes: int) -> Buffer:
+        """Memory for this thread until the end of the innermost loop, `uint8`, aligned to 64 bytes, not initialized."""
+        self._names += 1
+        buffer = tirx.decl_buffer((size_bytes,), "uint8", f"workspace{self._names}", data_alignment=64)
+        self.append(AllocBuffer(buffer))
+        return buffer
 
     def align_stack(self, vector: Expr, dtype: str, lanes: int) -> None:
         """Has vectors that do not fit the registers spilled to aligned places; once, in the innermost parallel loop.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, fields
 
-from service.compiler.kernels.choices import Choices
+from service.compiler.kernels.choices import Choices, Numbers
 from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window, folded_bias
@@ -18,6 +18,9 @@ from service.compiler.kernels.simd.epilogue import AnyEpilogue, Epilogue, WideEp
 from service.compiler.kernels.simd.grouped import Grouping, Scheme, grouped
 from service.compiler.kernels.simd.grouped import ranked as ranked_schemes
 from service.compiler.kernels.simd.isa import Isa
+from service.compiler.kernels.simd.matrix import matrix
+from service.compiler.kernels.simd.matrix_schemes import Scheme as MatrixScheme
+from service.compiler.kernels.simd.matrix_schemes import ranked as ranked_schemes_of_matrix
 from service.compiler.kernels.simd.numerics import addition, bounds, dequantization, requantization
 from service.compiler.kernels.simd.pairs import arithmetic_of
 from service.compiler.kernels.simd.requantization import FloatScale, FusedScale, Kept
@@ -95,10 +98,13 @@ class Accumulating(Family):
             parallel = worth_sharing(isa, estimated)
             kernel = grouped(isa, layer, grouping, weights, *operands, Scheme.of(numbers), parallel=parallel)
         else:
-            tiles = ranked(isa, layer, epilogue_cycles)
-            numbers = self.choices.choose(key, [astuple(tile) for tile in tiles])
-            parallel = worth_sharing(isa, cycles(isa, layer, tiles[0], epilogue_cycles))
-            kernel = conv(isa, layer, weights, *operands, Tile(*numbers), parallel=parallel)
+            ordinary, estimated = _ordinary(isa, layer, epilogue_cycles)
+            numbers = self.choices.choose(key, ordinary)
+            parallel, on_tiles = worth_sharing(isa, estimated), len(numbers) != len(fields(Tile))
+            if on_tiles:
+                kernel = matrix(isa, layer, weights, *operands, MatrixScheme.of(numbers), parallel=parallel)
+            else:
+                kernel = conv(isa, layer, weights, *operands, Tile(*numbers), parallel=parallel)
         self.choices.note(key, numbers, kernel.symbol)
         return kernel
 
@@ -120,6 +126,20 @@ class Accumulating(Family):
             return Epilogue(scaled, own)
         residual = addition(self.mode, group.addition, group.residual_is_lhs)
         return Epilogue(scaled, bounds(group.out_type), residual, own)
+
+
+def _ordinary(isa: Isa, layer: Layer, epilogue_cycles: float) -> tuple[list[Numbers], float]:
+    """The tiles and schemes of a convolution that is not grouped, the fastest first, and its cycles."""
+    tiles = ranked(isa, layer, epilogue_cycles)
+    least = cycles(isa, layer, tiles[0], epilogue_cycles)
+    of_vectors: list[Numbers] = [astuple(tile) for tile in tiles]
+    if isa.matrix is None:
+        return of_vectors, least
+    schemes = ranked_schemes_of_matrix(isa, layer, epilogue_cycles)
+    of_tiles = [scheme.numbers for _, scheme in schemes]
+    if not schemes or schemes[0][0] > isa.matrix.rates.vector * least:
+        return of_vectors + of_tiles, least
+    return of_tiles + of_vectors, schemes[0][0]
 
 
 def _epilogue_cycles(isa: Isa, epilogue: AnyEpilogue) -> float:

@@ -11,6 +11,7 @@ besides it:
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -99,11 +100,99 @@ class Rates:
     depthwise: DepthwiseRates
 
 
+@dataclass(frozen=True)
+class MatrixRates:
+    """Cycles of one core for instructions on tiles, and what stands around them.
+
+    Attributes:
+        row: to multiply one row of pixels by a tile of weights.
+        latency: until a tile of totals can be added to again, besides its rows.
+        near_row, far_row: to load a row of a tile from the first level of cache, and from the second.
+        near_bytes: how much stays in the first level.
+        overlap: the part of the shorter of loads and products that the longer one does not hide.
+        vector: a cycle of the cost model of vectors, which was fitted to another core.
+        pack: to lay out 64 bytes of a pixel for tiles.
+        epilogue: for one vector of totals, besides the epilogue itself.
+        group: a group of tiles: its loops, and storing its totals.
+        item: one item of the parallel loop: configuring the tiles, its memory.
+    """
+
+    row: float
+    latency: float
+    near_row: float
+    far_row: float
+    near_bytes: int
+    overlap: float
+    vector: float
+    pack: float
+    epilogue: float
+    group: float
+    item: float
+
+
 class Lookup(Protocol):
     """A table of 256 bytes in registers, as a function of vectors."""
 
     def __call__(self, vector: Expr, lanes: int) -> Expr:
         """The entries at `lanes` bytes, which are a power of two and at most a vector."""
+
+
+class Matrix(Protocol):
+    """Instructions that multiply tiles: a tile of activations by a tile of weights, added to a tile of totals.
+
+    A tile of activations is `rows` pixels by `depth` unsigned bytes, one of weights `depth` signed bytes by
+    `Isa.lanes` channels, and one of totals `rows` pixels by `Isa.lanes` int32 channels. How many rows tiles have that
+    hold pixels is configured. Tiles are numbered.
+    """
+
+    @property
+    def tiles(self) -> int:
+        """Tile registers."""
+
+    @property
+    def rows(self) -> int:
+        """The most rows of a tile."""
+
+    @property
+    def depth(self) -> int:
+        """Bytes of a pixel that one instruction multiplies."""
+
+    @property
+    def weight_bytes(self) -> int:
+        """The size of a tile of weights."""
+
+    @property
+    def rates(self) -> MatrixRates:
+        """The rates that the cost model uses."""
+
+    def pack_weights(self, weights: Array) -> Array:
+        """`[…, lanes, depth]` integers that fit int8 -> `[…, weight_bytes] int8`, in the order of a tile."""
+
+    def configure(
+        self, program: Program, memory: Buffer, offset: Expr, rows: int, pixel_tiles: Collection[int]
+    ) -> None:
+        """Begins the use of tiles in this thread.
+
+        Args:
+            memory: uint8; 64 bytes from `offset` are overwritten.
+            rows: of the tiles that hold pixels.
+            pixel_tiles: their numbers; the others hold weights.
+        """
+
+    def release(self, program: Program) -> None:
+        """Ends it. The thread's tiles need not be saved from then on."""
+
+    def zero(self, program: Program, tile: int) -> None:
+        """Sets all elements of a tile to 0."""
+
+    def load(self, program: Program, tile: int, buffer: Buffer, offset: Expr, stride: int) -> None:
+        """The rows of a tile, each 64 bytes, `stride` bytes apart, from element `offset` of a buffer of bytes."""
+
+    def store(self, program: Program, tile: int, buffer: Buffer, offset: Expr, stride: int) -> None:
+        """The inverse of `load`."""
+
+    def multiply(self, program: Program, totals: int, activations: int, weights: int) -> None:
+        """Adds the products of two tiles to a third."""
 
 
 class Isa(Protocol):
@@ -128,6 +217,10 @@ class Isa(Protocol):
     @property
     def rates(self) -> Rates:
         """The rates that the cost models use."""
+
+    @property
+    def matrix(self) -> Matrix | None:
+        """The instructions that multiply tiles, where there are some."""
 
     @property
     def bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""The limit that kernels are held to: a loop of nothing but `Isa.dot`, which every library carries.
+"""The limit that kernels are held to: a loop of nothing but products, which every library carries.
 
 What a core can multiply in a second has to be measured where the model runs, in the same minute: clocks move with the
 load and the neighbours, and how many dot products start in a cycle differs from CPU to CPU. A process that runs
@@ -15,12 +15,13 @@ from tvm import tirx
 
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.program import Program, load
-from service.compiler.kernels.simd.isa import Isa
+from service.compiler.kernels.simd.isa import Isa, Matrix
 
 _ITEMS = 48  # shared between the threads, evenly where they are 2, 3, 4, 6, 8 …
 _REPETITIONS = 4096  # of one item: some microseconds, beside which starting the threads is little
 _PERIOD = 8  # repetitions after which the operands are the same again; no product can be taken out of the loop
 _COLUMNS = 2
+_TILE_REPETITIONS = 512  # of tiles, each of which takes as long as some ten vectors
 
 
 def symbol_of(isa: Isa) -> str:
@@ -28,6 +29,42 @@ def symbol_of(isa: Isa) -> str:
 
 
 def peak(isa: Isa) -> Kernel:
+    """The loop of the instructions that multiply most: those on tiles, where there are some."""
+    return _of_vectors(isa) if isa.matrix is None else _of_tiles(isa, isa.matrix)
+
+
+def _of_tiles(isa: Isa, unit: Matrix) -> Kernel:
+    """totals[item, row, column] += repetitions * operands[row] * operands[2 + column], each a tile in a register."""
+    tile_totals, numbers = unit.rows * isa.lanes, range(_COLUMNS * _COLUMNS)
+    totals_elements, operands_elements = _ITEMS * len(numbers) * tile_totals, 2 * _COLUMNS * unit.weight_bytes
+    program = Program()
+    operands = program.parameter("operands", "int8", operands_elements)
+    totals = program.parameter("totals", "int32", totals_elements)
+    rows, columns = ([len(numbers) + first + place for place in range(_COLUMNS)] for first in (0, _COLUMNS))
+    with program.loop(_ITEMS, "item", parallel=True) as item:
+        unit.configure(program, program.workspace(unit.depth), 0, unit.rows, range(rows[-1] + 1))
+        places = [(item * len(numbers) + tile) * tile_totals for tile in numbers]
+        for tile, place in zip(numbers, places, strict=True):
+            unit.load(program, tile, totals, place, 4 * isa.lanes)
+        for place, tile in enumerate((*rows, *columns)):
+            unit.load(program, tile, operands, place * unit.weight_bytes, unit.depth)
+        with program.loop(_TILE_REPETITIONS, "repetition"):
+            for tile in numbers:
+                unit.multiply(program, tile, rows[tile // _COLUMNS], columns[tile % _COLUMNS])
+        for tile, place in zip(numbers, places, strict=True):
+            unit.store(program, tile, totals, place, 4 * isa.lanes)
+        unit.release(program)
+    facts = {
+        "symbol": symbol_of(isa),
+        "isa": isa.name,
+        "macs": _ITEMS * _TILE_REPETITIONS * len(numbers) * tile_totals * unit.depth,
+        "operands": {"dtype": "int8", "elements": operands_elements},
+        "totals": {"dtype": "int32", "elements": totals_elements},
+    }
+    return Kernel("peak", program.function(), (), 4 * totals_elements, facts)
+
+
+def _of_vectors(isa: Isa) -> Kernel:
     """A function of `operands` and `totals`; its facts say their sizes, and how many products a call makes.
 
     totals[item, row, column] += operands[repetition % period, row] * operands[period, column], in registers: `rows` by

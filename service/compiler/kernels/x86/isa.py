@@ -1,5 +1,7 @@
 """x86-64's vector instruction sets: AVX2 and AVX-512, with and without dot products of bytes, as `simd.isa.Isa`.
 
+AMX's tiles come on top of AVX512-VNNI (`x86.amx`).
+
 A new instruction set is a new entry of `ISAS` and not a new kernel. Sources: Intel 64 and IA-32 Architectures Software
 Developer's Manual, volume 2; the LLVM intrinsics' operand types are those of LLVM 22 (`vpdpbusd` takes byte vectors).
 """
@@ -14,6 +16,7 @@ from tvm import tirx
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
 from service.compiler.kernels.simd.isa import PIXELS, Rates
+from service.compiler.kernels.x86.amx import AMX, Amx
 from service.compiler.kernels.x86.rates import RATES
 from service.compiler.kernels.x86.table import Lookup, arranged
 
@@ -27,6 +30,7 @@ class X86Isa:
     Attributes:
         dots_bytes: whether it multiplies u8 by s8 and adds four products to a lane at once (`vpdpbusd`). Otherwise
             bytes are widened to 16 bits and multiplied by `vpmaddwd`, which is exact too: 255 * 255 * 2 fits.
+        matrix: AMX's tiles, where there are some.
     """
 
     name: str
@@ -34,6 +38,7 @@ class X86Isa:
     registers: int
     dots_bytes: bool
     rates: Rates
+    matrix: Amx | None = None
     group: int = GROUP
 
     @property
@@ -190,13 +195,14 @@ class X86Isa:
         return Lookup.of(program, self.lanes, entries, offset)
 
 
-def _isa(name: str, lanes: int, registers: int, *, dots_bytes: bool) -> X86Isa:
-    return X86Isa(name, lanes, registers, dots_bytes, RATES[name])
+def _isa(name: str, lanes: int, registers: int, *, dots_bytes: bool, matrix: Amx | None = None) -> X86Isa:
+    return X86Isa(name, lanes, registers, dots_bytes, RATES[name], matrix)
 
 
 ISAS: dict[str, X86Isa] = {
     isa.name: isa
     for isa in (
+        _isa("x86-64-v4+amx", 16, 32, dots_bytes=True, matrix=AMX),
         _isa("x86-64-v4+vnni", 16, 32, dots_bytes=True),
         _isa("x86-64-v4", 16, 32, dots_bytes=False),
         _isa("x86-64-v3+avxvnni", 8, 16, dots_bytes=True),

@@ -8,7 +8,7 @@ the noise.
 
 from __future__ import annotations
 
-from service.compiler.kernels.simd.isa import DepthwiseRates, EpilogueRates, Rates
+from service.compiler.kernels.simd.isa import DepthwiseRates, EpilogueRates, MatrixRates, Rates
 
 _EPILOGUE = EpilogueRates(float_scale=2.0, fixed_point=6.0, exception=1.0, residual=6.0, wide=1.5, int16=16.0)
 
@@ -42,8 +42,24 @@ def _rates(width: float, *, dots_bytes: bool) -> Rates:
 
 
 RATES: dict[str, Rates] = {
+    "x86-64-v4+amx": _rates(1.0, dots_bytes=True),
     "x86-64-v4+vnni": _rates(1.0, dots_bytes=True),
     "x86-64-v4": _rates(1.0, dots_bytes=False),
     "x86-64-v3+avxvnni": _rates(0.5, dots_bytes=True),
     "x86-64-v3": _rates(0.5, dots_bytes=False),
 }
+
+# Measured on Emerald Rapids.
+AMX_RATES = MatrixRates(
+    row=1.0,
+    latency=36.0,
+    near_row=0.5,
+    far_row=1.3,
+    near_bytes=32 * 1024,
+    overlap=0.2,
+    vector=0.6,
+    pack=3.0,
+    epilogue=3.0,
+    group=60.0,
+    item=800.0,
+)
