@@ -18,12 +18,15 @@ from service.core.vectors import sample_inputs
 from tests.support import evidence
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_catalog import CATALOG, QDQ, case, clipped_conv, real_bias
+from tests.support.onnx_catalog_exports import COMPUTED
+from tests.support.onnx_catalog_exports import MOVED as EXPORTED
 from tests.support.onnx_catalog_real import DYNAMIC, MOVED, REAL, ROUNDED_ONCE, stored_conv_transpose
 from tests.support.onnx_reference import Reference
 
 CASES, SAMPLES = 15, 12
 WORDS = 30  # of embeddings
 OPSETS = {"int4 in blocks": 21, "uint4 in blocks": 21, "of 16 bits": 21, "ReduceMax": 12, "ReduceMin": 12}
+OPSETS |= {"Mish": 18, "GroupNormalization": 21, "Resize": 19}
 MODE = get_mode(ONNXRUNTIME)
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -76,15 +79,31 @@ def test_real_values_that_are_rounded_once(name: str) -> None:
         equal(case(name, seed, ROUNDED_ONCE, opset=OPSETS.get(name, 17)), seed, optimized=False)
 
 
+@pytest.mark.parametrize("name", EXPORTED)
+def test_what_exporters_write_and_nothing_rounds(name: str) -> None:
+    for seed in range(6):
+        equal(case(name, seed, EXPORTED, opset=OPSETS.get(name, 17)), seed, optimized=False)
+
+
 @pytest.mark.parametrize("name", REAL)
 def test_real_values_that_are_functions_and_sums(name: str) -> None:
     """ONNX Runtime computes them in float32, Octet in float64 and rounds once: both are within the rounding of a few
     dozen float32 operations on values of that size."""
     for seed in range(4):
-        model = case(name, seed, REAL, opset=OPSETS.get(name, 17))
-        actual, expected = zip(*answers(model, seed, optimized=False), strict=True)
-        largest = max(float(np.abs(each[0]).max()) for each in expected)
-        evidence.compare(import_model(model), ONNXRUNTIME, actual, expected, steps=1e-5 * max(largest, 1))
+        within_rounding(case(name, seed, REAL, opset=OPSETS.get(name, 17)), seed)
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_what_exporters_and_optimizers_write(name: str) -> None:
+    """As `test_real_values_that_are_functions_and_sums`."""
+    for seed in range(6):
+        within_rounding(case(name, seed, COMPUTED, opset=OPSETS.get(name, 17)), seed)
+
+
+def within_rounding(model: bytes, seed: int) -> None:
+    actual, expected = zip(*answers(model, seed, optimized=False), strict=True)
+    largest = max(float(np.abs(each[0]).max()) for each in expected)
+    evidence.compare(import_model(model), ONNXRUNTIME, actual, expected, steps=1e-5 * max(largest, 1))
 
 
 def test_a_convolution_with_a_clip_of_its_own() -> None:

@@ -79,6 +79,52 @@ def test_a_small_network(tmp_path: Path) -> None:
     equal(source, tmp_path)
 
 
+def todays_attention() -> bytes:
+    """What today's exporters write between integer products: masks, positions, places, and where rows see nothing."""
+    model, rng = OnnxBuilder(), np.random.default_rng(7)
+    tokens, width = 6, 16
+
+    def table(*shape: int) -> str:
+        return model.constant(rng.normal(size=shape), "float32")
+
+    mask = model.node("Mod", [model.input("mask", "int64", [1, tokens]), model.constant(2, "int64")])
+    sums = model.node("CumSum", [mask, model.constant(1, "int64")])
+    places = model.node("Expand", [model.node("Unsqueeze", [sums, model.constant([2], "int64")]),
+                                   model.constant([1, tokens, 1], "int64")])  # fmt: skip
+    x = model.node("GatherND", [table(12, width), places])
+    stored, step, point = (model.name() for _ in range(3))
+    model.node("DynamicQuantizeLinear", [x], [stored, step, point])
+    weights = model.constant(rng.integers(-128, 128, (width, width)), "int8")
+    sums = model.node("MatMulInteger", [stored, weights, point])
+    real = model.node("Mul", [model.node("Cast", [sums], to=1), model.node("Mul", [step, table()])])
+    scores = model.node("Einsum", [real, x], equation="bic,bjc->bij")
+    causal = model.node("Trilu", [model.constant(np.full((tokens, tokens), -1e4), "float32"),
+                                  model.constant(1, "int64")])  # fmt: skip
+    seen = model.node("Cast", [model.node("Unsqueeze", [mask, model.constant([1], "int64")])], to=9)
+    masked = model.node("Where", [seen, model.node("Add", [scores, causal]), model.constant(-np.inf, "float32")])
+    attended = model.node("Softmax", [masked])
+    attended = model.node("Where", [model.node("IsNaN", [attended]), model.constant(0, "float32"), attended])
+    y = model.node("MatMul", [attended, real])
+    skipped = model.node("SkipLayerNormalization", [y, x, table(width), table(width)], domain="com.microsoft")
+    best = ["values", "places"]
+    model.node("TopK", [model.microsoft("FastGelu", [skipped]), model.constant([3], "int64")], best)
+    model.output("values", "float32", ["N", tokens, 3])
+    model.output("places", "int64", ["N", tokens, 3])
+    return model.build()
+
+
+def test_todays_attention(tmp_path: Path) -> None:
+    """Compiled, beside ONNX Runtime: within the rounding of its float32 sums, softmax and normalization; and the places
+    are the same."""
+    source = tmp_path / "model.onnx"
+    source.write_bytes(todays_attention())
+    model, reference = compiled(source, ONNXRUNTIME, tmp_path), Reference(source, optimized=False)
+    for sample in sample_inputs(model.signature, SAMPLES, seed=1):
+        (values, places), (others, other_places) = model.run(sample), reference(sample)
+        np.testing.assert_allclose(values, others, rtol=0, atol=1e-5)
+        np.testing.assert_array_equal(places, other_places)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_trained_architecture(name: str, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""ONNX's own test suite for quantized operators (onnx.backend.test), with the answers that it gives.
+"""ONNX's own test suite (onnx.backend.test) for quantized operators, and for those that stand between them in today's
+exports, with the answers that it gives.
 
 `scripts/make_onnx_fixtures.py` has written its cases down, so that neither the `onnx` package nor ONNX Runtime is
 needed here. Parameters, which the suite sends as inputs, are constants, as in models.
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 
 from service.compiler.importers.onnx.importer import import_model
+from service.compiler.importers.onnx.reader import read_model
+from service.compiler.importers.onnx.support import is_quantized
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.errors import OctetError
@@ -22,18 +25,37 @@ CASES = np.load(Path(__file__).parents[1] / "fixtures" / "onnx" / "node_cases.np
 NAMES = sorted(key.removesuffix(".model") for key in CASES if key.endswith(".model"))
 # What is refused, by a part of its name -> why.
 REFUSED = {
+    "antialias": "not compiled",
+    "crop_and_resize": "not compiled",
     "e4m3fn": "float8",
     "e5m2": "float8",
     "float4e2m1": "float4",
     "float16": "float16",
+    "fmod_0": "real values",
     "int2": "2 bits",
     "linear_int4": "cannot be sent",
     "linear_uint4": "cannot be sent",
+    "local_window": "not compiled",
+    "bidirectional_window": "not compiled",
+    "nonpad": "keys of earlier calls",
+    "ext_cache": "keys of earlier calls",
+    "padded_kv": "keys of earlier calls",
+    "not_larger": "keeps the ratio",
+    "not_smaller": "keeps the ratio",
+    "softcap": "not compiled",
+    "elements_with_duplicate": "a reduction",
+    "with_reduction": "a reduction",
+    "scatternd_": "a reduction",
+    "tril_zero": "an empty input",
+    "triu_zero": "an empty input",
 }
+# ONNX Runtime, which is the reference, counts the elements of the result where the suite takes their number times the
+# scale; it leaves these cases out, too.
+OTHERWISE = {"test_resize_downsample_scales_cubic_align_corners", "test_resize_downsample_scales_linear_align_corners"}
 
 
 def test_the_cases_are_there() -> None:
-    assert len(NAMES) > 40
+    assert len(NAMES) > 240
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -45,6 +67,15 @@ def test_a_case_of_the_suite(name: str) -> None:
         assert caught.value.code in ("unsupported", "unsupported_operator"), caught.value
         return
     imported = import_model(model)
-    actual = oracle.run(imported.module, get_mode(ONNXRUNTIME), [CASES[f"{name}.input"]])
+    inputs = [CASES[f"{name}.input{place}"] for place in range(len(imported.signature.inputs))]
+    actual = oracle.run(imported.module, get_mode(ONNXRUNTIME), inputs)
     expected = [CASES[f"{name}.output{place}"] for place in range(len(actual))]
-    evidence.compare(imported, ONNXRUNTIME, [actual], [expected])
+    if name in OTHERWISE:
+        with pytest.raises(AssertionError):
+            evidence.compare(imported, ONNXRUNTIME, [actual], [expected], steps=1e-5)
+        return
+    (operator,) = read_model(model).operators
+    exact = is_quantized(operator) or actual[0].dtype.kind != "f"
+    # NumPy's float32 beside float64, rounded once: within the rounding of a few dozen operations.
+    largest = max(1.0, *(float(np.nanmax(np.abs(each), initial=0)) for each in expected))
+    evidence.compare(imported, ONNXRUNTIME, [actual], [expected], steps=0 if exact else 1e-5 * largest)

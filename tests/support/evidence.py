@@ -123,7 +123,7 @@ def differences(actual: Sequence[Sequence[Array]], expected: Sequence[Sequence[A
             elements, unequal = elements + one.size, unequal + int(apart.sum())
             if apart.any():
                 gaps = np.abs(one[apart].astype(np.float64) - other[apart].astype(np.float64))
-                largest = max(largest, float(np.nanmax(gaps, initial=0.0)))
+                largest = max(largest, float(np.where(np.isnan(gaps), np.inf, gaps).max()))  # NaN beside a number
     return elements, unequal, largest
 
 

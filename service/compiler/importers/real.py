@@ -84,8 +84,15 @@ def gelu(wide: Wide, *, approximate: bool) -> relax.Expr:
 
 def softmax(wide: Wide, axes: Sequence[int], beta: float = 1.0, *, logarithm: bool = False) -> relax.Expr:
     """exp(beta * x) over its sum along `axes`; its logarithm."""
-    largest = wide(relax.op.max(wide.x, axis=list(axes), keepdims=True))
-    moved = wide.apply(relax.op.multiply, wide.apply(relax.op.subtract, wide.x, largest), beta)
+    return softmax_of(wide, wide.x, axes, beta, logarithm=logarithm)
+
+
+def softmax_of(
+    wide: Wide, x: relax.Expr, axes: Sequence[int], beta: float = 1.0, *, logarithm: bool = False
+) -> relax.Expr:
+    """The same of another float64 value."""
+    largest = wide(relax.op.max(x, axis=list(axes), keepdims=True))
+    moved = wide.apply(relax.op.multiply, wide.apply(relax.op.subtract, x, largest), beta)
     grown = wide.apply(relax.op.exp, moved)
     total = wide(relax.op.sum(grown, axis=list(axes), keepdims=True))
     if logarithm:
@@ -105,3 +112,9 @@ def normalize(wide: Wide, axes: Sequence[int], epsilon: float) -> relax.Expr:
     moved = wide.apply(relax.op.subtract, wide.x, mean(wide, axes, keepdims=True))
     variance = mean(wide, axes, keepdims=True, of=wide.apply(relax.op.multiply, moved, moved))
     return wide.apply(relax.op.divide, moved, wide.apply(relax.op.sqrt, wide.apply(relax.op.add, variance, epsilon)))
+
+
+def rms_normalize(wide: Wide, axes: Sequence[int], epsilon: float) -> relax.Expr:
+    """x / sqrt(mean of squares + epsilon), along `axes` (Zhang and Sennrich 2019)."""
+    squares = mean(wide, axes, keepdims=True, of=wide.apply(relax.op.multiply, wide.x, wide.x))
+    return wide.apply(relax.op.divide, wide.x, wide.apply(relax.op.sqrt, wide.apply(relax.op.add, squares, epsilon)))

@@ -66,11 +66,13 @@ def _imported(model: Model, at: At, shapes: Shapes) -> ImportedModel:
 
 
 def _outputs(node: Node, made: Value | tuple[Value, ...]) -> dict[str, Value]:
-    """The operator's results by name. An operator may leave out outputs that nothing reads."""
+    """The operator's results by name. An operator may leave out outputs that nothing reads, and a rule those that are
+    not compiled (None)."""
     if not isinstance(made, tuple):
         return {node.output: made}
     node.require(len(node.operator.outputs) <= len(made), f"has {len(node.operator.outputs)} outputs")
-    return {name: value for name, value in zip(node.operator.outputs, made, strict=False) if name}
+    named = zip(node.operator.outputs, made, strict=False)
+    return {name: value for name, value in named if name and value is not None}
 
 
 def _scalar(state: State, end: End) -> Value:

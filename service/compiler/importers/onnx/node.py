@@ -146,6 +146,12 @@ class Node:
         self.require(data.size == 1, f"has an input {place} of {data.size} elements, not one")
         return float(data.reshape(-1)[0])
 
+    def whole(self, place: int) -> int:
+        """A constant of one whole number, of whatever type."""
+        value = self.number(place)
+        self.require(math.isfinite(value) and value == int(value), f"has an input {place} that is no whole number")
+        return int(value)
+
     def expr(self, place: int) -> relax.Expr:
         """The input as an expression, whether it is computed or constant."""
         value = self.value(place)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from service.compiler.qnn.numerics.accumulate import Conv2d, Dense
 from service.compiler.qnn.numerics.affine import Concatenate, Dequantize, StorageCast
 from service.compiler.qnn.numerics.formula import Formula
+from service.compiler.qnn.numerics.ordering import RunningSum, TopPlaces
 from service.compiler.qnn.numerics.pooling import AveragePool, MaxPool
 from service.compiler.qnn.numerics.products import MatMul
 from service.compiler.qnn.numerics.transposed import Conv2dTranspose
@@ -67,5 +68,7 @@ EXACT: Mapping[str, Formula] = {
     "max_pool2d": MaxPool(),
     "concatenate": Concatenate(),
     "dequantize": Dequantize(),
+    "running_sum": RunningSum(),
     "storage_cast": StorageCast(),
+    "top_places": TopPlaces(),
 }

@@ -29,6 +29,7 @@ from service.compiler.qnn.ops import (
     elementwise,
     joining,
     normalizing,
+    ordering,
     pooling,
     products,
     real,
@@ -43,6 +44,7 @@ from service.compiler.qnn.ops.detecting import detect
 from service.compiler.qnn.ops.elementwise import add, compare, div, mul, prelu, squared_difference, sub
 from service.compiler.qnn.ops.joining import concatenate
 from service.compiler.qnn.ops.normalizing import l2_normalize, softmax
+from service.compiler.qnn.ops.ordering import running_sum, top_places
 from service.compiler.qnn.ops.pooling import avg_pool2d, max_pool2d, mean, sum_
 from service.compiler.qnn.ops.products import matmul
 from service.compiler.qnn.ops.real import real_conv2d, real_sum
@@ -78,12 +80,14 @@ __all__ = [
     "requantize_add",
     "rescale",
     "resize_bilinear",
+    "running_sum",
     "softmax",
     "squared_difference",
     "storage_cast",
     "sub",
     "sum_",
     "time_dense",
+    "top_places",
     "unary",
     "with_operands",
 ]
@@ -95,6 +99,7 @@ _FAMILIES = (
     joining,
     pooling,
     normalizing,
+    ordering,
     products,
     real,
     recurrent,

@@ -8,14 +8,19 @@ from dataclasses import dataclass
 from service.compiler.importers.onnx.model import CONV_TRANSPOSE, REQUANTIZE
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators import (
+    activations,
+    attention,
     conversion,
     convolution,
     dynamic,
+    einsum,
     elementwise,
     functions,
+    indexing,
     joining,
     matrix,
     movement,
+    normalizing,
     pooling,
     real,
     reduction,
@@ -40,22 +45,31 @@ class Rule:
     arity: tuple[int, int]
 
 
+_FAMILIES = (
+    real.REAL,
+    activations.ACTIVATIONS,
+    attention.ATTENTION,
+    indexing.INDEXING,
+    normalizing.NORMALIZING,
+)
+
 RULES: Mapping[str, Rule] = {
     "Add": Rule(elementwise.arithmetic, (2, 2)),
     "AveragePool": Rule(pooling.average_pool, (1, 1)),
     "Cast": Rule(shapes.cast, (1, 1)),
+    "CastLike": Rule(shapes.cast_like, (2, 2)),
     "Clip": Rule(elementwise.clip, (1, 3)),
     "Concat": Rule(joining.concat, (1, _ANY_NUMBER)),
     "Conv": Rule(convolution.conv, (2, 3)),
     "ConvTranspose": Rule(convolution.conv_transpose, (2, 3)),
     "ConvInteger": Rule(dynamic.conv_integer, (2, 4)),
     "ConstantOfShape": Rule(shapes.constant_of_shape, (1, 1)),
-    "CumSum": Rule(shapes.known(shapes.cumulative_sum), (2, 2)),
     "DepthToSpace": Rule(selection.depth_to_space, (1, 1)),
     "DequantizeLinear": Rule(conversion.dequantize_linear, (2, 3)),
     "Div": Rule(elementwise.arithmetic, (2, 2)),
     "Dropout": Rule(movement.identity, (1, 3)),
     "DynamicQuantizeLinear": Rule(dynamic.dynamic_quantize_linear, (1, 1)),
+    "Einsum": Rule(einsum.einsum, (1, _ANY_NUMBER)),
     "Expand": Rule(selection.expand, (2, 2)),
     "Flatten": Rule(movement.flatten, (1, 1)),
     "Gather": Rule(selection.gather, (2, 2)),
@@ -64,7 +78,7 @@ RULES: Mapping[str, Rule] = {
     "MatMul": Rule(matrix.matmul, (2, 2)),
     "MatMulInteger": Rule(dynamic.matmul_integer, (2, 4)),
     "MaxPool": Rule(pooling.max_pool, (1, 1)),
-    "Mod": Rule(shapes.known(shapes.modulo), (2, 2)),
+    "Mod": Rule(shapes.known(shapes.modulo, shapes.modulo_computed), (2, 2)),
     "Mul": Rule(elementwise.arithmetic, (2, 2)),
     "NonZero": Rule(shapes.known(shapes.non_zero), (1, 1)),
     "Pad": Rule(selection.pad, (1, 4)),
@@ -87,6 +101,7 @@ RULES: Mapping[str, Rule] = {
     "Transpose": Rule(movement.transpose, (1, 1)),
     "Unsqueeze": Rule(movement.unsqueeze, (1, 2)),
     "com.microsoft.DynamicQuantizeMatMul": Rule(dynamic.dynamic_quantize_matmul, (3, 5)),
+    "com.microsoft.FusedMatMul": Rule(matrix.fused_matmul, (2, 2)),
     "com.microsoft.MatMulIntegerToFloat": Rule(dynamic.matmul_integer_to_float, (4, 7)),
     "com.microsoft.MatMulNBits": Rule(matrix.matmul_nbits, (3, 6)),
     "com.microsoft.QGemm": Rule(matrix.qgemm, (6, 9)),
@@ -98,7 +113,7 @@ RULES: Mapping[str, Rule] = {
     "com.microsoft.QLinearMul": Rule(elementwise.qlinear_mul, (7, 8)),
     "com.microsoft.QLinearSigmoid": Rule(functions.qlinear_sigmoid, (4, 5)),
     "com.microsoft.QLinearSoftmax": Rule(functions.qlinear_softmax, (4, 5)),
-    **{name: Rule(convert, arity) for name, (convert, arity) in real.REAL.items()},
+    **{name: Rule(convert, arity) for family in _FAMILIES for name, (convert, arity) in family.items()},
     **{name: Rule(convert, (1, 2)) for name, convert in reduction.REDUCTIONS.items()},
     CONV_TRANSPOSE: Rule(convolution.qlinear_conv_transpose, (8, 9)),
     REQUANTIZE: Rule(conversion.requantize, (4, 5)),

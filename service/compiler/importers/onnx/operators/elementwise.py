@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -61,7 +62,9 @@ def arithmetic(node: Node) -> Value:
         if kind == "Div":
             return node.folded(_truncated(node, known[0], known[1]))
         return node.folded(_NUMPY[kind](*known))
-    return real.plain(_RELAX[kind], _NUMPY[kind], dtypes="f" if kind == "Div" else "fi")(node)
+    if kind == "Div" and np.dtype(node.dtype(0)).kind == "i":
+        node.require(bool((node.data(1) != 0).all()), "divides by zero")  # which would end the process
+    return real.plain(_RELAX[kind], _NUMPY[kind], dtypes="fi")(node)
 
 
 def _truncated(node: Node, lhs: Any, rhs: Any) -> Any:
@@ -69,15 +72,35 @@ def _truncated(node: Node, lhs: Any, rhs: Any) -> Any:
     return (np.sign(lhs) * np.sign(rhs)) * (np.abs(lhs) // np.abs(rhs))
 
 
-def clip(node: Node) -> relax.Var:
-    """Clip of float32; bounds are attributes up to operator set 10, then inputs."""
-    real.float32(node)
+def clip(node: Node) -> Value:
+    """Clip of float32 and whole numbers; bounds are attributes up to operator set 10, then inputs of one element."""
+    dtype, known = node.dtype(0), [node.known(place) for place in range(node.input_count) if node.has(place)]
+    if np.dtype(dtype).kind not in "fiu" or (np.dtype(dtype).kind == "f" and dtype != "float32"):
+        node.unsupported(f"works on {dtype}", node.name(0))
+    values = [each for each in known if each is not None]
+    if len(values) == len(known) and node.is_small(values):
+        return _clipped(node, values[0])
     result = node.expr(0)
     for place, name, bound_by in ((1, "min", relax.op.maximum), (2, "max", relax.op.minimum)):
-        if node.has(place) or name in node.operator.attributes:
-            bound = node.number(place) if node.has(place) else node.attribute(name, 0.0)
-            result = node.emit(bound_by(result, relax.const(bound, "float32")), name)
+        if node.has(place):
+            node.require(node.dtype(place) == dtype, f"bounds {dtype} by {node.dtype(place)}")
+            node.require(math.prod(node.shape(place)) == 1, f"has bounds of {list(node.shape(place))}")
+            bound = node.expr(place)
+            if node.name(place) not in node.state.loose:
+                bound = node.emit(relax.op.reshape(bound, ()), "bound")
+            result = node.emit(bound_by(result, bound), name)
+        elif name in node.operator.attributes:
+            result = node.emit(bound_by(result, relax.const(node.attribute(name, 0.0), "float32")), name)
     return node.emit(result)
+
+
+def _clipped(node: Node, x: Any) -> Any:
+    for place, name, bound_by in ((1, "min", np.maximum), (2, "max", np.minimum)):
+        if node.has(place):
+            x = bound_by(x, node.data(place).reshape(()))
+        elif name in node.operator.attributes:
+            x = bound_by(x, np.float32(node.attribute(name, 0.0)))
+    return node.folded(x)
 
 
 def relu(node: Node) -> relax.Var:

@@ -104,13 +104,46 @@ def rows_of_columns(weights: Array) -> Array:
 
 
 def matmul(node: Node) -> relax.Var:
-    """A, B of float32."""
+    """A, B of float32. A row or a column of one dimension is taken as a matrix, and that axis dropped."""
     float32(node, 0, 1)
-    node.require(min(len(node.shape(0)), len(node.shape(1))) >= 2, "multiplies tensors that are not matrices")
-    if node.known(0) is None and len(node.shape(1)) == 2:
-        return _real_rows(node, node.expr(0), node.expr(1), transposed=False)
-    wide = Wide(node.emit, node.expr(0))
-    return wide.rounded(wide.apply(relax.op.matmul, wide.x, wide.widened(node.expr(1))))
+    shapes = [node.shape(0), node.shape(1)]
+    node.require(all(shapes), "multiplies scalars")
+    operands = [node.expr(0), node.expr(1)]
+    if len(shapes[0]) == 1:
+        operands[0] = node.emit(relax.op.reshape(operands[0], (1, *shapes[0])), "row")
+    if len(shapes[1]) == 1:
+        operands[1] = node.emit(relax.op.reshape(operands[1], (*shapes[1], 1)), "column")
+    result = _matrices(node, *operands, constant=node.known(0) is not None)
+    if min(map(len, shapes)) >= 2:
+        return result
+    whole = shape_of(result)
+    rows, columns = whole[-2:-1] if len(shapes[0]) > 1 else (), whole[-1:] if len(shapes[1]) > 1 else ()
+    return node.emit(relax.op.reshape(result, (*whole[:-2], *rows, *columns)))
+
+
+def _matrices(node: Node, lhs: relax.Expr, rhs: relax.Expr, *, constant: bool) -> relax.Var:
+    """`constant`: whether the first one is."""
+    if not constant and len(shape_of(rhs)) == 2:
+        return _real_rows(node, lhs, rhs, transposed=False)
+    wide = Wide(node.emit, lhs)
+    return wide.rounded(wide.apply(relax.op.matmul, wide.x, wide.widened(rhs)))
+
+
+def fused_matmul(node: Node) -> relax.Var:
+    """A, B of float32 (com.microsoft): alpha times the product of either, or of its last two axes transposed."""
+    float32(node, 0, 1)
+    if node.attribute("transBatchA", 0) or node.attribute("transBatchB", 0):
+        node.unsupported("transposes its batches")
+    operands = []
+    for place, name in ((0, "transA"), (1, "transB")):
+        rank = len(node.shape(place))
+        node.require(rank >= 2, "multiplies tensors that are not matrices")
+        turned = (*range(rank - 2), rank - 1, rank - 2)
+        x = node.expr(place)
+        operands.append(node.emit(relax.op.permute_dims(x, turned), "turned") if node.attribute(name, 0) else x)
+    result = _matrices(node, *operands, constant=node.known(0) is not None)
+    alpha = node.attribute("alpha", 1.0)
+    return result if alpha == 1.0 else node.emit(relax.op.multiply(result, relax.const(np.array(alpha, np.float32))))
 
 
 def _real_rows(node: Node, x: relax.Expr, weights: relax.Expr, *, transposed: bool) -> relax.Var:

@@ -54,16 +54,14 @@ def transpose(node: Node) -> Value:
     node.require(sorted(order) == list(range(rank)), f"permutes {rank} axes by {list(order)[:8]}")
     known = node.known(0)
     if known is not None:
-        return node.folded(known.transpose(order))
+        return known.transpose(order)  # a view, of any size
     return node.kept(node.emit(relax.op.permute_dims(node.expr(0), list(order))))
 
 
 def identity(node: Node) -> Value:
     """Identity, and Dropout as it is when a model is not being trained."""
-    if any(node.operator.outputs[1:]):
-        node.unsupported("gives its mask too")
     known = node.known(0)
-    return known if known is not None else node.kept(node.emit(node.expr(0)))
+    return (known if known is not None else node.kept(node.emit(node.expr(0)))), None  # no mask
 
 
 def _axes(node: Node, rank: int) -> list[int] | None:
@@ -93,5 +91,7 @@ def _reshaped(node: Node, target: Sequence[int]) -> Value:
     shape = [total // known if size == -1 else size for size in target]
     data = node.known(0)
     if data is not None:
+        if not data.flags.c_contiguous:  # of a transposed view, which is copied
+            node.state.constants.charge(data.nbytes, node.output)
         return data.reshape(shape)
     return node.kept(node.emit(relax.op.reshape(node.expr(0), shape)))

@@ -72,7 +72,7 @@ def operands(node: Node) -> list[relax.Expr]:
 
 
 def folded(make: Callable[..., relax.Call], compute: Callable[..., Any], dtypes: str = "f") -> Convert:
-    """Min, Max: an operator of two on any number of operands, from the left."""
+    """Min, Max, Sum: an operator of two on any number of operands, from the left."""
 
     def convert(node: Node) -> Value:
         one = plain(lambda *values: values[0] if len(values) == 1 else make(*values[:2]))
@@ -96,30 +96,6 @@ def function(of: Callable[[Node, Wide], relax.Expr]) -> Convert:
         return wide.rounded(of(node, wide))
 
     return convert
-
-
-def _of(shared: real.Function) -> Convert:
-    return function(lambda _node, wide: shared(wide))
-
-
-def _gelu(node: Node, wide: Wide) -> relax.Expr:
-    approximate = node.attribute("approximate", "none")
-    node.require(approximate in ("none", "tanh"), f"approximates by {approximate}")
-    return real.gelu(wide, approximate=approximate == "tanh")
-
-
-def _quick_gelu(node: Node, wide: Wide) -> relax.Expr:
-    """x * logistic(alpha * x) (com.microsoft)."""
-    scaled = wide.apply(relax.op.multiply, wide.x, node.attribute("alpha", 1.702))
-    grown = wide.apply(relax.op.exp, wide.apply(relax.op.negative, scaled))
-    return wide.apply(relax.op.divide, wide.x, wide.apply(relax.op.add, grown, 1.0))
-
-
-def _softplus(_node: Node, wide: Wide) -> relax.Expr:
-    """log(1 + exp(x)), as max(x, 0) + log(1 + exp(-|x|))."""
-    grown = wide.apply(relax.op.exp, wide.apply(relax.op.negative, wide.apply(relax.op.abs, wide.x)))
-    rest = wide.apply(relax.op.log, wide.apply(relax.op.add, grown, 1.0))
-    return wide.apply(relax.op.add, wide.apply(relax.op.maximum, wide.x, 0.0), rest)
 
 
 def hard_sigmoid(node: Node) -> Value:
@@ -163,6 +139,25 @@ def _sloped(node: Node, slope: relax.Expr) -> relax.Var:
     return node.emit(relax.op.where(node.emit(relax.op.less(x, _number(0)), "negative"), below, x))
 
 
+def thresholded_relu(node: Node) -> Value:
+    """x where it is more than alpha, else 0."""
+    float32(node)
+    more = node.emit(relax.op.greater(node.expr(0), _number(node.attribute("alpha", 1.0))), "more")
+    return node.emit(relax.op.where(more, node.expr(0), _number(0)))
+
+
+def is_infinite(node: Node) -> Value:
+    """Of either sign, or of one only (`detect_negative`, `detect_positive`)."""
+    float32(node)
+    signs = [
+        (each, sign) for each, sign in (("detect_negative", -1), ("detect_positive", 1)) if node.attribute(each, 1)
+    ]
+    if len(signs) == 2:
+        return node.emit(relax.op.isinf(node.expr(0)))
+    infinity = signs[0][1] * math.inf if signs else math.nan  # nothing equals NaN
+    return node.emit(relax.op.equal(node.expr(0), _number(infinity)))
+
+
 def reciprocal(node: Node) -> Value:
     float32(node)
     return node.emit(relax.op.divide(_number(1), node.expr(0)))
@@ -171,8 +166,9 @@ def reciprocal(node: Node) -> Value:
 def power(node: Node) -> Value:
     """x, exponent: squares and cubes are products, other powers are functions."""
     known = node.all_known()
-    if known is not None:
-        return node.folded(np.power(*known).astype(known[0].dtype))
+    if known is not None and node.is_small(known):
+        with np.errstate(all="ignore"):
+            return node.folded(np.power(*known).astype(known[0].dtype))
     float32(node)
     exponent = node.known(1)
     if exponent is not None and exponent.size == 1 and float(exponent.reshape(-1)[0]) in _EXACT_POWERS:
@@ -185,7 +181,7 @@ def power(node: Node) -> Value:
 def where(node: Node) -> Value:
     """condition, X, Y."""
     known = node.all_known()
-    if known is not None:
+    if known is not None and node.is_small(known):
         return node.folded(np.where(known[0], known[1], known[2]))
     node.require(node.dtype(0) == "bool", f"chooses by {node.dtype(0)}")
     node.require(node.dtype(1) == node.dtype(2), f"chooses between {node.dtype(1)} and {node.dtype(2)}")
@@ -258,36 +254,6 @@ def root_of_squares(node: Node) -> Value:
     return wide.rounded(wide.apply(relax.op.sqrt, wide(relax.op.sum(squares, axis=axes, keepdims=keepdims))))
 
 
-def layer_normalization(node: Node) -> Value:
-    """X, Scale, B: over all axes from the named one on."""
-    if any(node.operator.outputs[1:]):
-        node.unsupported("gives its mean too")
-    float32(node, *range(node.input_count))
-    rank = len(node.shape(0))
-    axes = list(range(axis_of(node, rank, -1), rank))
-    wide = Wide(node.emit, node.expr(0))
-    result = real.normalize(wide, axes, node.attribute("epsilon", 1e-5))
-    result = wide.apply(relax.op.multiply, result, wide.widened(node.expr(1)))
-    if node.has(2):
-        result = wide.apply(relax.op.add, result, wide.widened(node.expr(2)))
-    return wide.rounded(result)
-
-
-def batch_normalization(node: Node) -> Value:
-    """X, scale, B, mean, var, each of the last four `[C]`: of running statistics, as a model has them."""
-    float32(node, *range(5))
-    shape, (scale, bias, center, variance) = node.shape(0), (node.data(place) for place in range(1, 5))
-    node.require(len(shape) >= 2, f"has an input of {list(shape)}, not [N, C, …]")
-    rows = [scale, bias, center, variance]
-    node.require(all(row.shape == (shape[1],) for row in rows), f"has parameters that are not of {shape[1]} channels")
-    with np.errstate(all="ignore"):
-        factor = scale / np.sqrt(variance.astype(np.float64) + node.attribute("epsilon", 1e-5))
-    wide, channels = Wide(node.emit, node.expr(0)), (-1, *[1] * (len(shape) - 2))
-    moved = wide.apply(relax.op.subtract, wide.x, node.literal(center.astype(np.float64).reshape(channels)))
-    scaled = wide.apply(relax.op.multiply, moved, node.literal(factor.reshape(channels)))
-    return wide.rounded(wide.apply(relax.op.add, scaled, node.literal(bias.astype(np.float64).reshape(channels))))
-
-
 def global_average_pool(node: Node) -> Value:
     float32(node)
     rank = len(node.shape(0))
@@ -297,35 +263,22 @@ def global_average_pool(node: Node) -> Value:
 
 
 _NUMBERS = "fiu"
-_wide_relax = {
-    name: _of(real.of_relax(make))
-    for name, make in {
-        "Erf": relax.op.erf,
-        "Exp": relax.op.exp,
-        "Log": relax.op.log,
-        "Tanh": relax.op.tanh,
-    }.items()
-}
-
 # Operators of one result that take any number of operands within their arity, which `operators` gives.
 REAL: dict[str, tuple[Convert, tuple[int, int]]] = {
-    **{name: (convert, (1, 1)) for name, convert in _wide_relax.items()},
-    "Abs": (plain(relax.op.abs, np.abs), (1, 1)),
+    "Abs": (plain(relax.op.abs, np.abs, "fi"), (1, 1)),
     "And": (plain(relax.op.logical_and, np.logical_and, "b"), (2, 2)),
     "ArgMax": (extreme_place(relax.op.argmax), (1, 1)),
     "ArgMin": (extreme_place(relax.op.argmin), (1, 1)),
-    "BatchNormalization": (batch_normalization, (5, 5)),
     "Ceil": (plain(relax.op.ceil, np.ceil), (1, 1)),
-    "Elu": (function(lambda node, wide: real.elu(wide, node.attribute("alpha", 1.0))), (1, 1)),
     "Equal": (plain(relax.op.equal, np.equal, _NUMBERS), (2, 2)),
     "Floor": (plain(relax.op.floor, np.floor), (1, 1)),
-    "Gelu": (function(_gelu), (1, 1)),
     "GlobalAveragePool": (global_average_pool, (1, 1)),
     "Greater": (plain(relax.op.greater, np.greater, _NUMBERS), (2, 2)),
     "GreaterOrEqual": (plain(relax.op.greater_equal, np.greater_equal, _NUMBERS), (2, 2)),
     "HardSigmoid": (hard_sigmoid, (1, 1)),
     "HardSwish": (hard_swish, (1, 1)),
-    "LayerNormalization": (layer_normalization, (2, 3)),
+    "IsInf": (is_infinite, (1, 1)),
+    "IsNaN": (plain(relax.op.isnan, np.isnan), (1, 1)),
     "LeakyRelu": (leaky_relu, (1, 1)),
     "Less": (plain(relax.op.less, np.less, _NUMBERS), (2, 2)),
     "LessOrEqual": (plain(relax.op.less_equal, np.less_equal, _NUMBERS), (2, 2)),
@@ -342,11 +295,11 @@ REAL: dict[str, tuple[Convert, tuple[int, int]]] = {
     "ReduceMax": (extreme(relax.op.max), (1, 2)),
     "ReduceMin": (extreme(relax.op.min), (1, 2)),
     "Round": (plain(relax.op.round, np.rint), (1, 1)),
-    "Sigmoid": (_of(real.logistic), (1, 1)),
+    "Sign": (plain(relax.op.sign, np.sign, "fi"), (1, 1)),
     "Softmax": (softmax, (1, 1)),
-    "Softplus": (function(_softplus), (1, 1)),
     "Sqrt": (plain(relax.op.sqrt, np.sqrt), (1, 1)),
+    "Sum": (folded(relax.op.add, np.add, "fi"), (1, 1 << 16)),
+    "ThresholdedRelu": (thresholded_relu, (1, 1)),
     "Where": (where, (3, 3)),
-    "com.microsoft.Gelu": (_of(partial(real.gelu, approximate=False)), (1, 1)),
-    "com.microsoft.QuickGelu": (function(_quick_gelu), (1, 1)),
+    "Xor": (plain(relax.op.logical_xor, np.logical_xor, "b"), (2, 2)),
 }

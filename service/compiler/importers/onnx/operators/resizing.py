@@ -1,4 +1,4 @@
-"""Resize: images of another size, the nearest element or between two along each axis."""
+"""Resize: images of another size, the nearest element, or between two or four along each axis."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ _PLACES: dict[str, Callable[[Array, np.float32, int, int], Array]] = {
     ),
     "asymmetric": lambda x, scale, _before, _after: x / scale,
     "half_pixel": lambda x, scale, _before, _after: (x + _HALF) / scale - _HALF,
+    "half_pixel_symmetric": lambda x, scale, before, after: (
+        np.float32(before) / 2 * (1 - np.float32(after) / (scale * np.float32(before))) + (x + _HALF) / scale - _HALF
+    ),
     "pytorch_half_pixel": lambda x, scale, _before, after: (
         (x + _HALF) / scale - _HALF if after > 1 else np.zeros_like(x)
     ),
@@ -38,12 +41,12 @@ _ROUND: dict[str, Callable[[Array], Array]] = {
 def resize(node: Node) -> Value:
     """X, roi, scales, sizes; up to operator set 10 X and scales, which is asymmetric and rounds down.
 
-    Nearest elements are moved as they are; linear interpolation is of float32, in float64, one axis after the other.
+    Nearest elements are moved as they are; interpolation is of float32, in float64, one axis after the other.
     """
     old = node.state.model.opset < 11
     mode = node.attribute("mode", "nearest")
     corners = node.attribute("coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
-    if mode not in ("nearest", "linear") or corners not in _PLACES or node.attribute("antialias", 0):
+    if mode not in ("nearest", "linear", "cubic") or corners not in _PLACES or node.attribute("antialias", 0):
         node.unsupported(f"interpolates by {mode}, {corners}")
     shape = node.shape(0)
     sizes, scales = _sizes(node, 1 if old else 2)
@@ -52,8 +55,9 @@ def resize(node: Node) -> Value:
         for before, after, scale in zip(shape, sizes, scales, strict=True)
     ]
     moving = [axis for axis, (before, after) in enumerate(zip(shape, sizes, strict=True)) if before != after]
-    if mode == "linear":
-        return _linear(node, {axis: places[axis] for axis in moving})
+    if mode != "nearest":
+        taps = _linear if mode == "linear" else _cubic
+        return _interpolated(node, {axis: taps(node, places[axis], shape[axis]) for axis in moving})
     rounding = node.attribute("nearest_mode", "floor" if old else "round_prefer_floor")
     node.require(rounding in _ROUND, f"rounds by {rounding}")
     x = node.expr(0)
@@ -66,36 +70,77 @@ def resize(node: Node) -> Value:
 def _sizes(node: Node, scales: int) -> tuple[list[int], list[np.float32]]:
     """The sizes of the result, and their ratios to the operand's."""
     shape = node.shape(0)
-    if "axes" in node.operator.attributes or node.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
-        node.unsupported("names the axes that it resizes, or keeps their ratio")
+    if node.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
+        node.unsupported("keeps the ratio of its axes")
+    axes = _axes(node, len(shape))
+    sizes, factors = list(shape), [np.float32(1)] * len(shape)
+    given: Array
     if node.has(3):
-        sizes = list(node.integers(3))
-        factors = [np.float32(after) / np.float32(before) for before, after in zip(shape, sizes, strict=False)]
+        given = np.array(node.integers(3))
     else:
-        data = node.data(scales)
-        node.require(data.dtype == np.float32 and data.ndim == 1, f"has scales of {data.dtype} {list(data.shape)}")
-        factors = list(data)
-        node.require(bool((data > 0).all() and (data < _LARGEST).all()), "has a scale that is not positive")
-        sizes = [int(np.floor(size * factor)) for size, factor in zip(shape, data, strict=False)]
-    fits = len(sizes) == len(shape) and all(0 < size <= _LARGEST for size in sizes)
-    node.require(fits, f"makes {sizes[:8]} of {list(shape)}")
+        given = node.data(scales)
+        node.require(given.dtype == np.float32 and given.ndim == 1, f"has scales of {given.dtype} {list(given.shape)}")
+        node.require(bool((given > 0).all() and (given < _LARGEST).all()), "has a scale that is not positive")
+    node.require(len(given) == len(axes), f"has {len(given)} sizes or scales for {len(axes)} axes")
+    for axis, value in zip(axes, given, strict=True):
+        if node.has(3):
+            sizes[axis], factors[axis] = int(value), np.float32(value) / np.float32(shape[axis])
+        else:
+            sizes[axis], factors[axis] = int(np.floor(shape[axis] * value)), value
+    node.require(all(0 < size <= _LARGEST for size in sizes), f"makes {sizes[:8]} of {list(shape)}")
     return sizes, factors
 
 
-def _linear(node: Node, places: dict[int, Array]) -> Value:
+def _axes(node: Node, rank: int) -> list[int]:
+    """Those that sizes or scales are given for: all, unless an attribute names them."""
+    named = node.attribute("axes", tuple(range(rank)))
+    node.require(all(-rank <= axis < rank for axis in named), f"resizes the axes {list(named)[:8]} of {rank}")
+    return [axis % rank for axis in named]
+
+
+# For each element of the result: places in the operand, and the weight of what is there.
+Taps = list[tuple[Array, Array]]
+
+
+def _linear(_node: Node, place: Array, size: int) -> Taps:
+    inside = np.clip(place.astype(np.float64), 0, size - 1)
+    first = np.floor(inside).astype(np.int64)
+    weight = inside - first
+    return [(first, 1 - weight), (np.minimum(first + 1, size - 1), weight)]
+
+
+def _cubic(node: Node, place: Array, size: int) -> Taps:
+    """Keys' kernel of four elements (Cubic Convolution Interpolation, 1981). Those outside are the ones at the edge, or
+    left out of the sum (`exclude_outside`)."""
+    a, whole = node.attribute("cubic_coeff_a", -0.75), place.astype(np.float64)
+    first = np.floor(whole).astype(np.int64)
+    places = [first + step for step in (-1, 0, 1, 2)]
+    weights = [_keys(np.abs(whole - each), a) for each in places]
+    if node.attribute("exclude_outside", 0):
+        weights = [np.where((at >= 0) & (at < size), weight, 0) for at, weight in zip(places, weights, strict=True)]
+        total = sum(weights)
+        weights = [weight / total for weight in weights]
+    return [(np.clip(at, 0, size - 1), weight) for at, weight in zip(places, weights, strict=True)]
+
+
+def _keys(x: Array, a: float) -> Array:
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0))
+
+
+def _interpolated(node: Node, taps: dict[int, Taps]) -> Value:
     float32(node)
-    shape = node.shape(0)
+    rank = len(node.shape(0))
     wide = Wide(node.emit, node.expr(0))
     x = wide.x
-    for axis, place in places.items():
-        inside = np.clip(place.astype(np.float64), 0, shape[axis] - 1)
-        first = np.floor(inside).astype(np.int64)
-        second = np.minimum(first + 1, shape[axis] - 1)
-        weight = (inside - first).reshape(-1, *[1] * (len(shape) - axis - 1))
-        parts = [wide(relax.op.take(x, node.literal(each), axis, mode="clip")) for each in (first, second)]
-        scaled = [
-            wide(relax.op.multiply(each, node.literal(np.asarray(factor))))
-            for each, factor in zip(parts, (1 - weight, weight), strict=True)
-        ]
-        x = wide(relax.op.add(*scaled))
+    for axis, each in taps.items():
+        parts = []
+        for places, weight in each:
+            taken = wide(relax.op.take(x, node.literal(places), axis, mode="clip"))
+            factor = node.literal(np.asarray(weight.reshape(-1, *[1] * (rank - axis - 1))))
+            parts.append(wide(relax.op.multiply(taken, factor)))
+        x = parts[0]
+        for part in parts[1:]:
+            x = wide(relax.op.add(x, part))
     return wide.rounded(x)

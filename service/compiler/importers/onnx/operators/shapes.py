@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from service.compiler.importers.onnx.operators.real import reduced_axes
 from service.compiler.importers.onnx.schema import DTYPES
 
 _LONGEST = 1 << 16  # of a row that is counted
-_CASTS = ("int64", "int32", "float32", "bool")
+_CASTS = ("int64", "int32", "int8", "uint8", "float32", "float64", "bool")
 
 
 def shape(node: Node) -> Value:
@@ -32,11 +33,34 @@ def cast(node: Node) -> Value:
         return node.folded(known.astype(to))
     if to == dtype:
         return known if known is not None else node.kept(node.emit(node.expr(0)))
-    if known is not None or to not in _CASTS or (dtype.startswith("float") and to != "bool"):
+    if known is not None or to not in _CASTS:
         node.unsupported(f"casts {dtype} to {to} at run time")
     if to == "bool":
         return node.emit(relax.op.not_equal(node.expr(0), node.literal(np.array(0, dtype))))
+    if dtype == "float32" and to != "float64":
+        return _truncated(node, to)
     return node.emit(relax.op.astype(node.expr(0), to))
+
+
+def cast_like(node: Node) -> Value:
+    """input, target_type: the second only names a type."""
+    number = next(number for number, dtype in DTYPES.items() if dtype == node.dtype(1))
+    operator = replace(node.operator, inputs=node.operator.inputs[:1], attributes={"to": number})
+    return cast(Node(node.state, operator))
+
+
+def _truncated(node: Node, to: str) -> Value:
+    """Towards zero. What does not fit is not defined in ONNX; here it is the nearest that does, and NaN is 0."""
+    wide = node.emit(relax.op.astype(node.expr(0), "float64"), "wide")
+    number = node.emit(
+        relax.op.where(node.emit(relax.op.isnan(wide), "nan"), relax.const(np.array(0.0), "float64"), wide), "number"
+    )
+    info = np.iinfo(to)
+    # The largest float64 that is not more than the type's largest value.
+    high = float(info.max) if info.bits < 64 else float(np.nextafter(2.0**63, 0))
+    for bound, by in ((float(info.min), relax.op.maximum), (high, relax.op.minimum)):
+        number = node.emit(by(number, relax.const(np.array(bound), "float64")), "bounded")
+    return node.emit(relax.op.astype(number, to))
 
 
 def constant_of_shape(node: Node) -> Value:
@@ -45,7 +69,8 @@ def constant_of_shape(node: Node) -> Value:
     fill = np.zeros(1, np.float32) if not isinstance(value, Tensor) else value.data
     if fill is None or fill.size != 1:
         node.malformed("has a value that is not one number")
-    node.folded(np.broadcast_to(np.zeros(1, bool), extents))  # checks the size before it is taken
+    if math.prod(extents) > 1 << 16:
+        return node.emit(relax.op.broadcast_to(node.literal(fill.reshape(-1)[:1]), extents))
     return np.full(extents, fill.reshape(-1)[0])
 
 
@@ -56,10 +81,13 @@ def size(node: Node) -> Value:
 # -- of shapes alone: these are compiled where their operands are known, and nowhere else
 
 
-def known(compute: Callable[..., Any]) -> Callable[[Node], Value]:
-    """An operator on what is known already: `compute` takes the node and its operands' elements."""
+def known(compute: Callable[..., Any], otherwise: Callable[[Node], Value] | None = None) -> Callable[[Node], Value]:
+    """An operator on what is known already: `compute` takes the node and its operands' elements. Of what is not,
+    `otherwise`."""
 
     def convert(node: Node) -> Value:
+        if otherwise is not None and (node.all_known() is None or not node.is_small(node.all_known() or ())):
+            return otherwise(node)
         operands = [node.data(place) for place in range(node.input_count) if node.has(place)]
         try:
             with np.errstate(all="ignore"):
@@ -71,14 +99,29 @@ def known(compute: Callable[..., Any]) -> Callable[[Node], Value]:
 
 
 def range_(node: Node, start: Array, limit: Array, delta: Array) -> Array:
-    first, end, step = (float(value.reshape(-1)[0]) for value in (start, limit, delta))
-    node.require(step != 0 and (end - first) / step <= _LONGEST, f"counts from {first} to {end} by {step}")
-    return np.arange(first, end, step).astype(start.dtype)
+    node.require(all(value.size == 1 for value in (start, limit, delta)), "counts by more than three numbers")
+    first, end, step = (value.reshape(-1)[0].item() for value in (start, limit, delta))
+    node.require(step != 0 and math.isfinite(count := (end - first) / step), f"counts from {first} to {end} by {step}")
+    if count > _LONGEST:
+        node.unsupported(f"counts {count:.0f} elements; the limit is {_LONGEST}")
+    return np.asarray((first + step * np.arange(max(0, math.ceil(count)))).astype(start.dtype))
 
 
 def modulo(node: Node, dividend: Array, divisor: Array) -> Array:
     node.require(bool((divisor != 0).all()), "divides by zero")
     return np.asarray((np.fmod if node.attribute("fmod", 0) else np.mod)(dividend, divisor))
+
+
+def modulo_computed(node: Node) -> Value:
+    """By constants other than zero: a division by zero would end the process."""
+    whole = np.dtype(node.dtype(0)).kind in "iu"
+    node.require(node.dtype(0) == node.dtype(1), f"divides {node.dtype(0)} by {node.dtype(1)}")
+    truncated = bool(node.attribute("fmod", 0))
+    if not whole and not truncated:
+        node.unsupported("is of real values; with fmod, it can be compiled")
+    if whole:
+        node.require(bool((node.data(1) != 0).all()), "divides by zero")
+    return node.emit((relax.op.mod if truncated else relax.op.floor_mod)(node.expr(0), node.expr(1)))
 
 
 def reduce_prod(node: Node, data: Array, *_axes: Array) -> Array:
@@ -88,9 +131,3 @@ def reduce_prod(node: Node, data: Array, *_axes: Array) -> Array:
 
 def non_zero(_node: Node, data: Array) -> Array:
     return np.array(np.nonzero(data), np.int64)
-
-
-def cumulative_sum(node: Node, data: Array, axis: Array) -> Array:
-    if node.attribute("exclusive", 0) or node.attribute("reverse", 0):
-        node.unsupported("sums what is before, or from the end")
-    return np.cumsum(data, int(axis.reshape(-1)[0]), data.dtype)

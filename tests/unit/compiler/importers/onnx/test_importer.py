@@ -53,18 +53,18 @@ def test_stored_ends_say_their_quantization() -> None:
 def test_all_that_is_not_compiled_is_named_at_once() -> None:
     model = OnnxBuilder()
     model.input("x", "float32", [1, 4])
-    model.output(model.node("Einsum", [model.node("Sigmoid", [model.node("Det", ["x"])])]), "float32")
+    model.output(model.node("Unique", [model.node("Sigmoid", [model.node("Det", ["x"])])]), "float32")
     with pytest.raises(UnsupportedOperator) as caught:
         import_model(model.build())
     assert "2 of 3 operators" in caught.value.message
-    assert "Det, Einsum" in caught.value.message
+    assert "Det, Unique" in caught.value.message
 
 
 def test_a_float_model_is_told_first_that_it_is_one() -> None:
     model = OnnxBuilder()
     model.input("x", "float32", [1, 4])
     product = model.node("MatMul", ["x", model.constant(np.ones((4, 4)), "float32")])
-    model.output(model.node("Einsum", [product]), "float32")
+    model.output(model.node("Unique", [product]), "float32")
     with pytest.raises(NotQuantized, match=r"^this model is not quantized: ") as caught:
         import_model(model.build())
     assert "1 MatMul" in caught.value.message
@@ -110,3 +110,34 @@ def test_shapes_are_computed_while_importing() -> None:
     shape = model.node("Concat", [batch, model.constant([-1], "int64")], axis=0)
     model.output(model.node("Reshape", [x, shape]), "float32", ["N", 6])
     assert import_model(model.build()).signature.outputs[0].shape == (1, 6)
+
+
+def test_outputs_that_are_not_compiled_may_be_there_unread() -> None:
+    model = OnnxBuilder()
+    x, row = model.input("x", "float32", [1, 4]), model.constant(np.ones(4), "float32")
+    model.node("LayerNormalization", [x, row], ["y", "mean"])
+    model.output("y", "float32")
+    assert import_model(model.build()).signature.outputs[0].shape == (1, 4)
+    model.output("mean", "float32")
+    with pytest.raises(Unsupported, match="the output mean is not compiled"):
+        import_model(model.build())
+
+
+def test_boxes_that_are_found_are_refused_with_what_to_do() -> None:
+    model = OnnxBuilder()
+    boxes, scores = model.input("boxes", "float32", [1, 9, 4]), model.input("scores", "float32", [1, 2, 9])
+    model.output(model.node("NonMaxSuppression", [boxes, scores], ["kept"]), "int64")
+    with pytest.raises(Unsupported, match="NonMaxSuppression #0 returns as many boxes as it finds") as caught:
+        import_model(model.build())
+    assert "nms=False" in str(caught.value.hint)
+
+
+def test_masks_that_are_made_of_constants_are_constants() -> None:
+    """As transformers' masks are exported: of more elements than shapes have, and of no input."""
+    model = OnnxBuilder()
+    x = model.input("x", "float32", [1, 512, 512])
+    ones = model.node("ConstantOfShape", [model.constant([512, 512], "int64")], value=np.ones(1, np.float32))
+    mask = model.node("Trilu", [ones, model.constant(1, "int64")])
+    hidden = model.node("Where", [model.node("Cast", [mask], to=9), model.constant(-1e9, "float32"), mask])
+    model.output(model.node("Add", [x, hidden]), "float32")
+    assert import_model(model.build()).signature.outputs[0].shape == (1, 512, 512)

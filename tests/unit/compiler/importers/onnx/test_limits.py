@@ -52,6 +52,52 @@ def test_a_window_of_real_values_is_not_an_operator_for_each_pixel_of_a_picture(
         import_model(model_of(pooled, (1, 1, 600, 600)))
 
 
+def counted(*numbers: float, dtype: str = "int64") -> Body:
+    def body(model: OnnxBuilder, x: str) -> str:
+        row = model.node("Range", [model.constant(each, dtype) for each in numbers])
+        return model.node("Expand", [x, row])
+
+    return body
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (counted(0, 1 << 60, 1), "counts 1152921504606846976 elements"),
+        (counted(0, 1, 0), "counts from 0 to 1 by 0"),
+        (counted(0, np.inf, 1, dtype="float32"), "counts from 0.0 to inf"),
+        (moved("TopK", [5]), "takes 5 of 4 elements"),
+        (moved("TopK", [1 << 60]), "takes 1152921504606846976 of 4"),
+        (moved("CumSum", [7]), "has axis 7 of 2"),
+        (moved("GatherElements", [9], axis=1), r"picks \[1\] of \[1, 4\]"),
+        (moved("GatherND", [9]), "out of range"),
+        (moved("Einsum", equation="ij,jk->ik"), "for 1 operands"),
+        (moved("Einsum", equation="ij->ijz"), "has the equation"),
+    ],
+)
+def test_places_and_counts_are_checked(body: Body, what: str) -> None:
+    with pytest.raises((MalformedModel, Unsupported), match=what):
+        import_model(model_of(body))
+
+
+@pytest.mark.parametrize("depth", [0, -3, 1 << 40])
+def test_rows_that_are_one_hot_have_an_end(depth: int) -> None:
+    model = OnnxBuilder()
+    operands = [model.input("x", "int64", (1, 4)), model.constant(depth, "int64"), model.constant([0, 1], "float32")]
+    model.output(model.node("OneHot", operands), "float32")
+    with pytest.raises(Unsupported, match=f"has a depth of {depth}"):
+        import_model(model.build())
+
+
+@pytest.mark.parametrize("op_type", ["Mod", "Div"])
+def test_no_whole_number_is_divided_by_zero(op_type: str) -> None:
+    model = OnnxBuilder()
+    x = model.input("x", "int64", (1, 4))
+    model.output(model.node(op_type, [x, model.constant([1, 2, 0, 3], "int64")]), "int64")
+    with pytest.raises(MalformedModel, match="divides by zero"):
+        import_model(model.build())
+
+
 def test_strides_do_not_make_memory() -> None:
     weights = np.ones((1, 1, 2, 2))
 

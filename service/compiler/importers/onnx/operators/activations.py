@@ -1,0 +1,100 @@
+"""Functions of each value of float32, taken in float64 and rounded once (`importers/real.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from tvm import relax
+
+from service.compiler.importers import real
+from service.compiler.importers.onnx.node import Node, Value
+from service.compiler.importers.onnx.operators.real import Convert, float32, function
+from service.compiler.importers.real import Wide
+
+_SELU_ALPHA, _SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875  # float32 numbers
+
+
+def _of(shared: real.Function) -> Convert:
+    return function(lambda _node, wide: shared(wide))
+
+
+def gelu(node: Node) -> Value:
+    """Gelu; com.microsoft's, of which BiasGelu and FastGelu add their second input before, in float32."""
+    float32(node, *range(node.input_count))
+    approximate = node.attribute("approximate", "none")
+    node.require(approximate in ("none", "tanh"), f"approximates by {approximate}")
+    fast = approximate == "tanh" or node.operator.op_type == "com.microsoft.FastGelu"
+    x = node.emit(relax.op.add(node.expr(0), node.expr(1)), "biased") if node.has(1) else node.expr(0)
+    wide = Wide(node.emit, x)
+    return wide.rounded(real.gelu(wide, approximate=fast))
+
+
+def _logistic_gate(node: Node, wide: Wide, default: float) -> relax.Expr:
+    """x * logistic(alpha * x): QuickGelu (com.microsoft) and Swish."""
+    scaled = wide.apply(relax.op.multiply, wide.x, node.attribute("alpha", default))
+    grown = wide.apply(relax.op.exp, wide.apply(relax.op.negative, scaled))
+    return wide.apply(relax.op.divide, wide.x, wide.apply(relax.op.add, grown, 1.0))
+
+
+def _softplus(wide: Wide) -> relax.Expr:
+    """log(1 + exp(x)), as max(x, 0) + log(1 + exp(-|x|))."""
+    grown = wide.apply(relax.op.exp, wide.apply(relax.op.negative, wide.apply(relax.op.abs, wide.x)))
+    rest = wide.apply(relax.op.log, wide.apply(relax.op.add, grown, 1.0))
+    return wide.apply(relax.op.add, wide.apply(relax.op.maximum, wide.x, 0.0), rest)
+
+
+def _softsign(wide: Wide) -> relax.Expr:
+    return wide.apply(relax.op.divide, wide.x, wide.apply(relax.op.add, wide.apply(relax.op.abs, wide.x), 1.0))
+
+
+def _mish(wide: Wide) -> relax.Expr:
+    """x * tanh(softplus(x))."""
+    return wide.apply(relax.op.multiply, wide.x, wide.apply(relax.op.tanh, _softplus(wide)))
+
+
+def _selu(node: Node, wide: Wide) -> relax.Expr:
+    below = real.elu(wide, node.attribute("alpha", _SELU_ALPHA))
+    return wide.apply(relax.op.multiply, below, node.attribute("gamma", _SELU_GAMMA))
+
+
+def _celu(node: Node, wide: Wide) -> relax.Expr:
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+    alpha = node.attribute("alpha", 1.0)
+    node.require(alpha != 0, "divides by an alpha of 0")
+    grown = wide.apply(relax.op.exp, wide.apply(relax.op.divide, wide.apply(relax.op.minimum, wide.x, 0.0), alpha))
+    below = wide.apply(relax.op.multiply, wide.apply(relax.op.subtract, grown, 1.0), alpha)
+    return wide.apply(relax.op.add, wide.apply(relax.op.maximum, wide.x, 0.0), wide.apply(relax.op.minimum, below, 0.0))
+
+
+_RELAX: dict[str, Callable[[relax.Expr], relax.Call]] = {
+    "Acos": relax.op.acos,
+    "Asin": relax.op.asin,
+    "Atan": relax.op.atan,
+    "Cos": relax.op.cos,
+    "Cosh": relax.op.cosh,
+    "Erf": relax.op.erf,
+    "Exp": relax.op.exp,
+    "Log": relax.op.log,
+    "Sin": relax.op.sin,
+    "Sinh": relax.op.sinh,
+    "Tan": relax.op.tan,
+    "Tanh": relax.op.tanh,
+}
+
+ACTIVATIONS: dict[str, tuple[Convert, tuple[int, int]]] = {
+    **{name: (_of(real.of_relax(make)), (1, 1)) for name, make in _RELAX.items()},
+    "Celu": (function(_celu), (1, 1)),
+    "Elu": (function(lambda node, wide: real.elu(wide, node.attribute("alpha", 1.0))), (1, 1)),
+    "Gelu": (gelu, (1, 1)),
+    "Mish": (_of(_mish), (1, 1)),
+    "Selu": (function(_selu), (1, 1)),
+    "Sigmoid": (_of(real.logistic), (1, 1)),
+    "Softplus": (_of(_softplus), (1, 1)),
+    "Softsign": (_of(_softsign), (1, 1)),
+    "Swish": (function(partial(_logistic_gate, default=1.0)), (1, 1)),
+    "com.microsoft.BiasGelu": (gelu, (2, 2)),
+    "com.microsoft.FastGelu": (gelu, (1, 2)),
+    "com.microsoft.Gelu": (gelu, (1, 1)),
+    "com.microsoft.QuickGelu": (function(partial(_logistic_gate, default=1.702)), (1, 1)),
+}

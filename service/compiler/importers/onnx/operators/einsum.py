@@ -1,0 +1,104 @@
+"""Einsum of float32: transposes, sums and products of matrices, from the left."""
+
+from __future__ import annotations
+
+import math
+import re
+import string
+
+from tvm import relax
+
+from service.compiler.importers.onnx.node import Node
+from service.compiler.importers.onnx.operators.real import float32
+from service.compiler.importers.real import Wide
+from service.compiler.qnn.graph import shape_of
+
+_EQUATION = re.compile(r"((?:[a-zA-Z.]*,)*[a-zA-Z.]*)(?:->([a-zA-Z.]*))?")
+_MOST_LETTERS = 26
+
+
+def einsum(node: Node) -> relax.Var:
+    """Operands by their letters (`bij,bjk->bik`); an ellipsis stands for axes that all have.
+
+    A letter that one operand has twice, its diagonal, is refused.
+    """
+    float32(node, *range(node.input_count))
+    terms, wanted = _letters(node)
+    wide = Wide(node.emit, node.expr(0))
+    letters, x = terms[0], wide.x
+    for place in range(1, node.input_count):
+        later = set(wanted).union(*terms[place + 1 :])
+        letters, x = _product(wide, (letters, x), (terms[place], wide.widened(node.expr(place))), later)
+    letters, x = _summed(wide, letters, x, set(wanted))
+    if letters != wanted:
+        x = wide(relax.op.permute_dims(x, [letters.index(each) for each in wanted]))
+    return wide.rounded(x)
+
+
+def _letters(node: Node) -> tuple[list[str], str]:
+    """The axes of each operand and of the result, a letter each."""
+    equation = node.attribute("equation", "").replace(" ", "")
+    match = _EQUATION.fullmatch(equation) if len(equation) < 1000 else None
+    terms = match[1].split(",") if match else []
+    if match is None or len(terms) != node.input_count:
+        node.malformed(f"has the equation {equation[:100]!a} for {node.input_count} operands")
+    used = {each for each in equation if each in string.ascii_letters}
+    spare = [each for each in string.ascii_letters if each not in used]
+    rests = [len(node.shape(place)) - len(term.replace("...", "")) for place, term in enumerate(terms)]
+    fits = all(rest >= 0 if "..." in term else rest == 0 for rest, term in zip(rests, terms, strict=True))
+    most = max((rest for rest, term in zip(rests, terms, strict=True) if "..." in term), default=0)
+    node.require(fits and len(used) + most <= _MOST_LETTERS, f"has the equation {equation[:100]!a}")
+    open_ = "".join(spare[:most])
+    named = [
+        term.replace("...", open_[most - rest :]) if "..." in term else term
+        for rest, term in zip(rests, terms, strict=True)
+    ]
+    if match[2] is None:
+        whole = "".join(named)
+        result = open_ + "".join(sorted(each for each in used if whole.count(each) == 1))
+    else:
+        result = match[2].replace("...", open_)
+    everything = "".join(named) + result
+    node.require("." not in everything and set(result) <= set("".join(named)), f"has the equation {equation[:100]!a}")
+    node.require(len(set(result)) == len(result), f"makes the axes {result}")
+    if any(len(set(term)) != len(term) for term in named):
+        node.unsupported(f"takes a diagonal: {equation[:100]}")
+    sizes: dict[str, int] = {}
+    for place, term in enumerate(named):
+        for letter, size in zip(term, node.shape(place), strict=True):
+            node.require(sizes.setdefault(letter, size) == size, f"has several sizes for {letter}")
+    return named, result
+
+
+def _product(
+    wide: Wide, one: tuple[str, relax.Expr], other: tuple[str, relax.Expr], later: set[str]
+) -> tuple[str, relax.Expr]:
+    """The sum of products over the letters that both have and nothing needs `later`."""
+    lhs, x = _summed(wide, *one, later | set(other[0]))
+    rhs, y = _summed(wide, *other, later | set(lhs))
+    shared = [each for each in lhs if each in rhs]
+    batch, inner = ([each for each in shared if (each in later) == kept] for kept in (True, False))
+    rows, columns = [each for each in lhs if each not in shared], [each for each in rhs if each not in shared]
+    sizes = dict(zip(lhs, shape_of(x), strict=True)) | dict(zip(rhs, shape_of(y), strict=True))
+    a = _arranged(wide, lhs, x, [batch, rows, inner], sizes)
+    b = _arranged(wide, rhs, y, [batch, inner, columns], sizes)
+    result = wide(relax.op.matmul(a, b))
+    letters = [*batch, *rows, *columns]
+    return "".join(letters), wide(relax.op.reshape(result, [sizes[each] for each in letters]))
+
+
+def _arranged(wide: Wide, letters: str, x: relax.Expr, groups: list[list[str]], sizes: dict[str, int]) -> relax.Expr:
+    """`x` as matrices: the axes of the first group as they are, those of the others as one each."""
+    order = [letters.index(each) for group in groups for each in group]
+    if order != sorted(order):
+        x = wide(relax.op.permute_dims(x, order))
+    shape = [*(sizes[each] for each in groups[0]), *(math.prod(sizes[each] for each in group) for group in groups[1:])]
+    return wide(relax.op.reshape(x, shape))
+
+
+def _summed(wide: Wide, letters: str, x: relax.Expr, kept: set[str]) -> tuple[str, relax.Expr]:
+    """Without the axes that nothing needs."""
+    gone = [place for place, each in enumerate(letters) if each not in kept]
+    if not gone:
+        return letters, x
+    return "".join(each for each in letters if each in kept), wide(relax.op.sum(x, axis=gone, keepdims=False))

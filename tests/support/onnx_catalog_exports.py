@@ -1,0 +1,288 @@
+"""ONNX models of one operator each, as today's exporters write them and ONNX Runtime's optimizer fuses them.
+
+As in `onnx_catalog_real`: every choice from a seeded generator, every model one that quantizes its input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tests.support.onnx_builder import OnnxBuilder
+from tests.support.onnx_catalog import Quantized, Rng, Write, pick, real, storage
+
+BATCH, TOKENS, HEADS, SIZE = 2, 5, 2, 4
+WIDTH = HEADS * SIZE
+
+
+def _x(model: OnnxBuilder, rng: Rng, shape: Sequence[int], name: str = "x") -> str:
+    """Real values that were stored."""
+    return real(model, name, tuple(shape), Quantized(model, rng, storage(rng)))
+
+
+def _rows(model: OnnxBuilder, rng: Rng, *shape: int) -> str:
+    return model.constant(rng.normal(size=shape), "float32")
+
+
+def _node(op_type: str, shape: Sequence[int], *operands: Any, domain: str = "", **attributes: Any) -> Write:
+    """Of one real tensor, and of constants: whole numbers, or as many normal ones as a shape in a list says."""
+
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        names = [
+            ("" if each is None else _rows(model, rng, *each) if isinstance(each, list) else model.constant(each))
+            for each in operands
+        ]
+        model.output(model.node(op_type, [_x(model, rng, shape), *names], domain=domain, **attributes), "float32")
+
+    return write
+
+
+def is_nan(model: OnnxBuilder, rng: Rng) -> None:
+    """Attention of Hugging Face's models: rows of which nothing is seen become zeros."""
+    x = _x(model, rng, (2, 6, 6))
+    mask = model.constant(np.where(rng.integers(0, 2, (6, 6)) * np.arange(6)[:, np.newaxis] > 0, 0, -np.inf), "float32")
+    weights = model.node("Softmax", [model.node("Add", [x, mask])])
+    nan = model.node("IsNaN", [weights])
+    model.output(model.node("Where", [nan, model.constant(0, "float32"), weights]), "float32")
+
+
+def is_infinite(model: OnnxBuilder, rng: Rng) -> None:
+    logarithms = model.node("Log", [model.node("Relu", [_x(model, rng, (2, 9))])])
+    model.output(model.node("IsInf", [logarithms], detect_positive=int(rng.integers(0, 2))), "bool")
+
+
+def clip_by_computed_bounds(model: OnnxBuilder, rng: Rng) -> None:
+    x = _x(model, rng, (2, 3, 7))
+    half = model.node("Mul", [x, model.constant(0.5, "float32")])
+    bounds = [model.node(op_type, [half], keepdims=0) for op_type in ("ReduceMin", "ReduceMax")]
+    model.output(model.node("Clip", [x, *bounds]), "float32")
+
+
+def indexed(op_type: str, shape: Sequence[int], indices: Sequence[int], most: int, **attributes: Any) -> Write:
+    """By constant indices, or by an input of the model."""
+
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        if rng.integers(0, 2):
+            places = model.constant(rng.integers(-most, most, indices), "int64")
+        else:
+            sent = model.input("places", "int64", indices)
+            places = model.node("Mod", [sent, model.constant(most, "int64")])
+            places = model.node("Sub", [places, model.constant(int(rng.integers(0, 2)) * most, "int64")])
+        model.output(model.node(op_type, [_x(model, rng, shape), places], **attributes), "float32")
+
+    return write
+
+
+def one_hot(model: OnnxBuilder, rng: Rng) -> None:
+    sent = model.input("places", "int64", (2, 3))
+    places = model.node("Sub", [model.node("Mod", [sent, model.constant(8, "int64")]), model.constant(4, "int64")])
+    values = model.constant([0.25, 2.0], "float32")
+    hot = model.node("OneHot", [places, model.constant(5, "int64"), values], axis=pick(rng, -1, 0, 1))
+    model.output(hot, "float32")
+
+
+def top_k(model: OnnxBuilder, rng: Rng) -> None:
+    x, count = _x(model, rng, (2, 9, 5)), model.constant([3], "int64")
+    names = ["values", "places"]
+    model.node("TopK", [x, count], names, axis=pick(rng, 1, -1), largest=int(rng.integers(0, 2)))
+    model.output("values", "float32")
+    model.output("places", "int64")
+
+
+def scatter_nd(model: OnnxBuilder, rng: Rng) -> None:
+    x = _x(model, rng, (4, 5, 3))
+    indices = model.constant([[0, 2], [3, -1], [-2, 0]], "int64")
+    updates = model.node("Slice", [x, *(model.constant(each, "int64") for each in ([0, 0], [3, 1], [0, 1]))])
+    rows = model.node("Squeeze", [updates, model.constant([1], "int64")])
+    model.output(model.node("ScatterND", [x, indices, rows]), "float32")
+
+
+def scatter_elements(model: OnnxBuilder, rng: Rng) -> None:
+    x = _x(model, rng, (3, 5))
+    indices = model.constant([[4, 0], [1, -1]], "int64")
+    updates = model.node("Slice", [x, *(model.constant(each, "int64") for each in ([0, 0], [2, 2], [0, 1]))])
+    model.output(model.node("ScatterElements", [x, indices, updates], axis=1), "float32")
+
+
+def cumulative_mask(model: OnnxBuilder, rng: Rng) -> None:
+    """As position ids are made of a mask (RoBERTa)."""
+    mask = model.node("Mod", [model.input("mask", "int64", (2, 6)), model.constant(2, "int64")])
+    sums = model.node(
+        "CumSum", [mask, model.constant(1, "int64")], exclusive=int(rng.integers(0, 2)), reverse=int(rng.integers(0, 2))
+    )
+    model.output(model.node("Mul", [sums, mask]), "int64")
+
+
+def trilu(model: OnnxBuilder, rng: Rng) -> None:
+    diagonal = model.constant(int(rng.integers(-2, 3)), "int64")
+    model.output(model.node("Trilu", [_x(model, rng, (2, 4, 5)), diagonal], upper=int(rng.integers(0, 2))), "float32")
+
+
+def cast(model: OnnxBuilder, rng: Rng) -> None:
+    number, dtype = pick(rng, (6, "int32"), (7, "int64"))
+    model.output(model.node("Cast", [_x(model, rng, (2, 9))], to=number), dtype)
+
+
+def einsum(model: OnnxBuilder, rng: Rng) -> None:
+    equation, one, other = pick(
+        rng,
+        ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)),
+        ("bhid,bhjd->bhij", (1, 2, 3, 4), (1, 2, 5, 4)),
+        ("bnc,hcd->bhnd", (2, 3, 4), (2, 4, 3)),
+        ("...i,ij", (2, 3, 4), (4, 5)),
+        ("i,j->ij", (4,), (3,)),
+    )
+    names = [_x(model, rng, shape, name) for name, shape in (("a", one), ("b", other))]
+    model.output(model.node("Einsum", names, equation=equation), "float32")
+
+
+def batch_normalization(model: OnnxBuilder, rng: Rng) -> None:
+    """Of statistics that are computed."""
+    x = _x(model, rng, (2, 4, 5, 5))
+    axes = [0, 2, 3]
+    mean = model.node("ReduceMean", [x], axes=axes, keepdims=0)
+    squares = model.node("ReduceMean", [model.node("Mul", [x, x])], axes=axes, keepdims=0)
+    rows = [_rows(model, rng, 4), _rows(model, rng, 4), mean, squares]
+    model.output(model.node("BatchNormalization", [x, *rows], epsilon=1e-2), "float32")
+
+
+def resize_cubic(model: OnnxBuilder, rng: Rng) -> None:
+    corners = pick(rng, "half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+    sizes = model.constant([1, 2, int(rng.integers(3, 14)), int(rng.integers(3, 14))], "int64")
+    attributes = {"coordinate_transformation_mode": corners, "cubic_coeff_a": pick(rng, -0.5, -0.75)}
+    x = _x(model, rng, (1, 2, 5, 6))
+    outside = int(rng.integers(0, 2))
+    model.output(
+        model.node("Resize", [x, "", "", sizes], mode="cubic", exclude_outside=outside, **attributes), "float32"
+    )
+
+
+def _microsoft(op_type: str, *rows: Sequence[int], **attributes: Any) -> Write:
+    """Of one real tensor of tokens, and constants of some shapes."""
+
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        x = _x(model, rng, (BATCH, TOKENS, WIDTH))
+        constants = [_rows(model, rng, *shape) for shape in rows[: int(rng.integers(len(rows) - 1, len(rows) + 1))]]
+        model.output(model.microsoft(op_type, [x, *constants], **attributes), "float32")
+
+    return write
+
+
+def skip_layer_normalization(model: OnnxBuilder, rng: Rng) -> None:
+    shape = (BATCH, TOKENS, WIDTH)
+    x, skip = _x(model, rng, shape), _x(model, rng, shape, "skip")
+    rows = [_rows(model, rng, WIDTH) for _ in range(3)]
+    result = model.node(
+        "SkipLayerNormalization", [x, skip, *rows], ["y", "", "", "sum"], domain="com.microsoft", epsilon=1e-5
+    )
+    model.output(result, "float32")
+    model.output("sum", "float32")
+
+
+def fused_matmul(model: OnnxBuilder, rng: Rng) -> None:
+    turned = [int(rng.integers(0, 2)) for _ in range(2)]
+    shapes = [(2, 3, 4)[:1] + ((4, 3) if turned[0] else (3, 4)), (2,) + ((5, 4) if turned[1] else (4, 5))]
+    names = [_x(model, rng, shape, name) for name, shape in zip("ab", shapes, strict=True)]
+    attributes = {"transA": turned[0], "transB": turned[1], "alpha": 0.125}
+    model.output(model.microsoft("FusedMatMul", names, **attributes), "float32")
+
+
+def _masked(model: OnnxBuilder, rng: Rng) -> str:
+    """No mask, one of keys, or their number."""
+    kind = int(rng.integers(0, 3))
+    if kind == 0:
+        return ""
+    if kind == 1:
+        return model.constant(np.sort(rng.integers(0, 2, (BATCH, TOKENS)))[:, ::-1], "int32")
+    return model.constant(rng.integers(1, TOKENS + 1, BATCH), "int32")
+
+
+def attention(model: OnnxBuilder, rng: Rng) -> None:
+    x = _x(model, rng, (BATCH, TOKENS, WIDTH))
+    rows = [_rows(model, rng, WIDTH, 3 * WIDTH), _rows(model, rng, 3 * WIDTH), _masked(model, rng)]
+    model.output(model.microsoft("Attention", [x, *rows], num_heads=HEADS), "float32")
+
+
+def causal_attention(model: OnnxBuilder, rng: Rng) -> None:
+    x = _x(model, rng, (BATCH, TOKENS, WIDTH))
+    rows = [_rows(model, rng, WIDTH, 3 * WIDTH), _rows(model, rng, 3 * WIDTH)]
+    model.output(model.microsoft("Attention", [x, *rows], num_heads=HEADS, unidirectional=1), "float32")
+
+
+def quantized_attention(model: OnnxBuilder, rng: Rng) -> None:
+    x = model.input("x", "float32", (BATCH, TOKENS, WIDTH))
+    stored, step, point = model.name(), model.name(), model.name()
+    model.node("DynamicQuantizeLinear", [x], [stored, step, point])
+    weights = model.constant(rng.integers(-128, 128, (WIDTH, 3 * WIDTH)), "int8")
+    bias, scale = _rows(model, rng, 3 * WIDTH), model.constant(0.01, "float32")
+    rest = [weights, bias, step, scale, _masked(model, rng), point, model.constant(0, "int8")]
+    model.output(model.microsoft("QAttention", [stored, *rest], num_heads=HEADS), "float32")
+
+
+def multi_head_attention(model: OnnxBuilder, rng: Rng) -> None:
+    names = [_x(model, rng, (BATCH, TOKENS, WIDTH), name) for name in "qkv"]
+    bias = _rows(model, rng, 3 * WIDTH) if rng.integers(0, 2) else ""
+    added = _rows(model, rng, BATCH, HEADS, TOKENS, TOKENS) if rng.integers(0, 2) else ""
+    model.output(model.microsoft("MultiHeadAttention", [*names, bias, "", added], num_heads=HEADS), "float32")
+
+
+def embed_layer_normalization(model: OnnxBuilder, rng: Rng) -> None:
+    ids = [
+        model.node("Mod", [model.input(name, "int32", (BATCH, TOKENS)), model.constant(words, "int32")])
+        for name, words in (("tokens", 30), ("segments", 2))
+    ]
+    tables = [_rows(model, rng, count, WIDTH) for count in (30, 12, 2)]
+    rows = [_rows(model, rng, WIDTH), _rows(model, rng, WIDTH)]
+    names = ["y", "mask_index"]
+    model.node("EmbedLayerNormalization", [*ids, *tables, *rows], names, domain="com.microsoft", epsilon=1e-12)
+    model.output("y", "float32")
+
+
+# Bit for bit.
+MOVED: dict[str, Write] = {
+    "Cast": cast,
+    "Clip": clip_by_computed_bounds,
+    "CumSum": cumulative_mask,
+    "GatherElements": indexed("GatherElements", (3, 4, 5), (2, 6, 5), 4, axis=1),
+    "GatherND": indexed("GatherND", (3, 4, 5), (2, 2), 3),
+    "GatherND of batches": indexed("GatherND", (2, 3, 5), (2, 4, 1), 3, batch_dims=1),
+    "IsInf": is_infinite,
+    "OneHot": one_hot,
+    "ScatterElements": scatter_elements,
+    "ScatterND": scatter_nd,
+    "Sign": _node("Sign", (2, 9)),
+    "ThresholdedRelu": _node("ThresholdedRelu", (2, 9), alpha=0.3),
+    "TopK": top_k,
+    "Trilu": trilu,
+}
+# Within rounding of float32 sums and functions; epsilons are large, lest they are divided by next to nothing.
+COMPUTED: dict[str, Write] = {
+    "Atan": _node("Atan", (2, 9)),
+    "BatchNormalization": batch_normalization,
+    "Celu": _node("Celu", (2, 9), alpha=0.7),
+    "Cos": _node("Cos", (2, 9)),
+    "Einsum": einsum,
+    "GroupNormalization": _node("GroupNormalization", (2, 6, 4, 3), [6], [6], num_groups=3, epsilon=1e-2),
+    "InstanceNormalization": _node("InstanceNormalization", (2, 3, 4, 5), [3], [3], epsilon=1e-2),
+    "IsNaN": is_nan,
+    "LpNormalization": _node("LpNormalization", (2, 3, 9), axis=1),
+    "MatMul of a row": _node("MatMul", (7,), [7, 4]),
+    "MatMul by a column": _node("MatMul", (2, 3, 7), [7]),
+    "Mish": _node("Mish", (2, 9)),
+    "Resize": resize_cubic,
+    "Selu": _node("Selu", (2, 9)),
+    "SimplifiedLayerNormalization": _node("SimplifiedLayerNormalization", (2, 3, 9), [9], axis=-1, epsilon=1e-5),
+    "Sin": _node("Sin", (2, 9)),
+    "Softsign": _node("Softsign", (2, 9)),
+    "com.microsoft.Attention": attention,
+    "com.microsoft.Attention, causal": causal_attention,
+    "com.microsoft.BiasGelu": _node("BiasGelu", (2, 3, 9), [9], domain="com.microsoft"),
+    "com.microsoft.EmbedLayerNormalization": embed_layer_normalization,
+    "com.microsoft.FastGelu": _microsoft("FastGelu", (WIDTH,)),
+    "com.microsoft.FusedMatMul": fused_matmul,
+    "com.microsoft.MultiHeadAttention": multi_head_attention,
+    "com.microsoft.QAttention": quantized_attention,
+    "com.microsoft.SkipLayerNormalization": skip_layer_normalization,
+}
