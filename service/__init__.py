@@ -1,10 +1,17 @@
 """Octet: serve models that are already quantized to 8 bits, exactly and at the speed of the hardware."""
 
-from importlib.metadata import PackageNotFoundError, version
-
-try:
-    __version__ = version("octet-serve")
-except PackageNotFoundError:  # a source tree that was never installed
-    __version__ = "0.0.0"
+__version__: str
 
 __all__ = ["__version__"]
+
+
+def __getattr__(name: str) -> str:
+    """Finds `__version__` when it is asked for: that takes longer than importing all that runs models."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("octet-serve")
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "0.0.0"

@@ -3,7 +3,6 @@
 from service.cache.garbage import MIN_AGE_S, Collected
 from service.cache.layout import IndexAnnotations, OciLayout
 from service.cache.local import LocalBlobStore
-from service.cache.memory import MemoryBlobStore
 from service.cache.oci import EMPTY_MEDIA_TYPE, MANIFEST_MEDIA_TYPE, Descriptor, Manifest
 from service.cache.store import BlobStore, BlobWriter
 
@@ -18,6 +17,5 @@ __all__ = [
     "IndexAnnotations",
     "LocalBlobStore",
     "Manifest",
-    "MemoryBlobStore",
     "OciLayout",
 ]

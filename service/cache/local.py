@@ -16,7 +16,6 @@ import hashlib
 import os
 import stat
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -212,7 +211,7 @@ class LocalBlobStore:
         with storage_errors():
             self._uploads.mkdir(exist_ok=True)
             while True:
-                path = self._uploads / uuid.uuid4().hex
+                path = self._uploads / os.urandom(16).hex()
                 descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 if os.fstat(descriptor).st_nlink:
@@ -227,7 +226,7 @@ class LocalBlobStore:
         with storage_errors():
             self._uploads.mkdir(exist_ok=True)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        upload = self._uploads / uuid.uuid4().hex
+        upload = self._uploads / os.urandom(16).hex()
         path.rename(upload)  # first, so that no other process can change it while it is hashed
         try:
             if not os.path.samestat(upload.lstat(), os.fstat(descriptor)):

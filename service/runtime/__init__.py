@@ -6,8 +6,21 @@
 Never imports the compiler, nor TVM, nor tvm-ffi.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from service.runtime.loading import load, load_files
 from service.runtime.model import Model
-from service.runtime.verification import compare, verify
+
+if TYPE_CHECKING:
+    from service.runtime.verification import compare, verify
 
 __all__ = ["Model", "compare", "load", "load_files", "verify"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what few programs need, when it is asked for."""
+    if name not in ("compare", "verify"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from service.runtime import verification
+
+    return getattr(verification, name)

@@ -1,6 +1,7 @@
 // As many items as were asked for once, each cleared. Nothing throws: without memory there are none.
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +16,15 @@ class Array {
   static_assert(std::is_trivially_destructible_v<T>);
 
   explicit Array(int32_t size) {
-    size_t bytes = sizeof(T) * static_cast<size_t>(size), unit = alignof(T) < sizeof(void*) ? sizeof(void*) : alignof(T);
+    auto count = static_cast<size_t>(size);
     void* items = nullptr;
-    if (posix_memalign(&items, unit, bytes) != 0) return;
-    items_ = static_cast<T*>(memset(items, 0, bytes));
-    size_ = size;
+    if constexpr (alignof(T) <= alignof(max_align_t)) {
+      items = calloc(count, sizeof(T));  // of a large array, pages that nobody touches take no memory
+    } else if (posix_memalign(&items, alignof(T), sizeof(T) * count) == 0) {
+      memset(items, 0, sizeof(T) * count);
+    }
+    items_ = static_cast<T*>(items);
+    if (items != nullptr) size_ = size;
   }
   ~Array() { free(items_); }
   Array(const Array&) = delete;

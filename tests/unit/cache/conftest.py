@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from service.cache import BlobStore, LocalBlobStore, MemoryBlobStore, OciLayout
+from service.cache import BlobStore, LocalBlobStore, OciLayout
+from service.cache.memory import MemoryBlobStore
 from service.core.digest import Digest
 from tests.support.blobs import age_blob, damage_blob, flipped
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from service.cache import Manifest, MemoryBlobStore, OciLayout
+from service.cache import Manifest, OciLayout
 from service.cache.garbage import reachable_from
+from service.cache.memory import MemoryBlobStore
 from service.core.digest import Digest, digest_of
 from tests.support.blobs import age_blob, damage_blob
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from service.cache import BlobStore, LocalBlobStore, MemoryBlobStore
+from service.cache import BlobStore, LocalBlobStore
+from service.cache.memory import MemoryBlobStore
 from service.core.digest import Digest, digest_of
 from service.core.errors import CorruptBlob, DigestMismatch, InvalidInput, NotFound
 

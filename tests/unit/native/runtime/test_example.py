@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import service
+from benchmarks.footprint import resident_peak_bytes
 from service.core.digest import canonical_json
-from tests.support.small_artifact import BYTES, CONSTANTS, LENGTH, SIMPLE, write_layout
+from tests.support.small_artifact import BYTES, CONSTANTS, FUNCTIONS, LENGTH, SIMPLE, compiled, write_layout
 
 _NATIVE = Path(service.__path__[0]) / "native"
 _EXAMPLE = Path(__file__).parents[4] / "examples" / "predict.c"
@@ -44,6 +45,15 @@ def test_it_prints_the_best_class(predict: Path, tmp_path: Path, code: Path) -> 
 def test_it_says_what_went_wrong(predict: Path, tmp_path: Path) -> None:
     run = subprocess.run([predict, tmp_path / "nowhere", "input"], capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (1, f"{tmp_path / 'nowhere'}: No such file or directory\n")
+
+
+def test_it_takes_two_megabytes(tmp_path: Path) -> None:
+    """The C library and the dynamic loader included, which take one. Without libm, as most models."""
+    without_libm = FUNCTIONS.partition("double erf")[0]
+    (tmp_path / "code").mkdir()
+    code = compiled(without_libm, folder=tmp_path / "code")
+    write_layout(tmp_path / "model.octet", canonical_json(SIMPLE), code, CONSTANTS.tobytes())
+    assert resident_peak_bytes(tmp_path / "model.octet", bytes(BYTES), tmp_path) <= 2 << 20
 
 
 def test_the_header_is_plain_c99(tmp_path: Path) -> None:

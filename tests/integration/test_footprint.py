@@ -1,0 +1,75 @@
+"""Models run where nothing but NumPy and Octet's own package is installed, which take little."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.footprint import Environment, build_wheel, compile_model, make_environment, resident_peak_bytes
+from service import runtime
+from tests.support.shared_data import require_shared_data
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="there are kernels for x86-64 only"),
+]
+
+_ANSWER = """
+import sys, numpy
+from importlib.metadata import distributions
+from service import runtime
+model = runtime.load(sys.argv[1])
+print(model(numpy.load(sys.argv[2])).tobytes().hex())
+print(*sorted({each.name for each in distributions()} - {"pip", "setuptools"}))
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    folder = tmp_path_factory.mktemp("environment")
+    return make_environment(folder / "venv", build_wheel(folder))
+
+
+@pytest.fixture(scope="module")
+def mobilenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _compiled("mobilenet_v2.int8", tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def keywords(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _compiled("kws_ref_model", tmp_path_factory)
+
+
+def _compiled(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = require_shared_data() / "models" / "tflite" / f"{name}.tflite"
+    return compile_model(model, tmp_path_factory.mktemp("artifact") / name)
+
+
+def test_it_answers_as_here(environment: Environment, keywords: Path, tmp_path: Path) -> None:
+    model = runtime.load(keywords)
+    [spec] = model.signature.inputs
+    given = np.random.default_rng(0).integers(-128, 128, spec.shape).astype(spec.dtype)
+    np.save(tmp_path / "input.npy", given)
+    answer, installed = environment.output(_ANSWER, str(keywords), str(tmp_path / "input.npy")).splitlines()
+    assert answer == model(given).tobytes().hex()
+    assert installed == "numpy octet-serve"
+
+
+def test_the_package_is_small(environment: Environment) -> None:
+    assert environment.package_bytes <= 40e6
+
+
+def test_it_is_imported_in_60_ms(environment: Environment) -> None:
+    assert environment.import_s() <= 0.06  # of processor time, since others may compute on this machine
+
+
+def test_mobilenet_takes_25_megabytes(environment: Environment, mobilenet: Path) -> None:
+    assert environment.pss_bytes(mobilenet) <= 25e6
+
+
+def test_keyword_spotting_in_c_takes_2_megabytes(keywords: Path, tmp_path: Path) -> None:
+    assert resident_peak_bytes(keywords, bytes(490), tmp_path) <= 2 << 20

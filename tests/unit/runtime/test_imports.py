@@ -1,0 +1,29 @@
+"""What a device imports to run models: a Raspberry Pi takes ten times as long for it as this machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_PROGRAM = """
+import sys, numpy
+before = set(sys.modules)
+import service.runtime
+print(*sorted(set(sys.modules) - before))
+"""
+_MOST_MODULES = 70  # 55 when this was written, packages included
+_UNUSED = {"email", "importlib.metadata", "tempfile", "uuid", "zipfile", "service.core.witnesses", "tvm_ffi"}
+
+
+def test_running_models_imports_little() -> None:
+    done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "service.runtime.loading" in loaded
+    assert loaded & _UNUSED == set()
+    assert len(loaded) <= _MOST_MODULES, sorted(loaded)
+
+
+def test_what_is_imported_later_is_found() -> None:
+    program = "from service.runtime import compare, verify; import service; print(service.__version__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("0.")
