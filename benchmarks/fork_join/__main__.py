@@ -7,19 +7,16 @@ something on a machine that does nothing else.
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+from benchmarks.neighbours import NEIGHBOURS, busy
 
 _ROOT = Path(__file__).parents[2]
 _RUNTIME = _ROOT / "service/native/runtime"
 _PARTS = ("parallel", "region", "group", "worker", "team", "core_budget", "placement", "topology", "workspace")
-_SPIN = "while True: pass"
-_NEIGHBOURS = ("none", "bound to a core", "free")
 
 # Microseconds of arithmetic in a region, and between two of them.
 _REGIONS = ((0, 0), (0, 20), (0, 500), (5, 2), (20, 2), (200, 2), (2000, 2))
@@ -34,7 +31,7 @@ def main() -> None:
         program = compile_program(Path(folder))
         print("| neighbour | work, us | gap, us | threads | regions | mean | p50 | p90 | p99 | p99.9 |")
         print("| --- " * 10 + "|")
-        for neighbour in _NEIGHBOURS:
+        for neighbour in NEIGHBOURS:
             for work, gap in _REGIONS:
                 for threads in options.threads:
                     with busy(neighbour):
@@ -51,21 +48,6 @@ def compile_program(folder: Path) -> Path:
     compiler = [sys.executable, "-m", "ziglang", "c++", "-std=c++17", "-O2", f"-I{_ROOT}", "-pthread"]
     subprocess.run([*compiler, *map(str, sources), "-o", str(program)], check=True)
     return program
-
-
-@contextmanager
-def busy(neighbour: str) -> Iterator[None]:
-    """A process that computes without end, on the last core or wherever the kernel likes."""
-    if neighbour == "none":
-        yield
-        return
-    with subprocess.Popen([sys.executable, "-c", _SPIN]) as process:
-        try:
-            if neighbour != "free":
-                os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})
-            yield
-        finally:
-            process.kill()
 
 
 if __name__ == "__main__":
