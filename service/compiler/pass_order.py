@@ -13,6 +13,7 @@ ORDER: dict[str, Stage] = {
     "move-transposes": Stage.SELECT,
     "decompose": Stage.SELECT,
     "fold-constants": Stage.SELECT,
+    "make-tables": Stage.SELECT,
     "drop-casts": Stage.SELECT,
     "move-strides": Stage.SELECT,
     "select": Stage.SELECT,

@@ -168,6 +168,7 @@ _RUNS: dict[str, Run] = {
     "move-transposes": lambda module, context: move_transposes(module),
     "decompose": lambda module, context: decompose(module),
     "fold-constants": _simplify("constants folded"),
+    "make-tables": _simplify("tables made"),
     "drop-casts": _simplify("casts dropped"),
     "move-strides": _simplify("strides moved"),
     "select": _select,

@@ -299,7 +299,7 @@ _ELEMENTWISE = (
     "relax.sigmoid",
     "relax.subtract",
     "relax.tanh",
-    *(f"relax.qnn.{function}" for function in FUNCTIONS),
+    *(f"relax.qnn.{function}" for function in (*FUNCTIONS, "table")),
 )
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_ELEMENTWISE, _elementwise),

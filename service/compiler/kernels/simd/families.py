@@ -310,5 +310,5 @@ FAMILIES: dict[str, Callable[[Isa, Mode, Choices], Family]] = {
     "qnn.dequantize": Dequantizing,
     "qnn.resize_bilinear": Resizing,
     **dict.fromkeys(("qnn.prelu", "qnn.squared_difference", "qnn.sub"), Elementwise),
-    **{f"qnn.{function}": Elementwise for function in FUNCTIONS},
+    **{f"qnn.{function}": Elementwise for function in (*FUNCTIONS, "table")},
 }

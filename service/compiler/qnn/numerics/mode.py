@@ -12,6 +12,7 @@ from service.compiler.qnn.numerics.ordering import RunningSum, TopPlaces
 from service.compiler.qnn.numerics.pooling import AveragePool, MaxPool
 from service.compiler.qnn.numerics.products import MatMul
 from service.compiler.qnn.numerics.transposed import Conv2dTranspose
+from service.compiler.qnn.numerics.unary import Table
 from service.compiler.qnn.operation import Operation
 from service.core.errors import UnsupportedOperator
 
@@ -70,5 +71,6 @@ EXACT: Mapping[str, Formula] = {
     "dequantize": Dequantize(),
     "running_sum": RunningSum(),
     "storage_cast": StorageCast(),
+    "table": Table(),
     "top_places": TopPlaces(),
 }

@@ -43,6 +43,16 @@ class Tabulated:
         return builder.call_te(look_up, x, relax.const(table, str(table.dtype)), primfunc_name_hint=hint)
 
 
+class Table(Tabulated):
+    """A function whose values are attributes of the operator."""
+
+    summary = "values[q - smallest]"
+
+    def values(self, operation: Operation, x: Array) -> Array:
+        low, _ = STORAGE_RANGES[operation.per_tensor("in_type").storage]
+        return np.array([int(value) for value in operation.attr("values")], np.int64)[x - low]
+
+
 class RealFunction(Tabulated):
     """LUTPopulate (kernels/internal/common.h) and PopulateLookupTable (kernels/activations.cc): float32 throughout."""
 

@@ -50,7 +50,7 @@ from service.compiler.qnn.ops.products import matmul
 from service.compiler.qnn.ops.real import real_conv2d, real_sum
 from service.compiler.qnn.ops.recurrent import lstm_cell, lstm_output, rescale, time_dense
 from service.compiler.qnn.ops.resizing import resize_bilinear
-from service.compiler.qnn.ops.unary import unary
+from service.compiler.qnn.ops.unary import table, unary
 
 __all__ = [
     "PREFIX",
@@ -86,6 +86,7 @@ __all__ = [
     "storage_cast",
     "sub",
     "sum_",
+    "table",
     "time_dense",
     "top_places",
     "unary",

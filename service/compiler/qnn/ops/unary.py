@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tvm import relax
 
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.call import Rule, call_of, same_storage, tensor_type
-from service.compiler.qnn.types import QuantizedType
+from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 
 # Function -> the attributes that it has beside its types.
 FUNCTIONS: dict[str, tuple[str, ...]] = {
@@ -35,6 +37,23 @@ def unary(
     return call_of(function, [x], in_type=in_type, out_type=out_type, **attrs)
 
 
+def table(x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType, values: Sequence[int]) -> relax.Call:
+    """`values[x - smallest]`, stored values of 8 bits to stored values of 8 bits; `values` has 256."""
+    return call_of("table", [x], in_type=in_type, out_type=out_type, values=[int(value) for value in values])
+
+
+def _table(o: Operation) -> relax.TensorType:
+    o.count(1)
+    shape, out_type = o.stored(0, o.per_tensor("in_type")), o.per_tensor("out_type")
+    storages = {o.per_tensor("in_type").storage, out_type.storage}
+    o.require(storages <= {"int8", "uint8"}, f"is a table of 8-bit values, not of {' and '.join(sorted(storages))}")
+    low, high = STORAGE_RANGES[out_type.storage]
+    values = [int(value) for value in o.attr("values")]
+    o.require(len(values) == 256, f"has {len(values)} values")
+    o.require(low <= min(values) and max(values) <= high, f"gives values beyond {out_type.storage}")
+    return tensor_type(shape, out_type.dtype)
+
+
 def _unary(o: Operation) -> relax.TensorType:
     o.count(1)
     shape, storage = o.stored(0, o.per_tensor("in_type")), same_storage(o)
@@ -44,4 +63,4 @@ def _unary(o: Operation) -> relax.TensorType:
     return tensor_type(shape, storage)
 
 
-RULES: dict[str, Rule] = dict.fromkeys(FUNCTIONS, _unary)
+RULES: dict[str, Rule] = {"table": _table, **dict.fromkeys(FUNCTIONS, _unary)}

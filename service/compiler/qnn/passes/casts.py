@@ -27,7 +27,7 @@ from service.compiler.qnn.ops.unary import FUNCTIONS
 from service.compiler.qnn.types import QuantizedType
 
 _MOVES = ("relax.reshape", "relax.permute_dims")
-_FUNCTIONS = ("qnn.requantize", *(f"qnn.{name}" for name in FUNCTIONS))
+_FUNCTIONS = ("qnn.requantize", "qnn.table", *(f"qnn.{name}" for name in FUNCTIONS))
 # What adds the zero point of its output after the last rounding, and then clamps.
 _ROUND_FIRST = (FixedPointAdd, FixedPointMul, FloatMul, FloatRequantize, OneRounding, SharedShiftAdd, TwoRoundings)
 _CLAMPING = ("qnn.add", "qnn.mul", "qnn.requantize")

@@ -12,12 +12,14 @@ from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.passes.casts import drop_casts
 from service.compiler.qnn.passes.constants import fold_constants
 from service.compiler.qnn.passes.strides import move_strides
+from service.compiler.qnn.passes.tables import make_tables
 
 # A model, and the names of what was done to it.
 Pass = Callable[[tvm.IRModule, Mode], tuple[tvm.IRModule, list[str]]]
 
 PASSES: dict[str, Pass] = {
     "constants folded": fold_constants,
+    "tables made": make_tables,
     "casts dropped": drop_casts,
     "strides moved": move_strides,
 }

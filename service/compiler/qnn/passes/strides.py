@@ -33,7 +33,7 @@ from service.compiler.qnn.types import STORAGE_RANGES
 Strides = tuple[int, int]
 _ALL = (1, 1)
 _WINDOWS = ("qnn.conv2d", "qnn.max_pool2d", "qnn.avg_pool2d")
-_ONE_OPERAND = ("qnn.quantize", "qnn.dequantize", "qnn.requantize", *(f"qnn.{name}" for name in FUNCTIONS))
+_ONE_OPERAND = ("qnn.quantize", "qnn.dequantize", "qnn.requantize", "qnn.table", *(f"qnn.{name}" for name in FUNCTIONS))
 _TWO_OPERANDS = ("qnn.add", "qnn.mul")
 
 

@@ -1,0 +1,160 @@
+"""Make tables: what is computed of one 8-bit tensor alone, element by element, is a table of 256 values.
+
+GELU as exporters write it (dequantize, divide, erf, add, multiply, quantize) is such a function of one byte, and so are
+SiLU, hard swish, and arithmetic with constants, be it on integers or on real values between two quantized tensors. A
+look-up takes a cycle for four bytes; erf of one real value takes thirty.
+
+Requires: a model of `qnn.*` and plain operators.
+Ensures: the same outputs: the values are those of the mode's own oracle. A function of one operator stays as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.ir import Op
+
+from service.compiler.qnn import graph, ops, oracle
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics.formula import Array
+from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.ops.unary import FUNCTIONS
+from service.compiler.qnn.plain import ELEMENTWISE
+from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
+
+# Type attribute of each operand.
+_TYPES: dict[str, tuple[str, ...]] = {
+    "qnn.quantize": (),
+    **{f"qnn.{name}": ("in_type",) for name in ("dequantize", "requantize", "storage_cast", "table", *FUNCTIONS)},
+    **{f"qnn.{name}": ("lhs_type", "rhs_type") for name in ("add", "div", "mul", "squared_difference", "sub")},
+}
+_STORAGES = ("int8", "uint8")
+
+
+def make_tables(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
+    """`module` with tables; and the names of what they give."""
+    tables = _Tables(graph.main_of(module), mode)
+    return (graph.rewrite(module, tables.rewrite) if tables.found else module), tables.made
+
+
+@dataclass(frozen=True)
+class _OfOne:
+    """A tensor as a function of another.
+
+    Attributes:
+        root: an 8-bit tensor of the same shape.
+        kind: its type.
+        values: for each stored value of the root, from the smallest on.
+        steps: operators that it takes.
+    """
+
+    root: relax.Var
+    kind: QuantizedType
+    values: Array
+    steps: int
+
+
+class _Tables:
+    """
+    Attributes:
+        found: call -> the function that replaces it.
+        made: the names of what is replaced.
+    """
+
+    def __init__(self, function: relax.Function, mode: Mode) -> None:
+        self.mode = mode
+        self.found: dict[relax.Call, _OfOne] = {}
+        self.made: list[str] = []
+        self._new: dict[relax.Var, relax.Expr] = {}  # of what was read so far
+        functions: dict[relax.Var, _OfOne] = {}
+        operators: dict[relax.Var, Operation] = {}
+        outside = set(graph.results_of(function))  # what is read by something else than its own continuation
+        for var, value, operation in graph.operations(function):
+            one = self._function(var, value, operation, functions) if isinstance(value, relax.Call) else None
+            if one is None:
+                outside |= set(graph.variables(value))
+                continue
+            functions[var] = one
+            if operation is not None:
+                operators[var] = operation
+        for var, one in functions.items():
+            is_stored = var in operators and str(var.ty.dtype) in _STORAGES
+            if is_stored and var in outside and one.steps > 1:
+                self.found[operators[var].call] = one
+                self.made.append(str(var.name))
+
+    def _function(
+        self, var: relax.Var, call: relax.Call, operation: graph.Found, functions: dict[relax.Var, _OfOne]
+    ) -> _OfOne | None:
+        """What `var` is, as a function of one 8-bit tensor; None where it is none."""
+        if not isinstance(var.ty, relax.TensorType) or not _is_elementwise(call, operation):
+            return None
+        read = {arg for arg in call.args if isinstance(arg, relax.Var)}
+        known = [functions[arg] for arg in read if arg in functions]
+        one = known[0] if known else _root(call, operation, read)
+        if one is not None and not all(other.root.same_as(one.root) for other in known):
+            return None
+        if one is not None and not all(arg in functions or arg.same_as(one.root) for arg in read):
+            return None
+        if one is None or graph.shape_of(var) != graph.shape_of(one.root):
+            return None
+        values: oracle.Values = {arg: functions[arg].values if arg in functions else _all(one.kind) for arg in read}
+        operands = [_one_value(arg) for arg in call.args]
+        if any(operand is None for operand in operands):
+            return None
+        result = np.asarray(oracle.evaluate(graph.with_args(call, operands), operation, self.mode, values))
+        steps = 1 + max((functions[arg].steps for arg in read if arg in functions), default=0)
+        return _OfOne(one.root, one.kind, result, steps) if result.shape == one.values.shape else None
+
+    def rewrite(
+        self, builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
+    ) -> relax.Expr:
+        self._new.update((old, new) for old, new in zip(call.args, args, strict=True) if isinstance(old, relax.Var))
+        one = self.found.get(call)
+        if one is None or operation is None:
+            return graph.with_args(call, args)
+        return ops.table(self._new[one.root], one.kind, operation.per_tensor("out_type"), one.values.tolist())
+
+
+def _is_elementwise(call: relax.Call, operation: graph.Found) -> bool:
+    if operation is None:
+        return isinstance(call.op, Op) and call.op.name in ELEMENTWISE
+    if operation.name not in _TYPES:
+        return False
+    present = [name for name in ("in_type", "lhs_type", "rhs_type", "out_type") if name in call.attrs.keys()]  # noqa: SIM118
+    return all(operation.quantized(name).is_per_tensor for name in present)
+
+
+def _root(call: relax.Call, operation: graph.Found, read: set[relax.Var]) -> _OfOne | None:
+    """The only operand that is computed, where it is stored in 8 bits."""
+    if operation is None or len(read) != 1:
+        return None
+    (root,) = read
+    place = next(place for place, arg in enumerate(call.args) if root.same_as(arg))
+    names = _TYPES[operation.name]
+    if place >= len(names):
+        return None
+    kind = operation.quantized(names[place])
+    if kind.storage not in _STORAGES:
+        return None
+    return _OfOne(root, kind, _all(kind), 0)
+
+
+def _all(kind: QuantizedType) -> Array:
+    """Every stored value, from the smallest on."""
+    low, high = STORAGE_RANGES[kind.storage]
+    return np.arange(low, high + 1).astype(kind.storage)
+
+
+def _one_value(arg: Any) -> Any:
+    """`arg`, with one element where it is a constant that is the same everywhere; None for other constants."""
+    value = value_of(arg) if isinstance(arg, relax.Expr) else None
+    if value is None:
+        return arg
+    if value.size == 0 or not (value == value.flat[0]).all():
+        return None
+    return relax.const(value.reshape(-1)[:1], value.dtype.name)
