@@ -166,11 +166,18 @@ class KernelLibrary(Protocol):
 def image_shape(shape: Shape) -> tuple[int, int, int, int] | None:
     """`shape` as `[N, H, W, C]`; None where it is none.
 
-    The rows of a matrix are images of one pixel, so that a classifier reads its means as they are.
+    The rows of a matrix are images of one pixel, so that a classifier reads its means as they are. The tokens of
+    `[N, T, C]` are the pixels of a column.
     """
-    if len(shape) == 4:
-        return shape[0], shape[1], shape[2], shape[3]
-    return (shape[0], 1, 1, shape[1]) if len(shape) == 2 else None
+    match shape:
+        case (batch, height, width, channels):
+            return batch, height, width, channels
+        case (batch, tokens, channels):
+            return batch, tokens, 1, channels
+        case (rows, channels):
+            return rows, 1, 1, channels
+        case _:
+            return None
 
 
 def uniform(value: NDArray[Any]) -> bool:

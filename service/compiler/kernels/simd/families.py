@@ -33,7 +33,13 @@ from service.compiler.qnn.ops.unary import FUNCTIONS
 
 
 class Family:
-    """Kernels for one kind of group."""
+    """Kernels for one kind of group.
+
+    Attributes:
+        takes_tokens: whether they compute each pixel by itself, so that its place in a tensor `[N, T, C]` is no matter.
+    """
+
+    takes_tokens = False
 
     def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
         self.isa, self.mode, self.choices = isa, mode, choices or Choices()
@@ -197,6 +203,8 @@ def _window(core: Operation) -> Window:
 class Elementwise(Family):
     """Operators on 8-bit images that keep rows and columns."""
 
+    takes_tokens = True
+
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         core = group.core
         if not any(produced):
@@ -281,6 +289,8 @@ class Resizing(Family):
 
 class Dequantizing(Family):
     """`qnn.dequantize` of what a kernel made: it is unpacked in the same pass."""
+
+    takes_tokens = True
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         if not all(produced):

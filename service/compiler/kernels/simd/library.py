@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from service.compiler.kernels.choices import Choices
-from service.compiler.kernels.group import Demand, Group, PlainKernel
+from service.compiler.kernels.group import Demand, Group, PlainKernel, shape_of
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.simd import reorder
@@ -27,7 +27,10 @@ class SimdLibrary:
         self._families = {name: family(isa, mode, choices) for name, family in FAMILIES.items()}
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
-        return self._family(group).demands(group, produced)
+        family = self._family(group)
+        if not family.takes_tokens and any(len(shape_of(var)) == 3 for var in (*group.inputs, group.output)):
+            raise Declined(f"{group.output.name} is of rank 3, not an image")
+        return family.demands(group, produced)
 
     def places(self, group: Group) -> list[int | None]:
         return self._family(group).places(group)

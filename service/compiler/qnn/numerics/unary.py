@@ -50,7 +50,8 @@ class Table(Tabulated):
 
     def values(self, operation: Operation, x: Array) -> Array:
         low, _ = STORAGE_RANGES[operation.per_tensor("in_type").storage]
-        return np.array([int(value) for value in operation.attr("values")], np.int64)[x - low]
+        table = np.array([int(value) for value in operation.attr("values")], np.int64)
+        return np.asarray(table[x - low])
 
 
 class RealFunction(Tabulated):

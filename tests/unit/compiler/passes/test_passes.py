@@ -58,7 +58,13 @@ def constant(emit: Emit, x: relax.Expr) -> relax.Var:
 
 
 def casts(emit: Emit, x: relax.Expr) -> relax.Var:
-    return emit(ops.requantize(emit(ops.quantize(emit(ops.dequantize(x, X)), X)), X, Y))
+    moved = emit(relax.op.reshape(emit(ops.dequantize(x, X)), [4, 1]))
+    return emit(ops.requantize(emit(ops.quantize(moved, X)), X, Y))
+
+
+def halved(emit: Emit, x: relax.Expr) -> relax.Var:
+    """Of real values between two quantized tensors."""
+    return emit(ops.quantize(emit(relax.op.multiply(emit(ops.dequantize(x, X)), relax.const(0.5, "float32"))), Y))
 
 
 def dense(emit: Emit, x: relax.Expr) -> relax.Var:
@@ -75,6 +81,7 @@ MODELS: dict[str, tuple[tuple[tuple[int, ...], str], Body]] = {
     "move-transposes": (((1, 2, 3, 4), "int8"), permuted),
     "decompose": (((1, 2, 2, 1), "int8"), transposed),
     "fold-constants": ((ROW, "int8"), constant),
+    "make-tables": ((ROW, "int8"), halved),
     "drop-casts": ((ROW, "int8"), casts),
     "move-strides": (((1, 4, 4, 1), "int8"), lambda emit, x: conv(emit, conv(emit, x, X, Y), Y, X, stride=2)),
     "select": (((1, 2, 2, 4), "int8"), lambda emit, x: conv(emit, x, X, Y)),

@@ -12,7 +12,7 @@ from tvm import relax
 
 from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import get_mode
-from service.compiler.qnn.passes import simplify
+from service.compiler.qnn.passes import run_pass
 from service.compiler.qnn.passes.casts import drop_casts
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.core.numerics import LITERT_REFERENCE, XNNPACK
@@ -32,8 +32,8 @@ def defined(mode: str, *operators: str) -> list[str]:
 
 
 def simplified(module: Any, mode: str, x: np.ndarray) -> Any:
-    """The module after the passes, which gives the same answers."""
-    result = simplify(module, get_mode(mode)).module
+    """The module after the pass, which gives the same answers."""
+    result, _ = run_pass("casts dropped", module, get_mode(mode))
     expected, got = (oracle.run(each, get_mode(mode), [x])[0] for each in (module, result))
     np.testing.assert_array_equal(got, expected)
     return result

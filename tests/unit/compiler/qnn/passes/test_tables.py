@@ -1,0 +1,126 @@
+"""Chains that compute each element from one 8-bit value become look-ups; the oracle gives the same answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from service.compiler.qnn import graph, ops, oracle
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.operation import IllTyped
+from service.compiler.qnn.passes import run_pass
+from service.compiler.qnn.types import QuantizedType
+from service.core.numerics import ONNXRUNTIME
+from tests.support.qnn_models import Emit, compile_and_run, i8, module_of, u8
+
+SHAPE = (1, 256)
+EVERY_BYTE = np.arange(256, dtype=np.uint8).reshape(SHAPE)
+IN, OUT = u8(0.05, 128), u8(0.02, 10)
+
+Body = Callable[[Emit, list[relax.Var]], Any]
+
+
+def _after(body: Body, *inputs: Any) -> list[str]:
+    """The operators that the pass leaves, after a check that they give the same answers."""
+    given = inputs or (EVERY_BYTE,)
+    module = module_of([(array.shape, str(array.dtype)) for array in given], body)
+    mode = get_mode(ONNXRUNTIME)
+    result, _ = run_pass("tables made", module, mode)
+    for expected, got in zip(oracle.run(module, mode, given), oracle.run(result, mode, given), strict=True):
+        np.testing.assert_array_equal(got, expected)
+    values = [value for _, value in graph.bindings(graph.main_of(result)) if isinstance(value, relax.Call)]
+    return [str(value.op.name).removeprefix("relax.").removeprefix("qnn.") for value in values]
+
+
+def _scalar(value: float) -> relax.Expr:
+    return relax.const(np.float32(value), "float32")
+
+
+def _gelu(emit: Emit, x: relax.Var) -> relax.Var:
+    """As PyTorch's exporter writes it, and ONNX Runtime quantizes it."""
+    real = emit(ops.dequantize(x, IN))
+    wide = emit(relax.op.astype(emit(relax.op.divide(real, _scalar(math.sqrt(2)))), "float64"))
+    erf = emit(relax.op.astype(emit(relax.op.erf(wide)), "float32"))
+    gate = emit(ops.quantize(emit(relax.op.add(erf, _scalar(1))), OUT))
+    return emit(ops.mul(x, gate, IN, OUT, OUT))
+
+
+def test_gelu_is_one_table() -> None:
+    assert _after(lambda emit, inputs: _gelu(emit, inputs[0])) == ["table"]
+
+
+def test_a_table_lowers_to_what_the_oracle_gives() -> None:
+    values = np.random.default_rng(0).integers(-128, 128, 256).tolist()
+    module = module_of([(SHAPE, "uint8")], lambda emit, inputs: emit(ops.table(inputs[0], IN, i8(1.0), values)))
+    mode = get_mode(ONNXRUNTIME)
+
+    def lower(builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], found: Any) -> relax.Expr:
+        return mode.formula(found).lower(found, builder, *args)
+
+    np.testing.assert_array_equal(compile_and_run(graph.rewrite(module, lower), [EVERY_BYTE])[0], values)
+    np.testing.assert_array_equal(oracle.run(module, mode, [EVERY_BYTE])[0][0], values)
+
+
+def test_one_operator_stays_what_it_is() -> None:
+    assert _after(lambda emit, inputs: emit(ops.requantize(inputs[0], IN, OUT))) == ["requantize"]
+
+
+def test_what_is_read_on_the_way_is_a_table_too() -> None:
+    def body(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
+        first = emit(ops.quantize(emit(relax.op.exp(emit(ops.dequantize(inputs[0], IN)))), OUT))
+        return [first, emit(ops.requantize(first, OUT, IN))]
+
+    assert _after(body) == ["table", "table"]
+
+
+def test_two_tensors_are_no_table() -> None:
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        lhs, rhs = (emit(ops.requantize(x, IN, OUT)) for x in inputs)
+        return emit(ops.add(lhs, rhs, OUT, OUT, IN))
+
+    assert _after(body, EVERY_BYTE, EVERY_BYTE[:, ::-1].copy()) == ["requantize", "requantize", "add"]
+
+
+def test_a_constant_that_differs_from_element_to_element_is_no_table() -> None:
+    other = relax.const(np.arange(256, dtype=np.float32).reshape(SHAPE), "float32")
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        return emit(ops.quantize(emit(relax.op.add(emit(ops.dequantize(inputs[0], IN)), other)), OUT))
+
+    assert _after(body) == ["dequantize", "add", "quantize"]
+
+
+def test_what_moves_elements_is_no_table() -> None:
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        moved = emit(relax.op.reshape(emit(ops.dequantize(inputs[0], IN)), [16, 16]))
+        return emit(ops.quantize(moved, OUT))
+
+    assert _after(body) == ["dequantize", "reshape", "quantize"]
+
+
+def test_a_tensor_that_is_repeated_is_no_table() -> None:
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        wide = relax.const(np.zeros((2, 256), np.float32), "float32")
+        return emit(ops.quantize(emit(relax.op.add(emit(ops.dequantize(inputs[0], IN)), wide)), OUT))
+
+    assert _after(body) == ["dequantize", "add", "quantize"]
+
+
+def test_scales_for_each_channel_are_no_table() -> None:
+    each = QuantizedType("uint8", tuple(0.01 * (place + 1) for place in range(256)), (0,) * 256, axis=1)
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        return emit(ops.quantize(emit(ops.dequantize(inputs[0], each)), OUT))
+
+    assert _after(body) == ["dequantize", "quantize"]
+
+
+@pytest.mark.parametrize(("values", "message"), [([0] * 255, "has 255 values"), ([300] * 256, "values beyond uint8")])
+def test_a_table_of_other_values_is_refused(values: list[int], message: str) -> None:
+    with pytest.raises(IllTyped, match=message):
+        module_of([(SHAPE, "uint8")], lambda emit, inputs: emit(ops.table(inputs[0], IN, OUT, values)))
