@@ -113,6 +113,11 @@ class Program:
         """An LLVM intrinsic that has effects and no result. LLVM leaves it between the loads and stores around it."""
         self.append(tirx.Evaluate(tirx.call_llvm_intrin("void", name, *operands)))
 
+    def prefetch(self, buffer: Buffer, offset: Expr) -> None:
+        """Has the cache line of an element fetched to the second level of cache. It may lie behind the buffer's end."""
+        for_reading, to_second_level, data = (tirx.const(value, "int32") for value in (0, 2, 1))
+        self.perform("llvm.prefetch", address(buffer, offset), for_reading, to_second_level, data)
+
     def store_first(self, buffer: Buffer, offset: Expr, vector: Expr, lanes: int, count: int) -> None:
         """The first `count` of the lanes of `vector`, in stores of powers of two."""
         done = 0

@@ -108,7 +108,8 @@ class MatrixRates:
         row: to multiply one row of pixels by a tile of weights.
         latency: until a tile of totals can be added to again, besides its rows.
         near_row, far_row: to load a row of a tile from the first level of cache, and from the second.
-        near_bytes: how much stays in the first level.
+        memory_row: for it to come to the second.
+        near_bytes, far_bytes: how much stays in the first level, and in the second.
         overlap: the part of the shorter of loads and products that the longer one does not hide.
         vector: a cycle of the cost model of vectors, which was fitted to another core.
         pack: to lay out 64 bytes of a pixel for tiles.
@@ -121,7 +122,9 @@ class MatrixRates:
     latency: float
     near_row: float
     far_row: float
+    memory_row: float
     near_bytes: int
+    far_bytes: int
     overlap: float
     vector: float
     pack: float

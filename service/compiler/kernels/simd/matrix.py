@@ -22,6 +22,7 @@ from service.compiler.kernels.simd.reduction import Excess
 
 _CONFIGURATION_BYTES = 64
 _TOTAL_BYTES = 4
+_LINE_BYTES = 64  # of the cache
 _MOST_COLUMNS = 8  # that the epilogue finishes at once
 _WORKSPACE_BYTES = 1 << 18  # of one size, or few: the runtime keeps those that were used last
 
@@ -154,11 +155,24 @@ class _Matrix:
             with program.loop(steps, "step") as step:
                 number = program.bind(begin + step)
                 self._step(memory, program.bind(source + load(self.offsets, number, 1)), number)
+                self._prefetch(program.bind(begin + steps), program.bind(group * steps + step))
             for block in range(self.scheme.blocks):
                 for tile in range(wide):
                     at = (pixel + (block * self.panel.length + tile * self.rows)) * (lanes * _TOTAL_BYTES)
                     to = program.bind(at + _CONFIGURATION_BYTES)
                     unit.store(program, tile * self.scheme.blocks + block, memory, to, lanes * _TOTAL_BYTES)
+
+    def _prefetch(self, behind: Expr, step: Expr) -> None:
+        """A part of the weights of the next blocks: while these are multiplied, those come from memory.
+
+        Args:
+            behind: the first step of the next blocks.
+            step: of all steps of all groups.
+        """
+        lines = -(-self.scheme.blocks * self.unit.weight_bytes // (_LINE_BYTES * self.groups))
+        size, place = lines * _LINE_BYTES, behind * (self.scheme.blocks * self.unit.weight_bytes)
+        for line in range(lines):
+            self.program.prefetch(self.weights, place + step * size + line * _LINE_BYTES)
 
     def _step(self, memory: Buffer, at: Expr, number: Expr) -> None:
         """`depth` bytes of each pixel of a group by those of each channel."""

@@ -14,8 +14,8 @@ from service.compiler.kernels.simd.panel import Panel
 _MOST_PIXELS = 512  # of a panel
 _MOST_BYTES = 384 * 1024  # of a panel
 _SHARES = (1, 2, 4, 8, 16)
-_GROUPS = ((2, 2), (4, 1), (1, 4), (2, 1), (1, 2), (1, 1))
-_FEW_CYCLES, _MOST_ITEMS = 25_000, 16  # an item is not shorter where that leaves so many items
+_GROUPS = ((2, 2), (4, 1), (2, 1), (1, 2), (1, 1))
+_FEW_CYCLES, _MOST_ITEMS = 50_000, 8  # an item is not shorter where that leaves so many items
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,16 @@ def _cycles(unit: Matrix, layer: Layer, scheme: Scheme, epilogue_cycles: float) 
     step = max(work, loads) + rate.overlap * min(work, loads)
     tiles = ceil(ceil(layer.destination.blocks / scheme.blocks) / scheme.shares)
     totals = panel.rows * (-(-panel.columns // 4) * 4 if panel.columns > 3 else panel.columns) * scheme.blocks
+    stored = scheme.pixel_tiles * scheme.blocks * rows * rate.row
     finish = totals * (rate.vector * epilogue_cycles + rate.epilogue)
     item = (
         rate.item
         + rate.pack * panel.copied_bytes / unit.depth
-        + tiles * (groups * (steps * step + rate.group) + finish)
+        + tiles * (groups * (steps * step + stored + rate.group) + finish)
     )
-    return _items(layer, scheme) * item
+    # Weights that do not stay in the second level come anew for each panel, while others are multiplied.
+    panels = _items(layer, scheme) // scheme.shares
+    weight_rows = ceil(layer.destination.blocks / scheme.blocks) * steps * scheme.blocks * unit.rows
+    streams = panels if weight_rows * unit.depth > rate.far_bytes else 1
+    streamed = streams * weight_rows * rate.memory_row
+    return max(_items(layer, scheme) * item, streamed) + rate.overlap * streamed

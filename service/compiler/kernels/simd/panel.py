@@ -1,9 +1,9 @@
 """A panel: the part of an image under some output pixels, laid out so that a tile's rows are equally far apart.
 
 Instructions on tiles want 64 bytes of each of 16 pixels, at one distance. Images have 16 channels of a pixel side by
-side, and borders between their rows. So an item copies what its output pixels need into memory of its own, all channels
-of a pixel side by side. There, output pixel `p` begins at `p * pixel_bytes` whatever its row: rows of the panel are
-`pitch` pixels long, and the pixels between the end of an output row and the next belong to no output.
+side, and borders between their rows. So an item copies what its output pixels need into memory of its own, four blocks
+of channels side by side: a *group*. There, output pixel `p` begins at `p * pixel_bytes` whatever its row: rows of the
+panel are `pitch` pixels long, and the pixels between the end of an output row and the next belong to no output.
 
 A strided window reads every other pixel. Pixels are therefore sorted into *planes*: those of a plane are read by
 neighbouring outputs, so that a step of one pixel is a step of one output for every tap.
@@ -11,6 +11,7 @@ neighbouring outputs, so that a step of one pixel is a step of one output for ev
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,7 @@ _QUAD = 4  # pixels of 16 channels in 64 bytes
 _QUAD_BYTES, _PART_BYTES = 64, 16
 _DWORDS = "int32x16"
 
-Key = tuple[int, int]  # a plane: the first row and the first column of its pixels, from the window's first
+Pair = tuple[int, int]  # a row and a column
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,12 @@ class Plane:
     """Pixels that lie `strides` apart in the image.
 
     Attributes:
-        first: row and column of its first pixel, from the first one of the panel's first window.
+        first: its first pixel, from the first one of the panel's first window.
         rows, columns: how many of its pixels are read.
-        offset: where it begins in the panel, in bytes.
+        offset: where it begins in its group, in bytes.
     """
 
-    first: Key
+    first: Pair
     rows: int
     columns: int
     offset: int
@@ -50,22 +51,23 @@ class Run:
 
     Attributes:
         offset: of the first, for the panel's first output pixel.
+        group: the group of channels.
         taps: kernel row and column of each; for a packed source, a kernel row is one tap.
-        tap_bytes: of each tap.
     """
 
     offset: int
-    taps: tuple[tuple[int, int], ...]
-    tap_bytes: int
+    group: int
+    taps: tuple[Pair, ...]
 
 
 class Panel:
     """The panel of `rows` x `columns` output pixels of a layer.
 
     Attributes:
+        blocks: of a group.
         pixel_bytes: from one output pixel to the next.
         pitch: output pixels from one row to the next.
-        planes: in the order of their memory.
+        planes: of a group, in the order of their memory.
         size_bytes: of all, and of what the last tile reads beyond them.
         runs: in the order in which they are summed.
     """
@@ -77,56 +79,60 @@ class Panel:
             separate: whether each kernel column has planes of its own: more is copied, and no pixel is left over
                 between rows.
         """
-        self.layer, self.rows, self.columns, self.separate = layer, rows, columns, separate
-        places = self._packed() if layer.source.packed else self._blocked()
+        self.layer, self.rows, self.columns, self.depth = layer, rows, columns, depth
+        if layer.source.packed:
+            channels, (_, kernel_w) = layer.source.channels, layer.window.kernel
+            self.blocks, self.tap_bytes, self.pixel_bytes = 1, kernel_w * channels, layer.window.strides[1] * channels
+            places = self._packed()
+        else:
+            self.blocks = _blocks(layer, depth)
+            self.tap_bytes = self.pixel_bytes = self.blocks * layer.source.block
+            places = self._blocked(separate=separate)
+        self.pitch = columns + max(right for _, (_, right) in places.values())
         self.planes: list[Plane] = []
-        size = 0
-        for key in sorted({key for key, _ in places.values()}):
-            offsets = [offset for own, offset in places.values() if own == key]
-            high, wide = (rows + max(down for down, _ in offsets), columns + max(right for _, right in offsets))
-            self.planes.append(Plane(key, high, wide, size))
-            size += high * self.pitch * self.pixel_bytes
-        self.size_bytes = size + depth
-        self.runs = self._runs(places)
-        self.depth = depth
+        self.group_bytes = 0
+        for first in sorted({first for first, _ in places.values()}):
+            reached = [at for own, at in places.values() if own == first]
+            high, wide = rows + max(down for down, _ in reached), columns + max(right for _, right in reached)
+            self.planes.append(Plane(first, high, wide, self.group_bytes))
+            self.group_bytes += high * self.pitch * self.pixel_bytes
+        self.groups = -(-layer.source.blocks // self.blocks)
+        self.size_bytes = self.groups * self.group_bytes + depth
+        self.runs = tuple(run for group in range(self.groups) for run in self._runs(group, places))
 
-    def _blocked(self) -> dict[tuple[int, int], tuple[Key, tuple[int, int]]]:
-        """For each tap its plane, and how many pixels of it down and right it lies."""
+    def _blocked(self, *, separate: bool) -> dict[Pair, tuple[Pair, Pair]]:
+        """For each tap the first pixel of its plane, and how many pixels of that down and right it lies."""
         window, places = self.layer.window, {}
         (stride_h, stride_w), (dilation_h, dilation_w) = window.strides, window.dilation
         for row in range(window.kernel[0]):
             for column in range(window.kernel[1]):
                 (down, first_row), at = divmod(row * dilation_h, stride_h), column * dilation_w
-                right, first_column = (0, at) if self.separate else divmod(at, stride_w)
+                right, first_column = (0, at) if separate else divmod(at, stride_w)
                 places[row, column] = (first_row, first_column), (down, right)
-        self.tap_bytes = self.pixel_bytes = self.layer.source.blocks * self.layer.source.block
-        self.pitch = self.columns + max(right for _, (_, right) in places.values())
         return places
 
-    def _packed(self) -> dict[tuple[int, int], tuple[Key, tuple[int, int]]]:
-        """A kernel row is one run of bytes already, at any column."""
-        window, channels = self.layer.window, self.layer.source.channels
-        (stride_h, stride_w), (kernel_h, kernel_w) = window.strides, window.kernel
-        self.tap_bytes, self.pixel_bytes = kernel_w * channels, stride_w * channels
+    def _packed(self) -> dict[Pair, tuple[Pair, Pair]]:
+        """The same for kernel rows, each of which is one run of bytes at any column."""
+        (kernel_h, kernel_w), (stride_h, stride_w) = self.layer.window.kernel, self.layer.window.strides
         beyond = -(-max(0, kernel_w - stride_w) // stride_w)
-        self.pitch = self.columns + beyond
         places = {}
         for row in range(kernel_h):
-            down, first_row = divmod(row * window.dilation[0], stride_h)
+            down, first_row = divmod(row * self.layer.window.dilation[0], stride_h)
             places[row, 0] = (first_row, 0), (down, beyond)
         return places
 
-    def _runs(self, places: dict[tuple[int, int], tuple[Key, tuple[int, int]]]) -> tuple[Run, ...]:
-        planes = {plane.first: plane for plane in self.planes}
-        found: list[tuple[int, list[tuple[int, int]]]] = []
-        for tap, (key, (down, right)) in sorted(places.items(), key=lambda place: (place[0][0], place[1])):
+    def _runs(self, group: int, places: Mapping[Pair, tuple[Pair, Pair]]) -> list[Run]:
+        planes = {plane.first: plane.offset for plane in self.planes}
+        found: list[tuple[int, list[Pair]]] = []
+        for tap, (first, (down, right)) in sorted(places.items(), key=lambda place: (place[0][0], place[1])):
             across = 0 if self.layer.source.packed else right
-            offset = planes[key].offset + (down * self.pitch + across) * self.pixel_bytes
-            if found and found[-1][0] + len(found[-1][1]) * self.tap_bytes == offset and found[-1][1][-1][0] == tap[0]:
+            offset = group * self.group_bytes + planes[first] + (down * self.pitch + across) * self.pixel_bytes
+            follows = found and found[-1][0] + len(found[-1][1]) * self.tap_bytes == offset
+            if follows and found[-1][1][-1][0] == tap[0]:
                 found[-1][1].append(tap)
             else:
                 found.append((offset, [tap]))
-        return tuple(Run(offset, tuple(taps), self.tap_bytes) for offset, taps in found)
+        return [Run(offset, group, tuple(taps)) for offset, taps in found]
 
     @property
     def length(self) -> int:
@@ -136,24 +142,24 @@ class Panel:
     @property
     def copied_bytes(self) -> int:
         """What is copied into a panel."""
-        return sum(plane.rows * plane.columns for plane in self.planes) * self.pixel_bytes
+        return sum(plane.rows * plane.columns for plane in self.planes) * self.pixel_bytes * self.groups
 
     @property
     def offsets(self) -> Array:
         """`[steps] int32`: the byte at which each step's tile of activations begins, for the first output pixel."""
-        starts = [run.offset + at for run in self.runs for at in range(0, len(run.taps) * run.tap_bytes, self.depth)]
+        starts = [run.offset + at for run in self.runs for at in range(0, len(run.taps) * self.tap_bytes, self.depth)]
         return np.array(starts, np.int32)
 
     def arrange(self, weights: Array) -> Array:
         """`[O, KH, KW, C]` -> `[O, steps, depth]`, filled up with zeros."""
-        filters, parts = len(weights), []
+        filters, parts, packed = len(weights), [], self.layer.source.packed
         for run in self.runs:
-            size = len(run.taps) * run.tap_bytes
+            size = len(run.taps) * self.tap_bytes
             filled = np.zeros((filters, -(-size // self.depth) * self.depth), weights.dtype)
             for place, (row, column) in enumerate(run.taps):
-                tap = weights[:, row] if self.layer.source.packed else weights[:, row, column]
-                tap = tap.reshape(filters, -1)
-                filled[:, place * run.tap_bytes : place * run.tap_bytes + tap.shape[1]] = tap
+                channels = slice(run.group * self.tap_bytes, (run.group + 1) * self.tap_bytes)
+                tap = weights[:, row].reshape(filters, -1) if packed else weights[:, row, column, channels]
+                filled[:, place * self.tap_bytes : place * self.tap_bytes + tap.shape[1]] = tap
             parts.append(filled.reshape(filters, -1, self.depth))
         return np.concatenate(parts, axis=1)
 
@@ -178,32 +184,52 @@ class Panel:
                     _Interleave(program, source, memory, self).line(at, to, plane.columns)
 
 
+def _blocks(layer: Layer, depth: int) -> int:
+    """Blocks of a group: as many as a tile holds, or all, if the taps of a kernel row then fill fewer tiles."""
+    source, neighbours = layer.source, layer.window.strides[1] == layer.window.dilation[1] == 1
+    few, columns = min(depth // source.block, source.blocks), layer.window.kernel[1]
+
+    def tiles(blocks: int) -> int:
+        size, taps = blocks * source.block, columns if neighbours else 1
+        return -(-source.blocks // blocks) * -(-size * taps // depth) * (columns // taps)
+
+    return min(few, source.blocks, key=tiles)
+
+
 class _Interleave:
-    """One row of pixels, from blocks of channels to all channels side by side."""
+    """One row of pixels, from blocks of channels to groups of them."""
 
     def __init__(self, program: Program, source: Buffer, memory: Buffer, panel: Panel) -> None:
         self.program, self.source, self.memory = program, source, memory
         image = panel.layer.source
         self.plane, self.blocks, self.pixel_bytes = image.plane, image.blocks, panel.pixel_bytes
+        self.of_group, self.group_bytes = panel.blocks, panel.group_bytes
         self.step = panel.layer.window.strides[1] * image.pixel
         self.neighbours = panel.layer.window.strides[1] == 1
 
     def line(self, at: Expr, to: Expr, columns: int) -> None:
-        quads = self.neighbours and columns >= _QUAD
-        wide = _QUAD if quads else 1
+        wide = _QUAD if self.neighbours and columns >= _QUAD else 1
         with self.program.loop(-(-columns // wide), "column") as step:
             column = self.program.bind(at_most(step * wide, columns - wide))
             place = self.program.bind(at + column * self.step)
             goal = self.program.bind(to + column * self.pixel_bytes)
-            deep = min(_QUAD, self.blocks)
-            with self.program.loop(-(-self.blocks // deep), "part") as part:
-                block = self.program.bind(at_most(part * deep, self.blocks - deep))
-                begin = self.program.bind(place + block * self.plane)
-                end = self.program.bind(goal + block * _PART_BYTES)
-                if quads and deep == _QUAD:
-                    self._transposed(begin, end)
-                else:
-                    self._piecewise(begin, end, wide, deep)
+            whole, rest = divmod(self.blocks, self.of_group)
+            with self.program.loop(whole, "part") as group:
+                begin = self.program.bind(place + group * (self.of_group * self.plane))
+                self._group(begin, self.program.bind(goal + group * self.group_bytes), wide, self.of_group)
+            if rest:
+                begin = self.program.bind(place + whole * self.of_group * self.plane)
+                self._group(begin, goal + whole * self.group_bytes, wide, rest)
+
+    def _group(self, at: Expr, to: Expr, pixels: int, blocks: int) -> None:
+        """Some blocks of some pixels; the last four blocks overlap those before."""
+        for block in range(0, blocks, _QUAD):
+            first = min(block, max(0, blocks - _QUAD))
+            begin, goal = at + first * self.plane, to + first * _PART_BYTES
+            if pixels == _QUAD <= blocks:
+                self._transposed(begin, goal)
+            else:
+                self._piecewise(begin, goal, pixels, min(_QUAD, blocks))
 
     def _piecewise(self, at: Expr, to: Expr, pixels: int, blocks: int) -> None:
         for pixel in range(pixels):
