@@ -53,6 +53,8 @@ def _substituted(expr: relax.Expr, environment: dict[relax.Var, relax.Expr]) -> 
         return environment.get(expr, expr)
     if isinstance(expr, relax.Tuple):
         return relax.Tuple([_substituted(field, environment) for field in expr.fields])
+    if isinstance(expr, relax.TupleGetItem):
+        return relax.TupleGetItem(_substituted(expr.tuple_value, environment), expr.index)
     if isinstance(expr, relax.Call):
         arguments = [_substituted(argument, environment) for argument in expr.args]
         return relax.Call(expr.op, arguments, expr.attrs, expr.ty_args)

@@ -48,6 +48,7 @@ class _Writer:
         self._function, self._states = function, states
         inputs = len(function.params) - len(constants) - len(activations)
         self._tensors: dict[relax.Var, Buffer] = {}
+        self._tuples: dict[relax.Var, relax.Tuple] = {}  # what functions with several outputs write
         for number, parameter in enumerate(function.params[:inputs]):
             space, at = _numbered(number, inputs - states, Space.INPUT, Space.STATE)
             self._tensors[parameter] = Buffer(space, at, _size_bytes(parameter))
@@ -73,6 +74,15 @@ class _Writer:
         """What a binding calls; None where it only names a tensor."""
         if isinstance(value, relax.Var):
             self._tensors[variable] = self._tensors[value]
+            return None
+        if isinstance(value, relax.Tuple):
+            self._tuples[variable] = value
+            return None
+        if isinstance(value, relax.TupleGetItem):
+            fields = (
+                value.tuple_value if isinstance(value.tuple_value, relax.Tuple) else self._tuples[value.tuple_value]
+            )
+            self._tensors[variable] = self._tensors[fields[value.index]]
             return None
         if isinstance(value, relax.Call) and isinstance(value.op, relax.ExternFunc):
             return str(value.op.global_symbol), self._operands(value)

@@ -30,6 +30,8 @@ def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, list[NDArray[Any]]]:
     def lifted(expr: relax.Expr) -> relax.Expr:
         if isinstance(expr, relax.Tuple):
             return relax.Tuple([lifted(field) for field in expr.fields])
+        if isinstance(expr, relax.TupleGetItem):
+            return relax.TupleGetItem(lifted(expr.tuple_value), expr.index)
         value = value_of(expr)
         if value is None:
             return environment[expr] if isinstance(expr, relax.Var) else expr

@@ -91,6 +91,11 @@ class PortableIsa:
         wide = f"int32x{2 * self.lanes}"
         return self._summed(accumulator, tirx.Cast(wide, operand) * tirx.Cast(wide, weights), 2)
 
+    def round_product(self, x: Expr, y: Expr) -> Expr:
+        wide, size = f"int32x{2 * self.lanes}", 2 * self.lanes
+        half, count = (splat(tirx.const(value, "int32"), size) for value in (1 << 14, 15))
+        return tirx.Cast(f"int16x{size}", (tirx.Cast(wide, x) * tirx.Cast(wide, y) + half) >> count)
+
     def _summed(self, accumulator: Expr, products: Expr, count: int) -> Expr:
         for place in range(count):
             accumulator = accumulator + shuffle(products, range(place, count * self.lanes, count))

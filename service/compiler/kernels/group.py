@@ -100,6 +100,30 @@ class PlainKernel:
     fill: int
 
 
+@dataclass(frozen=True)
+class LstmStep:
+    """The operators of one step of an LSTM: `qnn.dense` of the hidden state, `qnn.rescale` on top of what the input
+    adds, `qnn.lstm_cell`, `qnn.lstm_output`."""
+
+    dense: Operation
+    rescale: Operation
+    update: Operation
+    output: Operation
+
+
+@dataclass(frozen=True)
+class LstmKernel:
+    """A kernel for a sequence of steps: of `[T * N, gates * C] int16`, the hidden state and the cell state.
+
+    Attributes:
+        outputs: elements and dtype of each output: hidden states of all steps, the last cell state, then memory of the
+            kernel's own.
+    """
+
+    kernel: Kernel
+    outputs: tuple[tuple[int, str], ...]
+
+
 class KernelLibrary(Protocol):
     """The kernels of one architecture for one target and numerics mode."""
 
@@ -135,6 +159,13 @@ class KernelLibrary(Protocol):
 
     def plain(self, group: Group) -> PlainKernel:
         """The kernel for a group whose inputs are not stored in 8 bits.
+
+        Raises:
+            Declined: there is none.
+        """
+
+    def lstm(self, step: LstmStep, steps: int) -> LstmKernel:
+        """The kernel for so many steps of an LSTM.
 
         Raises:
             Declined: there is none.

@@ -66,6 +66,9 @@ def variables(expr: relax.Expr) -> Iterator[relax.Var]:
     if isinstance(expr, relax.Var):
         yield expr
         return
+    if isinstance(expr, relax.TupleGetItem):
+        yield from variables(expr.tuple_value)
+        return
     parts = expr.args if isinstance(expr, relax.Call) else expr.fields if isinstance(expr, relax.Tuple) else ()
     for part in parts:
         yield from variables(part)
@@ -117,6 +120,8 @@ def substitute(expr: relax.Expr, environment: Values) -> relax.Expr:
         return environment[expr]
     if isinstance(expr, relax.Tuple):
         return relax.Tuple([substitute(field, environment) for field in expr.fields])
+    if isinstance(expr, relax.TupleGetItem):
+        return relax.TupleGetItem(substitute(expr.tuple_value, environment), expr.index)
     return expr
 
 

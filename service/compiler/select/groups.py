@@ -15,10 +15,11 @@ from service.compiler.kernels.layout import BIAS, NO_HALO, Halo
 from service.compiler.qnn import graph
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import STORAGE_RANGES
+from service.compiler.select.recurrent import sequences
 
 _ACCUMULATING = ("qnn.conv2d", "qnn.dense")
 _TO_CHANNELS_LAST, _TO_CHANNELS_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
-_REQUANTIZING = ("qnn.requantize", "qnn.requantize_add", "qnn.dequantize")
+_REQUANTIZING = ("qnn.requantize", "qnn.requantize_add", "qnn.rescale", "qnn.dequantize")
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Model:
         views: by variable.
         channels_last: images -> the `[N, C, H, W]` that they are permutations of.
         channels_first: the other way round.
+        recurrent: LSTMs, whose operators are groups too.
         constants: what an operator takes besides tensors that are computed, as a variable of its own for each operand:
             `[N, H, W, C]`, or `[N, K]`, as far as it is not the same for all.
     """
@@ -60,6 +62,7 @@ class Model:
         self.channels_first = self._permutations(_TO_CHANNELS_FIRST)
         self.constants: dict[relax.Var, NDArray[Any]] = {}
         self.groups = self._groups()
+        self.recurrent = sequences(self.bindings, self._operations, self._uses)
 
     def _groups(self) -> dict[relax.Var, Group]:
         groups: dict[relax.Var, Group] = {}
@@ -70,7 +73,8 @@ class Model:
                 residual = operation.call.args[1:] if operation.name == "qnn.requantize_add" else ()
                 inputs = (producer.call.args[0], *residual)
                 computed = all(isinstance(operand, relax.Var) for operand in inputs)
-                if operation.name in _REQUANTIZING and computed and self._uses[first] == 1:
+                summed = operation.name == "qnn.rescale" and len(operation.call.args) > 1  # only an LSTM's step does
+                if operation.name in _REQUANTIZING and not summed and computed and self._uses[first] == 1:
                     groups[var] = Group(str(var.name), producer, operation, None, inputs, var)
             elif operation.name not in _ACCUMULATING and var not in self.views and (operands := self._data(operation)):
                 groups[var] = Group(str(var.name), operation, None, None, operands, var)

@@ -11,6 +11,7 @@ from service.compiler.kernels.group import (
     Demand,
     Group,
     KernelLibrary,
+    LstmKernel,
     PlainKernel,
     image_shape,
     shape_of,
@@ -20,6 +21,7 @@ from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import BIAS, NO_HALO, Contiguous, Halo, Image
 from service.compiler.qnn.operation import Operation
 from service.compiler.select.groups import Model
+from service.compiler.select.recurrent import Recurrent
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Plan:
         demands: group's output -> the layouts that its kernel requires of its inputs.
         plain: the output of a group that is not of 8 bits -> its kernel.
         places: tensor -> the one in whose memory it lies, and at which block.
+        recurrent: the first binding of an LSTM -> the LSTM and its kernel.
         quantized: what is made of real values as it enters an image -> the `qnn.quantize` that makes it.
         declined: as in `Selection`.
         reasons: the same for each variable of such a group.
@@ -59,13 +62,18 @@ class Plan:
         self.reasons: dict[relax.Var, str] = {}
         self._fills: dict[tuple[relax.Var, bool], int] = {}
         self._halos: dict[tuple[relax.Var, bool], Halo] = {}
+        self.recurrent: dict[relax.Var, tuple[Recurrent, LstmKernel]] = {}
+        for sequence in model.recurrent:
+            self._accept_recurrent(sequence)
+        of_sequences = dict(self.reasons)
         for group in sorted(model.groups.values(), key=self._order().__getitem__):
             try:
                 self._accept(group)
             except Declined as reason:
-                self.declined[group.name] = f"{group.kind}: {reason}"
+                self.declined.setdefault(group.name, f"{group.kind}: {reason}")
                 self.reasons.update(dict.fromkeys((*model.parts(group), group.output), str(reason)))
                 self._accept_part(group)
+        self.reasons.update(of_sequences)
         for output in self.demands:
             self._place_inputs(model.groups[output])
 
@@ -82,6 +90,18 @@ class Plan:
             self._accept(layer)
             del self.model.groups[group.output]
             self.model.groups[layer.output] = layer
+
+    def _accept_recurrent(self, sequence: Recurrent) -> None:
+        """Takes an LSTM, so that its operators are groups no longer."""
+        try:
+            kernel = self.library.lstm(sequence.steps[0].operators, len(sequence.steps))
+        except Declined as reason:
+            self.declined[sequence.name] = f"lstm: {reason}"
+            self.reasons.update(dict.fromkeys(sequence.variables, str(reason)))
+            return
+        self.recurrent[sequence.steps[0].sums] = sequence, kernel
+        for var in sequence.variables:
+            self.model.groups.pop(var, None)
 
     def _accept(self, group: Group) -> None:
         if group.core.name == "qnn.quantize":

@@ -20,12 +20,13 @@ import tvm
 from tvm import relax
 
 from service.compiler import coverage
-from service.compiler.kernels.group import Group, KernelLibrary, PlainKernel, shape_of
+from service.compiler.kernels.group import Group, KernelLibrary, LstmKernel, PlainKernel, shape_of
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import BIAS, Halo, Image, laid_out
 from service.compiler.qnn import graph
 from service.compiler.select.groups import Model
 from service.compiler.select.plan import Plan
+from service.compiler.select.recurrent import Recurrent
 
 
 @dataclass
@@ -84,6 +85,7 @@ class _Emission:
         self.builder = relax.BlockBuilder()
         self._plain: dict[relax.Var, relax.Expr] = {}
         self._images: dict[tuple[relax.Var, bool], relax.Var] = {}
+        self._rows: dict[relax.Var, tuple[relax.Var, int]] = {}  # hidden state -> those of all steps, and which it is
         self._shared: dict[relax.Var, relax.Var] = {}  # tensor that others lie in -> its memory as last written
         self.kernels: dict[str, Kernel] = {}
         self.layers: list[dict[str, Any]] = []
@@ -99,10 +101,13 @@ class _Emission:
         inside = set().union(*(self.model.parts(group) for group in accepted)) if accepted else set()
         # As plain tensors only where something needs them so.
         later = {*self.model.views, *self.plan.quantized, *self.model.channels_last}
+        later |= {var for sequence, _ in self.plan.recurrent.values() for var in sequence.variables}
         with self.builder.function("main", params):
             with self.builder.dataflow():
                 for var, value in self.model.bindings:
-                    if var in self.plan.demands:
+                    if var in self.plan.recurrent:
+                        self._call_recurrent(*self.plan.recurrent[var])
+                    elif var in self.plan.demands:
                         self._call(self.model.groups[var])
                     elif var in self.plan.plain:
                         self._call_plain(self.model.groups[var], self.plan.plain[var])
@@ -147,6 +152,28 @@ class _Emission:
         flat = self._reshaped(source, [math.prod(shape_of(source))])
         macs = sum(self._macs.get(part, 0) for part in (*self.model.parts(group), group.output))
         self._plain[group.output] = self._emit_contiguous(group, made.kernel, [flat], macs)
+
+    def _call_recurrent(self, sequence: Recurrent, made: LstmKernel) -> None:
+        """All steps at once. The hidden state of one is a row of what is written, copied where something reads it."""
+        first, last = sequence.steps[0], sequence.steps[-1]
+        operands = [self._reshaped(self.plain(var), [_elements(var)]) for var in (sequence.seen, *first.before)]
+        types = [relax.TensorType([size], dtype) for size, dtype in made.outputs]
+        macs = sum(self._macs.get(step.sums, 0) for step in sequence.steps)
+        written = self._emit(made.kernel, operands, sequence.name, "lstm", types, macs=macs)
+        states, cell = (self.builder.emit(relax.TupleGetItem(written, place)) for place in range(2))
+        self._plain[last.cell] = self._reshaped(cell, shape_of(last.cell))
+        if sequence.joined is not None:
+            self._plain[sequence.joined] = self._reshaped(states, shape_of(sequence.joined))
+        self._rows.update({step.hidden: (states, place) for place, step in enumerate(sequence.steps)})
+
+    def _row(self, var: relax.Var) -> relax.Expr:
+        states, place = self._rows[var]
+        size = _elements(var)
+        row = self.builder.emit(
+            relax.op.strided_slice(states, [0], [place * size], [(place + 1) * size]), str(var.name)
+        )
+        self._report_plain(str(var.name), "strided_slice", "the kernel writes the states of all steps")
+        return self._reshaped(row, shape_of(var))
 
     def _emit_contiguous(self, group: Group, kernel: Kernel, operands: Sequence[relax.Expr], macs: int) -> relax.Expr:
         """A call of `kernel`, which writes a tensor as the model has it."""
@@ -195,6 +222,8 @@ class _Emission:
         if var not in self._plain:
             if (var, False) in self._images:
                 self._plain[var] = self._unpacked(var, var)
+            elif var in self._rows:
+                self._plain[var] = self._row(var)
             else:  # what is made `later`
                 value = next(value for bound, value in self.model.bindings if bound.same_as(var))
                 self._emit_plain(var, value)

@@ -31,10 +31,10 @@ class Bounds:
 
 @dataclass(frozen=True)
 class WideEpilogue:
-    """Accumulators to values of 32 bits: they themselves, or real values.
+    """Accumulators to values of more than 8 bits: they themselves, or 16 bits of them, or real values.
 
     Attributes:
-        dtype: int32 or float32.
+        dtype: int32, int16 or float32.
     """
 
     requantization: Requantization

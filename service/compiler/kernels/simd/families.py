@@ -21,7 +21,7 @@ from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.matrix import matrix
 from service.compiler.kernels.simd.matrix_schemes import Scheme as MatrixScheme
 from service.compiler.kernels.simd.matrix_schemes import ranked as ranked_schemes_of_matrix
-from service.compiler.kernels.simd.numerics import addition, bounds, dequantization, requantization
+from service.compiler.kernels.simd.numerics import addition, bounds, dequantization, requantization, words
 from service.compiler.kernels.simd.pairs import arithmetic_of
 from service.compiler.kernels.simd.requantization import FloatScale, FusedScale, Kept
 from service.compiler.kernels.simd.tiles import cycles, key_of, ranked, worth_sharing
@@ -126,6 +126,8 @@ class Accumulating(Family):
             return WideEpilogue(Kept(), "int32")
         if group.requantize.name == "qnn.dequantize":
             return WideEpilogue(dequantization(self.mode, group.requantize, channels), "float32")
+        if group.wide:
+            return WideEpilogue(words(self.mode, group.requantize, channels), "int16")
         scaled = requantization(self.mode, group.requantize, channels, stored=group.addition is None)
         own = bounds(group.requantize.per_tensor("out_type"))
         if group.addition is None:

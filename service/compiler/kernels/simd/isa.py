@@ -286,6 +286,9 @@ class Isa(Protocol):
     def dot_int16(self, accumulator: Expr, operand: Expr, weights: Expr) -> Expr:
         """`accumulator` plus, in each lane, two products of 16-bit values."""
 
+    def round_product(self, x: Expr, y: Expr) -> Expr:
+        """(x * y + 2**14) >> 15 of vectors of `2 * lanes` 16-bit values, of which not both are the smallest."""
+
     # --- conversion ---
 
     def round_even(self, value: Expr) -> Expr:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from service.compiler.kernels.choices import Choices
-from service.compiler.kernels.group import Demand, Group, PlainKernel, shape_of
+from service.compiler.kernels.group import Demand, Group, LstmKernel, LstmStep, PlainKernel, shape_of
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.simd import reorder
 from service.compiler.kernels.simd.conversion import quantization_of
 from service.compiler.kernels.simd.families import FAMILIES, Family
 from service.compiler.kernels.simd.isa import Isa
+from service.compiler.kernels.simd.lstm import lstm, recurrence
 from service.compiler.kernels.simd.plain import plain_kernel
 from service.compiler.kernels.simd.tiles import worth_sharing
 from service.compiler.qnn.numerics import Mode
@@ -42,6 +43,10 @@ class SimdLibrary:
 
     def plain(self, group: Group) -> PlainKernel:
         return plain_kernel(self.isa, self.mode, group)
+
+    def lstm(self, step: LstmStep, steps: int) -> LstmKernel:
+        numbers = recurrence(self.mode, step, steps)
+        return LstmKernel(lstm(self.isa, numbers), numbers.outputs)
 
     def pack(
         self,

@@ -21,6 +21,7 @@ from service.compiler.kernels.simd.requantization import (
     FusedFloatSum,
     Requantization,
     SingleRounding,
+    Words,
 )
 from service.compiler.kernels.simd.shared_shift import shared_shift_sum
 from service.compiler.kernels.simd.torch_epilogues import BiasedScale, DequantizedScale, FloatSum
@@ -32,6 +33,7 @@ from service.compiler.qnn.numerics.aten import ByGroups, FbgemmRequantize, Float
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, SharedShiftAdd
 from service.compiler.qnn.numerics.onednn import PostSum, ScaledSum
 from service.compiler.qnn.numerics.qnnpack import IntegerBias
+from service.compiler.qnn.numerics.recurrent import Rescale
 from service.compiler.qnn.numerics.requantize import (
     FloatRequantize,
     OneRounding,
@@ -87,11 +89,12 @@ def requantization(mode: Mode, operation: Operation, channels: int, *, stored: b
         # A product below the int32 range saturates by itself.
         products = largest.astype(np.float32) * scales
         return FloatScale(_filled(scales, channels), bounded=bool((products < float(1 << 31)).all()))
-    if not isinstance(formula, TwoRoundings | OneRounding):
+    if not isinstance(formula, TwoRoundings | OneRounding | Rescale):
         raise Declined(f"no kernel computes {formula.summary}")
-    significands, shifts = (_per_channel(values, filters) for values in multipliers(operation))
+    factors = formula.multipliers(operation) if isinstance(formula, Rescale) else multipliers(operation)
+    significands, shifts = (_per_channel(values, filters) for values in factors)
     largest_magnitudes = np.maximum(largest, -smallest)
-    if isinstance(formula, TwoRoundings):
+    if not isinstance(formula, OneRounding):
         fixed = FixedPoint.rounded_twice(significands, shifts)
         wraps = bool((largest_magnitudes << np.maximum(shifts, 0) > _ACCUMULATORS[1]).any() and (shifts > 0).any())
     else:
@@ -100,12 +103,30 @@ def requantization(mode: Mode, operation: Operation, channels: int, *, stored: b
     fused = None if wraps else fused_scale(fixed, smallest, largest, out, stored=stored)
     if fused is not None:
         return fused.filled(channels)
-    if isinstance(formula, TwoRoundings):
+    if not isinstance(formula, OneRounding):
         bounded = bool((largest_magnitudes < 1 << 30).all())
         return DoubleRounding(_filled(significands, channels), _filled(shifts, channels), bounded)
     if (shifts > 0).any():
         raise Declined("a scale of 1 or more, rounded once, may leave the 32 bits that the kernels round to")
     return SingleRounding(_filled(significands, channels), _filled(shifts, channels))
+
+
+def words(mode: Mode, operation: Operation, channels: int) -> Words:
+    """The conversion of accumulators to 16-bit values; arguments as for `requantization`, of a `qnn.rescale`.
+
+    Raises:
+        Declined: no kernel computes `mode`'s formula for it.
+    """
+    filters, formula = _filters(operation), mode.formula(operation)
+    if not isinstance(formula, Rescale):
+        raise Declined(f"no kernel computes {formula.summary}")
+    smallest, largest = _accumulator_bounds(operation, filters)
+    significands, shifts = (
+        _filled(_per_channel(values, filters), channels) for values in formula.multipliers(operation)
+    )
+    rounding = DoubleRounding(significands, shifts, bool((np.maximum(largest, -smallest) < 1 << 30).all()))
+    out_type = operation.per_tensor("out_type")
+    return Words(rounding, out_type.zero_point, out_type.min, out_type.max)
 
 
 def dequantization(mode: Mode, operation: Operation, channels: int) -> FloatValues:

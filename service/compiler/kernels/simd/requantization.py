@@ -165,6 +165,31 @@ class DoubleRounding(Requantization):
 
 
 @dataclass(frozen=True)
+class Words(Requantization):
+    """`Rescale` to 16 bits: rounded twice, and clamped; the result is int16.
+
+    Attributes:
+        zero_point, low, high: of the result.
+    """
+
+    rounding: DoubleRounding
+    zero_point: int
+    low: int
+    high: int
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return self.rounding.arrays
+
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+        scaled = self.rounding.apply(lanes, accumulator, channels)
+        zero_point, low, high = (lanes.const(value) for value in (self.zero_point, self.low, self.high))
+        # Between limits first, so that the sum cannot overflow.
+        bounded = tirx.max(tirx.min(scaled, lanes.const(1 << 17)), lanes.const(-(1 << 17))) + zero_point
+        return tirx.Cast(f"int16x{lanes.isa.lanes}", tirx.max(tirx.min(bounded, high), low))
+
+
+@dataclass(frozen=True)
 class SingleRounding(Requantization):
     """`OneRounding`: a 31-bit significand, applied in 64 bits; no shift is to the left."""
 

@@ -123,6 +123,10 @@ class X86Isa:
         name = "llvm.x86.avx512.pmaddw.d.512" if self.lanes == 16 else "llvm.x86.avx2.pmadd.wd"
         return accumulator + intrinsic(f"int32x{self.lanes}", name, operand, weights)
 
+    def round_product(self, x: Expr, y: Expr) -> Expr:
+        name = "llvm.x86.avx512.pmul.hr.sw.512" if self.lanes == 16 else "llvm.x86.avx2.pmul.hr.sw"
+        return intrinsic(f"int16x{2 * self.lanes}", name, x, y)
+
     # --- conversion ---
 
     def round_even(self, value: Expr) -> Expr:

@@ -14,20 +14,20 @@ from service.compiler.qnn.numerics.fixed_point import EXP_BARREL_SHIFTER, roundi
 from service.compiler.qnn.numerics.formula import Array
 
 _MIN, _MAX = -(1 << 15), (1 << 15) - 1
-_ONE_Q0, _ONE_Q2 = _MAX, 1 << 13
+ONE_Q0, ONE_Q2 = _MAX, 1 << 13
 
 
 def logistic(x: Array) -> Array:
     """1 / (1 + exp(-x)) in Q0.15 of Q3.12 (PortableApplySigmoid in reference/portable_tensor_utils.cc)."""
     positive = _over_one_plus(_exp_on_negative_values(-np.abs(x), 3), 0)
-    result = np.where(x > 0, positive, _ONE_Q0 - positive)
+    result = np.where(x > 0, positive, ONE_Q0 - positive)
     return np.where(x == 0, 1 << 14, result)
 
 
 def tanh(x: Array, integer_bits: int) -> Array:
     """tanh(x) in Q0.15, of numbers with `integer_bits` (PortableApplyTanh in the same file)."""
     negative = _exp_on_negative_values(-np.abs(x), integer_bits + 1)  # the same bits, taken for twice the number
-    magnitude = _over_one_plus(negative, _ONE_Q2)
+    magnitude = _over_one_plus(negative, ONE_Q2)
     return np.where(x == 0, 0, np.where(x < 0, _wrapped(-magnitude), magnitude))
 
 
@@ -49,15 +49,15 @@ def _exp_on_negative_values(a: Array, integer_bits: int) -> Array:
     for exponent, multiplier in EXP_BARREL_SHIFTER:
         if integer_bits > exponent:
             bit = remainder & (1 << (fraction_bits + exponent))
-            result = np.where(bit != 0, _product(result, _constant(multiplier)), result)
+            result = np.where(bit != 0, _product(result, constant(multiplier)), result)
     if integer_bits > 5:
         result = np.where(a < -(1 << (20 - integer_bits)), 0, result)
-    return np.where(a == 0, _ONE_Q0, result)
+    return np.where(a == 0, ONE_Q0, result)
 
 
 def _exp_between_minus_quarter_and_zero(a: Array) -> Array:
     """A Taylor expansion around -1/8, in Q0.15."""
-    term, third = _constant(1895147668), _constant(715827883)
+    term, third = constant(1895147668), constant(715827883)
     x = a + (1 << 12)
     x2 = _product(x, x)
     x3, x4 = _product(x2, x), _product(x2, x2)
@@ -71,16 +71,16 @@ def _over_one_plus(a: Array, minus: int) -> Array:
 
     `one_over_one_plus_x_for_x_in_0_1` and `one_minus_x_over_one_plus_x_for_x_in_0_1`: Newton's iteration in Q2.13.
     """
-    total = a + _ONE_Q0
+    total = a + ONE_Q0
     half = (total + 1) >> 1  # RoundingHalfSum of what is not negative
-    x = _constant(1515870810) + _product(half, _constant(-1010580540))
+    x = constant(1515870810) + _product(half, constant(-1010580540))
     for _ in range(3):
-        error = _ONE_Q2 - _product(half, x)
+        error = ONE_Q2 - _product(half, x)
         x = x + _saturated(_product(x, error) << 2)
     return _saturated(x << 1 if minus == 0 else (x - minus) << 2)
 
 
-def _constant(value: int) -> int:
+def constant(value: int) -> int:
     """A constant of 32 bits in 16: the upper half, rounded."""
     return int(rounding_divide_by_pot(np.array(value, np.int64), 16))
 

@@ -66,7 +66,7 @@ class LstmCell:
         entry = gemmlowp16.logistic(parts["input"]) if "input" in parts else 32767 - forget
         kept = rounding_divide_by_pot(forget * cell.astype(np.int64), 15)
         entered = rounding_divide_by_pot(entry * candidate, _entry_shift(operation))
-        low, high = _bounds(operation)
+        low, high = cell_bounds(operation)
         return np.clip(kept.astype(np.int16).astype(np.int64) + entered.astype(np.int16), low, high).astype(np.int16)
 
     def lower(
@@ -74,7 +74,7 @@ class LstmCell:
     ) -> relax.Expr:
         cells = int(cell.ty.shape[1])
         places = _places(int(gates.ty.shape[1]) // cells)
-        low, high = _bounds(operation)
+        low, high = cell_bounds(operation)
         shift = _entry_shift(operation)
 
         def compute(gates: te.Tensor, cell: te.Tensor, logistic: te.Tensor, tanh: te.Tensor) -> te.Tensor:
@@ -104,7 +104,7 @@ class LstmOutput:
     def evaluate(self, operation: Operation, gates: Array, cell: Array) -> Array:
         out_type = operation.per_tensor("out_type")
         opened = gemmlowp16.logistic(_parts(gates.astype(np.int64), cell.shape[1])["output"])
-        shown = gemmlowp16.tanh(cell.astype(np.int64), _bits(operation))
+        shown = gemmlowp16.tanh(cell.astype(np.int64), cell_bits(operation))
         scaled = multiply_by_quantized_multiplier(opened * shown, *self.multiplier(operation))
         return store(scaled + out_type.zero_point, out_type)
 
@@ -126,7 +126,7 @@ class LstmOutput:
 
             return te.compute(cell.shape, element, name="lstm_output")
 
-        tables = (gemmlowp16.table("logistic", _GATE_BITS), gemmlowp16.table("tanh", _bits(operation)))
+        tables = (gemmlowp16.table("logistic", _GATE_BITS), gemmlowp16.table("tanh", cell_bits(operation)))
         constants = [relax.const(each) for each in tables]
         return builder.call_te(compute, gates, cell, *constants, primfunc_name_hint="lstm_output")
 
@@ -175,7 +175,8 @@ def _parts(gates: Array, cells: int) -> dict[str, Array]:
     return {name: gates[:, place * cells : (place + 1) * cells] for name, place in places.items()}
 
 
-def _bits(operation: Operation) -> int:
+def cell_bits(operation: Operation) -> int:
+    """Integer bits of the cell state of an `lstm_cell` or `lstm_output`."""
     bits = integer_bits(operation.per_tensor("cell_type"))
     assert bits is not None  # by its typing
     return bits
@@ -183,10 +184,11 @@ def _bits(operation: Operation) -> int:
 
 def _entry_shift(operation: Operation) -> int:
     """The shift that gives the cell state 30 fraction bits."""
-    return 15 + _bits(operation)
+    return 15 + cell_bits(operation)
 
 
-def _bounds(operation: Operation) -> tuple[int, int]:
+def cell_bounds(operation: Operation) -> tuple[int, int]:
+    """The least and the largest cell state of an `lstm_cell`."""
     clip = operation.integer("clip")
     return (-clip, clip) if clip else (-(1 << 15), (1 << 15) - 1)
 

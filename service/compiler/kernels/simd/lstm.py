@@ -1,0 +1,288 @@
+"""An LSTM over a whole sequence: all steps in one kernel, from what the input adds to the gates to the hidden states.
+
+A unit of `2 * Isa.lanes` cells keeps the sums of all its gates in registers: eight vectors of 32 bits, started from the
+bias and multiplied by the hidden state as in `conv`. Their rescaling, the functions of the gates (`fixed16`) and the
+new state follow without leaving registers. Both states lie twice in memory: a step reads one copy and writes the other,
+so that units may overlap where cells are no multiple of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import tirx
+
+from service.compiler.kernels.group import LstmStep
+from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.layout import SLACK_BYTES
+from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, load, shuffle, splat
+from service.compiler.kernels.simd.fixed16 import Words
+from service.compiler.kernels.simd.isa import Isa
+from service.compiler.kernels.simd.lanes import Lanes
+from service.compiler.kernels.simd.requantization import DoubleRounding
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics.recurrent import LstmCell, LstmOutput, Rescale, cell_bits, cell_bounds
+from service.compiler.qnn.operation import value_of
+
+_HALVES = 2  # vectors of 32 bits that make one of 16
+_BITS_OF_GATES = 3
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """An LSTM's numbers.
+
+    Attributes:
+        steps, batch, cells: sizes.
+        weights: `[gates * cells, cells] int8`, of the hidden state; without an input gate, there are three gates.
+        zero_point: of the hidden state.
+        significands, shifts: of each row's sums, on their way to Q3.12.
+        cell_bits: integer bits of the cell state.
+        cell_bounds: of the cell state.
+        multiplier: significand and shift from a product in Q0.30 to the hidden state.
+        out_bounds: of the hidden state: zero point, least, largest.
+    """
+
+    steps: int
+    batch: int
+    cells: int
+    weights: Array
+    zero_point: int
+    significands: Array
+    shifts: Array
+    cell_bits: int
+    cell_bounds: tuple[int, int]
+    multiplier: tuple[int, int]
+    out_bounds: tuple[int, int, int]
+
+    @property
+    def gates(self) -> int:
+        return len(self.weights) // self.cells
+
+    @property
+    def outputs(self) -> tuple[tuple[int, str], ...]:
+        """Elements and dtype of what the kernel writes: hidden states of all steps, the last cell state, and memory
+        of its own: both states, twice."""
+        cells = self.batch * self.cells
+        memory = 2 * self.row_bytes * self.batch + SLACK_BYTES
+        return (self.steps * cells, "int8"), (cells, "int16"), (memory, "uint8"), (2 * cells, "int16")
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a hidden state in the kernel's memory: whole groups."""
+        return -(-self.cells // SLACK_BYTES) * SLACK_BYTES
+
+
+def recurrence(mode: Mode, step: LstmStep, steps: int) -> Recurrence:
+    """The numbers of so many equal steps.
+
+    Raises:
+        Declined: `mode` computes one of the operators otherwise, or the weights are not constant.
+    """
+    rescale, update, output = (mode.formula(each) for each in (step.rescale, step.update, step.output))
+    if not (isinstance(rescale, Rescale) and isinstance(update, LstmCell) and isinstance(output, LstmOutput)):
+        raise Declined("no kernel computes the gates so")
+    weights, bias = (value_of(arg) for arg in step.dense.call.args[1:])
+    in_type, gate_type = step.dense.per_tensor("in_type"), step.rescale.per_tensor("out_type")
+    if weights is None or bias is None or bias.any() or any(step.dense.quantized("weight_type").zero_points):
+        raise Declined("its recurrent weights are not constant, not around 0, or have a bias")
+    limits = gate_type.zero_point, gate_type.min, gate_type.max
+    if weights.dtype != np.int8 or in_type.storage != "int8" or limits != (0, -(1 << 15), (1 << 15) - 1):
+        raise Declined("its weights, states and gates are not int8, int8 and int16")
+    batch, cells = step.update.tensor(1)[0]
+    if weights.shape[1] != cells:
+        raise Declined("its hidden state is projected")
+    out_type = step.output.per_tensor("out_type")
+    significands, shifts = (np.broadcast_to(values, len(weights)) for values in rescale.multipliers(step.rescale))
+    return Recurrence(
+        steps,
+        batch,
+        cells,
+        weights,
+        in_type.zero_point,
+        significands,
+        shifts,
+        cell_bits=cell_bits(step.update),
+        cell_bounds=cell_bounds(step.update),
+        multiplier=output.multiplier(step.output),
+        out_bounds=(out_type.zero_point, out_type.min, out_type.max),
+    )
+
+
+def lstm(isa: Isa, recurrence: Recurrence) -> Kernel:
+    """The kernel takes `[T * N * gates * C] int16` (rescaled sums of the input; step, then batch), the hidden state
+    `[N * C] int8` and the cell state `[N * C] int16`; it writes `recurrence.outputs`.
+
+    Raises:
+        Declined: there are fewer cells than a unit has.
+    """
+    if recurrence.cells < 2 * isa.lanes:
+        raise Declined(f"its {recurrence.cells} cells are fewer than the {2 * isa.lanes} that are computed at once")
+    return _Lstm(isa, recurrence).kernel()
+
+
+class _Lstm:
+    def __init__(self, isa: Isa, recurrence: Recurrence) -> None:
+        self.isa, self.r = isa, recurrence
+        self.unit = _HALVES * isa.lanes
+        units = -(-recurrence.cells // self.unit)
+        self.starts = [min(unit * self.unit, recurrence.cells - self.unit) for unit in range(units)]
+        self.groups = -(-recurrence.cells // isa.group)
+        self.vectors = recurrence.gates * _HALVES
+        weights = self._by_unit(recurrence.weights)
+        bias = -(recurrence.zero_point + 128) * weights.astype(np.int64).sum(axis=-1)
+        largest = (np.abs(weights.astype(np.int64)).sum(axis=-1) * 255).max(initial=0)
+        self.rescaling = DoubleRounding(
+            self._by_unit(recurrence.significands).reshape(-1),
+            self._by_unit(recurrence.shifts).reshape(-1),
+            bounded=bool(largest < 1 << 30),
+        )
+        self.constants = (self._packed(weights), bias.astype(np.int32).reshape(-1), *self.rescaling.arrays)
+
+    def _by_unit(self, values: Array) -> Array:
+        """`[gates * cells, …]` -> `[units, gates, halves, lanes, …]`; the last unit overlaps."""
+        by_gate = values.reshape(self.r.gates, self.r.cells, *values.shape[1:])
+        parts = [by_gate[:, start : start + self.unit] for start in self.starts]
+        return np.stack(parts).reshape(len(parts), self.r.gates, _HALVES, self.isa.lanes, *values.shape[1:])
+
+    def _packed(self, weights: Array) -> Array:
+        """In the order of reading: unit, group, gate, half."""
+        filled = np.pad(weights, [(0, 0)] * 4 + [(0, self.groups * self.isa.group - self.r.cells)])
+        grouped = filled.reshape(*filled.shape[:4], self.groups, self.isa.group)
+        return self.isa.pack_weights(grouped.transpose(0, 4, 1, 2, 3, 5)).reshape(-1)
+
+    def kernel(self) -> Kernel:
+        program = self.program = Program()
+        self.lanes, self.words = Lanes(program, self.isa), Words(program, self.isa)
+        r, cells = self.r, self.r.batch * self.r.cells
+        self.seen = program.parameter("seen", "int16", r.steps * r.gates * cells)
+        hidden, cell = program.parameter("hidden", "int8", cells), program.parameter("cell", "int16", cells)
+        self.buffers = [
+            program.parameter(f"constant_{place}", str(array.dtype), array.size)
+            for place, array in enumerate(self.constants)
+        ]
+        names = ("hidden_states", "last_cell", "hidden_memory", "cell_memory")
+        self.written, last_cell, self.hidden, self.cell = (
+            program.parameter(name, dtype, size) for name, (size, dtype) in zip(names, r.outputs, strict=True)
+        )
+        self._begin(hidden, cell)
+        with (
+            program.loop(r.steps, "step") as step,
+            program.loop(r.batch, "row") as row,
+            program.loop(len(self.starts), "unit") as unit,
+        ):
+            self._unit(step, row, unit)
+        with program.loop(r.batch, "row") as row, program.loop(len(self.starts), "unit") as unit:
+            at = program.bind(row * r.cells + self._start(unit))
+            value = load(self.cell, at + r.steps % 2 * cells, self.unit)
+            program.store(last_cell, at, value, self.unit)
+        facts = {"tile": f"{self.unit} cells", "steps": r.steps}
+        return Kernel("lstm", program.function(), self.constants, r.outputs[0][0], facts)
+
+    def _begin(self, hidden: Buffer, cell: Buffer) -> None:
+        """Copies the states to where the first step reads them."""
+        program, r = self.program, self.r
+        with program.loop(r.batch, "row") as row, program.loop(len(self.starts), "unit") as unit:
+            start = self._start(unit)
+            at = program.bind(row * r.cells + start)
+            program.store(self.cell, at, load(cell, at, self.unit), self.unit)
+            for half in range(_HALVES):
+                lanes, first = self.isa.lanes, half * self.isa.lanes
+                stored = self._stored(tirx.Cast(f"int32x{lanes}", load(hidden, at + first, lanes)))
+                program.store(self.hidden, row * r.row_bytes + start + first, stored, lanes)
+
+    def _start(self, unit: Expr) -> Expr:
+        return self.program.bind(at_most(unit * self.unit, self.r.cells - self.unit))
+
+    def _stored(self, value: Expr) -> Expr:
+        """A hidden state as `Isa.dot` takes it: 128 more, unsigned."""
+        return tirx.Cast(f"uint8x{self.isa.lanes}", value + self.lanes.const(128))
+
+    def _unit(self, step: Expr, row: Expr, unit: Expr) -> None:
+        program, r, lanes = self.program, self.r, self.isa.lanes
+        start = self._start(unit)
+        before, after = program.bind(step % 2), program.bind((step + 1) % 2)
+        sums = self._sums(program.bind((before * r.batch + row) * r.row_bytes), unit)
+        gates = self._gates(sums, program.bind((step * r.batch + row) * r.gates), start, unit)
+        forget, candidate, output = gates[-3:]
+        forget, candidate = self.words.logistic(forget), self.words.tanh(candidate, _BITS_OF_GATES)
+        one = splat(tirx.const(32767, "int16"), self.unit)
+        entry = self.words.logistic(gates[0]) if r.gates == 4 else one - forget
+        at = program.bind(row * r.cells + start)
+        cells = r.batch * r.cells
+        cell = program.bind(load(self.cell, at + before * cells, self.unit), self.words.dtype)
+        low, high = r.cell_bounds
+        made = []
+        for half in range(_HALVES):
+            kept = self._divided(self._half(forget, half) * self._half(cell, half), 15)
+            entered = self._divided(self._half(entry, half) * self._half(candidate, half), 15 + r.cell_bits)
+            made.append(self._clamped(kept + entered, low, high, "int16"))
+        new = self._joined(made)
+        program.store(self.cell, at + after * cells, new, self.unit)
+        opened, shown = self.words.logistic(output), self.words.tanh(new, r.cell_bits)
+        for half in range(_HALVES):
+            value = self._shown(self._half(opened, half) * self._half(shown, half))
+            first = start + half * lanes
+            to_state = program.bind((after * r.batch + row) * r.row_bytes + first)
+            program.store(self.hidden, to_state, self._stored(value), lanes)
+            to = program.bind((step * r.batch + row) * r.cells + first)
+            program.store(self.written, to, tirx.Cast(f"int8x{lanes}", value), lanes)
+
+    def _sums(self, hidden: Expr, unit: Expr) -> list[Register]:
+        """The gates' sums over the hidden state: gate by gate, half by half."""
+        program, isa, registers = self.program, self.isa, list[Register]()
+        for place in range(self.vectors):
+            register = program.register("int32", isa.lanes)
+            register.value = load(self.buffers[1], (unit * self.vectors + place) * isa.lanes, isa.lanes)
+            registers.append(register)
+        with program.loop(self.groups, "group") as group:
+            operand = isa.broadcast(program, self.hidden, hidden + group * isa.group)
+            first = program.bind((unit * self.groups + group) * (self.vectors * isa.weight_elements))
+            for place, register in enumerate(registers):
+                weights = isa.weights(program, self.buffers[0], first + place * isa.weight_elements)
+                register.value = isa.dot(register.value, operand, weights)
+        return registers
+
+    def _gates(self, sums: list[Register], seen: Expr, start: Expr, unit: Expr) -> list[Expr]:
+        """The gates in Q3.12: sums of the hidden state, rescaled, on top of those of the input."""
+        lanes, gates = self.isa.lanes, []
+        for gate in range(self.r.gates):
+            halves = []
+            for half in range(_HALVES):
+                place = gate * _HALVES + half
+                offset = (unit * self.vectors + place) * lanes
+                channels = self.rescaling.channels(self.lanes, self.buffers[2:], offset)
+                scaled = self.rescaling.apply(self.lanes, sums[place].value, channels)
+                at = (seen + gate) * self.r.cells + start + half * lanes
+                added = tirx.Cast(f"int32x{lanes}", load(self.seen, at, lanes))
+                bounded = tirx.max(tirx.min(scaled, self.lanes.const(1 << 17)), self.lanes.const(-(1 << 17)))
+                halves.append(self._clamped(bounded + added, -(1 << 15), (1 << 15) - 1, "int16"))
+            gates.append(self._joined(halves))
+        return gates
+
+    def _shown(self, product: Expr) -> Expr:
+        """A product in Q0.30 as a hidden state, int32."""
+        significand, shift = (np.array([value], np.int32) for value in self.r.multiplier)
+        scale = DoubleRounding(significand, shift, bounded=True)
+        numbers = tuple(self.lanes.const(int(array[0])) for array in scale.arrays)
+        zero_point, low, high = (self.lanes.const(value) for value in self.r.out_bounds)
+        scaled = scale.apply(self.lanes, self.lanes.keep(product), numbers)
+        return self.lanes.keep(tirx.max(tirx.min(scaled + zero_point, high), low))
+
+    def _divided(self, product: Expr, exponent: int) -> Expr:
+        return self.lanes.divide_by_pot(product, self.lanes.const(exponent))
+
+    def _half(self, vector: Expr, half: int) -> Expr:
+        lanes = self.isa.lanes
+        return tirx.Cast(f"int32x{lanes}", shuffle(vector, range(half * lanes, (half + 1) * lanes)))
+
+    def _clamped(self, value: Expr, low: int, high: int, dtype: str) -> Expr:
+        held = tirx.max(tirx.min(value, self.lanes.const(high)), self.lanes.const(low))
+        return tirx.Cast(f"{dtype}x{self.isa.lanes}", held)
+
+    def _joined(self, halves: list[Expr]) -> Expr:
+        order = [tirx.const(lane, "int32") for lane in range(self.unit)]
+        register = self.program.register("int16", self.unit)
+        register.value = tirx.Shuffle(halves, order)
+        return register.value
