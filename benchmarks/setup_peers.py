@@ -52,6 +52,16 @@ ENVIRONMENTS = (
     Environment("triton", ("nvidia-pytriton==0.7.0", *_COMPUTING[:-1], "numpy==1.26.4"), python=_SYSTEM_PYTHON),
     Environment("ray", ("ray[serve]==2.60.0", *_COMPUTING)),
     Environment("tensorflow", ("tensorflow-cpu==2.21.0", "tf_keras==2.21.0", *_COMMON), making=True),
+    # What makes the zoo (`benchmarks.models.zoo`); torchvision as above.
+    Environment(
+        "zoo",
+        (
+            *("torch==2.13.0", "onnx==1.23.2", "onnxruntime==1.31.1", "onnxscript==0.7.2", "sympy==1.14.0"),
+            *("transformers==5.23.0", "nncf==3.4.0", "onnx-neural-compressor==1.0", "torchao==0.18.0", "pyyaml"),
+        ),
+        alone=("torchvision==0.29.2", "timm==1.0.31", "ultralytics==8.4.190", "ultralytics-thop==2.2.3"),
+        making=True,
+    ),
     Environment("plot", ("matplotlib==3.11.2",), making=True),
 )
 

@@ -91,6 +91,49 @@ class Steps(nn.Module):
         )
 
 
+class Layers(nn.Module):
+    """What timm and transformers leave in float32 between quantized operators; each is an output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.rows, self.table = nn.BatchNorm2d(3), nn.LayerNorm(12), nn.Embedding(9, 12)
+        self.groups, self.root = nn.GroupNorm(3, 6), nn.RMSNorm(12)
+        self.dense, self.conv = nn.Linear(12, 5), nn.Conv2d(3, 4, 3, stride=2, padding=1)
+        for row in (self.norm.running_mean, self.norm.running_var, *self.norm.parameters(), *self.rows.parameters()):
+            nn.init.uniform_(row, 0.5, 1.5)
+        self.register_buffer("places", torch.tensor([[1, 4, 4], [0, 8, 2]]))
+        self.register_buffer("seen", torch.tril(torch.ones(12, 12, dtype=torch.bool), 2))
+
+    def forward(self, x: torch.Tensor) -> Sequence[torch.Tensor]:
+        x = stepped(x, 0.05, 3)
+        query, key, value = (x + self.table(self.places)[:, 0:1, None]).unbind(1)
+        attend = nn.functional.scaled_dot_product_attention
+        token = self.table.weight[:1].expand(2, 3, -1)
+        return (
+            self.norm(x),
+            self.rows(x),
+            self.root(x),
+            self.groups(torch.cat([x, x], 1)),
+            nn.functional.gelu(x),
+            nn.functional.gelu(x, approximate="tanh"),
+            nn.functional.silu(x, inplace=False),
+            nn.functional.elu(x, 0.7),
+            nn.functional.leaky_relu(x, 0.2),
+            self.dense(x),
+            self.conv(x),
+            torch.bmm(x[:, 0], x[:, 1]),
+            x @ x.transpose(2, 3),
+            attend(query, key, value),
+            attend(query, key, value, is_causal=True),
+            attend(query[:, None], key[:, None], value[:, None], attn_mask=self.seen, scale=0.3),
+            torch.cat([token, x[:, 0, :3]], 1),
+            torch.stack([query, key], 1).roll((1, -2), (2, 3)),
+            x.pow(2).sum(3, keepdim=True).sqrt(),
+            torch.rsqrt(x.pow(2).amax(1) + 1.0),
+            torch.exp(x * 0.1) * torch.sin(x) + torch.cos(x).repeat(1, 1, 1, 1),
+        )
+
+
 class Affine(nn.Module):
     """torchao's conversions: activations per tensor, weights per axis and per tensor; a convolution along one axis."""
 
@@ -161,7 +204,7 @@ def main() -> None:
             for kind in (Residual, Branches):
                 torch.manual_seed(0)
                 save(f"{kind.__name__.lower()}_{quantizer}", quantized(kind(), make(), kind is Residual))
-        for single in (Steps, Affine):
+        for single in (Steps, Affine, Layers):
             torch.manual_seed(0)
             save(single.__name__.lower(), torch.export.export(single().eval(), (torch.randn(IMAGE),)))
 

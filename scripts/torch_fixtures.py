@@ -96,6 +96,22 @@ class Functions(nn.Module):
         return torch.cat([torch.sigmoid(x), torch.tanh(x), self.leaky(x), self.elu(x)], 1)
 
 
+class Unfused(nn.Module):
+    """As FX leaves timm's networks: batch normalization and an activation in place behind a convolution, in float32;
+    and a layer normalization of stored values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head, self.rows = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 8, 1), nn.LayerNorm(12)
+        self.register_buffer("mean", torch.randn(16) * 0.1)
+        self.register_buffer("variance", torch.rand(16) + 0.5)
+        self.scale, self.move = nn.Parameter(torch.rand(16) + 0.5), nn.Parameter(torch.randn(16) * 0.1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = nn.functional.batch_norm(self.conv(x), self.mean, self.variance, self.scale, self.move, False)
+        return self.rows(self.head(nn.functional.silu(x, inplace=True)))
+
+
 class Eager(nn.Module):
     """Modules that were not fused, so that every activation stands alone; per-tensor weights; several outputs."""
 
@@ -192,6 +208,7 @@ def main() -> None:
         "depthwise": Depthwise,
         "branches": Branches,
         "functions": Functions,
+        "unfused": Unfused,
     }
     with torch.no_grad():
         for name, kind in kinds.items():

@@ -71,13 +71,17 @@ def rsqrt(wide: Wide) -> relax.Expr:
 
 
 def gelu(wide: Wide, *, approximate: bool) -> relax.Expr:
-    """x * (1 + erf(x / sqrt(2))) / 2, or its approximation by tanh (Hendrycks and Gimpel 2016)."""
+    """x * (1 + erf(x / sqrt(2))) / 2, or its approximation by tanh (Hendrycks and Gimpel 2016).
+
+    The latter as x * logistic(2 * y), which is x * (1 + tanh(y)) / 2 without the difference that leaves nothing of tanh
+    where y is far below zero.
+    """
     if approximate:
         cubed = wide.apply(relax.op.multiply, wide.apply(relax.op.multiply, wide.x, wide.x), wide.x)
         moved = wide.apply(relax.op.add, wide.x, wide.apply(relax.op.multiply, cubed, 0.044715))
-        gate = wide.apply(relax.op.tanh, wide.apply(relax.op.multiply, moved, math.sqrt(2 / math.pi)))
-    else:
-        gate = wide.apply(relax.op.erf, wide.apply(relax.op.multiply, wide.x, math.sqrt(0.5)))
+        grown = wide.apply(relax.op.exp, wide.apply(relax.op.multiply, moved, -2 * math.sqrt(2 / math.pi)))
+        return wide.apply(relax.op.divide, wide.x, wide.apply(relax.op.add, grown, 1.0))
+    gate = wide.apply(relax.op.erf, wide.apply(relax.op.multiply, wide.x, math.sqrt(0.5)))
     half = wide.apply(relax.op.multiply, wide.x, 0.5)
     return wide.apply(relax.op.multiply, half, wide.apply(relax.op.add, gate, 1.0))
 

@@ -257,7 +257,14 @@ class Node:
         scales = self.data(place)
         if scales.dtype != np.float32:
             self.unsupported(f"has a scale of {scales.dtype}; float32 can be compiled", self.name(place))
-        self.require(bool(np.isfinite(scales).all() and (scales > 0).all()), "has a scale that is not positive")
+        if np.isinf(scales).any():
+            self.unsupported(
+                "has an infinite scale",
+                self.name(place),
+                hint="its calibration saw a mask of the lowest number: quantize the model without this operator "
+                "(nodes_to_exclude)",
+            )
+        self.require(bool((scales > 0).all()), "has a scale that is not positive")
         if storage not in allowed:
             self.unsupported(f"works on stored values of {storage}; those of {', '.join(allowed)} can be compiled")
         return scales

@@ -41,9 +41,12 @@ class Node:
     # -- what it is given
 
     def tensor(self, value: Any) -> Value:
-        """An operand that the model computes."""
+        """An operand that the model computes, or a constant that is not quantized."""
         if isinstance(value, Tensor):
-            self.unsupported("works on a constant")
+            if value.quantization is not None:
+                self.unsupported("works on a quantized constant")
+            constant = np.ascontiguousarray(value.data).reshape(value.data.shape)
+            return Value(self.emit(relax.const(constant, constant.dtype.name), "constant"))
         if not isinstance(value, Value):
             self.malformed("reads a value that is not a tensor")
         return value

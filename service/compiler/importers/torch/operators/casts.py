@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from tvm import relax
+
 from service.compiler.importers.torch.node import STORAGES, Node
 from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
@@ -36,8 +39,9 @@ def _quantize(node: Node, input: Any, *, out_type: QuantizedType) -> Value:
 
 
 def _dequantize_as(node: Node, input: Any, *, out_type: QuantizedType, clamp: Any) -> Any:
-    if isinstance(input, Tensor):
-        node.unsupported("makes weights real: only those of convolutions and linear layers are compiled")
+    if isinstance(input, Tensor):  # of weights that no quantized operator takes
+        stored = node.emit(relax.const(np.ascontiguousarray(input.data), input.data.dtype.name), "stored")
+        return node.value(ops.dequantize(stored, out_type), None)
     x = node.tensor(input)
     node.require(x.dtype == out_type.dtype, f"says that {x.dtype} is {out_type.dtype}")
     return node.value(ops.dequantize(x.expr, out_type), None)

@@ -6,10 +6,13 @@ import math
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 from tvm import relax
 
 from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.values import Value
+
+_MOST_PARTS = 1 << 10
 
 
 def _reshaped(node: Node, x: Value, shape: list[int]) -> Value:
@@ -108,6 +111,46 @@ def _split(node: Node, input: Any, split_size: Any, dim: Any = 0) -> list[Value]
     return [_cut(node, x, axis, end - part, end) for part, end in zip(sizes, ends, strict=True)]
 
 
+def _unbind(node: Node, input: Any, dim: Any = 0) -> list[Value]:
+    """Every place along one axis, without that axis."""
+    x = node.tensor(input)
+    axis = node.axis(dim, len(x.shape))
+    node.require(x.shape[axis] <= _MOST_PARTS, f"makes {x.shape[axis]} parts")
+    return [_select(node, x, axis, place) for place in range(x.shape[axis])]
+
+
+def _roll(node: Node, input: Any, shifts: Any, dims: Any = ()) -> Value:
+    """Elements move on along some axes, and what leaves at the end comes back at the front."""
+    x = node.tensor(input)
+    moved, along = node.sizes(shifts), node.sizes(dims)
+    if not along:
+        node.unsupported("rolls over all dimensions as one")
+    node.require(len(moved) == len(along), "has other numbers of shifts and dimensions")
+    result = x.expr
+    for shift, dim in zip(moved, along, strict=True):
+        axis = node.axis(dim, len(x.shape))
+        places = np.roll(np.arange(x.shape[axis], dtype=np.int64), shift)
+        result = node.emit(relax.op.take(result, relax.const(places, "int64"), axis, mode="clip"), "rolled")
+    return Value(result, x.quantized)
+
+
+def _repeat(node: Node, input: Any, repeats: Any) -> Value:
+    x, times = node.tensor(input), node.sizes(repeats)
+    node.require(len(times) >= len(x.shape) and min(times) > 0, f"repeats {list(x.shape)} by {times}")
+    return node.value(relax.op.tile(x.expr, times), x.quantized)
+
+
+def _stack(node: Node, tensors: Any, dim: Any = 0) -> Value:
+    parts = [node.tensor(part) for part in (tensors if isinstance(tensors, list | tuple) else [])]
+    node.require(bool(parts), "joins something other than a list of tensors")
+    node.require(len({(part.shape, part.dtype) for part in parts}) == 1, "joins tensors of several shapes or types")
+    if len({part.quantized for part in parts}) > 1:
+        node.unsupported("joins tensors of several scales")
+    axis = node.axis(dim, len(parts[0].shape) + 1)
+    wide = [_unsqueeze(node, part, axis).expr for part in parts]
+    return node.value(relax.op.concat(wide, axis), parts[0].quantized)
+
+
 def _same(node: Node, input: Any, *_: Any, **__: Any) -> Value:
     """Operators that only change the memory layout, which the compiler decides."""
     return node.tensor(input)
@@ -139,6 +182,10 @@ RULES = {
     "aten::slice": _slice,
     "aten::select": _select,
     "aten::chunk": _chunk,
+    "aten::unbind": _unbind,
+    "aten::roll": _roll,
+    "aten::repeat": _repeat,
+    "aten::stack": _stack,
     "aten::split": _split,
     "aten::split_with_sizes": _split,
     "aten::sym_size": _size,

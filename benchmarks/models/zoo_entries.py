@@ -1,0 +1,56 @@
+"""The zoo: which network is quantized by which tool. Loads nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One model.
+
+    Attributes:
+        network: as `zoo_networks` names it.
+        tool: of `make_zoo.TOOLS`.
+    """
+
+    network: str
+    tool: str
+
+    @property
+    def file(self) -> str:
+        """Its name in the folder of models."""
+        suffix = {"fx": "pt", "pt2e": "pt2"}.get(self.tool, "onnx")
+        return f"zoo/{self.network.replace(':', '.')}.{self.tool}.{suffix}"
+
+
+_TEXT = ("albert", "bert", "clip_text", "deberta_v2", "distilbert", "electra", "minilm", "mobilebert", "modernbert")
+_MORE_TEXT = ("mpnet", "roberta", "t5_encoder", "gpt2", "llama", "qwen2")
+_SEEING = ("beit", "clip_vision", "dinov2", "segformer", "swin", "vit", "yolos")
+_HEARING = ("wav2vec2", "whisper_encoder")
+_TIMM = (
+    *("mobilenetv3_small_050", "mobilenetv4_conv_small_035", "efficientnet_b0", "tf_efficientnetv2_b0", "ghostnet_050"),
+    *("regnety_002", "resnet10t", "convnext_atto", "edgenext_xx_small", "mobilevit_xxs", "mobileone_s0"),
+    *("levit_128s", "vit_tiny_patch16_224", "deit_tiny_patch16_224", "repvgg_a0", "lcnet_050", "fastvit_t8"),
+    *("efficientformerv2_s0", "poolformer_s12", "mixer_s32_224", "inception_next_atto", "tinynet_e", "semnasnet_075"),
+)
+_TORCHVISION = ("shufflenet_v2_x0_5", "squeezenet1_1", "mnasnet0_5", "googlenet", "densenet121")
+
+ENTRIES: tuple[Entry, ...] = (
+    *(Entry(f"transformers:{name}", "ort-dynamic") for name in (*_TEXT, *_MORE_TEXT, *_HEARING)),
+    *(Entry(f"transformers:{name}", "ort-static") for name in (*_SEEING, "bert", "minilm", "gpt2")),
+    *(Entry(f"transformers:{name}", "dynamo-dynamic") for name in ("bert", "distilbert", "gpt2", "llama", "vit")),
+    *(Entry(f"transformers:{name}", "ort-fused-dynamic") for name in ("bert", "distilbert", "roberta")),
+    *(Entry(f"timm:{name}", "ort-static") for name in _TIMM),
+    *(Entry(f"torchvision:{name}", "ort-static") for name in _TORCHVISION),
+    Entry("ultralytics:yolov8n", "ort-static"),
+    Entry("ultralytics:yolo11n", "ort-static"),
+    *(Entry(f"timm:{name}", "dynamo-static") for name in ("mobilenetv3_small_050", "convnext_atto", "resnet10t")),
+    *(Entry(name, "nncf") for name in ("timm:resnet10t", "timm:mobilenetv3_small_050", "torchvision:squeezenet1_1")),
+    Entry("transformers:bert", "nncf"),
+    Entry("timm:resnet10t", "neural-compressor"),
+    Entry("transformers:distilbert", "neural-compressor"),
+    *(Entry(f"timm:{name}", "fx") for name in ("mobilenetv3_small_050", "resnet10t", "regnety_002", "convnext_atto")),
+    *(Entry(f"timm:{name}", "pt2e") for name in ("mobilenetv3_small_050", "resnet10t", "vit_tiny_patch16_224")),
+    Entry("transformers:bert", "pt2e"),
+)

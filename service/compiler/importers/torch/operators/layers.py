@@ -1,0 +1,354 @@
+"""Layers of real values, as timm and transformers leave them between quantized ones: normalizations, activations,
+products, embeddings and attention. In float64, rounded once (`importers/real.py`); PyTorch's are within a few units in
+the last place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers import real
+from service.compiler.importers.channels_first import filters_channels_last
+from service.compiler.importers.real import Wide
+from service.compiler.importers.torch.node import Node
+from service.compiler.importers.torch.tensors import Tensor
+from service.compiler.importers.torch.values import Value
+from service.compiler.qnn import ops
+from service.compiler.qnn.graph import shape_of
+
+_LARGEST_MASK = 1 << 24
+
+
+def operand(node: Node, value: Any) -> relax.Expr:
+    """A tensor of real values, computed or constant, or a number."""
+    if isinstance(value, Tensor):
+        node.require(value.quantization is None and value.data.dtype == np.float32, "has a constant of another type")
+        return relax.const(np.ascontiguousarray(value.data))
+    if isinstance(value, int | float):
+        return relax.const(np.array(node.real(value), np.float32), "float32")
+    return node.real_tensor(value).expr
+
+
+def _function(of: Callable[..., relax.Expr]) -> Callable[..., Value]:
+    """`of(wide, …)`: a function of one operand."""
+
+    def convert(node: Node, input: Any, *arguments: Any, **named: Any) -> Value:
+        wide = Wide(node.emit, operand(node, input))
+        return Value(_rounded(wide, of(wide, *arguments, **named)))
+
+    return convert
+
+
+def _rounded(wide: Wide, x: relax.Expr) -> relax.Var:
+    rounded: relax.Var = wide.rounded(x)
+    return rounded
+
+
+def _gelu(node: Node, input: Any, *, approximate: Any = "none") -> Value:
+    node.require(approximate in ("none", "tanh"), "approximates in another way")
+    wide = Wide(node.emit, operand(node, input))
+    return Value(_rounded(wide, real.gelu(wide, approximate=approximate == "tanh")))
+
+
+def _silu(wide: Wide) -> relax.Expr:
+    return wide.apply(relax.op.multiply, wide.x, real.logistic(wide))
+
+
+def _elu(wide: Wide, alpha: Any = 1) -> relax.Expr:
+    return real.elu(wide, float(alpha))
+
+
+def _leaky_relu(node: Node, input: Any, negative_slope: Any = 0.01) -> Value:
+    x, slope = operand(node, input), relax.const(np.array(node.real(negative_slope), np.float32))
+    below = node.emit(relax.op.multiply(x, slope), "below")
+    negative = node.emit(relax.op.less(x, relax.const(np.array(0, np.float32))), "negative")
+    return node.value(relax.op.where(negative, below, x), None)
+
+
+def _power(node: Node, input: Any, exponent: Any) -> Value:
+    power = node.real(exponent)
+    wide = Wide(node.emit, operand(node, input))
+    squared = wide.apply(relax.op.multiply, wide.x, wide.x)
+    return Value(_rounded(wide, squared if power == 2 else wide.apply(relax.op.power, wide.x, power)))
+
+
+def _reduced(node: Node, input: Any, dim: Any = None, keepdim: Any = False, *, dtype: Any = None) -> Value:
+    """The sum."""
+    wide = Wide(node.emit, operand(node, input))
+    rank = len(shape_of(wide.x))
+    axes = sorted({node.axis(each, rank) for each in (range(rank) if dim in (None, []) else node.sizes(dim))})
+    return Value(_rounded(wide, wide(relax.op.sum(wide.x, axis=axes, keepdims=node.flag(keepdim)))))
+
+
+def _extreme(make: Callable[..., relax.Call]) -> Callable[..., Value]:
+    def convert(node: Node, input: Any, dim: Any = (), keepdim: Any = False) -> Value:
+        x = operand(node, input)
+        rank = len(shape_of(x))
+        axes = sorted({node.axis(each, rank) for each in (node.sizes(dim) or range(rank))})
+        return node.value(make(x, axis=axes, keepdims=node.flag(keepdim)), None)
+
+    return convert
+
+
+# -- normalizations
+
+
+def _batch_norm(
+    node: Node, input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, *rest: Any, **named: Any
+) -> Value:
+    """Of running statistics; training, momentum, eps, cudnn_enabled come behind."""
+    given = dict(zip(("training", "momentum", "eps", "cudnn_enabled"), rest, strict=False)) | named
+    if node.flag(given.get("training", False)):
+        node.unsupported("is in training mode", hint="call model.eval() before the model is saved")
+    wide = Wide(node.emit, operand(node, input))
+    shape = shape_of(wide.x)
+    node.require(len(shape) >= 2, "normalizes something other than [N, C, …]")
+    rows = [_row(node, each, shape[1]) for each in (weight, bias, running_mean, running_var)]
+    scale, move, center, variance = (
+        np.full(shape[1], default) if row is None else row
+        for row, default in zip(rows, (1.0, 0.0, 0.0, 1.0), strict=True)
+    )
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(variance + node.real(given.get("eps", 1e-5)))
+    factor, move, center = (
+        relax.const(each.reshape(-1, *[1] * (len(shape) - 2)), "float64") for each in (factor, move, center)
+    )
+    moved = wide(relax.op.multiply(wide(relax.op.subtract(wide.x, center)), factor))
+    return Value(_rounded(wide, wide(relax.op.add(moved, move))))
+
+
+def _row(node: Node, value: Any, size: int) -> np.ndarray[Any, Any] | None:
+    if value is None:
+        return None
+    if not isinstance(value, Tensor):
+        node.unsupported("computes its parameters at run time")
+    node.require(value.data.shape == (size,), f"has parameters of {list(value.data.shape)} for {size} channels")
+    return value.data.astype(np.float64)
+
+
+def _layer_norm(
+    node: Node, input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5, *_: Any
+) -> Value:
+    wide = Wide(node.emit, operand(node, input))
+    axes = _last(node, wide, normalized_shape)
+    return Value(_rounded(wide, _scaled(node, wide, real.normalize(wide, axes, node.real(eps)), weight, bias)))
+
+
+def _rms_norm(node: Node, input: Any, normalized_shape: Any, weight: Any = None, eps: Any = None) -> Value:
+    wide = Wide(node.emit, operand(node, input))
+    axes = _last(node, wide, normalized_shape)
+    epsilon = float(np.finfo(np.float32).eps) if eps is None else node.real(eps)
+    return Value(_rounded(wide, _scaled(node, wide, real.rms_normalize(wide, axes, epsilon), weight, None)))
+
+
+def _last(node: Node, wide: Wide, normalized_shape: Any) -> list[int]:
+    shape, own = shape_of(wide.x), node.sizes(normalized_shape)
+    node.require(0 < len(own) <= len(shape) and list(shape[-len(own) :]) == own, f"normalizes {own} of {list(shape)}")
+    return list(range(len(shape) - len(own), len(shape)))
+
+
+def _scaled(node: Node, wide: Wide, x: relax.Expr, weight: Any, bias: Any) -> relax.Expr:
+    if weight is not None:
+        x = wide(relax.op.multiply(x, wide.widened(operand(node, weight))))
+    return x if bias is None else wide(relax.op.add(x, wide.widened(operand(node, bias))))
+
+
+def _group_norm(
+    node: Node, input: Any, num_groups: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5, *_: Any
+) -> Value:
+    x, groups = operand(node, input), node.integer(num_groups, 1)
+    shape = shape_of(x)
+    node.require(len(shape) >= 2 and shape[1] % groups == 0, f"makes {groups} groups of {list(shape)}")
+    split = node.emit(relax.op.reshape(x, (shape[0], groups, math.prod(shape[1:]) // groups)), "groups")
+    wide = Wide(node.emit, split)
+    whole = wide(relax.op.reshape(real.normalize(wide, [2], node.real(eps)), shape))
+    rows = [_row(node, each, shape[1]) for each in (weight, bias)]
+    for row, make in zip(rows, (relax.op.multiply, relax.op.add), strict=True):
+        if row is not None:
+            whole = wide(make(whole, relax.const(row.reshape(-1, *[1] * (len(shape) - 2)), "float64")))
+    return Value(_rounded(wide, whole))
+
+
+def _quantized_layer_norm(
+    node: Node,
+    input: Any,
+    normalized_shape: Any,
+    weight: Any,
+    bias: Any,
+    eps: Any,
+    output_scale: Any,
+    output_zero_point: Any,
+) -> Value:
+    """Of stored values: real in between, so that it is within one step of PyTorch's float32 (quantized_layer_norm)."""
+    x, in_type = node.activation(input)
+    made = node.per_tensor(in_type.storage, output_scale, output_zero_point)
+    normalized = _layer_norm(
+        node, node.value(ops.dequantize(x.expr, in_type), None), normalized_shape, weight, bias, eps
+    )
+    return node.value(ops.quantize(normalized.expr, made), made)
+
+
+# -- products
+
+
+def _matmul(node: Node, input: Any, other: Any) -> Value:
+    """Of matrices, or of batches of them; a row or a column of one dimension is not taken."""
+    wide = Wide(node.emit, operand(node, input))
+    rhs = wide.widened(operand(node, other))
+    node.require(min(len(shape_of(wide.x)), len(shape_of(rhs))) >= 2, "multiplies tensors that are not matrices")
+    return Value(_rounded(wide, wide(relax.op.matmul(wide.x, rhs))))
+
+
+def _linear(node: Node, input: Any, weight: Any, bias: Any = None) -> Value:
+    """Rows `[…, K]` times `[O, K]`: a convolution of pixels, so that the samples keep their axis."""
+    x, matrix = operand(node, input), operand(node, weight)
+    shape, (units, depth) = shape_of(x), shape_of(node.emit(matrix, "weight"))
+    node.require(len(shape) >= 2 and shape[-1] == depth, f"multiplies {list(shape)} by {[units, depth]}")
+    image = node.emit(relax.op.reshape(x, (shape[0], math.prod(shape[1:-1]), 1, depth)), "pixels")
+    kernel = node.emit(relax.op.reshape(matrix, (units, 1, 1, depth)), "kernel")
+    moved = None if bias is None else operand(node, bias)
+    return node.value(
+        relax.op.reshape(node.emit(ops.real_conv2d(image, kernel, moved), "sums"), (*shape[:-1], units)), None
+    )
+
+
+def _conv2d(
+    node: Node,
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: Any = 1,
+) -> Value:
+    if isinstance(padding, str) or not isinstance(weight, Tensor) or weight.quantization is not None:
+        node.unsupported("has padding by name, or weights that are computed")
+    x = node.real_tensor(input)
+    node.require(len(x.shape) == weight.data.ndim == 4, f"convolves {list(x.shape)}")
+    kernel, (down, right) = relax.const(filters_channels_last(weight.data)), node.pair(padding, 0)
+    moved = None if bias is None else operand(node, bias)
+
+    def body(image: relax.Var) -> relax.Expr:
+        return ops.real_conv2d(
+            image,
+            kernel,
+            moved,
+            strides=node.pair(stride, 1),
+            padding=(down, right, down, right),
+            dilation=node.pair(dilation, 1),
+            groups=node.integer(groups, 1),
+        )
+
+    return node.image(x, body, None)
+
+
+def _attention(
+    node: Node,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: Any = 0.0,
+    is_causal: Any = False,
+    *,
+    scale: Any = None,
+    enable_gqa: Any = False,
+) -> Value:
+    """softmax(scale * query * key' + mask) * value, of `[…, tokens, size]`. A mask of truths hides what is false."""
+    if node.flag(enable_gqa) or node.real(dropout_p):
+        node.unsupported("shares heads of keys, or drops elements at random")
+    wide = Wide(node.emit, operand(node, query))
+    keys, values = wide.widened(operand(node, key)), wide.widened(operand(node, value))
+    shape, rank = shape_of(wide.x), len(shape_of(keys))
+    node.require(rank == len(shape) >= 3, f"attends by {list(shape)}")
+    turned = wide(relax.op.permute_dims(keys, [*range(rank - 2), rank - 1, rank - 2]))
+    scores = wide(relax.op.matmul(wide.x, turned))
+    factor = 1 / math.sqrt(shape[-1]) if scale is None else node.real(scale)
+    scores = wide.apply(relax.op.multiply, scores, factor)
+    for mask in _masks(node, wide, attn_mask, is_causal, shape[-2], shape_of(keys)[-2]):
+        scores = wide(relax.op.add(scores, mask))
+    weights = real.softmax_of(wide, scores, [rank - 1])
+    return Value(_rounded(wide, wide(relax.op.matmul(weights, values))))
+
+
+def _masks(node: Node, wide: Wide, attn_mask: Any, is_causal: Any, tokens: int, length: int) -> list[relax.Expr]:
+    added = []
+    if attn_mask is not None:
+        given = _constant_or_value(node, attn_mask)
+        if str(given.ty.dtype) == "bool":
+            nothing, all_ = (relax.const(np.array(each), "float64") for each in (0.0, -math.inf))
+            added.append(wide(relax.op.where(given, nothing, all_)))
+        else:
+            added.append(wide.widened(given))
+    if node.flag(is_causal):
+        node.require(tokens * length <= _LARGEST_MASK, f"hides keys of {tokens} by {length}")
+        hidden = np.where(np.arange(length)[np.newaxis] > np.arange(tokens)[:, np.newaxis], -np.inf, 0.0)
+        added.append(relax.const(hidden, "float64"))
+    return added
+
+
+def _constant_or_value(node: Node, value: Any) -> relax.Expr:
+    if isinstance(value, Tensor):
+        return node.emit(relax.const(np.ascontiguousarray(value.data), value.data.dtype.name), "constant")
+    return node.tensor(value).expr
+
+
+def _embedding(node: Node, weight: Any, indices: Any, *_: Any, **__: Any) -> Value:
+    table, places = operand(node, weight), _constant_or_value(node, indices)
+    node.require(str(places.ty.dtype) in ("int32", "int64"), f"looks up {places.ty.dtype}")
+    return node.value(relax.op.take(table, places, 0, mode="clip"), None)
+
+
+# -- movement
+
+
+def _expand(node: Node, input: Any, size: Any, *, implicit: Any = False) -> Value:
+    """-1 keeps the operand's own size; axes in front are new."""
+    x, sizes = node.tensor(input), node.sizes(size)
+    added = len(sizes) - len(x.shape)
+    node.require(added >= 0, f"makes {sizes} of {list(x.shape)}")
+    own = [1] * added + list(x.shape)
+    shape = [old if new == -1 else new for old, new in zip(own, sizes, strict=True)]
+    fits = all(old in (1, new) and new > 0 for old, new in zip(own, shape, strict=True))
+    node.require(fits, f"makes {sizes} of {list(x.shape)}")
+    return node.value(relax.op.broadcast_to(x.expr, shape), x.quantized)
+
+
+_SILU, _GELU = _function(_silu), _gelu
+# Of operands that are not quantized, as `real.RULES`; and of any.
+RULES: dict[str, Callable[..., Value]] = {
+    "aten::amax": _extreme(relax.op.max),
+    "aten::amin": _extreme(relax.op.min),
+    "aten::batch_norm": _batch_norm,
+    "aten::bmm": _matmul,
+    "aten::conv2d": _conv2d,
+    "aten::cos": _function(real.of_relax(relax.op.cos)),
+    "aten::elu": _function(_elu),
+    "aten::embedding": _embedding,
+    "aten::erf": _function(real.of_relax(relax.op.erf)),
+    "aten::exp": _function(real.of_relax(relax.op.exp)),
+    "aten::gelu": _GELU,
+    "aten::gelu_": _GELU,
+    "aten::group_norm": _group_norm,
+    "aten::layer_norm": _layer_norm,
+    "aten::leaky_relu": _leaky_relu,
+    "aten::linear": _linear,
+    "aten::log": _function(real.of_relax(relax.op.log)),
+    "aten::matmul": _matmul,
+    "aten::mm": _matmul,
+    "aten::pow": _power,
+    "aten::rms_norm": _rms_norm,
+    "aten::rsqrt": _function(real.rsqrt),
+    "aten::scaled_dot_product_attention": _attention,
+    "aten::silu_": _SILU,
+    "aten::sin": _function(real.of_relax(relax.op.sin)),
+    "aten::sqrt": _function(real.of_relax(relax.op.sqrt)),
+    "aten::sum": _reduced,
+}
+ANY: dict[str, Callable[..., Value]] = {"aten::expand": _expand, "quantized::layer_norm": _quantized_layer_norm}
