@@ -15,7 +15,6 @@ from service.cache.archive import MAGIC, LayoutArchive
 from service.cache.export import export
 from service.core.artifact import (
     ARTIFACT_TYPE,
-    CONFIG_MEDIA_TYPE,
     CONSTANTS_MEDIA_TYPE,
     LIBRARY_MEDIA_TYPE,
     NUMERICS_ANNOTATION,
@@ -25,13 +24,14 @@ from service.core.artifact import (
     Report,
     only_artifact,
 )
+from service.core.compatibility import check_config_type
 from service.core.digest import Digest
 from service.core.errors import InvalidInput, MalformedModel, UnsupportedFormat
 from service.core.numerics import parse_mode
 from service.core.options import batch_of
 from service.core.target import Target, parse_target
 
-_MEDIA_TYPES = [CONFIG_MEDIA_TYPE, LIBRARY_MEDIA_TYPE, CONSTANTS_MEDIA_TYPE]
+_LAYERS = [LIBRARY_MEDIA_TYPE, CONSTANTS_MEDIA_TYPE]
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,8 @@ def received(path: Path) -> Received:
     Raises:
         MalformedModel: it is no archive of an artifact; NotFound, DigestMismatch: some of it is missing or damaged.
         InvalidInput: it holds several, or one that cannot be served by itself.
-        UnknownTarget, Unsupported: it is for a target, or in a numerics mode, that is not known here.
+        UnknownTarget, Unsupported: it is of another release, or for a target or in a numerics mode that is not known
+            here.
     """
     archive = LayoutArchive(path)
     listed = [entry for entry in archive.manifests if entry.media_type == MANIFEST_MEDIA_TYPE]
@@ -102,7 +103,8 @@ def received(path: Path) -> Received:
     if len(artifacts) != 1:
         raise InvalidInput(f"the archive holds {len(artifacts)} artifacts", hint="push one: octet push DIR --artifact")
     ((digest, manifest),) = artifacts.items()
-    if [part.media_type for part in (manifest.config, *manifest.layers)] != _MEDIA_TYPES:
+    check_config_type(manifest.config.media_type)
+    if [layer.media_type for layer in manifest.layers] != _LAYERS:
         raise MalformedModel(f"artifact {digest} has other layers than a library and constants")
     try:
         target, numerics = manifest.annotations[TARGET_ANNOTATION], manifest.annotations[NUMERICS_ANNOTATION]

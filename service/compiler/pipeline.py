@@ -17,7 +17,6 @@ from service.compiler.checking_roles import EXPECTED_FILE
 from service.compiler.steps import CONSTANTS_FILE, CompileRequest, Steps
 from service.core.artifact import (
     ARTIFACT_TYPE,
-    CONFIG_MEDIA_TYPE,
     CONSTANTS_MEDIA_TYPE,
     FORMAT_ANNOTATION,
     LIBRARY_MEDIA_TYPE,
@@ -30,6 +29,7 @@ from service.core.artifact import (
 )
 from service.core.build import Progress, Stage
 from service.core.call_plan import CallPlan
+from service.core.compatibility import CONFIG_MEDIA_TYPE
 from service.core.digest import Digest, canonical_json
 from service.core.facts import Facts
 from service.core.options import batch_of

@@ -17,13 +17,13 @@ from service.compiler.checking_roles import EXPECTED_FILE
 from service.compiler.expected import Answers, Expected
 from service.compiler.steps import CONSTANTS_FILE, LIBRARY_FILE, CompileRequest, Steps
 from service.core.artifact import (
-    CONFIG_MEDIA_TYPE,
     ArtifactConfig,
     Report,
 )
 from service.core.build import Progress, Stage
+from service.core.compatibility import CONFIG_MEDIA_TYPE
 from service.core.digest import Digest, canonical_json, digest_of_file
-from service.core.errors import DigestMismatch, InvalidInput, MalformedModel, OctetError
+from service.core.errors import DigestMismatch, InvalidInput, MalformedModel, OctetError, Unsupported
 from service.core.explanation import explained
 from service.core.facts import Facts
 from service.core.settings import Settings
@@ -111,6 +111,8 @@ def _content(found: Received, kind: Report) -> Descriptor:
 def _config(data: bytes, request: CompileRequest) -> ArtifactConfig:
     try:
         config = ArtifactConfig.from_json(json.loads(data))
+    except Unsupported as error:
+        raise Unsupported(error.message, stage=Stage.FETCH, hint=error.hint) from error
     except (OctetError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise MalformedModel(f"the artifact's config cannot be read: {error}", stage=Stage.FETCH) from error
     if (config.target, config.numerics) != (request.target.name, request.numerics):

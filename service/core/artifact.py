@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 
 from service.core.call_plan import CallPlan
+from service.core.compatibility import ABI_VERSION, check_versions
 from service.core.digest import Digest
-from service.core.errors import CorruptBlob, NotFound, Unsupported
+from service.core.errors import CorruptBlob, NotFound
 from service.core.signature import ModelSignature
 from service.core.target import parse_target
 
 ARTIFACT_TYPE = "application/vnd.octet.artifact.v1"
-ABI_VERSION = 1  # of a library: how its functions are called, and what they want of the runtime
-CONFIG_MEDIA_TYPE = "application/vnd.octet.config.v2+json"
 LIBRARY_MEDIA_TYPE = "application/vnd.octet.library.v1"
 CONSTANTS_MEDIA_TYPE = "application/vnd.octet.constants.v1"
 SOURCE_MEDIA_TYPE = "application/vnd.octet.model.source.v1"
@@ -150,10 +149,7 @@ class ArtifactConfig:
             CorruptBlob: the plan is damaged.
             Unsupported: it is of another release.
         """
-        if config.get("abi_version") != ABI_VERSION:
-            raise Unsupported(
-                "the artifact was compiled by another release", hint="compile the model again with this one"
-            )
+        check_versions(config)
         return ArtifactConfig(
             ModelSignature.from_json(config["signature"]),
             config["target"],

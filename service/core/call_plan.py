@@ -13,9 +13,10 @@ from enum import StrEnum
 from typing import Any
 
 from service.core.buffers import ALIGNMENT_BYTES
-from service.core.errors import CorruptBlob, Unsupported
+from service.core.compatibility import PLAN_VERSION, check_plan
+from service.core.errors import CorruptBlob
 
-VERSION = 1
+_MEMBERS = frozenset({"version", "arena_bytes", "buffers", "calls", "copies"})
 MOST_BUFFERS, MOST_CALLS, MOST_OPERANDS = 1 << 20, 1 << 18, 4096
 _MOST_BYTES = 1 << 40
 _SYMBOL = re.compile(r"octet_[A-Za-z0-9_.$]{1,249}")
@@ -110,7 +111,7 @@ class CallPlan:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "version": VERSION,
+            "version": PLAN_VERSION,
             "arena_bytes": self.arena_bytes,
             "buffers": [[buffer.space.value, buffer.at, buffer.bytes] for buffer in self.buffers],
             "calls": [[call.symbol, list(call.operands)] for call in self.calls],
@@ -122,18 +123,17 @@ class CallPlan:
         """
         Raises:
             CorruptBlob: it is no plan.
-            Unsupported: it is of another version.
+            Unsupported: it is of another release.
         """
         try:
-            if plan["version"] != VERSION:
-                raise Unsupported(f"the call plan is of version {plan['version']}", hint="build the model again")
+            check_plan(plan, _MEMBERS)
             return CallPlan(
                 _number(plan["arena_bytes"]),
                 tuple(Buffer(Space(space), _number(at), _number(size)) for space, at, size in plan["buffers"]),
                 tuple(Call(str(symbol), tuple(map(_number, operands))) for symbol, operands in plan["calls"]),
                 tuple((_number(source), _number(to)) for source, to in plan["copies"]),
             )
-        except (LookupError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise CorruptBlob(f"the call plan cannot be read: {error}") from error
 
 

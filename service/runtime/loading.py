@@ -14,6 +14,7 @@ from service.core.artifact import (
     ArtifactConfig,
     only_artifact,
 )
+from service.core.compatibility import check_config_type
 from service.core.digest import Digest, canonical_json
 from service.core.elf import ElfError, check_library
 from service.core.errors import UnsafeLibrary, Unsupported
@@ -45,6 +46,7 @@ def load(
     layout = path if isinstance(path, OciLayout) else OciLayout.open(Path(path))
     digest = digest or only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
     manifest = layout.manifest(digest)
+    check_config_type(manifest.config.media_type)
     config = ArtifactConfig.from_json(json.loads(layout.blobs.read(manifest.config.digest)))
     files = {layer.media_type: layout.blobs.path(layer.digest) for layer in manifest.layers}
     place = running.place(digest) if running else None

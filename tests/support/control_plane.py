@@ -15,12 +15,12 @@ from service.api.services import Services
 from service.cache import Manifest, OciLayout
 from service.core.artifact import (
     ARTIFACT_TYPE,
-    CONFIG_MEDIA_TYPE,
     CONSTANTS_MEDIA_TYPE,
     LIBRARY_MEDIA_TYPE,
     Report,
 )
 from service.core.build import Stage
+from service.core.compatibility import CONFIG_MEDIA_TYPE
 from service.core.digest import Digest, canonical_json
 from service.core.errors import OctetError
 from service.core.facts import Facts, Scheme

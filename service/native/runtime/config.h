@@ -14,6 +14,10 @@ inline constexpr size_t kMostConfigBytes = 64 << 20;
 inline constexpr char kConfigMediaType[] = "application/vnd.octet.config.v2+json";
 inline constexpr char kOlderConfigMediaType[] = "application/vnd.octet.config.v1+json";
 
+// Of an artifact of another release, as `service/core/compatibility.py` says it.
+inline constexpr char kWhatToDo[] =
+    "compile the model again with this release, or run the artifact with the release that compiled it";
+
 octet_status fail_older();  // the artifact was built by a release before plans
 
 struct Config {

@@ -198,8 +198,8 @@ octet_status read_manifest(List<char>& text, Parts& parts) {
   if (json.is_failed()) return json.status();
   if (strcmp(parts.config.media_type, kOlderConfigMediaType) == 0) return fail_older();
   if (strcmp(parts.config.media_type, kConfigMediaType) != 0) {
-    return fail(OCTET_UNSUPPORTED, "the artifact's config is of type \"%.128s\", not %s", parts.config.media_type,
-                kConfigMediaType);
+    return fail(OCTET_UNSUPPORTED, "the artifact's config is of type \"%.128s\", and this release reads %s; %s",
+                parts.config.media_type, kConfigMediaType, kWhatToDo);
   }
   if (libraries == 1 && constants == 1) return OCTET_OK;
   return fail(OCTET_CORRUPT, "the manifest lists %d libraries and %d constants layers, not one each", libraries, constants);

@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "config.h"
+
 namespace octet {
 
 namespace {
@@ -53,7 +55,8 @@ void Plan::read(Json& json) {
     } else if (name == "version") {
       json.skip();
     } else {
-      json.refuse(OCTET_UNSUPPORTED, "the plan has a member \"%.*s\"", static_cast<int>(name.size()), name.data());
+      json.refuse(OCTET_UNSUPPORTED, "the artifact's plan has a member \"%.*s\", which this release does not know; %s",
+                  static_cast<int>(name.size()), name.data(), kWhatToDo);
     }
   });
   if (!has_calls) json.refuse("the plan has no calls");

@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 
 from service.cache import OciLayout
-from service.core.artifact import CONFIG_MEDIA_TYPE, LIBRARY_MEDIA_TYPE, Report
+from service.core.artifact import LIBRARY_MEDIA_TYPE, Report
 from service.core.build import BuildState
+from service.core.compatibility import CONFIG_MEDIA_TYPE
 from service.core.digest import Digest, canonical_json
 from service.core.target import detect_host
 from service.runtime.image import decode
@@ -158,7 +159,8 @@ def changed(store: OciLayout, artifact: Digest, **members: Any) -> Digest:
 @pytest.mark.parametrize(
     ("members", "reason"),
     [
-        ({"abi_version": 0}, "compiled by another release"),
+        ({"abi_version": 0}, "is of ABI 0 and plan 1"),
+        ({"abi_version": 2}, "is of ABI 2 and plan 1, and this release runs ABI 1 and plan 1"),
         ({"target": "aarch64+i8mm" if machine() == "x86_64" else "x86-64-v4+vnni"}, "this .* host lacks"),
     ],
 )

@@ -69,4 +69,4 @@ def test_a_missing_member_is_said() -> None:
 def test_another_version_is_refused_with_a_way_out() -> None:
     with pytest.raises(Unsupported, match="version 2") as caught:
         CallPlan.from_json(changed(version=2))
-    assert "build the model again" in (caught.value.hint or "")
+    assert "compile the model again" in (caught.value.hint or "")

@@ -13,12 +13,12 @@ from service.cache import Manifest, OciLayout
 from service.cache.export import export
 from service.core.artifact import (
     ARTIFACT_TYPE,
-    CONFIG_MEDIA_TYPE,
     CONSTANTS_MEDIA_TYPE,
     LIBRARY_MEDIA_TYPE,
     NUMERICS_ANNOTATION,
     TARGET_ANNOTATION,
 )
+from service.core.compatibility import CONFIG_MEDIA_TYPE
 from service.core.key import Scope
 from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane, problem
 

@@ -80,9 +80,9 @@ def test_a_plan_stays_within_what_there_is(config: Any, message: str, code: Path
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (SIMPLE | {"abi_version": 2}, "is of ABI 2 and plan 1, and this library runs 1 and 1; build it again"),
+        (SIMPLE | {"abi_version": 2}, "is of ABI 2 and plan 1, and this release runs ABI 1 and plan 1; compile the"),
         (changed(SIMPLE, version=2, buffers="of another form"), "is of ABI 1 and plan 2"),
-        (changed(SIMPLE, barriers=[]), 'the plan has a member "barriers"'),
+        (changed(SIMPLE, barriers=[]), 'plan has a member "barriers", which this release does not know; compile the'),
         (_signature("inputs", datatype="FP64"), 'datatype is "FP64"'),
     ],
 )
