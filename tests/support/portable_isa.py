@@ -65,6 +65,9 @@ class PortableIsa:
     def weights(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
         return (program.bind(load(buffer, offset, self.bytes), f"int8x{self.bytes}"),)
 
+    def computed_weights(self, program: Program, vector: Expr) -> tuple[Expr, ...]:
+        return (program.bind(bits(f"int8x{self.bytes}", vector), f"int8x{self.bytes}"),)
+
     @property
     def ones(self) -> tuple[Expr, ...]:
         return (splat(tirx.const(1, "int8"), self.bytes),)

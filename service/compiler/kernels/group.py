@@ -93,11 +93,13 @@ class PlainKernel:
     Attributes:
         padding: rows and columns that its input has to get first.
         fill: what they hold.
+        memory_bytes: memory of the kernel's own, which it takes behind its output.
     """
 
     kernel: Kernel
     padding: Halo
     fill: int
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,9 @@ class Model:
                 summed = operation.name == "qnn.rescale" and len(operation.call.args) > 1  # only an LSTM's step does
                 if operation.name in _REQUANTIZING and not summed and computed and self._uses[first] == 1:
                     groups[var] = Group(str(var.name), producer, operation, None, inputs, var)
+            elif producer is not None and self._scales_product(operation, producer):
+                groups.pop(first)
+                groups[var] = Group(str(var.name), producer, operation, None, tuple(producer.call.args), var)
             elif operation.name not in _ACCUMULATING and var not in self.views and (operands := self._data(operation)):
                 groups[var] = Group(str(var.name), operation, None, None, operands, var)
         groups.update(self._sums(groups))
@@ -86,6 +89,12 @@ class Model:
             if image in groups and groups[image].kind == "dequantize" and self._uses[image] == 1:
                 groups[var] = replace(groups.pop(image), output=var, channels_first=True)
         return groups
+
+    def _scales_product(self, operation: Operation, producer: Operation) -> bool:
+        """Whether `operation` requantizes the product of two computed matrices, alone."""
+        names = (producer.name, operation.name) == ("qnn.matmul", "qnn.requantize")
+        computed = all(isinstance(operand, relax.Var) for operand in producer.call.args)
+        return names and computed and self._uses[operation.call.args[0]] == 1
 
     def _permutations(self, axes: tuple[int, ...]) -> dict[relax.Var, relax.Var]:
         """Variables that are permutations of another, and that one."""

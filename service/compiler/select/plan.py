@@ -108,6 +108,9 @@ class Plan:
             self.library.check_quantize(group.core)
             self.quantized[group.output] = group.core
             return
+        if group.core.name == "qnn.matmul":
+            self.plain[group.output] = self.library.plain(group)
+            return
         for var in (*group.inputs, group.output):
             if image_shape(shape_of(var)) is None:
                 raise Declined(f"{var.name} is {var.ty.dtype} of rank {len(shape_of(var))}, not an image")

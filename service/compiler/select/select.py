@@ -142,16 +142,17 @@ class _Emission:
         self._write(group.output, kernel, operands, group.name, group.kind, macs=macs)
 
     def _call_plain(self, group: Group, made: PlainKernel) -> None:
-        (var,) = group.inputs
-        source = self.plain(var)
+        sources = [self.plain(var) for var in group.inputs]
         if made.padding:
+            (source,) = sources
             top, left, bottom, right = made.padding.sides
             widths = [0, 0, top, bottom, left, right, 0, 0]
-            source = self.builder.emit(relax.op.nn.pad(source, widths, pad_value=made.fill), f"{var.name}_padded")
+            name = f"{group.inputs[0].name}_padded"
+            sources = [self.builder.emit(relax.op.nn.pad(source, widths, pad_value=made.fill), name)]
             self._report_plain(f"{group.name}_padded", "nn.pad", "the kernel takes tensors that are padded")
-        flat = self._reshaped(source, [math.prod(shape_of(source))])
+        flat = [self._reshaped(source, [math.prod(shape_of(source))]) for source in sources]
         macs = sum(self._macs.get(part, 0) for part in (*self.model.parts(group), group.output))
-        self._plain[group.output] = self._emit_contiguous(group, made.kernel, [flat], macs)
+        self._plain[group.output] = self._emit_contiguous(group, made.kernel, flat, macs, made.memory_bytes)
 
     def _call_recurrent(self, sequence: Recurrent, made: LstmKernel) -> None:
         """All steps at once. The hidden state of one is a row of what is written, copied where something reads it."""
@@ -175,10 +176,15 @@ class _Emission:
         self._report_plain(str(var.name), "strided_slice", "the kernel writes the states of all steps")
         return self._reshaped(row, shape_of(var))
 
-    def _emit_contiguous(self, group: Group, kernel: Kernel, operands: Sequence[relax.Expr], macs: int) -> relax.Expr:
-        """A call of `kernel`, which writes a tensor as the model has it."""
+    def _emit_contiguous(
+        self, group: Group, kernel: Kernel, operands: Sequence[relax.Expr], macs: int, memory_bytes: int = 0
+    ) -> relax.Expr:
+        """A call of `kernel`, which writes a tensor as the model has it, and some memory of its own."""
         out_type = relax.TensorType([_elements(group.output)], str(group.output.ty.dtype))
-        result = self._emit(kernel, operands, group.name, group.kind, out_type, macs=macs)
+        types = [out_type, relax.TensorType([memory_bytes], "uint8")] if memory_bytes else out_type
+        result = self._emit(kernel, operands, group.name, group.kind, types, macs=macs)
+        if memory_bytes:
+            result = self.builder.emit(relax.TupleGetItem(result, 0))
         return self._reshaped(result, shape_of(group.output))
 
     def _placed(self, group: Group) -> list[int]:

@@ -258,6 +258,9 @@ class Isa(Protocol):
     def weights(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
         """The weights of one group for one block of channels, from element `offset`."""
 
+    def computed_weights(self, program: Program, vector: Expr) -> tuple[Expr, ...]:
+        """Lanes of `group` signed bytes, which were computed, as weights."""
+
     @property
     def ones(self) -> tuple[Expr, ...]:
         """Weights of 1, so that `dot` sums."""

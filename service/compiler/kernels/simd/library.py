@@ -14,6 +14,7 @@ from service.compiler.kernels.simd.families import FAMILIES, Family
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.lstm import lstm, recurrence
 from service.compiler.kernels.simd.plain import plain_kernel
+from service.compiler.kernels.simd.product import product_kernel
 from service.compiler.kernels.simd.tiles import worth_sharing
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
@@ -42,7 +43,8 @@ class SimdLibrary:
         return self._family(group).kernel(group, sources, destination, placed)
 
     def plain(self, group: Group) -> PlainKernel:
-        return plain_kernel(self.isa, self.mode, group)
+        make = product_kernel if group.core.name == "qnn.matmul" else plain_kernel
+        return make(self.isa, self.mode, group)
 
     def lstm(self, step: LstmStep, steps: int) -> LstmKernel:
         numbers = recurrence(self.mode, step, steps)

@@ -103,6 +103,13 @@ class X86Isa:
         odd = pairs >> splat(tirx.const(8, "uint16"), half)
         return tuple(program.bind(bits(dtype, part), dtype) for part in (even, odd))
 
+    def computed_weights(self, program: Program, vector: Expr) -> tuple[Expr, ...]:
+        if self.dots_bytes:
+            return (program.bind(bits(f"int8x{self.bytes}", vector), f"int8x{self.bytes}"),)
+        half, dtype = 2 * self.lanes, f"int16x{2 * self.lanes}"
+        pairs, byte = program.bind(bits(dtype, vector), dtype), splat(tirx.const(8, "int16"), half)
+        return program.bind((pairs << byte) >> byte, dtype), program.bind(pairs >> byte, dtype)
+
     @property
     def ones(self) -> tuple[Expr, ...]:
         elements = self.weight_elements // self.weight_vectors

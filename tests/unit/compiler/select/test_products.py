@@ -1,0 +1,81 @@
+"""Products of two computed matrices by a kernel equal the oracle, bit for bit, on every instruction set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from service.compiler.kernels.simd.library import SimdLibrary
+from service.compiler.qnn import ops, oracle
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.types import QuantizedType
+from service.core.target import TARGETS, Target, detect_host
+from tests.support.portable_isa import PortableIsa
+from tests.support.qnn_models import Emit, float32, module_of
+from tests.support.selected import run_selected
+
+import tvm  # isort: skip
+
+HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
+Shape = tuple[int, ...]
+# Columns that fill blocks and that do not, one row, more rows than a tile, no batch; zero points at the ends and at 0.
+CASES: list[tuple[Shape, int, str, tuple[int, int, int]]] = [
+    ((1, 8, 20, 32), 20, "int8", (5, -9, 3)),
+    ((2, 3, 7, 8), 16, "uint8", (250, 3, 128)),
+    ((1, 64), 100, "int8", (-128, 0, -128)),
+    ((3, 9, 4), 70, "uint8", (0, 255, 0)),
+    ((2, 33, 36), 48, "int8", (0, 128 - 1, 7)),
+]
+
+
+def product(
+    shape: Shape, columns: int, storage: str, zero_points: tuple[int, int, int], seed: int = 0
+) -> tuple[tvm.IRModule, list[np.ndarray]]:
+    rng = np.random.default_rng(seed)
+    shapes = shape, (*shape[:-2], shape[-1], columns)
+    scales = [float32(scale) for scale in (0.02, 0.03, 0.02 * 0.03 * 90 * np.sqrt(shape[-1]))]
+    lhs, rhs, out = (
+        QuantizedType(storage, (scale,), (point,)) for scale, point in zip(scales, zero_points, strict=True)
+    )
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        total = emit(ops.matmul(inputs[0], inputs[1], lhs, rhs))
+        sums = QuantizedType("int32", (float32(lhs.scale * rhs.scale),), (0,))
+        return emit(ops.requantize(total, sums, out))
+
+    bounds = np.iinfo(storage)
+    inputs = [rng.integers(bounds.min, bounds.max, each, storage, endpoint=True) for each in shapes]
+    inputs[0][..., :1, :], inputs[1][..., :1] = bounds.max, bounds.min  # the largest sums, too
+    return module_of([(each, storage) for each in shapes], body), inputs
+
+
+@pytest.mark.parametrize("target", HERE, ids=str)
+@pytest.mark.parametrize("mode", ["litert-reference", "onnxruntime"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_product(target: Target, mode: str, case: tuple[Shape, int, str, tuple[int, int, int]], tmp_path: Path) -> None:
+    module, inputs = product(*case)
+    selection, (actual,) = run_selected(module, target, mode, inputs, tmp_path)
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode(mode), inputs)[0])
+    assert [(layer["operators"], layer["kernel"]) for layer in selection.layers] == [("matmul+requantize", "product")]
+    assert selection.plain == []
+
+
+@pytest.mark.parametrize("target", HERE[:1], ids=str)
+def test_the_kernel_needs_no_more_of_an_architecture_than_the_protocol(target: Target, tmp_path: Path) -> None:
+    module, inputs = product(*CASES[0])
+    selection, (actual,) = run_selected(
+        module, target, "xnnpack", inputs, tmp_path, lambda mode: SimdLibrary(PortableIsa(), mode)
+    )
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode("xnnpack"), inputs)[0])
+    assert [layer["kernel"] for layer in selection.layers] == ["product"]
+
+
+@pytest.mark.parametrize("target", HERE[:1], ids=str)
+def test_what_fills_no_vectors_is_declined(target: Target, tmp_path: Path) -> None:
+    module, inputs = product((1, 2, 5, 7), 9, "int8", (0, 0, 0))
+    selection, (actual,) = run_selected(module, target, "xnnpack", inputs, tmp_path)
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode("xnnpack"), inputs)[0])
+    assert any("fill no vectors" in reason for reason in selection.declined.values())
