@@ -13,7 +13,7 @@ import numpy as np
 from tvm import tirx
 
 from service.compiler.kernels.group import Group, PlainKernel, shape_of
-from service.compiler.kernels.kernel import Declined, Kernel
+from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layout import NO_HALO
 from service.compiler.kernels.program import Expr, Program, Register, at_most, bits, load, splat
 from service.compiler.kernels.simd.isa import Isa
@@ -85,6 +85,13 @@ class _Product:
         self.parts = -(-blocks // self.blocks)
         self.groups = self.depth // isa.group
 
+    @property
+    def numbers(self) -> Array:
+        """What differs between products of one shape, int32: constants of the kernel, so that they share the code."""
+        points = self.depth * self.lhs_zero_point * self.rhs_zero_point, self.lhs_zero_point, self.rhs_zero_point
+        out = self.out_type
+        return np.array([*points, out.zero_point, out.min, out.max], np.int32)
+
     def kernel(self) -> tuple[Kernel, int]:
         """The kernel, and the bytes of memory that it takes behind its output."""
         program = self.program = Program()
@@ -94,12 +101,23 @@ class _Product:
             program.parameter(name, kind.storage, self.batch * size)
             for name, kind, size in zip(("lhs", "rhs"), (self.lhs_type, self.rhs_type), sizes, strict=False)
         )
+        constants = (self.numbers, *self.scale.arrays)
+        numbers, *factors = (
+            program.parameter(f"constant_{place}", str(array.dtype), array.size)
+            for place, array in enumerate(constants)
+        )
         self.written = program.parameter("destination", self.out_type.storage, self.batch * sizes[2])
         items, own = self.batch * self.parts, self.groups * self.blocks * self.isa.bytes
         self.memory = program.parameter("memory", "uint8", items * own)
         macs = self.batch * self.height * self.depth * self.width
         parallel = worth_sharing(self.isa, macs / self.isa.bytes * self.isa.rates.dot)
         with program.loop(items, "item", parallel=parallel) as item:
+            self.both, self.lhs_point, self.rhs_point, *self.bounds = (
+                self.lanes.keep(splat(load(numbers, place, 1), self.isa.lanes)) for place in range(self.numbers.size)
+            )
+            self.factors = tuple(
+                self.lanes.keep(splat(load(buffer, 0, 1), self.isa.lanes), str(buffer.dtype)) for buffer in factors
+            )
             image, part = program.bind(item // self.parts), item % self.parts
             self.columns = [
                 program.bind(at_most((part * self.blocks + block) * self.isa.lanes, self.width - self.isa.lanes))
@@ -110,7 +128,7 @@ class _Product:
                 row = program.bind(at_most(tile * self.rows, self.height - self.rows))
                 self._tile(program.bind(image * self.height + row), item * own, starts)
         facts = {"tile": f"{self.rows} rows, {self.blocks} blocks"}
-        return Kernel("product", program.function(), (), self.batch * sizes[2], facts), items * own
+        return Kernel("product", program.function(), constants, self.batch * sizes[2], facts), items * own
 
     def _laid_out(self, rhs: Expr, memory: Expr) -> list[Register]:
         """Lays out the item's columns; where their sums start, so that zero points are out of them."""
@@ -132,9 +150,8 @@ class _Product:
                 program.store(self.memory, memory + (group * self.blocks + place) * isa.bytes, vector, isa.bytes)
                 weights = isa.computed_weights(program, vector)
                 sums[place].value = isa.dot(sums[place].value, isa.operand(program, ones), weights)
-        both = self.depth * self.lhs_zero_point * self.rhs_zero_point
         for register in sums:
-            register.value = self.lanes.const(both) - register.value * self.lanes.const(self.lhs_zero_point)
+            register.value = self.both - register.value * self.lhs_point
         return sums
 
     def _tile(self, row: Expr, memory: Expr, starts: list[Register]) -> None:
@@ -162,17 +179,16 @@ class _Product:
             for column, register in zip(self.columns, registers, strict=True):
                 total = register.value
                 if of_rows:
-                    total = total - of_rows[line].value * self.lanes.const(self.rhs_zero_point)
+                    total = total - of_rows[line].value * self.rhs_point
                 to = program.bind((row + line) * self.width + column)
                 program.store(self.written, to, self._requantized(total), isa.lanes)
 
     def _requantized(self, total: Expr) -> Expr:
-        numbers = tuple(self.lanes.const(array[0].item(), str(array.dtype)) for array in self.scale.arrays)
-        value = self.scale.apply(self.lanes, self.lanes.keep(total), numbers)
+        zero_point, low, high = self.bounds
+        value = self.scale.apply(self.lanes, self.lanes.keep(total), self.factors)
         bound = 1 << 16  # so that the sum cannot overflow
         near = tirx.max(tirx.min(value, self.lanes.const(bound)), self.lanes.const(-bound))
-        moved = near + self.lanes.const(self.out_type.zero_point)
-        held = tirx.max(tirx.min(moved, self.lanes.const(self.out_type.max)), self.lanes.const(self.out_type.min))
+        held = tirx.max(tirx.min(near + zero_point, high), low)
         return tirx.Cast(f"{self.out_type.storage}x{self.isa.lanes}", held)
 
     def _register(self, value: Expr) -> Register:

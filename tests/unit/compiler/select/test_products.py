@@ -15,11 +15,12 @@ from service.compiler.qnn.types import QuantizedType
 from service.core.target import TARGETS, Target, detect_host
 from tests.support.portable_isa import PortableIsa
 from tests.support.qnn_models import Emit, float32, module_of
-from tests.support.selected import run_selected
+from tests.support.selected import run_selected, selected
 
 import tvm  # isort: skip
 
 HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
+MODES = ["litert-reference", "onnxruntime"]
 Shape = tuple[int, ...]
 # Columns that fill blocks and that do not, one row, more rows than a tile, no batch; zero points at the ends and at 0.
 CASES: list[tuple[Shape, int, str, tuple[int, int, int]]] = [
@@ -53,7 +54,7 @@ def product(
 
 
 @pytest.mark.parametrize("target", HERE, ids=str)
-@pytest.mark.parametrize("mode", ["litert-reference", "onnxruntime"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_product(target: Target, mode: str, case: tuple[Shape, int, str, tuple[int, int, int]], tmp_path: Path) -> None:
     module, inputs = product(*case)
@@ -61,6 +62,12 @@ def test_product(target: Target, mode: str, case: tuple[Shape, int, str, tuple[i
     np.testing.assert_array_equal(actual, oracle.run(module, get_mode(mode), inputs)[0])
     assert [(layer["operators"], layer["kernel"]) for layer in selection.layers] == [("matmul+requantize", "product")]
     assert selection.plain == []
+
+
+def test_products_that_differ_in_zero_points_and_scales_share_one_program() -> None:
+    one, other = (product((1, 8, 20, 32), 20, "int8", points)[0] for points in ((5, -9, 3), (-7, 1, -128)))
+    symbols = {*selected(one, TARGETS[0], MODES[0]).kernels, *selected(other, TARGETS[0], MODES[0]).kernels}
+    assert len(symbols) == 1
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
