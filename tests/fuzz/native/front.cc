@@ -184,6 +184,12 @@ int64_t talk(Front& front, Python& python, Random& random) {
   return answers;
 }
 
+ffi::Tensor copy_of(const ffi::Tensor& tensor) {
+  ffi::Tensor copy = make_tensor({tensor.shape().begin(), tensor.shape().end()}, tensor.dtype());
+  std::memcpy(copy.data_ptr(), tensor.data_ptr(), static_cast<size_t>(size_bytes(tensor)));
+  return copy;
+}
+
 ModelQueueRef make_queue() {
   auto runner = ffi::Function::FromTyped([](ffi::Array<ffi::Tensor> inputs) {
     if (*static_cast<const char*>(inputs[0].data_ptr()) == 7) throw std::runtime_error("seven");
