@@ -79,7 +79,7 @@ class Rates:
         far_load: a load of other weights, in loads.
         overlap: the part of the shorter of loads and products that the longer one does not hide.
         tile: a tile's addresses, loops and first loads.
-        sharing: waking another thread and waiting for it, several times over.
+        sharing: a shorter kernel is computed by one thread; for others the runtime measures whether sharing pays.
         elementwise: an operator on a vector of bytes.
         resize: interpolating a vector of bytes.
     """

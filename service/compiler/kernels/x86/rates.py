@@ -25,7 +25,7 @@ def _rates(width: float, *, dots_bytes: bool) -> Rates:
         far_load=2.0,
         overlap=0.08,
         tile=12.0,
-        sharing=10_000.0,
+        sharing=1_000.0,
         elementwise=8.0,
         resize=40.0,
         epilogue=_EPILOGUE,
