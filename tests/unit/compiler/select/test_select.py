@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,11 @@ NETWORKS = settings(
 def in_turns(*modes: str) -> list[tuple[Any, str]]:
     """Each target with one of the modes: the kernels' own tests have all pairs."""
     return list(zip(HERE, itertools.cycle(modes), strict=False))
+
+
+def on_vectors(family: str) -> str:
+    """`family`, or what computes the same where there are no instructions for tiles."""
+    return "conv" if family == "matrix" else family
 
 
 @dataclass
@@ -349,7 +355,7 @@ def test_sums_and_real_values_come_from_kernels(target: Any, mode: str, tmp_path
     for actual, expected in zip(outputs, oracle.run(module, get_mode(mode), [x]), strict=True):
         np.testing.assert_array_equal(actual, expected)
     report = selection.report()
-    families = {family: found["calls"] for family, found in report["families"].items()}
+    families = Counter(on_vectors(layer["kernel"]) for layer in report["layers"])
     assert families == {"conv": 3, "depthwise": 1, "pack": 1, "grouped": 1, "mean": 1}
     assert [operator["operators"] for operator in report["plain"]] == ["dequantize"]
 
@@ -456,7 +462,14 @@ def test_images_are_resized_between_kernels(target: Any, mode: str, tmp_path: Pa
     x = rng.integers(0, 256, (1, 9, 8, 3)).astype(np.uint8)
     selection, (actual,) = run_selected(module, target, mode, [x], tmp_path)
     np.testing.assert_array_equal(actual, oracle.run(module, get_mode(mode), [x])[0])
-    assert [layer["kernel"] for layer in selection.layers] == ["pack", "conv", "conv", "resize", "conv", "unpack"]
+    assert [on_vectors(layer["kernel"]) for layer in selection.layers] == [
+        "pack",
+        "conv",
+        "conv",
+        "resize",
+        "conv",
+        "unpack",
+    ]
     assert selection.plain == []
 
 
