@@ -77,7 +77,25 @@ def reshaped_by_products() -> bytes:
     return ended(model, model.node("Unsqueeze", [flat, model.node("Reshape", [places, ints(model, -1)])]))
 
 
-@pytest.mark.parametrize("make", [resized_by_computed_scales, gathered_by_a_computed_row, reshaped_by_products])
+def padded_by_quantized_sizes() -> bytes:
+    """`SAME` padding of TensorFlow's networks, whose pads are computed in float32: quantizers put conversions, sums and
+    products of stored values among them."""
+    model = OnnxBuilder()
+    stored = begun(model)
+    height = model.node("Gather", [model.node("Shape", ["x"]), model.constant(2, "int64")])
+    real = model.node("Cast", [height], to=1)
+    half = model.dequantized(model.constant(5, "uint8"), 0.1, 0, "uint8")
+    rows = model.dequantized(model.quantized(model.node("Mul", [real, half]), 0.5, 0, "uint8"), 0.5, 0, "uint8")
+    pad = model.node("Unsqueeze", [model.node("Cast", [rows], to=7), ints(model, 0)])
+    zero = ints(model, 0)
+    pads = model.node("Concat", [zero, zero, pad, zero, zero, zero, zero, zero], axis=0)
+    value = model.dequantized(stored, 0.05, 3, "uint8")
+    return ended(model, model.quantized(model.node("Pad", [value, pads]), 0.05, 3, "uint8"))
+
+
+@pytest.mark.parametrize(
+    "make", [resized_by_computed_scales, gathered_by_a_computed_row, reshaped_by_products, padded_by_quantized_sizes]
+)
 def test_computed_shapes_are_those_of_onnx_runtime(make: object) -> None:
     data = make()  # type: ignore[operator]
     module = import_model(data, shapes=SHAPES).module

@@ -9,6 +9,7 @@ from tvm import relax
 
 from service.compiler.importers.detect import ONNX
 from service.compiler.importers.imported import ImportedModel
+from service.compiler.importers.onnx.folding import folded, folds
 from service.compiler.importers.onnx.model import End, Model, shortened
 from service.compiler.importers.onnx.node import Node, State, Value
 from service.compiler.importers.onnx.operators import RULES
@@ -57,7 +58,8 @@ def _imported(model: Model, at: At, shapes: Shapes) -> ImportedModel:
             for operator in model.operators:
                 node = Node(state, operator)
                 at(operator.label, node.label)
-                values |= _outputs(node, RULES[operator.op_type].convert(node))
+                convert = RULES[operator.op_type].convert
+                values |= _outputs(node, folded(node, convert) if folds(node) else convert(node))
             results = [_result(end, _scalar(state, end)) for end in model.outputs]
             outputs = [builder.emit_output(result) for result in results]
         builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))

@@ -71,7 +71,8 @@ class Constants:
         key = (name, layout.__name__ if layout else "")
         if not name or key not in self._known:
             self.charge(data.nbytes, name)
-            array = np.ascontiguousarray(layout(data) if layout else data)
+            array = layout(data) if layout else data
+            array = np.ascontiguousarray(array).reshape(array.shape)  # without the shape, a scalar would become a row
             self._known[key] = relax.const(array, array.dtype.name)  # without the dtype, int64 would become int32
         return self._known[key]
 
