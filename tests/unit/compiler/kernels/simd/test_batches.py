@@ -101,5 +101,5 @@ def test_products_of_large_matrices(isa: Isa, rows: int, depth: int, filters: in
     inputs = [values.astype(np.int8)]
     expected = stored(oracle.run(module, mode, inputs)[0])
     kernel, written = kernel_and_output(isa, mode, group_of(module), inputs, expected, produced=True)
-    assert kernel.family == "conv"
+    assert kernel.family in ("conv", "matrix")
     np.testing.assert_array_equal(written, expected)
