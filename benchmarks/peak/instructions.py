@@ -13,7 +13,7 @@ Expr = Any
 
 @dataclass(frozen=True)
 class Instruction:
-    """One way to add products to a register.
+    """One way to add products to a register: a vector, or (`tmm`) a tile of 16 by 16, whose products are 64 deep.
 
     Attributes:
         name: the mnemonic and the register, as in `vpdpbusd zmm`.
@@ -49,7 +49,7 @@ class Instruction:
     @property
     def lanes(self) -> int:
         """The number of 32-bit lanes of the accumulator."""
-        return {"zmm": 16, "ymm": 8}[self.register]
+        return {"tmm": 256, "zmm": 16, "ymm": 8}[self.register]
 
     @property
     def operand_lanes(self) -> int:
@@ -68,7 +68,9 @@ _VNNI = (frozenset({"avx512_vnni", "avx512vl"}),)
 _VNNI_YMM = (*_VNNI, frozenset({"avx_vnni"}))
 _AVX512 = (frozenset({"avx512f", "avx512bw", "avx512vl"}),)
 _AVX2 = (frozenset({"avx2", "fma"}),)
+_AMX = (frozenset({"amx_tile", "amx_int8"}),)
 INSTRUCTIONS = (
+    Instruction("tdpbusd tmm", "int8", "llvm.x86.tdpbusd", _AMX, 16 * 16 * 64),
     Instruction("vpdpbusd zmm", "int8", "llvm.x86.avx512.vpdpbusd.512", _VNNI, 64),
     Instruction("vpdpbusd ymm", "int8", "llvm.x86.avx512.vpdpbusd.256", _VNNI_YMM, 32),
     Instruction("vpdpwssd zmm", "int16", "llvm.x86.avx512.vpdpwssd.512", _VNNI, 32),

@@ -61,7 +61,7 @@ class Clock:
     _CALLS, _REPETITIONS = 200, 20_000  # calls so short that most of them are not interrupted
 
     def __init__(self) -> None:
-        self._function = _compiled(_chain(self._REPETITIONS), llvm_get_system_cpu())
+        self._function = compiled(_chain(self._REPETITIONS), llvm_get_system_cpu())
         self._state = tvm.runtime.tensor(np.array([3, 6364136223846793005, 1442695040888963407], np.int64))
 
     def ghz(self) -> float:
@@ -80,7 +80,7 @@ def compile_loop(instruction: Instruction, threads: int, cpu: str) -> Any:
     Raises:
         RuntimeError: the compiler made other code than was meant.
     """
-    module = _compiled(_multiply(instruction, threads), instruction.cpu or cpu)
+    module = compiled(_multiply(instruction, threads), instruction.cpu or cpu)
     check_code(module.mod.inspect_source("asm"), instruction)
     return module
 
@@ -129,13 +129,15 @@ def _multiply(instruction: Instruction, threads: int) -> PrimFunc:
             register = registers[row * COLUMNS + index]
             total = instruction.apply(_load(register, 0, lanes), value, column[index])
             body.append(BufferStore(register, total, [_span(0, lanes)]))
-    loop = For(repetition, _int(0), _int(REPETITIONS), ForKind.SERIAL, SeqStmt(body))
+    loop = For(repetition, int32(0), int32(REPETITIONS), ForKind.SERIAL, SeqStmt(body))
     end = [
         BufferStore(totals, _load(register, 0, lanes), [_span(place, lanes)])
         for register, place in zip(registers, places, strict=True)
     ]
     kind = ForKind.PARALLEL if threads > 1 else ForKind.SERIAL
-    return _function([rows, columns, totals], For(thread, _int(0), _int(threads), kind, SeqStmt([*begin, loop, *end])))
+    return function_of(
+        [rows, columns, totals], For(thread, int32(0), int32(threads), kind, SeqStmt([*begin, loop, *end]))
+    )
 
 
 def _chain(repetitions: int) -> PrimFunc:
@@ -143,18 +145,18 @@ def _chain(repetitions: int) -> PrimFunc:
     state = tirx.decl_buffer((3,), "int64", "state", data_alignment=64)
     register = tirx.decl_buffer((1,), "int64", "x", scope="local")
     repetition, factor, mask = Var("repetition", "int32"), Var("factor", "int64"), Var("mask", "int64")
-    step = BufferStore(register, tirx.bitwise_xor(BufferLoad(register, [_int(0)]) * factor, mask), [_int(0)])
-    loop = For(repetition, _int(0), _int(repetitions), ForKind.SERIAL, SeqStmt([step] * CLOCK_STEPS))
-    return _function(
+    step = BufferStore(register, tirx.bitwise_xor(BufferLoad(register, [int32(0)]) * factor, mask), [int32(0)])
+    loop = For(repetition, int32(0), int32(repetitions), ForKind.SERIAL, SeqStmt([step] * CLOCK_STEPS))
+    return function_of(
         [state],
         SeqStmt(
             [
                 AllocBuffer(register, _IN_REGISTERS),
-                BufferStore(register, BufferLoad(state, [_int(0)]), [_int(0)]),
-                Bind(factor, BufferLoad(state, [_int(1)])),
-                Bind(mask, BufferLoad(state, [_int(2)])),
+                BufferStore(register, BufferLoad(state, [int32(0)]), [int32(0)]),
+                Bind(factor, BufferLoad(state, [int32(1)])),
+                Bind(mask, BufferLoad(state, [int32(2)])),
                 loop,
-                BufferStore(state, BufferLoad(register, [_int(0)]), [_int(0)]),
+                BufferStore(state, BufferLoad(register, [int32(0)]), [int32(0)]),
             ]
         ),
     )
@@ -164,11 +166,11 @@ def _chain(repetitions: int) -> PrimFunc:
 _IN_REGISTERS = {"disable_lower_builtin": tirx.const(1, "bool")}
 
 
-def _function(parameters: Sequence[Any], body: Any) -> PrimFunc:
+def function_of(parameters: Sequence[Any], body: Any) -> PrimFunc:
     return PrimFunc(list(parameters), body).with_attr({"global_symbol": "loop", "tirx.noalias": True})
 
 
-def _compiled(function: PrimFunc, cpu: str) -> Any:
+def compiled(function: PrimFunc, cpu: str) -> Any:
     target = tvm.target.Target({"kind": "llvm", "mcpu": cpu})
     with tvm.transform.PassContext(config={"tirx.disable_storage_rewrite": True}):
         return tvm.compile(tvm.IRModule({"loop": function}), target=target)
@@ -201,12 +203,12 @@ def _expected(instruction: Instruction, rows: Array, columns: Array) -> Array:
     return wrapped[None]
 
 
-def _int(value: int) -> Expr:
+def int32(value: int) -> Expr:
     return tirx.const(value, "int32")
 
 
 def _span(offset: Expr, lanes: int) -> Expr:
-    return Ramp(_int(offset) if isinstance(offset, int) else offset, _int(1), lanes)
+    return Ramp(int32(offset) if isinstance(offset, int) else offset, int32(1), lanes)
 
 
 def _load(buffer: Any, offset: Expr, lanes: int) -> Expr:

@@ -18,9 +18,9 @@ def starts_per_cycle(cpuinfo: str, register: str) -> int | None:
     )
     match vendor, family:
         case "AuthenticAMD", "25" if "avx512_vnni" in cpuinfo:
-            return _ZEN4[register]
+            return _ZEN4.get(register)
         case "AuthenticAMD", "26" if model in ("2", "17", "68"):  # servers and desktops; laptops' pipes are narrower
-            return _ZEN5[register]
+            return _ZEN5.get(register)
     return None
 
 

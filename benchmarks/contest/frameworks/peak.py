@@ -9,6 +9,7 @@ from benchmarks.contest.frameworks import Job, Loaded
 from benchmarks.peak.instructions import named
 from benchmarks.peak.loops import Clock, Loop, prepare_threads
 from benchmarks.peak.theory import is_possible, starts_per_cycle
+from benchmarks.peak.tiles import TileLoop
 
 _CALLS = 10
 
@@ -17,7 +18,8 @@ def load(job: Job) -> Loaded:
     """Raises RuntimeError if the loop is faster than the core can be."""
     prepare_threads(job.threads)
     instruction = named(job.path)
-    loop, clock_ghz = Loop(instruction, job.threads), Clock().ghz()
+    made = TileLoop if instruction.register == "tmm" else Loop
+    loop, clock_ghz = made(instruction, job.threads), Clock().ghz()
     limit = starts_per_cycle(Path("/proc/cpuinfo").read_text(), instruction.register)
     reached = loop.macs / instruction.macs / job.threads / _fastest_s(loop) / clock_ghz / 1e9
     if not is_possible(reached, limit):
@@ -26,7 +28,7 @@ def load(job: Job) -> Loaded:
     return Loaded(loop.call, list, about)
 
 
-def _fastest_s(loop: Loop) -> float:
+def _fastest_s(loop: Loop | TileLoop) -> float:
     durations = []
     for _ in range(_CALLS):
         begun = time.perf_counter()

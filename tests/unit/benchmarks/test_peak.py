@@ -11,7 +11,8 @@ from benchmarks.peak.theory import is_possible, starts_per_cycle
 from service.core.target import detect_host
 
 CPUINFO = "processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: {model}\nmodel name\t: some CPU\n"
-HERE = available(detect_host().features)
+VECTORS_HERE = [it for it in available(detect_host().features) if it.register != "tmm"]
+TILES_HERE = [it for it in available(detect_host().features) if it.register == "tmm"]
 
 AVX2 = {"avx2", "fma"}
 AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512vl"}
@@ -58,7 +59,7 @@ def test_instructions_are_found_by_name_and_by_what_the_cpu_has() -> None:
 
 
 def test_macs_are_the_products_of_a_register() -> None:
-    assert {it.name for it in INSTRUCTIONS if it.macs != it.operand_lanes} == set()
+    assert {it.name for it in INSTRUCTIONS if it.macs != it.operand_lanes} == {"tdpbusd tmm"}
 
 
 @pytest.mark.parametrize(("cpu", "name"), [(cpu, it.name) for cpu in CPUS for it in available(CPUS[cpu])])
@@ -79,22 +80,35 @@ def test_a_loop_that_lost_a_product_is_refused(encoding: str) -> None:
         check_code(".LBB0_1:\n" + 12 * line, named("vpdpbusd zmm"))
 
 
-@pytest.mark.parametrize("name", [it.name for it in HERE])
+@pytest.mark.parametrize("name", [it.name for it in VECTORS_HERE])
 def test_a_loop_computes_what_it_should_and_no_faster_than_it_can(name: str) -> None:
     """The loop checks its own code and result; see `Loop`."""
     loop = Loop(named(name), threads=1)
     assert loop.macs % named(name).macs == 0
 
 
+@pytest.mark.skipif(not TILES_HERE, reason="this CPU has no tiles")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_loop_of_tiles_computes_what_it_should(threads: int) -> None:
+    """The loop checks its own code and result; see `TileLoop`. In a process that asked for the tiles itself."""
+    code = "from benchmarks.peak.loops import prepare_threads; from benchmarks.peak.tiles import TileLoop\n"
+    code += "from benchmarks.peak.instructions import named\n"
+    code += f"prepare_threads({threads}); print(TileLoop(named('tdpbusd tmm'), {threads}).macs)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) % (threads * TILES_HERE[0].macs) == 0
+
+
 def test_the_clock_is_that_of_a_processor() -> None:
     assert 0.5 < Clock().ghz() < 8
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2 or not HERE, reason="needs two cores and AVX2")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2 or not VECTORS_HERE, reason="needs two cores and AVX2")
 def test_two_threads_are_two_threads() -> None:
     code = "import os; from benchmarks.peak.loops import *; from benchmarks.peak.instructions import named\n"
-    code += f"prepare_threads(2); print(Loop(named({HERE[-1].name!r}), 2).macs)"
+    code += f"prepare_threads(2); print(Loop(named({VECTORS_HERE[-1].name!r}), 2).macs)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True
     )
-    assert int(done.stdout) == 2 * Loop(HERE[-1], 1).macs
+    assert int(done.stdout) == 2 * Loop(VECTORS_HERE[-1], 1).macs
