@@ -43,7 +43,7 @@ def test_kernels_equal_mxnet(name: str, target: Target, tmp_path: Path) -> None:
     evidence.compare_compiled(facts_of(imported), target.name, [outputs], [[expected[-1]]])
     kernels = Counter(layer["kernel"] for layer in selection.layers)
     convolutions = sum(node["op"].endswith(("mkldnn_conv", "quantized_conv")) for node in symbol_of(name)["nodes"])
-    assert kernels["conv"] + kernels["depthwise"] + kernels["grouped"] >= convolutions
+    assert sum(kernels[family] for family in ("conv", "depthwise", "grouped", "matrix")) >= convolutions
 
 
 @pytest.mark.slow

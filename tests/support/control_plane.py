@@ -20,7 +20,7 @@ from service.core.artifact import (
     Report,
 )
 from service.core.build import Stage
-from service.core.compatibility import CONFIG_MEDIA_TYPE
+from service.core.compatibility import ABI_VERSION, CONFIG_MEDIA_TYPE, PLAN_VERSION
 from service.core.digest import Digest, canonical_json
 from service.core.errors import OctetError
 from service.core.facts import Facts, Scheme
@@ -82,11 +82,14 @@ def control_plane(data_dir: Path, **settings: Any) -> Iterator[ControlPlane]:
         yield ControlPlane(services, client)
 
 
+_VERSIONS = {"abi_version": ABI_VERSION, "plan": {"version": PLAN_VERSION}}  # and nothing else of a config
+
+
 def publish(layout: OciLayout, source: Digest) -> Digest:
     """An artifact with all its reports, such as the pipeline leaves behind; nothing in it can run."""
     manifest = Manifest(
         ARTIFACT_TYPE,
-        layout.put_blob_descriptor(CONFIG_MEDIA_TYPE, b"{}"),
+        layout.put_blob_descriptor(CONFIG_MEDIA_TYPE, canonical_json(_VERSIONS)),
         (
             layout.put_blob_descriptor(LIBRARY_MEDIA_TYPE, b"a library of " + source.encode()),
             layout.put_blob_descriptor(CONSTANTS_MEDIA_TYPE, b"constants"),

@@ -31,7 +31,7 @@ async def test_uint16_out_and_in(case: str, datatypes: tuple[str, str], tmp_path
     tables.build("case", tables.push("case"), BuildState.SUCCEEDED, artifact=artifact)
     async with connect(tables, artifacts=StoredArtifacts(layout)) as client:
         (spec,) = (await client.get("/v2/models/case")).json()["inputs"]
-        response = await client.post("/v2/models/case/infer", json=as_json(CASES[f"{case}.input"], spec["name"]))
+        response = await client.post("/v2/models/case/infer", json=as_json(CASES[f"{case}.input0"], spec["name"]))
     (output,) = response.json()["outputs"]
     assert (spec["datatype"], output["datatype"]) == datatypes
     assert output["data"] == CASES[f"{case}.output0"].tolist()
