@@ -8,9 +8,10 @@ namespace octet {
 namespace {
 
 // The least of so many runs counts: others use the machine, too. Of long ones fewer, for they are the user's.
-constexpr int32_t kRuns = 6;
-constexpr int32_t kFewestRuns = 2;
-constexpr double kPatienceS = 0.03;
+constexpr int32_t kRuns = 6, kRunsAgain = 2;
+constexpr int32_t kFewestRuns = 3;
+constexpr double kPatienceS = 0.1;
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // More threads have to save as much: they are taken from other calls, and times are uncertain.
 constexpr double kWorth = 0.9;
@@ -38,20 +39,21 @@ ThreadTuner::ThreadTuner(int32_t calls, int32_t threads)
       best_(is_done_ ? 1 : calls),
       divisions_(is_done_ ? 1 : calls) {
   for (int32_t call = 0; call < divisions_.size(); ++call) divisions_[call] = {threads_, 0};
-  if (!is_done_) begin();
+  for (int32_t place = 0; place < least_s_.size(); ++place) least_s_[place] = kNever;
+  for (int32_t width = 1; width < most_threads_; width *= 2) variants_[uniform_++] = {width, 0, 0, kNever};
+  variants_[uniform_++] = {most_threads_, 0, 0, kNever};
+  variants_[uniform_] = {most_threads_, 0, 0, kNever};
 }
 
 void ThreadTuner::begin() {
-  uniform_ = 0;
-  for (int32_t width = 1; width < most_threads_; width *= 2) variants_[uniform_++] = {width, 0, 0, 0};
-  variants_[uniform_++] = {most_threads_, 0, 0, 0};
-  threads_ = most_threads_;
-  current_ = -1;
+  for (int32_t variant = 0; variant <= uniform_; ++variant) variants_[variant].runs = 0;
   passed_ = 0;
   is_mixed_ = is_done_ = false;
+  use(0);
 }
 
 bool ThreadTuner::is_measured(const Variant& variant) const {
+  if (trust_ > 0) return variant.runs >= kRunsAgain;
   return variant.runs >= kRuns || (variant.runs >= kFewestRuns && variant.spent_s > kPatienceS);
 }
 
@@ -62,11 +64,9 @@ void ThreadTuner::record(const double* seconds, int32_t granted, double wake_s) 
     double total_s = 0;
     for (int32_t call = 0; call < calls_; ++call) {
       total_s += seconds[call];
-      if (current_ == uniform_) continue;
-      double& least_s = least(current_, call);
-      least_s = variant.runs == 0 ? seconds[call] : std::min(least_s, seconds[call]);
+      if (current_ < uniform_) least(current_, call) = std::min(least(current_, call), seconds[call]);
     }
-    variant.least_s = variant.runs == 0 ? total_s : std::min(variant.least_s, total_s);
+    variant.least_s = std::min(variant.least_s, total_s);
     variant.spent_s += total_s;
     ++variant.runs;
   }
@@ -86,16 +86,18 @@ void ThreadTuner::record(const double* seconds, int32_t granted, double wake_s) 
 // another reads on two.
 void ThreadTuner::mix() {
   int32_t most = 1;
+  bool is_new = false;
   for (int32_t call = 0; call < calls_; ++call) {
     int32_t best = 0;
     for (int32_t variant = 1; variant < uniform_; ++variant) {
       double before_s = least(best, call), after_s = least(variant, call);
       if (after_s < kWorth * before_s && before_s - after_s > kWorthS) best = variant;
     }
+    is_new |= best_[call] != variants_[best].threads;
     best_[call] = variants_[best].threads;
     most = std::max(most, best_[call]);
   }
-  variants_[uniform_] = {most, 0, 0, 0};
+  variants_[uniform_] = {most, 0, 0, is_new ? kNever : variants_[uniform_].least_s};
   is_mixed_ = true;
 }
 
@@ -109,6 +111,7 @@ void ThreadTuner::decide(double wake_s) {
   }
   use(best);
   is_done_ = true;
+  trust_ = trust_ == 0 ? kFirstTrust : std::min(2 * trust_, kMostTrust);
 }
 
 void ThreadTuner::use(int32_t variant) {
@@ -121,7 +124,7 @@ void ThreadTuner::use(int32_t variant) {
 }
 
 int32_t ThreadTuner::tasks(int32_t call, int32_t threads) {
-  if (threads == 1 || variants_[0].runs == 0) return 0;
+  if (threads == 1 || variants_[0].least_s == kNever) return 0;
   double wanted = std::min(least(0, call) / kTaskS, static_cast<double>(std::numeric_limits<int32_t>::max()));
   return std::clamp(static_cast<int32_t>(wanted), kFewestTasks * threads, kMostTasks * threads);
 }

@@ -27,10 +27,10 @@ class ThreadTuner {
   int32_t threads() const { return threads_; }                          // of the next run, at most
   const Division* divisions() const { return &divisions_[0]; }            // [calls], in the next run
 
-  // A run that was not measured. Some thousand of them on one thread, and it measures anew: a neighbour that kept the
-  // other cores busy at the time may be gone, and where calls are small that costs little.
+  // A run that was not measured. After some hundred of them it measures a little more, and then ever more rarely: a
+  // neighbour may have had a core at the time. The least times count, of all measurements.
   void pass() {
-    if (threads_ == 1 && most_threads_ > 1 && ++passed_ == kTrust) begin();
+    if (most_threads_ > 1 && ++passed_ == trust_) begin();
   }
 
   // The times of a run, as the next one was to be; `granted`: how many threads it could have.
@@ -40,15 +40,15 @@ class ThreadTuner {
   void record(const double* seconds, int32_t granted, double wake_s);
 
  private:
-  static constexpr int32_t kTrust = 4096;  // runs
+  static constexpr int32_t kFirstTrust = 256, kMostTrust = 1 << 20;  // runs; two slow ones of so many are below 1 %
   static constexpr int32_t kMost = 16;  // variants: powers of two up to 8192, all threads, and the mixture
 
   // All calls on as many threads; the last variant has each call on its best number.
   struct Variant {
     int32_t threads;
-    int32_t runs;
-    double spent_s;
-    double least_s;  // of whole runs
+    int32_t runs;    // in this measurement
+    double spent_s;  // on them
+    double least_s;  // of whole runs, in all
   };
 
   void begin();
@@ -65,8 +65,8 @@ class ThreadTuner {
   int32_t uniform_ = 0;   // variants
   int32_t current_ = -1;  // -1: the first run, which finds caches cold and pages unmapped, and counts for nothing
   int32_t threads_;
-  int32_t passed_ = 0;
-  bool is_mixed_ = false;
+  int32_t passed_ = 0, trust_ = 0;
+  bool is_mixed_ = false;  // in this measurement
   bool is_done_;
   Array<double> least_s_;       // [uniform variants, calls]
   Array<int32_t> best_;         // [calls]: threads, in the mixture

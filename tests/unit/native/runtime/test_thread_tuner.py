@@ -137,12 +137,12 @@ def test_runs_that_get_fewer_cores_count_for_nothing(tuner: Callable[[int, int],
     assert made.settle(scaling(1e-3, 1e-6))[0][0] == 2
 
 
-def test_long_runs_are_measured_twice(tuner: Callable[[int, int], Tuner]) -> None:
+def test_long_runs_are_measured_three_times(tuner: Callable[[int, int], Tuner]) -> None:
     made, runs = tuner(1, 2), 0
     while not made.is_done:
         made.run([scaling(0.1, 0)(0, made.divisions[0][0])], made.threads)
         runs += 1
-    assert runs == 1 + 3 * 2
+    assert runs == 1 + 3 * 3
 
 
 def test_one_thread_is_not_measured(tuner: Callable[[int, int], Tuner]) -> None:
@@ -154,12 +154,32 @@ def test_what_a_neighbour_made_slow_is_measured_again(tuner: Callable[[int, int]
     made = tuner(1, 2)
     made.settle(scaling(100e-6, 1e-3))  # a neighbour has the other core
     assert made.threads == 1
-    made.pass_runs(4096)
+    made.pass_runs(256)
     assert made.settle(scaling(100e-6, 1e-6))[0][0] == 2
 
 
-def test_what_is_divided_stays_so(tuner: Callable[[int, int], Tuner]) -> None:
+def test_a_neighbour_that_comes_later_changes_nothing(tuner: Callable[[int, int], Tuner]) -> None:
     made = tuner(1, 2)
     made.settle(scaling(1e-3, 1e-6))
-    made.pass_runs(10_000)
-    assert made.is_done
+    made.pass_runs(256)
+    assert made.settle(scaling(1e-3, 1e-2))[0][0] == 2
+
+
+def test_it_measures_ever_more_rarely(tuner: Callable[[int, int], Tuner]) -> None:
+    made = tuner(1, 2)
+    for trust in (256, 512, 1024):
+        made.settle(scaling(1e-3, 1e-6))
+        made.pass_runs(trust - 1)
+        assert made.is_done
+        made.pass_runs(1)
+        assert not made.is_done
+
+
+def test_a_run_that_was_measured_is_measured_by_six_runs_more(tuner: Callable[[int, int], Tuner]) -> None:
+    made, runs = tuner(1, 2), 0
+    made.settle(scaling(1e-3, 1e-6))
+    made.pass_runs(256)
+    while not made.is_done:
+        made.run([scaling(1e-3, 1e-6)(0, made.divisions[0][0])], made.threads)
+        runs += 1
+    assert runs == 3 * 2
