@@ -38,6 +38,12 @@ class Formula(Protocol):
         """(operation, builder, *operands): Relax, without QNN operators, that computes the same."""
 
 
+def all_values(kind: QuantizedType) -> Array:
+    """Every value that a tensor of `kind` can store, from its storage's smallest on; of the storage's dtype."""
+    limits = np.iinfo(kind.storage)
+    return np.arange(limits.min, limits.max + 1).astype(kind.storage)
+
+
 def store(values: Array, quantized: QuantizedType) -> Array:
     """Wide integers clamped to the storage bounds of `quantized`, as its storage."""
     return np.clip(values, quantized.min, quantized.max).astype(quantized.dtype)

@@ -20,7 +20,7 @@ from tvm import relax
 from service.compiler.qnn import graph, ops
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, FixedPointMul, FloatMul, SharedShiftAdd
-from service.compiler.qnn.numerics.formula import Array
+from service.compiler.qnn.numerics.formula import Array, all_values
 from service.compiler.qnn.numerics.requantize import FloatRequantize, OneRounding, TwoRoundings
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.unary import FUNCTIONS
@@ -100,7 +100,7 @@ class _Casts:
         kind = operation.quantized("in_type")
         if kind.storage not in ("int8", "uint8") or kind.axis is not None:
             return None
-        values = _all_values(kind)
+        values = all_values(kind)
         return np.stack([values.astype(np.int64), self.mode.formula(operation).evaluate(operation, values)])
 
     def _with(self, operation: Operation, maker: Operation, table: Array) -> QuantizedType | None:
@@ -157,7 +157,7 @@ class _Casts:
             or quantize.quantized("out_type").axis is not None
         ):
             return False
-        values = _all_values(kind)
+        values = all_values(kind)
         dequantize = Operation(ops.dequantize(relax.const(values), kind))
         real = self.mode.formula(dequantize).evaluate(dequantize, values)
         return bool((self.mode.formula(quantize).evaluate(quantize, real) == values).all())
@@ -169,11 +169,6 @@ def _moves(call: relax.Call) -> bool:
 
 def _storage(operation: Operation, name: str) -> str:
     return operation.quantized(name).storage
-
-
-def _all_values(kind: QuantizedType) -> Array:
-    limits = np.iinfo(kind.storage)
-    return np.arange(limits.min, limits.max + 1).astype(kind.storage)
 
 
 def _type_or_none(storage: str, scale: float, zero_point: int, low: int, high: int) -> QuantizedType | None:

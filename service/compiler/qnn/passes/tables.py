@@ -20,11 +20,11 @@ from tvm.ir import Op
 
 from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import Mode
-from service.compiler.qnn.numerics.formula import Array
+from service.compiler.qnn.numerics.formula import Array, all_values
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.ops.unary import FUNCTIONS
 from service.compiler.qnn.plain import ELEMENTWISE
-from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
+from service.compiler.qnn.types import QuantizedType
 
 # Type attribute of each operand.
 _TYPES: dict[str, tuple[str, ...]] = {
@@ -102,7 +102,9 @@ class _Tables:
             return None
         if one is None or graph.shape_of(var) != graph.shape_of(one.root):
             return None
-        values: oracle.Values = {arg: functions[arg].values if arg in functions else _all(one.kind) for arg in read}
+        values: oracle.Values = {
+            arg: functions[arg].values if arg in functions else all_values(one.kind) for arg in read
+        }
         operands = [_one_value(arg) for arg in call.args]
         if any(operand is None for operand in operands):
             return None
@@ -141,13 +143,7 @@ def _root(call: relax.Call, operation: graph.Found, read: set[relax.Var]) -> _Of
     kind = operation.quantized(names[place])
     if kind.storage not in _STORAGES:
         return None
-    return _OfOne(root, kind, _all(kind), 0)
-
-
-def _all(kind: QuantizedType) -> Array:
-    """Every stored value, from the smallest on."""
-    low, high = STORAGE_RANGES[kind.storage]
-    return np.arange(low, high + 1).astype(kind.storage)
+    return _OfOne(root, kind, all_values(kind), 0)
 
 
 def _one_value(arg: Any) -> Any:
