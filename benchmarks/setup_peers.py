@@ -58,6 +58,8 @@ ENVIRONMENTS = (
         (
             *("torch==2.13.0", "onnx==1.23.2", "onnxruntime==1.31.1", "onnxscript==0.7.2", "sympy==1.14.0"),
             *("transformers==5.23.0", "nncf==3.4.0", "onnx-neural-compressor==1.0", "torchao==0.18.0", "pyyaml"),
+            # What the packages below import, which are installed without what they ask for.
+            *("prettytable", "opencv-python-headless", "psutil", "py-cpuinfo", "matplotlib", "requests", "polars"),
         ),
         alone=("torchvision==0.29.2", "timm==1.0.31", "ultralytics==8.4.190", "ultralytics-thop==2.2.3"),
         making=True,
