@@ -72,6 +72,8 @@ def render(results: Results) -> str:
     for threads in results.threads:
         heading = f"All contestants, int8, median ms, {where(results.run, threads)}"
         sections[heading] = tables.everybody(results, threads)
+    for threads in results.threads:
+        sections[f"The zoo, {where(results.run, threads)}"] = tables.zoo(results, threads)
     sections["Against float32 of the same model"] = tables.float32(results)
     sections["What the numerics mode costs"] = tables.modes(results)
     sections["Asymmetric and symmetric weights of one model"] = tables.symmetry(results)
@@ -114,6 +116,8 @@ def shares(results: Results) -> dict[str, dict[str, dict[str, float]]]:
     for threads in results.threads:
         panel = found.setdefault(where(results.run, threads), {})
         for name, model in results.models.items():
+            if model.part:
+                continue
             row = panel.setdefault(model.title, {})
             for contestant in CONTESTANTS:
                 percent = results.percent_of_peak(name, contestant.name, threads)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterator, Sequence
 
 from benchmarks.contest.contestants import CONTESTANTS, PEAK, Contestant
+from benchmarks.contest.records import Model
 from benchmarks.figures import PEAKS, Figure, Results, milliseconds
 from benchmarks.measure import TIMES, table
+from benchmarks.models.catalog import ZOO
+from service.core.explanation import KINDS
 
 OCTET = [it for it in CONTESTANTS if it.is_octet]
 _PEERS = [it for it in CONTESTANTS if not it.is_octet and not it.is_fp32 and it.name != PEAK]
 _FP32 = [it for it in CONTESTANTS if it.is_fp32]
 _ASYMMETRIC, _SYMMETRIC = "mobilenet_v2_1.0_224_quant", "mobilenet_v2_symmetric"
 _ERROR_LENGTH = 200
+_ZOO_OCTET = next(it for it in OCTET if it.file == "onnx")
+_ZOO_PEERS = [it for it in _PEERS if it.file == "onnx"]
+_MOST_OPERATORS = 3  # of generated code that a row names
 
 
 def peaks(results: Results) -> str:
@@ -41,7 +48,7 @@ def octet(results: Results, contestant: Contestant, threads: int) -> str:
     columns = ["model", "limit ms", "Octet ms", "fastest", "rounds' medians", "of the peak", "fastest peer", "its ms"]
     columns += ["Octet is faster by", "of its time on 1 thread"]
     rows = []
-    for name, model in results.models.items():
+    for name, model in _of_part(results):
         figure, peer = results.figure(name, contestant.name, threads), results.fastest_peer(name, threads)
         if not figure:
             continue
@@ -58,7 +65,7 @@ def octet(results: Results, contestant: Contestant, threads: int) -> str:
 def everybody(results: Results, threads: int) -> str:
     took_part = [it for it in (*OCTET, *_PEERS) if _took_part(results, it, [threads])]
     rows = []
-    for name, model in results.models.items():
+    for name, model in _of_part(results):
         peer = results.fastest_peer(name, threads)
         row = [model.title, f"{model.macs / 1e6:.1f}", _limit(results, name, threads)]
         for contestant in took_part:
@@ -73,7 +80,7 @@ def float32(results: Results) -> str:
     first = OCTET[0]
     columns = ["model", "threads", *(f"{it.title} ms" for it in (*took_part, *OCTET))]
     rows = []
-    for name, model in results.models.items():
+    for name, model in _of_part(results):
         for threads in results.threads:
             if not results.fastest_peer(name, threads, fp32=True):
                 continue
@@ -87,7 +94,7 @@ def modes(results: Results) -> str:
     """The cost of the fixed-point mode beside the one with a float epilogue."""
     first, second = (next(it for it in OCTET if it.numerics == mode) for mode in ("xnnpack", "litert-reference"))
     rows = []
-    for name, model in results.models.items():
+    for name, model in _of_part(results):
         for threads in results.threads:
             fast, exact = (results.figure(name, it.name, threads) for it in (first, second))
             if fast and exact:
@@ -117,6 +124,44 @@ def failures(results: Results) -> str:
         reason = (entry.error.strip().splitlines() or [""])[0][:_ERROR_LENGTH]
         lines.append(f"- {titles.get(entry.contestant, entry.contestant)} on {entry.model}: {reason}")
     return "\n".join(dict.fromkeys(lines))
+
+
+def zoo(results: Results, threads: int) -> str:
+    """The zoo's networks: Octet beside the peers on the same file, and what kind of code its time goes to."""
+    columns = ["model", "Octet ms", "fastest", "rounds' medians", *(f"{it.title} ms" for it in _ZOO_PEERS)]
+    columns += ["Octet is faster by", *KINDS, "the most of the generated, or why it does not take part"]
+    rows = []
+    for name, model in _of_part(results, ZOO):
+        figure = results.figure(name, _ZOO_OCTET.name, threads)
+        row = [model.title, f"**{figure.text}**" if figure else "", milliseconds(figure.min_ms) if figure else ""]
+        row.append(f"{milliseconds(figure.low_ms)} to {milliseconds(figure.high_ms)}" if figure else "")
+        row += [_text(results.figure(name, it.name, threads)) for it in _ZOO_PEERS]
+        row.append(_bold(results.times_faster(name, _ZOO_OCTET.name, threads), ".2f", TIMES))
+        entry = results.entries.get((name, _ZOO_OCTET.name, threads))
+        shares, generated = (entry.info.get(what, {}) if entry else {} for what in ("time", "generated"))
+        row += [f"{shares[kind]:.0%}" if kind in shares else "" for kind in KINDS]
+        largest = [f"{operator} {share:.0%}" for operator, share in list(generated.items())[:_MOST_OPERATORS]]
+        rows.append([*row, ", ".join(largest) if figure else _why_not(results, model, threads)])
+    times = [results.times_faster(name, _ZOO_OCTET.name, threads) for name, _ in _of_part(results, ZOO)]
+    found = [each for each in times if each]
+    note = (
+        "Networks of the zoo (`benchmarks.models.zoo_entries`) with random weights, on one file for all. "
+        "Generated is the code that TVM makes of what no kernel computes."
+    )
+    if found:
+        note += f" Faster by {statistics.geometric_mean(found):.2f} in the geometric mean, {min(found):.2f} at least."
+    return _table(columns, rows, note)
+
+
+def _why_not(results: Results, model: Model, threads: int) -> str:
+    wanted = (model.name, _ZOO_OCTET.name, threads)
+    errors = [it.error for it in results.failures if (it.model, it.contestant, it.threads) == wanted]
+    reason = (errors[-1].strip().splitlines() or [""])[0] if errors else model.note
+    return reason.replace("|", "/")[:_ERROR_LENGTH]
+
+
+def _of_part(results: Results, part: str = "") -> Iterator[tuple[str, Model]]:
+    return ((name, model) for name, model in results.models.items() if model.part == part)
 
 
 def _took_part(results: Results, contestant: Contestant, threads: Sequence[int]) -> bool:

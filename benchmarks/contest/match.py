@@ -47,11 +47,15 @@ class Contest:
         self._play(_PEAKS, [(loop, loop.name) for loop in loops])
 
     def match(self, row: Row, contestants: Sequence[Contestant], instruction: str) -> None:
-        tflite = self.home.model(row.files["tflite"])
-        if tflite is None:
-            print(f"\n{row.title}: left out, {row.files['tflite']} is missing; run: python -m benchmarks.models")
+        source = self.home.model(row.source)
+        if source is None:
+            making = "benchmarks.models.zoo --make --contest" if row.part else "benchmarks.models"
+            print(f"\n{row.title}: left out, {row.source} is missing; run: python -m {making}")
+            if row.part:
+                self.record(Model(row.name, row.title, "not made", row.batch, 0, row.part))
             return
-        self.record(Model(row.name, row.title, row.note, row.batch, macs(tflite.read_bytes())))
+        multiplied = macs(source.read_bytes()) if source.suffix == ".tflite" else 0
+        self.record(Model(row.name, row.title, row.note, row.batch, multiplied, row.part))
         entered = []
         for contestant in contestants_for(row, contestants):
             try:
@@ -81,7 +85,8 @@ class Contest:
     def _start(self, row: Row, contestant: Contestant, path: str, threads: int) -> ContestantProcess | None:
         """The contestant with the model loaded; None if it cannot, which is recorded."""
         cores, options = cores_for(threads), contestant.options | {"shape": dimensions(row.shape)}
-        job = Job(contestant.framework, path, threads, cores, row.batch, options)
+        inputs = str(self.home.models / row.inputs) if row.inputs else ""
+        job = Job(contestant.framework, path, threads, cores, row.batch, options, inputs)
         try:
             process = ContestantProcess(self.home.python(contestant.environment), job, self.log, _LOAD_LIMIT_S)
         except ContestantFailed as error:
@@ -97,7 +102,7 @@ class Contest:
             raise FileNotFoundError(f"{file} is missing; run: python -m benchmarks.models")
         if not contestant.is_octet:
             return model
-        open_shape = (row.batch, *row.shape) if contestant.file == "onnx" else ()
+        open_shape = (row.batch, *row.shape) if contestant.file == "onnx" and row.shape else ()
         return artifact(self.home, model, contestant.numerics, open_shape)
 
     def _failed(self, row: Row, key: Key, error: Exception) -> None:

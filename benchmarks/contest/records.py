@@ -44,6 +44,7 @@ class Model:
     note: str
     batch: int
     macs: int
+    part: str = ""
 
 
 @dataclass(frozen=True)

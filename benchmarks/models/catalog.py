@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.models.samples import SAMPLES
+from benchmarks.models.zoo_entries import CONTESTED, Entry
+
+ZOO = "zoo"  # the part of the catalog that is made of the zoo's networks
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,8 @@ class Row:
     Attributes:
         files: by format: `tflite`, `onnx` and `torch` for int8; the same with `_fp32`. What Octet compiles is `tflite`.
         shape: of one sample of its input in the ONNX and TorchScript files (`C, H, W`), whose batch is open.
+        part: of the catalog, and of the report; "" is that of the networks that lie there as TFLite files.
+        inputs: the file of arrays that all contestants are asked, as `make_zoo` writes them; random values without.
     """
 
     name: str
@@ -26,6 +31,13 @@ class Row:
     shape: tuple[int, ...] = ()
     batch: int = 1
     note: str = field(default="", compare=False)
+    part: str = ""
+    inputs: str = ""
+
+    @property
+    def source(self) -> str:
+        """The file without which there is nothing to compare."""
+        return self.files.get("tflite") or self.files["onnx"]
 
 
 def _generated(network: str, title: str) -> Row:
@@ -48,6 +60,12 @@ def _given(file: str, title: str, note: str = "") -> Row:
 def _in_batches(row: Row, batch: int) -> Row:
     files = dict(row.files, tflite=batched(row.files["tflite"], batch))
     return Row(f"{row.name}-batch{batch}", f"{row.title}, batch {batch}", files, row.shape, batch, row.note)
+
+
+def _from_the_zoo(entry: Entry) -> Row:
+    name = f"{entry.network.partition(':')[2]}.{entry.tool}"
+    files, inputs = {"onnx": entry.file}, f"{entry.file}.npz"
+    return Row(name, f"{entry.title}, {entry.tool}", files, note="random weights", part=ZOO, inputs=inputs)
 
 
 def batched(file: str, batch: int) -> str:
@@ -105,12 +123,18 @@ ROWS: Sequence[Row] = (
     _generated("transformer", "Transformer encoder, 4 layers of 256, 128 tokens int8"),
     _in_batches(_RESNET50, 8),
     _in_batches(_RESNET50, 16),
+    *map(_from_the_zoo, CONTESTED),
 )
 
 
 def rows_named(names: Sequence[str]) -> list[Row]:
-    """In the catalog's order; all of them for no names. Raises SystemExit for a name that it does not have."""
-    unknown = set(names) - {row.name for row in ROWS}
+    """In the catalog's order; all of them for no names. `zoo` names all that have that part.
+
+    Raises:
+        SystemExit: the catalog does not have one of the names.
+    """
+    unknown = set(names) - {ZOO} - {row.name for row in ROWS}
     if unknown:
-        raise SystemExit(f"no such model: {', '.join(sorted(unknown))}; there are {', '.join(it.name for it in ROWS)}")
-    return [row for row in ROWS if not names or row.name in names]
+        known = ", ".join([*(it.name for it in ROWS if it.part != ZOO), f"{ZOO} (all of its part)"])
+        raise SystemExit(f"no such model: {', '.join(sorted(unknown))}; there are {known}")
+    return [row for row in ROWS if not names or row.name in names or (row.part and row.part in names)]

@@ -1,6 +1,7 @@
 """The zoo: networks of public packages with seeded random weights, quantized by their own tools. Which of them Octet
 imports, how much of them runs in integers, and whether it answers what their own runtime answers:
 
+    python -m benchmarks.models.zoo --make --contest   # makes those of the contest, which are larger
     python -m benchmarks.models.zoo --make         # makes what is not there, in the environment `zoo`
     python -m benchmarks.models.zoo --write        # asks all that are there, and writes docs/reference/zoo.md
     python -m benchmarks.models.zoo bert           # asks those whose name holds a word, and prints
@@ -22,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.models.zoo_entries import ENTRIES, Entry
+from benchmarks.models.zoo_entries import CONTESTED, ENTRIES, Entry
 from benchmarks.places import CHECKOUT, Home, default_home
 from service import runtime
 from service.cache import OciLayout
@@ -69,11 +70,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="of the names of models; without any, all")
     parser.add_argument("--make", action="store_true")
+    parser.add_argument("--contest", action="store_true", help="instead of the zoo, the networks of the contest")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--time", action="store_true")
     arguments = parser.parse_args()
     home = default_home()
-    chosen = [entry for entry in ENTRIES if all(word in f"{entry.network} {entry.tool}" for word in arguments.words)]
+    offered = CONTESTED if arguments.contest else ENTRIES
+    chosen = [entry for entry in offered if all(word in f"{entry.network} {entry.tool}" for word in arguments.words)]
     rows = []
     for entry in chosen:
         if arguments.make:

@@ -12,10 +12,12 @@ class Entry:
     Attributes:
         network: as `zoo_networks` names it.
         tool: of `make_zoo.TOOLS`.
+        title: for people, in the contest.
     """
 
     network: str
     tool: str
+    title: str = ""
 
     @property
     def file(self) -> str:
@@ -53,4 +55,35 @@ ENTRIES: tuple[Entry, ...] = (
     *(Entry(f"timm:{name}", "fx") for name in ("mobilenetv3_small_050", "resnet10t", "regnety_002", "convnext_atto")),
     *(Entry(f"timm:{name}", "pt2e") for name in ("mobilenetv3_small_050", "resnet10t", "vit_tiny_patch16_224")),
     Entry("transformers:bert", "pt2e"),
+)
+
+
+def _contested(network: str, title: str, *tools: str) -> tuple[Entry, ...]:
+    return tuple(Entry(network, tool, title) for tool in tools)
+
+
+# Networks as large as people run them, for the contest. Behind `@` stands the side of the image, or the tokens.
+CONTESTED: tuple[Entry, ...] = (
+    *_contested("timm:vit_tiny_patch16_224@224", "ViT-tiny/16 224", "ort-static", "ort-dynamic"),
+    *_contested("timm:deit_tiny_patch16_224@224", "DeiT-tiny/16 224", "ort-static", "nncf"),
+    *_contested(
+        *("transformers:bert_mini@128", "BERT-mini, 128 tokens"),
+        *("ort-static", "ort-dynamic", "dynamo-dynamic", "nncf"),
+    ),
+    *_contested("transformers:minilm_6@128", "MiniLM-6, 128 tokens", "ort-static", "ort-dynamic"),
+    *_contested("transformers:distilbert_base@128", "DistilBERT, 128 tokens", "ort-static", "ort-dynamic"),
+    *_contested("transformers:whisper_tiny_encoder@3000", "whisper-tiny encoder, 30 s", "ort-dynamic"),
+    *_contested("transformers:gpt2_two_layers@128", "GPT-2, 2 layers, 128 tokens", "ort-static", "ort-dynamic"),
+    *_contested("timm:convnext_atto@224", "ConvNeXt-atto 224", "ort-static", "dynamo-static"),
+    *_contested("timm:mobilevit_xxs@256", "MobileViT-xxs 256", "ort-static"),
+    *_contested("timm:edgenext_xx_small@256", "EdgeNeXt-xx-small 256", "ort-static"),
+    *_contested("timm:efficientnet_b0@224", "EfficientNet-b0 224", "ort-static"),
+    *_contested("timm:tf_efficientnet_lite0@224", "EfficientNet-lite0 224", "ort-static", "nncf"),
+    *_contested("timm:mobilenetv3_large_100@224", "MobileNetV3-large 224", "ort-static", "dynamo-static"),
+    *_contested("timm:ghostnet_100@224", "GhostNet 224", "ort-static"),
+    *_contested("timm:regnety_002@224", "RegNetY-002 224", "ort-static"),
+    *_contested("torchvision:shufflenet_v2_x1_0@224", "ShuffleNetV2 224", "ort-static", "nncf"),
+    *_contested("ultralytics:yolov8n@320", "YOLOv8n 320", "ort-static"),
+    *_contested("heads:ssdlite320@320", "SSDLite MobileNetV3 320", "ort-static"),
+    *_contested("heads:unet_resnet18@224", "U-Net-ResNet18 224", "ort-static"),
 )

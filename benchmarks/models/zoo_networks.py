@@ -1,6 +1,8 @@
 """Networks of public packages with seeded random weights, for the zoo: what people quantize today, mostly small.
 
-A network is named by its package and its name there: `timm:mobilenetv3_small_050`. Runs in the environment `zoo`.
+A network is named by its package and its name there: `timm:mobilenetv3_small_050`. Behind `@` stands the side of its
+images or its number of tokens, where these are others than the zoo's. `heads` are our own heads on torchvision's
+networks. Runs in the environment `zoo`.
 """
 
 from __future__ import annotations
@@ -11,13 +13,27 @@ import numpy as np
 import torch  # type: ignore[import-not-found]
 
 from benchmarks.models.make_torch import torchvision_models
+from benchmarks.models.zoo_heads import HEADS
 
-SIDE, TOKENS, WORDS = 96, 16, 100
+SIDE, TOKENS, WORDS, MANY_WORDS = 96, 16, 100, 8192  # the time does not depend on the number of words
 _SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+
+_BERT_MINI = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024}
+_MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
 
 # transformers' configuration and model, what the configuration is told, and the kind of input.
 TRANSFORMERS: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "albert": ("AlbertConfig", "AlbertModel", {**_SMALL, "embedding_size": 32, "vocab_size": WORDS}, "text"),
+    "bert_mini": ("BertConfig", "BertModel", {**_BERT_MINI, "vocab_size": MANY_WORDS}, "text"),
+    "distilbert_base": ("DistilBertConfig", "DistilBertModel", {"vocab_size": MANY_WORDS}, "text"),
+    "gpt2_two_layers": ("GPT2Config", "GPT2LMHeadModel", {"n_layer": 2, "vocab_size": MANY_WORDS}, "causal"),
+    "minilm_6": ("BertConfig", "BertModel", {**_MINILM, "vocab_size": MANY_WORDS}, "text"),
+    "whisper_tiny_encoder": (
+        "WhisperConfig",
+        "WhisperEncoder",
+        {"d_model": 384, "encoder_layers": 4, "encoder_attention_heads": 6, "encoder_ffn_dim": 1536},
+        "speech",
+    ),
     "beit": ("BeitConfig", "BeitModel", {**_SMALL, "image_size": SIDE}, "image"),
     "bert": ("BertConfig", "BertModel", {**_SMALL, "vocab_size": WORDS}, "text"),
     "clip_text": ("CLIPTextConfig", "CLIPTextModel", {**_SMALL, "vocab_size": WORDS, "eos_token_id": 2}, "text"),
@@ -99,17 +115,21 @@ def network(name: str) -> tuple[Any, list[list[torch.Tensor]]]:
         ValueError: no package has it.
     """
     torch.manual_seed(0)
+    name, _, size = name.partition("@")
     package, _, own = name.partition(":")
+    side = int(size or SIDE)
     models = torchvision_models()  # before timm, which imports torchvision
     if package == "transformers":
-        return _transformer(own)
+        return _transformer(own, int(size or TOKENS))
     if package == "timm":
         import timm  # type: ignore[import-not-found]
 
-        made = timm.create_model(own, pretrained=False, **({} if _is_free(own) else {"img_size": SIDE}))
+        made = timm.create_model(own, pretrained=False, **({} if _is_free(own) else {"img_size": side}))
     elif package == "torchvision":
         extra = {"weights_backbone": None} if "segmentation" in own else {}
         made = getattr(models.segmentation if extra else models, own.split(".")[-1])(weights=None, **extra)
+    elif package == "heads":
+        made = HEADS[own](models)
     elif package == "ultralytics":
         from ultralytics import YOLO  # type: ignore[import-not-found]
 
@@ -117,7 +137,7 @@ def network(name: str) -> tuple[Any, list[list[torch.Tensor]]]:
         made.model[-1].export, made.model[-1].format = True, "onnx"
     else:
         raise ValueError(f"no package has {name}")
-    samples = _random((1, 3, SIDE, SIDE))
+    samples = _random((1, 3, side, side))
     return _settled(_varied(_First(made)), samples), [[each] for each in samples]
 
 
@@ -126,7 +146,7 @@ def _is_free(name: str) -> bool:
     return not any(part in name for part in ("vit_", "deit", "mixer", "swin", "beit", "cait", "xcit", "eva"))
 
 
-def _transformer(name: str) -> tuple[Any, list[list[torch.Tensor]]]:
+def _transformer(name: str, size: int) -> tuple[Any, list[list[torch.Tensor]]]:
     import transformers  # type: ignore[import-not-found]
 
     config, kind, options, inputs = TRANSFORMERS[name]
@@ -139,10 +159,11 @@ def _transformer(name: str) -> tuple[Any, list[list[torch.Tensor]]]:
     made.config.return_dict = inputs == "causal" or name == "swin"
     if inputs in ("text", "causal"):
         generator = torch.Generator().manual_seed(1)
-        mask = torch.ones(1, TOKENS, dtype=torch.int64)
-        samples = [[torch.randint(3, WORDS, (1, TOKENS), generator=generator), mask] for _ in range(8)]
+        mask = torch.ones(1, size, dtype=torch.int64)
+        samples = [[torch.randint(3, options["vocab_size"], (1, size), generator=generator), mask] for _ in range(8)]
         return _varied(_First(made, ("input_ids", "attention_mask"))).eval(), samples
-    return _varied(_First(made)).eval(), [[each] for each in _random(_SHAPES[inputs])]
+    shape = (1, made.config.num_mel_bins, size) if inputs == "speech" else _SHAPES[inputs]
+    return _varied(_First(made)).eval(), [[each] for each in _random(shape)]
 
 
 def _varied(model: Any) -> Any:

@@ -7,6 +7,7 @@ that place; which function belongs to which of them is not known, since TVM fuse
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,11 @@ from service.core.errors import Unsupported
 
 Document = Mapping[str, Any]
 
-_OF_EVERY_LAYER = ("layer", "operators", "kernel", "symbol", "macs")
+INTEGER, FLOAT, LAYOUT, GENERATED = KINDS = ("integer", "float", "layout", "generated")
+MOST_GENERATED = 0.1  # of the time; a model with more is told which operators take it
+
+_OF_EVERY_LAYER = ("layer", "operators", "kernel", "kind", "symbol", "macs")
+_NO_OPERATOR = re.compile(r"^(octet_plain_)?(fused_)?|\d+$")  # of a generated function's name
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,7 @@ class Layer:
     Attributes:
         name, operators: as in the model.
         kernel: its family; None for generated code.
+        kind: of `KINDS`: what its time counts as.
         facts: tile sizes and the like.
         macs: multiply-accumulates.
         reasons: operator -> why no kernel computes it.
@@ -42,6 +48,7 @@ class Layer:
     name: str
     operators: str
     kernel: str | None
+    kind: str
     macs: int
     facts: Document = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -83,6 +90,23 @@ class Explanation:
         percent = 100.0 * rate / self.peak_macs_per_s if rate and self.peak_macs_per_s else None
         return {"seconds": seconds if self.profile else None, "macs_per_s": rate, "peak_percent": percent}
 
+    def shares(self) -> dict[str, float]:
+        """The share of the time of each of `KINDS`; nothing without a profile."""
+        whole = self.seconds
+        if not whole:
+            return {}
+        return {kind: sum(each.seconds for each in self.layers if each.kind == kind) / whole for kind in KINDS}
+
+    def generated(self) -> dict[str, float]:
+        """The share of the time of each operator of generated code, the largest first. TVM names a function by the
+        operators that it fused."""
+        seconds: dict[str, float] = {}
+        for call in (call for layer in self.layers if layer.kind == GENERATED for call in layer.calls):
+            name = _NO_OPERATOR.sub("", call.symbol)
+            seconds[name] = seconds.get(name, 0.0) + call.seconds
+        largest_first = sorted(seconds.items(), key=lambda named: -named[1])
+        return {name: each / self.seconds for name, each in largest_first if each}
+
     def families(self) -> dict[str, dict[str, Any]]:
         """Totals by kernel family; what has no kernel is "none"."""
         totals: dict[str, list[Layer]] = {}
@@ -102,6 +126,7 @@ class Explanation:
                     "layer": layer.name,
                     "operators": layer.operators,
                     "kernel": layer.kernel,
+                    "kind": layer.kind,
                     "facts": dict(layer.facts),
                     "reasons": dict(layer.reasons),
                     "macs": layer.macs,
@@ -111,6 +136,8 @@ class Explanation:
                 for layer in self.layers
             ],
             "families": self.families(),
+            "time": self.shares(),
+            "generated": self.generated(),
             "reorders": self.coverage["kernels"]["reorders"],
             "integer_percent": self.coverage["integer_percent"],
             **self._total(self.layers),
@@ -136,7 +163,7 @@ def explained(coverage: Document, profile: Document | None = None) -> Explanatio
         if place < len(kernels["layers"]):
             layers.append(_computed(kernels["layers"][place], own[place]))
     if not kernels["layers"] and not kernels["plain"] and layers:  # there is no library for the target: one layer
-        layers = [Layer("", "", None, coverage["macs"], calls=layers[0].calls)]
+        layers = [Layer("", "", None, GENERATED, coverage["macs"], calls=layers[0].calls)]
     return Explanation(tuple(layers), profile["peak_macs_per_s"] if profile else None, profile, coverage)
 
 
@@ -158,11 +185,12 @@ def _aligned(symbols: Sequence[str], calls: Sequence[Call]) -> tuple[list[tuple[
 
 def _computed(layer: Document, calls: tuple[Call, ...]) -> Layer:
     facts = {name: fact for name, fact in layer.items() if name not in _OF_EVERY_LAYER}
-    return Layer(layer["layer"], layer["operators"], layer["kernel"], layer["macs"], facts, calls=calls)
+    kind = layer.get("kind", INTEGER)  # reports before there were others say none
+    return Layer(layer["layer"], layer["operators"], layer["kernel"], kind, layer["macs"], facts, calls=calls)
 
 
 def _generated(operators: Sequence[Document], calls: Sequence[Call]) -> Layer:
     names, kinds = ([operator[what] for operator in operators] for what in ("layer", "operators"))
     reasons = {operator["layer"]: operator["reason"] for operator in operators}
     macs = sum(operator["macs"] for operator in operators)
-    return Layer(", ".join(names), ", ".join(kinds), None, macs, reasons=reasons, calls=tuple(calls))
+    return Layer(", ".join(names), ", ".join(kinds), None, GENERATED, macs, reasons=reasons, calls=tuple(calls))

@@ -27,6 +27,7 @@ class Job:
         path: of the model, or of whatever the framework takes for one.
         cores: what the process is pinned to.
         options: what sets this contestant apart from others of the same framework.
+        inputs: a file of the arrays to ask, as `models.make_zoo` writes it; without one, random ones are asked.
     """
 
     framework: str
@@ -35,6 +36,14 @@ class Job:
     cores: list[int]
     batch: int
     options: dict[str, str]
+    inputs: str = ""
+
+    def given(self) -> dict[str, Array]:
+        """The arrays to ask by the name of the input, if there is a file of them."""
+        if not self.inputs:
+            return {}
+        with np.load(self.inputs) as arrays:
+            return {f"input{name.partition('_')[2]}": arrays[name] for name in arrays if name.startswith("input0_")}
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ def load(job: Job) -> Loaded:
     options.add_free_dimension_override_by_name("N", job.batch)
     session = onnxruntime.InferenceSession(job.path, options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
-    for index, given in enumerate(session.get_inputs()):
-        shape = tuple(size if isinstance(size, int) else job.batch for size in given.shape)
-        value = random_input(shape, np.dtype(np.float32), index)
-        binding.bind_ortvalue_input(given.name, onnxruntime.OrtValue.ortvalue_from_numpy(value))
+    given = job.given()
+    for index, wanted in enumerate(session.get_inputs()):
+        shape = tuple(size if isinstance(size, int) else job.batch for size in wanted.shape)
+        value = given[wanted.name] if given else random_input(shape, np.dtype(np.float32), index)
+        binding.bind_ortvalue_input(wanted.name, onnxruntime.OrtValue.ortvalue_from_numpy(value))
     for output in session.get_outputs():
         binding.bind_output(output.name, "cpu")
     run, raw, run_options = session._sess.run_with_iobinding, binding._iobinding, onnxruntime.RunOptions()

@@ -10,7 +10,7 @@ from typing import Any
 
 import openvino  # type: ignore[import-not-found]
 
-from benchmarks.contest.frameworks import Job, Loaded, random_input
+from benchmarks.contest.frameworks import Array, Job, Loaded, random_input
 
 _HEAVY = ("Convolution", "GroupConvolution", "FullyConnected", "MatMul")
 
@@ -18,8 +18,9 @@ _HEAVY = ("Convolution", "GroupConvolution", "FullyConnected", "MatMul")
 def load(job: Job) -> Loaded:
     core = openvino.Core()
     model = core.read_model(job.path)
+    given = job.given()
     if model.is_dynamic():
-        shapes = {port: _static(port.partial_shape, job.batch) for port in model.inputs}
+        shapes = {port: _static(port, given, job.batch) for port in model.inputs}
         model.reshape(shapes)
     settings = {
         "PERFORMANCE_HINT": "LATENCY",
@@ -30,7 +31,9 @@ def load(job: Job) -> Loaded:
     compiled = core.compile_model(model, "CPU", settings)
     request = compiled.create_infer_request()
     for index, port in enumerate(compiled.inputs):
-        value = random_input(tuple(port.shape), port.element_type.to_dtype(), index)
+        value = _given(port, given)
+        if value is None:
+            value = random_input(tuple(port.shape), port.element_type.to_dtype(), index)
         request.set_input_tensor(index, openvino.Tensor(value, shared_memory=False))
     outputs = range(len(compiled.outputs))
     return Loaded(
@@ -50,8 +53,15 @@ def _bare(request: Any) -> Any:
     return lambda: infer({}, share_outputs=True, decode_strings=False)
 
 
-def _static(shape: Any, batch: int) -> list[int]:
-    return [int(size.get_length()) if size.is_static else batch for size in shape]
+def _given(port: Any, given: dict[str, Array]) -> Array | None:
+    return next((given[name] for name in port.names if name in given), None)
+
+
+def _static(port: Any, given: dict[str, Array], batch: int) -> list[int]:
+    value = _given(port, given)
+    if value is not None:
+        return list(value.shape)
+    return [int(size.get_length()) if size.is_static else batch for size in port.partial_shape]
 
 
 def _layers(compiled: Any) -> dict[str, int]:

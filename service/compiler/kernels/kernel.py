@@ -10,9 +10,13 @@ from typing import Any
 from numpy.typing import NDArray
 from tvm import tirx
 
+from service.core import explanation
 from service.core.digest import Digest, digest_of
 
 Array = NDArray[Any]
+
+_CHANGING_LAYOUT = ("pack", "unpack")
+_REAL = ("rows", "float_")  # what names of families that compute real values begin with
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,13 @@ class Kernel:
     def symbol(self) -> str:
         """The name by which the model calls it."""
         return f"octet_{self.family}_{self.content[7:23]}"
+
+    @property
+    def kind(self) -> str:
+        """What its time counts as in reports, of `explanation.KINDS`."""
+        if self.family in _CHANGING_LAYOUT:
+            return explanation.LAYOUT
+        return explanation.FLOAT if self.family.startswith(_REAL) else explanation.INTEGER
 
     @cached_property
     def content(self) -> Digest:

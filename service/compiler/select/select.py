@@ -290,7 +290,7 @@ class _Emission:
         symbol = kernel.symbol
         self.kernels[symbol] = kernel
         layer = {"layer": name, "operators": kind, "kernel": kernel.family, "symbol": symbol, "macs": macs}
-        self.layers.append({**layer, **kernel.facts})
+        self.layers.append({**layer, "kind": kernel.kind, **kernel.facts})
         constants = [relax.const(array, str(array.dtype)) for array in kernel.constants]
         out_type = out_type or relax.TensorType([kernel.output_bytes], "uint8")
         arguments = [*operands, *constants]

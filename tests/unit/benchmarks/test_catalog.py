@@ -2,7 +2,7 @@ import pytest
 
 from benchmarks.contest.contestants import CONTESTANTS, PEAK, contestants_for, contestants_named
 from benchmarks.contest.frameworks import framework
-from benchmarks.models.catalog import ROWS, rows_named
+from benchmarks.models.catalog import ROWS, ZOO, rows_named
 from benchmarks.setup_peers import ENVIRONMENTS
 
 
@@ -23,6 +23,18 @@ def test_a_framework_of_this_environment_can_be_loaded(name: str) -> None:
 def test_models_keep_the_catalogs_order() -> None:
     assert [row.name for row in rows_named(["resnet18", "resnet50"])] == ["resnet50", "resnet18"]
     assert rows_named([]) == list(ROWS)
+
+
+def test_a_part_of_the_catalog_has_a_name() -> None:
+    zoo = rows_named([ZOO])
+    assert {row.name for row in zoo} >= {"bert_mini@128.ort-dynamic", "tf_efficientnet_lite0@224.nncf"}
+    assert all(row.source == row.files["onnx"] and row.inputs == f"{row.source}.npz" for row in zoo)
+
+
+def test_a_network_of_the_zoo_is_run_by_those_that_take_onnx() -> None:
+    row, *_ = rows_named([ZOO])
+    found = {it.name for it in contestants_for(row, CONTESTANTS)}
+    assert found == {"peak", "octet-onnx", "onnxruntime", "openvino", "openvino-bf16"}
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:

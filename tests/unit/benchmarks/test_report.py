@@ -1,6 +1,10 @@
-from benchmarks.contest.records import Entry
+import pytest
+
+from benchmarks.contest.records import Entry, Model, Slice
+from benchmarks.figures import Results
+from benchmarks.models.catalog import ZOO
 from benchmarks.report import BEGIN, END, render, replaced, shares
-from tests.unit.benchmarks.recorded import results_of
+from tests.unit.benchmarks.recorded import results_of, turn
 
 
 def row(text: str, heading: str, first_cell: str) -> list[str]:
@@ -59,6 +63,36 @@ def test_who_could_not_take_part_is_said_once() -> None:
     assert render(results).endswith(
         "### Contestants that could not take part\n\n- PyTorch (FX) on resnet50: no such file"
     )
+
+
+def zoo_results(*, made: bool) -> Results:
+    results = results_of(MEDIANS_MS)
+    results.add(Model("bert.ort-static", "BERT, ort-static", "" if made else "not made", 1, 0, ZOO))
+    if made:
+        about = {"time": {"integer": 0.5, "float": 0.0, "layout": 0.125, "generated": 0.375}}
+        operators = {"generated": {"exp": 0.25, "sum": 0.125}}
+        results.add(Entry("bert.ort-static", "octet-onnx", 1, [0], about | operators))
+        results.add(Slice("bert.ort-static", "octet-onnx", 1, 0, 0, turn(2.0)))
+        results.add(Slice("bert.ort-static", "onnxruntime", 1, 0, 0, turn(3.0)))
+    return results
+
+
+def test_a_network_of_the_zoo_says_what_its_time_goes_to() -> None:
+    text = render(zoo_results(made=True))
+    heading = "The zoo, 1 thread pinned to core 0"
+    cells = row(text, heading, "BERT, ort-static")
+    assert cells[4:] == ["3.00", "", "", "**1.50 ×**", "50%", "0%", "12%", "38%", "exp 25%, sum 12%"]  # noqa: RUF001
+    assert "Faster by 1.50 in the geometric mean, 1.50 at least." in text
+    assert "BERT" not in text.partition(f"### {heading}")[0]  # in a table of its own
+
+
+@pytest.mark.parametrize("error", ["", "unsupported: no such operator\nand a trace"])
+def test_a_network_of_the_zoo_that_takes_no_part_says_why(error: str) -> None:
+    results = zoo_results(made=False)
+    if error:
+        results.add(Entry("bert.ort-static", "octet-onnx", 1, [0], {}, error))
+    cells = row(render(results), "The zoo, 1 thread pinned to core 0", "BERT, ort-static")
+    assert cells[1:] == [""] * 11 + [error.partition("\n")[0] or "not made"]
 
 
 def test_the_plot_shows_a_framework_once_at_its_best() -> None:

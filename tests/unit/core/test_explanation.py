@@ -83,6 +83,26 @@ def test_rates_and_totals_agree_with_each_other() -> None:
     assert [each["peak_percent"] for each in document["layers"]] == [10.0, 20.0, None, 5.0]
 
 
+def test_the_time_is_shared_out_by_kind_of_code() -> None:
+    layers = [layer("a", "conv"), layer("b", "rows", kind="float"), layer("c", "pack", kind="layout")]
+    report = coverage(layers, [plain("d", 3)])
+    calls = [("octet_conv_a", 4.0), ("octet_rows_b", 3.0), ("octet_pack_c", 1.0), ("exp", 2.0)]
+    explanation = explained(report, profile(*calls))
+    assert explanation.shares() == {"integer": 0.4, "float": 0.3, "layout": 0.1, "generated": 0.2}
+    assert explained(report).shares() == {}
+
+
+def test_generated_code_is_told_by_operator_the_longest_first() -> None:
+    calls = [
+        ("octet_plain_exp", 1.0),
+        ("octet_conv_a", 4.0),
+        ("octet_plain_fused_add_sum2", 2.0),
+        ("octet_plain_exp7", 3.0),
+    ]
+    explanation = explained(coverage([layer("a", "conv")]), profile(*calls))
+    assert list(explanation.generated().items()) == [("exp", 0.4), ("add_sum", 0.2)]
+
+
 def test_without_a_peak_there_are_rates_and_no_percentages() -> None:
     document = explained(coverage([layer("a", "conv", 100)]), profile(("octet_conv_a", 1.0), peak=None)).to_json()
     assert (document["macs_per_s"], document["peak_percent"]) == (100.0, None)
