@@ -28,7 +28,7 @@ def report(module: tvm.IRModule) -> dict[str, Any]:
             continue
         macs = _macs(operation)
         total += macs
-        if operation.name in ("qnn.real_conv2d", "qnn.real_sum"):
+        if operation.name.startswith("qnn.real_"):
             floating.append({"op": var.name, "macs": macs, "reason": "the model has it between real values"})
         elif macs and str(operation.attr("accum_dtype")) == "float32":
             floating.append({"op": var.name, "macs": macs, "reason": "its accumulators are float32"})

@@ -23,7 +23,8 @@ from tvm import relax
 
 from service.compiler.qnn import graph, ops
 from service.compiler.qnn.operation import Operation, value_of
-from service.compiler.qnn.ops.real import SEQUENTIAL
+from service.compiler.qnn.ops.real import FUNCTIONS as REAL_FUNCTIONS
+from service.compiler.qnn.ops.real import LANES, SEQUENTIAL
 from service.compiler.qnn.ops.unary import FUNCTIONS
 
 Axes = tuple[int, ...]
@@ -213,11 +214,13 @@ def _mean(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
 
 
 def _real_sum(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
-    """One term after the other, as long as the axes that they lie along keep their order."""
+    """One term after the other, or in rows, as long as the axes that they lie along keep their order."""
     (x,) = operands
     reduced = [x.axes[int(axis)] for axis in call.attrs["axes"]]
     if str(call.attrs["order"]) == SEQUENTIAL and reduced == sorted(reduced):
         return ops.with_operands(call, x.source, axes=reduced), x.axes
+    if str(call.attrs["order"]) == LANES:
+        return _last_axis(mover, call, operands)
     return graph.with_args(call, [mover.arranged(x, _order(x))]), _order(x)
 
 
@@ -300,6 +303,7 @@ _ELEMENTWISE = (
     "relax.subtract",
     "relax.tanh",
     *(f"relax.qnn.{function}" for function in (*FUNCTIONS, "table")),
+    *(f"relax.qnn.real_{function}" for function in REAL_FUNCTIONS),
 )
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_ELEMENTWISE, _elementwise),

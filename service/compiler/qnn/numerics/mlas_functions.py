@@ -8,7 +8,7 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics.formula import Array, Scalar, clamped, pointwise, store
-from service.compiler.qnn.numerics.fused import fma
+from service.compiler.qnn.numerics.real_functions import FUNCTIONS
 from service.compiler.qnn.numerics.softmax import look_up, row_reduce
 from service.compiler.qnn.numerics.unary import Tabulated
 from service.compiler.qnn.operation import Operation
@@ -35,39 +35,11 @@ class Tabled(Tabulated):
         return np.asarray(np.rint(ratio).astype(np.int64) + out_type.zero_point)
 
 
-def _logistic(_operation: Operation, x: Array) -> Array:
-    """MlasLogisticKernel (mlas/lib/logistic.cpp; its twin in assembly has fused multiply-adds): p(x) / q(x) + 1/2."""
-    value = np.clip(x, np.float32(-18), np.float32(18))
-    squared = value * value
-    p = _polynomial(squared, _ALPHA) * value
-    return np.asarray(p / _polynomial(squared, _BETA) + np.float32(0.5))
-
-
-def _polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
-    first, *rest = (np.float32(value) for value in coefficients)
-    total = np.full_like(x, first)
-    for coefficient in rest:
-        total = fma(total, x, coefficient)
-    return total
-
-
-# The highest power of x**2 first.
-_ALPHA = (4.37031012579801e-11, 1.15627324459942e-07, 6.08574864600143e-05, 8.51377133304701e-03, 2.48287947061529e-01)
-_BETA = (
-    6.10247389755681e-13,
-    5.76102136993427e-09,
-    6.29106785017040e-06,
-    1.70198817374094e-03,
-    1.16817656904453e-01,
-    9.93151921023180e-01,
-)
-
-
 def _leaky_relu(operation: Operation, x: Array) -> Array:
     return np.where(x >= 0, x, np.float32(operation.floating("alpha")) * x)
 
 
-LOGISTIC = Tabled("logistic", _logistic)
+LOGISTIC = Tabled("logistic", lambda _operation, x: FUNCTIONS["logistic"].evaluate(x))
 LEAKY_RELU = Tabled("leaky_relu", _leaky_relu)
 
 

@@ -11,6 +11,8 @@ from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.ordering import RunningSum, TopPlaces
 from service.compiler.qnn.numerics.pooling import AveragePool, MaxPool
 from service.compiler.qnn.numerics.products import MatMul
+from service.compiler.qnn.numerics.real_functions import FUNCTIONS, RealFunction
+from service.compiler.qnn.numerics.summation import RealSum
 from service.compiler.qnn.numerics.transposed import Conv2dTranspose
 from service.compiler.qnn.numerics.unary import Table
 from service.compiler.qnn.operation import Operation
@@ -59,7 +61,8 @@ class Mode:
         return self.formulas[key]
 
 
-# What has one meaning, because nothing is rounded, or because all runtimes round alike.
+# What has one meaning: because nothing is rounded, because all runtimes round alike, or, for functions and sums of real
+# values, because it is defined here, within a few units in the last place of every runtime.
 EXACT: Mapping[str, Formula] = {
     "conv2d": Conv2d(),
     "conv2d_transpose": Conv2dTranspose(),
@@ -69,6 +72,8 @@ EXACT: Mapping[str, Formula] = {
     "max_pool2d": MaxPool(),
     "concatenate": Concatenate(),
     "dequantize": Dequantize(),
+    "real_sum": RealSum(),
+    **{f"real_{name}": RealFunction(name) for name in FUNCTIONS},
     "running_sum": RunningSum(),
     "storage_cast": StorageCast(),
     "table": Table(),

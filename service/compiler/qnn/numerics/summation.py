@@ -1,6 +1,9 @@
-"""Sums of float32 values in float32, in the order in which ONNX Runtime adds them (`core/providers/cpu/reduction`).
+"""Sums of float32 values in float32, each in one order.
 
-Which order it takes depends on where the axes lie that are summed (`OptimizeShapeForFastReduce` in reduction_ops.cc).
+Orders of ONNX Runtime's own sums (`core/providers/cpu/reduction`): which one it takes depends on where the axes lie
+that are summed (`OptimizeShapeForFastReduce` in reduction_ops.cc). Lanes are an order of ours, for rows inside of
+another operator (softmax, normalization), where runtimes add as wide as the machine's vectors: it depends on none.
+
 Compiled code may not join a product to a sum here: what is added has been stored before.
 """
 
@@ -16,7 +19,7 @@ from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics.formula import OPAQUE, Array, Scalar
 from service.compiler.qnn.operation import Operation
-from service.compiler.qnn.ops.real import FOURS, PACKETS, SEQUENTIAL, reduced_axes
+from service.compiler.qnn.ops.real import FOURS, LANES, PACKETS, PARTIAL_SUMS, SEQUENTIAL, reduced_axes
 
 _LANES = 4  # of a packet: SSE's, for which ONNX Runtime compiles Eigen
 _PAIR = 2 * _LANES  # two packets are added up at a time
@@ -25,22 +28,27 @@ _PAIR = 2 * _LANES  # two packets are added up at a time
 class RealSum:
     """qnn.real_sum."""
 
-    summary = "float32 sums, in ONNX Runtime's order"
+    summary = "float32 sums, in ONNX Runtime's order or in 16 partial sums"
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         axes = reduced_axes(operation)
         kept = [axis for axis in range(x.ndim) if axis not in axes]
         count = math.prod(x.shape[axis] for axis in axes)
         terms = x.transpose(*axes, *kept).reshape(count, -1)
-        order = str(operation.attr("order"))
-        if order == PACKETS:
-            sums = _in_packets(terms, operation.integer("rows"))
-        else:
-            sums = _in_fours(terms) if order == FOURS else _added(terms, np.zeros(terms.shape[1], np.float32))
+        with np.errstate(all="ignore"):  # real values may be infinite
+            sums = self._sums(operation, terms)
         return sums.reshape(_shape(operation))
 
+    def _sums(self, operation: Operation, terms: Array) -> Array:
+        order = str(operation.attr("order"))
+        if order == PACKETS:
+            return _in_packets(terms, operation.integer("rows"))
+        if order == SEQUENTIAL:
+            return _added(terms, np.zeros(terms.shape[1], np.float32))
+        return _in_fours(terms) if order == FOURS else _in_lanes(terms)
+
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        lowered = {SEQUENTIAL: _lowered, FOURS: _lowered_fours, PACKETS: _lowered_packets}
+        lowered = {SEQUENTIAL: _lowered, FOURS: _lowered_fours, PACKETS: _lowered_packets, LANES: _lowered_lanes}
         return lowered[str(operation.attr("order"))](operation, builder, x)
 
 
@@ -65,6 +73,18 @@ def _fours(count: int) -> list[tuple[int, int]]:
     if count - whole >= 2:
         groups.append((whole, 2))
     return groups + ([(count - 1, 1)] if count % 2 else [])
+
+
+def _in_lanes(terms: Array) -> Array:
+    """Each term to the partial sum of its place modulo their number; then the upper half of these to the lower."""
+    sums = np.zeros((PARTIAL_SUMS, terms.shape[1]), np.float32)
+    for first in range(0, len(terms), PARTIAL_SUMS):
+        part = terms[first : first + PARTIAL_SUMS]
+        sums[: len(part)] += part
+    while len(sums) > 1:
+        half = len(sums) // 2
+        sums = sums[:half] + sums[half:]
+    return sums
 
 
 def _in_packets(terms: Array, rows: int) -> Array:
@@ -135,6 +155,33 @@ def _lowered_fours(operation: Operation, builder: relax.BlockBuilder, x: relax.E
 
     totals = [_emitted(builder, "fours", compute_whole, x)] if whole else []
     return _emitted(builder, "rest", compute_rest, x, *totals) if rest else totals[0]
+
+
+def _lowered_lanes(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+    count = _count(operation, x)
+
+    def lanes(x: te.Tensor) -> te.Tensor:
+        """`[…, 16]`: the partial sums. Nothing, beyond the end of a row, changes none of them."""
+        step = te.reduce_axis((0, -(-count // PARTIAL_SUMS)), "step")
+
+        def total(*index: Any) -> Scalar:
+            *row, lane = index
+            place = step * PARTIAL_SUMS + lane
+            return te.sum(_if(place < count, x(*row, place)), axis=step)
+
+        return te.compute([*x.shape[:-1], PARTIAL_SUMS], total, name="lanes")
+
+    def folded(lanes: te.Tensor) -> te.Tensor:
+        def total(*index: Any) -> Scalar:
+            sums = [lanes(*index[:-1], lane) for lane in range(PARTIAL_SUMS)]
+            while len(sums) > 1:
+                half = len(sums) // 2
+                sums = [lower + upper for lower, upper in zip(sums[:half], sums[half:], strict=True)]
+            return sums[0]
+
+        return te.compute(_shape(operation), total, name="folded")
+
+    return _emitted(builder, "folded", folded, _emitted(builder, "lanes", lanes, x))
 
 
 def _lowered_packets(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:

@@ -47,7 +47,7 @@ from service.compiler.qnn.ops.normalizing import l2_normalize, softmax
 from service.compiler.qnn.ops.ordering import running_sum, top_places
 from service.compiler.qnn.ops.pooling import avg_pool2d, max_pool2d, mean, sum_
 from service.compiler.qnn.ops.products import matmul
-from service.compiler.qnn.ops.real import real_conv2d, real_sum
+from service.compiler.qnn.ops.real import real_conv2d, real_function, real_sum
 from service.compiler.qnn.ops.recurrent import lstm_cell, lstm_output, rescale, time_dense
 from service.compiler.qnn.ops.resizing import resize_bilinear
 from service.compiler.qnn.ops.unary import table, unary
@@ -75,6 +75,7 @@ __all__ = [
     "prelu",
     "quantize",
     "real_conv2d",
+    "real_function",
     "real_sum",
     "requantize",
     "requantize_add",

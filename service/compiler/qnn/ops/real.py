@@ -29,17 +29,29 @@ def real_conv2d(
     return call_of("real_conv2d", operands, **attrs, accum_dtype="float64")
 
 
+# Functions of each value.
+FUNCTIONS = ("erf", "exp", "logistic", "tanh")
+
+
+def real_function(function: str, x: relax.Expr) -> relax.Call:
+    """A function of `FUNCTIONS` of each float32 value: `relax.qnn.real_exp` and its like."""
+    return call_of(f"real_{function}", [x])
+
+
 # How the terms of a sum are added.
 SEQUENTIAL = "sequential"  # one after the other
 FOURS = "fours"  # four of them, then that to the sum
 PACKETS = "packets"  # eight partial sums, from an aligned address on
+LANES = "lanes"  # 16 partial sums along the last axis, the i-th term to that of i % 16, then folded by halves
+PARTIAL_SUMS = 16
 
 
 def real_sum(x: relax.Expr, *, axes: Sequence[int], order: str, rows: int = 1) -> relax.Call:
     """Sums of float32 over `axes` (not negative), which stay with a length of 1. Each step is rounded to float32.
 
     Args:
-        order: `SEQUENTIAL`, `FOURS` or `PACKETS`; terms count by the axes in order, the last one fastest.
+        order: `SEQUENTIAL`, `FOURS` or `PACKETS`, where terms count by the axes in order, the last one fastest; or
+            `LANES`, along the last axis.
         rows: of packets: how many sums lie behind each other in memory, from an aligned address on.
     """
     return call_of("real_sum", [x], axes=sorted(axes), order=order, rows=rows)
@@ -54,9 +66,18 @@ def _real_sum(o: Operation) -> relax.TensorType:
     (shape, dtype), axes = o.tensor(0), reduced_axes(o)
     o.require(dtype == "float32", f"adds {dtype}, not float32")
     o.require(bool(axes) and set(axes) <= set(range(len(shape))), f"axes {axes} of the shape {list(shape)}")
-    o.require(str(o.attr("order")) in (SEQUENTIAL, FOURS, PACKETS), f"does not know the order {o.attr('order')}")
+    order = str(o.attr("order"))
+    o.require(order in (SEQUENTIAL, FOURS, PACKETS, LANES), f"does not know the order {order}")
+    o.require(order != LANES or axes == [len(shape) - 1], f"adds lanes along the axes {axes} of {len(shape)}")
     o.require(o.integer("rows") > 0, f"has {o.integer('rows')} rows")
     return tensor_type([1 if axis in axes else dim for axis, dim in enumerate(shape)], "float32")
+
+
+def _real_function(o: Operation) -> relax.TensorType:
+    o.count(1)
+    shape, dtype = o.tensor(0)
+    o.require(dtype == "float32", f"is a function of float32, not of {dtype}")
+    return tensor_type(shape, "float32")
 
 
 def _real_conv2d(o: Operation) -> relax.TensorType:
@@ -76,4 +97,5 @@ def _real_conv2d(o: Operation) -> relax.TensorType:
 RULES: dict[str, Rule] = {
     "real_conv2d": _real_conv2d,
     "real_sum": _real_sum,
+    **dict.fromkeys((f"real_{name}" for name in FUNCTIONS), _real_function),
 }

@@ -22,6 +22,7 @@ from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.formula import Array, all_values
 from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.ops.real import FUNCTIONS as REAL_FUNCTIONS
 from service.compiler.qnn.ops.unary import FUNCTIONS
 from service.compiler.qnn.plain import ELEMENTWISE
 from service.compiler.qnn.types import QuantizedType
@@ -29,6 +30,7 @@ from service.compiler.qnn.types import QuantizedType
 # Type attribute of each operand.
 _TYPES: dict[str, tuple[str, ...]] = {
     "qnn.quantize": (),
+    **dict.fromkeys((f"qnn.real_{name}" for name in REAL_FUNCTIONS), ()),
     **{f"qnn.{name}": ("in_type",) for name in ("dequantize", "requantize", "storage_cast", "table", *FUNCTIONS)},
     **{f"qnn.{name}": ("lhs_type", "rhs_type") for name in ("add", "div", "mul", "squared_difference", "sub")},
 }

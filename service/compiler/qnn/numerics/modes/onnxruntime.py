@@ -6,7 +6,6 @@ from service.compiler.qnn.numerics import mlas, mlas_functions
 from service.compiler.qnn.numerics.mode import EXACT, Mode
 from service.compiler.qnn.numerics.real import RealConv2d
 from service.compiler.qnn.numerics.requantize import FloatRequantize
-from service.compiler.qnn.numerics.summation import RealSum
 from service.core.numerics import ONNXRUNTIME
 
 CPU = Mode(
@@ -25,7 +24,6 @@ CPU = Mode(
         "avg_pool2d": mlas.WindowAverage(),
         "mean": mlas.GlobalAverage(),
         "real_conv2d": RealConv2d(),
-        "real_sum": RealSum(),
         "concatenate": mlas.Concatenate(),
         "leaky_relu": mlas_functions.LEAKY_RELU,
         "logistic": mlas_functions.LOGISTIC,

@@ -13,7 +13,8 @@ from service.compiler.codegen import FUSE
 from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
-from service.compiler.qnn.ops.real import FOURS, PACKETS, SEQUENTIAL
+from service.compiler.qnn.operation import IllTyped
+from service.compiler.qnn.ops.real import FOURS, LANES, PACKETS, SEQUENTIAL
 from service.compiler.qnn.transposes import move_transposes
 from service.compiler.schedule import schedule
 from service.compiler.targets import codegen_target
@@ -58,12 +59,33 @@ def stored(shape: tuple[int, ...]) -> np.ndarray:
         ((1, 24, 28, 28), (2, 3), PACKETS),
         ((2, 33, 7, 7), (2, 3), PACKETS),
         ((37, 41), (0, 1), PACKETS),
+        *(((1, 10, length), (2,), LANES) for length in (1, 3, 15, 16, 17, 40, 197)),
+        ((300,), (0,), LANES),
     ],
 )
 def test_compiled_sums_are_the_oracles(shape: tuple[int, ...], axes: tuple[int, ...], order: str) -> None:
     module, x = summed(shape, axes, order), stored(shape)
     (expected,) = oracle.run(module, MODE, [x])
     np.testing.assert_array_equal(run(module, x), expected)
+
+
+def test_lanes_are_folded_by_halves() -> None:
+    """By the definition, one number after the other."""
+    x = np.random.default_rng(0).normal(0, 1, 45).astype(np.float32)
+    sums = [np.float32(0)] * 16
+    for place, term in enumerate(x):
+        sums[place % 16] += term
+    for half in (8, 4, 2, 1):
+        sums = [sums[place] + sums[place + half] for place in range(half)]
+    module = module_of(
+        [(x.shape, "float32")], lambda emit, inputs: emit(ops.real_sum(inputs[0], axes=(0,), order=LANES))
+    )
+    assert oracle.run(module, MODE, [x])[0].tobytes() == sums[0].tobytes()
+
+
+def test_lanes_lie_along_the_last_axis() -> None:
+    with pytest.raises(IllTyped, match="lanes"):
+        summed((2, 3, 4), (1,), LANES)
 
 
 @pytest.mark.parametrize("shape", [(1, 33, 7, 7), (1, 9, 5, 5)])
@@ -79,6 +101,22 @@ def test_every_sample_of_a_batch_is_summed_as_if_it_were_alone(shape: tuple[int,
     alone = [oracle.run(summed(shape, (2, 3), PACKETS), MODE, [part[np.newaxis]])[0] for part in x]
     np.testing.assert_array_equal(oracle.run(module, MODE, [x])[0], np.concatenate(alone))
     np.testing.assert_array_equal(run(module, x), np.concatenate(alone))
+
+
+@pytest.mark.parametrize("axes", [(0, 3, 1, 2), (0, 2, 1, 3)])
+def test_rows_are_summed_where_they_lie(axes: tuple[int, ...]) -> None:
+    """A sum of lanes moves before a transpose that leaves its rows in one piece, not before another."""
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        reals = emit(ops.dequantize(emit(relax.op.permute_dims(inputs[0], list(axes))), IN))
+        return emit(ops.real_sum(reals, axes=(3,), order=LANES))
+
+    module, x = module_of([((2, 5, 6, 20), "uint8")], body), stored((2, 5, 6, 20))
+    moved = move_transposes(module)
+    names = [value.op.name for _, value in graph.bindings(graph.main_of(moved)) if isinstance(value, relax.Call)]
+    assert names.index("relax.qnn.real_sum") < names.index("relax.permute_dims") or axes[-1] != 3
+    (expected,) = oracle.run(module, MODE, [x])
+    np.testing.assert_array_equal(run(moved, x), expected)
 
 
 @pytest.mark.parametrize(("order", "permutations"), [(SEQUENTIAL, 0), (PACKETS, 1)])

@@ -1,0 +1,18 @@
+"""Float32 values that functions are tried on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+NOTABLE = np.array(
+    [-np.inf, np.inf, np.nan, 0, -0.0, 1e-45, -1e-45, 0.921875, -0.921875, 3.925, 9, -9, 18, -18, 88.7762, -103.972],
+    np.float32,
+)
+
+
+def of_every_size() -> np.ndarray:
+    """`NOTABLE`; numbers of every exponent; and more of those on which functions vary."""
+    rng = np.random.default_rng(0)
+    any_bits = rng.integers(0, 1 << 32, 1 << 15, np.uint32).view(np.float32)
+    near = [rng.uniform(-size, size, 1 << 14).astype(np.float32) for size in (1, 4, 20, 110)]
+    return np.concatenate([NOTABLE, any_bits, *near])
