@@ -30,13 +30,14 @@ from service.cli.passes import PassesOption, show_passes
 from service.cli.quantities import count, duration
 from service.core.digest import Digest, parse_digest
 from service.core.errors import NotFound
-from service.core.explanation import Explanation, Layer, explained
+from service.core.explanation import GENERATED, TITLES, Explanation, Layer, explained
 
 if TYPE_CHECKING:
     from service.cache import OciLayout
 
 _NAME_COLUMNS = 28
 _RATES = ("MAC", "time", "GMAC/s", "of peak")
+_GENERATED = ("none", TITLES[GENERATED])
 _NUMBERS = ("layers", *_RATES, "share")
 
 
@@ -130,7 +131,8 @@ def show(output: Output, digest: Digest, explanation: Explanation) -> None:
     for layer in explanation.layers:
         for row, style in _rows(explanation, layer):
             table.add_row(*row, style=style)
-    output.show(table, "", _families(explanation), "", *_notes(explanation, profile))
+    families = _totals(explanation, "kernel", explanation.families())
+    output.show(table, "", families, "", _kinds(explanation), "", *_notes(explanation, profile))
 
 
 def _table(*columns: str) -> Table:
@@ -181,16 +183,20 @@ def _facts(layer: Layer) -> str:
     return ", ".join(told)
 
 
-def _families(explanation: Explanation) -> Table:
-    table = _table("kernel", "layers", *_RATES, "share")
-    longest_first = sorted(explanation.families().items(), key=lambda family: -(family[1]["seconds"] or 0))
-    for family, totals in longest_first:
-        share = f"{totals['seconds'] / explanation.seconds:.1%}" if explanation.seconds else ""
-        numbers = _numbers(explanation, totals["macs"], totals["seconds"])
-        table.add_row(family, str(totals["layers"]), *numbers, share, style="yellow" if family == "none" else "")
+def _totals(explanation: Explanation, what: str, totals: Mapping[str, Mapping[str, Any]]) -> Table:
+    """A line for each part of the layers, the longest first, and their sum."""
+    table = _table(what, "layers", *_RATES, "share")
+    for name, total in sorted(totals.items(), key=lambda part: -(part[1]["seconds"] or 0)):
+        share = f"{total['seconds'] / explanation.seconds:.1%}" if explanation.seconds else ""
+        numbers = _numbers(explanation, total["macs"], total["seconds"])
+        table.add_row(name, str(total["layers"]), *numbers, share, style="yellow" if name in _GENERATED else "")
     numbers = _numbers(explanation, explanation.macs, explanation.seconds)
     table.add_row("sum", str(len(explanation.layers)), *numbers, "", style="bold")
     return table
+
+
+def _kinds(explanation: Explanation) -> Table:
+    return _totals(explanation, "code", {TITLES[kind]: total for kind, total in explanation.kinds().items()})
 
 
 def _notes(explanation: Explanation, profile: Mapping[str, Any]) -> Iterator[Text]:
@@ -198,6 +204,8 @@ def _notes(explanation: Explanation, profile: Mapping[str, Any]) -> Iterator[Tex
     took, least = duration(profile["model_seconds"]), duration(profile["least_model_seconds"])
     yield Text(f"The whole model takes {took}, {least} at best. A layer's time is a median, with a call from Python.")
     yield Text(f"{_counted(kernels['reorders'], 'reorder')} into and out of the kernels' layout.")
+    if explanation.warning:
+        yield Text(f"{explanation.warning[0].upper()}{explanation.warning[1:]}.", style="yellow")
     joined = kernels.get("concatenations", [])
     if joined:
         parts, in_place = (sum(each[what] for each in joined) for what in ("parts", "in_place"))

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from service.core.explanation import TITLES, explained, is_described, percent
 from service.core.witnesses import Outcome
 
 if TYPE_CHECKING:
     from service.cli.client import Client
 
-REPORTS = ("numerics", "coverage")  # parts of an artifact's URL, and members of `core.artifact.Report`
+REPORTS = ("numerics", "coverage", "profile")  # parts of an artifact's URL, and members of `core.artifact.Report`
 
 
 def attached(client: Client, artifact: str) -> dict[str, Any]:
@@ -36,8 +37,20 @@ def _lines(reports: Mapping[str, Any]) -> Iterator[Text]:
         yield from _witnesses(numerics)
     if coverage := reports.get("coverage"):
         yield _line("integers", f"{coverage['integer_percent']:.4g} % of {coverage['macs']:,} multiply-accumulates")
+        yield from _time(coverage, reports.get("profile"))
         for operator in coverage["floating"]:
             yield _line("float", f"{operator['op']}: {operator['reason']}")
+
+
+def _time(coverage: Mapping[str, Any], profile: Mapping[str, Any] | None) -> Iterator[Text]:
+    """What kind of code the time goes to, where it was measured."""
+    if profile is None or not is_described(coverage):
+        return
+    explanation = explained(coverage, profile)
+    shares = [f"{percent(share)} in {TITLES[kind]}" for kind, share in explanation.shares().items() if share]
+    yield _line("time", ", ".join(shares))
+    if explanation.warning:
+        yield _line("", explanation.warning, "yellow")
 
 
 def _witnesses(numerics: Mapping[str, Any]) -> Iterator[Text]:

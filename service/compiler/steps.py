@@ -23,6 +23,7 @@ from service.core.build import Progress, Stage
 from service.core.cores import Core, build_cores
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, BuildTimedOut, VerificationFailed
+from service.core.explanation import explained, is_described
 from service.core.options import batch_of, shapes_of
 from service.core.settings import Settings
 from service.core.target import Target, detect_host
@@ -278,7 +279,8 @@ class Steps:
             raise BuildFailed("the verify process did not say what came of it", stage=Stage.VERIFY) from error
 
     def profile(self, config: ArtifactConfig, library: Path, built: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Measures the time of each call of a verified artifact on this machine, within a bounded time.
+        """Measures the time of each call of a verified artifact on this machine, within a bounded time. The log says
+        which operators' generated code takes much of it.
 
         Returns:
             `runtime.profile.Profile`; None where the target's code does not run here, or measuring it failed: the
@@ -296,9 +298,15 @@ class Steps:
         }
         try:
             profile: dict[str, Any] = self.run("profile", asked, readable=[library, constants])
+            warning = explained(built["coverage"], profile).warning if is_described(built["coverage"]) else ""
         except BuildFailed as error:
             self.progress.log(f"not profiled: {error.message}")
             return None
+        except (LookupError, TypeError, ValueError, AttributeError):
+            self.progress.log("not profiled: the profile process did not say what came of it")
+            return None
+        if warning:
+            self.progress.log(warning)
         return profile
 
     def awaited(self, answer: Future[T]) -> T:

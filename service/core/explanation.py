@@ -17,7 +17,14 @@ from service.core.errors import Unsupported
 Document = Mapping[str, Any]
 
 INTEGER, FLOAT, LAYOUT, GENERATED = KINDS = ("integer", "float", "layout", "generated")
-MOST_GENERATED = 0.1  # of the time; a model with more is told which operators take it
+TITLES = {
+    INTEGER: "integer kernels",
+    FLOAT: "float kernels",
+    LAYOUT: "changes of layout",
+    GENERATED: "generated code",
+}
+MOST_GENERATED = 0.1  # of the time; what takes more is named
+_MOST_NAMED = 4
 
 _OF_EVERY_LAYER = ("layer", "operators", "kernel", "kind", "symbol", "macs")
 _NO_OPERATOR = re.compile(r"^(octet_plain_)?(fused_)?|\d+$")  # of a generated function's name
@@ -107,12 +114,26 @@ class Explanation:
         largest_first = sorted(seconds.items(), key=lambda named: -named[1])
         return {name: each / self.seconds for name, each in largest_first if each}
 
+    @property
+    def warning(self) -> str:
+        """The operators whose generated code takes the most time, if that is more than `MOST_GENERATED`; else ""."""
+        share = self.shares().get(GENERATED, 0.0)
+        if share <= MOST_GENERATED:
+            return ""
+        largest = [f"{name} {percent(each)}" for name, each in list(self.generated().items())[:_MOST_NAMED]]
+        return f"generated code takes {percent(share)} of the time: {', '.join(largest)}"
+
+    def kinds(self) -> dict[str, dict[str, Any]]:
+        """Totals by kind of code, of those kinds that there are."""
+        return self._totals({kind: [each for each in self.layers if each.kind == kind] for kind in KINDS})
+
     def families(self) -> dict[str, dict[str, Any]]:
         """Totals by kernel family; what has no kernel is "none"."""
-        totals: dict[str, list[Layer]] = {}
-        for layer in self.layers:
-            totals.setdefault(layer.kernel or "none", []).append(layer)
-        return {family: {"layers": len(layers), **self._total(layers)} for family, layers in sorted(totals.items())}
+        families = sorted({layer.kernel or "none" for layer in self.layers})
+        return self._totals({name: [it for it in self.layers if (it.kernel or "none") == name] for name in families})
+
+    def _totals(self, parts: Mapping[str, Sequence[Layer]]) -> dict[str, dict[str, Any]]:
+        return {name: {"layers": len(part), **self._total(part)} for name, part in parts.items() if part}
 
     def _total(self, layers: Sequence[Layer]) -> dict[str, Any]:
         macs, seconds = sum(layer.macs for layer in layers), sum(layer.seconds for layer in layers)
@@ -136,12 +157,23 @@ class Explanation:
                 for layer in self.layers
             ],
             "families": self.families(),
+            "kinds": self.kinds(),
             "time": self.shares(),
             "generated": self.generated(),
+            "warning": self.warning,
             "reorders": self.coverage["kernels"]["reorders"],
             "integer_percent": self.coverage["integer_percent"],
             **self._total(self.layers),
         }
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def is_described(coverage: Document) -> bool:
+    """Whether a coverage report lists the layers, as every version since 0.1.0 writes it."""
+    return "plain" in coverage.get("kernels", {})
 
 
 def explained(coverage: Document, profile: Document | None = None) -> Explanation:
@@ -150,9 +182,9 @@ def explained(coverage: Document, profile: Document | None = None) -> Explanatio
     Raises:
         Unsupported: the artifact was compiled by a version whose report says less.
     """
-    kernels = coverage.get("kernels", {})
-    if "plain" not in kernels:
+    if not is_described(coverage):
         raise Unsupported("the artifact's coverage report does not describe its layers", hint="compile the model again")
+    kernels = coverage["kernels"]
     calls = [Call(call["symbol"], call["seconds"]) for call in profile["calls"]] if profile else []
     own, between = _aligned([layer["symbol"] for layer in kernels["layers"]], calls)
     layers = []

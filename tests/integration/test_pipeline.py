@@ -114,6 +114,29 @@ def test_an_artifact_that_cannot_be_measured_is_none_the_worse(tmp_path: Path, m
     assert json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")["verified"] is True
 
 
+@pytest.mark.parametrize(
+    ("calls", "line"),
+    [
+        ([{"symbol": "octet_plain_exp2", "seconds": 1.0}], "generated code takes 100 % of the time: exp 100 %"),
+        ([{"symbol": "octet_plain_exp2"}], "not profiled: the profile process did not say what came of it"),
+    ],
+)
+def test_what_the_profile_says_is_logged(
+    calls: list[Any], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Steps.run
+
+    def answering(steps: Steps, role: str, *arguments: Any, **options: Any) -> Any:
+        if role == "profile":
+            return {"peak_macs_per_s": None, "calls": calls}
+        return run(steps, role, *arguments, **options)
+
+    monkeypatch.setattr(Steps, "run", answering)
+    progress = Recorder()
+    build(INT8, tmp_path, progress=progress)
+    assert line in progress.lines
+
+
 def test_one_build_twice_gives_one_digest(tmp_path: Path) -> None:
     _, first = build(INT8, tmp_path / "a", settings=Settings(data_dir=tmp_path / "first"))
     _, second = build(INT8, tmp_path / "b", settings=Settings(data_dir=tmp_path / "second"))

@@ -52,6 +52,13 @@ def test_layers_have_times(page: Page) -> None:
     expect(page.locator("#layers .value").filter(has_text=re.compile("[µm]s"))).not_to_have_count(0)
 
 
+def test_the_time_is_shared_out_by_kind_of_code(page: Page) -> None:
+    kinds = page.locator("#layers .kinds")
+    expect(kinds).to_contain_text("integer kernels")
+    shares = [float(text.removesuffix(" %")) for text in kinds.locator(".value").all_text_contents()]
+    assert sum(shares) == pytest.approx(100, abs=0.1 * len(shares))
+
+
 def test_layers_of_what_does_not_run_here_have_multiplications(page: Page, digits: Served) -> None:
     build = digits.push(UINT8, name="afar", target="aarch64")
     assert digits.ended(build["id"])["state"] == "succeeded"

@@ -12,7 +12,7 @@ from service.core.digest import digest_of
 from service.core.explanation import explained
 
 LAYERS = [
-    {"layer": "x_image", "operators": "pack", "kernel": "pack", "symbol": "e", "macs": 0},
+    {"layer": "x_image", "operators": "pack", "kernel": "pack", "kind": "layout", "symbol": "e", "macs": 0},
     {
         "layer": "net/block/Relu;net/block/add",
         "operators": "conv2d+requantize",
@@ -25,7 +25,7 @@ LAYERS = [
     },
 ]
 PLAIN = [{"layer": "net/softmax", "operators": "softmax", "reason": "too soft", "macs": 0, "place": 2}]
-PROFILE = {
+PROFILE: dict[str, Any] = {
     "machine": "A CPU",
     "threads": 1,
     "rounds": 7,
@@ -73,8 +73,20 @@ def test_what_has_no_kernel_says_why_and_what_was_called(lines: list[str]) -> No
 def test_families_add_up(lines: list[str]) -> None:
     conv = [text for text in lines if text.startswith("conv ")]
     assert conv[0].split() == ["conv", "1", "50.0", "k", "100", "µs", "0.5", "50.0", "%", "94.3%"]
-    assert [text.split()[1] for text in lines if text.startswith("sum ")] == ["3"]
+    assert [text.split()[1] for text in lines if text.startswith("sum ")] == ["3", "3"]
     assert line(lines, "reorder") == "1 reorder into and out of the kernels' layout."
+
+
+def test_kinds_of_code_add_up_to_the_families(lines: list[str]) -> None:
+    shares = [line(lines, kind).split()[-1] for kind in ("integer kernels", "changes of layout", "generated code  ")]
+    assert shares == ["94.3%", "0.9%", "4.7%"]
+
+
+def test_much_generated_code_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    kernels = {"layers": LAYERS, "plain": PLAIN, "declined": {}, "reorders": 1}
+    slow = [{"symbol": symbol, "seconds": 50e-6} for symbol in ("octet_plain_exp", "octet_plain_sum1")]
+    told = shown(capsys, kernels, {**PROFILE, "calls": [*PROFILE["calls"][:2], *slow]})
+    assert "Generated code takes 50 % of the time: exp 25 %, sum 25 %." in told
 
 
 def test_copies_that_are_not_made_are_counted(capsys: pytest.CaptureFixture[str]) -> None:

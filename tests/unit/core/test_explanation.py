@@ -103,6 +103,27 @@ def test_generated_code_is_told_by_operator_the_longest_first() -> None:
     assert list(explanation.generated().items()) == [("exp", 0.4), ("add_sum", 0.2)]
 
 
+@pytest.mark.parametrize(
+    ("generated_s", "warning"),
+    [(1.0, ""), (3.0, "generated code takes 25 % of the time: exp 17 %, sum 8 %")],
+)
+def test_much_generated_code_is_told_by_its_operators(generated_s: float, warning: str) -> None:
+    calls = [("octet_conv_a", 9.0), ("octet_plain_exp", generated_s * 2 / 3), ("octet_plain_sum", generated_s / 3)]
+    explanation = explained(coverage([layer("a", "conv")]), profile(*calls))
+    assert explanation.warning == warning
+
+
+def test_totals_by_kind_of_code_add_up() -> None:
+    layers = [layer("a", "conv", 300), layer("b", "rows", kind="float")]
+    taken = profile(("octet_conv_a", 1.0), ("octet_rows_b", 2.0), ("exp", 3.0))
+    kinds = explained(coverage(layers, [plain("c", 2, 100)]), taken).to_json()["kinds"]
+    assert {kind: (total["layers"], total["macs"], total["seconds"]) for kind, total in kinds.items()} == {
+        "integer": (1, 300, 1.0),
+        "float": (1, 0, 2.0),
+        "generated": (1, 100, 3.0),
+    }
+
+
 def test_without_a_peak_there_are_rates_and_no_percentages() -> None:
     document = explained(coverage([layer("a", "conv", 100)]), profile(("octet_conv_a", 1.0), peak=None)).to_json()
     assert (document["macs_per_s"], document["peak_percent"]) == (100.0, None)

@@ -3,6 +3,8 @@
 import { bar, h } from "./dom.js";
 import { count, duration } from "./format.js";
 
+const KINDS = { integer: "integer kernels", float: "float kernels", layout: "changes of layout", generated: "generated code" };
+
 /**
  * @param {?Object} explanation of `/api/v1/artifacts/{digest}/layers`.
  * @param {string} artifact the artifact's digest.
@@ -12,7 +14,7 @@ export function layers(explanation, artifact) {
   const { profile, layers: all } = explanation;
   const weight = (layer) => (profile ? layer.seconds : layer.macs);
   const most = Math.max(...all.map(weight), Number.MIN_VALUE);
-  return [profile ? measured(profile) : unmeasured(artifact), h("ul", { class: "bars layers" }, all.map((layer) => row(layer, weight(layer) / most, profile)))];
+  return [profile ? measured(profile) : unmeasured(artifact), ...shares(explanation), h("ul", { class: "bars layers" }, all.map((layer) => row(layer, weight(layer) / most, profile)))];
 }
 
 function row(layer, share, profile) {
@@ -27,6 +29,19 @@ function row(layer, share, profile) {
     h("span", { class: "value" }, profile ? duration(layer.seconds) : layer.macs ? `${count(layer.macs)} MAC` : ""),
     h("span", { class: "quiet note" }, [peak && `${peak.toFixed(1)} % of peak`, layer.operators, ...facts, ...why].filter(Boolean).join(" · ")),
   );
+}
+
+/** What kind of code the time goes to, and which operators have the most of it generated, where that is much. */
+function shares({ kinds, seconds, macs, warning }) {
+  if (!seconds) return [];
+  const part = ([kind, total]) => h(
+    "li", { class: kind === "generated" ? "plain" : null },
+    h("span", { class: "name" }, KINDS[kind] ?? kind),
+    h("span", { class: "quiet kernel" }, macs ? `${(100 * total.macs / macs).toFixed(1)} % of MAC` : ""),
+    bar(total.seconds / seconds, kind === "generated" ? "slow" : "good"),
+    h("span", { class: "value" }, `${(100 * total.seconds / seconds).toFixed(1)} %`),
+  );
+  return [h("ul", { class: "bars kinds" }, Object.entries(kinds).map(part)), warning && h("p", { class: "warning" }, warning)].filter(Boolean);
 }
 
 function measured({ machine, threads, model_seconds: seconds, peak_macs_per_s: peak }) {

@@ -1,0 +1,33 @@
+"""What `octet compile`, `octet push` and `octet builds` show of an artifact's reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from service.cli.reports import summary
+
+LAYER = {"layer": "a", "operators": "conv2d", "kernel": "conv", "kind": "integer", "symbol": "octet_conv_a", "macs": 5}
+COVERAGE: dict[str, Any] = {
+    "macs": 5,
+    "integer_percent": 100.0,
+    "floating": [],
+    "kernels": {"layers": [LAYER], "plain": []},
+}
+
+
+def profile(**seconds: float) -> dict[str, Any]:
+    return {"peak_macs_per_s": None, "calls": [{"symbol": name, "seconds": each} for name, each in seconds.items()]}
+
+
+def test_the_time_is_told_by_kind_of_code() -> None:
+    reports = {"coverage": COVERAGE, "profile": profile(octet_conv_a=3.0, octet_plain_exp=1.0)}
+    assert [line.split(maxsplit=1) for line in str(summary(reports)).splitlines()[1:]] == [
+        ["time", "75 % in integer kernels, 25 % in generated code"],
+        ["generated", "code takes 25 % of the time: exp 25 %"],
+    ]
+
+
+def test_of_what_was_not_measured_no_time_is_told() -> None:
+    assert "time" not in str(summary({"coverage": COVERAGE}))
+    older = {"macs": 5, "integer_percent": 100.0, "floating": []}
+    assert "time" not in str(summary({"coverage": older, "profile": profile(octet_conv_a=3.0)}))
