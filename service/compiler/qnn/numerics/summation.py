@@ -1,8 +1,8 @@
 """Sums of float32 values in float32, each in one order.
 
 Orders of ONNX Runtime's own sums (`core/providers/cpu/reduction`): which one it takes depends on where the axes lie
-that are summed (`OptimizeShapeForFastReduce` in reduction_ops.cc). Lanes are an order of ours, for rows inside of
-another operator (softmax, normalization), where runtimes add as wide as the machine's vectors: it depends on none.
+that are summed (`OptimizeShapeForFastReduce` in reduction_ops.cc). Lanes are for rows inside of another operator
+(softmax, normalization): the order of MLAS's softmax on AVX-512 (`MlasComputeSumExpF32KernelAvx512F`), on any machine.
 
 Compiled code may not join a product to a sum here: what is added has been stored before.
 """
@@ -19,7 +19,7 @@ from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics.formula import OPAQUE, Array, Scalar
 from service.compiler.qnn.operation import Operation
-from service.compiler.qnn.ops.real import FOURS, LANES, PACKETS, PARTIAL_SUMS, SEQUENTIAL, reduced_axes
+from service.compiler.qnn.ops.real import FOLDS, FOURS, LANES, PACKETS, PARTIAL_SUMS, SEQUENTIAL, reduced_axes
 
 _LANES = 4  # of a packet: SSE's, for which ONNX Runtime compiles Eigen
 _PAIR = 2 * _LANES  # two packets are added up at a time
@@ -76,15 +76,14 @@ def _fours(count: int) -> list[tuple[int, int]]:
 
 
 def _in_lanes(terms: Array) -> Array:
-    """Each term to the partial sum of its place modulo their number; then the upper half of these to the lower."""
+    """Each term to the partial sum of its place modulo their number, which then are added by pairs."""
     sums = np.zeros((PARTIAL_SUMS, terms.shape[1]), np.float32)
     for first in range(0, len(terms), PARTIAL_SUMS):
         part = terms[first : first + PARTIAL_SUMS]
         sums[: len(part)] += part
-    while len(sums) > 1:
-        half = len(sums) // 2
-        sums = sums[:half] + sums[half:]
-    return sums
+    for distance in FOLDS:
+        sums = sums + sums[np.arange(PARTIAL_SUMS) ^ distance]  # two of the sums twice, in either order
+    return sums[:1]
 
 
 def _in_packets(terms: Array, rows: int) -> Array:
@@ -173,10 +172,9 @@ def _lowered_lanes(operation: Operation, builder: relax.BlockBuilder, x: relax.E
 
     def folded(lanes: te.Tensor) -> te.Tensor:
         def total(*index: Any) -> Scalar:
-            sums = [lanes(*index[:-1], lane) for lane in range(PARTIAL_SUMS)]
-            while len(sums) > 1:
-                half = len(sums) // 2
-                sums = [lower + upper for lower, upper in zip(sums[:half], sums[half:], strict=True)]
+            sums = {lane: lanes(*index[:-1], lane) for lane in range(PARTIAL_SUMS)}
+            for distance in FOLDS:
+                sums = {lane: sums[lane] + sums[lane ^ distance] for lane in sums if not lane & distance}
             return sums[0]
 
         return te.compute(_shape(operation), total, name="folded")

@@ -42,8 +42,9 @@ def real_function(function: str, x: relax.Expr) -> relax.Call:
 SEQUENTIAL = "sequential"  # one after the other
 FOURS = "fours"  # four of them, then that to the sum
 PACKETS = "packets"  # eight partial sums, from an aligned address on
-LANES = "lanes"  # 16 partial sums along the last axis, the i-th term to that of i % 16, then folded by halves
+LANES = "lanes"  # 16 partial sums along the last axis, the i-th term to that of i % 16, then folded
 PARTIAL_SUMS = 16
+FOLDS = (8, 1, 2, 4)  # in turn: the i-th partial sum and that of i ^ 8 become one, then those of i ^ 1, and so on
 
 
 def real_sum(x: relax.Expr, *, axes: Sequence[int], order: str, rows: int = 1) -> relax.Call:

@@ -69,14 +69,15 @@ def test_compiled_sums_are_the_oracles(shape: tuple[int, ...], axes: tuple[int, 
     np.testing.assert_array_equal(run(module, x), expected)
 
 
-def test_lanes_are_folded_by_halves() -> None:
+def test_lanes_are_folded_by_halves_and_then_by_neighbours() -> None:
     """By the definition, one number after the other."""
     x = np.random.default_rng(0).normal(0, 1, 45).astype(np.float32)
     sums = [np.float32(0)] * 16
     for place, term in enumerate(x):
         sums[place % 16] += term
-    for half in (8, 4, 2, 1):
-        sums = [sums[place] + sums[place + half] for place in range(half)]
+    sums = [sums[place] + sums[place + 8] for place in range(8)]
+    while len(sums) > 1:
+        sums = [a + b for a, b in zip(sums[::2], sums[1::2], strict=True)]
     module = module_of(
         [(x.shape, "float32")], lambda emit, inputs: emit(ops.real_sum(inputs[0], axes=(0,), order=LANES))
     )
