@@ -11,6 +11,7 @@ from tvm import relax
 
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import BIAS, NO_HALO, Halo, Image
+from service.compiler.kernels.matrices import Matrices, Strided
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
 
@@ -30,6 +31,7 @@ class Group:
         inputs: the data operands: those of `core` that are not `uniform` constants, then the residual.
         output: what the group computes.
         channels_first: whether the result is written as `[N, C, H, W]`; then `output` is a permutation of it.
+        matrices: of a product of two computed matrices, how they lie in the inputs, and the result in the output.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Group:
     inputs: tuple[relax.Var, ...]
     output: relax.Var
     channels_first: bool = False
+    matrices: tuple[Strided, Strided, Strided] | None = None
 
     @property
     def last(self) -> Operation:
@@ -93,13 +96,11 @@ class PlainKernel:
     Attributes:
         padding: rows and columns that its input has to get first.
         fill: what they hold.
-        memory_bytes: memory of the kernel's own, which it takes behind its output.
     """
 
     kernel: Kernel
     padding: Halo
     fill: int
-    memory_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,20 @@ class KernelLibrary(Protocol):
 
         Raises:
             Declined: there is none.
+        """
+
+    def check_product(self, group: Group) -> None:
+        """Whether `product` takes a `qnn.matmul`.
+
+        Raises:
+            Declined: it does not.
+        """
+
+    def product(self, group: Group, lhs: Matrices, rhs: Matrices, out: Matrices, *, transposed: bool) -> Kernel:
+        """The kernel for a group that `check_product` accepted.
+
+        Args:
+            transposed: whether the second operand's rows are columns.
         """
 
     def lstm(self, step: LstmStep, steps: int) -> LstmKernel:

@@ -16,6 +16,7 @@ from service.compiler.qnn import graph
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import STORAGE_RANGES
 from service.compiler.select.recurrent import sequences
+from service.compiler.select.seen import Seen, put_into, readers_of, seen_by
 
 _ACCUMULATING = ("qnn.conv2d", "qnn.dense")
 _TO_CHANNELS_LAST, _TO_CHANNELS_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
@@ -46,6 +47,7 @@ class Model:
         views: by variable.
         channels_last: images -> the `[N, C, H, W]` that they are permutations of.
         channels_first: the other way round.
+        seen: tensors that show elements of others, moved.
         recurrent: LSTMs, whose operators are groups too.
         constants: what an operator takes besides tensors that are computed, as a variable of its own for each operand:
             `[N, H, W, C]`, or `[N, K]`, as far as it is not the same for all.
@@ -60,6 +62,8 @@ class Model:
         self.views = {var: view for var, value in self.bindings if (view := _view(value)) is not None}
         self.channels_last = self._permutations(_TO_CHANNELS_LAST)
         self.channels_first = self._permutations(_TO_CHANNELS_FIRST)
+        self.seen = seen_by(self.bindings)
+        self._inside: dict[relax.Var, list[relax.Var]] = {}  # of products whose result is moved: it, and the moves
         self.constants: dict[relax.Var, NDArray[Any]] = {}
         self.groups = self._groups()
         self.recurrent = sequences(self.bindings, self._operations, self._uses)
@@ -78,7 +82,8 @@ class Model:
                     groups[var] = Group(str(var.name), producer, operation, None, inputs, var)
             elif producer is not None and self._scales_product(operation, producer):
                 groups.pop(first)
-                groups[var] = Group(str(var.name), producer, operation, None, tuple(producer.call.args), var)
+                group = self._product(var, producer, operation)
+                groups[group.output] = group
             elif operation.name not in _ACCUMULATING and var not in self.views and (operands := self._data(operation)):
                 groups[var] = Group(str(var.name), operation, None, None, operands, var)
         groups.update(self._sums(groups))
@@ -95,6 +100,21 @@ class Model:
         names = (producer.name, operation.name) == ("qnn.matmul", "qnn.requantize")
         computed = all(isinstance(operand, relax.Var) for operand in producer.call.args)
         return names and computed and self._uses[operation.call.args[0]] == 1
+
+    def _product(self, var: relax.Var, core: Operation, requantize: Operation) -> Group:
+        """A product of two computed matrices, with the moves of its operands and of its result."""
+        lhs, rhs = (self.seen.get(operand, Seen.whole(operand)) for operand in core.call.args)
+        if not lhs.view.of_rows:
+            lhs = Seen.whole(core.call.args[0])
+        if not (rhs.view.of_rows or rhs.view.of_columns):
+            rhs = Seen.whole(core.call.args[1])
+        moves, out = put_into(var, readers_of(self.bindings), self._uses, self.views)
+        output = moves[-1] if moves else var
+        self._inside[output] = [var, *moves][:-1]
+        batch = shape_of(var)[:-2]
+        left, right = (each.view.broadcast((*batch, *each.view.shape[-2:])) for each in (lhs, rhs))
+        inputs = lhs.source, rhs.source
+        return Group(str(var.name), core, requantize, None, inputs, output, matrices=(left, right, out))
 
     def _permutations(self, axes: tuple[int, ...]) -> dict[relax.Var, relax.Var]:
         """Variables that are permutations of another, and that one."""
@@ -177,6 +197,7 @@ class Model:
         """The variables inside `group`."""
         arguments = {arg for part in (group.requantize, group.addition) if part is not None for arg in part.call.args}
         moved = {self.channels_first[group.output]} if group.channels_first else set()
+        moved |= set(self._inside.get(group.output, ()))
         return moved | {arg for arg in arguments if isinstance(arg, relax.Var)} - set(group.inputs)
 
 

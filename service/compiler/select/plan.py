@@ -19,6 +19,7 @@ from service.compiler.kernels.group import (
 )
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import BIAS, NO_HALO, Contiguous, Halo, Image
+from service.compiler.kernels.matrices import Matrices, Strided
 from service.compiler.qnn.operation import Operation
 from service.compiler.select.groups import Model
 from service.compiler.select.recurrent import Recurrent
@@ -45,6 +46,7 @@ class Plan:
     Attributes:
         demands: group's output -> the layouts that its kernel requires of its inputs.
         plain: the output of a group that is not of 8 bits -> its kernel.
+        products: the outputs of products of two computed matrices.
         places: tensor -> the one in whose memory it lies, and at which block.
         recurrent: the first binding of an LSTM -> the LSTM and its kernel.
         quantized: what is made of real values as it enters an image -> the `qnn.quantize` that makes it.
@@ -55,6 +57,7 @@ class Plan:
     def __init__(self, model: Model, library: KernelLibrary) -> None:
         self.model, self.library = model, library
         self.demands: dict[relax.Var, list[Demand]] = {}
+        self.products: set[relax.Var] = set()
         self.plain: dict[relax.Var, PlainKernel] = {}
         self.quantized: dict[relax.Var, Operation] = {}
         self.places: dict[relax.Var, tuple[relax.Var, int]] = {}
@@ -74,6 +77,7 @@ class Plan:
                 self.reasons.update(dict.fromkeys((*model.parts(group), group.output), str(reason)))
                 self._accept_part(group)
         self.reasons.update(of_sequences)
+        self._read = {self.root(var)[0] for output in self.demands for var in model.groups[output].inputs}
         for output in self.demands:
             self._place_inputs(model.groups[output])
 
@@ -109,7 +113,9 @@ class Plan:
             self.quantized[group.output] = group.core
             return
         if group.core.name == "qnn.matmul":
-            self.plain[group.output] = self.library.plain(group)
+            self.library.check_product(group)
+            self.products.add(group.output)
+            self._fills[group.output, False] = stored_zero_point(group.out_type)
             return
         for var in (*group.inputs, group.output):
             if image_shape(shape_of(var)) is None:
@@ -117,7 +123,7 @@ class Plan:
         if any(str(var.ty.dtype) not in BIAS for var in group.inputs):
             self.plain[group.output] = self.library.plain(group)
             return
-        demands = self.library.demands(group, [self.root(var)[0] in self.demands for var in group.inputs])
+        demands = self.library.demands(group, [self._produced(self.root(var)[0]) for var in group.inputs])
         wanted = [self._rooted(var, demand) for var, demand in zip(group.inputs, demands, strict=True)]
         for key, halo, fill in wanted:
             if halo and self._fills.get(key, fill) != fill:
@@ -129,6 +135,21 @@ class Plan:
         if not group.wide:
             self._fills[group.output, False] = stored_zero_point(group.out_type)
         self.demands[group.output] = demands
+
+    def _produced(self, root: relax.Var) -> bool:
+        """Whether a kernel makes an image of it."""
+        return root in self.demands or (root in self.products and image_shape(shape_of(root)) is not None)
+
+    def matrices(self, var: relax.Var, view: Strided, *, written: bool = False) -> Matrices | None:
+        """Those that a product finds in the image `var`, or writes there; None where they are in a plain tensor.
+
+        What a product writes is an image where another kernel than a product reads it as one.
+        """
+        root, padding, _ = self.root(var)
+        if padding or not (root in self.demands or root in self.quantized or root in self._read):
+            return None
+        image = self.image(root, packed=False)
+        return None if written and image.halo else Matrices.within(image, view)
 
     def _place_inputs(self, group: Group) -> None:
         """Has inputs written into the memory of the output, which gets the halos that their other readers want.

@@ -23,6 +23,7 @@ from service.compiler import coverage
 from service.compiler.kernels.group import Group, KernelLibrary, LstmKernel, PlainKernel, shape_of
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import BIAS, Halo, Image, laid_out
+from service.compiler.kernels.matrices import Matrices, Strided
 from service.compiler.qnn import graph
 from service.compiler.select.groups import Model
 from service.compiler.select.plan import Plan
@@ -97,10 +98,10 @@ class _Emission:
         function = self.model.function
         params = [relax.Var(param.name, param.ty) for param in function.params]
         self._plain.update(zip(function.params, params, strict=True))
-        accepted = [self.model.groups[var] for var in (*self.plan.demands, *self.plan.plain)]
+        accepted = [self.model.groups[var] for var in (*self.plan.demands, *self.plan.products, *self.plan.plain)]
         inside = set().union(*(self.model.parts(group) for group in accepted)) if accepted else set()
         # As plain tensors only where something needs them so.
-        later = {*self.model.views, *self.plan.quantized, *self.model.channels_last}
+        later = {*self.model.views, *self.model.seen, *self.plan.quantized, *self.model.channels_last}
         later |= {var for sequence, _ in self.plan.recurrent.values() for var in sequence.variables}
         with self.builder.function("main", params):
             with self.builder.dataflow():
@@ -109,6 +110,8 @@ class _Emission:
                         self._call_recurrent(*self.plan.recurrent[var])
                     elif var in self.plan.demands:
                         self._call(self.model.groups[var])
+                    elif var in self.plan.products:
+                        self._call_product(self.model.groups[var])
                     elif var in self.plan.plain:
                         self._call_plain(self.model.groups[var], self.plan.plain[var])
                     elif var not in inside and var not in later:
@@ -152,7 +155,35 @@ class _Emission:
             self._report_plain(f"{group.name}_padded", "nn.pad", "the kernel takes tensors that are padded")
         flat = [self._reshaped(source, [math.prod(shape_of(source))]) for source in sources]
         macs = sum(self._macs.get(part, 0) for part in (*self.model.parts(group), group.output))
-        self._plain[group.output] = self._emit_contiguous(group, made.kernel, flat, macs, made.memory_bytes)
+        self._plain[group.output] = self._emit_contiguous(group, made.kernel, flat, macs)
+
+    def _call_product(self, group: Group) -> None:
+        """Operands are read from images where those hold their matrices as runs of bytes."""
+        assert group.matrices is not None
+        (lhs, rhs), (*views, out) = group.inputs, group.matrices
+        transposed = views[1].of_columns
+        seen = (lhs, views[0]), (rhs, views[1].transposed if transposed else views[1])
+        found = [self._matrices(*each) for each in seen]
+        operands = [operand for operand, _ in found]
+        macs = sum(self._macs.get(part, 0) for part in self.model.parts(group))
+        destination = self.plan.matrices(group.output, out, written=True)
+        kernel = self.library.product(
+            group, found[0][1], found[1][1], destination or self._contiguous(group.output, out), transposed=transposed
+        )
+        if destination is None:
+            self._plain[group.output] = self._emit_contiguous(group, kernel, operands, macs)
+        else:
+            self._write(group.output, kernel, operands, group.name, group.kind, macs=macs)
+
+    def _matrices(self, var: relax.Var, view: Strided) -> tuple[relax.Expr, Matrices]:
+        """What a product reads, and how: the image `var` if a kernel made one, or else the plain tensor."""
+        found = self.plan.matrices(var, view)
+        if found is not None:
+            return self._image(self.plan.root(var)[0], packed=False), found
+        return self._reshaped(self.plain(var), [_elements(var)]), self._contiguous(var, view)
+
+    def _contiguous(self, var: relax.Var, view: Strided) -> Matrices:
+        return Matrices.contiguous(view, _elements(var), str(var.ty.dtype), self.library.block)
 
     def _call_recurrent(self, sequence: Recurrent, made: LstmKernel) -> None:
         """All steps at once. The hidden state of one is a row of what is written, copied where something reads it."""
@@ -176,15 +207,10 @@ class _Emission:
         self._report_plain(str(var.name), "strided_slice", "the kernel writes the states of all steps")
         return self._reshaped(row, shape_of(var))
 
-    def _emit_contiguous(
-        self, group: Group, kernel: Kernel, operands: Sequence[relax.Expr], macs: int, memory_bytes: int = 0
-    ) -> relax.Expr:
-        """A call of `kernel`, which writes a tensor as the model has it, and some memory of its own."""
+    def _emit_contiguous(self, group: Group, kernel: Kernel, operands: Sequence[relax.Expr], macs: int) -> relax.Expr:
+        """A call of `kernel`, which writes a tensor as the model has it."""
         out_type = relax.TensorType([_elements(group.output)], str(group.output.ty.dtype))
-        types = [out_type, relax.TensorType([memory_bytes], "uint8")] if memory_bytes else out_type
-        result = self._emit(kernel, operands, group.name, group.kind, types, macs=macs)
-        if memory_bytes:
-            result = self.builder.emit(relax.TupleGetItem(result, 0))
+        result = self._emit(kernel, operands, group.name, group.kind, out_type, macs=macs)
         return self._reshaped(result, shape_of(group.output))
 
     def _placed(self, group: Group) -> list[int]:

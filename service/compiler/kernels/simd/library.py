@@ -8,13 +8,14 @@ from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.group import Demand, Group, LstmKernel, LstmStep, PlainKernel, shape_of
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import Image
+from service.compiler.kernels.matrices import Matrices
 from service.compiler.kernels.simd import reorder
 from service.compiler.kernels.simd.conversion import quantization_of
 from service.compiler.kernels.simd.families import FAMILIES, Family
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.lstm import lstm, recurrence
 from service.compiler.kernels.simd.plain import plain_kernel
-from service.compiler.kernels.simd.product import product_kernel
+from service.compiler.kernels.simd.product import numbers_of, product
 from service.compiler.kernels.simd.tiles import worth_sharing
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
@@ -43,8 +44,13 @@ class SimdLibrary:
         return self._family(group).kernel(group, sources, destination, placed)
 
     def plain(self, group: Group) -> PlainKernel:
-        make = product_kernel if group.core.name == "qnn.matmul" else plain_kernel
-        return make(self.isa, self.mode, group)
+        return plain_kernel(self.isa, self.mode, group)
+
+    def check_product(self, group: Group) -> None:
+        numbers_of(self.isa, self.mode, group)
+
+    def product(self, group: Group, lhs: Matrices, rhs: Matrices, out: Matrices, *, transposed: bool) -> Kernel:
+        return product(self.isa, self.mode, group, lhs, rhs, out, transposed=transposed)
 
     def lstm(self, step: LstmStep, steps: int) -> LstmKernel:
         numbers = recurrence(self.mode, step, steps)

@@ -1,197 +1,353 @@
 """Products of two computed matrices of 8 bits, as attention has them: `qnn.matmul`, requantized.
 
-An item takes some blocks of columns of the second matrix, lays them out for `Isa.dot` in memory of its own, which stays
-in the first level of cache, and multiplies all rows of the first matrix by them. Both zero points are taken out of
-sums: of the columns while they are laid out, and of the rows beside the products.
+An item takes some blocks of columns of the product. It lays the second matrix's columns out for `Isa.dot` in memory of
+its own, which stays in the first level of cache, and multiplies rows of the first matrix by them. Both zero points are
+taken out of sums: of the columns while they are laid out, and of the rows before they are multiplied.
+
+Matrices lie in contiguous tensors or in images; the second may be transposed. What does not fill vectors is copied
+first, or multiplied by zeros.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from tvm import tirx
 
-from service.compiler.kernels.group import Group, PlainKernel, shape_of
-from service.compiler.kernels.kernel import Array, Declined, Kernel
-from service.compiler.kernels.layout import NO_HALO
-from service.compiler.kernels.program import Expr, Program, Register, at_most, bits, load, splat
-from service.compiler.kernels.simd.isa import Isa
+from service.compiler.kernels.group import Group, shape_of
+from service.compiler.kernels.kernel import Declined, Kernel
+from service.compiler.kernels.layout import BIAS
+from service.compiler.kernels.matrices import Matrices
+from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, bits, load, shuffle, splat
+from service.compiler.kernels.simd.epilogue import Bounds, Epilogue
+from service.compiler.kernels.simd.isa import PIXELS, Isa
 from service.compiler.kernels.simd.lanes import Lanes
+from service.compiler.kernels.simd.numerics import bounds
+from service.compiler.kernels.simd.product_layout import ColumnLayout, Source, turned
 from service.compiler.kernels.simd.requantization import DoubleRounding, FloatScale, Requantization
 from service.compiler.kernels.simd.tiles import worth_sharing
+from service.compiler.kernels.walk import map_bytes
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.requantize import FloatRequantize, TwoRoundings, multipliers
 from service.compiler.qnn.operation import Operation
-from service.compiler.qnn.types import QuantizedType
 
 _LARGEST = 255 * 255  # magnitude of a product
-_FLIPPED = {"int8": -128, "uint8": 0}  # what unsigned bytes have more; signed ones have 128 less than unsigned
+_MOST_ROWS = 16
+_MOST_BLOCKS = 8
+_FEWEST_ITEMS = 8  # that a product of many rows is divided into
+_ROWS_OF_AN_ITEM = 64  # at least, as each lays the columns out
 
 
-def product_kernel(isa: Isa, mode: Mode, group: Group) -> PlainKernel:
-    """The kernel for a `qnn.matmul` and its `qnn.requantize`.
+def product(
+    isa: Isa, mode: Mode, group: Group, lhs: Matrices, rhs: Matrices, out: Matrices, *, transposed: bool
+) -> Kernel:
+    """The kernel for a `qnn.matmul` and its `qnn.requantize`, which `numbers_of` takes.
 
-    Raises:
-        Declined: shapes broadcast or fill no vectors, or no kernel computes `mode`'s formula.
+    Args:
+        lhs: `[…, M, K]`.
+        rhs: `[…, K, N]`, or `[…, N, K]` where they are `transposed`.
+        out: `[…, M, N]`; in no image with a halo.
     """
-    core, (lhs, rhs) = group.core, (shape_of(var) for var in group.inputs)
-    if group.requantize is None:
+    return _Product(isa, numbers_of(isa, mode, group), lhs, rhs, out, transposed).kernel()
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What differs between products of one shape: constants of the kernel, so that they share the code.
+
+    Attributes:
+        zero_points: of the first matrix as unsigned bytes, of the second as signed ones.
+    """
+
+    zero_points: tuple[int, int]
+    epilogue: Epilogue
+
+
+def numbers_of(isa: Isa, mode: Mode, group: Group) -> Numbers:
+    """
+    Raises:
+        Declined: its sums are not requantized, or no kernel computes `mode`'s formula.
+    """
+    core, requantize = group.core, group.requantize
+    if requantize is None:
         raise Declined("its sums are not requantized")
-    if lhs[:-2] != rhs[:-2]:
-        raise Declined("its matrices are repeated")
-    sizes = math.prod(lhs[:-2]), lhs[-2], lhs[-1], rhs[-1]
-    if sizes[2] % isa.group or sizes[3] < isa.lanes:
-        raise Declined(f"its {sizes[2]} products and {sizes[3]} columns fill no vectors of {isa.name}")
-    types = (core.per_tensor("lhs_type"), core.per_tensor("rhs_type"), group.out_type)
-    if any(each.storage not in _FLIPPED for each in types):
-        raise Declined("its matrices are not of 8 bits")
-    kernel, memory = _Product(isa, sizes, types, _scale(mode, group.requantize, sizes[2])).kernel()
-    return PlainKernel(kernel, NO_HALO, 0, memory)
+    depth = shape_of(core.call.args[0])[-1]
+    if depth * _LARGEST >= 1 << 31:
+        raise Declined(f"sums of {depth} products may leave 32 bits")
+    lhs, rhs = (bounds(core.per_tensor(name)).zero_point for name in ("lhs_type", "rhs_type"))
+    out: Bounds = bounds(group.out_type)
+    return Numbers((lhs, rhs - 128), Epilogue(_scale(isa, mode, requantize, depth), out))
 
 
-def _scale(mode: Mode, requantize: Operation, depth: int) -> Requantization:
+def _scale(isa: Isa, mode: Mode, requantize: Operation, depth: int) -> Requantization:
     """The requantization of sums of `depth` products, by one scale."""
     formula, in_type = mode.formula(requantize), requantize.per_tensor("in_type")
     if in_type.zero_point:
         raise Declined(f"sums of type {in_type} have a zero point")
     if isinstance(formula, TwoRoundings):
-        (significand,), (shift,) = multipliers(requantize)
-        if shift > 0 and depth * _LARGEST << int(shift) >= 1 << 31:
+        significands, shifts = (np.repeat(values.reshape(-1)[:1], isa.lanes) for values in multipliers(requantize))
+        if shifts[0] > 0 and depth * _LARGEST << int(shifts[0]) >= 1 << 31:
             raise Declined("its scaled sums may leave 32 bits")
-        return DoubleRounding(np.array([significand]), np.array([shift]), bounded=depth * _LARGEST < 1 << 30)
+        return DoubleRounding(significands, shifts, bounded=depth * _LARGEST < 1 << 30)
     if isinstance(formula, FloatRequantize):
-        scales = np.asarray(formula.scales(requantize), np.float32).reshape(-1)[:1]
+        scales = np.repeat(np.asarray(formula.scales(requantize), np.float32).reshape(-1)[:1], isa.lanes)
         return FloatScale(scales, bounded=bool(depth * _LARGEST * float(scales[0]) < 1 << 31))
     raise Declined(f"no kernel computes {formula.summary}")
 
 
+@dataclass(frozen=True)
+class _Tile:
+    rows: int
+    blocks: int
+
+    @staticmethod
+    def of(isa: Isa, height: int, blocks: int, groups: int) -> _Tile:
+        """The tile that takes the fewest cycles, of those whose totals stay in registers."""
+        fits = [
+            _Tile(rows, deep)
+            for deep in range(1, min(_MOST_BLOCKS, blocks) + 1)
+            for rows in range(1, min(_MOST_ROWS, height) + 1)
+            if (rows + isa.weight_vectors) * deep + isa.weight_vectors + 1 < isa.registers
+        ]
+        return min(fits, key=lambda tile: tile._cycles(isa, height, blocks, groups))
+
+    def _cycles(self, isa: Isa, height: int, blocks: int, groups: int) -> float:
+        rates = isa.rates
+        work = self.rows * (self.blocks * rates.dot + rates.operand)
+        loads = (self.rows + self.blocks) * rates.load
+        step = max(work, loads, rates.latency) + rates.overlap * min(work, loads)
+        quads = -(-self.rows // PIXELS) * PIXELS if self.rows >= PIXELS else 2 * self.rows
+        own = groups * step + quads * self.blocks * rates.epilogue.float_scale + rates.tile
+        return -(-height // self.rows) * -(-blocks // self.blocks) * own
+
+
 class _Product:
     def __init__(
-        self,
-        isa: Isa,
-        sizes: tuple[int, int, int, int],
-        types: tuple[QuantizedType, QuantizedType, QuantizedType],
-        scale: Requantization,
+        self, isa: Isa, numbers: Numbers, lhs: Matrices, rhs: Matrices, out: Matrices, transposed: bool
     ) -> None:
-        self.isa, self.scale = isa, scale
-        self.batch, self.height, self.depth, self.width = sizes
-        self.lhs_type, self.rhs_type, self.out_type = types
-        self.lhs_zero_point = self.lhs_type.zero_point - _FLIPPED[self.lhs_type.storage]
-        self.rhs_zero_point = self.rhs_type.zero_point - (128 + _FLIPPED[self.rhs_type.storage])
-        blocks = -(-self.width // isa.lanes)
-        self.blocks = min(4 if isa.registers >= 32 else 2, blocks)
-        self.rows = min(self.blocks if isa.registers < 32 else 4, self.height)
-        self.parts = -(-blocks // self.blocks)
-        self.groups = self.depth // isa.group
+        self.isa, self.numbers, self.epilogue, self.transposed = isa, numbers, numbers.epilogue, transposed
+        self.lhs, self.rhs, self.out = lhs, rhs, out
+        self.height, self.depth, self.width = lhs.rows, lhs.columns, out.columns
+        self.groups, self.blocks = -(-self.depth // isa.group), -(-self.width // isa.lanes)
+        self.tile = _Tile.of(isa, self.height, self.blocks, self.groups)
+        self.batch, self.parts = math.prod(out.batch), -(-self.blocks // self.tile.blocks)
+        few = -(-_FEWEST_ITEMS // (self.batch * self.parts))
+        self.shares = max(1, min(few, self.height // _ROWS_OF_AN_ITEM))
+        self.own_rows = -(-self.height // self.shares)
+        self.tile = _Tile(min(self.tile.rows, self.own_rows), self.tile.blocks)
 
-    @property
-    def numbers(self) -> Array:
-        """What differs between products of one shape, int32: constants of the kernel, so that they share the code."""
-        points = self.depth * self.lhs_zero_point * self.rhs_zero_point, self.lhs_zero_point, self.rhs_zero_point
-        out = self.out_type
-        return np.array([*points, out.zero_point, out.min, out.max], np.int32)
-
-    def kernel(self) -> tuple[Kernel, int]:
-        """The kernel, and the bytes of memory that it takes behind its output."""
-        program = self.program = Program()
-        self.lanes = Lanes(program, self.isa)
-        sizes = self.height * self.depth, self.depth * self.width, self.height * self.width
-        self.lhs, self.rhs = (
-            program.parameter(name, kind.storage, self.batch * size)
-            for name, kind, size in zip(("lhs", "rhs"), (self.lhs_type, self.rhs_type), sizes, strict=False)
-        )
-        constants = (self.numbers, *self.scale.arrays)
-        numbers, *factors = (
+    def kernel(self) -> Kernel:
+        program, isa = Program(), self.isa
+        self.program, self.lanes = program, Lanes(program, isa)
+        (lhs, rhs), epilogue = self.numbers.zero_points, self.epilogue
+        constants = np.array([self.depth * lhs * rhs, lhs, rhs], np.int32), *epilogue.constants
+        sources = [
+            program.parameter(name, matrices.dtype, matrices.size)
+            for name, matrices in (("lhs", self.lhs), ("rhs", self.rhs))
+        ]
+        points, *self.factors, self.parameters = (
             program.parameter(f"constant_{place}", str(array.dtype), array.size)
             for place, array in enumerate(constants)
         )
-        self.written = program.parameter("destination", self.out_type.storage, self.batch * sizes[2])
-        items, own = self.batch * self.parts, self.groups * self.blocks * self.isa.bytes
-        self.memory = program.parameter("memory", "uint8", items * own)
-        macs = self.batch * self.height * self.depth * self.width
-        parallel = worth_sharing(self.isa, macs / self.isa.bytes * self.isa.rates.dot)
-        with program.loop(items, "item", parallel=parallel) as item:
-            self.both, self.lhs_point, self.rhs_point, *self.bounds = (
-                self.lanes.keep(splat(load(numbers, place, 1), self.isa.lanes)) for place in range(self.numbers.size)
+        self.written = program.parameter("destination", self.out.dtype, self.out.size)
+        macs = self.batch * self.height * self.groups * isa.group * self.blocks * isa.lanes
+        parallel = worth_sharing(isa, macs / isa.bytes * isa.rates.dot)
+        items = self.batch * self.parts * self.shares
+        with program.loop(items, "item", parallel=parallel and items > 1) as item:
+            self.both, self.lhs_point, self.rhs_point = (
+                self.lanes.keep(splat(load(points, place, 1), isa.lanes)) for place in range(3)
             )
-            self.factors = tuple(
-                self.lanes.keep(splat(load(buffer, 0, 1), self.isa.lanes), str(buffer.dtype)) for buffer in factors
-            )
-            image, part = program.bind(item // self.parts), item % self.parts
-            self.columns = [
-                program.bind(at_most((part * self.blocks + block) * self.isa.lanes, self.width - self.isa.lanes))
-                for block in range(self.blocks)
-            ]
-            starts = self._laid_out(program.bind(image * sizes[1]), item * own)
-            with program.loop(-(-self.height // self.rows), "tile") as tile:
-                row = program.bind(at_most(tile * self.rows, self.height - self.rows))
-                self._tile(program.bind(image * self.height + row), item * own, starts)
-        facts = {"tile": f"{self.rows} rows, {self.blocks} blocks"}
-        return Kernel("product", program.function(), constants, self.batch * sizes[2], facts), items * own
+            self.channels = epilogue.requantization.channels(self.lanes, self.factors, 0)
+            self._item(item, *sources)
+        facts = {"tile": f"{self.tile.rows} rows, {self.tile.blocks} blocks"}
+        return Kernel("product", program.function(), constants, self.out.size, facts)
 
-    def _laid_out(self, rhs: Expr, memory: Expr) -> list[Register]:
-        """Lays out the item's columns; where their sums start, so that zero points are out of them."""
-        program, isa, lanes = self.program, self.isa, self.isa.lanes
-        order = [row * lanes + lane for lane in range(lanes) for row in range(isa.group)]
-        sums = [self._register(splat(tirx.const(0, "int32"), lanes)) for _ in self.columns]
-        ones = splat(tirx.const(0x01010101, "int32"), lanes)
-        with program.loop(self.groups, "group") as group:
-            for place, column in enumerate(self.columns):
-                rows = [
-                    load(self.rhs, rhs + (group * isa.group + row) * self.width + column, lanes)
-                    for row in range(isa.group)
-                ]
-                joined = tirx.Shuffle(rows, [tirx.const(at, "int32") for at in order])
-                vector = bits(f"uint8x{isa.bytes}", joined)
-                if self.rhs_type.storage == "uint8":
-                    vector = vector ^ splat(tirx.const(128, "uint8"), isa.bytes)
-                vector = program.bind(vector, f"uint8x{isa.bytes}")
-                program.store(self.memory, memory + (group * self.blocks + place) * isa.bytes, vector, isa.bytes)
-                weights = isa.computed_weights(program, vector)
-                sums[place].value = isa.dot(sums[place].value, isa.operand(program, ones), weights)
+    def _item(self, item: Expr, lhs: Buffer, rhs: Buffer) -> None:
+        program, isa = self.program, self.isa
+        number, rest = program.bind(item // (self.parts * self.shares)), item % (self.parts * self.shares)
+        block = program.bind(at_most(rest // self.shares * self.tile.blocks, self.blocks - self.tile.blocks))
+        row = program.bind(at_most(rest % self.shares * self.own_rows, self.height - self.own_rows))
+        places = self._places(number)
+        reads = self.rhs.rows, self.own_rows
+        copied = self._uneven(self.rhs), self._uneven(self.lhs)
+        laid_out = self.groups * self.tile.blocks * isa.bytes
+        sizes = (
+            laid_out,
+            max(self.own_rows, PIXELS) * isa.lanes,
+            *map(self._copy_bytes, (self.rhs, self.lhs), reads, copied),
+        )
+        self.memory = program.workspace(1 << (sum(sizes) + isa.bytes - 1).bit_length())
+        sums_at, rhs_at, lhs_at = (sum(sizes[:place]) for place in (1, 2, 3))
+        first_row = program.bind(self.lhs.start(places) + row * self.lhs.row)
+        left = self._source(lhs, self.lhs, first_row, reads[1], lhs_at, copied[1])
+        right = self._source(rhs, self.rhs, program.bind(self.rhs.start(places)), reads[0], rhs_at, copied[0])
+        layout = ColumnLayout(program, isa, self.memory, self.tile.blocks, self.depth)
+        columns = program.bind(block * isa.lanes)
+        sums = layout.transposed(right, columns, self.rhs.rows) if self.transposed else layout.rows(right, block)
         for register in sums:
             register.value = self.both - register.value * self.lhs_point
-        return sums
+        if self.numbers.zero_points[1]:
+            self._sum_rows(left, sums_at)
+        to = program.bind(self.out.start(places) + row * self.out.row)
+        with program.loop(-(-self.own_rows // self.tile.rows), "tile") as tile:
+            self._tile(
+                left,
+                program.bind(at_most(tile * self.tile.rows, self.own_rows - self.tile.rows)),
+                sums_at,
+                sums,
+                to,
+                block,
+            )
 
-    def _tile(self, row: Expr, memory: Expr, starts: list[Register]) -> None:
-        """Some rows times the item's columns; `row` counts those of all matrices."""
+    def _places(self, number: Expr) -> list[Expr]:
+        places: list[Expr] = []
+        for extent in reversed(self.out.batch):
+            places.append(self.program.bind(number % extent) if extent > 1 else 0)
+            number = number // extent if extent > 1 else number
+        return places[::-1]
+
+    # --- what lies otherwise than the code reads it ---
+
+    def _uneven(self, matrices: Matrices) -> bool:
+        """Whether rows are copied: vectors would read beyond them, or they hold signed bytes."""
+        if matrices.image is not None:
+            return False
+        return bool(matrices.columns % self.isa.lanes) or (matrices is self.lhs and matrices.dtype == "int8")
+
+    def _copy_bytes(self, matrices: Matrices, rows: int, copied: bool) -> int:
+        return rows * self._padded(matrices) if copied else 0
+
+    def _padded(self, matrices: Matrices) -> int:
+        return -(-matrices.columns // self.isa.lanes) * self.isa.lanes
+
+    def _source(self, buffer: Buffer, matrices: Matrices, start: Expr, rows: int, at: int, copied: bool) -> Source:
+        """The matrix that begins at `start`; its first `rows` rows, copied to `at` where they are `copied`."""
+        if not copied:
+            return Source(buffer, start, matrices.row, matrices.block, matrices.dtype)
+        width, function = self._padded(matrices), partial(_unsigned, matrices.dtype)
+        with self.program.loop(rows, "line") as line:
+            source = buffer, self.program.bind(start + line * matrices.row)
+            target = self.memory, self.program.bind(line * width + at)
+            map_bytes(self.program, self.isa.bytes, [source], target, matrices.columns, function)
+        return Source(self.memory, at, width, self.isa.lanes, "uint8")
+
+    # --- products ---
+
+    def _sum_rows(self, left: Source, at: int) -> None:
+        """Sums of the first matrix's rows, times the second's zero point: each in `lanes` bytes from byte `at`."""
         program, isa = self.program, self.isa
-        totals = [[self._register(start.value) for start in starts] for _ in range(self.rows)]
-        of_rows = [self._register(self.lanes.const(0)) for _ in range(self.rows if self.rhs_zero_point else 0)]
+        together = min(PIXELS, self.own_rows)
+        whole, rest = divmod(self.depth, isa.lanes)
+        with program.loop(-(-self.own_rows // together), "quad") as quad:
+            row = program.bind(at_most(quad * together, self.own_rows - together))
+            sums = self._register(self.lanes.const(0))
+
+            def add(run: Expr, ones: Expr) -> None:
+                rows = [left.load(row + min(line, together - 1), run, isa.lanes) for line in range(PIXELS)]
+                joined = tirx.Shuffle(rows, [tirx.const(byte, "int32") for byte in range(isa.bytes)])
+                weights = isa.computed_weights(
+                    program, program.bind(bits(f"uint8x{isa.bytes}", ones), f"uint8x{isa.bytes}")
+                )
+                operand = isa.operand(program, program.bind(joined, f"uint8x{isa.bytes}"))
+                sums.value = isa.dot(sums.value, operand, weights)
+
+            if whole:
+                with program.loop(whole, "run") as run:
+                    add(run, self.lanes.const(0x01010101))
+            if rest:
+                words = [
+                    0x01010101 & ((1 << 8 * max(0, min(4, rest - 4 * word))) - 1) for word in range(isa.lanes // 4)
+                ]
+                add(
+                    whole,
+                    tirx.Shuffle(
+                        [tirx.const(words[lane % len(words)], "int32") for lane in range(isa.lanes)],
+                        [tirx.const(lane, "int32") for lane in range(isa.lanes)],
+                    ),
+                )
+            distance = 1
+            while distance < isa.lanes // PIXELS:  # within the words of a row
+                order = [lane ^ distance for lane in range(isa.lanes)]
+                sums.value = sums.value + shuffle(self.lanes.keep(sums.value), order)
+                distance *= 2
+            stored = bits(f"uint8x{isa.bytes}", sums.value * self.rhs_point)
+            program.store(self.memory, program.bind(row * isa.lanes + at), stored, isa.bytes)
+
+    def _tile(self, left: Source, row: Expr, sums_at: int, starts: Sequence[Register], to: Expr, block: Expr) -> None:
+        """Some rows times the item's columns."""
+        program, isa = self.program, self.isa
+        totals = [[self._register(start.value) for start in starts] for _ in range(self.tile.rows)]
+        base = program.bind(left.start + row * left.row)
         with program.loop(self.groups, "group") as group:
             weights = [
                 isa.computed_weights(
-                    program, load(self.memory, memory + (group * self.blocks + place) * isa.bytes, isa.bytes)
+                    program, load(self.memory, (group * self.tile.blocks + place) * isa.bytes, isa.bytes)
                 )
-                for place in range(self.blocks)
+                for place in range(self.tile.blocks)
             ]
-            for line in range(self.rows):
-                four = bits("int32", load(self.lhs, (row + line) * self.depth + group * isa.group, isa.group))
-                if self.lhs_type.storage == "int8":
-                    four = four ^ tirx.const(-0x7F7F7F80, "int32")  # the highest bit of each byte
-                operand = isa.operand(program, splat(four, isa.lanes))
-                for register, factors in zip(totals[line], weights, strict=True):
+            at = program.bind(base + left.group(group, isa))
+            for line, registers in enumerate(totals):
+                operand = isa.broadcast(program, left.buffer, at + line * left.row)
+                for register, factors in zip(registers, weights, strict=True):
                     register.value = isa.dot(register.value, operand, factors)
-                if of_rows:
-                    of_rows[line].value = isa.dot(of_rows[line].value, operand, isa.ones)
-        for line, registers in enumerate(totals):
-            for column, register in zip(self.columns, registers, strict=True):
-                total = register.value
-                if of_rows:
-                    total = total - of_rows[line].value * self.rhs_point
-                to = program.bind((row + line) * self.width + column)
-                program.store(self.written, to, self._requantized(total), isa.lanes)
+        if self.numbers.zero_points[1]:
+            for line, registers in enumerate(totals):
+                own = bits("int32", load(self.memory, (row + line) * isa.lanes + sums_at, 4))
+                own = self.lanes.keep(splat(own, isa.lanes))
+                for register in registers:
+                    register.value = register.value - own
+        for place in range(self.tile.blocks):
+            column = [registers[place] for registers in totals]
+            self._store(column, program.bind(to + row * self.out.row + (block + place) * self.out.block), block + place)
 
-    def _requantized(self, total: Expr) -> Expr:
-        zero_point, low, high = self.bounds
-        value = self.scale.apply(self.lanes, self.lanes.keep(total), self.factors)
-        bound = 1 << 16  # so that the sum cannot overflow
-        near = tirx.max(tirx.min(value, self.lanes.const(bound)), self.lanes.const(-bound))
-        held = tirx.max(tirx.min(near + zero_point, high), low)
-        return tirx.Cast(f"{self.out_type.storage}x{self.isa.lanes}", held)
+    def _store(self, totals: Sequence[Register], at: Expr, block: Expr) -> None:
+        """Some rows of one block."""
+        program, isa, lanes = self.program, self.isa, self.isa.lanes
+        whole, rest = self.width // lanes, self.width % lanes if self.out.image is None else 0
+        values = [
+            self.lanes.keep(self.epilogue.value(self.lanes, total.value, self.channels, self.parameters, None))
+            for total in totals
+        ]
+        shown = partial(_shown, self.out.dtype)
+
+        def store(line: int, row: Expr) -> None:
+            to, row = at + line * self.out.row, program.bind(shown(row, lanes), f"{self.out.dtype}x{lanes}")
+            if rest:
+                with program.when(block == whole):
+                    program.store_first(self.written, to, row, lanes, rest)
+            if whole or not rest:
+                with program.when(block < whole) if rest else program.when(True):
+                    program.store(self.written, to, row, lanes)
+
+        if len(values) < PIXELS:
+            for line, value in enumerate(values):
+                store(line, self.epilogue.narrow(self.lanes, value, self.parameters))
+            return
+        for first in [*range(0, len(values) - PIXELS, PIXELS), len(values) - PIXELS]:
+            a, b, c, d = values[first : first + PIXELS]
+            packed = self.epilogue.pack(self.lanes, (a, b, c, d), self.parameters)
+            if self.out.row == lanes and not rest:
+                program.store(self.written, at + first * lanes, shown(packed, isa.bytes), isa.bytes)
+                continue
+            packed = program.bind(packed, f"uint8x{isa.bytes}")
+            for line in range(PIXELS):
+                store(first + line, shuffle(packed, range(line * lanes, (line + 1) * lanes)))
 
     def _register(self, value: Expr) -> Register:
         register = self.program.register("int32", self.isa.lanes)
         register.value = value
         return register
+
+
+def _unsigned(dtype: str, vector: Expr, lanes: int) -> Expr:
+    """Bytes of a tensor as kernels store them."""
+    return turned(bits(f"uint8x{lanes}" if lanes > 1 else "uint8", vector), lanes) if BIAS[dtype] else vector
+
+
+def _shown(dtype: str, vector: Expr, lanes: int) -> Expr:
+    """The other way."""
+    return bits(f"int8x{lanes}", turned(vector, lanes)) if BIAS[dtype] else vector

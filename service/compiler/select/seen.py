@@ -1,0 +1,127 @@
+"""What reshapes, permutations and slices show of a tensor, without moving its elements."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.kernels.group import shape_of
+from service.compiler.kernels.layout import BIAS
+from service.compiler.kernels.matrices import Strided
+
+Bindings = Sequence[tuple[relax.Var, relax.Expr]]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A tensor of 8 bits as a part of another, or all of it, in another order."""
+
+    source: relax.Var
+    view: Strided
+
+    @staticmethod
+    def whole(var: relax.Var) -> Seen:
+        return Seen(var, Strided.of(shape_of(var)))
+
+
+def seen_by(bindings: Bindings) -> dict[relax.Var, Seen]:
+    """Each variable that shows another's elements, with the first of those that it shows."""
+    found: dict[relax.Var, Seen] = {}
+    for var, value in bindings:
+        source = _moved(value)
+        if source is None:
+            continue
+        for before in (found.get(source), Seen.whole(source)):
+            view = None if before is None else _after(value, before.view)
+            if before is not None and view is not None:
+                found[var] = Seen(before.source, view)
+                break
+    return found
+
+
+def put_into(
+    var: relax.Var,
+    readers: Mapping[relax.Var, list[tuple[relax.Var, relax.Expr]]],
+    uses: Counter[relax.Var],
+    views: Collection[relax.Var],
+) -> tuple[list[relax.Var], Strided]:
+    """The tensors that moves make of the matrices `var`, of which nothing else reads any, and where the elements of
+    `var` are in the last of them: rows stay runs of elements.
+
+    Args:
+        readers: variable -> the bindings that read it.
+        views: tensors that lie as what they are made of does; the last one is none of them.
+    """
+    steps: list[tuple[relax.Var, relax.Expr]] = []
+    best: tuple[list[relax.Var], Strided] = [], Strided.of(shape_of(var))
+    last = var
+    while uses[last] == 1 and len(readers.get(last, ())) == 1:
+        after, value = readers[last][0]
+        if _moved(value) is None or _name(value) == "relax.strided_slice":
+            break
+        steps.append((after, value))
+        last = after
+        view = _before(steps)
+        if view is not None and view.of_rows and after not in views:
+            best = [each for each, _ in steps], view
+    return best
+
+
+def readers_of(bindings: Bindings) -> dict[relax.Var, list[tuple[relax.Var, relax.Expr]]]:
+    """Variable -> the bindings of calls whose only operand it is."""
+    found: dict[relax.Var, list[tuple[relax.Var, relax.Expr]]] = {}
+    for var, value in bindings:
+        source = _moved(value)
+        if source is not None:
+            found.setdefault(source, []).append((var, value))
+    return found
+
+
+def _name(value: relax.Expr) -> str:
+    return str(getattr(value.op, "name", "")) if isinstance(value, relax.Call) else ""
+
+
+def _moved(value: relax.Expr) -> relax.Var | None:
+    """The tensor of 8 bits that `value` only moves."""
+    if _name(value) not in ("relax.reshape", "relax.permute_dims", "relax.strided_slice"):
+        return None
+    source = value.args[0]
+    return source if isinstance(source, relax.Var) and str(source.ty.dtype) in BIAS else None
+
+
+def _axes(value: relax.Call) -> list[int]:
+    rank = len(shape_of(value))
+    return list(range(rank))[::-1] if value.attrs.axes is None else [int(axis) % rank for axis in value.attrs.axes]
+
+
+def _after(value: relax.Call, view: Strided) -> Strided | None:
+    """`view`, moved as `value` does; None where that is no view."""
+    match _name(value):
+        case "relax.reshape":
+            return view.reshaped(shape_of(value))
+        case "relax.permute_dims":
+            return view.permuted(_axes(value))
+    axes, begin, end, *named = ([int(field.value) for field in arg.fields] for arg in value.args[1:])
+    for axis, first, stop, step in zip(axes, begin, end, named[0] if named else [1] * len(axes), strict=True):
+        first, stop, step = slice(first, stop, step).indices(view.shape[axis])
+        if step != 1:
+            return None
+        view = view.sliced(axis, first, max(first, stop))
+    return view if view.shape == shape_of(value) else None
+
+
+def _before(steps: Sequence[tuple[relax.Var, relax.Expr]]) -> Strided | None:
+    """Where the elements of the first step's operand are in the last one's result."""
+    view: Strided | None = Strided.of(shape_of(steps[-1][0]))
+    for _, value in reversed(steps):
+        if view is None:
+            return None
+        if _name(value) == "relax.permute_dims":
+            view = view.permuted([int(place) for place in np.argsort(_axes(value))])
+        else:
+            view = view.reshaped(shape_of(value.args[0]))
+    return view

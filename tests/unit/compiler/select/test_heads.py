@@ -1,0 +1,110 @@
+"""Attention between kernels: heads are split off and joined without moving anything where they are whole blocks of
+channels, and what is computed equals the oracle, bit for bit, whatever their size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from service.compiler.kernels.simd.library import SimdLibrary
+from service.compiler.qnn import ops, oracle
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.types import QuantizedType, accumulator_type
+from service.core.target import TARGETS, Target, detect_host
+from tests.support.portable_isa import PortableIsa
+from tests.support.qnn_models import Emit, float32, module_of
+from tests.support.selected import run_selected
+
+import tvm  # isort: skip
+
+HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
+# Batch, tokens, heads, channels of a head.
+WHOLE = [(1, 37, 3, 32), (2, 16, 2, 16), (1, 5, 1, 48)]
+OTHERS = [(1, 19, 2, 24), (2, 21, 4, 5)]
+
+
+def attention(
+    batch: int, tokens: int, heads: int, size: int, *, together: bool, storage: str = "uint8"
+) -> tuple[tvm.IRModule, list[np.ndarray]]:
+    """Dense layers for query, key and value, or one for all; two products; a dense layer."""
+    rng = np.random.default_rng(7)
+    channels = heads * size
+    middle = 0 if storage == "int8" else 128
+    kind = QuantizedType(storage, (float32(0.02),), (middle + 5,))
+
+    of_layers = kind
+
+    def dense(emit: Emit, x: relax.Expr, out: int, kind: QuantizedType = kind) -> relax.Var:
+        weights = QuantizedType("int8", tuple(float32(scale) for scale in rng.uniform(0.005, 0.01, out)), axis=0)
+        values = rng.integers(-127, 128, (out, 1, 1, channels)).astype(np.int8)
+        pixels = relax.op.reshape(x, (batch, tokens, 1, channels))
+        call = ops.conv2d(emit(pixels), relax.const(values), None, in_type=kind, weight_type=weights)
+        stored = emit(ops.requantize(emit(call), accumulator_type(kind, weights, 3), of_layers))
+        return emit(relax.op.reshape(stored, (batch, tokens, out)))
+
+    def product(emit: Emit, lhs: relax.Var, rhs: relax.Var, out: QuantizedType) -> relax.Var:
+        sums = QuantizedType("int32", (float32(kind.scale * kind.scale),), (0,))
+        return emit(ops.requantize(emit(ops.matmul(lhs, rhs, kind, kind)), sums, out))
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        if together:
+            wide = emit(relax.op.reshape(dense(emit, inputs[0], 3 * channels), (batch, tokens, 3, heads, size)))
+            cut = [emit(relax.op.strided_slice(wide, [2], [part], [part + 1], [1])) for part in range(3)]
+            parts = [emit(relax.op.reshape(part, (batch, tokens, heads, size))) for part in cut]
+        else:
+            layers = [dense(emit, inputs[0], channels) for _ in range(3)]
+            parts = [emit(relax.op.reshape(layer, (batch, tokens, heads, size))) for layer in layers]
+        query, key, value = (
+            emit(relax.op.permute_dims(part, axes))
+            for part, axes in zip(parts, ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3)), strict=True)
+        )
+        of_scores, of_sums = (
+            QuantizedType(storage, (float32(0.02 * np.sqrt(depth)),), (middle - 9,)) for depth in (size, tokens)
+        )
+        scores = emit(ops.requantize(product(emit, query, key, of_scores), of_scores, kind))
+        mixed = emit(relax.op.permute_dims(product(emit, scores, value, of_sums), (0, 2, 1, 3)))
+        return dense(emit, emit(relax.op.reshape(mixed, (batch, tokens, channels))), channels, of_sums)
+
+    bounds = np.iinfo(storage)
+    sample = rng.integers(bounds.min, bounds.max, (batch, tokens, channels), storage, endpoint=True)
+    return module_of([(sample.shape, storage)], body), [sample]
+
+
+@pytest.mark.parametrize("target", HERE, ids=str)
+@pytest.mark.parametrize("together", [False, True], ids=["apart", "together"])
+@pytest.mark.parametrize("sizes", WHOLE, ids=str)
+def test_heads_of_whole_blocks_are_never_moved(
+    target: Target, together: bool, sizes: tuple[int, int, int, int], tmp_path: Path
+) -> None:
+    module, inputs = attention(*sizes, together=together)
+    selection, (actual,) = run_selected(module, target, "onnxruntime", inputs, tmp_path)
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode("onnxruntime"), inputs)[0])
+    assert selection.plain == []
+    kinds = [layer["kernel"] for layer in selection.layers]
+    assert (kinds.count("pack"), kinds.count("unpack"), kinds.count("product")) == (1, 1, 2)
+
+
+@pytest.mark.parametrize("target", HERE, ids=str)
+@pytest.mark.parametrize("storage", ["int8", "uint8"])
+@pytest.mark.parametrize("sizes", OTHERS, ids=str)
+def test_heads_of_other_sizes_are_computed_where_they_lie(
+    target: Target, storage: str, sizes: tuple[int, int, int, int], tmp_path: Path
+) -> None:
+    module, inputs = attention(*sizes, together=True, storage=storage)
+    selection, (actual,) = run_selected(module, target, "onnxruntime", inputs, tmp_path)
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode("onnxruntime"), inputs)[0])
+    assert [layer["kernel"] for layer in selection.layers].count("product") == 2
+    assert not any("permute" in each["operators"] for each in selection.plain)
+
+
+@pytest.mark.parametrize("target", HERE[:1], ids=str)
+def test_they_need_no_more_of_an_architecture_than_the_protocol(target: Target, tmp_path: Path) -> None:
+    module, inputs = attention(2, 7, 3, 8, together=True)
+    selection, (actual,) = run_selected(
+        module, target, "xnnpack", inputs, tmp_path, lambda mode: SimdLibrary(PortableIsa(), mode)
+    )
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode("xnnpack"), inputs)[0])
+    assert selection.plain == []
