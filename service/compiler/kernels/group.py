@@ -17,6 +17,8 @@ from service.compiler.qnn.types import QuantizedType
 
 Shape = tuple[int, ...]
 
+REAL_PRODUCTS = ("qnn.real_conv2d", "qnn.real_matmul")  # of float32, on tensors as the model has them
+
 
 @dataclass(frozen=True)
 class Group:

@@ -140,10 +140,10 @@ class Program:
         self._names += 1
         return Register(self, f"r{self._names}", dtype, lanes)
 
-    def workspace(self, size_bytes: int) -> Buffer:
-        """Memory for this thread until the end of the innermost loop, `uint8`, aligned to 64 bytes, not initialized."""
+    def workspace(self, size: int, dtype: str = "uint8") -> Buffer:
+        """Memory for this thread until the end of the innermost loop, aligned to 64 bytes, not initialized."""
         self._names += 1
-        buffer = tirx.decl_buffer((size_bytes,), "uint8", f"workspace{self._names}", data_alignment=64)
+        buffer = tirx.decl_buffer((size,), dtype, f"workspace{self._names}", data_alignment=64)
         self.append(AllocBuffer(buffer))
         return buffer
 

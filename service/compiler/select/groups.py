@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import relax
 
-from service.compiler.kernels.group import Group, image_shape, shape_of, uniform
+from service.compiler.kernels.group import REAL_PRODUCTS, Group, image_shape, shape_of, uniform
 from service.compiler.kernels.layout import BIAS, NO_HALO, Halo
 from service.compiler.qnn import graph
 from service.compiler.qnn.operation import Operation, value_of
@@ -84,6 +84,10 @@ class Model:
                 groups.pop(first)
                 group = self._product(var, producer, operation)
                 groups[group.output] = group
+            elif operation.name in REAL_PRODUCTS:
+                factors = tuple(arg for arg in operation.call.args[:2] if isinstance(arg, relax.Var))
+                if factors and factors[0].same_as(first):
+                    groups[var] = Group(str(var.name), operation, None, None, factors, var)
             elif operation.name not in _ACCUMULATING and var not in self.views and (operands := self._data(operation)):
                 groups[var] = Group(str(var.name), operation, None, None, operands, var)
         groups.update(self._sums(groups))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tvm import relax
 
 from service.compiler.kernels.group import (
+    REAL_PRODUCTS,
     Demand,
     Group,
     KernelLibrary,
@@ -111,6 +112,9 @@ class Plan:
         if group.core.name == "qnn.quantize":
             self.library.check_quantize(group.core)
             self.quantized[group.output] = group.core
+            return
+        if group.core.name in REAL_PRODUCTS:
+            self.plain[group.output] = self.library.plain(group)
             return
         if group.core.name == "qnn.matmul":
             self.library.check_product(group)

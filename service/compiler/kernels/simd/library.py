@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from service.compiler.kernels.choices import Choices
-from service.compiler.kernels.group import Demand, Group, LstmKernel, LstmStep, PlainKernel, shape_of
+from service.compiler.kernels.group import REAL_PRODUCTS, Demand, Group, LstmKernel, LstmStep, PlainKernel, shape_of
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.matrices import Matrices
 from service.compiler.kernels.simd import reorder
 from service.compiler.kernels.simd.conversion import quantization_of
 from service.compiler.kernels.simd.families import FAMILIES, Family
+from service.compiler.kernels.simd.float_groups import float_kernel
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.lstm import lstm, recurrence
 from service.compiler.kernels.simd.plain import plain_kernel
@@ -25,7 +26,7 @@ class SimdLibrary:
     """A `KernelLibrary`, in one numerics mode."""
 
     def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
-        choices = choices or Choices()
+        self._choices = choices = choices or Choices()
         self.isa, self.mode, self.block = isa, mode, isa.lanes
         self._families = {name: family(isa, mode, choices) for name, family in FAMILIES.items()}
 
@@ -44,6 +45,8 @@ class SimdLibrary:
         return self._family(group).kernel(group, sources, destination, placed)
 
     def plain(self, group: Group) -> PlainKernel:
+        if group.core.name in REAL_PRODUCTS:
+            return float_kernel(self.isa, group, self._choices)
         return plain_kernel(self.isa, self.mode, group)
 
     def check_product(self, group: Group) -> None:

@@ -11,6 +11,7 @@ from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.ordering import RunningSum, TopPlaces
 from service.compiler.qnn.numerics.pooling import AveragePool, MaxPool
 from service.compiler.qnn.numerics.products import MatMul
+from service.compiler.qnn.numerics.real import RealConv2d, RealMatMul
 from service.compiler.qnn.numerics.real_functions import FUNCTIONS, RealFunction
 from service.compiler.qnn.numerics.summation import RealSum
 from service.compiler.qnn.numerics.transposed import Conv2dTranspose
@@ -72,6 +73,8 @@ EXACT: Mapping[str, Formula] = {
     "max_pool2d": MaxPool(),
     "concatenate": Concatenate(),
     "dequantize": Dequantize(),
+    "real_conv2d": RealConv2d(),
+    "real_matmul": RealMatMul(),
     "real_sum": RealSum(),
     **{f"real_{name}": RealFunction(name) for name in FUNCTIONS},
     "running_sum": RunningSum(),

@@ -46,7 +46,7 @@ from service.compiler.qnn.ops.joining import concatenate
 from service.compiler.qnn.ops.normalizing import l2_normalize, softmax
 from service.compiler.qnn.ops.ordering import running_sum, top_places
 from service.compiler.qnn.ops.pooling import avg_pool2d, max_pool2d, mean, sum_
-from service.compiler.qnn.ops.products import matmul
+from service.compiler.qnn.ops.products import matmul, real_matmul
 from service.compiler.qnn.ops.real import real_conv2d, real_function, real_sum
 from service.compiler.qnn.ops.recurrent import lstm_cell, lstm_output, rescale, time_dense
 from service.compiler.qnn.ops.resizing import resize_bilinear
@@ -76,6 +76,7 @@ __all__ = [
     "quantize",
     "real_conv2d",
     "real_function",
+    "real_matmul",
     "real_sum",
     "requantize",
     "requantize_add",

@@ -22,11 +22,12 @@ def real_conv2d(
 ) -> relax.Call:
     """sum(x * weight) + bias of float32: `[N, H, W, C]`, `[O, KH, KW, C / groups]`, `[O]` -> `[N, …, O]`.
 
-    Products are added in float64, one after the other, and the sum is rounded once.
+    A result is 0, to which the products are added one after the other by fused multiply-adds, row by row of the kernel,
+    column by column, channel by channel; plus the bias.
     """
     operands = [x, weight] if bias is None else [x, weight, bias]
     attrs = {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups}
-    return call_of("real_conv2d", operands, **attrs, accum_dtype="float64")
+    return call_of("real_conv2d", operands, **attrs, accum_dtype="float32")
 
 
 # Functions of each value.
@@ -89,6 +90,7 @@ def _real_conv2d(o: Operation) -> relax.TensorType:
     groups = int(o.attr("groups"))
     fits = groups > 0 and shape[3] == per_group * groups and filters % groups == 0
     o.require(fits, f"{shape[3]} channels and {filters} filters of {per_group} do not make {groups} groups")
+    o.require(str(o.attr("accum_dtype")) == "float32", f"accumulates in {o.attr('accum_dtype')}")
     if len(o.call.args) == 3:
         o.require(o.tensor(2, rank=1) == ((filters,), "float32"), f"has a bias of {o.tensor(2)}")
     height, width = o.window(shape, (kernel_h, kernel_w), o.ints("dilation", 2, 1))

@@ -11,6 +11,7 @@ from tvm import relax
 from service.compiler.importers.onnx.node import Node
 from service.compiler.importers.onnx.operators.real import float32
 from service.compiler.importers.real import Wide
+from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 
 _EQUATION = re.compile(r"((?:[a-zA-Z.]*,)*[a-zA-Z.]*)(?:->([a-zA-Z.]*))?")
@@ -24,15 +25,13 @@ def einsum(node: Node) -> relax.Var:
     """
     float32(node, *range(node.input_count))
     terms, wanted = _letters(node)
-    wide = Wide(node.emit, node.expr(0))
-    letters, x = terms[0], wide.x
+    letters, x = terms[0], node.expr(0)
     for place in range(1, node.input_count):
         later = set(wanted).union(*terms[place + 1 :])
-        letters, x = _product(wide, (letters, x), (terms[place], wide.widened(node.expr(place))), later)
-    letters, x = _summed(wide, letters, x, set(wanted))
-    if letters != wanted:
-        x = wide(relax.op.permute_dims(x, [letters.index(each) for each in wanted]))
-    return wide.rounded(x)
+        letters, x = _product(node, (letters, x), (terms[place], node.expr(place)), later)
+    letters, x = _summed(node, letters, x, set(wanted))
+    order = [letters.index(each) for each in wanted]
+    return node.emit(x if letters == wanted else relax.op.permute_dims(x, order))
 
 
 def _letters(node: Node) -> tuple[list[str], str]:
@@ -71,34 +70,36 @@ def _letters(node: Node) -> tuple[list[str], str]:
 
 
 def _product(
-    wide: Wide, one: tuple[str, relax.Expr], other: tuple[str, relax.Expr], later: set[str]
+    node: Node, one: tuple[str, relax.Expr], other: tuple[str, relax.Expr], later: set[str]
 ) -> tuple[str, relax.Expr]:
     """The sum of products over the letters that both have and nothing needs `later`."""
-    lhs, x = _summed(wide, *one, later | set(other[0]))
-    rhs, y = _summed(wide, *other, later | set(lhs))
+    lhs, x = _summed(node, *one, later | set(other[0]))
+    rhs, y = _summed(node, *other, later | set(lhs))
     shared = [each for each in lhs if each in rhs]
     batch, inner = ([each for each in shared if (each in later) == kept] for kept in (True, False))
     rows, columns = [each for each in lhs if each not in shared], [each for each in rhs if each not in shared]
     sizes = dict(zip(lhs, shape_of(x), strict=True)) | dict(zip(rhs, shape_of(y), strict=True))
-    a = _arranged(wide, lhs, x, [batch, rows, inner], sizes)
-    b = _arranged(wide, rhs, y, [batch, inner, columns], sizes)
-    result = wide(relax.op.matmul(a, b))
+    a = _arranged(node, lhs, x, [batch, rows, inner], sizes)
+    b = _arranged(node, rhs, y, [batch, inner, columns], sizes)
+    result = node.emit(ops.real_matmul(a, b), "products")
     letters = [*batch, *rows, *columns]
-    return "".join(letters), wide(relax.op.reshape(result, [sizes[each] for each in letters]))
+    return "".join(letters), node.emit(relax.op.reshape(result, [sizes[each] for each in letters]), "apart")
 
 
-def _arranged(wide: Wide, letters: str, x: relax.Expr, groups: list[list[str]], sizes: dict[str, int]) -> relax.Expr:
+def _arranged(node: Node, letters: str, x: relax.Expr, groups: list[list[str]], sizes: dict[str, int]) -> relax.Expr:
     """`x` as matrices: the axes of the first group as they are, those of the others as one each."""
     order = [letters.index(each) for group in groups for each in group]
     if order != sorted(order):
-        x = wide(relax.op.permute_dims(x, order))
+        x = node.emit(relax.op.permute_dims(x, order), "ordered")
     shape = [*(sizes[each] for each in groups[0]), *(math.prod(sizes[each] for each in group) for group in groups[1:])]
-    return wide(relax.op.reshape(x, shape))
+    return node.emit(relax.op.reshape(x, shape), "matrices")
 
 
-def _summed(wide: Wide, letters: str, x: relax.Expr, kept: set[str]) -> tuple[str, relax.Expr]:
+def _summed(node: Node, letters: str, x: relax.Expr, kept: set[str]) -> tuple[str, relax.Expr]:
     """Without the axes that nothing needs."""
     gone = [place for place, each in enumerate(letters) if each not in kept]
     if not gone:
         return letters, x
-    return "".join(each for each in letters if each in kept), wide(relax.op.sum(x, axis=gone, keepdims=False))
+    wide = Wide(node.emit, x)
+    total = wide(relax.op.sum(wide.x, axis=gone, keepdims=False))
+    return "".join(each for each in letters if each in kept), node.emit(relax.op.astype(total, "float32"), "summed")

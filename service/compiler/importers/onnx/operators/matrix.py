@@ -13,7 +13,6 @@ from service.compiler.importers.onnx.node import Node
 from service.compiler.importers.onnx.operators.convolution import bias_of
 from service.compiler.importers.onnx.operators.real import float32
 from service.compiler.importers.onnx.tensors import unpacked
-from service.compiler.importers.real import Wide
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.types import QuantizedType, accumulator_type
@@ -113,20 +112,12 @@ def matmul(node: Node) -> relax.Var:
         operands[0] = node.emit(relax.op.reshape(operands[0], (1, *shapes[0])), "row")
     if len(shapes[1]) == 1:
         operands[1] = node.emit(relax.op.reshape(operands[1], (*shapes[1], 1)), "column")
-    result = _matrices(node, *operands, constant=node.known(0) is not None)
     if min(map(len, shapes)) >= 2:
-        return result
+        return node.emit(ops.real_matmul(*operands))
+    result = node.emit(ops.real_matmul(*operands), "products")
     whole = shape_of(result)
     rows, columns = whole[-2:-1] if len(shapes[0]) > 1 else (), whole[-1:] if len(shapes[1]) > 1 else ()
     return node.emit(relax.op.reshape(result, (*whole[:-2], *rows, *columns)))
-
-
-def _matrices(node: Node, lhs: relax.Expr, rhs: relax.Expr, *, constant: bool) -> relax.Var:
-    """`constant`: whether the first one is."""
-    if not constant and len(shape_of(rhs)) == 2:
-        return _real_rows(node, lhs, rhs, transposed=False)
-    wide = Wide(node.emit, lhs)
-    return wide.rounded(wide.apply(relax.op.matmul, wide.x, wide.widened(rhs)))
 
 
 def fused_matmul(node: Node) -> relax.Var:
@@ -134,46 +125,39 @@ def fused_matmul(node: Node) -> relax.Var:
     float32(node, 0, 1)
     if node.attribute("transBatchA", 0) or node.attribute("transBatchB", 0):
         node.unsupported("transposes its batches")
-    operands = []
-    for place, name in ((0, "transA"), (1, "transB")):
-        rank = len(node.shape(place))
-        node.require(rank >= 2, "multiplies tensors that are not matrices")
-        turned = (*range(rank - 2), rank - 1, rank - 2)
-        x = node.expr(place)
-        operands.append(node.emit(relax.op.permute_dims(x, turned), "turned") if node.attribute(name, 0) else x)
-    result = _matrices(node, *operands, constant=node.known(0) is not None)
-    alpha = node.attribute("alpha", 1.0)
-    return result if alpha == 1.0 else node.emit(relax.op.multiply(result, relax.const(np.array(alpha, np.float32))))
-
-
-def _real_rows(node: Node, x: relax.Expr, weights: relax.Expr, *, transposed: bool) -> relax.Var:
-    """Rows `[…, K]` times `[K, N]`, or `[N, K]`: a convolution of pixels, so that the samples keep their axis."""
-    shape = shape_of(x)
-    rows = weights if transposed else node.emit(relax.op.permute_dims(weights, (1, 0)), "rows")
-    units, depth = shape_of(rows)
-    node.require(shape[-1] == depth, f"multiplies {list(shape)} by {list(shape_of(weights))}")
-    image = node.emit(relax.op.reshape(x, (shape[0], math.prod(shape[1:-1]), 1, depth)), "pixels")
-    kernel = node.emit(relax.op.reshape(rows, (units, 1, 1, depth)), "kernel")
-    products = node.emit(ops.real_conv2d(image, kernel, None), "products")
-    return node.emit(relax.op.reshape(products, (*shape[:-1], units)))
+    node.require(min(len(node.shape(place)) for place in (0, 1)) >= 2, "multiplies tensors that are not matrices")
+    operands = [_turned(node, place, name) for place, name in ((0, "transA"), (1, "transB"))]
+    if (alpha := node.attribute("alpha", 1.0)) == 1.0:
+        return node.emit(ops.real_matmul(*operands))
+    result = node.emit(ops.real_matmul(*operands), "products")
+    return node.emit(relax.op.multiply(result, relax.const(np.array(alpha, np.float32))))
 
 
 def gemm(node: Node) -> relax.Var:
     """alpha * A * B + beta * C of float32."""
     float32(node, *range(node.input_count))
     node.require(len(node.shape(0)) == len(node.shape(1)) == 2, "multiplies tensors that are not matrices")
-    x = node.expr(0)
-    if node.attribute("transA", 0):
-        x = node.emit(relax.op.permute_dims(x, (1, 0)), "columns")
-    result = _real_rows(node, x, node.expr(1), transposed=bool(node.attribute("transB", 0)))
-    if (alpha := node.attribute("alpha", 1.0)) != 1.0:
+    lhs, rhs = (_turned(node, place, name) for place, name in ((0, "transA"), (1, "transB")))
+    alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)
+    if alpha == beta == 1.0 and (not node.has(2) or node.shape(2) == shape_of(rhs)[1:]):
+        return node.emit(ops.real_matmul(lhs, rhs, node.expr(2) if node.has(2) else None))
+    result = node.emit(ops.real_matmul(lhs, rhs), "products")
+    if alpha != 1.0:
         result = node.emit(relax.op.multiply(result, relax.const(np.array(alpha, np.float32))), "scaled")
     if not node.has(2):
         return result
-    bias, beta = node.expr(2), node.attribute("beta", 1.0)
+    bias = node.expr(2)
     if beta != 1.0:
         bias = node.emit(relax.op.multiply(bias, relax.const(np.array(beta, np.float32))), "bias")
     return node.emit(relax.op.add(result, bias))
+
+
+def _turned(node: Node, place: int, name: str) -> relax.Expr:
+    """An operand; its last two axes change places if the attribute `name` says so."""
+    rank = len(node.shape(place))
+    turned = (*range(rank - 2), rank - 1, rank - 2)
+    x = node.expr(place)
+    return node.emit(relax.op.permute_dims(x, turned), "turned") if node.attribute(name, 0) else x
 
 
 def matmul_nbits(node: Node) -> relax.Var:
@@ -199,8 +183,8 @@ def matmul_nbits(node: Node) -> relax.Var:
     scaled = node.emit(relax.op.multiply(moved, node.literal(scales.reshape(units, count, 1))), "weights")
     whole = node.emit(relax.op.reshape(scaled, (units, count * size)), "rows")
     rows = node.emit(relax.op.strided_slice(whole, [1], [0], [depth], [1]), "rows")
-    result = _real_rows(node, node.expr(0), rows, transposed=True)
-    return node.emit(relax.op.add(result, node.expr(5))) if node.has(5) else result
+    columns = node.emit(relax.op.permute_dims(rows, (1, 0)), "columns")
+    return node.emit(ops.real_matmul(node.expr(0), columns, node.expr(5) if node.has(5) else None))
 
 
 def _unpacked(node: Node, place: int, bits: int, count: int) -> Array:

@@ -1,8 +1,9 @@
 """Operators on float32 activations, between conversions of a quantized model.
 
-Sums, products and their like round once, as IEEE 754 says, and so they do in LiteRT. Sums of many and functions such as
-exp are taken in float64 and rounded once; LiteRT's own come within a few units in the last place of that. Weights are
-float32, too: those of 8 bits beside real activations are a hybrid model's, which `support` refuses.
+Sums, products and their like round once, as IEEE 754 says, and so they do in LiteRT. Sums of products are float32
+(`qnn.real_matmul`, `qnn.real_conv2d`); other sums and functions such as exp are taken in float64 and rounded once.
+LiteRT's own come within a few units in the last place of both. Weights are float32, too: those of 8 bits beside real
+activations are a hybrid model's, which `support` refuses.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from service.compiler.importers.tflite.operators.batch_matmul import operands
 from service.compiler.importers.tflite.operators.convolution import flat, output_channels_first, window_padding
 from service.compiler.importers.tflite.operators.elementwise import clamped, require_one_dtype
 from service.compiler.qnn import ops
+from service.compiler.qnn.graph import shape_of
 
 Convert = Callable[[Node], relax.Expr]
 Binary = Callable[[relax.Expr, relax.Expr], relax.Call]
@@ -82,8 +84,7 @@ def gelu(node: Node) -> relax.Expr:
 
 
 def batch_matmul(node: Node) -> relax.Expr:
-    wide = [node.emit(relax.op.astype(x, "float64"), f"wide_{place}") for place, x in enumerate(operands(node))]
-    return node.emit(relax.op.astype(node.emit(relax.op.matmul(*wide), "products"), "float32"))
+    return node.emit(ops.real_matmul(*operands(node)))
 
 
 def softmax(node: Node) -> relax.Expr:
@@ -122,18 +123,19 @@ def depthwise_conv2d(node: Node) -> relax.Expr:
 
 
 def fully_connected(node: Node) -> relax.Expr:
-    """A convolution of one pixel."""
+    """Rows times constant weights."""
     weights, shape = _weights(node), node.input(0).shape
     node.require(weights.ndim == 2, f"has weights of {list(weights.shape)}, not two dimensions", node.input(1))
     units, depth = weights.shape
     rows = math.prod(shape) // depth
     node.require(rows * depth == math.prod(shape), f"has an input of {list(shape)} for rows of {depth}")
     keep_dims = bool(node.option("keep_num_dims"))
-    x = node.emit(relax.op.reshape(node.expr(0), (rows, 1, 1, depth)), "rows")
-    call = ops.real_conv2d(x, relax.const(weights.reshape(units, 1, 1, depth)), _bias(node, units))
-    made = node.emit(
-        relax.op.reshape(node.emit(call, "products"), (*shape[:-1], units) if keep_dims else (rows, units))
-    )
+    x, kept = node.expr(0), (*shape[:-1], units) if keep_dims else (rows, units)
+    if len(shape) < 2 or shape[-1] != depth or not keep_dims:
+        x = node.emit(relax.op.reshape(x, (rows, depth)), "rows")
+    made = node.emit(ops.real_matmul(x, relax.const(np.ascontiguousarray(weights.T)), _bias(node, units)), "products")
+    if shape_of(made) != kept:
+        made = node.emit(relax.op.reshape(made, kept))
     return clamped(node, made, node.activation())
 
 

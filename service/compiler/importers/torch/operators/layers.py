@@ -198,22 +198,14 @@ def _quantized_layer_norm(
 
 def _matmul(node: Node, input: Any, other: Any) -> Value:
     """Of matrices, or of batches of them; a row or a column of one dimension is not taken."""
-    wide = Wide(node.emit, operand(node, input))
-    rhs = wide.widened(operand(node, other))
-    node.require(min(len(shape_of(wide.x)), len(shape_of(rhs))) >= 2, "multiplies tensors that are not matrices")
-    return Value(_rounded(wide, wide(relax.op.matmul(wide.x, rhs))))
+    return node.value(ops.real_matmul(operand(node, input), operand(node, other)), None)
 
 
 def _linear(node: Node, input: Any, weight: Any, bias: Any = None) -> Value:
-    """Rows `[…, K]` times `[O, K]`: a convolution of pixels, so that the samples keep their axis."""
-    x, matrix = operand(node, input), operand(node, weight)
-    shape, (units, depth) = shape_of(x), shape_of(node.emit(matrix, "weight"))
-    node.require(len(shape) >= 2 and shape[-1] == depth, f"multiplies {list(shape)} by {[units, depth]}")
-    image = node.emit(relax.op.reshape(x, (shape[0], math.prod(shape[1:-1]), 1, depth)), "pixels")
-    kernel = node.emit(relax.op.reshape(matrix, (units, 1, 1, depth)), "kernel")
-    moved = None if bias is None else operand(node, bias)
+    """Rows `[…, K]` times `[O, K]`."""
+    columns = node.emit(relax.op.permute_dims(operand(node, weight)), "columns")
     return node.value(
-        relax.op.reshape(node.emit(ops.real_conv2d(image, kernel, moved), "sums"), (*shape[:-1], units)), None
+        ops.real_matmul(operand(node, input), columns, None if bias is None else operand(node, bias)), None
     )
 
 

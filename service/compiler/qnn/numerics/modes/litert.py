@@ -27,7 +27,6 @@ from service.compiler.qnn.numerics.int16 import (
 from service.compiler.qnn.numerics.l2 import L2Normalize
 from service.compiler.qnn.numerics.mode import EXACT, Mode
 from service.compiler.qnn.numerics.pooling import FixedPointMean, FixedPointSum, FloatMean, FloatSum
-from service.compiler.qnn.numerics.real import RealConv2d
 from service.compiler.qnn.numerics.recurrent import LstmCell, LstmOutput, Rescale, TimeDense
 from service.compiler.qnn.numerics.requantize import FloatRequantize, OneRounding, SharedMultiplier, TwoRoundings
 from service.compiler.qnn.numerics.resize import ByStorage, ElevenBits
@@ -67,7 +66,6 @@ _SHARED: Mapping[str, Formula] = {
     "lstm_output": LstmOutput(),
     "matmul+requantize": TwoRoundings(),
     "prelu": PRelu(),
-    "real_conv2d": RealConv2d(),
     "relu": Relu(),
     "rescale": Rescale(),
     "rsqrt": ReciprocalSquareRoot(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from service.compiler.qnn.numerics import mlas, mlas_functions
 from service.compiler.qnn.numerics.mode import EXACT, Mode
-from service.compiler.qnn.numerics.real import RealConv2d
 from service.compiler.qnn.numerics.requantize import FloatRequantize
 from service.core.numerics import ONNXRUNTIME
 
@@ -23,7 +22,6 @@ CPU = Mode(
         "mul": mlas.Mul(),
         "avg_pool2d": mlas.WindowAverage(),
         "mean": mlas.GlobalAverage(),
-        "real_conv2d": RealConv2d(),
         "concatenate": mlas.Concatenate(),
         "leaky_relu": mlas_functions.LEAKY_RELU,
         "logistic": mlas_functions.LOGISTIC,

@@ -12,7 +12,6 @@ from service.compiler.qnn.numerics.elementwise import FloatMul
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.mode import EXACT, Mode
 from service.compiler.qnn.numerics.pooling import FloatMean
-from service.compiler.qnn.numerics.real import RealConv2d
 from service.core.numerics import FBGEMM, ONEDNN, PT2E, QNNPACK, TORCH_X86
 
 _ATEN: Mapping[str, Formula] = {
@@ -24,7 +23,6 @@ _ATEN: Mapping[str, Formula] = {
     "avg_pool2d": aten.EvenAverage(),
     "concatenate": aten.FloatConcatenate(),
     "mean": FloatMean(),
-    "real_conv2d": RealConv2d(),
     "elu": aten_unary.ELU,
     "hard_sigmoid": aten_unary.HARD_SIGMOID,
     "hard_swish": aten_unary.HARD_SWISH,
@@ -101,7 +99,6 @@ EXPORTED = Mode(
         "hard_swish": aten_unary.HARD_SWISH,
         "leaky_relu": aten_unary.LEAKY_RELU,
         "logistic": aten_unary.LOGISTIC,
-        "real_conv2d": RealConv2d(),
         "silu": aten_unary.SILU,
         "tanh": aten_unary.REAL_TANH,
     },

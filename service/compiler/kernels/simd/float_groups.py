@@ -1,0 +1,121 @@
+"""From a product of float32 in the model to its kernel: geometry, weights, and what there is no kernel for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import astuple
+
+import numpy as np
+
+from service.compiler.kernels.choices import Choices
+from service.compiler.kernels.group import Group, PlainKernel, Shape, shape_of
+from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.layout import NO_HALO, Halo
+from service.compiler.kernels.simd.accumulators import Tile
+from service.compiler.kernels.simd.float_product import Operands, Padded, float_product
+from service.compiler.kernels.simd.float_tiles import Geometry, Outer, key_of, ranked
+from service.compiler.kernels.simd.isa import Isa
+from service.compiler.qnn.operation import Operation, value_of
+
+_LARGEST = (1 << 31) - 1  # elements of a tensor, which are numbered by int32
+
+
+def float_kernel(isa: Isa, group: Group, choices: Choices) -> PlainKernel:
+    """The kernel for a `qnn.real_matmul` or a `qnn.real_conv2d`.
+
+    Raises:
+        Declined: there is none.
+    """
+    core = group.core
+    geometry, operands = _matrices(core) if core.name == "qnn.real_matmul" else _convolution(core)
+    largest = max(operands.lhs, operands.rhs, operands.out, operands.padded.size if operands.padded else 0)
+    if largest > _LARGEST or math.prod(shape_of(group.output)) == 0 or geometry.depth == 0:
+        raise Declined("its tensors are empty, or have more than 2**31 elements")
+    key = key_of(isa, geometry)
+    numbers = choices.choose(key, [astuple(tile) for tile in ranked(isa, geometry)])
+    kernel: Kernel = float_product(isa, geometry, operands, Tile(*numbers))
+    choices.note(key, numbers, kernel.symbol)
+    return PlainKernel(kernel, NO_HALO, 0)
+
+
+def _matrices(core: Operation) -> tuple[Geometry, Operands]:
+    lhs, rhs, out = (shape_of(each) for each in (core.call.args[0], core.call.args[1], core.call))
+    weights, bias = value_of(core.call.args[1]), _bias(core)
+    depth, columns = rhs[-2:]
+    outer: tuple[Outer, ...] = ()
+    if len(rhs) == 2 or math.prod(rhs[:-2]) == 1:  # the rows of all matrices are those of one
+        grid = 1, math.prod(lhs[:-1])
+    else:
+        outer, grid = _batch(lhs, rhs, out), (1, lhs[-2])
+    panels = None if weights is None else weights.reshape(-1, depth, columns)
+    if panels is not None:
+        outer = _of_panels(outer, depth * columns)
+    geometry = Geometry(
+        outer, grid, (0, depth), (0, columns), ((1, 0), (1, 0)), depth, columns, 0 if panels is not None else columns
+    )
+    biases = None if bias is None else np.broadcast_to(bias, (1 if panels is None else len(panels), columns))
+    return geometry, Operands(
+        math.prod(lhs), 0 if panels is not None else math.prod(rhs), math.prod(out), panels, biases
+    )
+
+
+def _batch(lhs: Shape, rhs: Shape, out: Shape) -> tuple[Outer, ...]:
+    """The dimensions before the last two, those that lie behind each other in all operands as one."""
+    found: list[Outer] = []
+    for axis in range(len(out) - 2):
+        if out[axis] == 1:
+            continue
+        each = Outer(out[axis], *(_step(shape, axis - len(out)) for shape in (lhs, rhs, out)))
+        if found and all(
+            outer == each.extent * inner for outer, inner in zip(astuple(found[-1])[1:], astuple(each)[1:], strict=True)
+        ):
+            each = Outer(found.pop().extent * each.extent, each.lhs, each.rhs, each.out)
+        found.append(each)
+    return tuple(found)
+
+
+def _step(shape: Shape, axis: int) -> int:
+    """From one index to the next along an axis, counted from the end; 0 where the tensor is repeated."""
+    return 0 if -axis > len(shape) or shape[axis] == 1 else math.prod(shape[axis + 1 :])
+
+
+def _of_panels(outer: tuple[Outer, ...], size: int) -> tuple[Outer, ...]:
+    return tuple(Outer(each.extent, each.lhs, each.rhs // size, each.out) for each in outer)
+
+
+def _convolution(core: Operation) -> tuple[Geometry, Operands]:
+    weights, bias = value_of(core.call.args[1]), _bias(core)
+    if weights is None:
+        raise Declined("its weights are not constant")
+    source, (n, height, width, filters) = shape_of(core.call.args[0]), shape_of(core.call)
+    groups, (_, kernel_h, kernel_w, per_group) = core.integer("groups"), weights.shape
+    strides, dilation = core.ints("strides", 2, 1), core.ints("dilation", 2, 1)
+    top, left, bottom, right = core.ints("padding", 4, 0)
+    halo = Halo(top, left, bottom, right)
+    padded = Padded((source[0], source[1], source[2], source[3]), halo) if halo else None
+    (rows, columns), channels = padded.extents if padded else source[1:3], source[3]
+    own = weights.reshape(groups, filters // groups, -1).transpose(0, 2, 1)
+    biases = None if bias is None else bias.reshape(groups, -1)
+    operands = Operands(math.prod(source), 0, n * height * width * filters, own, biases, padded)
+    each: tuple[Outer, ...] = (Outer(groups, per_group, 1, filters // groups),) if groups > 1 else ()
+    if (kernel_h, kernel_w) == strides == (1, 1):  # pixels are one row, whatever image they are of
+        grid, lhs_steps, out_steps = (1, n * height * width), (0, channels), (0, filters)
+    else:
+        images = Outer(n, rows * columns * channels, 0, height * width * filters)
+        each = (images, *each) if n > 1 else each
+        grid, out_steps = (height, width), (width * filters, filters)
+        lhs_steps = (strides[0] * columns * channels, strides[1] * channels)
+    taps = ((kernel_h, dilation[0] * columns * channels), (kernel_w, dilation[1] * channels))
+    run = per_group
+    if groups == 1 and dilation[1] == 1:  # the taps of a kernel row lie side by side
+        taps, run = (taps[0], (1, 0)), kernel_w * channels
+    return Geometry(each, grid, lhs_steps, out_steps, taps, run, filters // groups), operands
+
+
+def _bias(core: Operation) -> Array | None:
+    if len(core.call.args) < 3:
+        return None
+    bias = value_of(core.call.args[2])
+    if bias is None:
+        raise Declined("its bias is not constant")
+    return bias

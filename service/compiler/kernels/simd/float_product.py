@@ -1,0 +1,261 @@
+"""Products of float32: matrices, dense layers, convolutions (`qnn.real_matmul`, `qnn.real_conv2d`).
+
+A tile of rows (pixels of a convolution's output) by vectors of columns is added up in registers over the whole sum, in
+the order of its products, as the operators are defined. Tiles at an edge overlap their neighbours, and so do the last
+vectors of columns. Weights that are constant lie in panels, in the order in which they are read; other right operands
+are laid out so by an item, in memory of its thread, unless one tile of rows is all there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import tirx
+
+from service.compiler.kernels.kernel import Array, Kernel
+from service.compiler.kernels.layout import Halo
+from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, load, splat
+from service.compiler.kernels.simd.accumulators import Tile
+from service.compiler.kernels.simd.float_tiles import Geometry, cycles
+from service.compiler.kernels.simd.isa import Isa
+from service.compiler.kernels.simd.lanes import Lanes
+from service.compiler.kernels.simd.tiles import worth_sharing
+
+Weights = Callable[[Expr, int], Expr]  # number of a product, number of a vector -> that vector
+
+
+@dataclass(frozen=True)
+class Padded:
+    """An image `[N, H, W, C]` that gets a border of zeros before it is read."""
+
+    shape: tuple[int, int, int, int]
+    halo: Halo
+
+    @property
+    def extents(self) -> tuple[int, int]:
+        """Rows and columns with the border."""
+        (_, height, width, _), (top, left, bottom, right) = self.shape, self.halo.sides
+        return height + top + bottom, width + left + right
+
+    @property
+    def size(self) -> int:
+        height, width = self.extents
+        return self.shape[0] * height * width * self.shape[3]
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What a product is computed of.
+
+    Attributes:
+        lhs, rhs, out: elements of each; `rhs` is 0 where there are `weights`.
+        weights: `[panels of all columns, depth, columns]`.
+        bias: `[panels of all columns, columns]`.
+        padded: what `lhs` is made before it is read.
+    """
+
+    lhs: int
+    rhs: int
+    out: int
+    weights: Array | None = None
+    bias: Array | None = None
+    padded: Padded | None = None
+
+
+def float_product(isa: Isa, geometry: Geometry, operands: Operands, tile: Tile) -> Kernel:
+    return _Product(isa, geometry, operands, tile).kernel()
+
+
+class _Product:
+    def __init__(self, isa: Isa, geometry: Geometry, operands: Operands, tile: Tile) -> None:
+        self.isa, self.geometry, self.operands, self.tile = isa, geometry, operands, tile
+        last = max(geometry.columns - isa.lanes, 0)
+        self.starts = [min(at, last) for at in range(0, geometry.columns, isa.lanes)]
+        self.parts, self.tiles = geometry.parts(isa, tile), geometry.tiles(tile)
+        self.constants: list[Array] = []
+        if operands.weights is not None:
+            self.constants.append(self._panels(operands.weights))
+        if operands.bias is not None:
+            width = max(isa.lanes, geometry.columns)
+            filled = np.zeros((len(operands.bias), width), np.float32)
+            filled[:, : geometry.columns] = operands.bias
+            self.constants.append(filled.reshape(-1))
+        # A right operand that one tile reads is read where it lies.
+        self.in_place = self.tiles == 1 and geometry.columns >= isa.lanes
+        self.panel = geometry.depth * tile.blocks * isa.lanes
+
+    def _panels(self, weights: Array) -> Array:
+        """`[panel, part, product, vector, lane]`; the last part and the last vector overlap."""
+        lanes, blocks = self.isa.lanes, self.tile.blocks
+        filled = np.zeros((*weights.shape[:2], max(lanes, weights.shape[2])), np.float32)
+        filled[:, :, : weights.shape[2]] = weights
+        firsts = [min(part * blocks, len(self.starts) - blocks) for part in range(self.parts)]
+        vectors = np.stack([filled[:, :, start : start + lanes] for start in self.starts], axis=2)
+        return np.stack([vectors[:, :, first : first + blocks] for first in firsts], axis=1).reshape(-1)
+
+    def kernel(self) -> Kernel:
+        program = self.program = Program()
+        self.lanes = Lanes(program, self.isa)
+        geometry, operands, constant = self.geometry, self.operands, self.operands.weights is not None
+        self.lhs = program.parameter("lhs", "float32", operands.lhs)
+        self.rhs = None if constant else program.parameter("rhs", "float32", operands.rhs)
+        self.buffers = [
+            program.parameter(f"constant_{place}", "float32", array.size) for place, array in enumerate(self.constants)
+        ]
+        self.written = program.parameter("destination", "float32", operands.out)
+        parallel = worth_sharing(self.isa, cycles(self.isa, geometry, self.tile))
+        if operands.padded is not None:
+            memory = program.workspace(operands.padded.size, "float32")
+            pad(program, self.isa, self.lhs, memory, operands.padded, parallel=parallel)
+            self.lhs = memory
+        tiles = self.tiles if constant else 1
+        with program.loop(geometry.images * self.parts * tiles, "item", parallel=parallel) as item:
+            of_images, tile = program.bind(item // tiles), item % tiles
+            lhs, rhs, out = self._offsets(program.bind(of_images // self.parts))
+            part = program.bind(of_images % self.parts)
+            columns = self._columns(part)
+            if constant:
+                panel = program.bind((rhs * self.parts + part) * self.panel)
+                self._tile(lhs, out, rhs, columns, program.bind(tile), self._from_panel(self.buffers[0], panel))
+            else:
+                weights = self._in_place(rhs, columns) if self.in_place else self._laid_out(rhs, columns)
+                with program.loop(self.tiles, "tile") as own:
+                    self._tile(lhs, out, rhs, columns, own, weights)
+        facts = {"tile": f"{self.tile.rows}x{self.tile.columns} rows, {self.tile.blocks} vectors"}
+        return Kernel("float", program.function(), tuple(self.constants), 4 * operands.out, facts)
+
+    def _offsets(self, image: Expr) -> tuple[Expr, Expr, Expr]:
+        """Where an image begins, in each operand."""
+        totals: list[Expr] = [0, 0, 0]
+        for each in reversed(self.geometry.outer):
+            place = image % each.extent if each.extent > 1 else 0
+            image = self.program.bind(image // each.extent) if each.extent > 1 else image
+            totals = [total + place * step for total, step in zip(totals, (each.lhs, each.rhs, each.out), strict=True)]
+        lhs, rhs, out = (self.program.bind(total) for total in totals)
+        return lhs, rhs, out
+
+    def _columns(self, part: Expr) -> list[Expr]:
+        """The first column of each of a part's vectors."""
+        first = self.program.bind(at_most(part * self.tile.blocks, len(self.starts) - self.tile.blocks))
+        last = self.starts[-1]
+        return [self.program.bind(at_most((first + block) * self.isa.lanes, last)) for block in range(self.tile.blocks)]
+
+    # --- the right operand ---
+
+    def _from_panel(self, buffer: Buffer, panel: Expr) -> Weights:
+        lanes, blocks = self.isa.lanes, self.tile.blocks
+        return lambda product, block: load(buffer, panel + product * (blocks * lanes) + block * lanes, lanes)
+
+    def _in_place(self, rhs: Expr, columns: list[Expr]) -> Weights:
+        step, lanes = self.geometry.rhs_step, self.isa.lanes
+        return lambda product, block: load(self.rhs, rhs + product * step + columns[block], lanes)
+
+    def _laid_out(self, rhs: Expr, columns: list[Expr]) -> Weights:
+        """The part's columns, in memory of this thread. What lies behind the last column is never stored."""
+        program, step, lanes = self.program, self.geometry.rhs_step, self.isa.lanes
+        memory = program.workspace(self.panel, "float32")
+        with program.loop(self.geometry.depth, "laid") as product:
+            for block, column in enumerate(columns):
+                to = product * (self.tile.blocks * lanes) + block * lanes
+                copy(
+                    program,
+                    lanes,
+                    (self.rhs, rhs + product * step + column),
+                    (memory, to),
+                    min(lanes, self.geometry.columns),
+                )
+        return self._from_panel(memory, 0)
+
+    # --- a tile ---
+
+    def _tile(self, lhs: Expr, out: Expr, panel: Expr, columns: list[Expr], tile: Expr, weights: Weights) -> None:
+        program, (height, width), shape = self.program, self.geometry.grid, self.tile
+        across = -(-width // shape.columns)
+        y = program.bind(at_most(tile // across * shape.rows, height - shape.rows))
+        x = program.bind(at_most(tile % across * shape.columns, width - shape.columns))
+        pixels = [(row, column) for row in range(shape.rows) for column in range(shape.columns)]
+        totals = [[self._register() for _ in columns] for _ in pixels]
+        down, right = self.geometry.lhs_steps
+        self._add_up(program.bind(lhs + y * down + x * right), pixels, totals, weights)
+        down, right = self.geometry.out_steps
+        to = program.bind(out + y * down + x * right)
+        biases = [self._bias(panel, column) for column in columns]
+        for (row, column), registers in zip(pixels, totals, strict=True):
+            for start, register, bias in zip(columns, registers, biases, strict=True):
+                value = register.value if bias is None else register.value + bias
+                place = program.bind(to + row * down + column * right + start)
+                vector = self.lanes.keep(value, "float32")
+                count = min(self.isa.lanes, self.geometry.columns)
+                program.store_first(self.written, place, vector, self.isa.lanes, count)
+
+    def _add_up(
+        self, start: Expr, pixels: list[tuple[int, int]], totals: list[list[Register]], weights: Weights
+    ) -> None:
+        program, geometry, lanes = self.program, self.geometry, self.isa.lanes
+        (rows, row_step), (columns, column_step) = geometry.taps
+        down, right = geometry.lhs_steps
+        with program.loop(rows, "tap_row") as i, program.loop(columns, "tap") as j:
+            tap = program.bind(start + i * row_step + j * column_step)
+            first = program.bind((i * columns + j) * geometry.run)
+            with program.loop(geometry.run, "k") as k:
+                vectors = [self.lanes.keep(weights(first + k, block), "float32") for block in range(self.tile.blocks)]
+                for (row, column), registers in zip(pixels, totals, strict=True):
+                    element = self.lanes.keep(
+                        splat(load(self.lhs, tap + row * down + column * right + k, 1), lanes), "float32"
+                    )
+                    for register, vector in zip(registers, vectors, strict=True):
+                        register.value = self.lanes.multiply_add(element, vector, register.value)
+
+    def _bias(self, panel: Expr, column: Expr) -> Expr | None:
+        if self.operands.bias is None:
+            return None
+        width, lanes = max(self.isa.lanes, self.geometry.columns), self.isa.lanes
+        return self.lanes.keep(load(self.buffers[-1], panel * width + column, lanes), "float32")
+
+    def _register(self) -> Register:
+        register = self.program.register("float32", self.isa.lanes)
+        register.value = self.lanes.const(0.0, "float32")
+        return register
+
+
+def pad(program: Program, isa: Isa, source: Buffer, memory: Buffer, padded: Padded, *, parallel: bool) -> None:
+    """Writes the image with its border to memory."""
+    (batch, height, width, channels), (top, left, bottom, right) = padded.shape, padded.halo.sides
+    rows, columns = padded.extents
+    line, lanes = columns * channels, isa.lanes
+    with program.loop(batch * height, "line", parallel=parallel) as at:
+        y = program.bind(at % height)
+        to = program.bind((at // height * rows + y + top) * line)
+        _clear(program, lanes, (memory, to), left * channels)
+        copy(program, lanes, (source, at * (width * channels)), (memory, to + left * channels), width * channels)
+        _clear(program, lanes, (memory, to + (left + width) * channels), right * channels)
+    with program.loop(batch, "image") as image:
+        _clear(program, lanes, (memory, image * (rows * line)), top * line)
+        _clear(program, lanes, (memory, (image * rows + top + height) * line), bottom * line)
+
+
+def copy(
+    program: Program, lanes: int, source: tuple[Buffer, Expr], destination: tuple[Buffer, Expr], size: int
+) -> None:
+    """`size` float32, and not one more read or written: vectors overlap at the end, fewer elements are narrower."""
+    width = _widest(lanes, size)
+    with program.loop(-(-size // width), "part") as part:
+        at = program.bind(at_most(part * width, size - width))
+        program.store(destination[0], destination[1] + at, load(source[0], source[1] + at, width), width)
+
+
+def _clear(program: Program, lanes: int, destination: tuple[Buffer, Expr], size: int) -> None:
+    if not size:
+        return
+    width, zero = _widest(lanes, size), tirx.const(0.0, "float32")
+    with program.loop(-(-size // width), "part") as part:
+        at = program.bind(at_most(part * width, size - width))
+        program.store(destination[0], destination[1] + at, splat(zero, width) if width > 1 else zero, width)
+
+
+def _widest(lanes: int, size: int) -> int:
+    while lanes > size:
+        lanes //= 2
+    return lanes

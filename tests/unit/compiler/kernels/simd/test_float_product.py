@@ -1,0 +1,149 @@
+"""Products of float32 by a kernel equal the oracle, bit for bit, on every instruction set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tvm import relax
+
+from service.compiler.kernels.choices import Choices
+from service.compiler.kernels.libraries import library_for
+from service.compiler.kernels.simd.library import SimdLibrary
+from service.compiler.qnn import ops, oracle
+from service.compiler.qnn.numerics import get_mode
+from service.core.target import TARGETS, Target, detect_host
+from tests.support.portable_isa import PortableIsa
+from tests.support.qnn_models import module_of
+from tests.support.selected import run_selected
+
+HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
+MODE = "onnxruntime"
+RNG = np.random.default_rng(0)
+Real = NDArray[np.float32]
+Shape = tuple[int, ...]
+Emit = Callable[[list[relax.Var]], relax.Call]
+
+
+def real(*shape: int) -> Real:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def check(
+    target: Target, shapes: list[Shape], call: Emit, scratch: Path, library: Callable[..., SimdLibrary] | None = None
+) -> None:
+    module = module_of([(shape, "float32") for shape in shapes], lambda emit, inputs: emit(call(inputs)))
+    inputs = [real(*shape) for shape in shapes]
+    selection, (actual,) = run_selected(module, target, MODE, inputs, scratch, library)
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode(MODE), inputs)[0])
+    assert {layer["kernel"] for layer in selection.layers} == {"float"}
+    assert selection.plain == []
+
+
+# Rows and columns that fill tiles and that do not, fewer than a vector, one of either, one product.
+DENSE: list[tuple[Shape, int]] = [
+    ((1, 128, 40), 96),
+    ((197, 33), 50),
+    ((2, 3, 7), 5),
+    ((1, 64), 300),
+    ((40, 9), 1),
+    ((1, 1), 1),
+    ((3, 1), 17),
+    ((1, 70, 1024), 33),
+]
+
+
+@pytest.mark.parametrize("target", HERE, ids=str)
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize(("rows", "columns"), DENSE, ids=str)
+def test_rows_times_constant_weights(target: Target, biased: bool, rows: Shape, columns: int, tmp_path: Path) -> None:
+    weights, bias = relax.const(real(rows[-1], columns)), relax.const(real(columns)) if biased else None
+    check(target, [rows], lambda inputs: ops.real_matmul(inputs[0], weights, bias), tmp_path)
+
+
+# A batch; one that is repeated on the left, or on the right, or on both; a matrix for all; one tile of rows.
+COMPUTED: list[tuple[Shape, Shape]] = [
+    ((2, 3, 31, 20), (2, 3, 20, 37)),
+    ((4, 1, 19, 8), (1, 5, 8, 16)),
+    ((3, 19, 8), (2, 3, 8, 40)),
+    ((2, 3, 19, 8), (8, 24)),
+    ((1, 4, 3, 16), (1, 4, 16, 64)),
+    ((1, 4, 3, 16), (1, 4, 16, 3)),
+    ((5, 40, 6), (5, 6, 9)),
+]
+
+
+@pytest.mark.parametrize("target", HERE, ids=str)
+@pytest.mark.parametrize(("lhs", "rhs"), COMPUTED, ids=str)
+def test_two_computed_matrices(target: Target, lhs: Shape, rhs: Shape, tmp_path: Path) -> None:
+    check(target, [lhs, rhs], lambda inputs: ops.real_matmul(*inputs), tmp_path)
+
+
+@pytest.mark.parametrize("target", HERE[:1], ids=str)
+def test_constant_matrices_of_a_batch(target: Target, tmp_path: Path) -> None:
+    weights, bias = relax.const(real(3, 8, 40)), relax.const(real(40))
+    check(target, [(2, 1, 19, 8)], lambda inputs: ops.real_matmul(inputs[0], weights, bias), tmp_path)
+
+
+# Source, filters; strides, padding, dilation, groups: windows at borders, wide steps, single pixels, groups.
+CONVOLUTIONS: list[tuple[Shape, Shape, Shape, Shape, Shape, int]] = [
+    ((1, 14, 13, 16), (40, 3, 3, 16), (1, 1), (1, 1, 1, 1), (1, 1), 1),
+    ((2, 9, 10, 3), (20, 3, 3, 3), (2, 2), (0, 1, 2, 0), (1, 1), 1),
+    ((2, 7, 5, 24), (33, 1, 1, 24), (1, 1), (0, 0, 0, 0), (1, 1), 1),
+    ((1, 9, 9, 8), (16, 1, 1, 8), (2, 2), (0, 0, 0, 0), (1, 1), 1),
+    ((1, 12, 11, 8), (24, 3, 2, 4), (1, 2), (2, 0, 1, 1), (2, 3), 2),
+    ((2, 6, 7, 12), (36, 1, 1, 4), (1, 1), (0, 0, 0, 0), (1, 1), 3),
+    ((1, 4, 4, 5), (7, 4, 4, 5), (1, 1), (0, 0, 0, 0), (1, 1), 1),
+]
+
+
+@pytest.mark.parametrize("target", HERE, ids=str)
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_convolutions(target: Target, case: tuple[Shape, Shape, Shape, Shape, Shape, int], tmp_path: Path) -> None:
+    shape, kernel, strides, padding, dilation, groups = case
+    weights, bias = relax.const(real(*kernel)), relax.const(real(kernel[0]))
+
+    def call(inputs: list[relax.Var]) -> relax.Call:
+        return ops.real_conv2d(
+            inputs[0], weights, bias, strides=strides, padding=padding, dilation=dilation, groups=groups
+        )
+
+    check(target, [shape], call, tmp_path)
+
+
+@pytest.mark.parametrize("target", HERE[:1], ids=str)
+@pytest.mark.parametrize("rank", [1, 5, 20])
+def test_every_tile_gives_the_same_sums(target: Target, rank: int, tmp_path: Path) -> None:
+    weights = relax.const(real(40, 96))
+    check(
+        target,
+        [(37, 40)],
+        lambda inputs: ops.real_matmul(inputs[0], weights),
+        tmp_path,
+        lambda mode: library_for(target, mode, Choices(rank=rank)),  # type: ignore[arg-type, return-value]
+    )
+
+
+@pytest.mark.parametrize("target", HERE[:1], ids=str)
+def test_the_kernel_needs_no_more_of_an_architecture_than_the_protocol(target: Target, tmp_path: Path) -> None:
+    check(
+        target,
+        [(2, 11, 6), (2, 6, 9)],
+        lambda inputs: ops.real_matmul(*inputs),
+        tmp_path,
+        lambda mode: SimdLibrary(PortableIsa(), mode),
+    )
+
+
+@pytest.mark.parametrize("target", HERE[:1], ids=str)
+def test_infinities_and_what_is_no_number_stay_where_they_are(target: Target, tmp_path: Path) -> None:
+    weights, rows = relax.const(real(5, 20)), real(3, 5)
+    rows[0, 0], rows[1, 1] = np.inf, np.nan
+    module = module_of([((3, 5), "float32")], lambda emit, inputs: emit(ops.real_matmul(inputs[0], weights)))
+    _, (actual,) = run_selected(module, target, MODE, [rows], tmp_path)
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode(MODE), [rows])[0])
+    assert np.isfinite(actual[2]).all()
+    assert np.isnan(actual[1]).all()

@@ -1,0 +1,171 @@
+"""Sums of products by fused multiply-adds: the oracle against libm's fmaf, and compiled code against the oracle."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tvm import relax
+
+from service.compiler.kernels.group import Group, PlainKernel
+from service.compiler.kernels.kernel import Declined
+from service.compiler.kernels.simd.library import SimdLibrary
+from service.compiler.qnn import ops, oracle
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.numerics.fused import fma, products_are_coarse, sum_of_products
+from service.compiler.qnn.operation import IllTyped
+from service.core.target import TARGETS, detect_host
+from tests.support.portable_isa import PortableIsa
+from tests.support.qnn_models import Emit, module_of
+from tests.support.selected import run_selected
+
+import tvm  # isort: skip
+
+Real = NDArray[np.float32]
+Shape = tuple[int, ...]
+
+LIBM = ctypes.CDLL(ctypes.util.find_library("m"))
+LIBM.fmaf.restype, LIBM.fmaf.argtypes = ctypes.c_float, [ctypes.c_float] * 3
+RNG = np.random.default_rng(0)
+# Values of every kind: ordinary ones, those whose sums are subnormal, large ones that overflow, ties, infinities.
+KINDS: dict[str, Callable[[Shape], NDArray[Any]]] = {
+    "ordinary": lambda shape: RNG.standard_normal(shape),
+    "subnormal": lambda shape: RNG.standard_normal(shape) * 10.0 ** RNG.integers(-30, -15, shape),
+    "huge": lambda shape: RNG.standard_normal(shape) * 10.0 ** RNG.integers(10, 20, shape),
+    "halfway": lambda shape: RNG.integers(-9, 9, shape) * 2.0 ** RNG.integers(-15, 12, shape),
+    "infinite": lambda shape: np.where(RNG.random(shape) < 0.05, np.inf, RNG.standard_normal(shape)),
+    "any bits": lambda shape: RNG.integers(0, 1 << 32, shape, dtype=np.uint32).view(np.float32),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("kind", KINDS)
+def test_products_are_added_as_by_libm(kind: str) -> None:
+    a, b = (KINDS[kind](shape).astype(np.float32) for shape in ((6, 30), (30, 9)))
+    expected = np.zeros((6, 9), np.float32)
+    for row, column in np.ndindex(expected.shape):
+        for k in range(30):
+            expected[row, column] = LIBM.fmaf(a[row, k], b[k, column], expected[row, column])
+    np.testing.assert_array_equal(_product(a, b), expected)
+
+
+def test_a_sum_that_is_rounded_to_halfway_is_rounded_once() -> None:
+    """1 + 2**-23 + 2**-24 - 2**-64: float64 loses the last term, and what is left lies halfway."""
+    a, b = _real([[1 + 2**-23, 2**-12 * (1 + 2**-20)]]), _real([[1], [2**-12 * (1 - 2**-20)]])
+    assert _product(a, b)[0, 0] == np.float32(1 + 2**-23)
+    assert np.float32(np.float64(a[0, 0]) + np.float64(a[0, 1]) * np.float64(b[1, 0])) == np.float32(1 + 2**-22)
+
+
+def test_a_subnormal_sum_is_rounded_once() -> None:
+    """2**-149 + 2**-150 - 2**-220: as above, at another bit."""
+    a, b = _real([[2**-149, 2**-75 * (1 + 2**-23)]]), _real([[1], [2**-75 * (1 - 2**-23)]])
+    assert not products_are_coarse(a, b)
+    assert _product(a, b)[0, 0] == fma(a[0, 1], b[1, 0], a[0, 0]) == np.float32(2**-149)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_sums_equal_those_of_the_slow_definition(kind: str) -> None:
+    a, b = (KINDS[kind](shape).astype(np.float32) for shape in ((40, 60), (60, 700)))
+    expected = np.zeros((40, 700), np.float32)
+    for k in range(60):
+        expected = fma(a[:, k : k + 1], b[k : k + 1], expected)
+    np.testing.assert_array_equal(_product(a, b), expected)
+
+
+def _real(values: list[list[float]]) -> Real:
+    return np.array(values, np.float32)
+
+
+def _product(a: Real, b: Real) -> Real:
+    """By the oracle."""
+    module = module_of([], lambda emit, _: emit(ops.real_matmul(relax.const(a), relax.const(b))))
+    return np.asarray(oracle.run(module, get_mode("onnxruntime"), [])[0])
+
+
+def test_no_factors_give_zeros() -> None:
+    assert not sum_of_products((2, 3), [], coarse=True).any()
+
+
+def real(*shape: int) -> Real:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+class _NoKernels(SimdLibrary):
+    def __init__(self) -> None:
+        super().__init__(PortableIsa(), get_mode("onnxruntime"))
+
+    def plain(self, group: Group) -> PlainKernel:
+        raise Declined("nothing has a kernel")
+
+
+MATRICES: list[tuple[Shape, Shape]] = [
+    ((2, 7, 33), (33, 40)),
+    ((2, 3, 7, 20), (2, 3, 20, 9)),
+    ((2, 3, 7, 20), (3, 20, 9)),
+    ((5, 20), (3, 20, 1)),
+]
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize(("lhs", "rhs"), MATRICES, ids=str)
+def test_the_canonical_form_of_a_matrix_product(lhs: Shape, rhs: Shape, biased: bool, tmp_path: Path) -> None:
+    bias = relax.const(real(rhs[-1])) if biased else None
+    module = module_of(
+        [(lhs, "float32"), (rhs, "float32")], lambda emit, inputs: emit(ops.real_matmul(inputs[0], inputs[1], bias))
+    )
+    inputs = [real(*lhs), real(*rhs)]
+    _same(module, inputs, tmp_path)
+    expected = inputs[0].astype(np.float64) @ inputs[1]
+    expected = expected if bias is None else expected + bias.value.numpy()
+    np.testing.assert_allclose(oracle.run(module, get_mode("litert-reference"), inputs)[0], expected, atol=1e-4)
+
+
+CONVOLUTIONS: list[tuple[Shape, Shape, Shape, Shape, Shape, int]] = [
+    ((1, 9, 10, 16), (24, 3, 3, 8), (2, 1), (1, 1, 1, 1), (1, 1), 2),
+    ((1, 9, 10, 16), (16, 3, 3, 1), (1, 1), (1, 0, 1, 1), (1, 2), 16),
+    ((2, 5, 6, 3), (20, 3, 3, 3), (1, 2), (0, 0, 0, 0), (1, 1), 1),
+]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_the_canonical_form_of_a_convolution(
+    case: tuple[Shape, Shape, Shape, Shape, Shape, int], tmp_path: Path
+) -> None:
+    shape, kernel, strides, padding, dilation, groups = case
+    weight, bias = relax.const(real(*kernel)), relax.const(real(kernel[0]))
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        return emit(
+            ops.real_conv2d(inputs[0], weight, bias, strides=strides, padding=padding, dilation=dilation, groups=groups)
+        )
+
+    _same(module_of([(shape, "float32")], body), [real(*shape)], tmp_path)
+
+
+def _same(module: tvm.IRModule, inputs: list[Real], scratch: Path) -> None:
+    """Without kernels, compiled code gives the oracle's answers."""
+    target = next(target for target in TARGETS if target.runs_on(detect_host()))
+    _, (actual,) = run_selected(module, target, "onnxruntime", inputs, scratch, lambda mode: _NoKernels())
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode("onnxruntime"), inputs)[0])
+
+
+def test_operands_have_to_fit() -> None:
+    def product(lhs: Shape, rhs: Shape, bias: Shape | None = None) -> None:
+        added = relax.const(real(*bias)) if bias else None
+        module_of([], lambda emit, _: emit(ops.real_matmul(relax.const(real(*lhs)), relax.const(real(*rhs)), added)))
+
+    for operands, message in (
+        (((2, 3), (4, 5)), "rows of 3 by columns of 4"),
+        (((2, 3), (3,)), "not matrices"),
+        (((2, 2, 3), (5, 3, 4)), "do not broadcast"),
+        (((2, 3), (3, 4), (5,)), "has a bias of"),
+    ):
+        with pytest.raises(IllTyped, match=message):
+            product(*operands)
