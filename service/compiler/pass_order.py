@@ -15,6 +15,7 @@ ORDER: dict[str, Stage] = {
     "fold-constants": Stage.SELECT,
     "make-tables": Stage.SELECT,
     "drop-casts": Stage.SELECT,
+    "move-reshapes": Stage.SELECT,
     "move-strides": Stage.SELECT,
     "select": Stage.SELECT,
     "legalize": Stage.LEGALIZE,

@@ -170,6 +170,7 @@ _RUNS: dict[str, Run] = {
     "fold-constants": _simplify("constants folded"),
     "make-tables": _simplify("tables made"),
     "drop-casts": _simplify("casts dropped"),
+    "move-reshapes": _simplify("reshapes moved"),
     "move-strides": _simplify("strides moved"),
     "select": _select,
     "legalize": lambda module, context: legalize(module, context.target.operands),

@@ -78,5 +78,5 @@ def module_and_inputs(data: st.DataObject, shape: Shape, storage: str) -> tuple[
 
 
 def group_of(module: tvm.IRModule) -> Group:
-    (group,) = Model(graph.main_of(module)).groups.values()
+    (group,) = Model(graph.main_of(module), 16).groups.values()
     return group

@@ -16,7 +16,7 @@ from service.compiler.qnn import graph
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import STORAGE_RANGES
 from service.compiler.select.recurrent import sequences
-from service.compiler.select.seen import Seen, put_into, readers_of, seen_by
+from service.compiler.select.seen import Seen, channels_of, put_into, readers_of, seen_by
 
 _ACCUMULATING = ("qnn.conv2d", "qnn.dense")
 _TO_CHANNELS_LAST, _TO_CHANNELS_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
@@ -31,11 +31,13 @@ class View:
         source: the tensor it is a view of.
         padding: rows and columns that it shows beyond its source.
         fill: their value, as an element of the tensor; None without padding.
+        part: the first channel that it shows, and how many, where it does not show all.
     """
 
     source: relax.Var
     padding: Halo = NO_HALO
     fill: int | None = None
+    part: tuple[int, int] | None = None
 
 
 class Model:
@@ -53,13 +55,14 @@ class Model:
             `[N, H, W, C]`, or `[N, K]`, as far as it is not the same for all.
     """
 
-    def __init__(self, function: relax.Function) -> None:
+    def __init__(self, function: relax.Function, block: int) -> None:
+        """`block`: channels of a block, which parts of tensors begin."""
         self.function = function
         found = list(graph.operations(function))
         self.bindings = [(var, value) for var, value, _ in found]
         self._operations = {var: operation for var, _, operation in found if operation is not None}
         self._uses = graph.uses_of(function)
-        self.views = {var: view for var, value in self.bindings if (view := _view(value)) is not None}
+        self.views = {var: view for var, value in self.bindings if (view := _view(value, block)) is not None}
         self.channels_last = self._permutations(_TO_CHANNELS_LAST)
         self.channels_first = self._permutations(_TO_CHANNELS_FIRST)
         self.seen = seen_by(self.bindings)
@@ -211,15 +214,18 @@ def _repeated(value: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
     return np.broadcast_to(value.reshape(extents), (*extents[:-1], shape[-1]))
 
 
-def _view(value: relax.Expr) -> View | None:
-    """The view that `value` is: a padding of rows and columns, a reshape that leaves every pixel's channels, or a type
-    that kernels store as the same bytes."""
+def _view(value: relax.Expr, block: int) -> View | None:
+    """The view that `value` is: a padding of rows and columns, a reshape that leaves every pixel's channels, some whole
+    blocks of channels, or a type that kernels store as the same bytes."""
     name = value.op.name if isinstance(value, relax.Call) and hasattr(value.op, "name") else ""
     if isinstance(value, relax.Var):
         return View(value)
     if name == "relax.reshape" and isinstance(value.args[0], relax.Var):
         before, after = image_shape(shape_of(value.args[0])), image_shape(shape_of(value))
         return View(value.args[0]) if before is not None and before == after else None
+    if name == "relax.strided_slice" and isinstance(value.args[0], relax.Var):
+        part = channels_of(value)
+        return None if part is None or part[0] % block else View(value.args[0], part=part)
     if name == "relax.qnn.storage_cast" and isinstance(value.args[0], relax.Var):
         return View(value.args[0])
     if name == "relax.qnn.requantize" and isinstance(value.args[0], relax.Var):

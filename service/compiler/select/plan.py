@@ -127,6 +127,8 @@ class Plan:
         if any(str(var.ty.dtype) not in BIAS for var in group.inputs):
             self.plain[group.output] = self.library.plain(group)
             return
+        for var in group.inputs:
+            self._drop_parts(var)
         demands = self.library.demands(group, [self._produced(self.root(var)[0]) for var in group.inputs])
         wanted = [self._rooted(var, demand) for var, demand in zip(group.inputs, demands, strict=True)]
         for key, halo, fill in wanted:
@@ -163,7 +165,7 @@ class Plan:
         whole = group.output, False
         for var, block in zip(group.inputs, self.library.places(group), strict=True):
             root, padding, _ = self.root(var)
-            free = root not in self.places and not padding and root not in self.model.constants
+            free = root not in self.places and not padding and root not in self.model.constants and self.is_whole(var)
             if block is None or not free or self._fills.get((root, False), self._fills[whole]) != self._fills[whole]:
                 continue
             self.places[root] = group.output, block
@@ -187,6 +189,35 @@ class Plan:
                 found = replace(found, source=self.model.channels_last[found.source], channels_first=True)
             else:
                 return found
+
+    def is_whole(self, var: relax.Var) -> bool:
+        """Whether `var` shows all channels of its root."""
+        while var in self.model.views:
+            view = self.model.views[var]
+            if view.part is not None:
+                return False
+            var = view.source
+        return True
+
+    def part(self, image: Image, var: relax.Var) -> Image:
+        """What `var` shows of the image of its root."""
+        parts = []
+        while var in self.model.views:
+            view = self.model.views[var]
+            parts += [] if view.part is None else [view.part]
+            var = view.source
+        for first, channels in reversed(parts):
+            image = image.part(first // self.library.block, channels)
+        return image
+
+    def _drop_parts(self, var: relax.Var) -> None:
+        """Has parts cut out of what is no image anyway, and not of an image that is made for that."""
+        if not self.is_whole(var) and not self._produced(self.root(var)[0]):
+            while var in self.model.views:
+                view = self.model.views[var]
+                if view.part is not None:
+                    del self.model.views[var]
+                var = view.source
 
     def _rooted(self, var: relax.Var, demand: Demand) -> tuple[tuple[relax.Var, bool], Halo, int]:
         root, padding, values = self.root(var)

@@ -71,6 +71,16 @@ def put_into(
     return best
 
 
+def channels_of(value: relax.Call) -> tuple[int, int] | None:
+    """The first of the neighbouring channels that a slice is of, and how many; None where it is of something else."""
+    source, shape = value.args[0], shape_of(value)
+    before = shape_of(source)
+    view = _after(value, Strided.of(before)) if str(source.ty.dtype) in BIAS else None
+    if view is None or shape[:-1] != before[:-1] or 0 in shape:
+        return None
+    return view.offset, shape[-1]
+
+
 def readers_of(bindings: Bindings) -> dict[relax.Var, list[tuple[relax.Var, relax.Expr]]]:
     """Variable -> the bindings of calls whose only operand it is."""
     found: dict[relax.Var, list[tuple[relax.Var, relax.Expr]]] = {}

@@ -70,7 +70,7 @@ def select(module: tvm.IRModule, library: KernelLibrary | None) -> Selection:
     """`module` with calls of the kernels that `library` has."""
     if library is None:
         return Selection(module)
-    model = Model(graph.main_of(module))
+    model = Model(graph.main_of(module), library.block)
     plan = Plan(model, library)
     return _Emission(model, library, plan).run()
 
@@ -128,7 +128,8 @@ class _Emission:
         operands: list[relax.Expr] = []
         for var, demand in zip(group.inputs, demands, strict=True):
             root, padding, _ = self.plan.root(var)
-            sources.append(_padded(self.plan.image(root, packed=demand.packed), padding))
+            image = self.plan.part(self.plan.image(root, packed=demand.packed), var)
+            sources.append(_padded(image, padding))
             operands.append(self._image(root, packed=demand.packed))
         placed = self._placed(group)
         if len(placed) == len(sources):  # nothing is left to do
@@ -217,7 +218,8 @@ class _Emission:
         """The inputs that are already in their places in the output. An input that occurs twice counts once."""
         placed: list[int] = []
         for place, (var, block) in enumerate(zip(group.inputs, self.library.places(group), strict=True)):
-            if block is not None and self.plan.places.get(self.plan.root(var)[0]) == (group.output, block):
+            root, _, _ = self.plan.root(var)
+            if block is not None and self.plan.places.get(root) == (group.output, block) and self.plan.is_whole(var):
                 placed.append(place)
         if group.core.name == "qnn.concatenate":
             self.concatenations.append({"layer": group.name, "parts": len(group.inputs), "in_place": len(placed)})
@@ -256,6 +258,8 @@ class _Emission:
                 self._plain[var] = self._unpacked(var, var)
             elif var in self._rows:
                 self._plain[var] = self._row(var)
+            elif not self.plan.is_whole(var) and (self.plan.root(var)[0], False) in self._images:
+                self._plain[var] = self._unpacked(self.plan.root(var)[0], var)
             else:  # what is made `later`
                 value = next(value for bound, value in self.model.bindings if bound.same_as(var))
                 self._emit_plain(var, value)
@@ -264,7 +268,8 @@ class _Emission:
     def _unpacked(self, image: relax.Var, var: relax.Var, *, channels_first: bool = False) -> relax.Expr:
         """The plain tensor `var` of what a kernel made, `image`."""
         dtype = str(image.ty.dtype)
-        kernel = self.library.unpack(self.plan.image(image, packed=False), dtype, channels_first=channels_first)
+        shown = self.plan.part(self.plan.image(image, packed=False), var)
+        kernel = self.library.unpack(shown, dtype, channels_first=channels_first)
         out_type, kind = relax.TensorType([_elements(var)], dtype), "unpack+permute" if channels_first else "unpack"
         flat = self._emit(kernel, [self._images[image, False]], f"{var.name}_plain", kind, out_type)
         return self._reshaped(flat, shape_of(var))

@@ -11,6 +11,7 @@ from tvm import relax
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.passes.casts import drop_casts
 from service.compiler.qnn.passes.constants import fold_constants
+from service.compiler.qnn.passes.moves import move_reshapes
 from service.compiler.qnn.passes.strides import move_strides
 from service.compiler.qnn.passes.tables import make_tables
 
@@ -21,6 +22,7 @@ PASSES: dict[str, Pass] = {
     "constants folded": fold_constants,
     "tables made": make_tables,
     "casts dropped": drop_casts,
+    "reshapes moved": move_reshapes,
     "strides moved": move_strides,
 }
 

@@ -67,6 +67,13 @@ def halved(emit: Emit, x: relax.Expr) -> relax.Var:
     return emit(ops.quantize(emit(relax.op.multiply(emit(ops.dequantize(x, X)), relax.const(0.5, "float32"))), Y))
 
 
+def reshaped(emit: Emit, x: relax.Expr) -> relax.Var:
+    """Requantized behind a split of its channels, of which a half is cut out."""
+    split = emit(relax.op.reshape(x, (1, 2, 2, 2)))
+    part = emit(relax.op.strided_slice(split, [2], [1], [2], [1]))
+    return emit(ops.requantize(emit(relax.op.reshape(part, (1, 2, 2, 1))), X, Y))
+
+
 def dense(emit: Emit, x: relax.Expr) -> relax.Var:
     return emit(ops.dense(x, relax.const(np.ones((2, 4), np.int8)), None, X, W))
 
@@ -83,6 +90,7 @@ MODELS: dict[str, tuple[tuple[tuple[int, ...], str], Body]] = {
     "fold-constants": ((ROW, "int8"), constant),
     "make-tables": ((ROW, "int8"), halved),
     "drop-casts": ((ROW, "int8"), casts),
+    "move-reshapes": (((1, 2, 4), "int8"), reshaped),
     "move-strides": (((1, 4, 4, 1), "int8"), lambda emit, x: conv(emit, conv(emit, x, X, Y), Y, X, stride=2)),
     "select": (((1, 2, 2, 4), "int8"), lambda emit, x: conv(emit, x, X, Y)),
     "legalize": ((ROW, "int8"), dense),

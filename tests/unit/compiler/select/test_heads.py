@@ -27,7 +27,7 @@ OTHERS = [(1, 19, 2, 24), (2, 21, 4, 5)]
 
 
 def attention(
-    batch: int, tokens: int, heads: int, size: int, *, together: bool, storage: str = "uint8"
+    batch: int, tokens: int, heads: int, size: int, *, together: bool, storage: str = "uint8", scaled: bool = False
 ) -> tuple[tvm.IRModule, list[np.ndarray]]:
     """Dense layers for query, key and value, or one for all; two products; a dense layer."""
     rng = np.random.default_rng(7)
@@ -57,6 +57,13 @@ def attention(
         else:
             layers = [dense(emit, inputs[0], channels) for _ in range(3)]
             parts = [emit(relax.op.reshape(layer, (batch, tokens, heads, size))) for layer in layers]
+        if scaled:
+            third, half = (QuantizedType(storage, (float32(scale),), (middle + 5,)) for scale in (0.02 / 3, 0.01))
+            constant = relax.const(np.full((1, 1, 1, 1), middle + 105, storage))
+            parts[0], parts[1] = (
+                emit(ops.mul(part, constant, kind, each, kind))
+                for part, each in zip(parts, (third, half), strict=False)
+            )
         query, key, value = (
             emit(relax.op.permute_dims(part, axes))
             for part, axes in zip(parts, ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3)), strict=True)
@@ -74,10 +81,9 @@ def attention(
 
 
 @pytest.mark.parametrize("target", HERE, ids=str)
-@pytest.mark.parametrize("together", [False, True], ids=["apart", "together"])
-@pytest.mark.parametrize("sizes", WHOLE, ids=str)
+@pytest.mark.parametrize(("sizes", "together"), list(zip(WHOLE, (True, True, False), strict=True)))
 def test_heads_of_whole_blocks_are_never_moved(
-    target: Target, together: bool, sizes: tuple[int, int, int, int], tmp_path: Path
+    target: Target, sizes: tuple[int, int, int, int], together: bool, tmp_path: Path
 ) -> None:
     module, inputs = attention(*sizes, together=together)
     selection, (actual,) = run_selected(module, target, "onnxruntime", inputs, tmp_path)
@@ -88,10 +94,9 @@ def test_heads_of_whole_blocks_are_never_moved(
 
 
 @pytest.mark.parametrize("target", HERE, ids=str)
-@pytest.mark.parametrize("storage", ["int8", "uint8"])
-@pytest.mark.parametrize("sizes", OTHERS, ids=str)
+@pytest.mark.parametrize(("sizes", "storage"), list(zip(OTHERS, ("int8", "uint8"), strict=True)))
 def test_heads_of_other_sizes_are_computed_where_they_lie(
-    target: Target, storage: str, sizes: tuple[int, int, int, int], tmp_path: Path
+    target: Target, sizes: tuple[int, int, int, int], storage: str, tmp_path: Path
 ) -> None:
     module, inputs = attention(*sizes, together=True, storage=storage)
     selection, (actual,) = run_selected(module, target, "onnxruntime", inputs, tmp_path)
@@ -108,3 +113,13 @@ def test_they_need_no_more_of_an_architecture_than_the_protocol(target: Target, 
     )
     np.testing.assert_array_equal(actual, oracle.run(module, get_mode("xnnpack"), inputs)[0])
     assert selection.plain == []
+
+
+@pytest.mark.parametrize("target", HERE, ids=str)
+def test_scaling_behind_the_split_is_a_look_up_of_tokens(target: Target, tmp_path: Path) -> None:
+    module, inputs = attention(1, 37, 3, 32, together=True, scaled=True)
+    selection, (actual,) = run_selected(module, target, "onnxruntime", inputs, tmp_path)
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode("onnxruntime"), inputs)[0])
+    assert selection.plain == []
+    kinds = [layer["kernel"] for layer in selection.layers]
+    assert (kinds.count("pack"), kinds.count("unpack"), kinds.count("product"), kinds.count("table")) == (1, 1, 2, 3)
