@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import astuple
 
 import numpy as np
@@ -10,8 +11,10 @@ import numpy as np
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.group import Group, PlainKernel, Shape, shape_of
 from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.layer import Window
 from service.compiler.kernels.layout import NO_HALO, Halo
 from service.compiler.kernels.simd.accumulators import Tile
+from service.compiler.kernels.simd.float_depthwise import Depthwise, float_depthwise
 from service.compiler.kernels.simd.float_product import Operands, Padded, float_product
 from service.compiler.kernels.simd.float_tiles import Geometry, Outer, key_of, ranked
 from service.compiler.kernels.simd.isa import Isa
@@ -27,6 +30,9 @@ def float_kernel(isa: Isa, group: Group, choices: Choices) -> PlainKernel:
         Declined: there is none.
     """
     core = group.core
+    if core.name == "qnn.real_conv2d" and (layer := _depthwise(core)) is not None:
+        with suppress(Declined):
+            return PlainKernel(float_depthwise(isa, layer), NO_HALO, 0)
     geometry, operands = _matrices(core) if core.name == "qnn.real_matmul" else _convolution(core)
     largest = max(operands.lhs, operands.rhs, operands.out, operands.padded.size if operands.padded else 0)
     if largest > _LARGEST or math.prod(shape_of(group.output)) == 0 or geometry.depth == 0:
@@ -81,6 +87,21 @@ def _step(shape: Shape, axis: int) -> int:
 
 def _of_panels(outer: tuple[Outer, ...], size: int) -> tuple[Outer, ...]:
     return tuple(Outer(each.extent, each.lhs, each.rhs // size, each.out) for each in outer)
+
+
+def _depthwise(core: Operation) -> Depthwise | None:
+    """The layer, if each channel has one filter of its own."""
+    weights, (n, height, width, channels) = value_of(core.call.args[1]), shape_of(core.call.args[0])
+    filters, kernel_h, kernel_w, per_group = shape_of(core.call.args[1])
+    if weights is None or per_group != 1 or not filters == channels == core.integer("groups") > 1:
+        return None
+    top, left, bottom, right = core.ints("padding", 4, 0)
+    padded, made = Padded((n, height, width, channels), Halo(top, left, bottom, right)), shape_of(core.call)
+    if max(padded.size, math.prod(made)) > _LARGEST or 0 in made:
+        return None
+    (stride_h, stride_w), (step_h, step_w) = core.ints("strides", 2, 1), core.ints("dilation", 2, 1)
+    window = Window((kernel_h, kernel_w), (stride_h, stride_w), (step_h, step_w))
+    return Depthwise(padded, (made[1], made[2]), window, weights[..., 0], _bias(core))
 
 
 def _convolution(core: Operation) -> tuple[Geometry, Operands]:

@@ -18,12 +18,13 @@ from service.compiler.kernels.kernel import Array, Kernel
 from service.compiler.kernels.layout import Halo
 from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, load, splat
 from service.compiler.kernels.simd.accumulators import Tile
-from service.compiler.kernels.simd.float_tiles import Geometry, cycles
+from service.compiler.kernels.simd.float_tiles import FAR_BYTES, Geometry, cycles
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.tiles import worth_sharing
 
-Weights = Callable[[Expr, int], Expr]  # number of a product, number of a vector -> that vector
+# Part of a group, its columns, number of a product, number of a vector -> that vector.
+Weights = Callable[[Expr, list[Expr], Expr, int], Expr]
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,11 @@ class _Product:
         # A right operand that one tile reads is read where it lies.
         self.in_place = self.tiles == 1 and geometry.columns >= isa.lanes
         self.panel = geometry.depth * tile.blocks * isa.lanes
+        self.group = geometry.group(isa, tile, constant=operands.weights is not None)
+        self.groups = -(-self.parts // self.group)
+        # The next tile's rows lie behind this one's, and come from far where they do not fit the cache.
+        rows_bytes = 4 * geometry.grid[1] * geometry.run
+        self.prefetched = geometry.lhs_steps == (0, geometry.run) and rows_bytes > FAR_BYTES
 
     def _panels(self, weights: Array) -> Array:
         """`[panel, part, product, vector, lane]`; the last part and the last vector overlap."""
@@ -110,19 +116,19 @@ class _Product:
             memory = program.workspace(operands.padded.size, "float32")
             pad(program, self.isa, self.lhs, memory, operands.padded, parallel=parallel)
             self.lhs = memory
-        tiles = self.tiles if constant else 1
-        with program.loop(geometry.images * self.parts * tiles, "item", parallel=parallel) as item:
-            of_images, tile = program.bind(item // tiles), item % tiles
-            lhs, rhs, out = self._offsets(program.bind(of_images // self.parts))
-            part = program.bind(of_images % self.parts)
-            columns = self._columns(part)
+        rows = self.tiles if constant else 1  # what a thread lays out serves all tiles of rows
+        with program.loop(geometry.images * self.groups * rows, "item", parallel=parallel) as item:
+            of_images, tile = program.bind(item // rows), item % rows
+            lhs, rhs, out = self._offsets(program.bind(of_images // self.groups))
+            first = program.bind(of_images % self.groups * self.group)
+            self.count = program.bind(at_most(self.parts - first, self.group))
             if constant:
-                panel = program.bind((rhs * self.parts + part) * self.panel)
-                self._tile(lhs, out, rhs, columns, program.bind(tile), self._from_panel(self.buffers[0], panel))
+                weights = self._from_panel(self.buffers[0], program.bind((rhs * self.parts + first) * self.panel))
+                self._tiles(lhs, out, rhs, first, program.bind(tile), weights)
             else:
-                weights = self._in_place(rhs, columns) if self.in_place else self._laid_out(rhs, columns)
+                weights = self._in_place(rhs) if self.in_place else self._laid_out(rhs, first)
                 with program.loop(self.tiles, "tile") as own:
-                    self._tile(lhs, out, rhs, columns, own, weights)
+                    self._tiles(lhs, out, rhs, first, own, weights)
         facts = {"tile": f"{self.tile.rows}x{self.tile.columns} rows, {self.tile.blocks} vectors"}
         return Kernel("float", program.function(), tuple(self.constants), 4 * operands.out, facts)
 
@@ -146,52 +152,70 @@ class _Product:
 
     def _from_panel(self, buffer: Buffer, panel: Expr) -> Weights:
         lanes, blocks = self.isa.lanes, self.tile.blocks
-        return lambda product, block: load(buffer, panel + product * (blocks * lanes) + block * lanes, lanes)
 
-    def _in_place(self, rhs: Expr, columns: list[Expr]) -> Weights:
+        def vector(part: Expr, columns: list[Expr], product: Expr, block: int) -> Expr:
+            return load(buffer, panel + part * self.panel + product * (blocks * lanes) + block * lanes, lanes)
+
+        return vector
+
+    def _in_place(self, rhs: Expr) -> Weights:
         step, lanes = self.geometry.rhs_step, self.isa.lanes
-        return lambda product, block: load(self.rhs, rhs + product * step + columns[block], lanes)
+        return lambda part, columns, product, block: load(self.rhs, rhs + product * step + columns[block], lanes)
 
-    def _laid_out(self, rhs: Expr, columns: list[Expr]) -> Weights:
-        """The part's columns, in memory of this thread. What lies behind the last column is never stored."""
+    def _laid_out(self, rhs: Expr, first: Expr) -> Weights:
+        """The columns of a group of parts, in memory of this thread. What lies behind the last column is never
+        stored."""
         program, step, lanes = self.program, self.geometry.rhs_step, self.isa.lanes
-        memory = program.workspace(self.panel, "float32")
-        with program.loop(self.geometry.depth, "laid") as product:
-            for block, column in enumerate(columns):
-                to = product * (self.tile.blocks * lanes) + block * lanes
-                copy(
-                    program,
-                    lanes,
-                    (self.rhs, rhs + product * step + column),
-                    (memory, to),
-                    min(lanes, self.geometry.columns),
-                )
+        memory = program.workspace(self.group * self.panel, "float32")
+        size = min(lanes, self.geometry.columns)
+        with program.loop(self.count, "part") as part:
+            columns = self._columns(first + part)
+            with program.loop(self.geometry.depth, "laid") as product:
+                for block, column in enumerate(columns):
+                    to = part * self.panel + product * (self.tile.blocks * lanes) + block * lanes
+                    copy(program, lanes, (self.rhs, rhs + product * step + column), (memory, to), size)
         return self._from_panel(memory, 0)
 
     # --- a tile ---
 
-    def _tile(self, lhs: Expr, out: Expr, panel: Expr, columns: list[Expr], tile: Expr, weights: Weights) -> None:
+    def _tiles(self, lhs: Expr, out: Expr, panel: Expr, first: Expr, tile: Expr, weights: Weights) -> None:
+        """A tile of rows by the columns of a group of parts."""
         program, (height, width), shape = self.program, self.geometry.grid, self.tile
         across = -(-width // shape.columns)
         y = program.bind(at_most(tile // across * shape.rows, height - shape.rows))
         x = program.bind(at_most(tile % across * shape.columns, width - shape.columns))
+        starts = [
+            program.bind(start + y * down + x * right)
+            for start, (down, right) in ((lhs, self.geometry.lhs_steps), (out, self.geometry.out_steps))
+        ]
+        with program.loop(self.count, "part") as part:
+            columns = self._columns(first + part)
+            self._tile(
+                starts[0], starts[1], panel, columns, lambda product, block: weights(part, columns, product, block)
+            )
+
+    def _tile(
+        self, lhs: Expr, out: Expr, panel: Expr, columns: list[Expr], weights: Callable[[Expr, int], Expr]
+    ) -> None:
+        program, shape, (down, right) = self.program, self.tile, self.geometry.out_steps
         pixels = [(row, column) for row in range(shape.rows) for column in range(shape.columns)]
         totals = [[self._register() for _ in columns] for _ in pixels]
-        down, right = self.geometry.lhs_steps
-        self._add_up(program.bind(lhs + y * down + x * right), pixels, totals, weights)
-        down, right = self.geometry.out_steps
-        to = program.bind(out + y * down + x * right)
+        self._add_up(lhs, pixels, totals, weights)
         biases = [self._bias(panel, column) for column in columns]
         for (row, column), registers in zip(pixels, totals, strict=True):
             for start, register, bias in zip(columns, registers, biases, strict=True):
                 value = register.value if bias is None else register.value + bias
-                place = program.bind(to + row * down + column * right + start)
+                place = program.bind(out + row * down + column * right + start)
                 vector = self.lanes.keep(value, "float32")
                 count = min(self.isa.lanes, self.geometry.columns)
                 program.store_first(self.written, place, vector, self.isa.lanes, count)
 
     def _add_up(
-        self, start: Expr, pixels: list[tuple[int, int]], totals: list[list[Register]], weights: Weights
+        self,
+        start: Expr,
+        pixels: list[tuple[int, int]],
+        totals: list[list[Register]],
+        weights: Callable[[Expr, int], Expr],
     ) -> None:
         program, geometry, lanes = self.program, self.geometry, self.isa.lanes
         (rows, row_step), (columns, column_step) = geometry.taps
@@ -200,6 +224,8 @@ class _Product:
             tap = program.bind(start + i * row_step + j * column_step)
             first = program.bind((i * columns + j) * geometry.run)
             with program.loop(geometry.run, "k") as k:
+                if self.prefetched:
+                    program.prefetch(self.lhs, start + len(pixels) * (geometry.run + k))
                 vectors = [self.lanes.keep(weights(first + k, block), "float32") for block in range(self.tile.blocks)]
                 for (row, column), registers in zip(pixels, totals, strict=True):
                     element = self.lanes.keep(

@@ -14,9 +14,14 @@ from service.compiler.kernels.simd.isa import Isa
 from service.core.digest import digest_of_json
 
 _MOST_ROWS, _MOST_VECTORS = 28, 8
-_BROADCAST = 0.5  # loads of one element in a load of a vector
+_BROADCAST = 0.5  # cycles to load one element into every lane
 _LINE_BYTES, _SETS, _WAYS = 64, 64, 8  # of the first level of cache
 _FAR_LINE = 3.0  # cycles for a line of the second level
+_FARTHER_LOAD = 6.0  # loads of what does not fit that level, in loads
+FAR_BYTES = 512 << 10  # of the second level of cache
+_NEAR_BYTES = 40 << 10  # of the first level
+_GROUP_BYTES = 192 << 10  # fewer pages than are known of at a time
+_SHARES = 16  # of a parallel loop, at least
 _TABLE_SIZE = 24
 
 
@@ -78,6 +83,19 @@ class Geometry:
     def vectors(self, isa: Isa) -> int:
         return -(-self.columns // isa.lanes)
 
+    def panel_bytes(self, isa: Isa, tile: Tile) -> int:
+        """The right operand of a tile of columns."""
+        return self.depth * tile.blocks * isa.bytes
+
+    def group(self, isa: Isa, tile: Tile, *, constant: bool) -> int:
+        """Tiles of columns that a tile of rows is multiplied by, one after the other, where it stays in the first level
+        of cache meanwhile: as many as stay in the second, and leave each thread its share."""
+        rows = self.images * (self.tiles(tile) if constant else 1)
+        shares = -(-_SHARES // rows)
+        panel = self.panel_bytes(isa, tile)
+        near = panel + 4 * tile.rows * tile.columns * self.depth <= _NEAR_BYTES
+        return max(1, min(_GROUP_BYTES // panel if near else 1, self.parts(isa, tile) // shares))
+
     def tiles(self, tile: Tile) -> int:
         """Tiles of rows."""
         return -(-self.grid[0] // tile.rows) * -(-self.grid[1] // tile.columns)
@@ -92,7 +110,9 @@ def cycles(isa: Isa, geometry: Geometry, tile: Tile) -> float:
     """Estimated cycles on one core."""
     rate, rows = isa.rates, tile.rows * tile.columns
     work = rows * tile.blocks * rate.load
-    loads = (rows * _BROADCAST + tile.blocks) * rate.load
+    size = geometry.panel_bytes(isa, tile)
+    far = 1.0 if size <= rate.near_bytes else rate.far_load if size <= FAR_BYTES else _FARTHER_LOAD
+    loads = rows * _BROADCAST + tile.blocks * far * rate.load
     if _conflicts(geometry, tile) > _WAYS - 2:  # lines are lost before all of their elements were read
         loads += rows * _FAR_LINE
     step = max(work, loads, rate.latency) + rate.overlap * min(work, loads)
@@ -115,7 +135,7 @@ def _candidates(isa: Isa, geometry: Geometry) -> Iterator[Tile]:
             for columns in range(1, min(_MOST_ROWS, width) + 1):
                 if rows > 1 and columns < width:
                     continue  # a tile of several rows spans them
-                if rows * columns * blocks + blocks + 1 <= isa.registers:
+                if rows * columns * blocks + blocks + 1 < isa.registers:  # one more is for what is on its way
                     yield Tile(rows, columns, blocks)
 
 

@@ -34,13 +34,14 @@ def real(*shape: int) -> Real:
 
 def check(
     target: Target, shapes: list[Shape], call: Emit, scratch: Path, library: Callable[..., SimdLibrary] | None = None
-) -> None:
+) -> list[str]:
+    """The kernels that computed it."""
     module = module_of([(shape, "float32") for shape in shapes], lambda emit, inputs: emit(call(inputs)))
     inputs = [real(*shape) for shape in shapes]
     selection, (actual,) = run_selected(module, target, MODE, inputs, scratch, library)
     np.testing.assert_array_equal(actual, oracle.run(module, get_mode(MODE), inputs)[0])
-    assert {layer["kernel"] for layer in selection.layers} == {"float"}
     assert selection.plain == []
+    return [str(layer["kernel"]) for layer in selection.layers]
 
 
 # Rows and columns that fill tiles and that do not, fewer than a vector, one of either, one product.
@@ -53,6 +54,7 @@ DENSE: list[tuple[Shape, int]] = [
     ((1, 1), 1),
     ((3, 1), 17),
     ((1, 70, 1024), 33),
+    ((300, 20), 700),
 ]
 
 
@@ -73,6 +75,7 @@ COMPUTED: list[tuple[Shape, Shape]] = [
     ((1, 4, 3, 16), (1, 4, 16, 64)),
     ((1, 4, 3, 16), (1, 4, 16, 3)),
     ((5, 40, 6), (5, 6, 9)),
+    ((1, 300, 1000), (1, 1000, 9)),
 ]
 
 
@@ -112,6 +115,33 @@ def test_convolutions(target: Target, case: tuple[Shape, Shape, Shape, Shape, Sh
         )
 
     check(target, [shape], call, tmp_path)
+
+
+# Source, kernel, strides, padding, dilation: channels that fill vectors and that do not, few pixels, many taps.
+DEPTHWISE: list[tuple[Shape, Shape, Shape, Shape, Shape, str]] = [
+    ((1, 14, 13, 32), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), "float_depthwise"),
+    ((2, 9, 33, 19), (5, 5), (2, 2), (2, 1, 2, 2), (1, 1), "float_depthwise"),
+    ((1, 7, 7, 40), (7, 7), (1, 1), (3, 3, 3, 3), (1, 1), "float_depthwise"),
+    ((1, 12, 3, 16), (3, 2), (1, 1), (0, 1, 0, 0), (2, 2), "float_depthwise"),
+    ((1, 5, 6, 3), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), "float"),
+    ((1, 3, 64, 16), (1, 31), (1, 1), (0, 15, 0, 15), (1, 1), "float"),
+]
+
+
+@pytest.mark.parametrize("target", HERE, ids=str)
+@pytest.mark.parametrize("case", DEPTHWISE, ids=str)
+def test_depthwise_convolutions(
+    target: Target, case: tuple[Shape, Shape, Shape, Shape, Shape, str], tmp_path: Path
+) -> None:
+    shape, kernel, strides, padding, dilation, kind = case
+    weights, bias = relax.const(real(shape[3], *kernel, 1)), relax.const(real(shape[3]))
+
+    def call(inputs: list[relax.Var]) -> relax.Call:
+        return ops.real_conv2d(
+            inputs[0], weights, bias, strides=strides, padding=padding, dilation=dilation, groups=shape[3]
+        )
+
+    assert check(target, [shape], call, tmp_path) == [kind]
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
