@@ -1,6 +1,11 @@
-"""Functions of real values, for every importer: taken in float64 and rounded once to float32.
+"""Functions of real values, for every importer.
 
-The frameworks take them in float32, each in its own way and within a few units in the last place of this.
+What transformers and today's convolution networks compute between their layers is float32 arithmetic, each step rounded
+once: `Real`. It has MLAS's formulas, in the order of its AVX-512 kernels, so that softmax and the activations equal
+those of ONNX Runtime, bit for bit; other frameworks come within a few units in the last place.
+
+Functions that have no float32 definition here, and sums along other axes than the last ones, are taken in float64 and
+rounded once: `Wide`.
 """
 
 from __future__ import annotations
@@ -8,11 +13,60 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 from tvm import relax
 
+from service.compiler.coverage import INSIDE
+from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
+from service.compiler.qnn.ops.real import LANES
 
 Emit = Callable[[relax.Expr, str], relax.Expr]
+
+
+class Real:
+    """Float32 arithmetic inside of one operator.
+
+    The functions below take one, and give a call that is not bound yet: it is the operator's result, or a part of it.
+
+    Attributes:
+        x: the operand, float32.
+    """
+
+    def __init__(self, emit: Emit, x: relax.Expr) -> None:
+        """`emit` binds an expression under a name's part."""
+        self._emit, self.x = emit, x
+
+    def __call__(self, expr: relax.Expr) -> relax.Expr:
+        return self._emit(expr, INSIDE)
+
+    def call(self, make: Callable[..., relax.Call], *operands: relax.Expr | float) -> relax.Call:
+        return make(*(relax.const(np.array(x, np.float32)) if isinstance(x, float) else x for x in operands))
+
+    def apply(self, make: Callable[..., relax.Call], *operands: relax.Expr | float) -> relax.Expr:
+        return self(self.call(make, *operands))
+
+    def in_float64(self, make: Callable[..., relax.Call], *operands: relax.Expr) -> relax.Call:
+        """`make` of the operands in float64, rounded."""
+        wide = [self(relax.op.astype(x, "float64")) for x in operands]
+        return relax.op.astype(self(make(*wide)), "float32")
+
+    def total(self, x: relax.Expr, axes: Sequence[int], *, keepdims: bool = True) -> relax.Call:
+        """The sum of float32 values along `axes`: in lanes where they are the last ones, else in float64, rounded."""
+        shape, axes = shape_of(x), sorted(axes)
+        left = [1 if axis in axes else dim for axis, dim in enumerate(shape) if keepdims or axis not in axes]
+        if axes != list(range(len(shape) - len(axes), len(shape))):
+            return self.in_float64(lambda wide: relax.op.sum(wide, axis=axes, keepdims=keepdims), x)
+        rows = x
+        if len(axes) > 1:
+            rows = self(relax.op.reshape(x, (*shape[: axes[0]], math.prod(shape[axes[0] :]))))
+        total = ops.real_sum(rows, axes=[axes[0]], order=LANES)
+        plain = keepdims and len(axes) == 1
+        return total if plain else relax.op.reshape(self(total), left)
+
+    def mean(self, x: relax.Expr, axes: Sequence[int], *, keepdims: bool = True) -> relax.Call:
+        count = math.prod(shape_of(x)[axis] for axis in axes)
+        return self.call(relax.op.divide, self(self.total(x, axes, keepdims=keepdims)), float(count))
 
 
 class Wide:
@@ -23,7 +77,7 @@ class Wide:
     """
 
     def __init__(self, emit: Emit, x: relax.Expr) -> None:
-        """`emit` binds an expression under a name's part; `x` is float32."""
+        """`x` is float32."""
         self._emit = emit
         self.x = self.widened(x)
 
@@ -42,22 +96,42 @@ class Wide:
         return self._emit(relax.op.astype(x, "float32"), "")
 
 
-Function = Callable[[Wide], relax.Expr]
+Function = Callable[[Real], relax.Call]
+WideFunction = Callable[[Wide], relax.Expr]
 
 
 def of_relax(make: Callable[[relax.Expr], relax.Call]) -> Function:
-    return lambda wide: wide.apply(make, wide.x)
+    """An operator of Relax, in float64."""
+    return lambda real: real.in_float64(make, real.x)
 
 
-def logistic(wide: Wide) -> relax.Expr:
-    grown = wide.apply(relax.op.exp, wide.apply(relax.op.negative, wide.x))
-    return wide.apply(relax.op.divide, 1.0, wide.apply(relax.op.add, 1.0, grown))
+def in_float64(of: WideFunction) -> Function:
+    def function(real: Real) -> relax.Call:
+        wide = Wide(lambda expr, _: real(expr), real.x)
+        return relax.op.astype(of(wide), "float32")
+
+    return function
 
 
-def hard_swish(wide: Wide) -> relax.Expr:
-    moved = wide.apply(relax.op.add, wide.x, 3.0)
-    gate = wide.apply(relax.op.minimum, wide.apply(relax.op.maximum, moved, 0.0), 6.0)
-    return wide.apply(relax.op.divide, wide.apply(relax.op.multiply, wide.x, gate), 6.0)
+def of_float32(name: str) -> Function:
+    """A function of `ops.real_function`."""
+    return lambda real: ops.real_function(name, real.x)
+
+
+def logistic(real: Real) -> relax.Call:
+    """1 / (1 + exp(-x)), with a relative error: MLAS's own has an absolute one."""
+    grown = real(ops.real_function("exp", real.apply(relax.op.negative, real.x)))
+    return real.call(relax.op.divide, 1.0, real.apply(relax.op.add, grown, 1.0))
+
+
+def silu(real: Real) -> relax.Call:
+    return real.call(relax.op.multiply, real.x, real(logistic(real)))
+
+
+def hard_swish(real: Real) -> relax.Call:
+    moved = real.apply(relax.op.add, real.x, 3.0)
+    gate = real.apply(relax.op.minimum, real.apply(relax.op.maximum, moved, 0.0), 6.0)
+    return real.call(relax.op.divide, real.apply(relax.op.multiply, real.x, gate), 6.0)
 
 
 def elu(wide: Wide, alpha: float = 1.0) -> relax.Expr:
@@ -66,59 +140,65 @@ def elu(wide: Wide, alpha: float = 1.0) -> relax.Expr:
     return wide.apply(relax.op.where, wide.apply(relax.op.less, wide.x, 0.0), scaled, wide.x)
 
 
-def rsqrt(wide: Wide) -> relax.Expr:
-    return wide.apply(relax.op.divide, 1.0, wide.apply(relax.op.sqrt, wide.x))
+def rsqrt(real: Real) -> relax.Call:
+    return real.call(relax.op.divide, 1.0, real.apply(relax.op.sqrt, real.x))
 
 
-def gelu(wide: Wide, *, approximate: bool) -> relax.Expr:
-    """x * (1 + erf(x / sqrt(2))) / 2, or its approximation by tanh (Hendrycks and Gimpel 2016).
-
-    The latter as x * logistic(2 * y), which is x * (1 + tanh(y)) / 2 without the difference that leaves nothing of tanh
-    where y is far below zero.
-    """
+def gelu(real: Real, *, approximate: bool) -> relax.Call:
+    """x / 2 * (1 + erf(x / sqrt(2))), or its approximation by tanh (Hendrycks and Gimpel 2016); in the order of
+    `mlas/lib/gelu.cpp`, and of `contrib_ops/cpu/bert/fast_gelu.cc`."""
+    half = real.apply(relax.op.multiply, real.x, 0.5)
     if approximate:
-        cubed = wide.apply(relax.op.multiply, wide.apply(relax.op.multiply, wide.x, wide.x), wide.x)
-        moved = wide.apply(relax.op.add, wide.x, wide.apply(relax.op.multiply, cubed, 0.044715))
-        grown = wide.apply(relax.op.exp, wide.apply(relax.op.multiply, moved, -2 * math.sqrt(2 / math.pi)))
-        return wide.apply(relax.op.divide, wide.x, wide.apply(relax.op.add, grown, 1.0))
-    gate = wide.apply(relax.op.erf, wide.apply(relax.op.multiply, wide.x, math.sqrt(0.5)))
-    half = wide.apply(relax.op.multiply, wide.x, 0.5)
-    return wide.apply(relax.op.multiply, half, wide.apply(relax.op.add, gate, 1.0))
+        cubic = real.apply(relax.op.multiply, real.apply(relax.op.multiply, real.x, 0.035677408136300125), real.x)
+        moved = real.apply(relax.op.multiply, real.apply(relax.op.add, cubic, 0.7978845608028654), real.x)
+        gate = real(ops.real_function("tanh", moved))
+    else:
+        gate = real(ops.real_function("erf", real.apply(relax.op.multiply, real.x, math.sqrt(0.5))))
+    return real.call(relax.op.multiply, half, real.apply(relax.op.add, gate, 1.0))
 
 
-def softmax(wide: Wide, axes: Sequence[int], beta: float = 1.0, *, logarithm: bool = False) -> relax.Expr:
-    """exp(beta * x) over its sum along `axes`; its logarithm."""
-    return softmax_of(wide, wide.x, axes, beta, logarithm=logarithm)
+def softmax(real: Real, axis: int, beta: float = 1.0, *, logarithm: bool = False) -> relax.Call:
+    """exp(beta * x) over its sum along an axis; its logarithm. As `MlasComputeSoftmax` (mlas/lib/compute.cpp), which
+    multiplies by the reciprocal; rows that do not lie along the last axis are moved there for it, as ONNX Runtime does.
+    """
+    rank = len(shape_of(real.x))
+    turned = [*(place for place in range(rank) if place != axis), axis]
+    inside = turned == list(range(rank))
+    x = real.x if inside else real.apply(lambda x: relax.op.permute_dims(x, turned), real.x)
+    made = _softmax(real, x, beta, logarithm=logarithm)
+    return made if inside else relax.op.permute_dims(real(made), [turned.index(place) for place in range(rank)])
 
 
-def softmax_of(
-    wide: Wide, x: relax.Expr, axes: Sequence[int], beta: float = 1.0, *, logarithm: bool = False
-) -> relax.Expr:
-    """The same of another float64 value."""
-    largest = wide(relax.op.max(x, axis=list(axes), keepdims=True))
-    moved = wide.apply(relax.op.multiply, wide.apply(relax.op.subtract, x, largest), beta)
-    grown = wide.apply(relax.op.exp, moved)
-    total = wide(relax.op.sum(grown, axis=list(axes), keepdims=True))
+def _softmax(real: Real, x: relax.Expr, beta: float, *, logarithm: bool) -> relax.Call:
+    last = [len(shape_of(x)) - 1]
+    moved = real.apply(relax.op.subtract, x, real(relax.op.max(x, axis=last, keepdims=True)))
+    if beta != 1.0:
+        moved = real.apply(relax.op.multiply, moved, beta)
+    grown = real(ops.real_function("exp", moved))
+    total = real(real.total(grown, last))
     if logarithm:
-        return wide.apply(relax.op.subtract, moved, wide.apply(relax.op.log, total))
-    return wide.apply(relax.op.divide, grown, total)
+        return real.call(relax.op.subtract, moved, real(real.in_float64(relax.op.log, total)))
+    return real.call(relax.op.multiply, grown, real.apply(relax.op.divide, 1.0, total))
 
 
-def mean(wide: Wide, axes: Sequence[int], *, keepdims: bool, of: relax.Expr | None = None) -> relax.Expr:
-    """The mean of the operand, or of another value `of`."""
-    x = wide.x if of is None else of
-    count = math.prod(shape_of(x)[axis] for axis in axes)
-    return wide.apply(relax.op.divide, wide(relax.op.sum(x, axis=list(axes), keepdims=keepdims)), float(count))
-
-
-def normalize(wide: Wide, axes: Sequence[int], epsilon: float) -> relax.Expr:
+def normalize(real: Real, axes: Sequence[int], epsilon: float) -> relax.Call:
     """(x - mean) / sqrt(variance + epsilon), both along `axes`."""
-    moved = wide.apply(relax.op.subtract, wide.x, mean(wide, axes, keepdims=True))
-    variance = mean(wide, axes, keepdims=True, of=wide.apply(relax.op.multiply, moved, moved))
-    return wide.apply(relax.op.divide, moved, wide.apply(relax.op.sqrt, wide.apply(relax.op.add, variance, epsilon)))
+    moved = centered(real, axes)
+    variance = real(real.mean(real.apply(relax.op.multiply, moved, moved), axes))
+    return real.call(relax.op.multiply, moved, _reciprocal_root(real, variance, epsilon))
 
 
-def rms_normalize(wide: Wide, axes: Sequence[int], epsilon: float) -> relax.Expr:
+def centered(real: Real, axes: Sequence[int]) -> relax.Expr:
+    """x - mean, along `axes`."""
+    return real.apply(relax.op.subtract, real.x, real(real.mean(real.x, axes)))
+
+
+def rms_normalize(real: Real, axes: Sequence[int], epsilon: float) -> relax.Call:
     """x / sqrt(mean of squares + epsilon), along `axes` (Zhang and Sennrich 2019)."""
-    squares = mean(wide, axes, keepdims=True, of=wide.apply(relax.op.multiply, wide.x, wide.x))
-    return wide.apply(relax.op.divide, wide.x, wide.apply(relax.op.sqrt, wide.apply(relax.op.add, squares, epsilon)))
+    squares = real(real.mean(real.apply(relax.op.multiply, real.x, real.x), axes))
+    return real.call(relax.op.multiply, real.x, _reciprocal_root(real, squares, epsilon))
+
+
+def _reciprocal_root(real: Real, variance: relax.Expr, epsilon: float) -> relax.Expr:
+    root = real.apply(relax.op.sqrt, real.apply(relax.op.add, variance, epsilon))
+    return real.apply(relax.op.divide, 1.0, root)

@@ -1,8 +1,8 @@
 """Attention as ONNX Runtime's optimizer fuses it (com.microsoft): Attention, QAttention, MultiHeadAttention and
 EmbedLayerNormalization; and ONNX's own Attention and RotaryEmbedding.
 
-Queries, keys and values are `[batch, heads, tokens, size]`. Products and softmax are taken in float64 and rounded once
-(contrib_ops/cpu/bert/attention_cpu_base.h has them in float32).
+Queries, keys and values are `[batch, heads, tokens, size]`; all is float32, as in
+contrib_ops/cpu/bert/attention_cpu_base.h.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from dataclasses import replace
 import numpy as np
 from tvm import relax
 
+from service.compiler.coverage import INSIDE
 from service.compiler.importers import real
 from service.compiler.importers.onnx.model import shortened
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators import dynamic, matrix
+from service.compiler.importers.onnx.operators.normalizing import scaled
 from service.compiler.importers.onnx.operators.real import Convert, float32
-from service.compiler.importers.real import Wide
+from service.compiler.importers.real import Real
+from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 
 _MASKED = -10000.0  # com.microsoft's default of mask_filter_value
@@ -57,17 +60,16 @@ def _self_attention(node: Node, rows: relax.Expr, mask: int, bias: int) -> Value
     batch, tokens, width = shape_of(rows)
     sizes = node.attribute("qkv_hidden_sizes", ()) or (width // 3,) * 3
     node.require(len(sizes) == 3 and sum(sizes) == width and sizes[0] == sizes[1], f"has parts of {list(sizes)[:8]}")
-    wide = Wide(node.emit, rows)
     starts = (0, sizes[0], 2 * sizes[0])
     parts = [
-        wide(relax.op.strided_slice(wide.x, [2], [start], [start + size], [1]))
+        node.emit(relax.op.strided_slice(rows, [2], [start], [start + size], [1]), "part")
         for start, size in zip(starts, sizes, strict=True)
     ]
-    query, key, value = (_heads(node, wide, part) for part in parts)
-    added = [*_mask(node, wide, mask, (batch, tokens, tokens)), *_bias(node, wide, bias)]
+    query, key, value = (_heads(node, part) for part in parts)
+    added = [*_mask(node, mask, (batch, tokens, tokens)), *_bias(node, bias)]
     if node.attribute("unidirectional", 0):
         added.append(_causal(node, tokens, tokens, behind=0))
-    return _joined(node, wide, _attended(node, wide, query, key, value, added, _scale(node)))
+    return _joined(node, _attended(node, query, key, value, added, _scale(node)))
 
 
 def multi_head_attention(node: Node) -> Value:
@@ -77,20 +79,19 @@ def multi_head_attention(node: Node) -> Value:
     if not (node.has(1) and node.has(2)):
         node.unsupported("has its queries, keys and values packed into one tensor")
     float32(node, 0, 1, 2)
-    wide, sizes = Wide(node.emit, node.expr(0)), [node.shape(place)[-1] for place in range(3)]
-    operands = [wide.x, wide.widened(node.expr(1)), wide.widened(node.expr(2))]
+    sizes, operands = [node.shape(place)[-1] for place in range(3)], [node.expr(place) for place in range(3)]
     if node.has(3):
         node.require(node.shape(3) == (sum(sizes),) and len(node.shape(1)) == 3, f"has a bias of {node.shape(3)}")
-        bias, starts = wide.widened(node.expr(3)), np.cumsum([0, *sizes])
+        starts = np.cumsum([0, *sizes])
         for place, (start, size) in enumerate(zip(starts, sizes, strict=False)):
-            part = wide(relax.op.strided_slice(bias, [0], [int(start)], [int(start) + size], [1]))
-            operands[place] = wide(relax.op.add(operands[place], part))
-    query, key, value = (x if len(shape_of(x)) == 4 else _heads(node, wide, x) for x in operands)
+            part = relax.op.strided_slice(node.expr(3), [0], [int(start)], [int(start) + size], [1])
+            operands[place] = node.emit(relax.op.add(operands[place], node.emit(part, "bias")), "biased")
+    query, key, value = (x if len(shape_of(x)) == 4 else _heads(node, x) for x in operands)
     tokens, length = shape_of(query)[2], shape_of(key)[2]
-    added = [*_mask(node, wide, 4, (shape_of(query)[0], tokens, length)), *_bias(node, wide, 5)]
+    added = [*_mask(node, 4, (shape_of(query)[0], tokens, length)), *_bias(node, 5)]
     if node.attribute("unidirectional", 0):
         added.append(_causal(node, tokens, length, behind=length - tokens))
-    return _joined(node, wide, _attended(node, wide, query, key, value, added, _scale(node))), None, None
+    return _joined(node, _attended(node, query, key, value, added, _scale(node))), None, None
 
 
 def onnx_attention(node: Node) -> Value:
@@ -102,31 +103,30 @@ def onnx_attention(node: Node) -> Value:
     for name in node.operator.attributes.keys() - _ATTENTION_ATTRIBUTES:
         node.unsupported(f"has the attribute {shortened(name)}")
     float32(node, 0, 1, 2)
-    wide, names = Wide(node.emit, node.expr(0)), ("q_num_heads", "kv_num_heads", "kv_num_heads")
-    operands = [wide.x, wide.widened(node.expr(1)), wide.widened(node.expr(2))]
+    names = ("q_num_heads", "kv_num_heads", "kv_num_heads")
+    operands = [node.expr(place) for place in range(3)]
     query, key, value = (
-        x if len(shape_of(x)) == 4 else _heads(node, wide, x, node.attribute(name, 0))
+        x if len(shape_of(x)) == 4 else _heads(node, x, node.attribute(name, 0))
         for x, name in zip(operands, names, strict=True)
     )
     heads, groups = shape_of(query)[1], shape_of(key)[1]
     node.require(heads % groups == 0, f"has {heads} heads of queries and {groups} of keys")
     if groups < heads:
-        key, value = (_repeated(wide, x, heads // groups) for x in (key, value))
+        key, value = (_repeated(node, x, heads // groups) for x in (key, value))
     tokens, length = shape_of(query)[2], shape_of(key)[2]
     added = []
     if node.has(3):
         mask = node.expr(3)
         if node.dtype(3) == "bool":
-            nothing, all_ = (relax.const(np.array(value), "float64") for value in (0.0, -math.inf))
-            added.append(wide(relax.op.where(mask, nothing, all_)))
+            added.append(_hidden(node, mask, -math.inf))
         else:
             float32(node, 3)
-            added.append(wide.widened(mask))
+            added.append(mask)
     if node.attribute("is_causal", 0):
         added.append(_causal(node, tokens, length, behind=0, low=-math.inf))
     scale = node.attribute("scale", 0.0) or 1 / math.sqrt(shape_of(query)[3])
-    result = _attended(node, wide, query, key, value, added, scale)
-    return _joined(node, wide, result) if len(node.shape(0)) == 3 else wide.rounded(result)
+    result = _attended(node, query, key, value, added, scale)
+    return _joined(node, result) if len(node.shape(0)) == 3 else node.emit(result)
 
 
 def rotary_embedding(node: Node) -> Value:
@@ -192,14 +192,11 @@ def embed_layer_normalization(node: Node) -> Value:
     total = node.emit(relax.op.add(total, positions), "placed")
     if node.has(4) and node.has(1):
         total = node.emit(relax.op.add(total, _looked_up(node, 4, 1)), "embedded")
-    wide = Wide(node.emit, total)
-    result = real.normalize(wide, [2], node.attribute("epsilon", 1e-12))
-    result = wide.apply(relax.op.multiply, result, wide.widened(node.expr(5)))
-    result = wide.apply(relax.op.add, result, wide.widened(node.expr(6)))
+    normalized = node.emit(real.normalize(Real(node.emit, total), [2], node.attribute("epsilon", 1e-12)), INSIDE)
     counts: Value = None
     if node.has(7):
         counts = node.emit(relax.op.sum(node.emit(relax.op.astype(node.expr(7), "int32"), "mask"), axis=[1]), "counts")
-    return wide.rounded(result), counts, total
+    return scaled(node, normalized, node.expr(5), node.expr(6)), counts, total
 
 
 def _looked_up(node: Node, table: int, ids: int) -> relax.Var:
@@ -213,21 +210,21 @@ def _require_left_out(node: Node, *inputs: tuple[int, str]) -> None:
             node.unsupported(f"takes {name}: keys and values of earlier calls are not kept", node.name(place))
 
 
-def _heads(node: Node, wide: Wide, x: relax.Expr, heads: int = 0) -> relax.Expr:
+def _heads(node: Node, x: relax.Expr, heads: int = 0) -> relax.Expr:
     """`[B, S, N]` -> `[B, heads, S, N / heads]`."""
     heads = heads or node.attribute("num_heads", 0)
     shape = shape_of(x)
     node.require(len(shape) == 3 and heads > 0 and shape[-1] % heads == 0, f"makes {heads} heads of {list(shape)}")
-    split = wide(relax.op.reshape(x, (*shape[:2], heads, shape[2] // heads)))
-    return wide(relax.op.permute_dims(split, (0, 2, 1, 3)))
+    split = node.emit(relax.op.reshape(x, (*shape[:2], heads, shape[2] // heads)), "split")
+    return node.emit(relax.op.permute_dims(split, (0, 2, 1, 3)), "heads")
 
 
-def _repeated(wide: Wide, x: relax.Expr, times: int) -> relax.Expr:
+def _repeated(node: Node, x: relax.Expr, times: int) -> relax.Expr:
     """Each head several times over."""
     batch, heads, tokens, size = shape_of(x)
-    one = wide(relax.op.reshape(x, (batch, heads, 1, tokens, size)))
-    several = wide(relax.op.broadcast_to(one, (batch, heads, times, tokens, size)))
-    return wide(relax.op.reshape(several, (batch, heads * times, tokens, size)))
+    one = node.emit(relax.op.reshape(x, (batch, heads, 1, tokens, size)), "shared")
+    several = node.emit(relax.op.broadcast_to(one, (batch, heads, times, tokens, size)), "repeated")
+    return node.emit(relax.op.reshape(several, (batch, heads * times, tokens, size)), "repeated")
 
 
 def _scale(node: Node) -> float | None:
@@ -236,40 +233,42 @@ def _scale(node: Node) -> float | None:
 
 def _attended(
     node: Node,
-    wide: Wide,
     query: relax.Expr,
     key: relax.Expr,
     value: relax.Expr,
     added: Sequence[relax.Expr],
     scale: float | None,
-) -> relax.Expr:
-    """softmax(scale * query * key' + what is `added`) * value, in float64."""
-    scores = wide(relax.op.matmul(query, wide(relax.op.permute_dims(key, (0, 1, 3, 2)))))
-    scores = wide.apply(relax.op.multiply, scores, 1 / math.sqrt(shape_of(query)[3]) if scale is None else scale)
+) -> relax.Call:
+    """softmax(scale * query * key' + what is `added`) * value, not bound yet."""
+    turned = node.emit(relax.op.permute_dims(key, (0, 1, 3, 2)), "turned")
+    scores = node.emit(ops.real_matmul(query, turned), "scores")
+    made = Real(node.emit, scores)
+    made.x = made.apply(relax.op.multiply, scores, 1 / math.sqrt(shape_of(query)[3]) if scale is None else scale)
     for each in added:
-        scores = wide.apply(relax.op.add, scores, each)
-    weights = real.softmax_of(wide, scores, [3])
+        made.x = made.apply(relax.op.add, made.x, each)
+    weights = made(real.softmax(made, 3))
     if added:  # a query that sees no key gives zeros
-        largest = wide(relax.op.max(scores, axis=[3], keepdims=True))
-        weights = wide.apply(relax.op.where, wide.apply(relax.op.equal, largest, -math.inf), 0.0, weights)
-    return wide(relax.op.matmul(weights, value))
+        largest = made(relax.op.max(made.x, axis=[3], keepdims=True))
+        weights = made.apply(relax.op.where, made.apply(relax.op.equal, largest, -math.inf), 0.0, weights)
+    return ops.real_matmul(weights, value)
 
 
-def _joined(node: Node, wide: Wide, x: relax.Expr) -> relax.Expr:
-    """`[B, heads, S, size]` in float64 -> `[B, S, heads * size]`."""
-    batch, heads, tokens, size = shape_of(x)
-    moved = wide(relax.op.permute_dims(x, (0, 2, 1, 3)))
-    return wide.rounded(wide(relax.op.reshape(moved, (batch, tokens, heads * size))))
+def _joined(node: Node, x: relax.Call) -> relax.Expr:
+    """`[B, heads, S, size]`, not bound yet -> `[B, S, heads * size]`."""
+    attended = node.emit(x, "attended")
+    batch, heads, tokens, size = shape_of(attended)
+    moved = node.emit(relax.op.permute_dims(attended, (0, 2, 1, 3)), "moved")
+    return node.emit(relax.op.reshape(moved, (batch, tokens, heads * size)))
 
 
-def _bias(node: Node, wide: Wide, place: int) -> list[relax.Expr]:
+def _bias(node: Node, place: int) -> list[relax.Expr]:
     if not node.has(place):
         return []
     float32(node, place)
-    return [wide.widened(node.expr(place))]
+    return [node.expr(place)]
 
 
-def _mask(node: Node, wide: Wide, place: int, extents: tuple[int, int, int]) -> list[relax.Expr]:
+def _mask(node: Node, place: int, extents: tuple[int, int, int]) -> list[relax.Expr]:
     """What is added to the scores where a mask is 0: one of keys, `[B, L]`, or one for each query, `[B, S, L]`; or the
     number of keys that are there, `[B]`."""
     if not node.has(place):
@@ -289,18 +288,21 @@ def _mask(node: Node, wide: Wide, place: int, extents: tuple[int, int, int]) -> 
             there = node.emit(relax.op.greater(there, node.literal(np.array(0, dtype))), "there")
     else:
         node.unsupported(f"has a mask of {list(shape)} for {tokens} queries and {length} keys", node.name(place))
-    filler = node.attribute("mask_filter_value", _MASKED)
-    nothing, low = (relax.const(np.array(value), "float64") for value in (0.0, filler))
-    return [wide(relax.op.where(there, nothing, low))]
+    return [_hidden(node, there, node.attribute("mask_filter_value", _MASKED))]
+
+
+def _hidden(node: Node, there: relax.Expr, low: float) -> relax.Expr:
+    """`low` where nothing is, else 0."""
+    nothing, hiding = (relax.const(np.array(value, np.float32)) for value in (0.0, low))
+    return node.emit(relax.op.where(there, nothing, hiding), "hidden")
 
 
 def _causal(node: Node, tokens: int, length: int, behind: int, low: float = _LOWEST) -> relax.Expr:
     """What hides later keys: a query sees those up to its own place and `behind` more."""
     if tokens * length > _LARGEST_MASK:
         node.unsupported(f"hides later keys of {tokens} by {length}")
-    hidden = np.arange(length)[np.newaxis] > np.arange(tokens)[:, np.newaxis] + behind
-    nothing, hiding = (relax.const(np.array(value), "float64") for value in (0.0, low))
-    return node.emit(relax.op.where(node.literal(hidden), hiding, nothing), "hidden")
+    seen = np.arange(length)[np.newaxis] <= np.arange(tokens)[:, np.newaxis] + behind
+    return _hidden(node, node.literal(seen), low)
 
 
 ATTENTION: dict[str, tuple[Convert, tuple[int, int]]] = {

@@ -1,5 +1,5 @@
-"""Normalizations of float32 values: in float64, rounded once at the end. ONNX Runtime's own, in float32, come within a
-few units in the last place.
+"""Normalizations of float32 values, in float32 (`importers/real.py`). ONNX Runtime's own come within a few units in the
+last place: it takes means in float64, and adds squares with fused multiply-adds.
 
 Where an operator gives more than its result (a mean, a deviation), that is left out; what reads it is refused.
 """
@@ -12,10 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 from tvm import relax
 
+from service.compiler.coverage import INSIDE
 from service.compiler.importers import real
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import Convert, axis_of, float32
-from service.compiler.importers.real import Wide
+from service.compiler.importers.real import Real
 from service.compiler.qnn.graph import shape_of
 
 _PER_CHANNEL_SINCE = 21  # of ONNX's operator sets: before, GroupNormalization scales each group
@@ -24,27 +25,25 @@ _PER_CHANNEL_SINCE = 21  # of ONNX's operator sets: before, GroupNormalization s
 def layer_normalization(node: Node) -> Value:
     """X, Scale, B: over all axes from the named one on."""
     float32(node, *range(node.input_count))
-    wide = Wide(node.emit, node.expr(0))
-    return _rows(node, wide, 1, 2, centered=True), None, None
+    return _rows(node, node.expr(0), 1, 2, centered=True), None, None
 
 
 def rms_normalization(node: Node) -> Value:
     """X, scale: without a mean. RMSNormalization, and ONNX Runtime's SimplifiedLayerNormalization."""
     float32(node, *range(node.input_count))
-    wide = Wide(node.emit, node.expr(0))
-    return _rows(node, wide, 1, 2, centered=False), None
+    return _rows(node, node.expr(0), 1, 2, centered=False), None
 
 
 def skip_layer_normalization(node: Node) -> Value:
     """input, skip, gamma, beta, bias (com.microsoft): of input + skip + bias, which is the fourth output."""
     total = _skipped(node, bias=4)
-    return _rows(node, Wide(node.emit, total), 2, 3, centered=True), None, None, total
+    return _rows(node, total, 2, 3, centered=True), None, None, total
 
 
 def skip_rms_normalization(node: Node) -> Value:
     """input, skip, gamma, bias (com.microsoft, SkipSimplifiedLayerNormalization)."""
     total = _skipped(node, bias=3)
-    return _rows(node, Wide(node.emit, total), 2, -1, centered=False), None, None, total
+    return _rows(node, total, 2, -1, centered=False), None, None, total
 
 
 def _skipped(node: Node, bias: int) -> relax.Expr:
@@ -54,32 +53,40 @@ def _skipped(node: Node, bias: int) -> relax.Expr:
     return node.emit(relax.op.add(total, node.expr(bias)), "biased") if node.has(bias) else total
 
 
-def _rows(node: Node, wide: Wide, scale: int, bias: int, *, centered: bool) -> relax.Expr:
-    """`wide.x` normalized from the named axis on, scaled and moved by two inputs."""
-    rank = len(shape_of(wide.x))
+def _rows(node: Node, x: relax.Expr, scale: int, bias: int, *, centered: bool) -> relax.Expr:
+    """`x` normalized from the named axis on, scaled and moved by two inputs."""
+    rank = len(shape_of(x))
     axes = list(range(axis_of(node, rank, -1), rank))
     node.require(node.attribute("stash_type", 1) == 1, "computes in another type than float32")
     # com.microsoft's are given an epsilon of 1e-12 by default, ONNX's one of 1e-5.
     epsilon = node.attribute("epsilon", 1e-12 if "Skip" in node.operator.op_type else 1e-5)
-    result = (real.normalize if centered else real.rms_normalize)(wide, axes, epsilon)
-    result = wide.apply(relax.op.multiply, result, wide.widened(node.expr(scale)))
-    if bias >= 0 and node.has(bias):
-        result = wide.apply(relax.op.add, result, wide.widened(node.expr(bias)))
-    return wide.rounded(result)
+    result = (real.normalize if centered else real.rms_normalize)(Real(node.emit, x), axes, epsilon)
+    addend = node.expr(bias) if bias >= 0 and node.has(bias) else None
+    return scaled(node, node.emit(result, INSIDE), node.expr(scale), addend)
+
+
+def scaled(node: Node, x: relax.Expr, scale: relax.Expr, bias: relax.Expr | None) -> relax.Var:
+    """The result: `x` times `scale`, plus `bias`."""
+    product = relax.op.multiply(x, scale)
+    return node.emit(product if bias is None else relax.op.add(node.emit(product, INSIDE), bias))
 
 
 def batch_normalization(node: Node) -> Value:
-    """X, scale, B, mean, var, each of the last four `[C]`: of running statistics, as a model has them."""
+    """X, scale, B, mean, var, each of the last four `[C]`: of running statistics, as a model has them.
+
+    A factor and an addend for each channel, as ONNX Runtime has them (core/providers/cpu/nn/batch_norm.h).
+    """
     if node.attribute("training_mode", 0):
         node.unsupported("is in training mode; export the model after model.eval()")
     float32(node, *range(5))
     shape = _channels(node, [node.shape(place) for place in range(1, 5)])
-    wide, epsilon = Wide(node.emit, node.expr(0)), node.attribute("epsilon", 1e-5)
-    scale, bias, center, variance = (_row(node, wide, place, len(shape)) for place in range(1, 5))
-    root = wide.apply(relax.op.sqrt, wide.apply(relax.op.add, variance, epsilon))
-    factor = wide.apply(relax.op.divide, scale, root)
-    scaled = wide.apply(relax.op.multiply, wide.apply(relax.op.subtract, wide.x, center), factor)
-    return wide.rounded(wide.apply(relax.op.add, scaled, bias)), None, None, None, None
+    made = Real(node.emit, node.expr(0))
+    scale, bias, mean, variance = (_row(node, place, len(shape)) for place in range(1, 5))
+    root = made.apply(relax.op.sqrt, made.apply(relax.op.add, variance, node.attribute("epsilon", 1e-5)))
+    inverse = made.apply(relax.op.divide, 1.0, root)
+    factor = made.apply(relax.op.multiply, inverse, scale)
+    addend = made.apply(relax.op.subtract, bias, made.apply(relax.op.multiply, mean, factor))
+    return scaled(node, made.x, factor, addend), None, None, None, None
 
 
 def instance_normalization(node: Node) -> Value:
@@ -87,10 +94,9 @@ def instance_normalization(node: Node) -> Value:
     float32(node, 0, 1, 2)
     shape = _channels(node, [node.shape(1), node.shape(2)])
     node.require(len(shape) >= 3, f"has an input of {list(shape)}, not [N, C, …]")
-    wide = Wide(node.emit, node.expr(0))
-    result = real.normalize(wide, range(2, len(shape)), node.attribute("epsilon", 1e-5))
-    scale, bias = (_row(node, wide, place, len(shape)) for place in (1, 2))
-    return wide.rounded(wide.apply(relax.op.add, wide.apply(relax.op.multiply, result, scale), bias))
+    result = real.normalize(Real(node.emit, node.expr(0)), range(2, len(shape)), node.attribute("epsilon", 1e-5))
+    rows = (_row(node, place, len(shape)) for place in (1, 2))
+    return scaled(node, node.emit(result, INSIDE), *rows)
 
 
 def group_normalization(node: Node) -> Value:
@@ -104,12 +110,11 @@ def group_normalization(node: Node) -> Value:
     node.require(node.shape(1) == node.shape(2) == (rows,), f"has parameters that are not {rows} numbers")
     per_group, pixels = shape[1] // groups, math.prod(shape[2:])
     split = node.emit(relax.op.reshape(node.expr(0), (shape[0], groups, per_group, pixels)), "groups")
-    wide = Wide(node.emit, split)
-    result = real.normalize(wide, (2, 3), node.attribute("epsilon", 1e-5))
+    result = real.normalize(Real(node.emit, split), (2, 3), node.attribute("epsilon", 1e-5))
     part = (1, groups, per_group if rows == shape[1] else 1, 1)
-    scale, bias = (wide.widened(node.emit(relax.op.reshape(node.expr(place), part), "row")) for place in (1, 2))
-    moved = wide.rounded(wide.apply(relax.op.add, wide.apply(relax.op.multiply, result, scale), bias))
-    return node.emit(relax.op.reshape(moved, shape))
+    scale, bias = (node.emit(relax.op.reshape(node.expr(place), part), "row") for place in (1, 2))
+    product = node.emit(relax.op.multiply(node.emit(result, INSIDE), scale), INSIDE)
+    return node.emit(relax.op.reshape(node.emit(relax.op.add(product, bias), "moved"), shape))
 
 
 def mean_variance_normalization(node: Node) -> Value:
@@ -117,11 +122,11 @@ def mean_variance_normalization(node: Node) -> Value:
     float32(node)
     rank, axes = len(node.shape(0)), node.attribute("axes", (0, 2, 3))
     node.require(all(-rank <= axis < rank for axis in axes), f"names the axes {list(axes)[:8]} of {rank}")
-    wide, places = Wide(node.emit, node.expr(0)), sorted({axis % rank for axis in axes})
-    moved = wide.apply(relax.op.subtract, wide.x, real.mean(wide, places, keepdims=True))
-    variance = real.mean(wide, places, keepdims=True, of=wide.apply(relax.op.multiply, moved, moved))
-    deviation = wide.apply(relax.op.add, wide.apply(relax.op.sqrt, variance), 1e-9)
-    return wide.rounded(wide.apply(relax.op.divide, moved, deviation))
+    made, places = Real(node.emit, node.expr(0)), sorted({axis % rank for axis in axes})
+    moved = real.centered(made, places)
+    variance = made(made.mean(made.apply(relax.op.multiply, moved, moved), places))
+    deviation = made.apply(relax.op.add, made.apply(relax.op.sqrt, variance), 1e-9)
+    return node.emit(relax.op.divide(moved, deviation))
 
 
 def lp_normalization(node: Node) -> Value:
@@ -130,12 +135,12 @@ def lp_normalization(node: Node) -> Value:
     order = node.attribute("p", 2)
     if order not in (1, 2):
         node.unsupported(f"has p of {order}; 1 and 2 can be compiled")
-    wide, axis = Wide(node.emit, node.expr(0)), axis_of(node, len(node.shape(0)), -1)
-    terms = wide.apply(relax.op.abs, wide.x) if order == 1 else wide.apply(relax.op.multiply, wide.x, wide.x)
-    norm = wide(relax.op.sum(terms, axis=[axis], keepdims=True))
-    norm = norm if order == 1 else wide.apply(relax.op.sqrt, norm)
-    empty = wide.apply(relax.op.equal, norm, 0.0)
-    return wide.rounded(wide.apply(relax.op.where, empty, 0.0, wide.apply(relax.op.divide, wide.x, norm)))
+    made, axis = Real(node.emit, node.expr(0)), axis_of(node, len(node.shape(0)), -1)
+    terms = made.apply(relax.op.abs, made.x) if order == 1 else made.apply(relax.op.multiply, made.x, made.x)
+    norm = made(made.total(terms, [axis]))
+    norm = norm if order == 1 else made.apply(relax.op.sqrt, norm)
+    empty = made.apply(relax.op.equal, norm, 0.0)
+    return node.emit(made.call(relax.op.where, empty, 0.0, made.apply(relax.op.divide, made.x, norm)))
 
 
 def _channels(node: Node, rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -146,13 +151,12 @@ def _channels(node: Node, rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     return shape
 
 
-def _row(node: Node, wide: Wide, place: int, rank: int) -> relax.Expr:
-    """An input `[C]` in float64, along the second axis of `rank`."""
-    known, shape = node.known(place), (-1, *[1] * (rank - 2))
+def _row(node: Node, place: int, rank: int) -> relax.Expr:
+    """An input `[C]`, along the second axis of `rank`."""
+    known, ones = node.known(place), [1] * (rank - 2)
     if known is not None:
-        return node.literal(known.astype(np.float64).reshape(shape))
-    count = node.shape(place)[0]
-    return wide.widened(node.emit(relax.op.reshape(node.expr(place), (count, *shape[1:])), "row"))
+        return node.literal(known.astype(np.float32).reshape(-1, *ones))
+    return node.emit(relax.op.reshape(node.expr(place), (node.shape(place)[0], *ones)), "row")
 
 
 NORMALIZING: dict[str, tuple[Convert, tuple[int, int]]] = {

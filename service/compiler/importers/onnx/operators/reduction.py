@@ -9,10 +9,9 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers import real
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import float32, reduced_axes
-from service.compiler.importers.real import Wide
+from service.compiler.importers.real import Real
 from service.compiler.qnn import ops
 from service.compiler.qnn.ops.real import FOURS, PACKETS, SEQUENTIAL
 
@@ -28,7 +27,10 @@ def reduced(*, mean: bool) -> Callable[[Node], Value]:
         shape = node.shape(0)
         order = _order(node, shape, axes)
         if order is None:
-            return _in_float64(node, axes, keepdims, mean)
+            made = Real(node.emit, node.expr(0))
+            if mean:
+                return node.emit(made.mean(made.x, axes, keepdims=keepdims))
+            return node.emit(made.total(made.x, axes, keepdims=keepdims))
         rows = math.prod(extent for axis, extent in enumerate(shape) if axis not in axes)
         result = node.emit(ops.real_sum(node.expr(0), axes=axes, order=order, rows=rows), "sum")
         if mean:
@@ -39,13 +41,6 @@ def reduced(*, mean: bool) -> Callable[[Node], Value]:
         return node.emit(relax.op.reshape(result, [dim for axis, dim in enumerate(shape) if axis not in axes]))
 
     return convert
-
-
-def _in_float64(node: Node, axes: Sequence[int], keepdims: bool, mean: bool) -> Value:
-    wide = Wide(node.emit, node.expr(0))
-    if mean:
-        return wide.rounded(real.mean(wide, axes, keepdims=keepdims))
-    return wide.rounded(wide(relax.op.sum(wide.x, axis=list(axes), keepdims=keepdims)))
 
 
 def _order(node: Node, shape: Sequence[int], axes: Collection[int]) -> str | None:

@@ -224,8 +224,8 @@ _REAL: Mapping[str, Callable[[Node], relax.Expr]] = {
     "CONV_2D": real.conv2d,
     "DEPTHWISE_CONV_2D": real.depthwise_conv2d,
     "DIV": real.binary(relax.op.divide),
-    "ELU": real.function(functions.elu),
-    "EXP": real.function(functions.of_relax(relax.op.exp)),
+    "ELU": real.function(functions.in_float64(functions.elu)),
+    "EXP": real.function(functions.of_float32("exp")),
     "FULLY_CONNECTED": real.fully_connected,
     "GELU": real.gelu,
     "HARD_SWISH": real.function(functions.hard_swish),
@@ -249,6 +249,6 @@ _REAL: Mapping[str, Callable[[Node], relax.Expr]] = {
     "SQUARED_DIFFERENCE": real.squared_difference,
     "SUB": real.binary(relax.op.subtract),
     "SUM": real.sum_,
-    "TANH": real.function(functions.of_relax(relax.op.tanh)),
+    "TANH": real.function(functions.of_float32("tanh")),
 }
 RULES = {name: replace(rule, real=_REAL.get(name)) for name, rule in RULES.items()}

@@ -1,9 +1,9 @@
 """Operators on float32 activations, between conversions of a quantized model.
 
 Sums, products and their like round once, as IEEE 754 says, and so they do in LiteRT. Sums of products are float32
-(`qnn.real_matmul`, `qnn.real_conv2d`); other sums and functions such as exp are taken in float64 and rounded once.
-LiteRT's own come within a few units in the last place of both. Weights are float32, too: those of 8 bits beside real
-activations are a hybrid model's, which `support` refuses.
+(`qnn.real_matmul`, `qnn.real_conv2d`), and so are functions such as exp (`importers/real.py`); sums of many along other
+axes than the last are taken in float64 and rounded once. LiteRT's own come within a few units in the last place of all.
+Weights are float32, too: those of 8 bits beside real activations are a hybrid model's, which `support` refuses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers import real
-from service.compiler.importers.real import Wide
+from service.compiler.importers.real import Real
 from service.compiler.importers.tflite.model import Array, Quantization
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.batch_matmul import operands
@@ -71,16 +71,13 @@ def function(of: real.Function) -> Convert:
     """A function of each value."""
 
     def convert(node: Node) -> relax.Expr:
-        wide = Wide(node.emit, node.expr(0))
-        return wide.rounded(of(wide))
+        return node.emit(of(Real(node.emit, node.expr(0))))
 
     return convert
 
 
 def gelu(node: Node) -> relax.Expr:
-    """As reference/gelu.h."""
-    wide = Wide(node.emit, node.expr(0))
-    return wide.rounded(real.gelu(wide, approximate=bool(node.option("approximate"))))
+    return node.emit(real.gelu(Real(node.emit, node.expr(0)), approximate=bool(node.option("approximate"))))
 
 
 def batch_matmul(node: Node) -> relax.Expr:
@@ -92,20 +89,17 @@ def softmax(node: Node) -> relax.Expr:
     beta = float(cast(float, node.option("beta")))
     node.require(math.isfinite(beta) and beta > 0, f"has beta {beta}")
     node.require(bool(node.input(0).shape), "has a scalar input", node.input(0))
-    wide = Wide(node.emit, node.expr(0))
-    return wide.rounded(real.softmax(wide, [len(node.input(0).shape) - 1], beta))
+    return node.emit(real.softmax(Real(node.emit, node.expr(0)), len(node.input(0).shape) - 1, beta))
 
 
 def mean(node: Node) -> relax.Expr:
     axes, keepdims = node.axes()
-    wide = Wide(node.emit, node.expr(0))
-    return wide.rounded(real.mean(wide, axes, keepdims=keepdims))
+    return node.emit(Real(node.emit, node.expr(0)).mean(node.expr(0), axes, keepdims=keepdims))
 
 
 def sum_(node: Node) -> relax.Expr:
     axes, keepdims = node.axes()
-    wide = Wide(node.emit, node.expr(0))
-    return wide.rounded(wide(relax.op.sum(wide.x, axis=axes, keepdims=keepdims)))
+    return node.emit(Real(node.emit, node.expr(0)).total(node.expr(0), axes, keepdims=keepdims))
 
 
 def conv2d(node: Node) -> relax.Expr:

@@ -1,6 +1,6 @@
 """Layers of real values, as timm and transformers leave them between quantized ones: normalizations, activations,
-products, embeddings and attention. In float64, rounded once (`importers/real.py`); PyTorch's are within a few units in
-the last place.
+products, embeddings and attention. In float32 (`importers/real.py`); PyTorch's are within a few units in the last
+place.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from service.compiler.coverage import INSIDE
 from service.compiler.importers import real
 from service.compiler.importers.channels_first import filters_channels_last
-from service.compiler.importers.real import Wide
+from service.compiler.importers.real import Real
 from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Value
@@ -34,33 +35,23 @@ def operand(node: Node, value: Any) -> relax.Expr:
     return node.real_tensor(value).expr
 
 
-def _function(of: Callable[..., relax.Expr]) -> Callable[..., Value]:
-    """`of(wide, …)`: a function of one operand."""
+def _function(of: real.Function) -> Callable[..., Value]:
+    """A function of one operand."""
 
-    def convert(node: Node, input: Any, *arguments: Any, **named: Any) -> Value:
-        wide = Wide(node.emit, operand(node, input))
-        return Value(_rounded(wide, of(wide, *arguments, **named)))
+    def convert(node: Node, input: Any) -> Value:
+        return node.value(of(Real(node.emit, operand(node, input))), None)
 
     return convert
 
 
-def _rounded(wide: Wide, x: relax.Expr) -> relax.Var:
-    rounded: relax.Var = wide.rounded(x)
-    return rounded
-
-
 def _gelu(node: Node, input: Any, *, approximate: Any = "none") -> Value:
     node.require(approximate in ("none", "tanh"), "approximates in another way")
-    wide = Wide(node.emit, operand(node, input))
-    return Value(_rounded(wide, real.gelu(wide, approximate=approximate == "tanh")))
+    return node.value(real.gelu(Real(node.emit, operand(node, input)), approximate=approximate == "tanh"), None)
 
 
-def _silu(wide: Wide) -> relax.Expr:
-    return wide.apply(relax.op.multiply, wide.x, real.logistic(wide))
-
-
-def _elu(wide: Wide, alpha: Any = 1) -> relax.Expr:
-    return real.elu(wide, float(alpha))
+def _elu(node: Node, input: Any, alpha: Any = 1) -> Value:
+    of = real.in_float64(lambda wide: real.elu(wide, node.real(alpha)))
+    return node.value(of(Real(node.emit, operand(node, input))), None)
 
 
 def _leaky_relu(node: Node, input: Any, negative_slope: Any = 0.01) -> Value:
@@ -71,18 +62,19 @@ def _leaky_relu(node: Node, input: Any, negative_slope: Any = 0.01) -> Value:
 
 
 def _power(node: Node, input: Any, exponent: Any) -> Value:
-    power = node.real(exponent)
-    wide = Wide(node.emit, operand(node, input))
-    squared = wide.apply(relax.op.multiply, wide.x, wide.x)
-    return Value(_rounded(wide, squared if power == 2 else wide.apply(relax.op.power, wide.x, power)))
+    power, x = node.real(exponent), operand(node, input)
+    if power == 2:
+        return node.value(relax.op.multiply(x, x), None)
+    made = Real(node.emit, x)
+    return node.value(made.in_float64(lambda wide: relax.op.power(wide, relax.const(power, "float64")), x), None)
 
 
 def _reduced(node: Node, input: Any, dim: Any = None, keepdim: Any = False, *, dtype: Any = None) -> Value:
     """The sum."""
-    wide = Wide(node.emit, operand(node, input))
-    rank = len(shape_of(wide.x))
+    x = operand(node, input)
+    rank = len(shape_of(x))
     axes = sorted({node.axis(each, rank) for each in (range(rank) if dim in (None, []) else node.sizes(dim))})
-    return Value(_rounded(wide, wide(relax.op.sum(wide.x, axis=axes, keepdims=node.flag(keepdim)))))
+    return node.value(Real(node.emit, x).total(x, axes, keepdims=node.flag(keepdim)), None)
 
 
 def _extreme(make: Callable[..., relax.Call]) -> Callable[..., Value]:
@@ -105,8 +97,8 @@ def _batch_norm(
     given = dict(zip(("training", "momentum", "eps", "cudnn_enabled"), rest, strict=False)) | named
     if node.flag(given.get("training", False)):
         node.unsupported("is in training mode", hint="call model.eval() before the model is saved")
-    wide = Wide(node.emit, operand(node, input))
-    shape = shape_of(wide.x)
+    x = operand(node, input)
+    shape = shape_of(x)
     node.require(len(shape) >= 2, "normalizes something other than [N, C, …]")
     rows = [_row(node, each, shape[1]) for each in (weight, bias, running_mean, running_var)]
     scale, move, center, variance = (
@@ -115,11 +107,14 @@ def _batch_norm(
     )
     with np.errstate(all="ignore"):
         factor = scale / np.sqrt(variance + node.real(given.get("eps", 1e-5)))
-    factor, move, center = (
-        relax.const(each.reshape(-1, *[1] * (len(shape) - 2)), "float64") for each in (factor, move, center)
-    )
-    moved = wide(relax.op.multiply(wide(relax.op.subtract(wide.x, center)), factor))
-    return Value(_rounded(wide, wide(relax.op.add(moved, move))))
+        addend = move - center * factor
+    return _scaled(node, x, *_along_channels(len(shape), factor, addend))
+
+
+def _along_channels(rank: int, *rows: np.ndarray[Any, Any] | None) -> list[relax.Expr | None]:
+    """Each `[C]`, in float32, along the second axis of `rank`."""
+    ones = [1] * (rank - 2)
+    return [None if row is None else relax.const(row.astype(np.float32).reshape(-1, *ones)) for row in rows]
 
 
 def _row(node: Node, value: Any, size: int) -> np.ndarray[Any, Any] | None:
@@ -134,28 +129,31 @@ def _row(node: Node, value: Any, size: int) -> np.ndarray[Any, Any] | None:
 def _layer_norm(
     node: Node, input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5, *_: Any
 ) -> Value:
-    wide = Wide(node.emit, operand(node, input))
-    axes = _last(node, wide, normalized_shape)
-    return Value(_rounded(wide, _scaled(node, wide, real.normalize(wide, axes, node.real(eps)), weight, bias)))
+    x = operand(node, input)
+    made = real.normalize(Real(node.emit, x), _last(node, x, normalized_shape), node.real(eps))
+    normalized = node.emit(made, INSIDE)
+    return _scaled(node, normalized, *(None if each is None else operand(node, each) for each in (weight, bias)))
 
 
 def _rms_norm(node: Node, input: Any, normalized_shape: Any, weight: Any = None, eps: Any = None) -> Value:
-    wide = Wide(node.emit, operand(node, input))
-    axes = _last(node, wide, normalized_shape)
+    x = operand(node, input)
     epsilon = float(np.finfo(np.float32).eps) if eps is None else node.real(eps)
-    return Value(_rounded(wide, _scaled(node, wide, real.rms_normalize(wide, axes, epsilon), weight, None)))
+    made = real.rms_normalize(Real(node.emit, x), _last(node, x, normalized_shape), epsilon)
+    normalized = node.emit(made, INSIDE)
+    return _scaled(node, normalized, None if weight is None else operand(node, weight), None)
 
 
-def _last(node: Node, wide: Wide, normalized_shape: Any) -> list[int]:
-    shape, own = shape_of(wide.x), node.sizes(normalized_shape)
+def _last(node: Node, x: relax.Expr, normalized_shape: Any) -> list[int]:
+    shape, own = shape_of(x), node.sizes(normalized_shape)
     node.require(0 < len(own) <= len(shape) and list(shape[-len(own) :]) == own, f"normalizes {own} of {list(shape)}")
     return list(range(len(shape) - len(own), len(shape)))
 
 
-def _scaled(node: Node, wide: Wide, x: relax.Expr, weight: Any, bias: Any) -> relax.Expr:
+def _scaled(node: Node, x: relax.Var, weight: relax.Expr | None, bias: relax.Expr | None) -> Value:
+    """`x` times `weight`, plus `bias`."""
     if weight is not None:
-        x = wide(relax.op.multiply(x, wide.widened(operand(node, weight))))
-    return x if bias is None else wide(relax.op.add(x, wide.widened(operand(node, bias))))
+        x = node.emit(relax.op.multiply(x, weight), INSIDE if bias is not None else "")
+    return Value(x if bias is None else node.emit(relax.op.add(x, bias)))
 
 
 def _group_norm(
@@ -165,13 +163,10 @@ def _group_norm(
     shape = shape_of(x)
     node.require(len(shape) >= 2 and shape[1] % groups == 0, f"makes {groups} groups of {list(shape)}")
     split = node.emit(relax.op.reshape(x, (shape[0], groups, math.prod(shape[1:]) // groups)), "groups")
-    wide = Wide(node.emit, split)
-    whole = wide(relax.op.reshape(real.normalize(wide, [2], node.real(eps)), shape))
+    normalized = node.emit(real.normalize(Real(node.emit, split), [2], node.real(eps)), INSIDE)
     rows = [_row(node, each, shape[1]) for each in (weight, bias)]
-    for row, make in zip(rows, (relax.op.multiply, relax.op.add), strict=True):
-        if row is not None:
-            whole = wide(make(whole, relax.const(row.reshape(-1, *[1] * (len(shape) - 2)), "float64")))
-    return Value(_rounded(wide, whole))
+    whole = node.emit(relax.op.reshape(normalized, shape), "whole")
+    return _scaled(node, whole, *_along_channels(len(shape), *rows))
 
 
 def _quantized_layer_norm(
@@ -255,33 +250,31 @@ def _attention(
     """softmax(scale * query * key' + mask) * value, of `[…, tokens, size]`. A mask of truths hides what is false."""
     if node.flag(enable_gqa) or node.real(dropout_p):
         node.unsupported("shares heads of keys, or drops elements at random")
-    wide = Wide(node.emit, operand(node, query))
-    keys, values = wide.widened(operand(node, key)), wide.widened(operand(node, value))
-    shape, rank = shape_of(wide.x), len(shape_of(keys))
+    queries, keys, values = (operand(node, each) for each in (query, key, value))
+    shape, rank = shape_of(queries), len(shape_of(keys))
     node.require(rank == len(shape) >= 3, f"attends by {list(shape)}")
-    turned = wide(relax.op.permute_dims(keys, [*range(rank - 2), rank - 1, rank - 2]))
-    scores = wide(relax.op.matmul(wide.x, turned))
-    factor = 1 / math.sqrt(shape[-1]) if scale is None else node.real(scale)
-    scores = wide.apply(relax.op.multiply, scores, factor)
-    for mask in _masks(node, wide, attn_mask, is_causal, shape[-2], shape_of(keys)[-2]):
-        scores = wide(relax.op.add(scores, mask))
-    weights = real.softmax_of(wide, scores, [rank - 1])
-    return Value(_rounded(wide, wide(relax.op.matmul(weights, values))))
+    turned = node.emit(relax.op.permute_dims(keys, [*range(rank - 2), rank - 1, rank - 2]), "turned")
+    made = Real(node.emit, queries)
+    scores = made(ops.real_matmul(queries, turned))
+    made.x = made.apply(relax.op.multiply, scores, 1 / math.sqrt(shape[-1]) if scale is None else node.real(scale))
+    for mask in _masks(node, attn_mask, is_causal, shape[-2], shape_of(keys)[-2]):
+        made.x = made.apply(relax.op.add, made.x, mask)
+    return node.value(ops.real_matmul(made(real.softmax(made, rank - 1)), values), None)
 
 
-def _masks(node: Node, wide: Wide, attn_mask: Any, is_causal: Any, tokens: int, length: int) -> list[relax.Expr]:
+def _masks(node: Node, attn_mask: Any, is_causal: Any, tokens: int, length: int) -> list[relax.Expr]:
     added = []
     if attn_mask is not None:
         given = _constant_or_value(node, attn_mask)
         if str(given.ty.dtype) == "bool":
-            nothing, all_ = (relax.const(np.array(each), "float64") for each in (0.0, -math.inf))
-            added.append(wide(relax.op.where(given, nothing, all_)))
+            nothing, all_ = (relax.const(np.array(each, np.float32)) for each in (0.0, -math.inf))
+            added.append(node.emit(relax.op.where(given, nothing, all_), "hidden"))
         else:
-            added.append(wide.widened(given))
+            added.append(given)
     if node.flag(is_causal):
         node.require(tokens * length <= _LARGEST_MASK, f"hides keys of {tokens} by {length}")
         hidden = np.where(np.arange(length)[np.newaxis] > np.arange(tokens)[:, np.newaxis], -np.inf, 0.0)
-        added.append(relax.const(hidden, "float64"))
+        added.append(relax.const(hidden.astype(np.float32)))
     return added
 
 
@@ -312,7 +305,7 @@ def _expand(node: Node, input: Any, size: Any, *, implicit: Any = False) -> Valu
     return node.value(relax.op.broadcast_to(x.expr, shape), x.quantized)
 
 
-_SILU, _GELU = _function(_silu), _gelu
+_SILU = _function(real.silu)
 # Of operands that are not quantized, as `real.RULES`; and of any.
 RULES: dict[str, Callable[..., Value]] = {
     "aten::amax": _extreme(relax.op.max),
@@ -321,12 +314,12 @@ RULES: dict[str, Callable[..., Value]] = {
     "aten::bmm": _matmul,
     "aten::conv2d": _conv2d,
     "aten::cos": _function(real.of_relax(relax.op.cos)),
-    "aten::elu": _function(_elu),
+    "aten::elu": _elu,
     "aten::embedding": _embedding,
-    "aten::erf": _function(real.of_relax(relax.op.erf)),
-    "aten::exp": _function(real.of_relax(relax.op.exp)),
-    "aten::gelu": _GELU,
-    "aten::gelu_": _GELU,
+    "aten::erf": _function(real.of_float32("erf")),
+    "aten::exp": _function(real.of_float32("exp")),
+    "aten::gelu": _gelu,
+    "aten::gelu_": _gelu,
     "aten::group_norm": _group_norm,
     "aten::layer_norm": _layer_norm,
     "aten::leaky_relu": _leaky_relu,
@@ -340,7 +333,7 @@ RULES: dict[str, Callable[..., Value]] = {
     "aten::scaled_dot_product_attention": _attention,
     "aten::silu_": _SILU,
     "aten::sin": _function(real.of_relax(relax.op.sin)),
-    "aten::sqrt": _function(real.of_relax(relax.op.sqrt)),
+    "aten::sqrt": _function(lambda made: relax.op.sqrt(made.x)),
     "aten::sum": _reduced,
 }
 ANY: dict[str, Callable[..., Value]] = {"aten::expand": _expand, "quantized::layer_norm": _quantized_layer_norm}

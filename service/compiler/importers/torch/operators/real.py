@@ -1,7 +1,7 @@
 """Operators on real values: between the conversions of an exported program, and behind the quantized part of a model.
 
-What rounds once is float32, as PyTorch has it; sums and functions of the C library are taken in float64 and rounded
-at their end, within the last place of PyTorch's.
+What rounds once is float32, as PyTorch has it; so are functions, within a few units in the last place of PyTorch's
+(`importers/real.py`). Sums of pixels are taken in float64 and rounded at their end.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers import real
+from service.compiler.importers.real import Real
 from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.operators import pooling
 from service.compiler.importers.torch.tensors import Tensor
@@ -93,32 +95,28 @@ def _wide(of: Callable[..., relax.Expr]) -> Callable[..., Value]:
     return convert
 
 
-def _sigmoid(node: Node, x: relax.Expr) -> relax.Expr:
-    grown = node.emit(relax.op.exp(node.emit(relax.op.negative(x))))
-    return relax.op.divide(_number(1.0, "float64"), node.emit(relax.op.add(_number(1.0, "float64"), grown)))
+def _function(of: real.Function) -> Callable[..., Value]:
+    """A function of each value."""
+
+    def convert(node: Node, input: Any) -> Value:
+        return node.value(of(Real(node.emit, node.real_tensor(input).expr)), None)
+
+    return convert
 
 
-def _silu(node: Node, x: relax.Expr) -> relax.Expr:
-    return relax.op.multiply(x, node.emit(_sigmoid(node, x)))
-
-
-def _tanh(_: Node, x: relax.Expr) -> relax.Expr:
-    return relax.op.tanh(x)
-
-
-def _softmax(node: Node, x: relax.Expr, dim: Any, dtype: Any = None) -> relax.Expr:
+def _softmax(node: Node, input: Any, dim: Any, dtype: Any = None) -> Value:
     if dtype not in (None, "float32"):
         node.unsupported(f"gives {dtype}")
-    axis = [node.axis(dim, len(x.ty.shape))]
-    largest = node.emit(relax.op.max(x, axis, keepdims=True), "largest")
-    grown = node.emit(relax.op.exp(node.emit(relax.op.subtract(x, largest))))
-    return relax.op.divide(grown, node.emit(relax.op.sum(grown, axis, keepdims=True)))
+    x = node.real_tensor(input).expr
+    return node.value(real.softmax(Real(node.emit, x), node.axis(dim, len(x.ty.shape))), None)
 
 
-def _mean(node: Node, x: relax.Expr, dim: Any = None, keepdim: Any = False, *, dtype: Any = None) -> relax.Expr:
+def _mean(node: Node, input: Any, dim: Any = None, keepdim: Any = False, *, dtype: Any = None) -> Value:
+    x = node.real_tensor(input).expr
     rank = len(x.ty.shape)
     axes = sorted({node.axis(each, rank) for each in (range(rank) if dim is None else node.sizes(dim))})
-    return _averaged(node, x, axes, node.flag(keepdim))
+    node.require(bool(axes), "is the mean over no dimension")
+    return node.value(Real(node.emit, x).mean(x, axes, keepdims=node.flag(keepdim)), None)
 
 
 def _adaptive_avg_pool2d(node: Node, x: relax.Expr, output_size: Any) -> relax.Expr:
@@ -209,19 +207,19 @@ RULES: dict[str, Callable[..., Value]] = {
     "aten::hardtanh": _hardtanh,
     "aten::hardtanh_": _hardtanh,
     "aten::max_pool2d": _max_pool2d,
-    "aten::mean": _wide(_mean),
+    "aten::mean": _mean,
     "aten::mul": _binary(relax.op.multiply),
     "aten::mul_": _binary(relax.op.multiply),
     "aten::relu": _relu,
     "aten::relu_": _relu,
     "aten::relu6": _relu6,
     "aten::relu6_": _relu6,
-    "aten::sigmoid": _wide(_sigmoid),
-    "aten::sigmoid_": _wide(_sigmoid),
-    "aten::silu": _wide(_silu),
-    "aten::softmax": _wide(_softmax),
+    "aten::sigmoid": _function(real.logistic),
+    "aten::sigmoid_": _function(real.logistic),
+    "aten::silu": _function(real.silu),
+    "aten::softmax": _softmax,
     "aten::sub": _binary(relax.op.subtract),
     "aten::sub_": _binary(relax.op.subtract),
-    "aten::tanh": _wide(_tanh),
-    "aten::tanh_": _wide(_tanh),
+    "aten::tanh": _function(real.of_float32("tanh")),
+    "aten::tanh_": _function(real.of_float32("tanh")),
 }

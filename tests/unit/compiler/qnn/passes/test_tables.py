@@ -13,6 +13,7 @@ from tvm import relax
 from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import IllTyped
+from service.compiler.qnn.ops.real import FUNCTIONS as REAL_FUNCTIONS
 from service.compiler.qnn.passes import run_pass
 from service.compiler.qnn.types import QuantizedType
 from service.core.numerics import ONNXRUNTIME
@@ -44,14 +45,30 @@ def _scalar(value: float) -> relax.Expr:
 def _gelu(emit: Emit, x: relax.Var) -> relax.Var:
     """As PyTorch's exporter writes it, and ONNX Runtime quantizes it."""
     real = emit(ops.dequantize(x, IN))
-    wide = emit(relax.op.astype(emit(relax.op.divide(real, _scalar(math.sqrt(2)))), "float64"))
-    erf = emit(relax.op.astype(emit(relax.op.erf(wide)), "float32"))
+    erf = emit(ops.real_function("erf", emit(relax.op.divide(real, _scalar(math.sqrt(2))))))
     gate = emit(ops.quantize(emit(relax.op.add(erf, _scalar(1))), OUT))
     return emit(ops.mul(x, gate, IN, OUT, OUT))
 
 
 def test_gelu_is_one_table() -> None:
     assert _after(lambda emit, inputs: _gelu(emit, inputs[0])) == ["table"]
+
+
+@pytest.mark.parametrize("function", REAL_FUNCTIONS)
+def test_a_function_times_its_operand_is_one_table(function: str) -> None:
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        real = emit(ops.dequantize(inputs[0], IN))
+        return emit(ops.quantize(emit(relax.op.multiply(real, emit(ops.real_function(function, real)))), OUT))
+
+    assert _after(body) == ["table"]
+
+
+def test_a_function_in_float64_is_one_table() -> None:
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        wide = emit(relax.op.astype(emit(ops.dequantize(inputs[0], IN)), "float64"))
+        return emit(ops.quantize(emit(relax.op.astype(emit(relax.op.sin(wide)), "float32")), OUT))
+
+    assert _after(body) == ["table"]
 
 
 def test_a_table_lowers_to_what_the_oracle_gives() -> None:
