@@ -21,6 +21,7 @@ from service.compiler.select.seen import Seen, channels_of, put_into, readers_of
 _ACCUMULATING = ("qnn.conv2d", "qnn.dense")
 _TO_CHANNELS_LAST, _TO_CHANNELS_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 _REQUANTIZING = ("qnn.requantize", "qnn.requantize_add", "qnn.rescale", "qnn.dequantize")
+_SCALING = ("qnn.dequantize", "qnn.dynamic_scale")
 
 
 @dataclass(frozen=True)
@@ -137,12 +138,12 @@ class Model:
     def _sums(self, groups: dict[relax.Var, Group]) -> dict[relax.Var, Group]:
         """The groups whose accumulators are outputs, or are read by operators without a kernel.
 
-        What other QNN operators than `qnn.dequantize` mean depends on what makes their sums: that has to stay an
+        What other QNN operators than `_SCALING` mean depends on what makes their sums: that has to stay an
         operator for them.
         """
         taken = {group.requantize.call.args[0] for group in groups.values() if group.requantize is not None}
         for operation in self._operations.values():
-            if operation.producer is not None and operation.name != "qnn.dequantize":
+            if operation.producer is not None and operation.name not in _SCALING:
                 taken.add(operation.call.args[0])
         return {
             var: Group(str(var.name), operation, None, None, (operation.call.args[0],), var)

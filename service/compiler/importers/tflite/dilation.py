@@ -41,6 +41,8 @@ def _joined(model: Model, first: Operator, core: Operator, last: Operator) -> Op
     blocks_back, crops = (_pair(model, index) for index in last.inputs[1:3])
     if blocks is None or paddings is None or blocks_back is None or crops is None or core.options is None:
         return None
+    if _is_hybrid(model, core):  # each of the parts has a range of its own
+        return None
     if blocks.shape != (2,) or paddings.shape != (2, 2) or crops.shape != (2, 2) or min(blocks) < 1:
         return None
     ends = (paddings - crops).tolist()
@@ -57,6 +59,11 @@ def _joined(model: Model, first: Operator, core: Operator, last: Operator) -> Op
         EXPLICIT_PADDING: (ends[0][0], ends[1][0], ends[0][1], ends[1][1]),
     }
     return replace(core, inputs=(first.inputs[0], *core.inputs[1:]), outputs=last.outputs, options=options)
+
+
+def _is_hybrid(model: Model, core: Operator) -> bool:
+    dtypes = [model.tensors[index].dtype for index in core.inputs[:2] if index >= 0]
+    return dtypes[0] == "float32" and dtypes[-1] != "float32"
 
 
 def _pair(model: Model, index: int) -> Array | None:

@@ -200,6 +200,7 @@ TABLES: Mapping[str, Table] = {
         "fused_activation_function": (0, BYTE),
         "weights_format": (1, BYTE),
         "keep_num_dims": (2, BOOL),
+        "asymmetric_quantize_inputs": (3, BOOL),
         "quantized_bias_type": (4, BYTE),
     },
     "SoftmaxOptions": {"beta": (0, FLOAT)},

@@ -62,14 +62,14 @@ def _computes_real_values(model: Model, operator: Operator) -> bool:
 
 
 def _require_stored_activations(model: Model) -> None:
-    """LiteRT's hybrid kernels quantize activations as they come, and multiply in integers. What real arithmetic makes
-    of such a model differs from that in half of the values, so it is not compiled at all."""
+    """LiteRT's hybrid kernels quantize activations as they come, and multiply in integers. Those that are not converted
+    are refused: what real arithmetic makes of such a model differs from theirs in half of the values."""
     hybrid = [operator for operator in model.operators if _is_hybrid(model, operator)]
     if hybrid:
         raise DynamicRange(
-            f"this model has dynamic-range quantization: {len(hybrid)} of its {len(model.operators)} operators have "
-            f"8-bit weights and float32 activations ({counted(operator.name for operator in hybrid)}), which LiteRT "
-            "quantizes as they come; Octet does not compute that yet",
+            f"{len(hybrid)} of the model's {len(model.operators)} operators have weights of 8 or 4 bits and float32 "
+            f"activations ({counted(operator.name for operator in hybrid)}), which LiteRT quantizes as they come; "
+            "Octet computes that of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED with int8 weights",
             op=hybrid[0].label,
             tensor=_output(model, hybrid[0]),
             hint=_CONVERT,
@@ -77,9 +77,11 @@ def _require_stored_activations(model: Model) -> None:
 
 
 def _is_hybrid(model: Model, operator: Operator) -> bool:
-    first, *others = (model.tensors[index] for index in operator.inputs if index >= 0) if operator.inputs else (None,)
-    stored = any(tensor is not None and tensor.dtype in ("int8", "uint8", "int4") for tensor in others)
-    return operator.name in _HYBRID and first is not None and first.dtype == "float32" and stored
+    first, *others = dtypes_of(model, operator) or [""]
+    rule = RULES.get(operator.name)
+    taken = ("int8",) if rule is not None and rule.hybrid is not None else ()
+    stored = {*others} & {"int8", "uint8", "int4"} - {*taken}
+    return operator.name in _HYBRID and first == "float32" and bool(stored)
 
 
 def counted(names: Iterable[str]) -> str:

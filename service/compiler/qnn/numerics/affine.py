@@ -43,7 +43,7 @@ class Quantize:
         ratio = x * (np.float32(1) / scales) if self.reciprocal else x / scales
         # Beyond 2**40 every storage type saturates; clipping first keeps infinities away from the conversion.
         ratio = np.clip(ratio, -(2.0**40), 2.0**40)
-        rounded = np.rint(ratio) if self.reciprocal else _round_away(ratio)
+        rounded = np.rint(ratio) if self.reciprocal else round_away(ratio)
         if self.overflows:
             rounded = np.where(np.abs(rounded) < _BEYOND_INT32, rounded, -_BEYOND_INT32)
         return store(rounded.astype(np.int64) + zero_points, out_type)
@@ -129,7 +129,7 @@ class Concatenate:
                 rescaled.append(part.astype(np.int64))
                 continue
             factor, bias = _rescale(in_type, out_type)
-            rounded = _round_away(part.astype(np.float32) * factor + bias)
+            rounded = round_away(part.astype(np.float32) * factor + bias)
             rescaled.append(rounded.astype(np.int64) + out_type.zero_point)
         return store(np.concatenate(rescaled, operation.integer("axis")), out_type)
 
@@ -156,7 +156,7 @@ class Concatenate:
         return pointwise(builder, "rescale", rescale, [part])
 
 
-def _round_away(values: Array) -> Array:
+def round_away(values: Array) -> Array:
     """To the nearest integer, halves away from zero, as C's round does."""
     whole = np.trunc(values)
     return np.asarray(whole + np.sign(values) * (np.abs(values - whole) >= 0.5))

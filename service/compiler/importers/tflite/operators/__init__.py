@@ -19,6 +19,7 @@ from service.compiler.importers.tflite.operators import (
     division,
     elementwise,
     fully_connected,
+    hybrid,
     joining,
     padding,
     pooling,
@@ -59,6 +60,7 @@ class Rule:
         arity: least and largest number of inputs.
         outputs: largest number of outputs.
         real: converts it where its activations are float32; None where it cannot be, or where `convert` does.
+        hybrid: converts it where its weights are int8 beside such activations.
         activations: how many inputs from `first` on are activations, whose dtype has to be one of `reads`; all if None.
         reads, writes: dtypes that the activations and the output may have.
     """
@@ -71,6 +73,7 @@ class Rule:
     writes: frozenset[str] = STORAGES
     outputs: int = 1
     real: Callable[[Node], relax.Expr] | None = None
+    hybrid: Callable[[Node], relax.Expr] | None = None
 
     def reads_dtype(self, dtype: str) -> bool:
         return dtype in self.reads or (dtype == "float32" and self.real is not None)
@@ -79,6 +82,8 @@ class Rule:
         """The converter for inputs of `dtypes`. The first activation tells whether they are real."""
         activations = self.activations_of(tuple(range(len(dtypes))))
         is_real = bool(activations) and dtypes[activations[0]] == "float32"
+        if is_real and self.hybrid is not None and dtypes[1] == "int8":
+            return self.hybrid
         return self.real if is_real and self.real is not None else self.convert
 
     def writes_dtype(self, dtype: str) -> bool:
@@ -251,4 +256,9 @@ _REAL: Mapping[str, Callable[[Node], relax.Expr]] = {
     "SUM": real.sum_,
     "TANH": real.function(functions.of_float32("tanh")),
 }
-RULES = {name: replace(rule, real=_REAL.get(name)) for name, rule in RULES.items()}
+_HYBRID: Mapping[str, Callable[[Node], relax.Expr]] = {
+    "CONV_2D": hybrid.conv2d,
+    "DEPTHWISE_CONV_2D": hybrid.depthwise_conv2d,
+    "FULLY_CONNECTED": hybrid.fully_connected,
+}
+RULES = {name: replace(rule, real=_REAL.get(name), hybrid=_HYBRID.get(name)) for name, rule in RULES.items()}

@@ -16,6 +16,7 @@ from service.compiler.qnn.types import QuantizedType, accumulator_type
 
 _MAX_PADDED_ELEMENTS = (1 << 31) - 1
 _BIAS_TOLERANCE = 0.02
+_STORAGE_OF_WEIGHTS = {"int16": "int8", "float32": "int8"}  # by that of the activations; others have the same
 _MAX_BIAS = 1 << 46  # LiteRT's 64-bit sums have to stay within 48 bits, the sign among them
 
 
@@ -52,10 +53,10 @@ def weights_type(node: Node, channel_axis: int, *, source: int = 0) -> Quantized
     place of the activations that they multiply.
 
     int8 weights are symmetric and uint8 weights per-tensor (`Prepare` in tflite/kernels/conv.cc and the TFLite 8-bit
-    quantization specification); 16-bit activations have int8 weights.
+    quantization specification); 16-bit and real activations have int8 weights.
     """
     tensor, activations = node.input(1), node.input(source).dtype
-    quantization, storage = tensor.quantization, "int8" if activations == "int16" else activations
+    quantization, storage = tensor.quantization, _STORAGE_OF_WEIGHTS.get(activations, activations)
     node.require(tensor.dtype == storage, f"has {tensor.dtype} weights for an input of {activations}", tensor)
     if quantization is None:
         node.malformed("has weights without quantization", tensor)
@@ -90,6 +91,22 @@ def bias_of(node: Node, filters: int, *, source: int = 0, place: int = 2) -> rel
     largest = int(np.abs(node.data(place).astype(np.float64)).max())
     node.require(largest <= _MAX_BIAS, f"has a bias of {largest}, more than its kernel can add", bias)
     return node.constant(place, flat)
+
+
+def bias_of_reals(node: Node, filters: int) -> relax.Expr | None:
+    """The bias of a layer on real values, float32: input 2."""
+    if not node.has_input(2):
+        return None
+    bias = node.input(2)
+    fits = bias.dtype == "float32" and math.prod(bias.shape) == filters
+    node.require(fits, f"has a bias of {bias.dtype} {list(bias.shape)} for {filters} filters", bias)
+    node.reserve(4 * filters)
+    return relax.const(flat(node.data(2)))
+
+
+def image_channels(node: Node) -> int:
+    """The channels of input 0, `[N, H, W, C]`."""
+    return _image(node)[3]
 
 
 def accumulators_of(node: Node, source: int = 0) -> str:

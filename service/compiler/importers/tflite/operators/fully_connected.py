@@ -32,6 +32,15 @@ def fully_connected(node: Node) -> relax.Var:
     """Weights `[O, K]`; the input is taken as `[-1, K]`, whatever its shape, and the output is `[-1, O]`, or has the
     input's leading dimensions with `keep_num_dims` (`PrepareImpl` and `UpdateOutputSize` in
     tflite/kernels/fully_connected.cc)."""
+    x, units = rows_of(node)
+    in_type, weight_type = node.in_type(0), weights_type(node, channel_axis=0)
+    bias = _sums_in_64_bits(units) if _wants_64_bits(node) else bias_of(node, units)
+    call = ops.dense(x, node.constant(1), bias, in_type, weight_type, accum_dtype=accumulators_of(node))
+    return restored(node, requantized(node, call, in_type, weight_type), units)
+
+
+def rows_of(node: Node) -> tuple[relax.Expr, int]:
+    """The input as `[-1, K]`, and the number of units."""
     if node.int_option("weights_format") != _DEFAULT_WEIGHTS_FORMAT:
         node.unsupported("has weights in a shuffled format")
     source, weights = node.input(0), node.input(1)
@@ -39,16 +48,19 @@ def fully_connected(node: Node) -> relax.Var:
     units, depth = weights.shape
     total = math.prod(source.shape)
     node.require(total % depth == 0, f"has an input of {list(source.shape)} for rows of {depth}", source)
-    keep_dims = bool(node.option("keep_num_dims"))
-    if keep_dims:
+    if _keeps_dims(node):
         node.require(source.shape[-1:] == (depth,), f"has an input of {list(source.shape)} for rows of {depth}", source)
-
     rows = (total // depth, depth)
-    x = node.expr(0) if source.shape == rows else node.emit(relax.op.reshape(node.expr(0), rows), "rows")
-    in_type, weight_type = node.in_type(0), weights_type(node, channel_axis=0)
-    bias = _sums_in_64_bits(units) if _wants_64_bits(node) else bias_of(node, units)
-    call = ops.dense(x, node.constant(1), bias, in_type, weight_type, accum_dtype=accumulators_of(node))
-    result = requantized(node, call, in_type, weight_type)
-    if keep_dims and len(source.shape) != 2:
-        result = node.emit(relax.op.reshape(result, (*source.shape[:-1], units)), "keep_num_dims")
-    return result
+    return node.expr(0) if source.shape == rows else node.emit(relax.op.reshape(node.expr(0), rows), "rows"), units
+
+
+def restored(node: Node, result: relax.Expr, units: int) -> relax.Expr:
+    """`[-1, O]` in the shape that the operator's options say."""
+    shape = node.input(0).shape
+    if not _keeps_dims(node) or len(shape) == 2:
+        return result
+    return node.emit(relax.op.reshape(result, (*shape[:-1], units)), "keep_num_dims")
+
+
+def _keeps_dims(node: Node) -> bool:
+    return bool(node.option("keep_num_dims"))

@@ -3,7 +3,7 @@
 Sums, products and their like round once, as IEEE 754 says, and so they do in LiteRT. Sums of products are float32
 (`qnn.real_matmul`, `qnn.real_conv2d`), and so are functions such as exp (`importers/real.py`); sums of many along other
 axes than the last are taken in float64 and rounded once. LiteRT's own come within a few units in the last place of all.
-Weights are float32, too: those of 8 bits beside real activations are a hybrid model's, which `support` refuses.
+Weights are float32, too: those of 8 bits beside real activations are in `hybrid`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ from service.compiler.importers.real import Real
 from service.compiler.importers.tflite.model import Array, Quantization
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.batch_matmul import operands
-from service.compiler.importers.tflite.operators.convolution import flat, output_channels_first, window_padding
+from service.compiler.importers.tflite.operators.convolution import (
+    bias_of_reals,
+    image_channels,
+    output_channels_first,
+    window_padding,
+)
 from service.compiler.importers.tflite.operators.elementwise import clamped, require_one_dtype
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
@@ -103,14 +108,14 @@ def sum_(node: Node) -> relax.Expr:
 
 
 def conv2d(node: Node) -> relax.Expr:
-    weights, channels = _weights(node), _channels(node)
+    weights, channels = _weights(node), image_channels(node)
     per_group = weights.shape[3] if weights.ndim == 4 else 0
     node.require(per_group > 0 and channels % per_group == 0, f"has weights of {list(weights.shape)}", node.input(1))
     return _convolve(node, weights, channels // per_group)
 
 
 def depthwise_conv2d(node: Node) -> relax.Expr:
-    weights, channels = _weights(node), _channels(node)
+    weights, channels = _weights(node), image_channels(node)
     fits = weights.ndim == 4 and weights.shape[0] == 1 and weights.shape[3] % channels == 0
     node.require(fits, f"has weights of {list(weights.shape)}", node.input(1))
     return _convolve(node, output_channels_first(weights), channels)
@@ -127,16 +132,12 @@ def fully_connected(node: Node) -> relax.Expr:
     x, kept = node.expr(0), (*shape[:-1], units) if keep_dims else (rows, units)
     if len(shape) < 2 or shape[-1] != depth or not keep_dims:
         x = node.emit(relax.op.reshape(x, (rows, depth)), "rows")
-    made = node.emit(ops.real_matmul(x, relax.const(np.ascontiguousarray(weights.T)), _bias(node, units)), "products")
+    made = node.emit(
+        ops.real_matmul(x, relax.const(np.ascontiguousarray(weights.T)), bias_of_reals(node, units)), "products"
+    )
     if shape_of(made) != kept:
         made = node.emit(relax.op.reshape(made, kept))
     return clamped(node, made, node.activation())
-
-
-def _channels(node: Node) -> int:
-    shape = node.input(0).shape
-    node.require(len(shape) == 4, f"has an input of {list(shape)}, not [N, H, W, C]")
-    return shape[3]
 
 
 def _convolve(node: Node, weights: Array, groups: int) -> relax.Expr:
@@ -145,7 +146,7 @@ def _convolve(node: Node, weights: Array, groups: int) -> relax.Expr:
     call = ops.real_conv2d(
         node.expr(0),
         relax.const(np.ascontiguousarray(weights)),
-        _bias(node, weights.shape[0]),
+        bias_of_reals(node, weights.shape[0]),
         strides=strides,
         padding=window_padding(node, weights.shape[1:3], strides, dilation),
         dilation=dilation,
@@ -171,13 +172,3 @@ def real_values(node: Node, data: Array, quantization: Quantization) -> Array:
     points = np.array(quantization.zero_points, np.int64).reshape(shape)
     scales = np.array(quantization.scales, np.float32).reshape(shape)
     return np.asarray((data.astype(np.int64) - points).astype(np.float32) * scales)
-
-
-def _bias(node: Node, filters: int) -> relax.Expr | None:
-    if not node.has_input(2):
-        return None
-    bias = node.input(2)
-    fits = bias.dtype == "float32" and math.prod(bias.shape) == filters
-    node.require(fits, f"has a bias of {bias.dtype} {list(bias.shape)} for {filters} filters", bias)
-    node.reserve(4 * filters)
-    return relax.const(flat(node.data(2)))

@@ -14,6 +14,7 @@ from service.compiler.qnn.numerics.arithmetic import (
 )
 from service.compiler.qnn.numerics.detecting import Detect
 from service.compiler.qnn.numerics.division import FixedPointDivision
+from service.compiler.qnn.numerics.dynamic import Parameters, QuantizeByParameters, ScaleByParameters
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, FixedPointMul, FloatMul, SharedShiftAdd
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.int16 import (
@@ -102,6 +103,9 @@ REFERENCE = Mode(
         "leaky_relu": LeakyRelu(),
         "mean": FixedPointMean(),
         "softmax": FixedPointSoftmax(),
+        "dynamic_parameters": Parameters(delegated=False),
+        "dynamic_quantize": QuantizeByParameters(delegated=False),
+        "dynamic_scale": ScaleByParameters(delegated=False),
         "dense+requantize:int16": DoubleScale(),
         "logistic:int16": InterpolatedLogistic(optimized=False),
         "tanh:int16": InterpolatedTanh(optimized=False),
@@ -127,6 +131,9 @@ DELEGATE = Mode(
         "leaky_relu": SharedMultiplierLeakyRelu(),
         "mean": FloatMean(),
         "softmax": TableSoftmax(),
+        "dynamic_parameters": Parameters(delegated=True),
+        "dynamic_quantize": QuantizeByParameters(delegated=True),
+        "dynamic_scale": ScaleByParameters(delegated=True),
         "dense+requantize:int16": OptimizedDense(),
         "logistic:int16": InterpolatedLogistic(optimized=True),
         "tanh:int16": InterpolatedTanh(optimized=True),

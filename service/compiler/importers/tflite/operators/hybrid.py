@@ -1,0 +1,109 @@
+"""Operators on float32 activations with 8-bit weights: LiteRT's hybrid kernels, of dynamic-range quantization.
+
+Activations are quantized as they come, by row or by sample, so that products are summed as integers; `ops.dynamic`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.tflite.node import Node
+from service.compiler.importers.tflite.operators.convolution import (
+    bias_of_reals,
+    image_channels,
+    output_channels_first,
+    weights_type,
+    window_padding,
+)
+from service.compiler.importers.tflite.operators.elementwise import clamped
+from service.compiler.importers.tflite.operators.fully_connected import restored, rows_of
+from service.compiler.qnn import ops
+from service.compiler.qnn.graph import shape_of
+from service.compiler.qnn.ops.dynamic import CONV2D, DENSE, DEPTHWISE
+from service.compiler.qnn.types import QuantizedType
+
+_STORED = QuantizedType("int8", (1.0,), (0,))  # its scale and zero point come later
+
+
+def fully_connected(node: Node) -> relax.Expr:
+    """One range for each row (`EvalHybrid` in tflite/kernels/fully_connected.cc)."""
+    x, units = rows_of(node)
+    weight_type = weights_type(node, channel_axis=0)
+    symmetric = not node.option("asymmetric_quantize_inputs")
+    stored, parameters = _quantized(node, x, axes=[1], symmetric=symmetric, kernel=DENSE)
+    sums = node.emit(ops.dense(stored, node.constant(1), None, _STORED, _STORED), "sums")
+    scaled = _scaled(node, sums, parameters, weight_type, units, kernel=DENSE)
+    return restored(node, clamped(node, scaled, node.activation()), units)
+
+
+def conv2d(node: Node) -> relax.Expr:
+    """One range for each sample; symmetric where the weights have one scale (`EvalHybrid` in tflite/kernels/conv.cc),
+    else not (`EvalHybridPerChannel`)."""
+    channels, weights = image_channels(node), node.input(1)
+    per_group = weights.shape[3] if len(weights.shape) == 4 else 0
+    groups = channels // per_group if per_group else 0
+    fits = groups * per_group == channels and groups > 0 and weights.shape[0] % groups == 0
+    node.require(fits, f"has weights of {list(weights.shape)} for {channels} channels", weights)
+    weight_type = weights_type(node, channel_axis=0)
+    return _convolve(node, node.constant(1), weight_type, groups, kernel=CONV2D)
+
+
+def depthwise_conv2d(node: Node) -> relax.Expr:
+    """One range for each sample, never symmetric (`EvalHybridPerChannel` in tflite/kernels/depthwise_conv.cc)."""
+    channels, weights = image_channels(node), node.input(1)
+    fits = len(weights.shape) == 4 and weights.shape[0] == 1 and weights.shape[3] % channels == 0
+    node.require(fits, f"has weights of {list(weights.shape)} for {channels} channels", weights)
+    weight_type = weights_type(node, channel_axis=3)
+    if weight_type.is_per_tensor and weights.shape[3] > 1:
+        node.unsupported("has one scale for all its filters, where LiteRT's kernel reads one for each", weights)
+    return _convolve(node, node.constant(1, output_channels_first), weight_type, channels, kernel=DEPTHWISE)
+
+
+def _convolve(
+    node: Node, weight: relax.Constant, weight_type: QuantizedType, groups: int, *, kernel: str
+) -> relax.Expr:
+    filters, *window, _ = shape_of(weight)
+    strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
+    dilation = (node.int_option("dilation_h_factor", least=1), node.int_option("dilation_w_factor", least=1))
+    padding = window_padding(node, tuple(window), strides, dilation)
+    # The delegate computes such a convolution as a dense layer on the pixels, each with its range.
+    by_pixel = kernel == CONV2D and groups == 1 and (*window, *strides) == (1, 1, 1, 1) and not any(padding)
+    axes, shared = ([3], [1, 2]) if by_pixel else ([1, 2, 3], [])
+    symmetric = kernel == CONV2D and weight_type.is_per_tensor
+    stored, parameters = _quantized(
+        node, node.expr(0), axes=axes, shared=shared, symmetric=symmetric, kernel=kernel, padding=padding
+    )
+    call = ops.conv2d(
+        stored, weight, None, _STORED, _STORED, strides=strides, padding=(0,) * 4, dilation=dilation, groups=groups
+    )
+    scaled = _scaled(node, node.emit(call, "sums"), parameters, weight_type, filters, kernel=kernel)
+    return clamped(node, scaled, node.activation())
+
+
+def _quantized(
+    node: Node,
+    x: relax.Expr,
+    *,
+    axes: Sequence[int],
+    shared: Sequence[int] = (),
+    symmetric: bool,
+    kernel: str,
+    padding: Sequence[int] = (0, 0, 0, 0),
+) -> tuple[relax.Expr, relax.Expr]:
+    """The stored values, and the parameters of their quantization."""
+    ranges = ops.dynamic_parameters(x, axes=axes, shared=shared, symmetric=symmetric, kernel=kernel)
+    parameters = node.emit(ranges, "parameters")
+    return node.emit(ops.dynamic_quantize(x, parameters, kernel=kernel, padding=padding), "quantized"), parameters
+
+
+def _scaled(
+    node: Node, sums: relax.Expr, parameters: relax.Expr, weight_type: QuantizedType, filters: int, *, kernel: str
+) -> relax.Expr:
+    data = node.data(1)
+    along = tuple(range(data.ndim - 1)) if kernel == DEPTHWISE else tuple(range(1, data.ndim))
+    totals = relax.const(data.sum(axis=along, dtype=np.int64).astype(np.int32))
+    bias = bias_of_reals(node, filters)
+    return node.emit(ops.dynamic_scale(sums, parameters, totals, bias, weight_type, kernel=kernel), "scaled")

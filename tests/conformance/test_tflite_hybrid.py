@@ -1,0 +1,135 @@
+"""Hybrid kernels (float32 activations, int8 weights) against LiteRT: its own ones, and its default delegate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+
+from service.compiler import coverage
+from service.compiler.importers.tflite import import_model
+from service.compiler.qnn import oracle
+from service.compiler.qnn.canonicalize import canonicalize
+from service.compiler.qnn.numerics import get_mode
+from service.core.errors import MalformedModel, Unsupported
+from service.core.numerics import LITERT_REFERENCE, XNNPACK
+from tests.support import litert
+from tests.support.qnn_models import compile_and_run_all
+from tests.support.tflite_builder import Array, Quant
+from tests.support.tflite_operator import Constant, End, operator_model
+
+SAME, VALID, RELU6 = 0, 1, 3
+
+
+def layer(
+    name: str,
+    shape: Sequence[int],
+    weights: Sequence[int],
+    out: Sequence[int],
+    options: Any,
+    *,
+    axis: int | None = 0,
+    bias: bool = True,
+) -> bytes:
+    """An operator with random int8 weights, whose scales are along `axis`, or one where that is None."""
+    rng = np.random.default_rng(7)
+    stored = rng.integers(-127, 128, weights).astype(np.int8)
+    scales = rng.uniform(1e-3, 2e-2, 1 if axis is None else weights[axis]).astype(np.float32)
+    given: list[End | Constant] = [End(shape, np.float32), Constant(stored, Quant(scales.tolist(), axis=axis or 0))]
+    if bias:
+        given.append(Constant(rng.normal(0, 1, out[-1]).astype(np.float32)))
+    version = {"CONV_2D": 5, "DEPTHWISE_CONV_2D": 6, "FULLY_CONNECTED": 12}[name]
+    return operator_model(name, given, [End(out, np.float32)], options, version)
+
+
+def dense(asymmetric: bool, activation: int = 0, **options: Any) -> Any:
+    return schema.FullyConnectedOptionsT(
+        asymmetricQuantizeInputs=asymmetric, fusedActivationFunction=activation, **options
+    )
+
+
+def conv(stride: int = 1, padding: int = SAME, dilation: int = 1, activation: int = 0) -> Any:
+    return schema.Conv2DOptionsT(
+        strideH=stride, strideW=stride, padding=padding, dilationHFactor=dilation, dilationWFactor=dilation,
+        fusedActivationFunction=activation,
+    )  # fmt: skip
+
+
+def depthwise(stride: int = 1, padding: int = SAME, multiplier: int = 1, dilation: int = 1) -> Any:
+    return schema.DepthwiseConv2DOptionsT(
+        strideH=stride, strideW=stride, padding=padding, depthMultiplier=multiplier, dilationHFactor=dilation,
+        dilationWFactor=dilation,
+    )  # fmt: skip
+
+
+DW = "DEPTHWISE_CONV_2D"
+LAYERS: dict[str, bytes] = {
+    "dense, symmetric": layer("FULLY_CONNECTED", (5, 64), (33, 64), (5, 33), dense(False)),
+    "dense, asymmetric": layer("FULLY_CONNECTED", (5, 64), (33, 64), (5, 33), dense(True, RELU6)),
+    "dense, one scale": layer("FULLY_CONNECTED", (5, 37), (8, 37), (5, 8), dense(False), axis=None, bias=False),
+    "dense, rank 3": layer("FULLY_CONNECTED", (2, 5, 40), (24, 40), (2, 5, 24), dense(True, keepNumDims=True)),
+    "pixels": layer("CONV_2D", (2, 6, 5, 16), (12, 1, 1, 16), (2, 6, 5, 12), conv()),
+    "pixels, one scale": layer("CONV_2D", (2, 6, 5, 16), (12, 1, 1, 16), (2, 6, 5, 12), conv(), axis=None),
+    "pixels, grouped": layer("CONV_2D", (2, 6, 5, 16), (12, 1, 1, 4), (2, 6, 5, 12), conv()),
+    "every other pixel": layer("CONV_2D", (2, 6, 5, 16), (12, 1, 1, 16), (2, 3, 3, 12), conv(2)),
+    "padded": layer("CONV_2D", (3, 9, 9, 8), (12, 3, 3, 8), (3, 9, 9, 12), conv(activation=RELU6)),
+    "padded, one scale": layer("CONV_2D", (3, 9, 9, 8), (12, 3, 3, 8), (3, 9, 9, 12), conv(), axis=None),
+    "dilated": layer("CONV_2D", (1, 9, 9, 8), (12, 3, 3, 8), (1, 9, 9, 12), conv(dilation=2)),
+    "grouped": layer("CONV_2D", (1, 8, 8, 16), (32, 3, 3, 4), (1, 8, 8, 32), conv()),
+    "strided": layer("CONV_2D", (2, 9, 9, 5), (6, 3, 3, 5), (2, 4, 4, 6), conv(2, VALID)),
+    "depthwise": layer(DW, (2, 9, 9, 16), (1, 3, 3, 16), (2, 9, 9, 16), depthwise(), axis=3),
+    "depthwise, 10 channels": layer(DW, (2, 9, 9, 5), (1, 3, 3, 10), (2, 4, 4, 10), depthwise(2, VALID, 2), axis=3),
+    "depthwise, 3 channels": layer(DW, (1, 9, 9, 3), (1, 5, 5, 3), (1, 9, 9, 3), depthwise(), axis=3),
+    "depthwise, dilated": layer(DW, (1, 9, 9, 8), (1, 3, 3, 8), (1, 9, 9, 8), depthwise(dilation=2), axis=3),
+}
+
+
+def samples(data: bytes) -> list[Array]:
+    """Ranges of one sign and of two, one that is empty, and values on steps and between them."""
+    rng = np.random.default_rng(3)
+    (detail,) = litert.interpreter(data).get_input_details()
+    shape = tuple(int(size) for size in detail["shape"])
+    rows = (shape[0], *(1 for _ in shape[1:]))
+    wide = rng.normal(0.3, 1, shape) * rng.uniform(0.1, 5, rows)
+    steps = rng.integers(-127, 128, shape) / 2 * rng.choice([1, 0.5, 0.1], rows)
+    positive = rng.uniform(1, 2, shape)
+    some = wide * (rng.uniform(size=shape) < 0.5) * (np.arange(shape[0]).reshape(rows) % 2)
+    return [each.astype(np.float32) for each in (wide, steps, positive, some, -positive, np.zeros(shape))]
+
+
+@pytest.mark.parametrize("numerics", [LITERT_REFERENCE, XNNPACK])
+@pytest.mark.parametrize("name", LAYERS)
+def test_hybrid_layer_equals_litert(name: str, numerics: str) -> None:
+    data, mode = LAYERS[name], get_mode(numerics)
+    imported, loaded = import_model(data), litert.interpreter(data, reference=numerics == LITERT_REFERENCE)
+    assert coverage.report(imported.module)["integer_percent"] == 100
+    for place, x in enumerate(samples(data)):
+        (expected,), (actual,) = litert.run(loaded, [x]), oracle.run(imported.module, mode, [x])
+        np.testing.assert_array_equal(actual, expected)
+        if place < 2:
+            (compiled,) = compile_and_run_all(canonicalize(imported.module, mode), [x])
+            np.testing.assert_array_equal(compiled, actual)
+
+
+def test_depthwise_weights_of_one_scale_are_refused() -> None:
+    """LiteRT reads as many scales as there are filters, beyond the end of what the file gives."""
+    data = layer(DW, (1, 9, 9, 8), (1, 3, 3, 8), (1, 9, 9, 8), depthwise(), axis=None)
+    with pytest.raises(Unsupported, match="one scale for all its filters"):
+        import_model(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (layer("CONV_2D", (1, 8, 8, 16), (12, 1, 1, 5), (1, 8, 8, 12), conv()), "for 16 channels"),
+        (layer(DW, (1, 8, 8, 16), (1, 3, 3, 8), (1, 8, 8, 8), depthwise(), axis=3), "for 16 channels"),
+        (layer("FULLY_CONNECTED", (1, 16), (12, 5), (1, 12), dense(False)), "for rows of 5"),
+        (layer("FULLY_CONNECTED", (1, 16), (12, 16), (1, 16), dense(False)), "float32 \\[16\\] for 12"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(data: bytes, what: str) -> None:
+    with pytest.raises(MalformedModel, match=what):
+        import_model(data)
