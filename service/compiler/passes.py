@@ -21,6 +21,7 @@ from service.compiler.qnn import printer
 from service.compiler.qnn.batch import batched
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.decompose import decompose
+from service.compiler.qnn.joins import join_moves
 from service.compiler.qnn.legalize import legalize
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.passes import run_pass
@@ -165,7 +166,7 @@ def _lift_activations(module: tvm.IRModule, context: Context) -> tvm.IRModule:
 
 _RUNS: dict[str, Run] = {
     "batch": _batch,
-    "move-transposes": lambda module, context: move_transposes(module),
+    "move-transposes": lambda module, context: move_transposes(join_moves(module)),
     "decompose": lambda module, context: decompose(module),
     "fold-constants": _simplify("constants folded"),
     "make-tables": _simplify("tables made"),

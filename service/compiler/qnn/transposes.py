@@ -233,12 +233,17 @@ def _last_axis(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Mov
 
 def _reshape(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
     """Groups of axes that become other groups: each group is put together, and the groups stay in the order in which
-    they lie."""
+    they lie; or in their own, where that costs nothing more and what lies side by side still does."""
     x, before, after = operands[0], operands[0].shape, graph.shape_of(call)
     if 0 in before:
         return relax.op.reshape(mover.arranged(x, _order(x)), after), tuple(range(len(after)))
-    groups = sorted(_groups(before, after), key=lambda group: _place(x, group[0]))
-    together = mover.permuted(x.source, tuple(x.axes[axis] for old, _ in groups for axis in old))
+    own = list(_groups(before, after))
+    groups = sorted(own, key=lambda group: _place(x, group[0]))
+    order = tuple(x.axes[axis] for old, _ in groups for axis in old)
+    moved = [place for place in order if graph.shape_of(x.source)[place] > 1]
+    if moved != sorted(moved) and own[-1] == groups[-1]:
+        groups, order = own, tuple(x.axes[axis] for old, _ in own for axis in old)
+    together = mover.permuted(x.source, order)
     places = [axis for _, new in groups for axis in new]
     axes = tuple(int(place) for place in np.argsort(places))
     shape = [after[axis] for axis in places]

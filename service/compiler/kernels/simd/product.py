@@ -246,29 +246,19 @@ class _Product:
             row = program.bind(at_most(quad * together, self.own_rows - together))
             sums = self._register(self.lanes.const(0))
 
-            def add(run: Expr, ones: Expr) -> None:
+            def add(run: Expr, columns: int) -> None:
                 rows = [left.load(row + min(line, together - 1), run, isa.lanes) for line in range(PIXELS)]
                 joined = tirx.Shuffle(rows, [tirx.const(byte, "int32") for byte in range(isa.bytes)])
-                weights = isa.computed_weights(
-                    program, program.bind(bits(f"uint8x{isa.bytes}", ones), f"uint8x{isa.bytes}")
-                )
+                if left.row == isa.lanes and together == PIXELS:
+                    joined = left.load(row, run, isa.bytes)
                 operand = isa.operand(program, program.bind(joined, f"uint8x{isa.bytes}"))
-                sums.value = isa.dot(sums.value, operand, weights)
+                sums.value = isa.dot(sums.value, operand, isa.computed_weights(program, self._ones(columns)))
 
             if whole:
                 with program.loop(whole, "run") as run:
-                    add(run, self.lanes.const(0x01010101))
+                    add(run, isa.lanes)
             if rest:
-                words = [
-                    0x01010101 & ((1 << 8 * max(0, min(4, rest - 4 * word))) - 1) for word in range(isa.lanes // 4)
-                ]
-                add(
-                    whole,
-                    tirx.Shuffle(
-                        [tirx.const(words[lane % len(words)], "int32") for lane in range(isa.lanes)],
-                        [tirx.const(lane, "int32") for lane in range(isa.lanes)],
-                    ),
-                )
+                add(whole, rest)
             distance = 1
             while distance < isa.lanes // PIXELS:  # within the words of a row
                 order = [lane ^ distance for lane in range(isa.lanes)]
@@ -277,10 +267,25 @@ class _Product:
             stored = bits(f"uint8x{isa.bytes}", sums.value * self.rhs_point)
             program.store(self.memory, program.bind(row * isa.lanes + at), stored, isa.bytes)
 
+    def _ones(self, columns: int) -> Expr:
+        """Bytes of 1 for the first columns of a run, and 0 for the others: those of `PIXELS` rows."""
+        isa = self.isa
+        counts = [max(0, min(4, columns - 4 * word)) for word in range(isa.lanes // 4)] * PIXELS
+        words = [tirx.const(0x01010101 & ((1 << 8 * count) - 1), "int32") for count in counts]
+        joined = tirx.Shuffle(words, [tirx.const(lane, "int32") for lane in range(isa.lanes)])
+        return self.program.bind(bits(f"uint8x{isa.bytes}", joined), f"uint8x{isa.bytes}")
+
     def _tile(self, left: Source, row: Expr, sums_at: int, starts: Sequence[Register], to: Expr, block: Expr) -> None:
         """Some rows times the item's columns."""
         program, isa = self.program, self.isa
-        totals = [[self._register(start.value) for start in starts] for _ in range(self.tile.rows)]
+        totals = []
+        for line in range(self.tile.rows):
+            values = [start.value for start in starts]
+            if self.numbers.zero_points[1]:
+                own = bits("int32", load(self.memory, (row + line) * isa.lanes + sums_at, 4))
+                own = self.lanes.keep(splat(own, isa.lanes))
+                values = [value - own for value in values]
+            totals.append([self._register(value) for value in values])
         base = program.bind(left.start + row * left.row)
         with program.loop(self.groups, "group") as group:
             weights = [
@@ -294,12 +299,6 @@ class _Product:
                 operand = isa.broadcast(program, left.buffer, at + line * left.row)
                 for register, factors in zip(registers, weights, strict=True):
                     register.value = isa.dot(register.value, operand, factors)
-        if self.numbers.zero_points[1]:
-            for line, registers in enumerate(totals):
-                own = bits("int32", load(self.memory, (row + line) * isa.lanes + sums_at, 4))
-                own = self.lanes.keep(splat(own, isa.lanes))
-                for register in registers:
-                    register.value = register.value - own
         for place in range(self.tile.blocks):
             column = [registers[place] for registers in totals]
             self._store(column, program.bind(to + row * self.out.row + (block + place) * self.out.block), block + place)
