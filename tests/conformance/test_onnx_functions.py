@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.compiler import coverage
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
@@ -109,3 +110,23 @@ def test_a_batch_normalization() -> None:
         builder, builder.node("BatchNormalization", [builder.input("x", "float32", shape), *rows]), x
     )
     np.testing.assert_array_equal(ours, theirs)
+
+
+def test_an_operator_is_reported_once() -> None:
+    """Though it is many operators of ours."""
+    builder = OnnxBuilder()
+    x, row = builder.input("x", "float32", (2, 5, 24)), builder.constant(np.ones(24, np.float32), "float32")
+    gate = builder.node("Gelu", [builder.node("LayerNormalization", [x, row, row])])
+    builder.output(builder.node("Softmax", [gate]), "float32")
+    floating = coverage.report(import_model(builder.build(21)).module)["floating"]
+    assert [each["op"].split("_")[0] for each in floating] == ["LayerNormalization", "Gelu", "Softmax"]
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_a_softmax_of_old_takes_all_axes_from_one_on(axis: int) -> None:
+    x = np.random.default_rng(0).normal(0, 3, (2, 3, 4, 5)).astype(np.float32)
+    builder = OnnxBuilder()
+    builder.output(builder.node("Softmax", [builder.input("x", "float32", x.shape)], axis=axis), "float32")
+    data = builder.build(12)
+    (ours,) = oracle.run(import_model(data).module, get_mode(ONNXRUNTIME), [x])
+    np.testing.assert_allclose(ours, Reference(data, optimized=True)([x])[0], rtol=1e-6)

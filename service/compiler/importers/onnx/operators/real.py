@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from service.compiler.coverage import INSIDE
 from service.compiler.importers import real
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.real import Real
+from service.compiler.qnn import ops
+from service.compiler.qnn.ops.real import SEQUENTIAL
 
 Convert = Callable[[Node], Value]
 
@@ -197,8 +200,8 @@ def softmax(node: Node, *, logarithm: bool = False) -> Value:
     axis = axis_of(node, len(shape), -1 if recent else 1)
     if recent:
         return node.emit(real.softmax(Real(node.emit, node.expr(0)), axis, logarithm=logarithm))
-    rows = node.emit(relax.op.reshape(node.expr(0), (math.prod(shape[:axis]), math.prod(shape[axis:]))), "rows")
-    made = node.emit(real.softmax(Real(node.emit, rows), 1, logarithm=logarithm), "soft")
+    rows = node.emit(relax.op.reshape(node.expr(0), (*shape[:axis], math.prod(shape[axis:]))), "rows")
+    made = node.emit(real.softmax(Real(node.emit, rows), axis, logarithm=logarithm), INSIDE)
     return node.emit(relax.op.reshape(made, shape))
 
 
@@ -258,7 +261,8 @@ def global_average_pool(node: Node) -> Value:
     float32(node)
     rank = len(node.shape(0))
     node.require(rank >= 3, f"has an input of {list(node.shape(0))}, not [N, C, …]")
-    return node.emit(Real(node.emit, node.expr(0)).mean(node.expr(0), range(2, rank)))
+    total = ops.real_sum(node.expr(0), axes=range(2, rank), order=SEQUENTIAL)  # wherever the channels lie
+    return node.emit(relax.op.divide(node.emit(total, INSIDE), _number(math.prod(node.shape(0)[2:]))))
 
 
 _NUMBERS = "fiu"
