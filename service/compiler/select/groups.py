@@ -90,7 +90,10 @@ class Model:
                 groups[group.output] = group
             elif operation.name in REAL_PRODUCTS:
                 factors = tuple(arg for arg in operation.call.args[:2] if isinstance(arg, relax.Var))
-                if factors and factors[0].same_as(first):
+                if len(factors) == 2 and operation.name == "qnn.real_matmul":
+                    group = self._product(var, operation, None)
+                    groups[group.output] = group
+                elif factors and factors[0].same_as(first):
                     groups[var] = Group(str(var.name), operation, None, None, factors, var)
             elif operation.name not in _ACCUMULATING and var not in self.views and (operands := self._data(operation)):
                 groups[var] = Group(str(var.name), operation, None, None, operands, var)
@@ -109,9 +112,9 @@ class Model:
         computed = all(isinstance(operand, relax.Var) for operand in producer.call.args)
         return names and computed and self._uses[operation.call.args[0]] == 1
 
-    def _product(self, var: relax.Var, core: Operation, requantize: Operation) -> Group:
+    def _product(self, var: relax.Var, core: Operation, requantize: Operation | None) -> Group:
         """A product of two computed matrices, with the moves of its operands and of its result."""
-        lhs, rhs = (self.seen.get(operand, Seen.whole(operand)) for operand in core.call.args)
+        lhs, rhs = (self.seen.get(operand, Seen.whole(operand)) for operand in core.call.args[:2])
         if not lhs.view.of_rows:
             lhs = Seen.whole(core.call.args[0])
         if not (rhs.view.of_rows or rhs.view.of_columns):

@@ -13,12 +13,13 @@ from service.compiler.kernels.group import shape_of
 from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.matrices import Strided
 
+_DTYPES = (*BIAS, "float32")
 Bindings = Sequence[tuple[relax.Var, relax.Expr]]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A tensor of 8 bits as a part of another, or all of it, in another order."""
+    """A tensor as a part of another, or all of it, in another order."""
 
     source: relax.Var
     view: Strided
@@ -96,11 +97,11 @@ def _name(value: relax.Expr) -> str:
 
 
 def _moved(value: relax.Expr) -> relax.Var | None:
-    """The tensor of 8 bits that `value` only moves."""
+    """The tensor of 8 bits, or of real values, that `value` only moves."""
     if _name(value) not in ("relax.reshape", "relax.permute_dims", "relax.strided_slice"):
         return None
     source = value.args[0]
-    return source if isinstance(source, relax.Var) and str(source.ty.dtype) in BIAS else None
+    return source if isinstance(source, relax.Var) and str(source.ty.dtype) in _DTYPES else None
 
 
 def _axes(value: relax.Call) -> list[int]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import astuple
 
 import numpy as np
 
 from service.compiler.kernels.choices import Choices
-from service.compiler.kernels.group import Group, PlainKernel, Shape, shape_of
+from service.compiler.kernels.group import Group, PlainKernel, shape_of
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.layout import NO_HALO, Halo
+from service.compiler.kernels.matrices import Strided
 from service.compiler.kernels.simd.accumulators import Tile
 from service.compiler.kernels.simd.float_depthwise import Depthwise, float_depthwise
 from service.compiler.kernels.simd.float_product import Operands, Padded, float_product
@@ -33,7 +35,7 @@ def float_kernel(isa: Isa, group: Group, choices: Choices) -> PlainKernel:
     if core.name == "qnn.real_conv2d" and (layer := _depthwise(core)) is not None:
         with suppress(Declined):
             return PlainKernel(float_depthwise(isa, layer), NO_HALO, 0)
-    geometry, operands = _matrices(core) if core.name == "qnn.real_matmul" else _convolution(core)
+    geometry, operands = _matrices(group) if core.name == "qnn.real_matmul" else _convolution(core)
     largest = max(operands.lhs, operands.rhs, operands.out, operands.padded.size if operands.padded else 0)
     if largest > _LARGEST or math.prod(shape_of(group.output)) == 0 or geometry.depth == 0:
         raise Declined("its tensors are empty, or have more than 2**31 elements")
@@ -44,49 +46,54 @@ def float_kernel(isa: Isa, group: Group, choices: Choices) -> PlainKernel:
     return PlainKernel(kernel, NO_HALO, 0)
 
 
-def _matrices(core: Operation) -> tuple[Geometry, Operands]:
-    lhs, rhs, out = (shape_of(each) for each in (core.call.args[0], core.call.args[1], core.call))
+def _matrices(group: Group) -> tuple[Geometry, Operands]:
+    """Each operand where it lies: split into heads, transposed, joined again."""
+    core = group.core
+    lhs, rhs, out = (shape_of(each) for each in (*core.call.args[:2], core.call))
     weights, bias = value_of(core.call.args[1]), _bias(core)
-    depth, columns = rhs[-2:]
-    outer: tuple[Outer, ...] = ()
-    if len(rhs) == 2 or math.prod(rhs[:-2]) == 1:  # the rows of all matrices are those of one
-        grid = 1, math.prod(lhs[:-1])
-    else:
-        outer, grid = _batch(lhs, rhs, out), (1, lhs[-2])
-    panels = None if weights is None else weights.reshape(-1, depth, columns)
-    if panels is not None:
-        outer = _of_panels(outer, depth * columns)
+    left, right, made = group.matrices or (
+        Strided.of(lhs).broadcast((*out[:-2], *lhs[-2:])),
+        Strided.of(rhs).broadcast((*out[:-2], *rhs[-2:])),
+        Strided.of(out),
+    )
+    depth, columns = right.shape[-2:]
+    outer, rows = _joined(
+        [
+            Outer(extent, *steps)
+            for extent, *steps in zip(out[:-2], *(each.strides for each in (left, right, made)), strict=False)
+        ],
+        Outer(out[-2], left.strides[-2], 0, made.strides[-2]),
+    )
+    steps = right.strides[-2:] if weights is None else None
+    panels = None
+    if weights is not None:
+        panels = weights.reshape(-1, depth, columns)
+        outer = tuple(Outer(each.extent, each.lhs, each.rhs // (depth * columns), each.out) for each in outer)
     geometry = Geometry(
-        outer, grid, (0, depth), (0, columns), ((1, 0), (1, 0)), depth, columns, 0 if panels is not None else columns
+        outer,
+        (1, rows.extent),
+        (0, rows.lhs),
+        (0, rows.out),
+        ((1, 0), (1, 0)),
+        depth,
+        columns,
+        None if steps is None else (steps[0], 1) if right.of_rows else (1, steps[1]),
+        (left.offset, 0 if steps is None else right.offset, made.offset),
     )
     biases = None if bias is None else np.broadcast_to(bias, (1 if panels is None else len(panels), columns))
-    return geometry, Operands(
-        math.prod(lhs), 0 if panels is not None else math.prod(rhs), math.prod(out), panels, biases
-    )
+    sizes = [math.prod(shape_of(var)) for var in (*group.inputs, group.output)]
+    return geometry, Operands(sizes[0], 0 if steps is None else sizes[1], sizes[-1], panels, biases)
 
 
-def _batch(lhs: Shape, rhs: Shape, out: Shape) -> tuple[Outer, ...]:
-    """The dimensions before the last two, those that lie behind each other in all operands as one."""
+def _joined(batch: Sequence[Outer], rows: Outer) -> tuple[tuple[Outer, ...], Outer]:
+    """Dimensions that lie behind each other in all operands as one; matrices that share a right operand as one, whose
+    rows are those of all."""
     found: list[Outer] = []
-    for axis in range(len(out) - 2):
-        if out[axis] == 1:
-            continue
-        each = Outer(out[axis], *(_step(shape, axis - len(out)) for shape in (lhs, rhs, out)))
-        if found and all(
-            outer == each.extent * inner for outer, inner in zip(astuple(found[-1])[1:], astuple(each)[1:], strict=True)
-        ):
+    for each in (*(each for each in batch if each.extent > 1), rows):
+        if found and found[-1] == Outer(found[-1].extent, *(each.extent * step for step in astuple(each)[1:])):
             each = Outer(found.pop().extent * each.extent, each.lhs, each.rhs, each.out)
         found.append(each)
-    return tuple(found)
-
-
-def _step(shape: Shape, axis: int) -> int:
-    """From one index to the next along an axis, counted from the end; 0 where the tensor is repeated."""
-    return 0 if -axis > len(shape) or shape[axis] == 1 else math.prod(shape[axis + 1 :])
-
-
-def _of_panels(outer: tuple[Outer, ...], size: int) -> tuple[Outer, ...]:
-    return tuple(Outer(each.extent, each.lhs, each.rhs // size, each.out) for each in outer)
+    return tuple(found[:-1]), found[-1]
 
 
 def _depthwise(core: Operation) -> Depthwise | None:

@@ -84,7 +84,8 @@ class _Product:
             filled[:, : geometry.columns] = operands.bias
             self.constants.append(filled.reshape(-1))
         # A right operand that one tile reads is read where it lies.
-        self.in_place = self.tiles == 1 and geometry.columns >= isa.lanes
+        steps = geometry.rhs_steps
+        self.in_place = self.tiles == 1 and geometry.columns >= isa.lanes and steps is not None and steps[1] == 1
         self.panel = geometry.depth * tile.blocks * isa.lanes
         self.group = geometry.group(isa, tile, constant=operands.weights is not None)
         self.groups = -(-self.parts // self.group)
@@ -130,11 +131,11 @@ class _Product:
                 with program.loop(self.tiles, "tile") as own:
                     self._tiles(lhs, out, rhs, first, own, weights)
         facts = {"tile": f"{self.tile.rows}x{self.tile.columns} rows, {self.tile.blocks} vectors"}
-        return Kernel("float", program.function(), tuple(self.constants), 4 * operands.out, facts)
+        return Kernel("float_product", program.function(), tuple(self.constants), 4 * operands.out, facts)
 
     def _offsets(self, image: Expr) -> tuple[Expr, Expr, Expr]:
         """Where an image begins, in each operand."""
-        totals: list[Expr] = [0, 0, 0]
+        totals: list[Expr] = list(self.geometry.starts)
         for each in reversed(self.geometry.outer):
             place = image % each.extent if each.extent > 1 else 0
             image = self.program.bind(image // each.extent) if each.extent > 1 else image
@@ -159,22 +160,68 @@ class _Product:
         return vector
 
     def _in_place(self, rhs: Expr) -> Weights:
-        step, lanes = self.geometry.rhs_step, self.isa.lanes
+        (step, _), lanes = self.rhs_steps, self.isa.lanes
         return lambda part, columns, product, block: load(self.rhs, rhs + product * step + columns[block], lanes)
+
+    @property
+    def rhs_steps(self) -> tuple[int, int]:
+        assert self.geometry.rhs_steps is not None
+        return self.geometry.rhs_steps
 
     def _laid_out(self, rhs: Expr, first: Expr) -> Weights:
         """The columns of a group of parts, in memory of this thread. What lies behind the last column is never
         stored."""
-        program, step, lanes = self.program, self.geometry.rhs_step, self.isa.lanes
+        program, lanes = self.program, self.isa.lanes
         memory = program.workspace(self.group * self.panel, "float32")
-        size = min(lanes, self.geometry.columns)
+        whole = min(self.geometry.columns, self.geometry.depth) >= lanes
         with program.loop(self.count, "part") as part:
-            columns = self._columns(first + part)
-            with program.loop(self.geometry.depth, "laid") as product:
-                for block, column in enumerate(columns):
-                    to = part * self.panel + product * (self.tile.blocks * lanes) + block * lanes
-                    copy(program, lanes, (self.rhs, rhs + product * step + column), (memory, to), size)
+            for block, column in enumerate(self._columns(first + part)):
+                to = program.bind(part * self.panel + block * lanes)
+                if self.rhs_steps[1] == 1:
+                    self._copied(rhs + column, memory, to)
+                elif whole:
+                    self._turned(program.bind(rhs + column * self.rhs_steps[1]), memory, to)
+                else:
+                    self._picked(rhs + column * self.rhs_steps[1], memory, to)
         return self._from_panel(memory, 0)
+
+    def _copied(self, rhs: Expr, memory: Buffer, to: Expr) -> None:
+        program, lanes, row = self.program, self.isa.lanes, self.tile.blocks * self.isa.lanes
+        with program.loop(self.geometry.depth, "laid") as k:
+            source, destination = (self.rhs, rhs + k * self.rhs_steps[0]), (memory, to + k * row)
+            copy(program, lanes, source, destination, min(lanes, self.geometry.columns))
+
+    def _picked(self, rhs: Expr, memory: Buffer, to: Expr) -> None:
+        """Columns, element by element: so few that they fill no vector."""
+        program, row = self.program, self.tile.blocks * self.isa.lanes
+        with (
+            program.loop(self.geometry.depth, "laid") as k,
+            program.loop(min(self.isa.lanes, self.geometry.columns), "n") as n,
+        ):
+            program.store(memory, to + k * row + n, load(self.rhs, rhs + n * self.rhs_steps[1] + k, 1), 1)
+
+    def _turned(self, rhs: Expr, memory: Buffer, to: Expr) -> None:
+        """Squares of as many columns as a vector has lanes, transposed: halves, quarters … change places in pairs of
+        vectors (Eklundh 1972)."""
+        program, lanes, row = self.program, self.isa.lanes, self.tile.blocks * self.isa.lanes
+        with program.loop(-(-self.geometry.depth // lanes), "square") as square:
+            k = program.bind(at_most(square * lanes, self.geometry.depth - lanes))
+            vectors = [
+                self.lanes.keep(load(self.rhs, rhs + n * self.rhs_steps[1] + k, lanes), "float32") for n in range(lanes)
+            ]
+            distance = lanes // 2
+            while distance:
+                for one in (place for place in range(lanes) if not place & distance):
+                    pair = vectors[one], vectors[one + distance]
+                    upper = [lane + lanes - distance if lane & distance else lane for lane in range(lanes)]
+                    lower = [lane + lanes if lane & distance else lane + distance for lane in range(lanes)]
+                    vectors[one], vectors[one + distance] = (self._mixed(pair, order) for order in (upper, lower))
+                distance //= 2
+            for place, vector in enumerate(vectors):
+                program.store(memory, to + (k + place) * row, vector, lanes)
+
+    def _mixed(self, pair: tuple[Expr, Expr], order: list[int]) -> Expr:
+        return self.lanes.keep(tirx.Shuffle(list(pair), [tirx.const(at, "int32") for at in order]), "float32")
 
     # --- a tile ---
 

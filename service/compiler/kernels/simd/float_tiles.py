@@ -42,7 +42,7 @@ class Outer:
 
 @dataclass(frozen=True)
 class Geometry:
-    """Products `out[y, x, n] = sum over taps and k of lhs[y, x, tap, k] * rhs[tap, k, n]`, of contiguous k and n.
+    """Products `out[y, x, n] = sum over taps and k of lhs[y, x, tap, k] * rhs[tap, k, n]`, of contiguous k.
 
     Attributes:
         outer: products beside each other.
@@ -51,7 +51,8 @@ class Geometry:
         taps: extent and step (in elements of lhs) of each loop around k; steps of the first are larger.
         run: of k.
         columns: of n.
-        rhs_step: from one k to the next, where rhs is computed; 0 where it is laid out.
+        rhs_steps: from one k to the next, and from one n, where rhs is computed; one of them is 1.
+        starts: the first elements of lhs, rhs and out.
     """
 
     outer: tuple[Outer, ...]
@@ -61,7 +62,8 @@ class Geometry:
     taps: tuple[tuple[int, int], ...]
     run: int
     columns: int
-    rhs_step: int = 0
+    rhs_steps: tuple[int, int] | None = None
+    starts: tuple[int, int, int] = (0, 0, 0)
 
     @property
     def images(self) -> int:
@@ -118,7 +120,7 @@ def cycles(isa: Isa, geometry: Geometry, tile: Tile) -> float:
     step = max(work, loads, rate.latency) + rate.overlap * min(work, loads)
     parts = geometry.images * geometry.parts(isa, tile)
     total = parts * geometry.tiles(tile) * (geometry.depth * step + rows * tile.blocks * rate.epilogue.wide + rate.tile)
-    if geometry.rhs_step:
+    if geometry.rhs_steps is not None:
         total += parts * geometry.depth * tile.blocks * 2 * rate.load
     return total
 

@@ -123,8 +123,8 @@ DEPTHWISE: list[tuple[Shape, Shape, Shape, Shape, Shape, str]] = [
     ((2, 9, 33, 19), (5, 5), (2, 2), (2, 1, 2, 2), (1, 1), "float_depthwise"),
     ((1, 7, 7, 40), (7, 7), (1, 1), (3, 3, 3, 3), (1, 1), "float_depthwise"),
     ((1, 12, 3, 16), (3, 2), (1, 1), (0, 1, 0, 0), (2, 2), "float_depthwise"),
-    ((1, 5, 6, 3), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), "float"),
-    ((1, 3, 64, 16), (1, 31), (1, 1), (0, 15, 0, 15), (1, 1), "float"),
+    ((1, 5, 6, 3), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), "float_product"),
+    ((1, 3, 64, 16), (1, 31), (1, 1), (0, 15, 0, 15), (1, 1), "float_product"),
 ]
 
 
@@ -177,3 +177,47 @@ def test_infinities_and_what_is_no_number_stay_where_they_are(target: Target, tm
     np.testing.assert_array_equal(actual, oracle.run(module, get_mode(MODE), [rows])[0])
     assert np.isfinite(actual[2]).all()
     assert np.isnan(actual[1]).all()
+
+
+def heads(emit: Callable[[relax.Expr], relax.Var], x: relax.Var, count: int, axes: tuple[int, ...]) -> relax.Var:
+    """`[N, T, C]` -> `[N, heads, T, C / heads]`, or its like by other axes."""
+    n, tokens, channels = (int(dim) for dim in x.ty.shape)
+    apart = emit(relax.op.reshape(x, (n, tokens, count, channels // count)))
+    return emit(relax.op.permute_dims(apart, axes))
+
+
+# Tokens, channels and heads: sizes that fill vectors and that do not, fewer than a vector of either.
+ATTENTION = [(24, 64, 2), (37, 40, 2), (50, 96, 3), (5, 24, 2), (70, 12, 4)]
+
+
+@pytest.mark.parametrize("target", HERE, ids=str)
+@pytest.mark.parametrize(("tokens", "channels", "count"), ATTENTION, ids=str)
+def test_heads_are_read_and_written_where_they_lie(
+    target: Target, tokens: int, channels: int, count: int, tmp_path: Path
+) -> None:
+    shape = (2, tokens, channels)
+
+    def body(emit: Callable[[relax.Expr], relax.Var], inputs: list[relax.Var]) -> relax.Var:
+        query, value = (heads(emit, inputs[place], count, (0, 2, 1, 3)) for place in (0, 2))
+        key = heads(emit, inputs[1], count, (0, 2, 3, 1))
+        scores = emit(ops.real_matmul(query, key))
+        made = emit(ops.real_matmul(scores, value))
+        return emit(relax.op.reshape(emit(relax.op.permute_dims(made, (0, 2, 1, 3))), shape))
+
+    module, inputs = module_of([(shape, "float32")] * 3, body), [real(*shape) for _ in range(3)]
+    selection, (actual,) = run_selected(module, target, MODE, inputs, tmp_path)
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode(MODE), inputs)[0])
+    assert [layer["kernel"] for layer in selection.layers] == ["float_product", "float_product"]
+    assert selection.plain == []
+
+
+@pytest.mark.parametrize("target", HERE[:1], ids=str)
+def test_slices_of_one_tensor_are_multiplied(target: Target, tmp_path: Path) -> None:
+    def body(emit: Callable[[relax.Expr], relax.Var], inputs: list[relax.Var]) -> relax.Var:
+        parts = [emit(relax.op.strided_slice(inputs[0], [2], [32 * at], [32 * at + 32])) for at in range(2)]
+        return emit(ops.real_matmul(heads(emit, parts[0], 2, (0, 2, 1, 3)), heads(emit, parts[1], 2, (0, 2, 3, 1))))
+
+    module, inputs = module_of([((1, 21, 64), "float32")], body), [real(1, 21, 64)]
+    selection, (actual,) = run_selected(module, target, MODE, inputs, tmp_path)
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode(MODE), inputs)[0])
+    assert selection.plain == []
