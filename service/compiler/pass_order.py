@@ -13,6 +13,7 @@ ORDER: dict[str, Stage] = {
     "move-transposes": Stage.SELECT,
     "decompose": Stage.SELECT,
     "fold-constants": Stage.SELECT,
+    "join-biases": Stage.SELECT,
     "make-tables": Stage.SELECT,
     "drop-casts": Stage.SELECT,
     "move-reshapes": Stage.SELECT,

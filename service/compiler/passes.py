@@ -169,6 +169,7 @@ _RUNS: dict[str, Run] = {
     "move-transposes": lambda module, context: move_transposes(join_moves(module)),
     "decompose": lambda module, context: decompose(module),
     "fold-constants": _simplify("constants folded"),
+    "join-biases": _simplify("biases joined"),
     "make-tables": _simplify("tables made"),
     "drop-casts": _simplify("casts dropped"),
     "move-reshapes": _simplify("reshapes moved"),

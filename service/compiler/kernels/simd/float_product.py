@@ -121,7 +121,7 @@ class _Product:
         with program.loop(geometry.images * self.groups * rows, "item", parallel=parallel) as item:
             of_images, tile = program.bind(item // rows), item % rows
             lhs, rhs, out = self._offsets(program.bind(of_images // self.groups))
-            first = program.bind(of_images % self.groups * self.group)
+            first = program.bind(of_images % self.groups * self.group) if self.groups > 1 else 0
             self.count = program.bind(at_most(self.parts - first, self.group))
             if constant:
                 weights = self._from_panel(self.buffers[0], program.bind((rhs * self.parts + first) * self.panel))

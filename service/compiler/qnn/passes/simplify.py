@@ -9,6 +9,7 @@ import tvm
 from tvm import relax
 
 from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.passes.biases import join_biases
 from service.compiler.qnn.passes.casts import drop_casts
 from service.compiler.qnn.passes.constants import fold_constants
 from service.compiler.qnn.passes.moves import move_reshapes
@@ -20,6 +21,7 @@ Pass = Callable[[tvm.IRModule, Mode], tuple[tvm.IRModule, list[str]]]
 
 PASSES: dict[str, Pass] = {
     "constants folded": fold_constants,
+    "biases joined": join_biases,
     "tables made": make_tables,
     "casts dropped": drop_casts,
     "reshapes moved": move_reshapes,

@@ -57,6 +57,11 @@ def constant(emit: Emit, x: relax.Expr) -> relax.Var:
     return emit(ops.add(x, emit(ops.requantize(relax.const(np.zeros(ROW, np.int8)), W, X)), X, X, Y))
 
 
+def biased(emit: Emit, x: relax.Expr) -> relax.Var:
+    products = emit(ops.real_matmul(x, relax.const(np.ones((4, 2), np.float32))))
+    return emit(relax.op.add(products, relax.const(np.ones((1, 2), np.float32))))
+
+
 def casts(emit: Emit, x: relax.Expr) -> relax.Var:
     moved = emit(relax.op.reshape(emit(ops.dequantize(x, X)), [4, 1]))
     return emit(ops.requantize(emit(ops.quantize(moved, X)), X, Y))
@@ -88,6 +93,7 @@ MODELS: dict[str, tuple[tuple[tuple[int, ...], str], Body]] = {
     "move-transposes": (((1, 2, 3, 4), "int8"), permuted),
     "decompose": (((1, 2, 2, 1), "int8"), transposed),
     "fold-constants": ((ROW, "int8"), constant),
+    "join-biases": ((ROW, "float32"), biased),
     "make-tables": ((ROW, "int8"), halved),
     "drop-casts": ((ROW, "int8"), casts),
     "move-reshapes": (((1, 2, 4), "int8"), reshaped),

@@ -169,6 +169,16 @@ def test_the_kernel_needs_no_more_of_an_architecture_than_the_protocol(target: T
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
+def test_subnormal_sums_are_kept(target: Target, tmp_path: Path) -> None:
+    weights, rows = relax.const(real(30, 20) * np.float32(1e-20)), real(3, 30) * np.float32(1e-21)
+    module = module_of([((3, 30), "float32")], lambda emit, inputs: emit(ops.real_matmul(inputs[0], weights)))
+    _, (actual,) = run_selected(module, target, MODE, [rows], tmp_path)
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode(MODE), [rows])[0])
+    assert (np.abs(actual) < np.finfo(np.float32).tiny).all()
+    assert actual.any()
+
+
+@pytest.mark.parametrize("target", HERE[:1], ids=str)
 def test_infinities_and_what_is_no_number_stay_where_they_are(target: Target, tmp_path: Path) -> None:
     weights, rows = relax.const(real(5, 20)), real(3, 5)
     rows[0, 0], rows[1, 1] = np.inf, np.nan

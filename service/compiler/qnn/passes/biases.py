@@ -1,0 +1,60 @@
+"""Join biases: a row of constants that is added to a product of real values is the product's bias.
+
+A product rounds its sum to float32 and then the sum of that and its bias, as an addition behind it does.
+
+Requires: a model of `qnn.*` and plain operators.
+Ensures: the same outputs; what nothing but the addition of a constant row reads is computed with it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import relax
+
+from service.compiler.qnn import graph, ops
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.operation import value_of
+
+_PRODUCTS = ("qnn.real_conv2d", "qnn.real_matmul")
+
+
+def join_biases(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
+    """`module` with biases inside of products; and the names of the sums."""
+    function = graph.main_of(module)
+    uses = graph.uses_of(function)
+    products: dict[relax.Var, relax.Call] = {}
+    joined: dict[relax.Call, tuple[relax.Call, relax.Constant]] = {}
+    names: list[str] = []
+    for var, value, operation in graph.operations(function):
+        if operation is not None and operation.name in _PRODUCTS and len(value.args) == 2 and uses[var] == 1:
+            products[var] = value
+        elif getattr(getattr(value, "op", None), "name", "") == "relax.add":
+            for term, other in (value.args, value.args[::-1]):
+                row = _row(other, graph.shape_of(var))
+                if row is not None and term in products and graph.shape_of(term) == graph.shape_of(var):
+                    joined[value] = products[term], relax.const(row)
+                    names.append(str(var.name))
+    if not joined:
+        return module, []
+    operands: dict[relax.Call, list[relax.Expr]] = {}  # of the products, in the new function
+
+    def join(
+        builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
+    ) -> relax.Expr:
+        operands[call] = args
+        if call not in joined:
+            return graph.with_args(call, args)
+        product, bias = joined[call]
+        return ops.with_operands(product, *operands[product], bias)
+
+    return graph.rewrite(module, join), names
+
+
+def _row(expr: relax.Expr, shape: tuple[int, ...]) -> NDArray[np.float32] | None:
+    """A constant that has a value for each index of the last axis of `shape`, and for no other."""
+    value = value_of(expr)
+    if value is None or value.ndim == 0 or value.ndim > len(shape) or value.shape[-1:] != shape[-1:]:
+        return None
+    return value.reshape(-1) if value.size == shape[-1] else None
