@@ -54,12 +54,20 @@ def _rebuilt(
         return graph.emit(builder, graph.with_args(value, args), var.name)
     wanted = _grown(var, batch)
     args = [graph.substitute(arg, environment) for arg in value.args]
+    if value.op.name in ("relax.concat", "relax.qnn.concatenate"):
+        args[0] = relax.Tuple([_for_each(builder, part, batch) for part in args[0].fields])
     is_reshape = value.op.name == "relax.reshape"  # the one operator that is told its result's shape
     call = relax.op.reshape(args[0], wanted) if is_reshape else graph.with_args(value, args)
     result = graph.emit(builder, call, var.name)
     if graph.shape_of(result) != wanted:
         raise _mixed(str(value.op.name), var)
     return result
+
+
+def _for_each(builder: relax.BlockBuilder, part: relax.Expr, batch: int) -> relax.Expr:
+    """A part of a concatenation: what no input decides, as a class token, is there once for each sample."""
+    first, *rest = graph.shape_of(part)
+    return part if first != 1 else builder.emit(relax.op.broadcast_to(part, (batch, *rest)))
 
 
 def _grown(var: relax.Var, batch: int) -> tuple[int, ...]:

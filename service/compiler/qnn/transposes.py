@@ -203,6 +203,13 @@ def _pad(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
     return relax.op.nn.pad(x.source, widths, pad_mode=mode, pad_value=value), x.axes
 
 
+def _slice(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
+    (x,) = operands
+    named, *bounds = ([int(field.value) for field in arg.fields] for arg in call.args[1:])
+    places = [x.axes[axis] for axis in named]
+    return relax.op.strided_slice(x.source, places, *bounds, assume_inbound=bool(call.attrs.assume_inbound)), x.axes
+
+
 def _mean(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
     (x,) = operands
     reduced, keepdims = {x.axes[int(axis)] for axis in call.attrs["axes"]}, bool(call.attrs["keepdims"])
@@ -321,4 +328,5 @@ RULES: dict[str, Rule] = {
     "relax.qnn.softmax": _last_axis,
     "relax.qnn.sum": _mean,
     "relax.reshape": _reshape,
+    "relax.strided_slice": _slice,
 }

@@ -7,8 +7,9 @@ import pytest
 import tvm
 from tvm import relax
 
-from service.compiler.qnn import graph
+from service.compiler.qnn import graph, oracle
 from service.compiler.qnn.batch import batched
+from service.compiler.qnn.numerics import get_mode
 from service.core.errors import UnsupportedOperator
 
 
@@ -36,6 +37,15 @@ def test_every_tensor_has_the_batch_first() -> None:
         (5, 4, 4, 3),
         (5, 108),
     ]
+
+
+def test_a_constant_part_is_there_for_each_sample() -> None:
+    token = relax.const(np.ones((1, 1, 4), np.int8))
+    module = batched(module_of([1, 3, 4], lambda x: relax.op.concat([token, x], axis=1)), 2)
+    assert graph.shape_of(graph.results_of(graph.main_of(module))[0]) == (2, 4, 4)
+    samples = np.arange(24, dtype=np.int8).reshape(2, 3, 4)
+    (actual,) = oracle.run(module, get_mode("onnxruntime"), [samples])
+    np.testing.assert_array_equal(actual, np.concatenate([np.ones((2, 1, 4), np.int8), samples], axis=1))
 
 
 def test_one_sample_is_the_model_as_it_came() -> None:

@@ -97,6 +97,15 @@ def test_axes_of_length_1_are_moved_by_a_reshape() -> None:
     assert check(module_of([((1, 3, 5, 5), "uint8")], network))["permute_dims"] == 0
 
 
+def test_channels_are_cut_where_they_lie() -> None:
+    def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        x = convolved(emit, inputs[0], 8)
+        halves = [emit(relax.op.strided_slice(x, [1], [begin], [begin + 4], [1])) for begin in (0, 4)]
+        return emit(ops.add(convolved(emit, halves[0], 4), halves[1], TYPE, TYPE, TYPE))
+
+    assert check(module_of([((2, 3, 5, 6), "uint8")], network))["permute_dims"] == 2
+
+
 def test_a_channel_shuffle_stays_in_channels_last() -> None:
     """Reshape, transpose, reshape on channels: one permutation of the channels, and the two ends'."""
 
@@ -186,6 +195,14 @@ def averaged(emit: Emit, x: relax.Var, draw: np.random.Generator) -> relax.Var:
 @step
 def padded(emit: Emit, x: relax.Var, draw: np.random.Generator) -> relax.Var:
     return emit(relax.op.nn.pad(x, [int(n) for n in draw.integers(0, 2, 2 * len(graph.shape_of(x)))], pad_value=9))
+
+
+@step
+def cut(emit: Emit, x: relax.Var, draw: np.random.Generator) -> relax.Var:
+    axis = int(draw.integers(0, len(graph.shape_of(x))))
+    size = graph.shape_of(x)[axis]
+    begin, step = int(draw.integers(0, size)), int(draw.integers(1, 3))
+    return emit(relax.op.strided_slice(x, [axis], [begin], [int(draw.integers(begin + 1, size + 1))], [step]))
 
 
 @step
