@@ -140,7 +140,7 @@ def lowered_sums(
     made = sums
     if bias is not None:
         made = te.compute(shape, lambda *index: sums(*index) + tensors[-1](index[-1]), name="biased")
-    function = te.create_prim_func([*tensors, made])
+    function = te.create_prim_func([*tensors, made]).without_attr("global_symbol")  # "main", as the model's
     function = function.with_body(_fused(function.body)).with_attr("op_pattern", OPAQUE)
     name = operation.name.removeprefix("qnn.")
     return relax.call_tir(builder.add_func(function, name), relax.Tuple(list(operands)), operation.call.ty)
