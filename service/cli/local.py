@@ -40,7 +40,7 @@ from service.compiler.importers.uploads import upload_of
 from service.core.build import Progress
 from service.core.digest import Digest, digest_of_file, parse_digest
 from service.core.errors import InvalidInput
-from service.core.options import MAX_BATCH, parse_shapes, parse_tune, with_batch, with_shapes, with_tuning
+from service.core.options import MAX_BATCH, parse_open_shapes, parse_tune, with_sizes, with_tuning
 
 OutputDir = Annotated[
     Path,
@@ -65,27 +65,26 @@ def compile(
     with reporting(as_json) as output:
         started_s = time.monotonic()
         with upload_of(file) as upload, StageView(output.progress) as view:
-            digest, reports = compile_to(
-                upload,
-                output_dir,
-                target,
-                numerics,
-                _options(batch, tune, input_shape),
-                allow_unsandboxed,
-                view,
-            )
+            made = [
+                compile_to(upload, output_dir, target, numerics, options, allow_unsandboxed, view)
+                for options in _options(batch, tune, input_shape)
+            ]
             view.finish(time.monotonic())
-        took_s = time.monotonic() - started_s
+        took_s, (digest, reports) = time.monotonic() - started_s, made[0]
         if as_json:
-            output.document({"artifact": digest, "directory": str(output_dir), "reports": reports, "seconds": took_s})
+            document = {"artifact": digest, "directory": str(output_dir), "reports": reports, "seconds": took_s}
+            buckets = [{"artifact": artifact, "reports": told} for artifact, told in made]
+            output.document(document | ({"buckets": buckets} if len(made) > 1 else {}))
             return
-        output.show(f"{digest} in {took_s:.2f} s", summary(reports))
+        for artifact, told in made:
+            output.show(f"{artifact} in {took_s:.2f} s", summary(told))
         output.next_command(f"octet run {shlex.quote(str(output_dir))} INPUT")
 
 
-def _options(batch: int, tune: str | None, input_shape: str) -> dict[str, Any]:
-    options = {**with_batch(batch), **with_shapes(parse_shapes(input_shape))}
-    return with_tuning(options, parse_tune(tune)) if tune else options
+def _options(batch: int, tune: str | None, input_shape: str) -> list[dict[str, Any]]:
+    """Of each bucket, or of the only build."""
+    found = with_sizes([batch], parse_open_shapes(input_shape))
+    return [with_tuning(options, parse_tune(tune)) for options in found] if tune else found
 
 
 def compile_to(
@@ -144,7 +143,8 @@ def run(
         from service.cache.metadata import metadata_of
         from service.runtime.image import decode
 
-        model = runtime.load(directory, parse_digest(artifact) if artifact else None, threads=threads)
+        named = parse_digest(artifact) if artifact else None
+        model = runtime.load(directory, named, threads) if named else runtime.load_model(directory, threads)
         specs = model.signature.inputs
         if len(specs) != len(inputs):
             names = ", ".join(spec.name for spec in specs)
@@ -159,8 +159,8 @@ def run(
         started_s = time.perf_counter()
         outputs = model.run(tensors)
         took_s = time.perf_counter() - started_s
-        named = {spec.name: value for spec, value in zip(model.signature.outputs, outputs, strict=True)}
-        answer = Answer(str(directory), named, model.signature.outputs, took_s, metadata.labels)
+        values = {spec.name: value for spec, value in zip(model.signature.outputs, outputs, strict=True)}
+        answer = Answer(str(directory), values, model.signature.outputs, took_s, metadata.labels)
         show_answer(output, answer, labels, save, raw)
 
 

@@ -90,8 +90,9 @@ InputShapeOption = Annotated[
     str,
     typer.Option(
         "--input-shape",
+        "--shape",
         metavar="[NAME=]N,C,H,W",
-        help="The input's shape, if the file leaves it open; for several inputs, x=…;y=…",
+        help="The input's shape, if the file leaves it open; for several inputs, x=…;y=…; 1x[16,32,64] for a choice.",
         show_default=False,
     ),
 ]

@@ -36,6 +36,7 @@ ROLES: Mapping[str, str] = {
     "build": "service.compiler.roles:build_role",
     "kernel": "service.compiler.roles:kernel_role",
     "oracle": "service.compiler.roles:oracle_role",
+    "padding": "service.compiler.roles:padding_role",
     "reference": "service.compiler.checking_roles:reference_role",
     "time": "service.compiler.checking_roles:time_role",
     "profile": "service.compiler.checking_roles:profile_role",

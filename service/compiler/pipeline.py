@@ -14,6 +14,7 @@ from typing import Any
 from service.cache import Descriptor, Manifest, OciLayout
 from service.compiler.answers import answering
 from service.compiler.checking_roles import EXPECTED_FILE
+from service.compiler.padding import Padding, padding_of
 from service.compiler.steps import CONSTANTS_FILE, CompileRequest, Steps
 from service.core.artifact import (
     ARTIFACT_TYPE,
@@ -72,8 +73,13 @@ def compile_model(
     signature = ModelSignature.from_json(imported["signature"]).batched(batch_of(request.options))
     with answering(steps, signature, imported["format"]) as answers:
         made = make(steps, signature, tiles)
+        padding = padding_of(steps, signature)
         expected = answers()
+    if padding is not None:
+        made = made.padding(padding)
+        progress.log(f"shorter inputs are {'' if padding.exact else 'not '}filled up: {padding.text}")
     numerics = steps.verify(made.config, made.library, made.built, expected)
+    numerics |= {"padding": padding.to_json()} if padding else {}
     profile = steps.profile(made.config, made.library, made.built)
     progress.stage(Stage.PUBLISH)
     artifact = _publish(layout, made, request, imported["format"])
@@ -104,6 +110,11 @@ class Made:
     library: Path
     constants: Path
     built: Mapping[str, Any]
+
+    def padding(self, padding: Padding) -> Made:
+        """The same, of which the signature says whether it answers shorter inputs."""
+        signature = replace(self.config.signature, pads=padding.exact)
+        return replace(self, config=replace(self.config, signature=signature))
 
 
 def make(

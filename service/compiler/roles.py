@@ -7,6 +7,7 @@ them in scratch directories; the parent trusts none of their content.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,12 +35,13 @@ from service.compiler.qnn.numerics.saturation import saturating_layers
 from service.compiler.qnn.transposes import move_transposes
 from service.compiler.sandbox import Report
 from service.compiler.targets import codegen_target
+from service.core.buckets import filled_up
 from service.core.build import Stage
 from service.core.digest import digest_of
 from service.core.errors import Unsupported
 from service.core.signature import ModelSignature
 from service.core.target import parse_target
-from service.core.vectors import Array, sample_inputs
+from service.core.vectors import Array, masked_samples, sample_inputs
 
 Request = Mapping[str, Any]
 Result = Mapping[str, Any]
@@ -112,6 +114,43 @@ def oracle_role(request: Request, report: Report) -> Result:
     whole = [_joined(answers[first : first + batch]) for first in range(0, len(answers), batch)]
     write_answers(dict(enumerate(whole)), EXPECTED_FILE)
     return {}
+
+
+def padding_role(request: Request, report: Report) -> Result:
+    """Modules of one model at several lengths -> how many values stay equal where the inputs of the shorter ones are
+    filled up with zeros, and computed by the longest (see `compiler.padding`)."""
+    report.at(stage=Stage.VERIFY)
+    module, mode = _loaded(request), get_mode(request["numerics"])
+    longest, values, equal = ModelSignature.from_json(request["signature"]), 0, 0
+    if ranges := _ranges(module):
+        return {"values": 0, "equal": 0, "reason": f"{ranges} takes a range over all that is filled up"}
+    for path, signature in zip(request["modules"], map(ModelSignature.from_json, request["signatures"]), strict=True):
+        samples = masked_samples(signature)
+        answers = oracle.run_all(_loaded({"module": path}), mode, samples)
+        filled = oracle.run_all(module, mode, [filled_up(each, longest) for each in samples])
+        for short, long in ((a, b) for pair in zip(answers, filled, strict=True) for a, b in zip(*pair, strict=True)):
+            values += short.size
+            equal += _equal_beginning(short, long)
+    return {"values": values, "equal": equal, "reason": ""}
+
+
+def _ranges(module: tvm.IRModule) -> str:
+    """The name of what is quantized by the least and the largest of all its elements, at run time; "" if nothing is."""
+    for var, value in graph.bindings(graph.main_of(module)):
+        name = str(getattr(getattr(value, "op", None), "name", ""))
+        if name in ("relax.max", "relax.min") and math.prod(graph.shape_of(var)) == 1 < math.prod(
+            graph.shape_of(value.args[0])
+        ):
+            return repr(str(var.name))
+    return ""
+
+
+def _equal_beginning(short: Array, long: Array) -> int:
+    """How many values of `short` are those of `long` at the same place."""
+    beginning = long[tuple(map(slice, short.shape))] if short.ndim == long.ndim else long
+    if beginning.shape != short.shape:
+        return 0
+    return int(np.sum((beginning == short) | (np.isnan(beginning) & np.isnan(short))))
 
 
 def build_role(request: Request, report: Report) -> Result:

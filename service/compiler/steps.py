@@ -147,6 +147,12 @@ class Steps:
         request = {"source": str(source), **question}
         return self.ask("import", request, [source], question=question, files=[MODULE_FILE])
 
+    def imported_at(self, shapes: Mapping[str, Sequence[int]], within: str) -> Any:
+        """As `imported`, of inputs that have other `shapes`; `module.json` lies in the directory `within`."""
+        source = self.request.source
+        request = {"source": str(source), "shapes": {name: list(shape) for name, shape in shapes.items()}}
+        return self.run("import", request, [source], within=within, poll=self._poll)
+
     def build(self, states: int, tiles: Mapping[str, Sequence[int]] | None = None, rank: int = 0) -> Any:
         """The imported module -> an object, constants, kernels' programs, and the call plan.
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from service.core.digest import Digest, digest_of_json
-from service.core.options import batch_of, tune_s_of
+from service.core.options import batch_of, place_of, tune_s_of
 
 
 class BuildState(StrEnum):
@@ -69,7 +69,7 @@ class BuildInputs:
     @property
     def background(self) -> bool:
         """Whether it makes better what is served without it too: it is built when nothing else waits."""
-        return batch_of(self.options) > 1 or tune_s_of(self.options) is not None
+        return batch_of(self.options) > 1 or place_of(self.options) > 0 or tune_s_of(self.options) is not None
 
     @property
     def key(self) -> Digest:

@@ -168,11 +168,21 @@ class ModelSignature:
     Attributes:
         states: where there are some, the calls of a model form sequences, and each call's answer depends on those
             before it. The compiled function takes them after the inputs, and gives the next ones after the outputs.
+        pads: whether shorter inputs may be filled up with zeros to these shapes: a build has found the answers to them
+            equal, bit for bit, to those of the model at their own length.
+        buckets: where dimensions are dynamic, the signatures that the model is built for, ascending.
     """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     states: tuple[State, ...] = ()
+    pads: bool = False
+    buckets: tuple[ModelSignature, ...] = ()
+
+    @property
+    def largest(self) -> ModelSignature:
+        """The largest bucket; itself where no dimension is dynamic."""
+        return self.buckets[-1] if self.buckets else self
 
     def batched(self, batch: int) -> ModelSignature:
         """The same for `batch` samples at a time, of a model that takes one.
@@ -195,6 +205,7 @@ class ModelSignature:
             "inputs": [spec.to_json() for spec in self.inputs],
             "outputs": [spec.to_json() for spec in self.outputs],
             **({"states": [state.to_json() for state in self.states]} if self.states else {}),
+            **({"pads": True} if self.pads else {}),
         }
 
     @staticmethod
@@ -203,4 +214,5 @@ class ModelSignature:
             tuple(TensorSpec.from_json(spec) for spec in signature["inputs"]),
             tuple(TensorSpec.from_json(spec) for spec in signature["outputs"]),
             tuple(State.from_json(state) for state in signature.get("states", ())),
+            signature.get("pads") is True,
         )

@@ -182,3 +182,24 @@ def _ends(dtype: np.dtype[Any]) -> tuple[int, int]:
         return 0, 1
     info = np.iinfo(dtype)
     return int(info.min), int(info.max)
+
+
+def masked_samples(signature: ModelSignature) -> list[Sample]:
+    """Four random inputs within their bounds, real ones normally distributed; in the first, masks are all ones."""
+    return [_masked(signature, seed) for seed in range(4)]
+
+
+def _masked(signature: ModelSignature, seed: int) -> Sample:
+    rng = np.random.default_rng(seed)
+    inputs: Sample = []
+    for spec in signature.inputs:
+        if spec.dtype.kind == "f":
+            inputs.append(rng.standard_normal(spec.shape).astype(spec.dtype))
+            continue
+        low, high = _ends(spec.dtype) if spec.bounds is None else (int(spec.bounds.low), int(spec.bounds.high))
+        value = rng.integers(low, high, spec.shape, np.int64, endpoint=True)
+        if (low, high) == (0, 1):
+            value[..., :1] = 1  # what sees nothing at all has no answer
+            value = np.ones_like(value) if seed == 0 else value
+        inputs.append(value.astype(spec.dtype))
+    return inputs

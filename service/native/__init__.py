@@ -8,7 +8,7 @@ from service.native.front import FIELDS as FRONT_FIELDS
 from service.native.front import Entry, Front, Handover, Problem
 from service.native.front import Limits as FrontLimits
 from service.native.grpc_front import CallBegan, Canceled, GrpcFront, GrpcLimits, HalfClosed, MessageCame, lines_of
-from service.native.library import Runner, compiled_runner
+from service.native.library import Runner, choosing_runner, compiled_runner
 from service.native.model_queue import Array, Job, Mailbox, ModelQueue, Outcome, as_runner, serialized
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "Problem",
     "Runner",
     "as_runner",
+    "choosing_runner",
     "compiled_runner",
     "lines_of",
     "serialized",

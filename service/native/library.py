@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +40,10 @@ def compiled_runner(model: int, instance: int) -> Runner:
     """
     runner: Runner = function("runner")(model, instance)
     return runner
+
+
+def choosing_runner(runners: Sequence[tuple[Runner, Sequence[Sequence[int]]]]) -> Runner:
+    """A runner that calls the one whose shapes all inputs have, and raises ValueError where none has them."""
+    shapes = [[size for shape in each for size in shape] for _, each in runners]
+    chosen: Runner = function("choosing_runner")([runner for runner, _ in runners], shapes)
+    return chosen

@@ -9,8 +9,13 @@ from pathlib import Path
 
 from service.cache import OciLayout
 from service.core.artifact import (
+    ARTIFACT_TYPE,
     CONSTANTS_MEDIA_TYPE,
     LIBRARY_MEDIA_TYPE,
+    NUMERICS_ANNOTATION,
+    OPTIONS_ANNOTATION,
+    SOURCE_ANNOTATION,
+    TARGET_ANNOTATION,
     ArtifactConfig,
     only_artifact,
 )
@@ -18,11 +23,15 @@ from service.core.compatibility import check_config_type
 from service.core.digest import Digest, canonical_json
 from service.core.elf import ElfError, check_library
 from service.core.errors import UnsafeLibrary, Unsupported
+from service.core.options import buckets_of
 from service.core.running import Place, Running
 from service.core.target import detect_host, parse_target
+from service.runtime.bucketed import BucketedModel
 from service.runtime.model import Model
 from service.runtime.octet_library import NativeModel
 from service.runtime.threads import Threads
+
+_OF_A_MODEL = (SOURCE_ANNOTATION, TARGET_ANNOTATION, NUMERICS_ANNOTATION)
 
 
 def load(
@@ -45,6 +54,34 @@ def load(
     """
     layout = path if isinstance(path, OciLayout) else OciLayout.open(Path(path))
     digest = digest or only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
+    return _loaded(layout, digest, threads, running)
+
+
+def load_model(path: Path | str | OciLayout, threads: int | Threads = 0) -> Model | BucketedModel:
+    """The model in the OCI layout at `path`: its only artifact, or those that are the buckets of one model.
+
+    Raises:
+        NotFound: there is none, or artifacts that are not one model.
+        CorruptBlob, Unsupported, UnsafeLibrary: as for `load`.
+    """
+    layout = path if isinstance(path, OciLayout) else OciLayout.open(Path(path))
+    digests = [entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE]
+    if len(digests) < 2 or len({_model_of(layout, digest) for digest in digests}) > 1:
+        return load(layout, threads=threads)
+    shared = threads if isinstance(threads, Threads) else Threads(threads)
+    return BucketedModel([_loaded(layout, digest, shared, None) for digest in digests])
+
+
+def _model_of(layout: OciLayout, digest: Digest) -> object:
+    """What the buckets of one model have in common; of an artifact that is none, nothing that another has."""
+    annotations = layout.manifest(digest).annotations
+    buckets = buckets_of(json.loads(annotations.get(OPTIONS_ANNOTATION, "{}")))
+    if not buckets:
+        return digest
+    return json.dumps(buckets), *(annotations[name] for name in _OF_A_MODEL)
+
+
+def _loaded(layout: OciLayout, digest: Digest, threads: int | Threads, running: Running | None) -> Model:
     manifest = layout.manifest(digest)
     check_config_type(manifest.config.media_type)
     config = ArtifactConfig.from_json(json.loads(layout.blobs.read(manifest.config.digest)))

@@ -21,7 +21,7 @@ from service.core.errors import CorruptBlob, NotFound
 from service.core.metadata import Layout, ModelMetadata, Resize, parse_numbers
 from service.core.model import ModelVersion
 from service.core.numerics import parse_mode
-from service.core.options import check_batches, check_tune, parse_batches, parse_shapes, parse_tune
+from service.core.options import check_batches, check_tune, parse_batches, parse_open_shapes, parse_tune, with_sizes
 from service.core.target import TARGETS
 from service.workers.inference.states import Standing, standings
 
@@ -77,7 +77,7 @@ async def push(
         Query(
             max_length=1000,
             description="The shapes of inputs, for files that do not contain them (TorchScript): `1,3,224,224`, or by "
-            "name, `x=1,3,224,224;y=1,10`.",
+            "name, `x=1,3,224,224;y=1,10`. With a list of sizes, `x=1x[16,32,64]`, the model is built for each.",
         ),
     ] = "",
     mean: Annotated[
@@ -104,7 +104,8 @@ async def push(
     """
     await run_in_threadpool(submission.require_compiler)  # it reads files the first time
     batches, tune_s = parse_batches(batch), None if tune is None else parse_tune(tune)
-    shapes = parse_shapes(input_shape)
+    shapes = parse_open_shapes(input_shape)
+    with_sizes(batches, shapes)  # raises before anything is kept
     metadata = ModelMetadata(mean=parse_numbers(mean), std=parse_numbers(std), resize=resize, layout=layout)
     resolved = submission.resolve_target(services, target)
     if numerics is not None:

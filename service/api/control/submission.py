@@ -18,7 +18,7 @@ from service.core.errors import CorruptBlob, InvalidInput, NotFound, Unsupported
 from service.core.metadata import ModelMetadata
 from service.core.model import ModelVersion
 from service.core.numerics import DEFAULT_MODE, parse_mode
-from service.core.options import with_batch, with_shapes, with_tuning
+from service.core.options import OpenShapes, with_sizes, with_tuning
 from service.core.target import Target, parse_target
 from service.workers.catalog import record_build, record_metadata, record_version
 
@@ -53,21 +53,22 @@ def request_builds(
     numerics: str | None,
     batches: Sequence[int] = (1,),
     tune_s: float | None = None,
-    shapes: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    shapes: OpenShapes = MappingProxyType({}),
 ) -> list[Build]:
     """The builds of a version: new ones, those under way, or those that succeeded before.
 
-    One for each target and batch size, those of one sample first: they are served while the others are built. Last
-    come those that are tuned for `tune_s` each.
+    One for each target and batch size, or bucket of `shapes`; those of one sample, or of the smallest bucket, first:
+    they are served while the others are built. Last come those that are tuned for `tune_s` each.
 
     Raises:
+        InvalidInput: lists of sizes do not go together, or are to be built for batches too.
         Unsupported: there is no such numerics mode, or this server has no compiler.
         NotFound: the version was deleted meanwhile.
     """
     if version.format == ARCHIVE_FORMAT:
         return [_request_artifact(services, version, targets, numerics, batches, tune_s, shapes)]
     mode = DEFAULT_MODE[version.format] if numerics is None else parse_mode(numerics)
-    wanted = [with_batch(batch) | with_shapes(shapes) for batch in batches]
+    wanted = with_sizes(batches, shapes)
     if tune_s is not None:
         wanted += [with_tuning(options, tune_s) for options in wanted]
     questions = [_inputs(version.source, target, mode, options) for options in wanted for target in targets]
@@ -83,7 +84,7 @@ def _request_artifact(
     numerics: str | None,
     batches: Sequence[int],
     tune_s: float | None,
-    shapes: Mapping[str, Sequence[int]],
+    shapes: OpenShapes,
 ) -> Build:
     """The build that verifies a version that was pushed as an artifact: it is what it is.
 

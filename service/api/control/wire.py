@@ -321,11 +321,12 @@ class BuildOptions(Wire):
         description="After the build, search for faster tiles for this time, in seconds. The search is a build in "
         "the background, which replaces the first.",
     )
-    input_shapes: dict[str, list[int]] = Field(
+    input_shapes: dict[str, list[int | list[int]]] = Field(
         {},
         max_length=16,
-        description="The shapes of inputs by name, for files that do not contain them (TorchScript).",
-        examples=[{"x": [1, 3, 224, 224]}],
+        description="The shapes of inputs by name, for files that do not contain them (TorchScript). With a list of "
+        "sizes in place of one, the model is built for each.",
+        examples=[{"x": [1, 3, 224, 224]}, {"ids": [1, [16, 32, 64]]}],
     )
 
 

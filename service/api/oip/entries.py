@@ -68,11 +68,12 @@ def raw_input(head: Head, body: Body, signature: ModelSignature, batches: Sequen
             f"a raw body is one input, and the model takes {len(signature.inputs)}",
             hint="send JSON, or JSON and tensors with the header Inference-Header-Content-Length",
         )
-    (spec,) = signature.inputs
+    (spec,) = signature.largest.inputs
     if head.media_type.startswith("image/") and head.media_type not in ("image/jpeg", "image/png"):
         raise UnsupportedFormat(f"pictures of type {head.media_type!r} are not supported", hint="send a JPEG or PNG")
     length, one = body.remaining_bytes, tensors.size_bytes(spec)
     sizes = {one * batch: spec.batched(batch) for batch in (1, *batches)}
+    sizes |= {tensors.size_bytes(each.inputs[0]): each.inputs[0] for each in signature.buckets}
     wanted = f"{one}, or {one} for each sample of up to {max(batches)}," if batches else str(one)
     may_be_tensor = length in sizes and not head.media_type.startswith("image/")
     may_be_picture = spec.is_image and is_picture(body.peek(MAGIC_BYTES))

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from service.api.oip.members import takes
 from service.api.oip.tensors import Array
+from service.core.buckets import check_shape
 from service.core.errors import InvalidTensor
 from service.core.signature import ModelSignature, TensorSpec
 
@@ -64,7 +65,11 @@ def gather(
         index = index_of[each.name]
         if index in found:
             raise InvalidTensor(f"input {each.name!r} is there twice", tensor=each.name)
-        found[index] = _input(each, signature.inputs[index].batched(batch), batches)
+        if signature.buckets and each.datatype != "BYTES":
+            spec = check_shape(signature, index, each.shape)
+        else:
+            spec = signature.largest.inputs[index].batched(batch)
+        found[index] = _input(each, spec, batches)
     for index, spec in enumerate(signature.inputs):
         if index not in found:
             raise InvalidTensor(f"input {spec.name!r} is missing", tensor=spec.name, hint=takes(spec))

@@ -55,7 +55,7 @@ def _inference_header(head: Head, body: Body, signature: ModelSignature, batch: 
             f"Inference-Header-Content-Length is {length}, but the body has {body.remaining_bytes} bytes",
             hint="it is the length of the JSON before compression",
         )
-    limit = _JSON_BASE_BYTES + _JSON_ELEMENT_BYTES * batch * sum(prod(spec.shape) for spec in signature.inputs)
+    limit = _JSON_BASE_BYTES + _JSON_ELEMENT_BYTES * batch * sum(prod(spec.shape) for spec in signature.largest.inputs)
     if length > limit:
         raise TooLarge(
             f"the request has {length} bytes of JSON; one to this model needs at most {limit}",

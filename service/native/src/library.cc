@@ -84,6 +84,12 @@ ffi::Function runner(int64_t model, int64_t instance) {
   // NOLINTEND(performance-no-int-to-ptr)
 }
 
+ffi::Function choosing_runner(ffi::Array<ffi::Function> runners, ffi::Array<ffi::Array<int64_t>> shapes) {
+  std::vector<std::vector<int64_t>> wanted;
+  for (const auto& each : shapes) wanted.emplace_back(each.begin(), each.end());
+  return make_choosing_runner({runners.begin(), runners.end()}, std::move(wanted));
+}
+
 TVM_FFI_STATIC_INIT_BLOCK() {
   refl::ObjectDef<MailboxObj>(refl::init(false))
       .def("descriptor", [](MailboxObj* self) { return self->mailbox->descriptor(); })
@@ -117,7 +123,8 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("octet.mailbox", [] { return MailboxRef(ffi::make_object<MailboxObj>()); })
       .def("octet.job", make_job)
       .def("octet.model_queue", start)
-      .def("octet.runner", runner);
+      .def("octet.runner", runner)
+      .def("octet.choosing_runner", choosing_runner);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <tvm/ffi/dtype.h>
 #include <tvm/ffi/error.h>
 
+#include <algorithm>
 #include <cctype>
 #include <memory>
 #include <string>
@@ -73,6 +74,17 @@ Runner make_runner(const octet_model* model, octet_instance* instance) {
     check(octet_run(held.get()));
     out.insert(out.end(), after.begin(), after.end());
     return ffi::Array<ffi::Tensor>(out.begin(), out.end());
+  });
+}
+
+Runner make_choosing_runner(std::vector<Runner> runners, std::vector<std::vector<int64_t>> shapes) {
+  TVM_FFI_CHECK(runners.size() == shapes.size(), ValueError) << "each runner has shapes of its own";
+  return ffi::Function::FromTyped([=](ffi::Array<ffi::Tensor> inputs) {
+    std::vector<int64_t> given;
+    for (const ffi::Tensor& tensor : inputs) given.insert(given.end(), tensor.shape().begin(), tensor.shape().end());
+    auto found = std::find(shapes.begin(), shapes.end(), given);
+    TVM_FFI_CHECK(found != shapes.end(), ValueError) << "no runner takes inputs of these shapes";
+    return runners[found - shapes.begin()](inputs).cast<ffi::Array<ffi::Tensor>>();
   });
 }
 

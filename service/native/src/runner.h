@@ -3,6 +3,9 @@
 
 #include <tvm/ffi/function.h>
 
+#include <cstdint>
+#include <vector>
+
 #include "../runtime/octet.h"
 
 namespace octet {
@@ -13,5 +16,8 @@ using Runner = tvm::ffi::Function;
 
 // A runner that calls `instance` of `model`, and shares it: one call at a time, from any thread.
 Runner make_runner(const octet_model* model, octet_instance* instance);
+
+// A runner that calls the one of `runners` whose `shapes` the inputs have: those of all inputs, one behind the other.
+Runner make_choosing_runner(std::vector<Runner> runners, std::vector<std::vector<int64_t>> shapes);
 
 }  // namespace octet

@@ -114,6 +114,8 @@ class Executor:
     def submit(self, permit: Permit, inputs: Sequence[Array], priority: int) -> None:
         """Has `permit.settle` called once. Raises `DeadlinePassed`, `InvalidInput`, `InvalidTensor`."""
         level = self.scheduling.level_of(priority)
+        permit.fitted = self._instances[0].fitted(inputs)
+        inputs = inputs if permit.fitted is None else permit.fitted.inputs
         samples = self._instances[0].samples_of(inputs)
         if permit.deadline_s is not None and permit.deadline_s <= monotonic():
             raise DeadlinePassed
@@ -210,6 +212,8 @@ class Executor:
         arrays = job.arrays()
         if permit.state is not None:
             permit.state.advance(arrays[self._outputs :])
+        if permit.fitted is not None:
+            return permit.fitted.cut(self._instances[0].signature, arrays)
         return arrays[: self._outputs]
 
 

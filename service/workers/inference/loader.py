@@ -14,6 +14,7 @@ from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, MemoryFull, NotFound, NotReady, OctetError
 from service.core.metadata import NOTHING, ModelMetadata
+from service.workers.inference.buckets import BucketRunner
 from service.workers.inference.memory import Memory, Weight, together
 from service.workers.inference.observer import Identity
 from service.workers.inference.ports import Artifacts, Builds
@@ -170,7 +171,7 @@ class Loader:
     def _weigh(self, identity: Identity) -> Weight:
         """All its sizes; raises what `Artifacts.weigh` raises for the first."""
         weights = [self._artifacts.weigh(identity.artifact)]
-        for _, artifact in identity.variants:
+        for artifact in (*(each for _, each in identity.variants), *identity.buckets):
             with suppress(CorruptBlob, NotFound):  # as `_load_variants` will find
                 weights.append(self._artifacts.weigh(artifact))
         one = together(weights)
@@ -217,18 +218,28 @@ class Loader:
         """The model in all its sizes; but for one sample, those that cannot be loaded are left out from now on."""
         threads = self._scheduling(identity.model).threads
         one = self._artifacts.load(identity.artifact, threads)
-        runners: dict[int, Runner] = {}
-        for batch, artifact in identity.variants:
-            try:
-                runners[batch] = self._artifacts.load(artifact, threads)
-            except (CorruptBlob, NotFound):
-                _logger.exception("artifact %s, of batch %d, is damaged or gone", artifact, batch)
-                self._builds.invalidate(artifact)
-            except Exception as error:  # as for the model itself: the other sizes can run
-                _logger.exception("artifact %s, of batch %d, cannot be served", artifact, batch)
-                self._note(artifact, error)
-        loaded = tuple((batch, artifact) for batch, artifact in identity.variants if batch in runners)
-        return Variants(one, runners), replace(identity, variants=loaded)
+        found = {
+            artifact: runner
+            for artifact in (*(each for _, each in identity.variants), *identity.buckets)
+            if (runner := self._load_variant(artifact, threads)) is not None
+        }
+        variants = tuple((batch, artifact) for batch, artifact in identity.variants if artifact in found)
+        buckets = tuple(artifact for artifact in identity.buckets if artifact in found)
+        first = BucketRunner([one, *(found[artifact] for artifact in buckets)]) if buckets else one
+        loaded = replace(identity, variants=variants, buckets=buckets)
+        return Variants(first, {batch: found[artifact] for batch, artifact in variants}), loaded
+
+    def _load_variant(self, artifact: Digest, threads: int) -> Runner | None:
+        """One size of a model; None where it cannot be loaded, but the others can."""
+        try:
+            return self._artifacts.load(artifact, threads)
+        except (CorruptBlob, NotFound):
+            _logger.exception("artifact %s, of one size of a model, is damaged or gone", artifact)
+            self._builds.invalidate(artifact)
+        except Exception as error:  # as for the model itself
+            _logger.exception("artifact %s, of one size of a model, cannot be served", artifact)
+            self._note(artifact, error)
+        return None
 
     def _note(self, artifact: Digest, error: Exception) -> OctetError:
         failure = error if isinstance(error, OctetError) else _understood(error)

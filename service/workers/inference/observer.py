@@ -15,6 +15,7 @@ class Identity:
     Attributes:
         artifact: of one sample, or of as many as the model file says.
         variants: other batch sizes and their artifacts, ascending.
+        buckets: the artifacts of larger shapes, ascending, of a model that is built for several.
     """
 
     model: str
@@ -23,6 +24,7 @@ class Identity:
     numerics: str
     artifact: Digest
     variants: tuple[tuple[int, Digest], ...] = ()
+    buckets: tuple[Digest, ...] = ()
 
 
 class ModelObserver(Protocol):

@@ -8,6 +8,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
+from service.core.buckets import Fitted
 from service.core.errors import DeadlinePassed
 from service.core.sequence import SequenceState
 from service.native import Job
@@ -80,13 +81,14 @@ class Permit:
         job: its request, from its submission to its outcome.
         stages: once it was answered.
         state: of its sequence, where the model keeps one.
+        fitted: its request as a bucket takes it, where the model has some.
         tag: whatever the caller wants to be told of when requests are computed together; None for nothing.
         deadline_s: until when its call has to begin, by `time.monotonic`; None for whenever.
     """
 
     __slots__ = (
         *("_admitted_s", "_executor", "_future", "_is_abandoned", "_timeout_s"),
-        *("deadline_s", "has_place", "job", "stages", "state", "tag"),
+        *("deadline_s", "fitted", "has_place", "job", "stages", "state", "tag"),
     )
 
     def __init__(self, executor: Admission, timeout_s: float | None, admitted_s: float) -> None:
@@ -96,6 +98,7 @@ class Permit:
         self.has_place = True
         self.job: Job | None = None
         self.state: SequenceState | None = None
+        self.fitted: Fitted | None = None
         self._is_abandoned = False
         self.deadline_s: float | None = None
         self.stages: Stages | None = None

@@ -8,6 +8,7 @@ from time import monotonic
 import numpy as np
 
 from service import native
+from service.core.buckets import Fitted, fitted
 from service.core.errors import InvalidTensor
 from service.core.signature import ModelSignature, TensorSpec
 from service.workers.inference.batch_plan import BatchPlan
@@ -52,11 +53,16 @@ class Variants:
         call_s = dict.fromkeys(self._runners, float("inf"))
         for _ in range(_WARM_UPS if len(self._runners) > 1 else 1):  # in turns: what disturbs one disturbs all
             for size, runner in self._runners.items():
-                zeros = [np.zeros(spec.shape, spec.dtype) for spec in runner.signature.inputs]
+                signatures = runner.signature.buckets or (runner.signature,)
                 begun_s = monotonic()
-                runner.run(zeros)
+                for signature in signatures:
+                    runner.run([np.zeros(spec.shape, spec.dtype) for spec in signature.inputs])
                 call_s[size] = min(call_s[size], monotonic() - begun_s)
         self.plan = BatchPlan(call_s)
+
+    def fitted(self, inputs: Sequence[Array]) -> Fitted | None:
+        """`inputs` as one of the buckets takes them; None of a model that has none. Raises `InvalidTensor`."""
+        return fitted(self.signature, inputs) if self.signature.buckets else None
 
     def samples_of(self, inputs: Sequence[Array]) -> int:
         """How many samples a request asks for.
@@ -64,8 +70,8 @@ class Variants:
         Raises:
             InvalidTensor: an input does not fit the signature, or its inputs differ in it.
         """
-        if [(each.dtype, each.shape) for each in inputs] == self._one:
-            return 1
+        if self.signature.buckets or [(each.dtype, each.shape) for each in inputs] == self._one:
+            return 1  # of buckets, `fitted` has said so
         specs = self.signature.inputs
         if len(inputs) != len(specs):
             raise InvalidTensor(f"the model takes {len(specs)} inputs, not {len(inputs)}")

@@ -4,15 +4,20 @@ import pytest
 
 from service.core.errors import InvalidInput
 from service.core.options import (
+    MAX_BUCKETS,
     batch_of,
+    buckets_of,
     check_batches,
     parse_batches,
+    parse_open_shapes,
     parse_shapes,
     parse_tune,
+    place_of,
     shapes_of,
     tune_s_of,
     with_batch,
     with_shapes,
+    with_sizes,
     with_tuning,
     without_tuning,
 )
@@ -66,7 +71,7 @@ def test_shapes_are_by_name_or_of_the_only_input() -> None:
     assert parse_shapes("") == {}
 
 
-@pytest.mark.parametrize("text", ["x", "x=", "1,,2", "-1,2", "1,2;x=a", "1x3", "9999999999", "1,1,1,1,1,1,1,1,1"])
+@pytest.mark.parametrize("text", ["x", "x=", "1,,2", "-1,2", "1,2;x=a", "9999999999", "1,1,1,1,1,1,1,1,1"])
 def test_what_is_no_shape_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         parse_shapes(text)
@@ -76,3 +81,55 @@ def test_a_build_without_shapes_has_the_key_it_always_had() -> None:
     assert with_shapes({}) == {}
     assert shapes_of({}) == {}
     assert shapes_of(with_shapes({"x": (1, 3)})) == {"x": [1, 3]}
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("1,3,224,224", {"": [1, 3, 224, 224]}),
+        ("x=1x[16,32]", {"x": [1, [16, 32]]}),
+        ("a=b=1,[16, 32],8; y=1x2", {"a=b": [1, [16, 32], 8], "y": [1, 2]}),
+    ],
+)
+def test_a_shape_may_have_a_list_of_sizes(text: str, shapes: dict[str, object]) -> None:
+    assert parse_open_shapes(text) == shapes
+
+
+@pytest.mark.parametrize(
+    "text", ["1x[]", "1x[16", "1x16]", "[1,[2]]", "1x[a]", "1x[1,]", "1xx2", "[1][2]", "[1234567890]"]
+)
+def test_what_is_no_list_of_sizes_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="is not a shape"):
+        parse_open_shapes(text)
+
+
+def test_each_bucket_is_a_build_that_knows_the_others() -> None:
+    found = with_sizes([1], parse_open_shapes("ids=1x[16,32];mask=1x[16,32];x=1,4"))
+    assert [shapes_of(options) for options in found] == [
+        {"ids": [1, 16], "mask": [1, 16], "x": [1, 4]},
+        {"ids": [1, 32], "mask": [1, 32], "x": [1, 4]},
+    ]
+    assert [place_of(options) for options in found] == [0, 1]
+    assert buckets_of(found[0]) == buckets_of(found[1]) == [shapes_of(options) for options in found]
+
+
+def test_a_model_of_one_shape_has_no_buckets() -> None:
+    (options,) = with_sizes([1], parse_open_shapes("x=1x[16]"))
+    assert options == with_shapes({"x": [1, 16]})
+    assert (buckets_of(options), place_of(options)) == ([], 0)
+    assert with_sizes([1, 8], {}) == [{}, with_batch(8)]
+
+
+@pytest.mark.parametrize(
+    "text", ["x=1x[16,32];y=1x[16]", "1x[32,16]", "1x[16,16]", f"1x[{','.join(map(str, range(1, MAX_BUCKETS + 2)))}]"]
+)
+def test_lists_that_do_not_go_together_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        with_sizes([1], parse_open_shapes(text))
+
+
+def test_buckets_have_no_batches() -> None:
+    with pytest.raises(InvalidInput, match="one sample at a time"):
+        with_sizes([1, 8], parse_open_shapes("1x[16,32]"))
+    with pytest.raises(InvalidInput, match="several shapes"):
+        parse_shapes("1x[16,32]")

@@ -147,4 +147,5 @@ class FrontRoutes:
 
 def _is_native(served: Served, template: RequestTemplate) -> bool:
     """Whether every answer has the same inference header."""
-    return not served.signature.states and all(each.is_stored for each in template.request.outputs)
+    is_fixed = not (served.signature.states or served.signature.buckets)
+    return is_fixed and all(each.is_stored for each in template.request.outputs)

@@ -1,0 +1,186 @@
+"""A model whose inputs vary in size: it is built for a short list of shapes, its buckets, and each request takes one.
+
+A request of a size between two buckets takes the next larger one, filled up with zeros, where the build has found that
+this changes no bit of an answer (`ModelSignature.pads`). Otherwise only the sizes that were built are answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.core.errors import InvalidTensor
+from service.core.signature import ModelSignature, TensorSpec
+
+Array = NDArray[Any]
+DYNAMIC = -1
+
+
+def opened(signatures: Sequence[ModelSignature]) -> ModelSignature:
+    """The signature of a model that is built for `signatures`: -1 where they differ.
+
+    Args:
+        signatures: of one model, in any order.
+
+    Raises:
+        ValueError: they are not of one model, or it keeps state.
+    """
+    ascending = sorted(signatures, key=lambda each: [spec.shape for spec in each.inputs])
+    first = ascending[0]
+    if any(_kind(each) != _kind(first) or each.states for each in ascending):
+        raise ValueError("the artifacts are not buckets of one model")
+    inputs = tuple(_open(specs) for specs in zip(*(each.inputs for each in ascending), strict=True))
+    outputs = tuple(_open(specs) for specs in zip(*(each.outputs for each in ascending), strict=True))
+    return ModelSignature(inputs, outputs, buckets=tuple(ascending))
+
+
+def check_shape(signature: ModelSignature, index: int, shape: Sequence[int]) -> TensorSpec:
+    """Input `index` of a model with buckets, of the `shape` that a request gives it.
+
+    Raises:
+        InvalidTensor: no bucket takes it.
+    """
+    if _bucket(signature, {index: tuple(shape)}) is None:
+        raise _refused(signature, index, shape)
+    return replace(signature.inputs[index], shape=tuple(shape))
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A request as a bucket takes it.
+
+    Attributes:
+        bucket: its place among the buckets.
+        inputs: filled up with zeros, if need be.
+        length: of the request; None where it has the bucket's own shapes.
+    """
+
+    bucket: int
+    inputs: Sequence[Array]
+    length: int | None
+
+    def cut(self, signature: ModelSignature, outputs: Sequence[Array]) -> list[Array]:
+        """The part of `outputs` that answers the request."""
+        if self.length is None:
+            return list(outputs)
+        return [_cut(spec, output, self.length) for spec, output in zip(signature.outputs, outputs, strict=True)]
+
+
+def fitted(signature: ModelSignature, inputs: Sequence[Array]) -> Fitted:
+    """`inputs`, in the signature's order, for the smallest bucket that takes them.
+
+    Raises:
+        InvalidTensor: there is none.
+    """
+    if len(inputs) != len(signature.inputs):
+        raise InvalidTensor(f"the model takes {len(signature.inputs)} inputs, not {len(inputs)}")
+    for spec, array in zip(signature.inputs, inputs, strict=True):
+        if array.dtype != spec.dtype:
+            raise InvalidTensor(
+                f"input {spec.name!r} is {array.dtype}, but the model takes {spec.datatype}", tensor=spec.name
+            )
+    place = _bucket(signature, {index: array.shape for index, array in enumerate(inputs)})
+    if place is None:
+        for index, array in enumerate(inputs):
+            check_shape(signature, index, array.shape)
+        sizes = " and ".join(str(list(array.shape)) for array in inputs)
+        raise InvalidTensor(f"the inputs have the shapes {sizes}, which do not go together", hint=_sizes(signature))
+    wanted = [spec.shape for spec in signature.buckets[place].inputs]
+    if wanted == [array.shape for array in inputs]:
+        return Fitted(place, inputs, None)
+    length = next(
+        size
+        for spec, array in zip(signature.inputs, inputs, strict=True)
+        for size, own in zip(array.shape, spec.shape, strict=True)
+        if own == DYNAMIC
+    )
+    return Fitted(place, [_filled(array, shape) for array, shape in zip(inputs, wanted, strict=True)], length)
+
+
+def padded_length(signature: ModelSignature, varying: Sequence[tuple[int, int]]) -> int | None:
+    """The length of a bucket, if all dimensions that vary are one and the same, of integer inputs; else None.
+
+    Args:
+        signature: of the bucket.
+        varying: which they are: the index of an input, and the axis.
+    """
+    lengths = {signature.inputs[index].shape[axis] for index, axis in varying}
+    inputs = [signature.inputs[index] for index, _ in varying]
+    return lengths.pop() if len(lengths) == 1 and all(each.dtype.kind in "iu" for each in inputs) else None
+
+
+def filled_up(inputs: Sequence[Array], signature: ModelSignature) -> list[Array]:
+    """`inputs` with zeros behind them, up to the shapes of `signature`."""
+    return [_filled(array, spec.shape) for array, spec in zip(inputs, signature.inputs, strict=True)]
+
+
+def _bucket(signature: ModelSignature, shapes: dict[int, tuple[int, ...]]) -> int | None:
+    """The smallest bucket whose inputs have these shapes, or are filled up from them."""
+    for place, bucket in enumerate(signature.buckets):
+        if all(bucket.inputs[index].shape == shape for index, shape in shapes.items()):
+            return place
+    lengths: set[int] = set()
+    for index, shape in shapes.items():
+        own = signature.inputs[index].shape
+        if len(own) != len(shape) or any(size not in (DYNAMIC, given) for size, given in zip(own, shape, strict=True)):
+            return None
+        lengths |= {given for size, given in zip(own, shape, strict=True) if size == DYNAMIC}
+    if len(lengths) != 1 or min(lengths) < 1:
+        return None
+    (length,) = lengths
+    for place, bucket in enumerate(signature.buckets):
+        if length <= _length(signature, bucket):
+            return place if bucket.pads else None
+    return None
+
+
+def _length(signature: ModelSignature, bucket: ModelSignature) -> int:
+    """The smallest of the dimensions that vary, as `bucket` has them; where it pads, they are all the same."""
+    return min(
+        size
+        for spec, own in zip(signature.inputs, bucket.inputs, strict=True)
+        for given, size in zip(spec.shape, own.shape, strict=True)
+        if given == DYNAMIC
+    )
+
+
+def _filled(array: Array, shape: Sequence[int]) -> Array:
+    if array.shape == tuple(shape):
+        return array
+    filled = np.zeros(shape, array.dtype)
+    filled[tuple(map(slice, array.shape))] = array
+    return filled
+
+
+def _cut(spec: TensorSpec, output: Array, length: int) -> Array:
+    if DYNAMIC not in spec.shape:
+        return output
+    return np.ascontiguousarray(output[tuple(slice(length if size == DYNAMIC else None) for size in spec.shape)])
+
+
+def _open(specs: Sequence[TensorSpec]) -> TensorSpec:
+    sizes = [set(each) for each in zip(*(spec.shape for spec in specs), strict=True)]
+    return replace(specs[0], shape=tuple(each.pop() if len(each) == 1 else DYNAMIC for each in sizes))
+
+
+def _kind(signature: ModelSignature) -> list[tuple[str, str, int]]:
+    return [(spec.name, spec.datatype, len(spec.shape)) for spec in (*signature.inputs, *signature.outputs)]
+
+
+def _refused(signature: ModelSignature, index: int, shape: Sequence[int]) -> InvalidTensor:
+    spec = signature.inputs[index]
+    return InvalidTensor(
+        f"input {spec.name!r} has shape {list(shape)}, but the model takes {list(spec.shape)}",
+        tensor=spec.name,
+        hint=_sizes(signature, index),
+    )
+
+
+def _sizes(signature: ModelSignature, index: int = 0) -> str:
+    shapes = ", ".join(str(list(bucket.inputs[index].shape)) for bucket in signature.buckets)
+    between = ", and shorter ones are filled up" if any(bucket.pads for bucket in signature.buckets) else ""
+    return f"it is built for {shapes}{between}"

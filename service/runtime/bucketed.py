@@ -1,0 +1,55 @@
+"""A model of several buckets: one artifact for each shape that it is built for, called as one model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from service.core.buckets import fitted, opened
+from service.core.digest import Digest
+from service.core.signature import ModelSignature
+from service.runtime.model import Array, Model
+
+
+class BucketedModel:
+    """One instance: one call at a time, from any thread.
+
+    Attributes:
+        models: one for each bucket, the smallest first.
+        signature: with -1 where the buckets differ, and their signatures as `buckets`.
+    """
+
+    def __init__(self, models: Sequence[Model]) -> None:
+        """
+        Args:
+            models: in any order. Raises ValueError where they are not buckets of one model.
+        """
+        self.signature: ModelSignature = opened([model.signature for model in models])
+        self.models = tuple(sorted(models, key=lambda each: self.signature.buckets.index(each.signature)))
+
+    @property
+    def digest(self) -> Digest:
+        """That of the smallest bucket's artifact, which stands for all of them."""
+        return Digest(self.models[0].digest)
+
+    def __call__(self, *inputs: Array) -> Any:
+        """The output for `inputs` (in the signature's order), or a tuple of outputs where there are several.
+
+        Raises:
+            InvalidTensor: an input does not fit the signature, or no bucket takes its size.
+        """
+        outputs = self.run(inputs)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """The outputs for `inputs`, both in the signature's order, by the smallest bucket that takes them.
+
+        Raises:
+            InvalidTensor: an input does not fit the signature, or no bucket takes its size.
+        """
+        request = fitted(self.signature, inputs)
+        return request.cut(self.signature, self.models[request.bucket].run(request.inputs))
+
+    def clone(self) -> BucketedModel:
+        """Another instance, with memory of its own."""
+        return BucketedModel([model.clone() for model in self.models])

@@ -1,0 +1,117 @@
+"""A BERT whose number of tokens is open, made by PyTorch and ONNX Runtime's tools, built for several of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service import runtime
+from service.cache import OciLayout
+from service.compiler.pipeline import CompileRequest, compile_model
+from service.core.artifact import ARTIFACT_TYPE, Report
+from service.core.digest import Digest, digest_of_file
+from service.core.errors import InvalidTensor, NotFound
+from service.core.options import with_sizes
+from service.core.settings import Settings
+from service.core.target import parse_target
+from tests.support.compiled import Unreported
+from tests.support.onnx_reference import Reference
+
+DATA = Path(__file__).parents[1] / "fixtures" / "lengths"
+SIZES = (4, 8, 16)
+WORDS = 40
+Array = np.ndarray[Any, Any]
+
+
+def compiled(kind: str, folder: Path, sizes: int | list[int]) -> list[Digest]:
+    """`bert.{kind}.onnx`, for each of `sizes`, in the layout at `folder`."""
+    source, layout = DATA / f"bert.{kind}.onnx", OciLayout(folder / "store")
+    digests: list[Digest] = []
+    for options in with_sizes([1], {name: [1, sizes] for name in ("input_ids", "attention_mask")}):
+        scratch = folder / f"scratch-{sizes}-{len(digests)}"
+        scratch.mkdir(parents=True)
+        request = CompileRequest(source, digest_of_file(source), parse_target("host"), "onnxruntime", options)
+        settings = Settings(data_dir=folder, allow_unsandboxed=True)
+        digests.append(compile_model(request, layout, scratch, Unreported(), settings))
+    return digests
+
+
+@pytest.fixture(scope="module")
+def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("static")
+    compiled("static", folder, list(SIZES))
+    return folder / "store"
+
+
+def asked(length: int, seed: int = 0) -> tuple[Array, Array]:
+    """Ids, and a mask that hides some of them, the first one never."""
+    rng = np.random.default_rng(seed)
+    mask = rng.integers(0, 2, (1, length))
+    mask[:, 0] = 1
+    return rng.integers(3, WORDS, (1, length)), mask if seed else np.ones_like(mask)
+
+
+def padding(layout: OciLayout, digest: Digest) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")["padding"]
+    return report
+
+
+@pytest.mark.parametrize("length", [1, 3, 5, 11])
+def test_a_padded_answer_is_that_of_a_build_for_the_length(static: Path, length: int, tmp_path: Path) -> None:
+    compiled("static", tmp_path, length)
+    own, model = runtime.load(tmp_path / "store"), runtime.load_model(static)
+    for seed in range(8):
+        ids, mask = asked(length, seed)
+        np.testing.assert_array_equal(model(ids, mask), own(ids, mask))
+
+
+def test_answers_are_near_those_of_the_framework_at_the_length(static: Path) -> None:
+    reference, model = Reference(DATA / "bert.static.onnx", optimized=False), runtime.load_model(static)
+    for length in (2, 7, 8, 13):
+        ids, mask = asked(length, length)
+        (wanted,) = reference([ids, mask])
+        # Real values are summed in another order: a few steps of float32 at 4.
+        np.testing.assert_allclose(model(ids, mask), wanted, rtol=0, atol=2e-6)
+
+
+def test_the_model_is_told_with_dynamic_dimensions(static: Path) -> None:
+    signature = runtime.load_model(static).signature
+    assert [spec.shape for spec in (*signature.inputs, *signature.outputs)] == [(1, -1), (1, -1), (1, -1, 16)]
+    assert [each.inputs[0].shape[1] for each in signature.buckets] == list(SIZES)
+    assert all(each.pads for each in signature.buckets)
+
+
+def test_every_bucket_is_verified_and_says_what_was_padded(static: Path) -> None:
+    layout = OciLayout.open(static)
+    digests = [entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE]
+    assert [padding(layout, digest)["lengths"] for digest in digests] == [[1, 3], [5, 7], [9, 15]]
+    for digest in digests:
+        assert json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")["verified"] is True
+        report = padding(layout, digest)
+        assert report["exact"] is True
+        assert report["equal"] == report["values"] > 0
+
+
+def test_what_takes_ranges_over_all_tokens_is_not_padded(tmp_path: Path) -> None:
+    digests = compiled("dynamic", tmp_path, [4, 8])
+    layout, model = OciLayout.open(tmp_path / "store"), runtime.load_model(tmp_path / "store")
+    assert [padding(layout, digest)["exact"] for digest in digests] == [False, False]
+    assert "takes a range over all" in padding(layout, digests[1])["summary"]
+    for length in (4, 8):
+        assert model(*asked(length)).shape == (1, length, 16)
+    with pytest.raises(InvalidTensor) as caught:
+        model(*asked(5))
+    assert caught.value.hint == "it is built for [1, 4], [1, 8]"
+
+
+def test_artifacts_of_several_models_are_not_one(static: Path, tmp_path: Path) -> None:
+    compiled("static", tmp_path, [4, 8])
+    compiled("static", tmp_path, 4)
+    with pytest.raises(NotFound, match="holds 3 artifacts"):
+        runtime.load_model(tmp_path / "store")
+    with pytest.raises(NotFound, match="holds 3 artifacts"):
+        runtime.load(static)

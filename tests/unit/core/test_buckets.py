@@ -1,0 +1,120 @@
+"""Which bucket answers a request, and what of its answer is the request's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.core.buckets import check_shape, fitted, opened
+from service.core.errors import InvalidTensor
+from service.core.signature import ModelSignature, TensorSpec
+
+SIZES = (4, 8)
+
+
+def bucket(length: int, *, pads: bool = True) -> ModelSignature:
+    ids, mask = TensorSpec("ids", "INT64", (1, length)), TensorSpec("mask", "INT32", (1, length))
+    hidden, pooled = TensorSpec("hidden", "FP32", (1, length, 2)), TensorSpec("pooled", "FP32", (1, 2))
+    return ModelSignature((ids, mask), (hidden, pooled), pads=pads)
+
+
+def model(*, pads: bool = True) -> ModelSignature:
+    return opened([bucket(size, pads=pads) for size in reversed(SIZES)])
+
+
+def request(length: int) -> list[np.ndarray[Any, Any]]:
+    return [np.arange(1, length + 1, dtype=np.int64)[None], np.ones((1, length), np.int32)]
+
+
+def test_dimensions_that_differ_are_dynamic() -> None:
+    assert [spec.shape for spec in model().inputs] == [(1, -1), (1, -1)]
+    assert [spec.shape for spec in model().outputs] == [(1, -1, 2), (1, 2)]
+    assert [each.inputs[0].shape for each in model().buckets] == [(1, 4), (1, 8)]
+    assert model().largest == bucket(8)
+
+
+@pytest.mark.parametrize(("length", "place"), [(1, 0), (3, 0), (4, 0), (5, 1), (8, 1)])
+def test_the_smallest_bucket_that_is_long_enough_answers(length: int, place: int) -> None:
+    found = fitted(model(), request(length))
+    assert (found.bucket, found.length) == (place, None if length in SIZES else length)
+    ids, mask = found.inputs
+    assert ids.shape == mask.shape == (1, SIZES[place])
+    assert ids[0].tolist() == [*range(1, length + 1), *[0] * (SIZES[place] - length)]
+    assert mask.dtype == np.int32
+
+
+def test_outputs_are_cut_to_the_request() -> None:
+    signature, found = model(), fitted(model(), request(3))
+    hidden, pooled = np.arange(8, dtype=np.float32).reshape(1, 4, 2), np.zeros((1, 2), np.float32)
+    cut = found.cut(signature, [hidden, pooled])
+    assert cut[0].tolist() == [[[0, 1], [2, 3], [4, 5]]]
+    assert cut[0].flags.c_contiguous
+    assert cut[1] is pooled
+
+
+@pytest.mark.parametrize("length", [0, 9, 1000])
+def test_a_length_beyond_the_buckets_is_refused_with_their_list(length: int) -> None:
+    with pytest.raises(
+        InvalidTensor, match=rf"'ids' has shape \[1, {length}\], but the model takes \[1, -1\]"
+    ) as caught:
+        fitted(model(), request(length))
+    assert caught.value.hint == "it is built for [1, 4], [1, 8], and shorter ones are filled up"
+
+
+def test_a_model_that_is_not_filled_up_takes_its_own_sizes_only() -> None:
+    signature = model(pads=False)
+    assert [fitted(signature, request(size)).bucket for size in SIZES] == [0, 1]
+    with pytest.raises(InvalidTensor) as caught:
+        fitted(signature, request(3))
+    assert caught.value.hint == "it is built for [1, 4], [1, 8]"
+
+
+def test_inputs_of_different_lengths_do_not_go_together() -> None:
+    for lengths in ((3, 4), (4, 8)):
+        ids, mask = request(lengths[0])[0], request(lengths[1])[1]
+        with pytest.raises(InvalidTensor, match="do not go together"):
+            fitted(model(), [ids, mask])
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (2, 4), (1, 4, 1), (1, -4), (1, 0), (1, 1 << 62)])
+def test_other_shapes_are_refused_before_anything_is_read(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidTensor):
+        check_shape(model(), 0, shape)
+
+
+def test_a_shape_that_fits_is_that_of_the_input() -> None:
+    assert check_shape(model(), 1, [1, 3]) == TensorSpec("mask", "INT32", (1, 3))
+
+
+def test_another_type_or_number_of_inputs_is_refused() -> None:
+    ids, mask = request(4)
+    with pytest.raises(InvalidTensor, match="takes INT32"):
+        fitted(model(), [ids, mask.astype(np.int64)])
+    with pytest.raises(InvalidTensor, match="takes 2 inputs"):
+        fitted(model(), [ids])
+
+
+def test_sizes_that_vary_in_two_dimensions_are_taken_exactly() -> None:
+    def picture(height: int, width: int) -> ModelSignature:
+        return ModelSignature(
+            (TensorSpec("x", "UINT8", (1, height, width, 3)),), (TensorSpec("y", "UINT8", (1, height, width)),)
+        )
+
+    signature = opened([picture(4, 6), picture(8, 12)])
+    assert signature.inputs[0].shape == (1, -1, -1, 3)
+    assert fitted(signature, [np.zeros((1, 8, 12, 3), np.uint8)]).bucket == 1
+    with pytest.raises(InvalidTensor):
+        fitted(signature, [np.zeros((1, 4, 12, 3), np.uint8)])
+
+
+def test_signatures_of_different_models_are_no_buckets() -> None:
+    other = ModelSignature((TensorSpec("x", "UINT8", (1, 4)),), (TensorSpec("y", "UINT8", (1, 4)),))
+    with pytest.raises(ValueError, match="not buckets of one model"):
+        opened([bucket(4), other])
+
+
+def test_whether_shorter_inputs_are_filled_up_is_part_of_the_signature() -> None:
+    assert ModelSignature.from_json(bucket(4).to_json()).pads
+    assert "pads" not in bucket(4, pads=False).to_json()
