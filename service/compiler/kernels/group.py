@@ -12,6 +12,7 @@ from tvm import relax
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import BIAS, NO_HALO, Halo, Image
 from service.compiler.kernels.matrices import Matrices, Strided
+from service.compiler.kernels.rows import Access, Output, Region, RowsKernel
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
 
@@ -188,6 +189,21 @@ class KernelLibrary(Protocol):
 
         Raises:
             Declined: there is none.
+        """
+
+    def check_row_operator(self, name: str, call: relax.Expr, operation: Operation | None) -> None:
+        """Whether a region of rows may have an operator.
+
+        Raises:
+            Declined: it may not.
+        """
+
+    def rows(self, region: Region, sources: Sequence[Access], outputs: Sequence[Output]) -> RowsKernel:
+        """The kernel of a region of operators that `check_row_operator` accepted.
+
+        Args:
+            sources: how the region's inputs lie in memory.
+            outputs: where its outputs go.
         """
 
     def pack(

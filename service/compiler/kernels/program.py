@@ -88,6 +88,17 @@ def load(buffer: Buffer, offset: Expr, lanes: int) -> Expr:
     return BufferLoad(buffer, [Ramp(index(offset), tirx.const(1, "int32"), lanes)])
 
 
+def load_first(buffer: Buffer, offset: Expr, lanes: int, count: int) -> Expr:
+    """The first `count` of `lanes` neighbours, and not one more; the other lanes hold 0."""
+    parts, done = [], 0
+    while done < count:
+        width = 1 << (count - done).bit_length() - 1
+        parts.append(load(buffer, offset + done, width))
+        done += width
+    parts.append(splat(tirx.const(0, str(buffer.dtype)), lanes))
+    return tirx.Shuffle(parts, [tirx.const(lane, "int32") for lane in range(lanes)])
+
+
 class Program:
     """The body of one function, as it is being written."""
 

@@ -12,6 +12,7 @@ from tvm import relax
 
 from service.compiler.kernels.group import REAL_PRODUCTS, Group, image_shape, shape_of, uniform
 from service.compiler.kernels.layout import BIAS, NO_HALO, Halo
+from service.compiler.kernels.rows import Region
 from service.compiler.qnn import graph
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import STORAGE_RANGES
@@ -20,6 +21,7 @@ from service.compiler.select.seen import Seen, channels_of, put_into, readers_of
 
 _ACCUMULATING = ("qnn.conv2d", "qnn.dense")
 _TO_CHANNELS_LAST, _TO_CHANNELS_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
+_CONVERSIONS = ("qnn.quantize", "qnn.dequantize")
 _REQUANTIZING = ("qnn.requantize", "qnn.requantize_add", "qnn.rescale", "qnn.dequantize")
 _SCALING = ("qnn.dequantize", "qnn.dynamic_scale")
 
@@ -71,6 +73,22 @@ class Model:
         self.constants: dict[relax.Var, NDArray[Any]] = {}
         self.groups = self._groups()
         self.recurrent = sequences(self.bindings, self._operations, self._uses)
+
+    @property
+    def taken(self) -> set[relax.Var]:
+        """What kernels other than those of rows are for: the operators of groups, but for conversions alone."""
+        taken = {var for sequence in self.recurrent for var in sequence.variables}
+        for group in self.groups.values():
+            if group.requantize is not None or group.core.name not in _CONVERSIONS:
+                taken |= {group.output, *self.parts(group)}
+        return taken
+
+    def leave(self, regions: Sequence[Region]) -> None:
+        """Has the operators of regions be in no group."""
+        inside = {step.var for region in regions for step in region.steps}
+        for var, group in list(self.groups.items()):
+            if not inside.isdisjoint({group.output, *self.parts(group)}):
+                del self.groups[var]
 
     def _groups(self) -> dict[relax.Var, Group]:
         groups: dict[relax.Var, Group] = {}

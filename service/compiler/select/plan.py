@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,7 @@ from service.compiler.kernels.group import (
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import BIAS, NO_HALO, Contiguous, Halo, Image
 from service.compiler.kernels.matrices import Matrices, Strided
+from service.compiler.kernels.rows import Region
 from service.compiler.qnn.operation import Operation
 from service.compiler.select.groups import Model
 from service.compiler.select.recurrent import Recurrent
@@ -53,10 +55,13 @@ class Plan:
         quantized: what is made of real values as it enters an image -> the `qnn.quantize` that makes it.
         declined: as in `Selection`.
         reasons: the same for each variable of such a group.
+        regions: the last operator of a region -> the region.
+        images: what regions write as images.
     """
 
-    def __init__(self, model: Model, library: KernelLibrary) -> None:
+    def __init__(self, model: Model, library: KernelLibrary, regions: Sequence[Region] = ()) -> None:
         self.model, self.library = model, library
+        self._places = {var: place for place, (var, _) in enumerate(model.bindings)}
         self.demands: dict[relax.Var, list[Demand]] = {}
         self.products: set[relax.Var] = set()
         self.plain: dict[relax.Var, PlainKernel] = {}
@@ -70,7 +75,15 @@ class Plan:
         for sequence in model.recurrent:
             self._accept_recurrent(sequence)
         of_sequences = dict(self.reasons)
-        for group in sorted(model.groups.values(), key=self._order().__getitem__):
+        self.images: set[relax.Var] = set()
+        self.regions = {region.steps[-1].var: region for region in regions}
+        readers = [group for group in model.groups.values() if group.core.name not in ("qnn.matmul", *REAL_PRODUCTS)]
+        read = {self.root(var)[0] for group in readers for var in group.inputs}
+        every: list[Group | Region] = [*model.groups.values(), *regions]
+        for group in sorted(every, key=self._order):
+            if isinstance(group, Region):
+                self._accept_region(group, read)
+                continue
             try:
                 self._accept(group)
             except Declined as reason:
@@ -82,9 +95,18 @@ class Plan:
         for output in self.demands:
             self._place_inputs(model.groups[output])
 
-    def _order(self) -> dict[Group, int]:
-        places = {var: place for place, (var, _) in enumerate(self.model.bindings)}
-        return {group: places[group.output] for group in self.model.groups.values()}
+    def _order(self, group: Group | Region) -> int:
+        return self._places[group.output if isinstance(group, Group) else group.steps[-1].var]
+
+    def _accept_region(self, region: Region, read: set[relax.Var]) -> None:
+        """Has a region write images where groups `read` them."""
+        for var in region.outputs:
+            stored = str(var.ty.dtype) in BIAS and image_shape(shape_of(var)) is not None
+            if stored and var in read:
+                self.images.add(var)
+                last = next(step for step in region.steps if step.var.same_as(var))
+                if last.operation is not None:
+                    self._fills[var, False] = stored_zero_point(last.operation.per_tensor("out_type"))
 
     def _accept_part(self, group: Group) -> None:
         """Has a layer computed whose addition has no kernel."""
@@ -144,7 +166,8 @@ class Plan:
 
     def _produced(self, root: relax.Var) -> bool:
         """Whether a kernel makes an image of it."""
-        return root in self.demands or (root in self.products and image_shape(shape_of(root)) is not None)
+        product = root in self.products and image_shape(shape_of(root)) is not None
+        return root in self.demands or root in self.images or product
 
     def matrices(self, var: relax.Var, view: Strided, *, written: bool = False) -> Matrices | None:
         """Those that a product finds in the image `var`, or writes there; None where they are in a plain tensor.
@@ -165,7 +188,8 @@ class Plan:
         whole = group.output, False
         for var, block in zip(group.inputs, self.library.places(group), strict=True):
             root, padding, _ = self.root(var)
-            free = root not in self.places and not padding and root not in self.model.constants and self.is_whole(var)
+            own = root in self.model.constants or any(root in region.outputs for region in self.regions.values())
+            free = root not in self.places and not padding and not own and self.is_whole(var)
             if block is None or not free or self._fills.get((root, False), self._fills[whole]) != self._fills[whole]:
                 continue
             self.places[root] = group.output, block

@@ -20,14 +20,16 @@ import tvm
 from tvm import relax
 
 from service.compiler import coverage
-from service.compiler.kernels.group import Group, KernelLibrary, LstmKernel, PlainKernel, shape_of
+from service.compiler.kernels.group import Group, KernelLibrary, LstmKernel, PlainKernel, image_shape, shape_of
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import BIAS, Halo, Image, laid_out
 from service.compiler.kernels.matrices import Matrices, Strided
+from service.compiler.kernels.rows import Access, Output, Region
 from service.compiler.qnn import graph
 from service.compiler.select.groups import Model
 from service.compiler.select.plan import Plan
 from service.compiler.select.recurrent import Recurrent
+from service.compiler.select.rows import in_regions
 
 
 @dataclass
@@ -71,7 +73,10 @@ def select(module: tvm.IRModule, library: KernelLibrary | None) -> Selection:
     if library is None:
         return Selection(module)
     model = Model(graph.main_of(module), library.block)
-    plan = Plan(model, library)
+    function, regions = in_regions(model.function, library.check_row_operator, model.taken)
+    model = Model(function, library.block)
+    model.leave(regions)
+    plan = Plan(model, library, regions)
     return _Emission(model, library, plan).run()
 
 
@@ -103,10 +108,13 @@ class _Emission:
         # As plain tensors only where something needs them so.
         later = {*self.model.views, *self.model.seen, *self.plan.quantized, *self.model.channels_last}
         later |= {var for sequence, _ in self.plan.recurrent.values() for var in sequence.variables}
+        inside |= {step.var for region in self.plan.regions.values() for step in region.steps}
         with self.builder.function("main", params):
             with self.builder.dataflow():
                 for var, value in self.model.bindings:
-                    if var in self.plan.recurrent:
+                    if var in self.plan.regions:
+                        self._call_region(self.plan.regions[var])
+                    elif var in self.plan.recurrent:
                         self._call_recurrent(*self.plan.recurrent[var])
                     elif var in self.plan.demands:
                         self._call(self.model.groups[var])
@@ -185,6 +193,45 @@ class _Emission:
 
     def _contiguous(self, var: relax.Var, view: Strided) -> Matrices:
         return Matrices.contiguous(view, _elements(var), str(var.ty.dtype), self.library.block)
+
+    def _call_region(self, region: Region) -> None:
+        sources, operands = [], []
+        for var in region.inputs:
+            root, padding, _ = self.plan.root(var)
+            whole = (
+                not padding and self.plan.is_whole(var) and image_shape(shape_of(var)) == image_shape(shape_of(root))
+            )
+            if whole and (root, False) in self._images:
+                sources.append(Access.of_image(self.plan.image(root, packed=False), shape_of(var)))
+                operands.append(self._image(root, packed=False))
+            else:
+                size = _elements(var)
+                sources.append(Access(str(var.ty.dtype), size, ()))
+                operands.append(self._reshaped(self.plain(var), [size]))
+        outputs = [self._output(region, var) for var in region.outputs]
+        made = self.library.rows(region, sources, outputs)
+        both = list(zip(region.outputs, outputs, strict=True))
+        types = [relax.TensorType([output.access.size], _dtype(var, output)) for var, output in both]
+        if made.memory:
+            types.append(relax.TensorType([made.memory], "float32"))
+        alone = types[0] if len(types) == 1 else types
+        written = self._emit(made.kernel, operands, region.name, region.operators, alone)
+        for place, (var, output) in enumerate(both):
+            result = written if len(types) == 1 else self.builder.emit(relax.TupleGetItem(written, place))
+            if output.image is None:
+                self._plain[var] = self._reshaped(result, shape_of(var))
+            else:
+                self._images[var, False] = self._shared[var] = result
+
+    def _output(self, region: Region, var: relax.Var) -> Output:
+        shape = shape_of(var)
+        outer = [axis for axis, extent in enumerate(shape[:-1]) if extent != 1]
+        if var in self.plan.images:
+            image = self.plan.image(var, packed=False)
+            access = Access.of_image(image, shape).along(outer)
+            return Output(access, image, self.plan.fill(var, packed=False))
+        strides = tuple(math.prod(shape[axis + 1 :]) for axis in outer)
+        return Output(Access(str(var.ty.dtype), math.prod(shape), strides))
 
     def _call_recurrent(self, sequence: Recurrent, made: LstmKernel) -> None:
         """All steps at once. The hidden state of one is a row of what is written, copied where something reads it."""
@@ -347,3 +394,7 @@ def _elements(var: relax.Var) -> int:
     for dim in shape_of(var):
         total *= dim
     return total
+
+
+def _dtype(var: relax.Var, output: Output) -> str:
+    return str(var.ty.dtype) if output.image is None else "uint8"

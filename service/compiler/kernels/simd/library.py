@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from tvm import relax
+
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.group import REAL_PRODUCTS, Demand, Group, LstmKernel, LstmStep, PlainKernel, shape_of
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.matrices import Matrices
+from service.compiler.kernels.rows import Access, Output, Region, RowsKernel
 from service.compiler.kernels.simd import reorder
 from service.compiler.kernels.simd.conversion import quantization_of
 from service.compiler.kernels.simd.families import FAMILIES, Family
@@ -17,6 +20,8 @@ from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.lstm import lstm, recurrence
 from service.compiler.kernels.simd.plain import plain_kernel
 from service.compiler.kernels.simd.product import numbers_of, product
+from service.compiler.kernels.simd.row_values import check
+from service.compiler.kernels.simd.rows import rows
 from service.compiler.kernels.simd.tiles import worth_sharing
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
@@ -58,6 +63,12 @@ class SimdLibrary:
     def lstm(self, step: LstmStep, steps: int) -> LstmKernel:
         numbers = recurrence(self.mode, step, steps)
         return LstmKernel(lstm(self.isa, numbers), numbers.outputs)
+
+    def check_row_operator(self, name: str, call: relax.Expr, operation: Operation | None) -> None:
+        check(self.mode, name, call, operation)
+
+    def rows(self, region: Region, sources: Sequence[Access], outputs: Sequence[Output]) -> RowsKernel:
+        return rows(self.isa, self.mode, region, sources, outputs)
 
     def pack(
         self,

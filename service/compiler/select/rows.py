@@ -1,0 +1,285 @@
+"""The regions of a model (`kernels.rows`): which operators are computed row by row by one kernel.
+
+Operators join, from the first to the last, where one reads the other and both have the same domain, and where no path
+leaves the region and comes back: what is computed by one call cannot wait for itself.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import relax
+
+from service.compiler.kernels.group import shape_of, uniform
+from service.compiler.kernels.kernel import Declined
+from service.compiler.kernels.rows import Operand, Region, Step
+from service.compiler.qnn import graph
+from service.compiler.qnn.operation import Operation, value_of
+
+# Whether a kernel computes an operator; raises Declined where none does.
+Check = Callable[[str, relax.Expr, Operation | None], None]
+
+_REDUCING = ("relax.max", "relax.min", "qnn.real_sum")
+_FREE = ("", "relax.reshape", "relax.broadcast_to")  # compute nothing
+_LEAST_COLUMNS = 4
+_LEAST_STEPS = 2  # that compute: one alone has a kernel of its own, or is not worth one
+
+Domain = tuple[tuple[int, ...], int]
+
+
+@dataclass
+class _Node:
+    """Bindings that are computed together.
+
+    Attributes:
+        places: of the bindings, in order.
+        domain: of the region that they form; None where they form none.
+        after: places of what reads them.
+    """
+
+    places: list[int]
+    domain: Domain | None = None
+    after: set[int] = field(default_factory=set)
+
+
+def in_regions(function: relax.Function, check: Check, taken: set[relax.Var]) -> tuple[relax.Function, list[Region]]:
+    """`function` with the operators of each region one behind the other, and the regions.
+
+    Args:
+        taken: what other kernels compute.
+    """
+    forming = _Forming(function, check, taken)
+    forming.join()
+    regions = forming.regions()
+    return forming.ordered(), regions
+
+
+class _Forming:
+    def __init__(self, function: relax.Function, check: Check, taken: set[relax.Var]) -> None:
+        self.function, self._check, self._taken = function, check, taken
+        self.found = list(graph.operations(function))
+        self.place = {var: place for place, (var, _, _) in enumerate(self.found)}
+        self.results = {result for result in graph.results_of(function) if isinstance(result, relax.Var)}
+        self.node = [_Node([place]) for place in range(len(self.found))]
+        self.reads = [
+            sorted({self.place[read] for read in graph.variables(value) if read in self.place})
+            for _, value, _ in self.found
+        ]
+        self.readers: list[list[int]] = [[] for _ in self.found]
+        for place, sources in enumerate(self.reads):
+            for source in sources:
+                self.node[source].after.add(place)
+                self.readers[source].append(place)
+
+    def join(self) -> None:
+        """Makes each operator that a region may have one, and joins it with those that it reads."""
+        for place, (var, value, operation) in enumerate(self.found):
+            if var in self._taken or not isinstance(var.ty, relax.TensorType):
+                continue
+            with suppress(Declined):
+                self._check(_name(value), value, operation)
+                domain = self._domain(place)
+                for arg in _operands(value):
+                    self._memory(arg, place, domain)
+                self._join(place, domain)
+
+    def _join(self, place: int, domain: Domain) -> None:
+        node = self.node[place]
+        node.domain = domain
+        for source in self.reads[place]:
+            other = self.node[source]
+            if other is not node and other.domain == domain and not self._leaves_and_returns(other, node):
+                node.places = sorted({*other.places, *node.places})
+                node.after |= other.after
+                for joined in other.places:
+                    self.node[joined] = node
+
+    def _domain(self, place: int) -> Domain:
+        """Of the region that an operator may be in: the shape of what it computes or reduces, or where it computes
+        values of rows, that of the region which has them."""
+        var, value, _ = self.found[place]
+        shape = shape_of(var)
+        if _name(value) in _REDUCING:
+            before = shape_of(value.args[0])
+            if _axes(value) != [len(before) - 1] or len(shape) != len(before):
+                raise Declined("it reduces other axes")
+            shape = before
+        elif shape and shape[-1] == 1:
+            for source in self.reads[place]:
+                domain = self.node[source].domain
+                if domain is not None and domain[0] == _outer(shape) and shape_of(self.found[source][0])[-1] == 1:
+                    return domain
+        if not shape or shape[-1] < _LEAST_COLUMNS:
+            raise Declined("its rows are too short")
+        return _outer(shape), shape[-1]
+
+    def _leaves_and_returns(self, first: _Node, second: _Node) -> bool:
+        """Whether a path from one of two nodes to the other goes through a third."""
+        both, last = (first, second), max(first.places[-1], second.places[-1])
+        waiting = [self.node[place] for node in both for place in node.after]
+        waiting = [node for node in waiting if node not in both]
+        seen: set[int] = set()
+        while waiting:
+            node = waiting.pop()
+            if id(node) in seen or node.places[0] > last:
+                continue
+            seen.add(id(node))
+            for place in node.after:
+                if self.node[place] in both:
+                    return True
+                waiting.append(self.node[place])
+        return False
+
+    def regions(self) -> list[Region]:
+        """What was joined, as far as it is worth a kernel; the rest is left as it was."""
+        found = []
+        for node in self._nodes():
+            if node.domain is None:
+                continue
+            self._leave_views(node)
+            computing = sum(_name(self.found[place][1]) not in _FREE for place in node.places)
+            if computing < _LEAST_STEPS:
+                self._dissolve(node)
+                continue
+            found.append(self._region(node, node.domain))
+        return found
+
+    def _region(self, node: _Node, domain: Domain) -> Region:
+        steps, own = [], set(node.places)
+        for place in node.places:
+            var, value, operation = self.found[place]
+            operands = tuple(self._operand(arg, place, domain) for arg in _operands(value))
+            of_row, reduces = shape_of(var)[-1] == 1 != domain[1], _name(value) in _REDUCING
+            steps.append(Step(var, _name(value), value, operation, operands, of_row, reduces))
+        outputs = [self.found[place][0] for place in node.places if self._is_read_outside(place, own)]
+        return Region(str(outputs[-1].name), *domain, tuple(steps), tuple(outputs))
+
+    def _is_read_outside(self, place: int, own: set[int]) -> bool:
+        return self.found[place][0] in self.results or not own.issuperset(self.readers[place])
+
+    def _leave_views(self, node: _Node) -> None:
+        """Takes out what computes nothing and is not read inside: it is another name for a result."""
+        for place in reversed(node.places.copy()):
+            inside = any(self.node[reader] is node for reader in self.readers[place])
+            if not inside and _name(self.found[place][1]) in _FREE:
+                self._take_out(node, place)
+
+    def _dissolve(self, node: _Node) -> None:
+        for place in node.places.copy():
+            self._take_out(node, place)
+        node.domain = None
+
+    def _take_out(self, node: _Node, place: int) -> None:
+        node.places.remove(place)
+        self.node[place] = _Node([place], None, set(self.readers[place]))
+
+    def _nodes(self) -> list[_Node]:
+        return list({id(node): node for node in self.node}.values())
+
+    def _operand(self, arg: relax.Expr, place: int, domain: Domain) -> Any:
+        source = self.place.get(arg) if isinstance(arg, relax.Var) else None
+        if source is not None and self.node[source] is self.node[place]:
+            return arg
+        return self._memory(arg, place, domain)
+
+    def _memory(self, arg: relax.Expr, place: int, domain: Domain) -> Operand | float:
+        """An operand that is a number or lies in memory.
+
+        Raises:
+            Declined: its elements are not those of the domain's places.
+        """
+        var, value, _ = self.found[place]
+        constant = value_of(arg)
+        if constant is not None and uniform(constant):
+            number: float = constant.reshape(-1)[0].item()
+            return number
+        shape = shape_of(arg) if constant is None else constant.shape
+        seen = shape if _name(value) in _REDUCING else shape_of(var)
+        if _name(value) == "relax.reshape":
+            if (_outer(shape), shape[-1:]) != (_outer(seen), seen[-1:]):
+                raise Declined("it has other rows")
+            axes = [axis for axis, extent in enumerate(shape[:-1]) if extent != 1]
+        else:
+            axes = _aligned(shape, seen)
+        strides = tuple(0 if axis < 0 else _stride(shape, axis) for axis in axes)
+        column = 1 if shape and shape[-1] == domain[1] else 0
+        return Operand(arg if constant is None else constant, strides, column, tuple(axes))
+
+    def ordered(self) -> relax.Function:
+        """The function with each node's bindings one behind the other."""
+        nodes, done = self._nodes(), []
+        missing = {id(node): self._sources(node) for node in nodes}
+        ready = [(node.places[-1], node.places) for node in nodes if not missing[id(node)]]
+        heapq.heapify(ready)
+        while ready:
+            _, places = heapq.heappop(ready)
+            done += places
+            own = self.node[places[0]]
+            for node in {
+                id(self.node[reader]): self.node[reader] for place in places for reader in self.readers[place]
+            }.values():
+                if node is not own:
+                    missing[id(node)].discard(id(own))
+                    if not missing[id(node)]:
+                        heapq.heappush(ready, (node.places[-1], node.places))
+        function = self.function
+        bindings = [binding for block in function.body.blocks for binding in block.bindings]
+        assert len(done) == len(bindings)
+        block = relax.DataflowBlock([bindings[place] for place in done])
+        body = relax.SeqExpr([block], function.body.body)
+        return relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
+
+    def _sources(self, node: _Node) -> set[int]:
+        """The other nodes that a node reads."""
+        read = {id(self.node[source]) for place in node.places for source in self.reads[place]}
+        return read - {id(node)}
+
+
+def _name(value: relax.Expr) -> str:
+    name = str(value.op.name) if isinstance(value, relax.Call) and hasattr(value.op, "name") else ""
+    return name.replace("relax.qnn.", "qnn.")
+
+
+def _operands(value: relax.Expr) -> list[relax.Expr]:
+    """The tensors that an operator takes."""
+    args = value.args if isinstance(value, relax.Call) else [value]
+    return [arg for arg in args if isinstance(arg.ty, relax.TensorType)]
+
+
+def _axes(call: relax.Call) -> list[int]:
+    rank = len(shape_of(call.args[0]))
+    axes = call.attrs["axes"] if _name(call) == "qnn.real_sum" else call.attrs.axis
+    return [int(axis) % rank for axis in axes]
+
+
+def _outer(shape: Sequence[int]) -> tuple[int, ...]:
+    """The dimensions but the last, without those of length 1."""
+    return tuple(extent for extent in shape[:-1] if extent != 1)
+
+
+def _aligned(shape: Sequence[int], seen: Sequence[int]) -> list[int]:
+    """For each outer dimension of a domain, the axis of an operand of `shape` that is repeated to `seen`; -1 where it
+    has none."""
+    missing = len(seen) - len(shape)
+    axes = []
+    for place, extent in enumerate(seen[:-1]):
+        axis = place - missing
+        if axis >= 0 and shape[axis] not in (1, extent):
+            raise Declined("it is not repeated to the domain")
+        if extent != 1:
+            axes.append(axis if axis >= 0 and shape[axis] == extent else -1)
+    if shape and shape[-1] not in (1, seen[-1]):
+        raise Declined("it is not repeated to the domain")
+    return axes
+
+
+def _stride(shape: Sequence[int], axis: int) -> int:
+    """From one index of an axis to the next, in elements."""
+    total = 1
+    for extent in shape[axis + 1 :]:
+        total *= extent
+    return total

@@ -1,0 +1,106 @@
+"""Regions of rows compute what the oracle does, bit for bit, whatever their shapes and however they lie in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from service.compiler.qnn import ops, oracle
+from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.types import QuantizedType
+from service.compiler.select.select import Selection
+from service.core.numerics import ONNXRUNTIME
+from service.core.target import TARGETS, Target, detect_host
+from service.core.vectors import Array
+from tests.support.qnn_models import Emit, float32, module_of
+from tests.support.selected import run_selected
+
+HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
+BYTES = QuantizedType("uint8", (float32(0.05),), (120,))
+SIGNED = QuantizedType("int8", (float32(0.03),), (-5,))
+Network = Callable[[Emit, list[relax.Var]], relax.Var | list[relax.Var]]
+
+pytestmark = [
+    pytest.mark.skipif(not HERE, reason="no x86-64 target runs here"),
+    pytest.mark.parametrize("target", HERE, ids=lambda target: target.name),
+]
+
+
+def number(value: float) -> relax.Expr:
+    return relax.const(np.array(value, np.float32))
+
+
+def check(
+    network: Network, inputs: list[Array], target: Target, path: Path, kernels: list[str] | None = None
+) -> Selection:
+    module = module_of([(each.shape, each.dtype.name) for each in inputs], network)
+    expected = oracle.run(module, get_mode(ONNXRUNTIME), inputs)
+    selection, actual = run_selected(module, target, ONNXRUNTIME, inputs, path)
+    for ours, theirs in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    if kernels is not None:
+        assert [layer["kernel"] for layer in selection.layers] == kernels
+    return selection
+
+
+def reals(*shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).normal(0, 3, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 16), (7, 17), (2, 5, 31), (1, 3, 1, 100), (1, 5), (3, 257)], ids=str)
+def test_moves_by_the_largest(shape: tuple[int, ...], target: Target, tmp_path: Path) -> None:
+    def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        (x,) = inputs
+        largest = emit(relax.op.max(x, axis=[-1], keepdims=True))
+        least = emit(relax.op.min(x, axis=[-1], keepdims=True))
+        width = emit(relax.op.subtract(largest, least))
+        moved = emit(relax.op.multiply(emit(relax.op.subtract(x, largest)), number(0.7)))
+        return emit(relax.op.add(emit(relax.op.divide(moved, width)), x))
+
+    check(network, [reals(*shape)], target, tmp_path, ["rows"])
+
+
+def test_bytes_and_channels(target: Target, tmp_path: Path) -> None:
+    """Dequantized, scaled by channel, masked, and quantized."""
+    rng = np.random.default_rng(5)
+    scale, moved = (rng.normal(1, 0.3, 37).astype(np.float32) for _ in range(2))
+
+    def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        x, y, mask = inputs
+        real = emit(ops.dequantize(x, BYTES))
+        total = emit(relax.op.add(real, emit(ops.dequantize(y, SIGNED))))
+        scaled = emit(relax.op.add(emit(relax.op.multiply(total, relax.const(scale))), relax.const(moved)))
+        kept = emit(relax.op.where(mask, scaled, number(-1.0)))
+        return emit(ops.quantize(kept, SIGNED))
+
+    x, y = rng.integers(0, 256, (2, 9, 37)).astype(np.uint8), rng.integers(-128, 128, (2, 9, 37)).astype(np.int8)
+    check(network, [x, y, rng.integers(0, 2, (2, 1, 37)).astype(bool)], target, tmp_path, ["rows"])
+
+
+def test_several_results(target: Target, tmp_path: Path) -> None:
+    """Of each element and of each row."""
+
+    def network(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
+        x, y = inputs
+        total = emit(relax.op.add(emit(relax.op.multiply(x, number(1.1))), y))
+        largest = emit(relax.op.max(total, axis=[-1], keepdims=True))
+        stored = emit(ops.quantize(emit(relax.op.divide(total, largest)), BYTES))
+        return [total, largest, stored, emit(relax.op.greater(total, y))]
+
+    check(network, [reals(3, 6, 33), reals(33)], target, tmp_path, ["rows"])
+
+
+def test_what_leaves_and_returns_is_no_region(target: Target, tmp_path: Path) -> None:
+    """A sum of the whole tensor stands between its operators."""
+
+    def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        (x,) = inputs
+        doubled = emit(relax.op.multiply(emit(relax.op.add(x, number(1.0))), number(2.0)))
+        whole = emit(relax.op.max(doubled, axis=[0, 1], keepdims=True))
+        return emit(relax.op.sqrt(emit(relax.op.abs(emit(relax.op.subtract(doubled, whole))))))
+
+    check(network, [reals(20, 30)], target, tmp_path, ["rows", "rows"])
