@@ -21,7 +21,7 @@ from service.compiler.select.seen import Seen, channels_of, put_into, readers_of
 
 _ACCUMULATING = ("qnn.conv2d", "qnn.dense")
 _TO_CHANNELS_LAST, _TO_CHANNELS_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
-_CONVERSIONS = ("qnn.quantize", "qnn.dequantize")
+_OF_REAL_VALUES = ("qnn.quantize", "qnn.dequantize", "qnn.real_")
 _REQUANTIZING = ("qnn.requantize", "qnn.requantize_add", "qnn.rescale", "qnn.dequantize")
 _SCALING = ("qnn.dequantize", "qnn.dynamic_scale")
 
@@ -76,10 +76,10 @@ class Model:
 
     @property
     def taken(self) -> set[relax.Var]:
-        """What kernels other than those of rows are for: the operators of groups, but for conversions alone."""
+        """What kernels other than those of rows are for: the operators of groups, but for those of real values alone."""
         taken = {var for sequence in self.recurrent for var in sequence.variables}
         for group in self.groups.values():
-            if group.requantize is not None or group.core.name not in _CONVERSIONS:
+            if group.requantize is not None or not group.core.name.startswith(_OF_REAL_VALUES):
                 taken |= {group.output, *self.parts(group)}
         return taken
 

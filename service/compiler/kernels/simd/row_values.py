@@ -19,9 +19,10 @@ from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrin
 from service.compiler.kernels.rows import Step
 from service.compiler.kernels.simd.conversion import dequantization_of, quantization_of
 from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics.real_functions import FUNCTIONS
 from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.ops.real import LANES
 
-LANES = "lanes"
 _KINDS = {"float32": "float32", "int32": "int32", "bool": "bool", "int8": "uint8", "uint8": "uint8"}
 IDENTITIES = ("", "relax.reshape", "relax.broadcast_to")
 REDUCTIONS = ("relax.max", "relax.min", "qnn.real_sum")
@@ -129,6 +130,8 @@ def check(mode: Mode, name: str, call: relax.Expr, operation: Operation | None) 
     elif name == "qnn.real_sum" and operation is not None:
         if str(operation.attr("order")) != LANES:
             raise Declined("its sum has another order")
+    elif _function(name):
+        return
     elif name in REDUCTIONS:
         if made != "float32":
             raise Declined(f"it reduces {made}")
@@ -136,6 +139,12 @@ def check(mode: Mode, name: str, call: relax.Expr, operation: Operation | None) 
         raise Declined("no kernel computes this operator")
     elif "uint8" in (*kinds, made) or (name in _REAL_ONLY and kinds[0] != "float32"):
         raise Declined(f"it computes on {kinds[0]}")
+
+
+def _function(name: str) -> str:
+    """Which of `FUNCTIONS` an operator is; "" for others."""
+    function = name.removeprefix("qnn.real_")
+    return function if function in FUNCTIONS and name != function else ""
 
 
 def _is_tensor(arg: Any) -> bool:
@@ -165,6 +174,8 @@ class Computation:
             return operands[0]
         if self.step.name == "relax.astype":
             return self._cast(vectors, operands[0])
+        if _function(self.step.name):
+            return FUNCTIONS[_function(self.step.name)].express(operands[0], vectors.width, vectors.program.bind)
         return _COMPUTE[self.step.name](vectors, *operands)
 
     def _cast(self, vectors: Vectors, value: Expr) -> Expr:

@@ -24,8 +24,9 @@ from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.row_values import Computation, Vectors, kind_of, number_of
 from service.compiler.kernels.simd.tiles import worth_sharing
 from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.ops.real import FOLDS, PARTIAL_SUMS
 
-STEP = 16
+STEP = PARTIAL_SUMS
 _TILE = 4  # rows whose sums hide each other's latency
 _ITEMS = 16  # shared between threads
 _LARGEST_TILE_BYTES = 1 << 15  # of values that wait: what is larger leaves the first level of cache
@@ -229,19 +230,21 @@ class _Tile:
         return _loaded(load(buffer, _offset(access, self.rows[row]), 1), operand, 1)
 
     def _folded(self, row: int, value: _Value) -> Expr:
-        """One value of the `STEP` lanes of a reduction, by halves."""
+        """One value of the `STEP` lanes of a reduction, in the order of `ops.real.FOLDS`."""
         registers = [register.value for register in self.registers[row][value.step.var]]
-        join = _joining(value.step.name)
-        while len(registers) > 1:
-            half = len(registers) // 2
-            registers = [join(a, b) for a, b in zip(registers[:half], registers[half:], strict=True)]
-        (vector,), width = registers, self.isa.lanes
-        while width > 1:
-            vector = self.program.bind(vector, f"float32x{width}")
-            width //= 2
-            low, high = (_lanes(vector, range(begin, begin + width)) for begin in (0, width))
-            vector = join(low, high)
+        join, half = _joining(value.step.name), STEP // 2
+        whole = self._joined(registers, range(STEP))
+        vector = join(_lanes(whole, range(half)), _lanes(whole, range(half, STEP)))
+        for distance in FOLDS[1:]:
+            assert distance == STEP // 2 // half
+            vector = self.program.bind(vector, f"float32x{half}")
+            vector = join(_lanes(vector, range(0, half, 2)), _lanes(vector, range(1, half, 2)))
+            half //= 2
         return self.program.bind(vector, "float32")
+
+    def _joined(self, registers: Sequence[Expr], lanes: Sequence[int]) -> Expr:
+        joined = tirx.Shuffle(list(registers), [tirx.const(lane, "int32") for lane in lanes])
+        return self.program.bind(joined, f"float32x{len(lanes)}")
 
     def _pass(self, phase: int, goals: list[_Value]) -> None:
         for row in range(len(self.rows)):

@@ -11,6 +11,7 @@ from tvm import relax
 
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.ops.real import LANES
 from service.compiler.qnn.types import QuantizedType
 from service.compiler.select.select import Selection
 from service.core.numerics import ONNXRUNTIME
@@ -104,3 +105,35 @@ def test_what_leaves_and_returns_is_no_region(target: Target, tmp_path: Path) ->
         return emit(relax.op.sqrt(emit(relax.op.abs(emit(relax.op.subtract(doubled, whole))))))
 
     check(network, [reals(20, 30)], target, tmp_path, ["rows", "rows"])
+
+
+@pytest.mark.parametrize("columns", [5, 16, 37, 197, 256])
+def test_softmax(columns: int, target: Target, tmp_path: Path) -> None:
+    def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        x, mask = inputs
+        seen = emit(relax.op.add(x, mask))
+        moved = emit(relax.op.subtract(seen, emit(relax.op.max(seen, axis=[-1], keepdims=True))))
+        grown = emit(ops.real_function("exp", moved))
+        return emit(relax.op.divide(grown, emit(ops.real_sum(grown, axes=[3], order=LANES))))
+
+    check(network, [reals(2, 3, 7, columns), reals(2, 1, 1, columns)], target, tmp_path, ["rows"])
+
+
+@pytest.mark.parametrize("columns", [12, 192])
+def test_layer_norm_of_bytes(columns: int, target: Target, tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    scale, moved = (rng.normal(1, 0.3, columns).astype(np.float32) for _ in range(2))
+
+    def mean(emit: Emit, x: relax.Var) -> relax.Var:
+        return emit(relax.op.divide(emit(ops.real_sum(x, axes=[2], order=LANES)), number(columns)))
+
+    def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        x = emit(ops.dequantize(inputs[0], BYTES))
+        centered = emit(relax.op.subtract(x, mean(emit, x)))
+        variance = mean(emit, emit(relax.op.multiply(centered, centered)))
+        deviation = emit(relax.op.sqrt(emit(relax.op.add(variance, number(1e-5)))))
+        scaled = emit(relax.op.multiply(emit(relax.op.divide(centered, deviation)), relax.const(scale)))
+        gelu = emit(ops.real_function("erf", emit(relax.op.add(scaled, relax.const(moved)))))
+        return emit(ops.quantize(emit(ops.real_function("tanh", emit(ops.real_function("logistic", gelu)))), SIGNED))
+
+    check(network, [rng.integers(0, 256, (1, 11, columns)).astype(np.uint8)], target, tmp_path, ["rows"])
