@@ -39,7 +39,15 @@ class Vectors:
         return f"{name}x{self.width}" if self.width > 1 else name
 
     def keep(self, value: Expr, kind: str) -> Expr:
-        return self.program.bind(value, self.dtype(kind))
+        """`value`, computed here, once. A variable would do, but for TVM's analysis of what variables are bound to, whose
+        time doubles with each that is read twice."""
+        register = self.program.register(kind, self.width)
+        register.value = value
+        return register.value
+
+    def bind(self, value: Expr, dtype: str) -> Expr:
+        """The same for a dtype with lanes."""
+        return self.keep(value, dtype.split("x")[0])
 
     def splat(self, value: Expr) -> Expr:
         return splat(value, self.width) if self.width > 1 else value
@@ -175,7 +183,7 @@ class Computation:
         if self.step.name == "relax.astype":
             return self._cast(vectors, operands[0])
         if _function(self.step.name):
-            return FUNCTIONS[_function(self.step.name)].express(operands[0], vectors.width, vectors.program.bind)
+            return FUNCTIONS[_function(self.step.name)].express(operands[0], vectors.width, vectors.bind)
         return _COMPUTE[self.step.name](vectors, *operands)
 
     def _cast(self, vectors: Vectors, value: Expr) -> Expr:
