@@ -60,6 +60,10 @@ class Vectors:
         value = load(numbers, place, 1)
         return self.splat(bits("float32", value) if dtype == "float32" else value)
 
+    def rounded(self, product: Expr) -> Expr:
+        """A float32 product that is rounded before it is added to (as `Lanes.rounded`)."""
+        return intrinsic(self.dtype("float32"), "llvm.arithmetic.fence", product)
+
     def cast(self, value: Expr, kind: str) -> Expr:
         return tirx.Cast(self.dtype(kind), value)
 
@@ -68,10 +72,7 @@ Compute = Callable[..., Expr]  # Vectors, operands -> a value
 
 
 def _multiply(vectors: Vectors, a: Expr, b: Expr) -> Expr:
-    product = a * b
-    if not str(a.ty).startswith("float"):
-        return product
-    return intrinsic(vectors.dtype("float32"), "llvm.arithmetic.fence", product)
+    return vectors.rounded(a * b) if str(a.ty).startswith("float") else a * b
 
 
 def _plain(function: Callable[..., Expr]) -> Compute:
@@ -177,7 +178,8 @@ class Computation:
     def apply(self, vectors: Vectors, operands: list[Expr], buffers: list[Buffer]) -> Expr:
         """The values, of those of the operands and what `arrays` became."""
         if buffers:
-            return self._conversion.apply(buffers[0], operands[0], vectors.width)
+            made = self._conversion.apply(buffers[0], operands[0], vectors.width)
+            return vectors.rounded(made) if self.step.name == "qnn.dequantize" else made
         if self.step.name in IDENTITIES:
             return operands[0]
         if self.step.name == "relax.astype":

@@ -82,6 +82,17 @@ def test_bytes_and_channels(target: Target, tmp_path: Path) -> None:
     check(network, [x, y, rng.integers(0, 2, (2, 1, 37)).astype(bool)], target, tmp_path, ["rows"])
 
 
+def test_products_are_rounded(target: Target, tmp_path: Path) -> None:
+    """Before they are added: those by a scale too."""
+
+    def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        x, y = inputs
+        return emit(relax.op.add(emit(ops.dequantize(x, BYTES)), emit(relax.op.multiply(y, number(0.3)))))
+
+    stored = np.random.default_rng(3).integers(0, 256, (40, 33)).astype(np.uint8)
+    check(network, [stored, reals(40, 33)], target, tmp_path, ["rows"])
+
+
 def test_several_results(target: Target, tmp_path: Path) -> None:
     """Of each element and of each row."""
 
