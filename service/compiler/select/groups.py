@@ -76,7 +76,7 @@ class Model:
 
     @property
     def taken(self) -> set[relax.Var]:
-        """What kernels other than those of rows are for: the operators of groups, but for those of real values alone."""
+        """What other kernels than those of rows are for: the operators of groups, but for those of real values."""
         taken = {var for sequence in self.recurrent for var in sequence.variables}
         for group in self.groups.values():
             if group.requantize is not None or not group.core.name.startswith(_OF_REAL_VALUES):
