@@ -39,7 +39,7 @@ class Vectors:
         return f"{name}x{self.width}" if self.width > 1 else name
 
     def keep(self, value: Expr, kind: str) -> Expr:
-        """`value`, computed here, once. A variable would do, but for TVM's analysis of what variables are bound to, whose
+        """`value`, computed here, once. A variable would do, but for TVM's analysis of what variables are bound to: its
         time doubles with each that is read twice."""
         register = self.program.register(kind, self.width)
         register.value = value
