@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
-
-from service.compiler.importers.onnx.model import CONV_TRANSPOSE, REQUANTIZE, Array, Tensor
+from service.compiler.importers.onnx import stored
+from service.compiler.importers.onnx.biases import stored_bias
+from service.compiler.importers.onnx.model import CONV_TRANSPOSE, REQUANTIZE
 from service.compiler.importers.onnx.rewriting import (
     DEQUANTIZE,
     OnnxGraph,
@@ -24,49 +24,6 @@ from service.compiler.importers.onnx.rewriting import (
 )
 from service.compiler.importers.qdq import Fuse, Operator
 
-_SCALE_TOLERANCE = 1e-3  # of a stored bias, relative
-
-
-def _bias(graph: OnnxGraph, name: str, activations: tuple[str, str, str], weights: tuple[str, str, str]) -> str | None:
-    """An int32 constant of steps of s_x * s_w for a bias; "" where there is none, None where it is no constant.
-
-    A stored one is mostly of that scale already. One that is not, or is real, is rounded to it, as ONNX Runtime does
-    (qdq_transformer/weight_bias_quantization.cc).
-    """
-    if name == "":
-        return ""
-    scale, step = graph.constants.get(weights[1]), graph.scalar(activations[1])
-    if scale is None or scale.data is None or scale.dtype != "float32" or step is None:
-        return None
-    product = np.float32(step) * scale.data.reshape(-1)
-    conversion = graph.made_by(name, DEQUANTIZE)
-    if conversion is None:
-        return _rounded_bias(graph, name, graph.constants.get(name), np.float32(1), product)
-    stored, own = (graph.constants.get(part) for part in conversion.inputs[:2])
-    if stored is None or stored.dtype != "int32" or own is None or own.data is None:
-        return None
-    scales = own.data.reshape(-1)
-    if scales.size in (1, product.size) and np.allclose(scales, product, rtol=_SCALE_TOLERANCE, atol=0):
-        return stored.name
-    return _rounded_bias(graph, name, stored, scales, product)
-
-
-def _rounded_bias(
-    graph: OnnxGraph, name: str, bias: Tensor | None, scale: Array | np.float32, product: Array
-) -> str | None:
-    if bias is None or bias.data is None or bias.dtype not in ("float32", "int32"):
-        return None
-    values = bias.data.reshape(-1)
-    if any(row.size not in (1, values.size) for row in (np.asarray(scale), product)):
-        return None
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        steps = np.rint(values.astype(np.float32) * scale / product)
-    if not (np.abs(steps) < 2.0**31).all():
-        return None
-    quantized = Tensor(graph.new_name(name), "int32", steps.shape, steps.astype(np.int32))
-    graph.constants[quantized.name] = quantized
-    return quantized.name
-
 
 def _convolution(name: str, axis: int) -> Fuse[OnnxGraph]:
     """A convolution whose filters lie along `axis` of its weights, which becomes `name`."""
@@ -74,8 +31,8 @@ def _convolution(name: str, axis: int) -> Fuse[OnnxGraph]:
     def fuse(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
         x, w = dequantized(graph, operator.inputs[0]), weights_of(graph, operator.inputs[1], axis)
         if conversion is None or x is None or w is None:
-            return []
-        bias = _bias(graph, operator.inputs[2] if len(operator.inputs) > 2 else "", x, w)
+            return stored.convolution(graph, operator, conversion) if operator.op_type == "Conv" else []
+        bias = stored_bias(graph, operator.inputs[2] if len(operator.inputs) > 2 else "", x, w)
         if bias is None:
             return []
         inputs = (*x, *w, *parameters(conversion), *([bias] if bias else []))
@@ -100,7 +57,7 @@ def _gemm(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> 
         between = graph.new_name(operator.outputs[0])
         behind = replace(operator, op_type="Add", inputs=(between, name), attributes={})
         return [replace(product, outputs=(between,)), behind]
-    bias = _bias(graph, name, x, w)
+    bias = stored_bias(graph, name, x, w)
     if bias is None:
         return []
     pair = parameters(conversion) if conversion is not None else ()
@@ -184,9 +141,9 @@ def _moved(graph: OnnxGraph, operator: Operator, conversion: Operator | None) ->
         inputs = (inputs[0], inputs[1], x[2], *inputs[3:])
     elif operator.op_type == "Resize" and attributes.get("mode", "nearest") != "nearest":
         return []
-    stored = graph.new_name(operator.outputs[0])
-    moved = replace(operator, inputs=(x[0], *inputs[1:]), outputs=(stored,))
-    last = (stored, *x[1:], *parameters(conversion))
+    between = graph.new_name(operator.outputs[0])
+    moved = replace(operator, inputs=(x[0], *inputs[1:]), outputs=(between,))
+    last = (between, *x[1:], *parameters(conversion))
     return [moved, replace(operator, op_type=REQUANTIZE, inputs=last, attributes={})]
 
 

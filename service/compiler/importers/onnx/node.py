@@ -213,7 +213,10 @@ class Node:
         """The type of the output, by two inputs; `storage` where there is no zero point. Clamped by the activation
         that was put into the operator (`qdq`)."""
         points = self.data(zero_point) if self.has(zero_point) else None
-        plain = self.type_of(scale, points, storage if points is None else points.dtype.name, None)
+        return self.clamped(self.type_of(scale, points, storage if points is None else points.dtype.name, None))
+
+    def clamped(self, plain: QuantizedType) -> QuantizedType:
+        """The type with the bounds of the activation that was put into the operator (`qdq`)."""
         if self.operator.clamp == UNBOUNDED:
             return plain
         bounds = [_stored(bound, plain) for bound in self.operator.clamp]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from service.compiler.importers.onnx.model import Model
 from service.compiler.importers.onnx.schema import DTYPES
-from service.compiler.importers.qdq import Graph, Operator
+from service.compiler.importers.qdq import JOINED, Graph, Operator
 
 BYTES = ("int8", "uint8")
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
@@ -48,6 +49,15 @@ def is_simple(graph: OnnxGraph, conversion: Operator) -> bool:
     )
 
 
+def are_alike(graph: OnnxGraph, conversions: Sequence[Operator]) -> bool:
+    """Whether conversions that are simple have the same scale, zero point and storage."""
+    kinds = set()
+    for conversion in conversions:
+        scale, point = parameters(conversion)
+        kinds.add((graph.scalar(scale), graph.scalar(point) if point else 0.0, storage_of(graph, conversion)))
+    return len(kinds) == 1
+
+
 def storage_of(graph: OnnxGraph, conversion: Operator) -> str:
     """The type of a conversion's stored values: as the zero point says, or else who made them."""
     constant = graph.constants.get(parameters(conversion)[1] or conversion.inputs[0])
@@ -83,9 +93,10 @@ def bounds_of(graph: OnnxGraph, activation: Operator, name: str) -> tuple[float,
 
 
 def dequantized(graph: OnnxGraph, name: str) -> tuple[str, str, str] | None:
-    """Stored values, scale and zero point of what DequantizeLinear made of one tensor of one scale."""
+    """Stored values, scale and zero point of what DequantizeLinear made of one tensor of one scale, where ONNX Runtime
+    finds it, too."""
     conversion = graph.made_by(name, DEQUANTIZE)
-    if conversion is None or not is_simple(graph, conversion):
+    if conversion is None or not is_simple(graph, conversion) or conversion.attributes.get(JOINED):
         return None
     return (conversion.inputs[0], *parameters(conversion))
 

@@ -3,8 +3,9 @@
 As ONNX Runtime's own optimizer does (core/optimizer/qdq_transformer), so that what follows knows one form. It works on
 the graph as it was read, before shapes are known:
 
-1. Conversions move through operators that only move elements (`Vocabulary.moves`, and Relu, whose bound is stored
-   exactly): dequantization towards the outputs, quantization towards the inputs. The values stay the same, bit for bit.
+1. Conversions move through operators that only move elements (`Vocabulary.moves`, those that join parts stored alike,
+   and Relu, whose bound is stored exactly): dequantization towards the outputs, quantization towards the inputs. The
+   values stay the same, bit for bit.
 2. What then stands between conversions becomes a quantized operator (`Vocabulary.fused`), with the activations behind
    it as bounds of its stored output. Where nothing stands between, what is left is one requantization.
 3. Operators without readers are removed.
@@ -13,10 +14,10 @@ the graph as it was read, before shapes are known:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 
-from service.compiler.importers.qdq.graph import UNBOUNDED, Graph, Operator
+from service.compiler.importers.qdq.graph import JOINED, UNBOUNDED, Graph, Operator
 from service.compiler.importers.qdq.vocabulary import Bounds, G, Vocabulary
 
 
@@ -27,8 +28,10 @@ def fuse(graph: G, operators: Iterable[Operator], vocabulary: Vocabulary[G]) -> 
         the operators of `vocabulary.fused` have the inputs that its functions look at. `graph` is empty.
     Ensures: the same of the result. What is not put into a quantized operator stays as it was.
     """
+    operators = list(operators)
+    quantized = {operator.inputs[0] for operator in operators if operator.op_type == vocabulary.quantize}
     for operator in operators:
-        for placed in _dequantized_later(graph, operator, vocabulary):
+        for placed in _dequantized_later(graph, operator, vocabulary, quantized):
             graph.append(placed)
     graph.replace_all(_quantized_earlier(graph, vocabulary))
     graph.replace_all(_fused(graph, vocabulary))
@@ -36,8 +39,14 @@ def fuse(graph: G, operators: Iterable[Operator], vocabulary: Vocabulary[G]) -> 
     return graph.operators
 
 
-def _dequantized_later(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> list[Operator]:
-    """`operator`, or what does the same on stored values and the conversions behind it."""
+def _dequantized_later(graph: G, operator: Operator, vocabulary: Vocabulary[G], quantized: Set[str]) -> list[Operator]:
+    """`operator`, or what does the same on stored values and the conversions behind it.
+
+    Args:
+        quantized: names of what is quantized again. What joins that has a quantized operator of its own.
+    """
+    if operator.op_type in vocabulary.joins and operator.outputs[0] not in quantized:
+        return _joined_stored(graph, operator, vocabulary)
     if operator.op_type not in vocabulary.moves | vocabulary.splits | vocabulary.bounded_types or not operator.inputs:
         return [operator]
     conversion = graph.made_by(operator.inputs[0], vocabulary.dequantize)
@@ -55,6 +64,18 @@ def _dequantized_later(graph: G, operator: Operator, vocabulary: Vocabulary[G]) 
         if name
     ]
     return [moved, *behind]
+
+
+def _joined_stored(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> list[Operator]:
+    """The same where all parts are stored alike."""
+    conversions = [graph.made_by(name, vocabulary.dequantize) for name in operator.inputs]
+    parts = [each for each in conversions if each is not None and vocabulary.per_tensor(graph, each)]
+    if not parts or len(parts) != len(conversions) or not vocabulary.alike(graph, parts):
+        return [operator]
+    stored = graph.new_name(operator.outputs[0])
+    moved = replace(operator, inputs=tuple(each.inputs[0] for each in parts), outputs=(stored,))
+    inputs, attributes = (stored, *parts[0].inputs[1:]), {**parts[0].attributes, JOINED: 1}
+    return [moved, replace(parts[0], inputs=inputs, outputs=operator.outputs[:1], attributes=attributes)]
 
 
 def _quantized_earlier(graph: G, vocabulary: Vocabulary[G]) -> list[Operator]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 UNBOUNDED = (-math.inf, math.inf)
+JOINED = "octet.joined"  # attribute of a conversion that stood before what joins parts; a framework still sees it there
 
 
 @dataclass(frozen=True, eq=False)

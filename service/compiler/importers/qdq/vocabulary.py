@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -24,6 +24,8 @@ class Vocabulary(Generic[G]):
         moves: types of operators that only move elements of their first input, or choose between them by an order
             that stored values share.
         splits: the same of operators with several outputs, all of elements of their first input.
+        joins: the same of operators that put all their inputs together.
+        alike: whether conversions, each `per_tensor`, have one scale, zero point and storage.
         per_tensor: whether a conversion has one scale, which is constant and positive, and stored values that the
             operators of `fused` take.
         bounds: an activation and the name of its operand -> the real bounds that it sets to that operand; None of
@@ -43,3 +45,5 @@ class Vocabulary(Generic[G]):
     bounded_types: Set[str]
     fused: Mapping[str, Fuse[G]]
     splits: Set[str] = frozenset()
+    joins: Set[str] = frozenset()
+    alike: Callable[[G, Sequence[Operator]], bool] = lambda graph, conversions: False

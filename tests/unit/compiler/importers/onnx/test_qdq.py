@@ -50,7 +50,7 @@ def test_a_value_with_two_readers_stays_real() -> None:
         model.output(model.quantized(y, 0.5, 7, "uint8"), "uint8")
         return y
 
-    assert "Conv" in kinds(read_twice)
+    assert "octet.StoredConv" in kinds(read_twice)
 
 
 def test_what_moves_elements_moves_stored_ones() -> None:
@@ -135,3 +135,44 @@ def test_values_of_sixteen_bits_are_stored_only() -> None:
     model.output(model.quantized(model.node("Add", [x, x]), 0.25, 7, "int16"), "int16")
     operators = fuse(read_model(model.build(21))).operators
     assert [operator.op_type for operator in operators] == ["DequantizeLinear", "Add", "QuantizeLinear"]
+
+
+def by_channel(points: list[int], group: int, filters: int = 2) -> list[str]:
+    """The operators of a convolution whose two channels have a scale each."""
+
+    def body(model: OnnxBuilder, x: str) -> str:
+        pair = [model.constant([0.5, 0.25], "float32"), model.constant(points, "uint8")]
+        stored = model.node("QuantizeLinear", [x, *pair], axis=1)
+        real = model.node("DequantizeLinear", [stored, *pair], axis=1)
+        weights = model.dequantized(model.constant(np.ones((filters, 2 // group, 1, 1)), "int8"), 0.25, 0, "int8")
+        return model.node("Conv", [real, weights], group=group)
+
+    return kinds(body)
+
+
+def test_a_depthwise_convolution_of_a_scale_for_each_channel_is_of_stored_values() -> None:
+    made = ["DequantizeLinear", "QuantizeLinear", "octet.StoredConv", "QuantizeLinear"]
+    assert by_channel([3, 3], group=2) == made
+    assert by_channel([3, 3], group=2, filters=4) == made
+
+
+def test_channels_that_are_added_up_have_one_scale() -> None:
+    assert "Conv" in by_channel([3, 3], group=1)
+
+
+def test_channels_of_several_zero_points_are_real() -> None:
+    assert "Conv" in by_channel([3, 4], group=2)
+
+
+def _joined(second: float) -> list[str]:
+    def body(model: OnnxBuilder, x: str) -> str:
+        y = model.dequantized(model.input("y", "uint8", (1, 2, 4, 4)), second, 3, "uint8")
+        weights = model.dequantized(model.constant(np.ones((2, 4, 1, 1)), "int8"), 0.25, 0, "int8")
+        return model.node("Conv", [model.node("Concat", [x, y], axis=1), weights])
+
+    return kinds(body)
+
+
+def test_parts_that_are_stored_alike_are_joined_as_stored_values() -> None:
+    assert _joined(0.5) == ["Concat", "octet.StoredConv", "QuantizeLinear"]
+    assert "Conv" in _joined(0.25)

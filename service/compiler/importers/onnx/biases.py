@@ -1,0 +1,53 @@
+"""Biases as accumulators."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from service.compiler.importers.onnx.model import Array, Tensor
+from service.compiler.importers.onnx.rewriting import DEQUANTIZE, OnnxGraph
+
+_SCALE_TOLERANCE = 1e-3  # of a stored bias, relative
+
+
+def stored_bias(
+    graph: OnnxGraph, name: str, activations: tuple[str, str, str], weights: tuple[str, str, str]
+) -> str | None:
+    """An int32 constant of steps of s_x * s_w for a bias; "" where there is none, None where it is no constant.
+
+    A stored one is mostly of that scale already. One that is not, or is real, is rounded to it, as ONNX Runtime does
+    (qdq_transformer/weight_bias_quantization.cc).
+    """
+    if name == "":
+        return ""
+    scale, step = graph.constants.get(weights[1]), graph.scalar(activations[1])
+    if scale is None or scale.data is None or scale.dtype != "float32" or step is None:
+        return None
+    product = np.float32(step) * scale.data.reshape(-1)
+    conversion = graph.made_by(name, DEQUANTIZE)
+    if conversion is None:
+        return _rounded_bias(graph, name, graph.constants.get(name), np.float32(1), product)
+    values, own = (graph.constants.get(part) for part in conversion.inputs[:2])
+    if values is None or values.dtype != "int32" or own is None or own.data is None:
+        return None
+    scales = own.data.reshape(-1)
+    if scales.size in (1, product.size) and np.allclose(scales, product, rtol=_SCALE_TOLERANCE, atol=0):
+        return values.name
+    return _rounded_bias(graph, name, values, scales, product)
+
+
+def _rounded_bias(
+    graph: OnnxGraph, name: str, bias: Tensor | None, scale: Array | np.float32, product: Array
+) -> str | None:
+    if bias is None or bias.data is None or bias.dtype not in ("float32", "int32"):
+        return None
+    values = bias.data.reshape(-1)
+    if any(row.size not in (1, values.size) for row in (np.asarray(scale), product)):
+        return None
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        steps = np.rint(values.astype(np.float32) * scale / product)
+    if not (np.abs(steps) < 2.0**31).all():
+        return None
+    quantized = Tensor(graph.new_name(name), "int32", steps.shape, steps.astype(np.int32))
+    graph.constants[quantized.name] = quantized
+    return quantized.name

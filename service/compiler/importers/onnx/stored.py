@@ -1,0 +1,133 @@
+"""Convolutions of stored values whose results stay real: sums of integers, scaled, with a real bias.
+
+ONNX Runtime computes such a convolution in float32 on dequantized values, which differs in the rounding of its sums
+alone. It stands where the result is not quantized by one scale: where it is real, and in front of depthwise
+convolutions, whose input NNCF and OpenVINO quantize by channel. There each channel is summed alone, so that its scale
+is multiplied with that of its filters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from service.compiler.importers.onnx.biases import stored_bias
+from service.compiler.importers.onnx.model import STORED_CONV, Array, Tensor
+from service.compiler.importers.onnx.rewriting import (
+    BYTES,
+    DEQUANTIZE,
+    QUANTIZE,
+    OnnxGraph,
+    bounds_of,
+    is_simple,
+    parameters,
+    storage_of,
+    weights_of,
+)
+from service.compiler.importers.qdq import JOINED, Operator
+
+_CHANNELS = 1
+Operand = tuple[str, str, str]  # stored values, scale, zero point
+
+
+def convolution(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+    """`STORED_CONV` on what DequantizeLinear made, and on what Pad has set zeros around, and the conversion behind it;
+    none where that is not so."""
+    name, bias = operator.inputs[0], operator.inputs[2] if len(operator.inputs) > 2 else ""
+    padding = graph.made_by(name, "Pad")
+    x = _operand(graph, padding.inputs[0] if padding is not None and padding.inputs else name)
+    w = weights_of(graph, operator.inputs[1], axis=0)
+    if x is None or w is None or (bias and _known(graph, bias) is None):
+        return []
+    front: list[Operator] = []
+    if padding is not None:
+        if not _pads_zeros(graph, padding):
+            return []
+        stored = graph.new_name(name)
+        front = [replace(padding, inputs=(x[0], padding.inputs[1], x[2], *padding.inputs[3:]), outputs=(stored,))]
+        x = (stored, *x[1:])
+    if graph.scalar(x[1]) is None:
+        folded = _by_channel(graph, operator, x, w)
+        if folded is None:
+            return []
+        x, w = folded
+    if bias and _is_rounded(graph, operator):
+        bias = stored_bias(graph, bias, x, w) or ""
+        if not bias:
+            return []
+    made = replace(operator, op_type=STORED_CONV, inputs=(*x, *w, *([bias] if bias else [])))
+    if conversion is None:
+        return [*front, made]
+    between = graph.new_name(operator.outputs[0])
+    return [*front, replace(made, outputs=(between,)), replace(conversion, inputs=(between, *conversion.inputs[1:]))]
+
+
+def _is_rounded(graph: OnnxGraph, operator: Operator) -> bool:
+    """Whether ONNX Runtime rounds the bias to the accumulators' scale (qdq_transformer/weight_bias_quantization.cc):
+    where it finds conversions before and behind, the first of one scale, and the last of any number."""
+    conversion = graph.made_by(operator.inputs[0], DEQUANTIZE)
+    if conversion is None or not is_simple(graph, conversion) or conversion.attributes.get(JOINED):
+        return False
+    reader = graph.only_reader(operator.outputs[0])
+    while reader is not None and bounds_of(graph, reader, reader.inputs[0]) is not None:
+        reader = graph.only_reader(reader.outputs[0])
+    return reader is not None and reader.op_type == QUANTIZE
+
+
+def _operand(graph: OnnxGraph, name: str) -> Operand | None:
+    """What DequantizeLinear made of 8-bit values of one zero point, and of one scale or one for each channel."""
+    conversion = graph.made_by(name, DEQUANTIZE)
+    if conversion is not None and is_simple(graph, conversion):
+        return (conversion.inputs[0], *parameters(conversion))
+    if conversion is None or conversion.attributes.get("block_size", 0) or storage_of(graph, conversion) not in BYTES:
+        return None
+    scale, point = parameters(conversion)
+    scales, points = _known(graph, scale), _known(graph, point)
+    if conversion.attributes.get("axis", 1) != _CHANNELS or scales is None or points is None:
+        return None
+    if scales.dtype != np.float32 or not ((scales > 0) & np.isfinite(scales)).all() or points.size != scales.size:
+        return None
+    if (points != points.flat[0]).any():
+        return None
+    return conversion.inputs[0], scale, _constant(graph, point, points.reshape(-1)[:1].reshape(()))
+
+
+def _by_channel(graph: OnnxGraph, operator: Operator, x: Operand, w: Operand) -> tuple[Operand, Operand] | None:
+    """The same operands, with the scale of each channel in that of its filters; only of a depthwise convolution."""
+    weights, given, own = graph.constants[w[0]], _known(graph, x[1]), _known(graph, w[1])
+    assert given is not None
+    channels = given.size
+    depthwise = operator.attributes.get("group", 1) == channels and weights.shape[1:2] == (1,)
+    if not depthwise or own is None or own.dtype != np.float32 or weights.shape[0] % channels:
+        return None
+    filters = weights.shape[0]
+    if own.size not in (1, filters):
+        return None
+    scales = np.repeat(given.reshape(-1), filters // channels) * own.reshape(-1)
+    points = _known(graph, w[2]) if w[2] else np.zeros(1, weights.dtype)
+    if points is None or points.size not in (1, filters):
+        return None
+    one = _constant(graph, x[1], np.ones((), np.float32))
+    scale = _constant(graph, w[1], np.ascontiguousarray(np.broadcast_to(scales, (filters,))))
+    point = _constant(graph, w[2] or w[0], np.ascontiguousarray(np.broadcast_to(points.reshape(-1), (filters,))))
+    return (x[0], one, x[2]), (w[0], scale, point)
+
+
+def _pads_zeros(graph: OnnxGraph, padding: Operator) -> bool:
+    """Whether a Pad sets zeros, which are stored as the zero point."""
+    inputs, mode = padding.inputs, padding.attributes.get("mode", "constant")
+    if mode not in ("constant", b"constant") or len(inputs) < 2 or len(inputs) > 3:
+        return False
+    return len(inputs) == 2 or inputs[2] == "" or graph.scalar(inputs[2]) == 0
+
+
+def _known(graph: OnnxGraph, name: str) -> Array | None:
+    tensor = graph.constants.get(name)
+    return tensor.data if tensor is not None else None
+
+
+def _constant(graph: OnnxGraph, stem: str, data: Array) -> str:
+    name = graph.new_name(stem)
+    graph.constants[name] = Tensor(name, data.dtype.name, data.shape, data)
+    return name

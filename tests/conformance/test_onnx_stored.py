@@ -1,0 +1,118 @@
+"""Convolutions of stored values whose results stay real, as NNCF and OpenVINO's tools write them, against ONNX Runtime:
+that computes them in float32, and so is within the rounding of its sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.compiler import coverage
+from service.compiler.importers.onnx.importer import import_model
+from service.compiler.qnn import oracle
+from service.compiler.qnn.numerics import get_mode
+from service.core.numerics import ONNXRUNTIME
+from service.core.target import TARGETS, detect_host
+from service.core.vectors import sample_inputs
+from tests.support.onnx_builder import OnnxBuilder
+from tests.support.onnx_reference import Reference
+from tests.support.selected import run_selected
+
+HERE = [target for target in TARGETS if target.runs_on(detect_host())]
+MODE = get_mode(ONNXRUNTIME)
+RNG = np.random.default_rng(5)
+CHANNELS = 8
+# Of the values of a tensor whose sums are rounded in float32: those that lie so near to the middle of a step.
+FLIPPED = 1e-3
+
+
+def weights(model: OnnxBuilder, *shape: int) -> str:
+    """Symmetric int8 ones, with a scale for each filter."""
+    stored = model.constant(RNG.integers(-127, 128, shape), "int8")
+    scales = model.constant(RNG.uniform(1e-3, 1e-2, shape[0]), "float32")
+    return model.node("DequantizeLinear", [stored, scales, model.constant(np.zeros(shape[0]), "int8")], axis=0)
+
+
+def biases(model: OnnxBuilder, filters: int) -> str:
+    return model.constant(RNG.normal(0, 0.5, filters), "float32")
+
+
+def by_channel(model: OnnxBuilder, x: str, point: int = 0) -> str:
+    """Quantized with a scale for each channel, and dequantized."""
+    scales = model.constant(RNG.uniform(0.01, 0.03, CHANNELS), "float32")
+    points = model.constant(np.full(CHANNELS, point), "uint8")
+    stored = model.node("QuantizeLinear", [x, scales, points], axis=1)
+    return model.node("DequantizeLinear", [stored, scales, points], axis=1)
+
+
+def conv(model: OnnxBuilder, x: str, *, biased: bool = True, **attributes: Any) -> str:
+    inputs = [x, weights(model, CHANNELS, CHANNELS, 3, 3), *([biases(model, CHANNELS)] if biased else [])]
+    return model.node("Conv", inputs, **attributes)
+
+
+def depthwise(model: OnnxBuilder, x: str, filters: int = CHANNELS, **attributes: Any) -> str:
+    inputs = [x, weights(model, filters, 1, 3, 3), biases(model, filters)]
+    return model.node("Conv", inputs, group=CHANNELS, **attributes)
+
+
+def _expanded(model: OnnxBuilder, x: str) -> str:
+    """A convolution, Relu6, and a depthwise one."""
+    wide = model.node("Clip", [conv(model, x), *(model.constant(bound, "float32") for bound in (0.0, 6.0))])
+    return depthwise(model, by_channel(model, wide), pads=[1, 1, 1, 1])
+
+
+def _padded(model: OnnxBuilder, x: str) -> str:
+    widths = model.constant([0, 0, 0, 0, 0, 0, 1, 1], "int64")
+    shown = model.node("Pad", [by_channel(model, x, 100), widths, model.constant(0.0, "float32")])
+    return depthwise(model, shown, 2 * CHANNELS, strides=[2, 2])
+
+
+def _joined(model: OnnxBuilder, x: str) -> str:
+    """Parts that are stored alike, their channels turned."""
+    parts = [
+        model.dequantized(model.quantized(model.node(name, [x]), 0.05, 0, "uint8"), 0.05, 0, "uint8")
+        for name in ("Relu", "Abs")
+    ]
+    whole = model.node("Transpose", [model.node("Concat", parts, axis=1)], perm=[0, 1, 3, 2])
+    filters = weights(model, CHANNELS, 2 * CHANNELS, 1, 1)
+    return model.node("Conv", [whole, filters, biases(model, CHANNELS)])
+
+
+BODIES: dict[str, Callable[[OnnxBuilder, str], str]] = {
+    "behind a convolution": _expanded,
+    "padded": _padded,
+    "joined": _joined,
+    "without a bias": lambda model, x: conv(model, x, biased=False),
+}
+
+
+def network(body: Callable[[OnnxBuilder, str], str], *, stored: bool) -> bytes:
+    model = OnnxBuilder()
+    x = model.dequantized(model.input("x", "uint8", (1, CHANNELS, 9, 9)), 0.02, 120, "uint8")
+    y = body(model, x)
+    model.output(model.quantized(y, 0.05, 100, "uint8") if stored else y, "uint8" if stored else "float32")
+    return model.build()
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("name", BODIES)
+def test_convolution_is_of_integers(name: str, stored: bool, tmp_path: Path) -> None:
+    data = network(BODIES[name], stored=stored)
+    imported, reference = import_model(data), Reference(data, optimized=True)
+    assert coverage.report(imported.module)["integer_percent"] == 100
+    samples = sample_inputs(imported.signature, 8, seed=2)
+    for sample in samples:
+        (expected,), (actual,) = reference(sample), oracle.run(imported.module, MODE, sample)
+        if stored:
+            gap = np.abs(actual.astype(int) - expected)
+            assert gap.max() <= 1
+            assert (gap > 0).mean() <= FLIPPED
+        else:
+            far = ~np.isclose(actual, expected, rtol=1e-5, atol=1e-5)
+            assert far.mean() <= 9 * FLIPPED  # a value that flips is read by the windows about it
+    if HERE:
+        _, (compiled,) = run_selected(imported.module, HERE[0], ONNXRUNTIME, samples[-1], tmp_path)
+        np.testing.assert_array_equal(compiled, actual)
