@@ -301,12 +301,12 @@ def pad(program: Program, isa: Isa, source: Buffer, memory: Buffer, padded: Padd
     with program.loop(batch * height, "line", parallel=parallel) as at:
         y = program.bind(at % height)
         to = program.bind((at // height * rows + y + top) * line)
-        _clear(program, lanes, (memory, to), left * channels)
+        clear(program, lanes, (memory, to), left * channels)
         copy(program, lanes, (source, at * (width * channels)), (memory, to + left * channels), width * channels)
-        _clear(program, lanes, (memory, to + (left + width) * channels), right * channels)
+        clear(program, lanes, (memory, to + (left + width) * channels), right * channels)
     with program.loop(batch, "image") as image:
-        _clear(program, lanes, (memory, image * (rows * line)), top * line)
-        _clear(program, lanes, (memory, (image * rows + top + height) * line), bottom * line)
+        clear(program, lanes, (memory, image * (rows * line)), top * line)
+        clear(program, lanes, (memory, (image * rows + top + height) * line), bottom * line)
 
 
 def copy(
@@ -319,7 +319,8 @@ def copy(
         program.store(destination[0], destination[1] + at, load(source[0], source[1] + at, width), width)
 
 
-def _clear(program: Program, lanes: int, destination: tuple[Buffer, Expr], size: int) -> None:
+def clear(program: Program, lanes: int, destination: tuple[Buffer, Expr], size: int) -> None:
+    """Zeros in place of `size` float32."""
     if not size:
         return
     width, zero = _widest(lanes, size), tirx.const(0.0, "float32")
