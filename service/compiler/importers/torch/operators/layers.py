@@ -198,7 +198,7 @@ def _matmul(node: Node, input: Any, other: Any) -> Value:
 
 def _linear(node: Node, input: Any, weight: Any, bias: Any = None) -> Value:
     """Rows `[…, K]` times `[O, K]`."""
-    columns = node.emit(relax.op.permute_dims(operand(node, weight)), "columns")
+    columns = node.emit(relax.op.permute_dims(operand(node, weight), [1, 0]), "columns")
     return node.value(
         ops.real_matmul(operand(node, input), columns, None if bias is None else operand(node, bias)), None
     )
