@@ -60,6 +60,7 @@ class _Mover:
         self.builder = relax.BlockBuilder()
         self._values: dict[relax.Var, Permuted] = {}  # of the old variables
         self._computed: dict[tuple[relax.Expr, Axes], relax.Expr] = {}
+        self._known: set[relax.Var] = set()  # new variables that no input decides
 
     def run(self) -> tvm.IRModule:
         params = [relax.Var(param.name, param.ty) for param in self.function.params]
@@ -125,7 +126,15 @@ class _Mover:
         return self.emit(relax.op.permute_dims(expr, axes), name)
 
     def emit(self, expr: relax.Expr, name: str) -> relax.Var:
-        return graph.emit(self.builder, expr, name)
+        var = graph.emit(self.builder, expr, name)
+        if self._known.issuperset(graph.variables(expr)):
+            self._known.add(var)
+        return var
+
+    def of_largest(self, operands: Sequence[Permuted]) -> Axes:
+        """The axes of the largest operand that an input decides, which stays as it is; a permuted one among equals."""
+        computed = [each for each in operands if value_of(each.source) is None and each.source not in self._known]
+        return min(computed or operands, key=lambda operand: (-math.prod(operand.shape), operand.in_place)).axes
 
 
 # What an operator becomes: a call on operands as they lie, and the axes of its result; or no call at all.
@@ -142,7 +151,7 @@ def _permute(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved
 def _elementwise(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
     """Operands broadcast: those of fewer dimensions get leading ones."""
     rank = max(len(operand.axes) for operand in operands)
-    axes = _of_largest([operand for operand in operands if len(operand.axes) == rank])
+    axes = mover.of_largest([operand for operand in operands if len(operand.axes) == rank])
     if axes == tuple(range(rank)) or _names_axes(call):
         axes = tuple(range(rank))
         return graph.with_args(call, [mover.arranged(operand, _order(operand)) for operand in operands]), axes
@@ -157,12 +166,6 @@ def _names_axes(call: relax.Call) -> bool:
     operation = Operation(call)
     types = [operation.quantized(name) for name in call.attrs.keys() if name.endswith("_type")]  # noqa: SIM118
     return (operation.name == "qnn.requantize" and len(call.args) > 1) or any(each.blocks for each in types)
-
-
-def _of_largest(operands: Sequence[Permuted]) -> Axes:
-    """The axes of the largest operand that is not constant, which stays as it is; a permuted one among equals."""
-    computed = [operand for operand in operands if value_of(operand.source) is None] or operands
-    return min(computed, key=lambda operand: (-math.prod(operand.shape), operand.in_place)).axes
 
 
 def _widened(mover: _Mover, operand: Permuted, rank: int) -> Permuted:
@@ -189,7 +192,7 @@ def _with_axes(call: relax.Call, args: list[relax.Expr], axes: Axes) -> relax.Ca
 
 
 def _concatenate(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
-    axes = _of_largest(operands)
+    axes = mover.of_largest(operands)
     parts = relax.Tuple([mover.arranged(part, axes) for part in operands])
     return ops.with_operands(call, parts, axis=axes[int(call.attrs["axis"])]), axes
 

@@ -106,6 +106,22 @@ def test_channels_are_cut_where_they_lie() -> None:
     assert check(module_of([((2, 3, 5, 6), "uint8")], network))["permute_dims"] == 2
 
 
+def test_what_is_computed_of_constants_is_permuted_and_not_the_rest() -> None:
+    """As YOLOS resizes the embedding of its positions."""
+
+    def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        table = relax.const(np.arange(48, dtype=np.uint8).reshape(1, 8, 6))
+        positions = emit(relax.op.permute_dims(emit(ops.requantize(table, TYPE, u8(0.02))), [0, 2, 1]))
+        x = emit(ops.add(inputs[0], positions, TYPE, u8(0.02), TYPE))
+        return emit(ops.softmax(x, TYPE, QuantizedType("uint8", (1 / 256,))))
+
+    module = module_of([((2, 6, 8), "uint8")], network)
+    check(module)
+    calls = [value for _, value in graph.bindings(graph.main_of(move_transposes(module)))]
+    (permuted,) = (call for call in calls if getattr(getattr(call, "op", None), "name", "") == "relax.permute_dims")
+    assert graph.shape_of(permuted) == (1, 6, 8)
+
+
 def test_a_channel_shuffle_stays_in_channels_last() -> None:
     """Reshape, transpose, reshape on channels: one permutation of the channels, and the two ends'."""
 
