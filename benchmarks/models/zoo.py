@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.models.zoo_entries import CONTESTED, ENTRIES, Entry
+from benchmarks.models.zoo_entries import CONTESTED, ENTRIES, EXPLAINED, Entry
 from benchmarks.places import CHECKOUT, Home, default_home
 from service import runtime
 from service.cache import OciLayout
@@ -94,7 +94,8 @@ def _make(home: Home, entry: Entry) -> None:
     if output.with_name(output.name + ".npz").exists():
         return
     output.parent.mkdir(parents=True, exist_ok=True)
-    command = [str(home.python("zoo")), "-W", "ignore", "-m", "benchmarks.models.make_zoo"]
+    environment, maker = entry.maker
+    command = [str(home.python(environment)), "-W", "ignore", "-m", maker]
     command += [entry.network, entry.tool, "--output", str(output)]
     try:
         subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True, timeout=_LIMIT_S)
@@ -183,7 +184,10 @@ class _Silent:
 def _cells(row: Row) -> list[str]:
     percent = "" if row.reason else f"{row.percent:.1f}"
     reason = row.reason if len(row.reason) <= _REASON else row.reason[: _REASON - 1] + "…"
-    cells = [row.entry.network, row.entry.tool, "no" if row.reason else "yes", percent, row.answers or reason]
+    answers, explained = row.answers, EXPLAINED.get((row.entry.network, row.entry.tool))
+    if answers.startswith("off") and explained:
+        answers = f"{answers}: {explained}"
+    cells = [row.entry.network, row.entry.tool, "no" if row.reason else "yes", percent, answers or reason]
     return cells if row.time_ms is None else [*cells, f"{row.time_ms:.3f}"]
 
 
@@ -197,7 +201,8 @@ def _page(rows: Sequence[Row]) -> Iterator[str]:
         "Ultralytics with seeded random weights, small pictures and short texts, quantized by the tools that their "
         "users take, and asked two samples. `ort-…` are ONNX Runtime's tools on the files of torch's older exporter, "
         "`dynamo-…` on those of the newer one; `fused` stands for ONNX Runtime's transformer optimizer before them. "
-        "`nncf` and `neural-compressor` quantize ONNX files; `fx` and `pt2e` are PyTorch's own."
+        "`nncf` and `neural-compressor` quantize ONNX files; `fx` and `pt2e` are PyTorch's own; `tflite-…` are "
+        "TensorFlow's converter on networks of keras.applications, against LiteRT's reference kernels."
     )
     yield ""
     yield f"{imported} of {len(rows)} are imported. The list has {len(ENTRIES)}; the others were not made in this run."

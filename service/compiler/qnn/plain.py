@@ -125,7 +125,7 @@ PLAIN: dict[str, Meaning] = {
     "relax.max": _reduced(np.max),
     "relax.min": _reduced(np.min),
     "relax.nn.pad": _pad,
-    "relax.permute_dims": lambda call, x: x.transpose([int(axis) for axis in call.attrs.axes]),
+    "relax.permute_dims": lambda call, x: x.transpose([int(axis) for axis in call.attrs.axes or range(x.ndim)[::-1]]),
     "relax.prod": _reduced(np.prod),
     "relax.reshape": lambda call, x, _shape: x.reshape(graph.shape_of(call)),
     "relax.strided_slice": _strided_slice,

@@ -263,7 +263,7 @@ class Node:
             self.unsupported(f"has a scale of {scales.dtype}; float32 can be compiled", self.name(place))
         if np.isinf(scales).any():
             self.unsupported(
-                "has an infinite scale",
+                f"has an infinite scale, {shortened(self.name(place))}",
                 self.name(place),
                 hint="its calibration saw a mask of the lowest number: quantize the model without this operator "
                 "(nodes_to_exclude)",

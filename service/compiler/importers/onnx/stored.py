@@ -34,11 +34,11 @@ Operand = tuple[str, str, str]  # stored values, scale, zero point
 def convolution(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
     """`STORED_CONV` on what DequantizeLinear made, and on what Pad has set zeros around, and the conversion behind it;
     none where that is not so."""
-    name, bias = operator.inputs[0], operator.inputs[2] if len(operator.inputs) > 2 else ""
+    name, bias = operator.inputs[0], _real_bias(graph, operator)
     padding = graph.made_by(name, "Pad")
     x = _operand(graph, padding.inputs[0] if padding is not None and padding.inputs else name)
     w = weights_of(graph, operator.inputs[1], axis=0)
-    if x is None or w is None or (bias and _known(graph, bias) is None):
+    if x is None or w is None or bias is None:
         return []
     front: list[Operator] = []
     if padding is not None:
@@ -52,15 +52,29 @@ def convolution(graph: OnnxGraph, operator: Operator, conversion: Operator | Non
         if folded is None:
             return []
         x, w = folded
-    if bias and _is_rounded(graph, operator):
-        bias = stored_bias(graph, bias, x, w) or ""
-        if not bias:
+    if bias == operator.inputs[-1] and _is_rounded(graph, operator):
+        bias = stored_bias(graph, bias, x, w)
+        if bias is None:
             return []
     made = replace(operator, op_type=STORED_CONV, inputs=(*x, *w, *([bias] if bias else [])))
     if conversion is None:
         return [*front, made]
     between = graph.new_name(operator.outputs[0])
     return [*front, replace(made, outputs=(between,)), replace(conversion, inputs=(between, *conversion.inputs[1:]))]
+
+
+def _real_bias(graph: OnnxGraph, operator: Operator) -> str | None:
+    """The bias as a constant of float32, or "" without one; None where it is computed, or not of 8 bits."""
+    name = operator.inputs[2] if len(operator.inputs) > 2 else ""
+    conversion = graph.made_by(name, DEQUANTIZE) if name else None
+    if not name or conversion is None:
+        known = _known(graph, name)
+        return name if not name or (known is not None and known.dtype == np.float32) else None
+    values, scale = _known(graph, conversion.inputs[0]), graph.scalar(conversion.inputs[1])
+    if values is None or scale is None or not is_simple(graph, conversion):
+        return None
+    point = int(graph.scalar(parameters(conversion)[1]) or 0)
+    return _constant(graph, name, (values.astype(np.int32) - point).astype(np.float32) * np.float32(scale))
 
 
 def _is_rounded(graph: OnnxGraph, operator: Operator) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from tvm import relax
@@ -41,7 +41,8 @@ _ROUND: dict[str, Callable[[Array], Array]] = {
 def resize(node: Node) -> Value:
     """X, roi, scales, sizes; up to operator set 10 X and scales, which is asymmetric and rounds down.
 
-    Nearest elements are moved as they are; interpolation is of float32, in float64, one axis after the other.
+    Nearest elements are moved as they are; interpolation is of float32: of images in float32, as ONNX Runtime has it,
+    else in float64, one axis after the other.
     """
     old = node.state.model.opset < 11
     mode = node.attribute("mode", "nearest")
@@ -55,6 +56,8 @@ def resize(node: Node) -> Value:
         for before, after, scale in zip(shape, sizes, scales, strict=True)
     ]
     moving = [axis for axis, (before, after) in enumerate(zip(shape, sizes, strict=True)) if before != after]
+    if mode == "linear" and len(shape) == 4 and {2, 3} >= {*moving}:
+        return _bilinear(node, places[2:])
     if mode != "nearest":
         taps = _linear if mode == "linear" else _cubic
         return _interpolated(node, {axis: taps(node, places[axis], shape[axis]) for axis in moving})
@@ -96,6 +99,32 @@ def _axes(node: Node, rank: int) -> list[int]:
     named = node.attribute("axes", tuple(range(rank)))
     node.require(all(-rank <= axis < rank for axis in named), f"resizes the axes {list(named)[:8]} of {rank}")
     return [axis % rank for axis in named]
+
+
+def _bilinear(node: Node, places: Sequence[Array]) -> Value:
+    """Images `[N, C, H, W]`: four elements by the product of their weights, one after the other (`UpsampleBilinear` in
+    core/providers/cpu/tensor/upsample.h)."""
+    float32(node)
+    shape, ends = node.shape(0), []
+    for axis, place in enumerate(places):
+        last = shape[2 + axis] - 1
+        inside = np.clip(place.astype(np.float32), np.float32(0), np.float32(last))
+        first = np.minimum(inside.astype(np.int64), last)
+        second = np.minimum(first + 1, last)
+        weights = [np.abs(inside - end.astype(np.float32)) for end in (second, first)]
+        weights = [np.where(first == second, _HALF, weight).astype(np.float32) for weight in weights]
+        ends.append([*zip((first, second), weights, strict=True)])
+    total = None
+    for row, by_row in ends[0]:
+        taken = node.emit(relax.op.take(node.expr(0), node.literal(row), 2, mode="clip"), "rows")
+        for column, by_column in ends[1]:
+            part = node.emit(relax.op.take(taken, node.literal(column), 3, mode="clip"), "corner")
+            weight = node.emit(
+                relax.op.multiply(node.literal(by_column), node.literal(by_row.reshape(-1, 1))), "weight"
+            )
+            scaled = node.emit(relax.op.multiply(part, weight), "scaled")
+            total = scaled if total is None else node.emit(relax.op.add(total, scaled))
+    return total
 
 
 # For each element of the result: places in the operand, and the weight of what is there.

@@ -176,3 +176,16 @@ def _joined(second: float) -> list[str]:
 def test_parts_that_are_stored_alike_are_joined_as_stored_values() -> None:
     assert _joined(0.5) == ["Concat", "octet.StoredConv", "QuantizeLinear"]
     assert "Conv" in _joined(0.25)
+
+
+def test_a_bias_of_eight_bits_is_added_to_real_values() -> None:
+    """As ONNX Runtime's tools leave one that is zero; it makes no quantized operator of that."""
+
+    def body(model: OnnxBuilder, x: str) -> str:
+        return convolved(model, x, model.dequantized(model.constant([4, -8], "int8"), 0.25, 2, "int8"))
+
+    model = fused(body)
+    assert [operator.op_type for operator in model.operators] == ["octet.StoredConv", "QuantizeLinear"]
+    bias = model.constants[model.operators[0].inputs[6]].data
+    assert bias is not None
+    assert bias.tolist() == [0.5, -2.5]

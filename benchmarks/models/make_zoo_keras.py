@@ -1,0 +1,80 @@
+"""One network of keras.applications with seeded random weights as a TFLite file, and LiteRT's answers to two samples.
+
+Runs in the environment `tensorflow`; writes what `make_zoo` writes:
+
+    python -m benchmarks.models.make_zoo_keras keras:MobileNetV3Small tflite-dynamic --output mobilenetv3.tflite
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+import tensorflow as tf  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+from benchmarks.models.make_keras import randomize
+
+SIDE = 96
+TOOLS = ("tflite-dynamic", "tflite-int8")
+_CALIBRATED, _ANSWERED = 6, 2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("network")
+    parser.add_argument("tool", choices=TOOLS)
+    parser.add_argument("--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    keras.utils.set_random_seed(0)
+    given = keras.layers.Input((SIDE, SIDE, 3), batch_size=1)
+    model = getattr(keras.applications, arguments.network.partition(":")[2])(input_tensor=given, weights=None)
+    samples = np.random.default_rng(1).uniform(0, 255, (_CALIBRATED + _ANSWERED, SIDE, SIDE, 3)).astype(np.float32)
+    randomize(model)
+    model.call(tf.constant(samples[:_CALIBRATED]), training=True)  # the momentum is 0: sets the statistics
+    data = _converted(model, arguments.tool, samples[:_CALIBRATED])
+    arguments.output.write_bytes(data)
+    arrays: dict[str, Any] = {}
+    for number, sample in enumerate(samples[-_ANSWERED:]):
+        arrays[f"input{number}_0"], arrays[f"output{number}_0"] = _answer(data, sample[np.newaxis])
+    np.savez_compressed(arguments.output.with_name(arguments.output.name + ".npz"), **arrays)
+
+
+def _converted(model: Any, tool: str, samples: Any) -> bytes:
+    def calibration() -> Iterator[list[Any]]:
+        return ([sample[np.newaxis]] for sample in samples)
+
+    with tempfile.TemporaryDirectory() as folder:
+        model.export(folder, verbose=False)
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if tool == "tflite-int8":
+            converter.representative_dataset = calibration
+            converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+            converter.inference_input_type = converter.inference_output_type = tf.int8
+        return bytes(converter.convert())
+
+
+def _answer(data: bytes, sample: Any) -> tuple[Any, Any]:
+    """What the model is given and gives, by LiteRT's reference kernels."""
+    kernels = tf.lite.experimental.OpResolverType.BUILTIN_REF
+    loaded = tf.lite.Interpreter(model_content=data, experimental_op_resolver_type=kernels, num_threads=1)
+    loaded.allocate_tensors()
+    (given,), (made,) = loaded.get_input_details(), loaded.get_output_details()
+    if given["dtype"] == np.int8:
+        scale, point = given["quantization"]
+        sample = np.clip(np.rint(sample / scale) + point, -128, 127).astype(np.int8)
+    loaded.set_tensor(given["index"], sample)
+    loaded.invoke()
+    return sample, loaded.get_tensor(made["index"])
+
+
+if __name__ == "__main__":
+    main()
