@@ -18,6 +18,7 @@ ORDER: dict[str, Stage] = {
     "drop-casts": Stage.SELECT,
     "move-reshapes": Stage.SELECT,
     "move-strides": Stage.SELECT,
+    "split-extremes": Stage.SELECT,
     "select": Stage.SELECT,
     "legalize": Stage.LEGALIZE,
     "canonicalize": Stage.CANONICALIZE,

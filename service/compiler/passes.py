@@ -174,6 +174,7 @@ _RUNS: dict[str, Run] = {
     "drop-casts": _simplify("casts dropped"),
     "move-reshapes": _simplify("reshapes moved"),
     "move-strides": _simplify("strides moved"),
+    "split-extremes": _simplify("extremes split"),
     "select": _select,
     "legalize": lambda module, context: legalize(module, context.target.operands),
     "canonicalize": lambda module, context: canonicalize(module, context.mode),

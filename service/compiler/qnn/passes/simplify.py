@@ -12,6 +12,7 @@ from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.passes.biases import join_biases
 from service.compiler.qnn.passes.casts import drop_casts
 from service.compiler.qnn.passes.constants import fold_constants
+from service.compiler.qnn.passes.extremes import split_extremes
 from service.compiler.qnn.passes.moves import move_reshapes
 from service.compiler.qnn.passes.strides import move_strides
 from service.compiler.qnn.passes.tables import make_tables
@@ -26,6 +27,7 @@ PASSES: dict[str, Pass] = {
     "casts dropped": drop_casts,
     "reshapes moved": move_reshapes,
     "strides moved": move_strides,
+    "extremes split": split_extremes,
 }
 
 
