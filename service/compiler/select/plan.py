@@ -135,7 +135,7 @@ class Plan:
             self.library.check_quantize(group.core)
             self.quantized[group.output] = group.core
             return
-        if group.core.name in REAL_PRODUCTS:
+        if group.core.name in (*REAL_PRODUCTS, "qnn.softmax"):
             self.plain[group.output] = self.library.plain(group)
             return
         if group.core.name == "qnn.matmul":

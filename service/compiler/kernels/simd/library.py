@@ -22,6 +22,7 @@ from service.compiler.kernels.simd.plain import plain_kernel
 from service.compiler.kernels.simd.product import numbers_of, product
 from service.compiler.kernels.simd.row_values import check
 from service.compiler.kernels.simd.rows import rows
+from service.compiler.kernels.simd.softmax import softmax_kernel
 from service.compiler.kernels.simd.tiles import worth_sharing
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
@@ -52,6 +53,8 @@ class SimdLibrary:
     def plain(self, group: Group) -> PlainKernel:
         if group.core.name in REAL_PRODUCTS:
             return float_kernel(self.isa, group, self._choices)
+        if group.core.name == "qnn.softmax":
+            return softmax_kernel(self.isa, self.mode, group)
         return plain_kernel(self.isa, self.mode, group)
 
     def check_product(self, group: Group) -> None:

@@ -52,19 +52,19 @@ class ScaledSoftmax:
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         out_type = operation.per_tensor("out_type")
-        exponentials = self._table(operation, x.shape[-1])[x.max(axis=-1, keepdims=True).astype(np.int64) - x]
+        exponentials = self.table(operation, x.shape[-1])[x.max(axis=-1, keepdims=True).astype(np.int64) - x]
         total = np.zeros((*x.shape[:-1], 1), np.float32)
         for column in range(x.shape[-1]):
             total = total + exponentials[..., column : column + 1]
-        quotient = exponentials * self._inverse(operation) / total
+        quotient = exponentials * self.inverse(operation) / total
         stored = np.rint(quotient).astype(np.int64) + out_type.zero_point
         return store(stored, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         out_type = operation.per_tensor("out_type")
-        exponentials = look_up(builder, x, self._table(operation, int(x.ty.shape[-1])))
+        exponentials = look_up(builder, x, self.table(operation, int(x.ty.shape[-1])))
         total = row_reduce(builder, exponentials, te.sum, "sum")
-        inverse = tirx.const(float(self._inverse(operation)), "float32")
+        inverse = tirx.const(float(self.inverse(operation)), "float32")
 
         def normalize(exponential: Scalar, total: Scalar) -> Scalar:
             rounded = tirx.nearbyint(exponential * inverse / total).astype("int32")
@@ -72,16 +72,17 @@ class ScaledSoftmax:
 
         return pointwise(builder, "normalize", normalize, [exponentials, total])
 
-    def _inverse(self, operation: Operation) -> np.float32:
+    def inverse(self, operation: Operation) -> np.float32:
+        """What exponentials are multiplied with before they are divided by their sum."""
         return np.float32(np.floor(np.float32(1) / np.float32(operation.per_tensor("out_type").scale)))
 
-    def _table(self, operation: Operation, length: int) -> Array:
+    def table(self, operation: Operation, length: int) -> Array:
         """exp((bit_shift - d) * s) for differences d of 0..255, in float64, to float32."""
         operation.require(operation.floating("beta") == 1.0, "has a beta, which ONNX Runtime has not")
         scale = operation.per_tensor("in_type").scale
         room = float(np.log(_FLOAT_MAX / np.float32(length)))
         shift = max(0.0, room - _RESERVED) / float(np.float32(scale))
         table = np.asarray(np.exp((shift - np.arange(256)) * scale).astype(np.float32))
-        fits = float(table[0]) * float(self._inverse(operation)) < float(_FLOAT_MAX)
+        fits = float(table[0]) * float(self.inverse(operation)) < float(_FLOAT_MAX)
         operation.require(fits, "has an output scale so small that ONNX Runtime's products leave float32")
         return table

@@ -83,7 +83,7 @@ class TableSoftmax:
 
     def evaluate(self, operation: Operation, x: Array) -> Array:
         out_type = operation.per_tensor("out_type")
-        exponentials = self._table(operation)[x.max(axis=-1, keepdims=True).astype(np.int64) - x]
+        exponentials = self.table(operation)[x.max(axis=-1, keepdims=True).astype(np.int64) - x]
         total = np.zeros((*x.shape[:-1], 1), np.float32)
         for column in range(x.shape[-1]):
             total = total + exponentials[..., column : column + 1]
@@ -93,7 +93,7 @@ class TableSoftmax:
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         out_type = operation.per_tensor("out_type")
-        exponentials = look_up(builder, x, self._table(operation))
+        exponentials = look_up(builder, x, self.table(operation))
         total = row_reduce(builder, exponentials, te.sum, "sum")
         scale, one = tirx.const(out_type.scale, "float32"), tirx.const(1.0, "float32")
         inverse = builder.emit(pointwise(builder, "reciprocal", lambda total: one / (total * scale), [total]))
@@ -104,7 +104,7 @@ class TableSoftmax:
 
         return pointwise(builder, "normalize", normalize, [exponentials, inverse])
 
-    def _table(self, operation: Operation) -> Array:
+    def table(self, operation: Operation) -> Array:
         """expf(-scale * beta * d) for d in 0..255, through float64: glibc's expf rounds correctly."""
         scale = np.float32(-operation.per_tensor("in_type").scale) * np.float32(operation.floating("beta"))
         return np.exp((scale * np.arange(256, dtype=np.float32)).astype(np.float64)).astype(np.float32)

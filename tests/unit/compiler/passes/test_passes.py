@@ -98,6 +98,7 @@ MODELS: dict[str, tuple[tuple[tuple[int, ...], str], Body]] = {
     "drop-casts": ((ROW, "int8"), casts),
     "move-reshapes": (((1, 2, 4), "int8"), reshaped),
     "move-strides": (((1, 4, 4, 1), "int8"), lambda emit, x: conv(emit, conv(emit, x, X, Y), Y, X, stride=2)),
+    "split-extremes": (((2, 3), "float32"), lambda emit, x: emit(relax.op.max(x, axis=[0, 1], keepdims=True))),
     "select": (((1, 2, 2, 4), "int8"), lambda emit, x: conv(emit, x, X, Y)),
     "legalize": ((ROW, "int8"), dense),
     "canonicalize": ((ROW, "int8"), lambda emit, x: emit(ops.dequantize(x, X))),
