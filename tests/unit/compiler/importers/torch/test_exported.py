@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import pickle
 import random
 import zipfile
@@ -78,6 +79,35 @@ def test_a_tensor_that_others_are_views_of_is_not_changed_in_place() -> None:
         node("torch.ops.aten.add.Tensor", "y", tensor("x"), {"as_float": 0.0}),
     ]
     assert "views" in str(refused(document(nodes)))
+
+
+ROWS = np.float32(0.05) * np.random.default_rng(0).integers(-100, 100, (5, 24)).astype(np.float32)  # as they are stored
+_WIDE = ROWS.astype(np.float64)
+_CENTERED = _WIDE - _WIDE.mean(-1, keepdims=True)
+_GROWN = np.exp(_WIDE - _WIDE.max(-1, keepdims=True))
+# operator -> (its arguments behind x, what it gives in float64).
+LAYERS: dict[str, tuple[list[dict[str, Any]], Array]] = {
+    "gelu.default": ([], _WIDE / 2 * (1 + np.vectorize(math.erf)(_WIDE * math.sqrt(0.5)))),
+    "layer_norm.default": (
+        [{"as_ints": [24]}],
+        _CENTERED / np.sqrt((_CENTERED**2).mean(-1, keepdims=True) + 1e-5),
+    ),
+    "linear.default": ([tensor("r")], _WIDE @ _WIDE.T),
+    "mean.dim": ([{"as_ints": [-1]}], _WIDE.mean(-1)),
+    "silu.default": ([], _WIDE / (1 + np.exp(-_WIDE))),
+    "softmax.int": ([{"as_int": -1}], _GROWN / _GROWN.sum(-1, keepdims=True)),
+    "sum.dim_IntList": ([{"as_ints": [0]}], _WIDE.sum(0)),
+    "tanh.default": ([], np.tanh(_WIDE)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_of_real_values(name: str) -> None:
+    """In float32, so within its rounding of some tens of terms."""
+    arguments, expected = LAYERS[name]
+    layer = node(f"torch.ops.aten.{name}", "y", tensor("r"), *arguments)
+    made = result([quantize("x", "q"), dequantize("q", "r"), layer], ROWS)
+    np.testing.assert_allclose(made, expected, rtol=1e-6, atol=4e-6)
 
 
 def test_sizes_that_the_program_computes_are_known() -> None:
