@@ -90,11 +90,12 @@ def of_rows(
     shape, (units, depth) = shape_of(x), shape_of(weight)
     if len(shape) == 2:
         return node.emit(taken(node.emit(ops.dense(x, weight, bias, *types), "accumulate"), 1))
-    pixels = (shape[0], math.prod(shape[1:-1]), 1)
-    image = node.emit(relax.op.reshape(x, (*pixels, depth)), "pixels")
+    pixels = shape[:3] if len(shape) == 4 else (shape[0], math.prod(shape[1:-1]), 1)
+    image = x if pixels == shape[:-1] else node.emit(relax.op.reshape(x, (*pixels, depth)), "pixels")
     kernel = node.literal(weight.value.numpy().reshape(units, 1, 1, depth))
     sums = node.emit(ops.conv2d(image, kernel, bias, *types), "accumulate")
-    return node.emit(relax.op.reshape(node.emit(taken(sums, 3), "taken"), (*shape[:-1], units)))
+    values = node.emit(taken(sums, 3), "taken")
+    return values if image is x else node.emit(relax.op.reshape(values, (*shape[:-1], units)))
 
 
 def rows_of_columns(weights: Array) -> Array:
