@@ -149,6 +149,7 @@ def _by_nncf(model: Any, samples: Samples, output: Path) -> Answer:
 
 def _by_neural_compressor(model: Any, samples: Samples, output: Path) -> Answer:
     """onnx-neural-compressor, statically."""
+    import onnx
     from onnx_neural_compressor import data_reader  # type: ignore[import-not-found]
     from onnx_neural_compressor.quantization import QuantFormat, quantize  # type: ignore[import-not-found]
     from onnx_neural_compressor.quantization.config import StaticQuantConfig  # type: ignore[import-not-found]
@@ -167,7 +168,10 @@ def _by_neural_compressor(model: Any, samples: Samples, output: Path) -> Answer:
         exported = Path(folder) / "exported.onnx"
         _exported(model, samples, exported, dynamo=False)
         config = StaticQuantConfig(Reader(), quant_format=QuantFormat.QDQ, per_channel=True)
-        quantize(str(exported), str(output), config)
+        quantize(str(exported), str(Path(folder) / "quantized.onnx"), config)
+        onnx.save(
+            onnx.load(str(Path(folder) / "quantized.onnx")), str(output)
+        )  # with the weights that it leaves beside it
     return _session(output)
 
 

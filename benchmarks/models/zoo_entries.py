@@ -75,8 +75,6 @@ _STEP = "float32 sums in another order leave one value on the other side of a st
 EXPLAINED: Mapping[tuple[str, str], str] = {
     ("transformers:gpt2", "ort-dynamic"): f"{_STEP}: in front of the last product, for one token of 16",
     ("timm:mobilenetv3_small_050", "nncf"): f"{_STEP}: in one sample, behind block 4.1; the other is equal",
-    ("timm:tf_efficientnet_lite0", "nncf"): f"{_STEP}: first behind block 1.0, fewer than one of 100,000 values",
-    ("torchvision:shufflenet_v2_x0_5", "nncf"): f"{_STEP}: first in stage 2.0, one of 100,000 values",
 }
 
 
