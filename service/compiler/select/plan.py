@@ -151,7 +151,10 @@ class Plan:
             return
         for var in group.inputs:
             self._drop_parts(var)
-        demands = self.library.demands(group, [self._produced(self.root(var)[0]) for var in group.inputs])
+        roots = [self.root(var)[0] for var in group.inputs]
+        looks_up = group.core.name == "qnn.table"  # which costs more in generated code than two reorders
+        produced = [self._produced(root) or (looks_up and root in self.plain) for root in roots]
+        demands = self.library.demands(group, produced)
         wanted = [self._rooted(var, demand) for var, demand in zip(group.inputs, demands, strict=True)]
         for key, halo, fill in wanted:
             if halo and self._fills.get(key, fill) != fill:

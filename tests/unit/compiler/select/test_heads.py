@@ -123,3 +123,21 @@ def test_scaling_behind_the_split_is_a_look_up_of_tokens(target: Target, tmp_pat
     assert selection.plain == []
     kinds = [layer["kernel"] for layer in selection.layers]
     assert (kinds.count("pack"), kinds.count("unpack"), kinds.count("product"), kinds.count("table")) == (1, 1, 2, 3)
+
+
+@pytest.mark.parametrize("target", HERE[:1], ids=str)
+def test_a_look_up_behind_a_softmax_is_no_generated_code(target: Target, tmp_path: Path) -> None:
+    """As where an exporter writes that a row of masked scores is no number."""
+    kind, share = QuantizedType("uint8", (float32(0.02),), (133,)), QuantizedType("uint8", (float32(1 / 256),))
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        shares = emit(ops.table(emit(ops.softmax(inputs[0], kind, share)), share, share, [255, *range(1, 256)]))
+        sums = QuantizedType("int32", (float32(share.scale * kind.scale),), (0,))
+        return emit(ops.requantize(emit(ops.matmul(shares, inputs[1], share, kind)), sums, kind))
+
+    shapes = [(1, 2, 19, 19), (1, 2, 19, 32)]
+    inputs = [np.random.default_rng(3).integers(0, 256, shape).astype(np.uint8) for shape in shapes]
+    module = module_of([(shape, "uint8") for shape in shapes], body)
+    selection, (actual,) = run_selected(module, target, "onnxruntime", inputs, tmp_path)
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode("onnxruntime"), inputs)[0])
+    assert selection.plain == []
