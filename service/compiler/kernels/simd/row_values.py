@@ -75,6 +75,12 @@ def _multiply(vectors: Vectors, a: Expr, b: Expr) -> Expr:
     return vectors.rounded(a * b) if str(a.ty).startswith("float") else a * b
 
 
+def _is_nan(vectors: Vectors, a: Expr) -> Expr:
+    """By its bits: that a value differs from itself is simplified to false."""
+    size = bits(vectors.dtype("int32"), a) & vectors.const(0x7FFFFFFF, "int32")
+    return tirx.GT(size, vectors.const(0x7F800000, "int32"))
+
+
 def _plain(function: Callable[..., Expr]) -> Compute:
     return lambda vectors, *operands: function(*operands)
 
@@ -89,7 +95,7 @@ _COMPUTE: dict[str, Compute] = {
     "relax.floor": _plain(tirx.floor),
     "relax.greater": _plain(lambda a, b: tirx.GT(a, b)),
     "relax.greater_equal": _plain(lambda a, b: tirx.GE(a, b)),
-    "relax.isnan": _plain(lambda a: tirx.NE(a, a)),
+    "relax.isnan": _is_nan,
     "relax.less": _plain(lambda a, b: tirx.LT(a, b)),
     "relax.less_equal": _plain(lambda a, b: tirx.LE(a, b)),
     "relax.logical_and": _plain(lambda a, b: tirx.And(a, b)),

@@ -130,6 +130,21 @@ def test_softmax(columns: int, target: Target, tmp_path: Path) -> None:
     check(network, [reals(2, 3, 7, columns), reals(2, 1, 1, columns)], target, tmp_path, ["rows"])
 
 
+def test_rows_that_are_masked_as_a_whole(target: Target, tmp_path: Path) -> None:
+    """Their softmax is no number, for which exporters have an operator."""
+
+    def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        (x,) = inputs
+        moved = emit(relax.op.subtract(x, emit(relax.op.max(x, axis=[-1], keepdims=True))))
+        grown = emit(ops.real_function("exp", moved))
+        share = emit(relax.op.divide(grown, emit(ops.real_sum(grown, axes=[1], order=LANES))))
+        return emit(relax.op.where(emit(relax.op.isnan(share)), number(0.0), share))
+
+    x = reals(5, 20)
+    x[1], x[3, 7:] = -np.inf, -np.inf
+    check(network, [x], target, tmp_path, ["rows"])
+
+
 @pytest.mark.parametrize("columns", [12, 192])
 def test_layer_norm_of_bytes(columns: int, target: Target, tmp_path: Path) -> None:
     rng = np.random.default_rng(7)
