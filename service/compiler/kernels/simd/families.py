@@ -10,7 +10,7 @@ from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_
 from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window, folded_bias
 from service.compiler.kernels.layout import Halo, Image
-from service.compiler.kernels.simd import concat, depthwise, elementwise, pool, reorder, resize
+from service.compiler.kernels.simd import concat, depthwise, elementwise, pixels, pool, reorder, resize
 from service.compiler.kernels.simd.accumulators import Tile
 from service.compiler.kernels.simd.conv import conv
 from service.compiler.kernels.simd.conversion import dequantization_of
@@ -289,6 +289,23 @@ class Resizing(Family):
         return resize.resize_bilinear(self.isa, source, destination, group.core, self.mode, parallel=parallel)
 
 
+class Taking(Family):
+    """`qnn.take_pixels`."""
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        if not all(produced):
+            raise Declined("its operand comes from no kernel, so it would cost two reorders")
+        bounds(group.out_type)
+        return [Demand()]
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        (source,) = sources
+        parallel = worth_sharing(self.isa, destination.own_bytes / self.isa.lanes)
+        return pixels.take_pixels(self.isa, source, destination, group.core, parallel=parallel)
+
+
 class Dequantizing(Family):
     """`qnn.dequantize` of what a kernel made: it is unpacked in the same pass."""
 
@@ -321,6 +338,7 @@ FAMILIES: dict[str, Callable[[Isa, Mode, Choices], Family]] = {
     "qnn.mean": Pooling,
     "qnn.dequantize": Dequantizing,
     "qnn.resize_bilinear": Resizing,
+    "qnn.take_pixels": Taking,
     **dict.fromkeys(("qnn.prelu", "qnn.squared_difference", "qnn.sub"), Elementwise),
     **{f"qnn.{function}": Elementwise for function in (*FUNCTIONS, "table")},
 }

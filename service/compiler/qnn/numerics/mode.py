@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from service.compiler.qnn.numerics.accumulate import Conv2d, Dense
 from service.compiler.qnn.numerics.affine import Concatenate, Dequantize, StorageCast
 from service.compiler.qnn.numerics.formula import Formula
+from service.compiler.qnn.numerics.moving import TakePixels
 from service.compiler.qnn.numerics.ordering import RunningSum, TopPlaces
 from service.compiler.qnn.numerics.pooling import AveragePool, MaxPool
 from service.compiler.qnn.numerics.products import MatMul
@@ -76,6 +77,7 @@ EXACT: Mapping[str, Formula] = {
     "real_conv2d": RealConv2d(),
     "real_matmul": RealMatMul(),
     "real_sum": RealSum(),
+    "take_pixels": TakePixels(),
     **{f"real_{name}": RealFunction(name) for name in FUNCTIONS},
     "running_sum": RunningSum(),
     "storage_cast": StorageCast(),

@@ -51,7 +51,7 @@ from service.compiler.qnn.ops.pooling import avg_pool2d, max_pool2d, mean, sum_
 from service.compiler.qnn.ops.products import matmul, real_matmul
 from service.compiler.qnn.ops.real import real_conv2d, real_function, real_sum
 from service.compiler.qnn.ops.recurrent import lstm_cell, lstm_output, rescale, time_dense
-from service.compiler.qnn.ops.resizing import resize_bilinear
+from service.compiler.qnn.ops.resizing import resize_bilinear, take_pixels
 from service.compiler.qnn.ops.unary import table, unary
 
 __all__ = [
@@ -94,6 +94,7 @@ __all__ = [
     "sub",
     "sum_",
     "table",
+    "take_pixels",
     "time_dense",
     "top_places",
     "unary",

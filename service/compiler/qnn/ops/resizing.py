@@ -30,6 +30,25 @@ def resize_bilinear(
     return call_of("resize_bilinear", [x], in_type=in_type, out_type=out_type, **attrs)
 
 
+def take_pixels(x: relax.Expr, kind: QuantizedType, *, rows: Sequence[int], columns: Sequence[int]) -> relax.Call:
+    """`[N, H, W, C]` of type `kind` -> `[N, len(rows), len(columns), C]`: the pixels of some rows and columns, in their
+    order; each may be taken more than once."""
+    return call_of("take_pixels", [x], in_type=kind, out_type=kind, rows=rows, columns=columns)
+
+
+def _take_pixels(o: Operation) -> relax.TensorType:
+    o.count(1)
+    in_type, out_type = o.per_tensor("in_type"), o.per_tensor("out_type")
+    n, height, width, channels = o.stored(0, in_type, rank=4)
+    o.require(in_type == out_type, f"moves stored values, so {in_type} cannot become {out_type}")
+    sizes = []
+    for name, extent in (("rows", height), ("columns", width)):
+        places = [int(place) for place in o.attr(name)]
+        o.require(bool(places) and min(places) >= 0 and max(places) < extent, f"has {name} outside of {extent}")
+        sizes.append(len(places))
+    return tensor_type((n, *sizes, channels), same_storage(o))
+
+
 def _resize_bilinear(o: Operation) -> relax.TensorType:
     o.count(1)
     in_type, out_type = o.per_tensor("in_type"), o.per_tensor("out_type")
@@ -41,5 +60,6 @@ def _resize_bilinear(o: Operation) -> relax.TensorType:
 
 
 RULES: dict[str, Rule] = {
+    "take_pixels": _take_pixels,
     "resize_bilinear": _resize_bilinear,
 }

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.channels_first import in_channels_last
 from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import float32
 from service.compiler.importers.real import Wide
+from service.compiler.qnn import ops
 
 _LARGEST = 1 << 16  # of an axis
 _HALF = np.float32(0.5)
@@ -63,9 +65,17 @@ def resize(node: Node) -> Value:
         return _interpolated(node, {axis: taps(node, places[axis], shape[axis]) for axis in moving})
     rounding = node.attribute("nearest_mode", "floor" if old else "round_prefer_floor")
     node.require(rounding in _ROUND, f"rounds by {rounding}")
-    x = node.expr(0)
+    x, kind = node.expr(0), node.state.types.get(node.name(0))
+    nearest_of = [
+        np.clip(_ROUND[rounding](place), 0, extent - 1).astype(np.int64)
+        for place, extent in zip(places, shape, strict=True)
+    ]
+    if len(shape) == 4 and {2, 3} >= {*moving} and kind is not None and kind.is_per_tensor:
+        rows, columns = (each.tolist() for each in nearest_of[2:])
+        taken = in_channels_last(node.emit, x, lambda image: ops.take_pixels(image, kind, rows=rows, columns=columns))
+        return node.typed(taken, kind)
     for axis in moving:
-        nearest = np.clip(_ROUND[rounding](places[axis]), 0, shape[axis] - 1).astype(np.int64)
+        nearest = nearest_of[axis]
         x = node.emit(relax.op.take(x, node.literal(nearest), axis, mode="clip"), "nearest")
     return node.kept(node.emit(x))
 

@@ -12,7 +12,10 @@ from tvm import relax
 from service.compiler.importers.tflite.model import Array, Tensor
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.common import same_dtype, taken
+from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
+
+_BYTES = ("int8", "uint8")
 
 
 def slice_(node: Node) -> relax.Expr:
@@ -188,14 +191,22 @@ def broadcast_to(node: Node) -> relax.Expr:
 def resize_nearest(node: Node) -> relax.Expr:
     """`[N, H, W, C]` (`GetNearestNeighbor` in reference/resize_nearest_neighbor.h)."""
     same_dtype(node)
-    shape, size = node.input(0).shape, node.integers(1).reshape(-1).tolist()
+    tensor, size = node.input(0), node.integers(1).reshape(-1).tolist()
+    shape = tensor.shape
     node.require(len(shape) == 4 and len(size) == 2 and min(size) >= 1, f"resizes {list(shape)} to {size}")
     node.expect_shape((shape[0], *size, shape[3]))
     corners, centers = bool(node.option("align_corners")), bool(node.option("half_pixel_centers"))
+    places = [
+        partial(nearest_places, old, new, align_corners=corners, half_pixel_centers=centers)
+        for old, new in zip(shape[1:3], size, strict=True)
+    ]
+    if tensor.quantization is not None and not tensor.quantization.per_axis and tensor.dtype in _BYTES:
+        node.reserve(2 * sum(size) * np.dtype(np.int64).itemsize)
+        rows, columns = (place().tolist() for place in places)
+        return node.emit(ops.take_pixels(node.expr(0), node.in_type(0), rows=rows, columns=columns))
     x = node.expr(0)
-    for axis, (old, new) in enumerate(zip(shape[1:3], size, strict=True), start=1):
-        places = partial(nearest_places, old, new, align_corners=corners, half_pixel_centers=centers)
-        x = taken(node, x, axis, new, places, f"axis_{axis}")
+    for axis, (new, place) in enumerate(zip(size, places, strict=True), start=1):
+        x = taken(node, x, axis, new, place, f"axis_{axis}")
     return x
 
 

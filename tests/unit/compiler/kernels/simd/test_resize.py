@@ -11,6 +11,7 @@ from service.compiler.kernels.group import stored_zero_point
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.simd.isa import Isa
+from service.compiler.kernels.simd.pixels import take_pixels
 from service.compiler.kernels.simd.resize import blend_of, resize_bilinear
 from service.compiler.kernels.x86.isa import ISAS
 from service.compiler.qnn import ops
@@ -56,6 +57,31 @@ def test_equals_the_oracle(data: st.DataObject, mode: str, isa: Isa) -> None:
     expected = numerics.formula(operation).evaluate(operation, values)
     source, destination = draw(blocked(isa, shape)), draw(blocked(isa, expected.shape))
     kernel = resize_bilinear(isa, source, destination, operation, numerics, parallel=draw(st.booleans()))
+    written = read_back(destination, run(isa, kernel, laid_out(source, stored(values))))
+    framed = with_halo(destination, stored(expected), stored_zero_point(kind))
+    np.testing.assert_array_equal(written[..., : destination.channels], framed)
+
+
+@pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
+@EXAMPLES
+@given(st.data(), st.sampled_from(RUNNABLE or list(ISAS.values())))
+def test_taken_pixels_equal_the_oracle(data: st.DataObject, isa: Isa) -> None:
+    draw = data.draw
+    shape = draw(shapes())
+    rows, columns = (
+        draw(st.lists(st.integers(0, extent - 1), min_size=1, max_size=11)) for extent in (shape[1], shape[2])
+    )
+    kind, numerics = draw(quantized_types(draw(st.sampled_from(["int8", "uint8"])))), get_mode(XNNPACK)
+    values = draw(arrays(shape, kind.storage))
+    module = module_of(
+        [(shape, kind.storage)],
+        lambda emit, inputs: emit(ops.take_pixels(inputs[0], kind, rows=rows, columns=columns)),
+    )
+    operation = group_of(module).core
+    expected = numerics.formula(operation).evaluate(operation, values)
+    np.testing.assert_array_equal(expected, values[:, rows][:, :, columns])
+    source, destination = draw(blocked(isa, shape)), draw(blocked(isa, expected.shape))
+    kernel = take_pixels(isa, source, destination, operation, parallel=draw(st.booleans()))
     written = read_back(destination, run(isa, kernel, laid_out(source, stored(values))))
     framed = with_halo(destination, stored(expected), stored_zero_point(kind))
     np.testing.assert_array_equal(written[..., : destination.channels], framed)
