@@ -14,6 +14,7 @@ ORDER: dict[str, Stage] = {
     "decompose": Stage.SELECT,
     "fold-constants": Stage.SELECT,
     "join-biases": Stage.SELECT,
+    "move-pads": Stage.SELECT,
     "make-tables": Stage.SELECT,
     "drop-casts": Stage.SELECT,
     "move-reshapes": Stage.SELECT,

@@ -170,6 +170,7 @@ _RUNS: dict[str, Run] = {
     "decompose": lambda module, context: decompose(module),
     "fold-constants": _simplify("constants folded"),
     "join-biases": _simplify("biases joined"),
+    "move-pads": _simplify("pads moved"),
     "make-tables": _simplify("tables made"),
     "drop-casts": _simplify("casts dropped"),
     "move-reshapes": _simplify("reshapes moved"),

@@ -14,6 +14,7 @@ from service.compiler.qnn.passes.casts import drop_casts
 from service.compiler.qnn.passes.constants import fold_constants
 from service.compiler.qnn.passes.extremes import split_extremes
 from service.compiler.qnn.passes.moves import move_reshapes
+from service.compiler.qnn.passes.pads import move_pads
 from service.compiler.qnn.passes.strides import move_strides
 from service.compiler.qnn.passes.tables import make_tables
 
@@ -23,6 +24,7 @@ Pass = Callable[[tvm.IRModule, Mode], tuple[tvm.IRModule, list[str]]]
 PASSES: dict[str, Pass] = {
     "constants folded": fold_constants,
     "biases joined": join_biases,
+    "pads moved": move_pads,
     "tables made": make_tables,
     "casts dropped": drop_casts,
     "reshapes moved": move_reshapes,

@@ -87,6 +87,11 @@ def product(emit: Emit, x: relax.Expr) -> relax.Var:
     return emit(relax.op.multiply(x, relax.const(np.ones(ROW, np.float32))))
 
 
+def padded(emit: Emit, x: relax.Var) -> relax.Var:
+    real = emit(relax.op.nn.pad(emit(ops.dequantize(x, X)), [0, 0, 0, 1, 0, 1, 0, 0]))
+    return emit(ops.quantize(real, X))
+
+
 # Pass -> the shape and dtype of a model's input, and the model.
 MODELS: dict[str, tuple[tuple[tuple[int, ...], str], Body]] = {
     "batch": ((ROW, "int8"), lambda emit, x: emit(ops.requantize(x, X, Y))),
@@ -94,6 +99,7 @@ MODELS: dict[str, tuple[tuple[tuple[int, ...], str], Body]] = {
     "decompose": (((1, 2, 2, 1), "int8"), transposed),
     "fold-constants": ((ROW, "int8"), constant),
     "join-biases": ((ROW, "float32"), biased),
+    "move-pads": (((1, 2, 2, 1), "int8"), padded),
     "make-tables": ((ROW, "int8"), halved),
     "drop-casts": ((ROW, "int8"), casts),
     "move-reshapes": (((1, 2, 4), "int8"), reshaped),

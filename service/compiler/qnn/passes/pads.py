@@ -1,0 +1,97 @@
+"""Move pads: what is padded between two conversions of one type is padded as it is stored.
+
+Exporters write the padding of a network that was trained with TensorFlow's "same" as an operator of its own, which
+quantizers put between a dequantization and a quantization. On stored values it is the halo of an image, and free.
+
+Requires: a model of `qnn.*` and plain operators.
+Ensures: the same outputs: only where quantizing what was dequantized gives every stored value back.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from service.compiler.qnn import graph
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics.formula import all_values
+from service.compiler.qnn.operation import Operation
+
+_STORAGES = ("int8", "uint8")
+
+
+def move_pads(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
+    """`module` with stored values padded; and the names of what is padded."""
+    made: dict[relax.Var, relax.Expr] = {}
+    operations: dict[relax.Var, Operation] = {}
+    moved: dict[relax.Call, relax.Var] = {}
+    done: list[str] = []
+    for var, value, operation in graph.operations(graph.main_of(module)):
+        made[var] = value
+        if operation is not None:
+            operations[var] = operation
+            pad = _padding(operation, made)
+            source = operations.get(pad.args[0]) if pad is not None else None
+            if source is not None and source.name == "qnn.dequantize" and _gives_back(mode, source, operation):
+                moved[value] = var
+                done.append(str(var.name))
+    rewriting = _Rewriting(mode, made, operations, moved)
+    return (graph.rewrite(module, rewriting.rewrite) if moved else module), done
+
+
+class _Rewriting:
+    def __init__(
+        self,
+        mode: Mode,
+        made: dict[relax.Var, relax.Expr],
+        operations: dict[relax.Var, Operation],
+        moved: dict[relax.Call, relax.Var],
+    ) -> None:
+        self._mode, self._made, self._operations, self._moved = mode, made, operations, moved
+        self._new: dict[relax.Var, relax.Expr] = {}  # of what was read so far
+        self._padded: dict[relax.Var, tuple[relax.Expr, list[int], float]] = {}  # what is padded, how far, with what
+
+    def rewrite(
+        self, builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
+    ) -> relax.Expr:
+        self._new.update((old, new) for old, new in zip(call.args, args, strict=True) if isinstance(old, relax.Var))
+        if call in self._moved and operation is not None:
+            pad = self._made[call.args[0]]
+            stored = self._new[self._operations[pad.args[0]].call.args[0]]
+            value = np.full(1, float(pad.attrs.pad_value), np.float32)
+            fill = float(self._mode.formula(operation).evaluate(operation, value)[0])
+            widths = [int(width) for width in pad.attrs.pad_width]
+            self._padded[self._moved[call]] = stored, widths, fill
+            return relax.op.nn.pad(stored, widths, pad_value=fill)
+        permuted = getattr(call.op, "name", "") == "relax.permute_dims" and call.args[0] in self._padded
+        return self._permuted(builder, call) if permuted else graph.with_args(call, args)
+
+    def _permuted(self, builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        """What is padded and then permuted, the other way round: images enter the kernels' layout before."""
+        stored, widths, fill = self._padded[call.args[0]]
+        axes = [int(axis) for axis in call.attrs.axes]
+        sides = [width for axis in axes for width in widths[2 * axis : 2 * axis + 2]]
+        return relax.op.nn.pad(builder.emit(relax.op.permute_dims(stored, axes)), sides, pad_value=fill)
+
+
+def _padding(operation: Operation, made: dict[relax.Var, relax.Expr]) -> relax.Call | None:
+    """The constant padding of a computed tensor that a `qnn.quantize` of one 8-bit type reads."""
+    if operation.name != "qnn.quantize" or not operation.quantized("out_type").is_per_tensor:
+        return None
+    if operation.quantized("out_type").storage not in _STORAGES:
+        return None
+    pad = made.get(operation.call.args[0]) if isinstance(operation.call.args[0], relax.Var) else None
+    if not isinstance(pad, relax.Call) or getattr(pad.op, "name", "") != "relax.nn.pad":
+        return None
+    return pad if str(pad.attrs.pad_mode) == "constant" and isinstance(pad.args[0], relax.Var) else None
+
+
+def _gives_back(mode: Mode, dequantize: Operation, quantize: Operation) -> bool:
+    """Whether quantizing what was dequantized gives every stored value back."""
+    kind = quantize.quantized("out_type")
+    if dequantize.quantized("in_type") != kind:
+        return False
+    stored = all_values(kind)
+    real = mode.formula(dequantize).evaluate(dequantize, stored)
+    return bool(np.array_equal(mode.formula(quantize).evaluate(quantize, real), stored))
