@@ -19,6 +19,9 @@ from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.qnn.operation import Operation
 
+IDENTITIES = ("", "relax.reshape", "relax.broadcast_to")  # operators that compute nothing
+REDUCTIONS = ("relax.max", "relax.min", "qnn.real_sum")  # of a row to a value
+
 
 @dataclass(frozen=True)
 class Access:

@@ -16,15 +16,13 @@ from tvm import relax
 
 from service.compiler.kernels.group import shape_of, uniform
 from service.compiler.kernels.kernel import Declined
-from service.compiler.kernels.rows import Operand, Region, Step
+from service.compiler.kernels.rows import IDENTITIES, REDUCTIONS, Operand, Region, Step
 from service.compiler.qnn import graph
 from service.compiler.qnn.operation import Operation, value_of
 
 # Whether a kernel computes an operator; raises Declined where none does.
 Check = Callable[[str, relax.Expr, Operation | None], None]
 
-_REDUCING = ("relax.max", "relax.min", "qnn.real_sum")
-_FREE = ("", "relax.reshape", "relax.broadcast_to")  # compute nothing
 _LEAST_COLUMNS = 4
 _LEAST_STEPS = 2  # that compute: one alone has a kernel of its own, or is not worth one
 
@@ -103,7 +101,7 @@ class _Forming:
         values of rows, that of the region which has them."""
         var, value, _ = self.found[place]
         shape = shape_of(var)
-        if _name(value) in _REDUCING:
+        if _name(value) in REDUCTIONS:
             before = shape_of(value.args[0])
             if _axes(value) != [len(before) - 1] or len(shape) != len(before):
                 raise Declined("it reduces other axes")
@@ -141,7 +139,7 @@ class _Forming:
             if node.domain is None:
                 continue
             self._leave_views(node)
-            computing = sum(_name(self.found[place][1]) not in _FREE for place in node.places)
+            computing = sum(_name(self.found[place][1]) not in IDENTITIES for place in node.places)
             if computing < _LEAST_STEPS:
                 self._dissolve(node)
                 continue
@@ -153,7 +151,7 @@ class _Forming:
         for place in node.places:
             var, value, operation = self.found[place]
             operands = tuple(self._operand(arg, place, domain) for arg in _operands(value))
-            of_row, reduces = shape_of(var)[-1] == 1 != domain[1], _name(value) in _REDUCING
+            of_row, reduces = shape_of(var)[-1] == 1 != domain[1], _name(value) in REDUCTIONS
             steps.append(Step(var, _name(value), value, operation, operands, of_row, reduces))
         outputs = [self.found[place][0] for place in node.places if self._is_read_outside(place, own)]
         return Region(str(outputs[-1].name), *domain, tuple(steps), tuple(outputs))
@@ -165,7 +163,7 @@ class _Forming:
         """Takes out what computes nothing and is not read inside: it is another name for a result."""
         for place in reversed(node.places.copy()):
             inside = any(self.node[reader] is node for reader in self.readers[place])
-            if not inside and _name(self.found[place][1]) in _FREE:
+            if not inside and _name(self.found[place][1]) in IDENTITIES:
                 self._take_out(node, place)
 
     def _dissolve(self, node: _Node) -> None:
@@ -198,7 +196,7 @@ class _Forming:
             number: float = constant.reshape(-1)[0].item()
             return number
         shape = shape_of(arg) if constant is None else constant.shape
-        seen = shape if _name(value) in _REDUCING else shape_of(var)
+        seen = shape if _name(value) in REDUCTIONS else shape_of(var)
         if _name(value) == "relax.reshape":
             if (_outer(shape), shape[-1:]) != (_outer(seen), seen[-1:]):
                 raise Declined("it has other rows")

@@ -16,7 +16,7 @@ from tvm import relax, tirx
 from service.compiler.kernels.kernel import Array, Declined
 from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, splat
-from service.compiler.kernels.rows import Step
+from service.compiler.kernels.rows import IDENTITIES, REDUCTIONS, Step
 from service.compiler.kernels.simd.conversion import dequantization_of, quantization_of
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.real_functions import FUNCTIONS
@@ -24,8 +24,6 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.real import LANES
 
 _KINDS = {"float32": "float32", "int32": "int32", "bool": "bool", "int8": "uint8", "uint8": "uint8"}
-IDENTITIES = ("", "relax.reshape", "relax.broadcast_to")
-REDUCTIONS = ("relax.max", "relax.min", "qnn.real_sum")
 
 
 @dataclass(frozen=True)

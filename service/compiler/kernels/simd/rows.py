@@ -36,11 +36,11 @@ def rows(isa: Isa, mode: Mode, region: Region, sources: Sequence[Access], output
     plan.declare(program)
     tiles = -(-plan.count // plan.tile)
     parallel = worth_sharing(isa, plan.count * region.columns * len(region.steps) / isa.lanes)
-    items = min(_ITEMS, tiles) if parallel else 1
+    each = -(-tiles // _ITEMS) if parallel else tiles
+    items = -(-tiles // each)  # or the last ones would compute the last rows again
     own = plan.tile * plan.waiting * (plan.steps + 1) * STEP
     memory = program.parameter("memory", "float32", items * own) if own else None
     _fill_halos(program, isa, plan)
-    each = -(-tiles // items)
     with program.loop(items, "item", parallel=parallel) as item, program.loop(each, "tile") as tile:
         first = program.bind(at_most((item * each + tile) * plan.tile, plan.count - plan.tile))
         Tile(program, isa, plan, first, (memory, item * own)).write()
