@@ -24,6 +24,7 @@ from setuptools.command.build_ext import build_ext
 _SOURCES = Path("service/native/src")
 _RUNTIME = Path("service/native/runtime")
 _PYTHON = Path("service/native/python")
+_FUSED = Path("service/native/fused")
 _HEADERS = Path(tvm_ffi.libinfo.find_include_path())
 _ZIG = Path(ziglang.__file__).parent / "lib"
 _GLIBC = "2.28"  # the oldest that the wheels of tvm-ffi run on
@@ -53,6 +54,7 @@ _LIBCXXABI = (
 
 _RUNTIME_LIBRARY = "service.native.liboctet_runtime"
 _PYTHON_LIBRARY = "service.native.liboctet_python"
+_FUSED_LIBRARY = "service.native.liboctet_fused"
 # They use nothing of the C++ library but what its headers define.
 _SMALL = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-I.", "-fno-exceptions", "-fno-rtti"]
 _DEFINED = "-Wl,-z,defs"  # every symbol is one of a library that is linked
@@ -66,6 +68,7 @@ _PYTHON_LINKED = [
     f"-Wl,--version-script={_PYTHON / 'exports.map'}",
     "-Wl,-z,undefs",  # the interpreter that loads it defines what is CPython's
 ]
+_FUSED_LINKED = [f"-Wl,--version-script={_FUSED / 'exports.map'}", _DEFINED, "-lm"]
 
 
 class Wheel(bdist_wheel):
@@ -99,6 +102,8 @@ class BuildNative(build_ext):
             units, libraries = [Unit("runtime", ext.sources, _SMALL)], list[object](_RUNTIME_LINKED)
         elif ext.name == _PYTHON_LIBRARY:
             units, libraries = [Unit("python", ext.sources, _SMALL)], [*_PYTHON_LINKED, *with_runtime]
+        elif ext.name == _FUSED_LIBRARY:
+            units, libraries = [Unit("fused", ext.sources, _SMALL)], list[object](_FUSED_LINKED)
         else:
             units = _units(ext.sources)
             libraries = [*with_runtime, _stub(architecture, folder), "-lunwind", _DEFINED]
@@ -167,6 +172,11 @@ setup(
             _PYTHON_LIBRARY,
             sources=sorted(map(str, _PYTHON.glob("*.cc"))),
             depends=sorted(map(str, [*_PYTHON.glob("*.h"), _PYTHON / "exports.map"])),
+        ),
+        Extension(
+            _FUSED_LIBRARY,
+            sources=sorted(map(str, _FUSED.glob("*.cc"))),
+            depends=[str(_FUSED / "exports.map")],
         ),
         Extension(
             "service.native.liboctet",

@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 ARCHITECTURES = {"x86_64": 62, "aarch64": 183}  # ELF's e_machine
 _FOLDER = "service/native"
-LIBRARIES = [f"{_FOLDER}/liboctet.so", f"{_FOLDER}/liboctet_python.so", f"{_FOLDER}/liboctet_runtime.so"]
+LIBRARIES = [f"{_FOLDER}/liboctet{part}.so" for part in ("", "_fused", "_python", "_runtime")]
 EXAMPLES = ROOT / "examples"
 
 

@@ -3,18 +3,17 @@ is computed. Runtimes that add in another order, or in parts, come within roundi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from tvm import relax, s_tir, te, tirx
 
 from service.compiler.qnn.numerics.formula import OPAQUE, Array, Scalar
-from service.compiler.qnn.numerics.fused import lowered_fma, products_are_coarse, sum_of_products
+from service.compiler.qnn.numerics.fused import lowered_fma, sums_of_products
 from service.compiler.qnn.operation import Operation
 
-_BLOCK = 1 << 14  # sums that are computed at a time, so that they stay in the second level of cache
-_BLOCK_COLUMNS = 512
+_BLOCK = 1 << 22  # elements under taps that are laid out at a time
 
 
 class RealConv2d:
@@ -29,17 +28,19 @@ class RealConv2d:
         (down, _), (step, _) = operation.ints("strides", 2, 1), operation.ints("dilation", 2, 1)
         top, left, bottom, right = operation.ints("padding", 4, 0)
         padded = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
-        padded = padded.reshape(*padded.shape[:3], groups, per_group).astype(np.float64)
-        own = weight.reshape(groups, filters // groups, *weight.shape[1:]).astype(np.float64)
+        padded = padded.reshape(*padded.shape[:3], groups, per_group)
+        own = weight.reshape(groups, filters // groups, -1)
         n, height, width, _ = (int(dim) for dim in operation.call.ty.shape)
-        coarse, reach = products_are_coarse(x, weight), step * (weight.shape[1] - 1) + 1
-        rows = max(1, _BLOCK // (n * width * filters))
-        sums = np.empty((n, height, width, groups, filters // groups), np.float32)
+        reach = step * (weight.shape[1] - 1) + 1
+        rows = max(1, _BLOCK // max(1, n * width * groups * own.shape[2]))
+        sums = np.empty((groups, filters // groups, n, height, width), np.float32)
         for first in range(0, height, rows):
-            part = sums[:, first : first + rows]
-            window = padded[:, first * down : (first + part.shape[1] - 1) * down + reach]
-            part[...] = sum_of_products(part.shape, _taps(operation, window, own, part.shape), coarse=coarse)
-        return _biased(sums.reshape(n, height, width, filters), bias)
+            part = sums[..., first : first + rows, :]
+            window = padded[:, first * down : (first + part.shape[3] - 1) * down + reach]
+            taps = _taps(operation, window, weight.shape[1:3], part.shape[2:])
+            for group in range(groups):
+                part[group] = sums_of_products(own[group], taps[group]).reshape(part.shape[1:])
+        return _biased(np.moveaxis(sums.reshape(filters, n, height, width), 0, -1), bias)
 
     def lower(
         self,
@@ -61,19 +62,11 @@ class RealMatMul:
     summary = "float32(sum(a * b) + bias), the sum from 0 on by float32 fused multiply-adds"
 
     def evaluate(self, operation: Operation, a: Array, b: Array, bias: Array | None = None) -> Array:
-        """A block of rows and columns at a time."""
         shape = tuple(int(dim) for dim in operation.call.ty.shape)
         lhs, rhs = (np.broadcast_to(x, (*shape[:-2], *x.shape[-2:])) for x in (a, b))
-        coarse, sums = products_are_coarse(a, b), np.empty(shape, np.float32)
-        columns = min(shape[-1], _BLOCK_COLUMNS)
-        rows = max(1, _BLOCK // columns)
+        sums = np.empty(shape, np.float32)
         for image in np.ndindex(shape[:-2]):
-            left, right, made = lhs[image].astype(np.float64), rhs[image].astype(np.float64), sums[image]
-            for row in range(0, shape[-2], rows):
-                for column in range(0, shape[-1], columns):
-                    part = made[row : row + rows, column : column + columns]
-                    taken = left[row : row + rows], right[:, column : column + columns]
-                    part[...] = sum_of_products(part.shape, _outer(*taken), coarse=coarse)
+            sums[image] = sums_of_products(lhs[image], rhs[image])
         return _biased(sums, bias)
 
     def lower(
@@ -87,31 +80,27 @@ class RealMatMul:
         return lowered_sums(operation, builder, _products, [a, b], bias)
 
 
-def _outer(lhs: Array, rhs: Array) -> Iterator[tuple[Array, Array]]:
-    columns = np.ascontiguousarray(lhs.T)[:, :, np.newaxis]
-    return zip(columns, rhs[:, np.newaxis], strict=True)
-
-
-def _taps(operation: Operation, window: Array, own: Array, shape: tuple[int, ...]) -> Iterator[tuple[Array, Array]]:
-    """Elements under each tap and channel `[N, H, W, G, 1]`, and their filters' weights `[G, O / G]`.
+def _taps(operation: Operation, window: Array, kernel: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    """The elements under each tap and channel: `[G, KH * KW * C / G, pixels]`.
 
     Args:
         window: `[N, …, …, G, C / G]`, with padding.
-        own: `[G, O / G, KH, KW, C / G]`.
+        kernel: `(KH, KW)`.
+        shape: `(N, H, W)` of the pixels.
     """
-    _, height, width, *_ = shape
+    count, height, width = shape
     (down, right), (step_h, step_w) = operation.ints("strides", 2, 1), operation.ints("dilation", 2, 1)
-    for i, j in np.ndindex(own.shape[2:4]):
+    taps = np.empty((window.shape[3], *kernel, window.shape[4], count, height, width), np.float32)
+    for i, j in np.ndindex(kernel):
         rows = slice(i * step_h, i * step_h + (height - 1) * down + 1, down)
         columns = slice(j * step_w, j * step_w + (width - 1) * right + 1, right)
-        elements = np.ascontiguousarray(np.moveaxis(window[:, rows, columns], -1, 0))
-        for c, element in enumerate(elements):
-            yield element[..., np.newaxis], own[:, :, i, j, c]
+        taps[:, i, j] = window[:, rows, columns].transpose(3, 4, 0, 1, 2)
+    return taps.reshape(len(taps), -1, count * height * width)
 
 
 def _biased(sums: Array, bias: Array | None) -> Array:
     with np.errstate(all="ignore"):
-        return sums if bias is None else np.asarray(sums + bias)
+        return np.ascontiguousarray(sums if bias is None else sums + bias)
 
 
 # -- in tensor IR

@@ -18,7 +18,7 @@ from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.simd.library import SimdLibrary
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
-from service.compiler.qnn.numerics.fused import fma, products_are_coarse, sum_of_products
+from service.compiler.qnn.numerics.fused import fma, sums_of_products
 from service.compiler.qnn.operation import IllTyped
 from service.core.target import TARGETS, detect_host
 from tests.support.portable_isa import PortableIsa
@@ -65,18 +65,28 @@ def test_a_sum_that_is_rounded_to_halfway_is_rounded_once() -> None:
 def test_a_subnormal_sum_is_rounded_once() -> None:
     """2**-149 + 2**-150 - 2**-220: as above, at another bit."""
     a, b = _real([[2**-149, 2**-75 * (1 + 2**-23)]]), _real([[1], [2**-75 * (1 - 2**-23)]])
-    assert not products_are_coarse(a, b)
     assert _product(a, b)[0, 0] == fma(a[0, 1], b[1, 0], a[0, 0]) == np.float32(2**-149)
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_sums_equal_those_of_the_slow_definition(kind: str) -> None:
-    a, b = (KINDS[kind](shape).astype(np.float32) for shape in ((40, 60), (60, 700)))
-    expected = np.zeros((40, 700), np.float32)
-    for k in range(60):
+@pytest.mark.parametrize("shape", [(40, 60, 700), (7, 60, 31), (700, 60, 3), (1, 60, 1), (3, 0, 5)], ids=str)
+def test_many_sums_equal_those_of_the_definition(kind: str, shape: tuple[int, int, int]) -> None:
+    """Whole blocks of the library's loops, what is left behind them, and operands that change places."""
+    rows, count, columns = shape
+    a, b = (KINDS[kind](each).astype(np.float32) for each in ((rows, count), (count, columns)))
+    expected = np.zeros((rows, columns), np.float32)
+    for k in range(count):
         expected = fma(a[:, k : k + 1], b[k : k + 1], expected)
-    np.testing.assert_array_equal(_product(a, b), expected)
+    np.testing.assert_array_equal(sums_of_products(a, b), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_elements_are_multiplied_and_added_as_by_libm(kind: str) -> None:
+    """One value, a row, a column, and what is not laid out in order."""
+    a, b, c = (KINDS[kind](shape).astype(np.float32) for shape in ((9, 21), (1, 21), (21, 9)))
+    expected = [LIBM.fmaf(a[i, j], b[0, j], c[j, i]) for i, j in np.ndindex(9, 21)]
+    np.testing.assert_array_equal(fma(a, b, c.T), np.array(expected, np.float32).reshape(9, 21))
+    assert fma(a[0, 0], b[0, 0], c[0, 0]).tobytes() == fma(a[:1, :1], b[:1, :1], c[:1, :1]).tobytes()
 
 
 def _real(values: list[list[float]]) -> Real:
@@ -87,10 +97,6 @@ def _product(a: Real, b: Real) -> Real:
     """By the oracle."""
     module = module_of([], lambda emit, _: emit(ops.real_matmul(relax.const(a), relax.const(b))))
     return np.asarray(oracle.run(module, get_mode("onnxruntime"), [])[0])
-
-
-def test_no_factors_give_zeros() -> None:
-    assert not sum_of_products((2, 3), [], coarse=True).any()
 
 
 def real(*shape: int) -> Real:

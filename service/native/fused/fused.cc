@@ -1,0 +1,135 @@
+// The oracle's arithmetic: fused multiply-adds of float32, by the processor's instruction where it has one, else by
+// libm. Plain loops of a C++ compiler, so that nothing is shared with the kernels that the oracle checks.
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+#include <stddef.h>
+#include <string.h>
+
+namespace {
+
+constexpr size_t kLanes = 16;
+constexpr size_t kVectors = 2, kRows = 4;  // of sums that are added up at a time: they hide each other's latency
+constexpr size_t kColumns = kVectors * kLanes;
+
+typedef float Vector __attribute__((vector_size(kLanes * sizeof(float))));
+
+#define INLINE inline __attribute__((always_inline))
+
+struct Operand {
+  const float* values;
+  ptrdiff_t step;  // 1, or 0 where there is one value
+};
+
+INLINE void load(Vector& vector, const float* values) { memcpy(&vector, values, sizeof vector); }
+
+INLINE void fill(Vector& vector, float value) { vector = value - Vector{}; }  // minus 0 remains what it is
+
+INLINE void load(Vector& vector, const Operand& operand, size_t place) {
+  if (operand.step != 0) {
+    load(vector, operand.values + place);
+  } else {
+    fill(vector, *operand.values);
+  }
+}
+
+INLINE void add_elements(size_t count, const Operand& a, const Operand& b, const Operand& c, float* result) {
+  size_t place = 0;
+  for (; place + kLanes <= count; place += kLanes) {
+    Vector x, y, z;
+    load(x, a, place);
+    load(y, b, place);
+    load(z, c, place);
+    z = __builtin_elementwise_fma(x, y, z);
+    memcpy(result + place, &z, sizeof z);
+  }
+  for (; place < count; ++place) {
+    auto at = static_cast<ptrdiff_t>(place);
+    result[place] = __builtin_elementwise_fma(a.values[at * a.step], b.values[at * b.step], c.values[at * c.step]);
+  }
+}
+
+// `Rows` sums of each of kColumns columns. The columns lie in `panel`, `count` times kColumns.
+template <size_t Rows>
+INLINE void add_block(size_t count, size_t columns, const float* lhs, const float* panel, float* result, size_t step) {
+  Vector sums[Rows][kVectors] = {};
+  for (size_t k = 0; k < count; ++k) {
+    Vector right[kVectors];
+    for (size_t v = 0; v < kVectors; ++v) load(right[v], panel + k * kColumns + v * kLanes);
+    for (size_t row = 0; row < Rows; ++row) {
+      Vector left;
+      fill(left, lhs[row * count + k]);
+      for (size_t v = 0; v < kVectors; ++v) sums[row][v] = __builtin_elementwise_fma(left, right[v], sums[row][v]);
+    }
+  }
+  for (size_t row = 0; row < Rows; ++row) memcpy(result + row * step, sums[row], columns * sizeof(float));
+}
+
+INLINE void add_products(size_t rows, size_t columns, size_t count, const float* lhs, const float* rhs, float* panel,
+                         float* result) {
+  for (size_t first = 0; first < columns; first += kColumns) {
+    size_t width = columns - first < kColumns ? columns - first : kColumns;
+    memset(panel, 0, count * kColumns * sizeof(float));
+    for (size_t k = 0; k < count; ++k) memcpy(panel + k * kColumns, rhs + k * columns + first, width * sizeof(float));
+    size_t row = 0;
+    for (; row + kRows <= rows; row += kRows) {
+      add_block<kRows>(count, width, lhs + row * count, panel, result + row * columns + first, columns);
+    }
+    for (; row < rows; ++row) {
+      add_block<1>(count, width, lhs + row * count, panel, result + row * columns + first, columns);
+    }
+  }
+}
+
+// The same loops, compiled for each instruction set that has the instruction.
+#ifdef __x86_64__
+
+enum class Set { kPlain, kFma, kAvx512 };
+
+// What the processor has and the system keeps the registers of (Intel's manual, volume 1, 13.3 and 15.2).
+Set find_set() {
+  unsigned a, b, c, d, low, high;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || (c & bit_OSXSAVE) == 0 || (c & bit_FMA) == 0) return Set::kPlain;
+  asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  if ((low & 0x06) != 0x06 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & bit_AVX2) == 0) return Set::kPlain;
+  return (b & bit_AVX512F) != 0 && (low & 0xe0) == 0xe0 ? Set::kAvx512 : Set::kFma;
+}
+
+const Set kSet = find_set();
+
+#define FOR_EACH_SET(SIGNATURE, CALL)                                    \
+  __attribute__((target("avx512f"))) void wide_##SIGNATURE { CALL; }     \
+  __attribute__((target("avx2,fma"))) void narrow_##SIGNATURE { CALL; }  \
+  void plain_##SIGNATURE { CALL; }
+#define CHOOSE(NAME) (kSet == Set::kAvx512 ? wide_##NAME : kSet == Set::kFma ? narrow_##NAME : plain_##NAME)
+
+#else
+
+#define FOR_EACH_SET(SIGNATURE, CALL) \
+  void plain_##SIGNATURE { CALL; }
+#define CHOOSE(NAME) plain_##NAME
+
+#endif
+
+FOR_EACH_SET(elements(size_t count, const Operand& a, const Operand& b, const Operand& c, float* result),
+             add_elements(count, a, b, c, result))
+FOR_EACH_SET(products(size_t rows, size_t columns, size_t count, const float* lhs, const float* rhs, float* panel,
+                      float* result),
+             add_products(rows, columns, count, lhs, rhs, panel, result))
+
+}  // namespace
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+// result[i] = a[i] * b[i] + c[i], rounded once; a step is 1, or 0 where an operand is one value.
+EXPORT void octet_fma(size_t count, const float* a, ptrdiff_t a_step, const float* b, ptrdiff_t b_step, const float* c,
+                      ptrdiff_t c_step, float* result) {
+  CHOOSE(elements)(count, {a, a_step}, {b, b_step}, {c, c_step}, result);
+}
+
+// result[rows, columns] = the products of lhs[rows, count] and rhs[count, columns], added one after the other from 0 on.
+// `panel` is memory of `count` times 32 floats.
+EXPORT void octet_sums_of_products(size_t rows, size_t columns, size_t count, const float* lhs, const float* rhs,
+                                   float* panel, float* result) {
+  CHOOSE(products)(rows, columns, count, lhs, rhs, panel, result);
+}
