@@ -27,9 +27,10 @@ def _library() -> ctypes.CDLL:
     if not _PATH.is_file():
         raise Unsupported(f"{_PATH.name} was not built", hint="run make setup or pip install to build it")
     library, size, address = ctypes.CDLL(str(_PATH)), ctypes.c_size_t, ctypes.c_void_p
+    operand = (address, ctypes.c_ssize_t)
     library.octet_fma.restype = library.octet_sums_of_products.restype = None
-    library.octet_fma.argtypes = [size, *[address, ctypes.c_ssize_t] * 3, address]
-    library.octet_sums_of_products.argtypes = [*[size] * 3, *[address] * 4]
+    library.octet_fma.argtypes = [size, *operand, *operand, *operand, address]
+    library.octet_sums_of_products.argtypes = [size, size, size, address, address, address, address]
     return library
 
 
