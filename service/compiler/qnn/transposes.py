@@ -61,6 +61,7 @@ class _Mover:
         self._values: dict[relax.Var, Permuted] = {}  # of the old variables
         self._computed: dict[tuple[relax.Expr, Axes], relax.Expr] = {}
         self._known: set[relax.Var] = set()  # new variables that no input decides
+        self.repeated: dict[relax.Expr, Permuted] = {}  # new variables that repeat something along some axes
 
     def run(self) -> tvm.IRModule:
         params = [relax.Var(param.name, param.ty) for param in self.function.params]
@@ -85,7 +86,10 @@ class _Mover:
             return Permuted(self.emit(call, var.name), axes)
         if isinstance(value, relax.Var):
             return self._values[value]
-        return _plain(self.emit(self._substituted(value), var.name))
+        written = self.emit(self._substituted(value), var.name)
+        if isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.broadcast_to":
+            self.repeated[written] = self._operand(value.args[0])
+        return _plain(written)
 
     def _substituted(self, value: relax.Expr) -> relax.Expr:
         if isinstance(value, relax.Call):
@@ -150,6 +154,7 @@ def _permute(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved
 
 def _elementwise(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
     """Operands broadcast: those of fewer dimensions get leading ones."""
+    operands = _unrepeated(mover, call, operands)
     rank = max(len(operand.axes) for operand in operands)
     axes = mover.of_largest([operand for operand in operands if len(operand.axes) == rank])
     if axes == tuple(range(rank)) or _names_axes(call):
@@ -157,6 +162,18 @@ def _elementwise(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> M
         return graph.with_args(call, [mover.arranged(operand, _order(operand)) for operand in operands]), axes
     arranged = [mover.arranged(_widened(mover, operand, rank), axes) for operand in operands]
     return _with_axes(call, arranged, axes), axes
+
+
+def _unrepeated(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> list[Permuted]:
+    """`operands` without repetitions that others imply."""
+    shape = graph.shape_of(call)
+    if ops.name_of(call) is not None or not any(each.shape == shape and _own(mover, each) for each in operands):
+        return operands
+    return [each if _own(mover, each) else mover.repeated[each.source] for each in operands]
+
+
+def _own(mover: _Mover, operand: Permuted) -> bool:
+    return not operand.in_place or operand.source not in mover.repeated
 
 
 def _names_axes(call: relax.Call) -> bool:

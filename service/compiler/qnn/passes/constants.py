@@ -1,20 +1,24 @@
 """Fold constants: what no input decides is computed now, by the mode's own oracle.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs; no operator that the oracle knows has nothing but constants for operands.
+Ensures: the same outputs; no operator that the oracle knows has nothing but constants for operands, but for those that
+make more than `_MOST_ELEMENTS` of them.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
 from service.compiler.qnn import graph, oracle
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import value_of
+
+_MOST_ELEMENTS = 1 << 24  # a few bytes of a file may be repeated to any size
 
 
 def fold_constants(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
@@ -24,7 +28,7 @@ def fold_constants(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list
     folded: dict[relax.Expr, relax.Var] = {}
     for var, value, operation in graph.operations(function):
         tensor = isinstance(value, relax.Call) and isinstance(var.ty, relax.TensorType)
-        if tensor and oracle.knows(value) and _constant(value.args, known):
+        if tensor and oracle.knows(value) and _constant(value.args, known) and _is_small(var):
             known[var] = oracle.evaluate(value, operation, mode, known)
             folded[value] = var
 
@@ -43,5 +47,9 @@ def fold_constants(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list
 def _constant(operands: Any, known: dict[relax.Var, Any]) -> bool:
     """Whether all operands are known, and one of them is a tensor."""
     tensors = [part for operand in operands for part in getattr(operand, "fields", [operand])]
-    tensors = [tensor for tensor in tensors if not isinstance(tensor, relax.ShapeExpr)]
+    tensors = [tensor for tensor in tensors if not isinstance(tensor, relax.ShapeExpr | tirx.IntImm)]
     return bool(tensors) and all(tensor in known or value_of(tensor) is not None for tensor in tensors)
+
+
+def _is_small(var: relax.Var) -> bool:
+    return math.prod(graph.shape_of(var)) <= _MOST_ELEMENTS

@@ -251,3 +251,16 @@ def test_every_permutation_and_back_is_none(axes: tuple[int, ...]) -> None:
         return emit(relax.op.permute_dims(x, back))
 
     assert check(module_of([((2, 3, 4), "uint8")], network))["permute_dims"] == 0
+
+
+def test_what_an_operator_repeats_itself_is_not_repeated_before_it() -> None:
+    """XCiT divides its queries by their norms, which its exporter repeats for every token."""
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        tokens = emit(relax.op.permute_dims(emit(ops.dequantize(inputs[0], TYPE)), (0, 2, 3, 1)))
+        norm = emit(relax.op.max(tokens, axis=[3], keepdims=True))
+        norms = emit(relax.op.broadcast_to(norm, graph.shape_of(tokens)))
+        return emit(ops.quantize(emit(relax.op.divide(tokens, norms)), TYPE))
+
+    found = check(module_of([((1, 20, 3, 4), "uint8")], body))
+    assert found["permute_dims"] == 2, "one for the maximum, whose axes are said, and one at the end"

@@ -43,3 +43,25 @@ def test_a_model_without_inputs_that_matter_gives_its_constant() -> None:
 
     module = simplify(module_of([((1, 2), "int8")], body), get_mode("xnnpack")).module
     np.testing.assert_array_equal(oracle.run(module, get_mode("xnnpack"), [np.zeros((1, 2), np.int8)])[0], [[2, 4]])
+
+
+def test_positions_are_cut_and_their_sines_computed_now() -> None:
+    """EdgeNeXt computes its position embeddings, in every call, of nothing but constants."""
+    counts = np.arange(24, dtype=np.float32).reshape(4, 6)
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        odd = emit(relax.op.strided_slice(relax.const(counts), [1], [1], [6], [2]))
+        return emit(relax.op.add(inputs[0], emit(relax.op.sin(odd))))
+
+    simplified = simplify(module_of([((4, 3), "float32")], body), get_mode("onnxruntime"))
+    ((_, addition), *_) = graph.bindings(graph.main_of(simplified.module))
+    np.testing.assert_allclose(value_of(addition.args[1]), np.sin(counts[:, 1::2]), rtol=1e-6)
+
+
+def test_a_constant_that_is_repeated_beyond_bounds_stays_an_operator() -> None:
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        zeros = emit(relax.op.broadcast_to(relax.const(np.zeros(1, np.float32)), [1 << 13, 1 << 13]))
+        return emit(relax.op.add(inputs[0], zeros))
+
+    done = simplify(module_of([((1, 1), "float32")], body), get_mode("onnxruntime")).done
+    assert done["constants folded"] == []
