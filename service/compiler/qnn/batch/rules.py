@@ -1,0 +1,317 @@
+"""The rule of each operator: how it works on several samples.
+
+Where the samples have an axis that the operator leaves alone, it works on all of them as it does on one. Where it
+works along the axis that they were merged into, they get one of their own for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tvm import relax
+
+from service.compiler.qnn import graph, ops
+from service.compiler.qnn.batch.grower import Grower, Operand, name_of
+from service.compiler.qnn.batch.samples import Samples, Shape, apart, grown
+from service.compiler.qnn.ops.casts import RULES as CASTS
+from service.compiler.qnn.ops.elementwise import RULES as ARITHMETIC
+from service.compiler.qnn.ops.real import FUNCTIONS
+from service.compiler.qnn.ops.unary import RULES as UNARY
+from service.compiler.qnn.plain import ELEMENTWISE
+
+# (what writes, the call for one sample, the shape of its result) -> the value.
+Rule = Callable[[Grower, relax.Call, Shape], Samples]
+
+
+def rule_of(call: relax.Call) -> Rule:
+    return _RULES.get(str(call.op.name), _first_dimension)
+
+
+def _reshape(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+    x = _samples(b, call)
+    return b.laid(x.value, shape, x.before)
+
+
+def _permute(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+    x = _samples(b, call)
+    order = [int(axis) for axis in call.attrs.axes or range(len(shape))[::-1]]
+    return b.made(graph.with_args(call, [x.value]), shape, order.index(x.axis), x.outer)
+
+
+# -- element by element
+
+
+def _elementwise(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+    """Of operands that are repeated to the result's shape."""
+    operands = [b.operand(arg) for arg in call.args]
+    place = _place(operands, shape)
+    placed = [_moved(b, each, place, len(shape)) for each in operands]
+    if all(_fits(each, place, shape) for each in placed):
+        args = [each.value if isinstance(each, Samples) else each for each in placed]
+        return b.made(graph.with_args(call, args), shape, place.axis, place.outer)
+    if place.outer != 1:
+        raise b.mixed(name_of(call))
+    args = [_with_own_axis(b, each, place.axis, len(shape)) for each in placed]
+    made = b.emit(graph.with_args(call, args))
+    return b.laid(made, shape, math.prod(shape[: place.axis]))
+
+
+def _place(operands: Sequence[Operand], shape: Shape) -> Samples:
+    """That of the operand whose axis of samples is as long as the result's, if there is one."""
+    widened = [_widened(each, len(shape)) for each in operands if isinstance(each, Samples)]
+    return max(widened, key=lambda each: each.extent == shape[each.axis])
+
+
+def _widened(x: Samples, rank: int) -> Samples:
+    """`x` as of `rank` axes, the first ones of length 1; its value is as it was."""
+    more = rank - len(x.shape)
+    return replace(x, shape=(1,) * more + x.shape, axis=x.axis + more)
+
+
+def _moved(b: Grower, x: Operand, place: Samples, rank: int) -> Operand:
+    """`x` with its samples at `place`, if nothing but axes of length 1 is between: they may be in any of those."""
+    if not isinstance(x, Samples):
+        return x
+    wide = _widened(x, rank)
+    here = math.prod(wide.shape[: place.axis])
+    if wide.axis == place.axis or wide.shape[place.axis] != 1 or here != wide.before:
+        return wide
+    return replace(
+        wide,
+        value=b.reshaped(wide.value, grown(wide.shape, place.axis, b.batch)),
+        axis=place.axis,
+        outer=1,
+    )
+
+
+def _fits(x: Operand, place: Samples, shape: Shape) -> bool:
+    """Whether an operand can stay as it is for samples that lie at `place` of the result."""
+    if isinstance(x, Samples):
+        return (x.axis, x.outer, x.extent) == (place.axis, place.outer, shape[place.axis])
+    own = graph.shape_of(x)
+    axis = place.axis - (len(shape) - len(own))
+    return axis < 0 or own[axis] == 1
+
+
+def _with_own_axis(b: Grower, x: Operand, axis: int, rank: int) -> relax.Expr:
+    """An operand with an axis of samples in front of `axis`, of length 1 in what is the same for all."""
+    if isinstance(x, Samples):
+        if x.axis != axis or x.outer != 1:
+            raise b.mixed("the operand of")
+        return b.reshaped(x.value, apart(x.shape, axis, b.batch))
+    own = graph.shape_of(x)
+    at = axis - (rank - len(own))
+    return x if at <= 0 else b.reshaped(x, apart(own, at, 1))
+
+
+# -- along axes
+
+
+def _reduce(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+    x, own = _samples(b, call), ops.name_of(call) is not None
+    axes = [int(axis) for axis in (call.attrs["axes"] if own else call.attrs.axis)]
+    kept = len(shape) == len(x.shape)
+    if x.axis not in axes:
+        axis = x.axis if kept else x.axis - sum(each < x.axis for each in axes)
+        return b.made(graph.with_args(call, [x.value]), shape, axis, x.outer)
+    if x.outer != 1:
+        raise b.mixed(name_of(call))
+    value = b.reshaped(x.value, apart(x.shape, x.axis, b.batch))
+    moved = [axis + (axis >= x.axis) for axis in axes]
+    made = b.emit(_reduced(call, value, moved))
+    before = math.prod(1 if axis in axes else x.shape[axis] for axis in range(x.axis))
+    return b.laid(made, shape, before)
+
+
+def _reduced(call: relax.Call, x: relax.Expr, axes: list[int]) -> relax.Call:
+    """`call` along other axes, which stay with a length of 1."""
+    if ops.name_of(call) is None:
+        return getattr(relax.op, name_of(call))(x, axis=axes, keepdims=True)
+    keeps = {"keepdims": True} if "keepdims" in dict(call.attrs.items()) else {}
+    return ops.with_operands(call, x, axes=axes, **keeps)
+
+
+def _along(axis_of: Callable[[relax.Call, int], int]) -> Rule:
+    """An operator along one axis, which leaves the others alone."""
+
+    def rule(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+        x = _samples(b, call)
+        if axis_of(call, len(x.shape)) == x.axis or len(shape) != len(x.shape):
+            raise b.mixed(name_of(call))
+        return b.made(graph.with_args(call, [x.value, *call.args[1:]]), shape, x.axis, x.outer)
+
+    return rule
+
+
+def _extreme_place(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+    x, axis = _samples(b, call), int(call.attrs.axis)
+    if axis % len(x.shape) == x.axis:
+        raise b.mixed(name_of(call))
+    moved = not call.attrs.keepdims and axis % len(x.shape) < x.axis
+    return b.made(graph.with_args(call, [x.value]), shape, x.axis - moved, x.outer)
+
+
+# -- parts
+
+
+def _slice(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+    x = _samples(b, call)
+    axes, *bounds = ([int(field.value) for field in arg.fields] for arg in call.args[1:])
+    if x.axis not in axes:
+        return b.made(graph.with_args(call, [x.value, *call.args[1:]]), shape, x.axis, x.outer)
+    if x.outer != 1:
+        raise b.mixed(name_of(call))
+    value = b.reshaped(x.value, apart(x.shape, x.axis, b.batch))
+    made = b.emit(relax.op.strided_slice(value, [axis + (axis >= x.axis) for axis in axes], *bounds))
+    return b.laid(made, shape, math.prod(shape[: x.axis]))
+
+
+def _concatenate(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+    own = ops.name_of(call) is not None
+    axis = int(call.attrs["axis"] if own else call.attrs.axis) % len(shape)
+    operands = [b.operand(part) for part in call.args[0].fields]
+    place = next(each for each in operands if isinstance(each, Samples))
+    inside = place.axis == axis
+    if inside and place.outer != 1:
+        raise b.mixed(name_of(call))
+    parts = []
+    for each in operands:
+        part = _repeated(b, each, place) if not isinstance(each, Samples) else _moved(b, each, place, len(shape))
+        if (part.axis, part.outer) != (place.axis, place.outer):
+            raise b.mixed(name_of(call))
+        parts.append(b.reshaped(part.value, apart(part.shape, axis, b.batch)) if inside else part.value)
+    joined = relax.Tuple(parts)
+    if not inside:
+        return b.made(graph.with_args(call, [joined]), shape, place.axis, place.outer)
+    moved = ops.with_operands(call, joined, axis=axis + 1) if own else relax.op.concat(parts, axis + 1)
+    return b.laid(b.emit(moved), shape, math.prod(shape[:axis]))
+
+
+def _repeated(b: Grower, x: relax.Expr, place: Samples) -> Samples:
+    """What no input decides, such as a class token, once for each sample."""
+    shape = graph.shape_of(x)
+    if place.outer != 1:
+        raise b.mixed("the operand of")
+    one = b.reshaped(x, apart(shape, place.axis, 1))
+    several = b.emit(relax.op.broadcast_to(one, apart(shape, place.axis, b.batch)))
+    return Samples(b.reshaped(several, grown(shape, place.axis, b.batch)), shape, place.axis)
+
+
+def _take(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+    x, indices = (b.operand(arg) for arg in call.args)
+    axis = int(call.attrs.axis)
+    if isinstance(x, Samples) and isinstance(indices, Samples):
+        raise b.mixed("take")
+    if isinstance(indices, Samples):
+        return b.made(graph.with_args(call, [x, indices.value]), shape, axis + indices.axis, indices.outer)
+    assert isinstance(x, Samples)
+    if x.axis != axis:
+        moved = x.axis if x.axis < axis else x.axis + len(graph.shape_of(indices)) - 1
+        return b.made(graph.with_args(call, [x.value, indices]), shape, moved, x.outer)
+    if x.outer != 1:
+        raise b.mixed("take")
+    value = b.reshaped(x.value, apart(x.shape, axis, b.batch))
+    made = b.emit(relax.op.take(value, indices, axis + 1, mode=str(call.attrs.mode)))
+    return b.laid(made, shape, math.prod(x.shape[:axis]))
+
+
+def _gather_elements(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+    operands = [b.operand(arg) for arg in call.args]
+    place = _place(operands, shape)
+    placed = [each if isinstance(each, Samples) else _repeated(b, each, place) for each in operands]
+    alike = {(each.axis, each.outer, each.extent) for each in placed} == {(place.axis, place.outer, place.extent)}
+    if not alike or int(call.attrs.axis) % len(shape) == place.axis:
+        raise b.mixed("gather_elements")
+    return b.made(graph.with_args(call, [each.value for each in placed]), shape, place.axis, place.outer)
+
+
+def _broadcast(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+    x = _widened(_samples(b, call), len(shape))
+    if x.extent == shape[x.axis]:
+        return b.made(relax.op.broadcast_to(x.value, grown(shape, x.axis, b.batch)), shape, x.axis, x.outer)
+    value = b.reshaped(x.value, apart(x.shape, x.axis, b.batch))
+    made = b.emit(relax.op.broadcast_to(value, apart(shape, x.axis, b.batch)))
+    return b.laid(made, shape, math.prod(shape[: x.axis]))
+
+
+def _pad(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+    x = _samples(b, call)
+    if any(int(width) for width in call.attrs.pad_width[2 * x.axis : 2 * x.axis + 2]):
+        raise b.mixed("pad")
+    return b.made(graph.with_args(call, [x.value]), shape, x.axis, x.outer)
+
+
+# -- products
+
+
+def _matmul(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+    """Of matrices `[…, M, K]` and `[…, K, N]`, and a bias `[N]` that is the same for all samples."""
+    lhs, rhs, *bias = (b.operand(arg) for arg in call.args)
+    rank = len(shape)
+    if not isinstance(rhs, Samples):
+        assert isinstance(lhs, Samples)
+        place, rows = _widened(lhs, rank), rank - 2
+        apart_from = place.axis == rows or (place.axis < rows and _fits(rhs, place, shape))
+        if not apart_from or len(lhs.shape) != rank:
+            raise b.mixed(name_of(call))
+    else:
+        place = _place([each for each in (lhs, rhs) if isinstance(each, Samples)], shape)
+        lhs, rhs = (_moved(b, each, place, rank) for each in (lhs, rhs))
+        columns = place.axis == rank - 1 and not isinstance(lhs, Samples)
+        if not columns and not (place.axis < rank - 2 and all(_fits(each, place, shape) for each in (lhs, rhs))):
+            raise b.mixed(name_of(call))
+    args = [each.value if isinstance(each, Samples) else each for each in (lhs, rhs, *bias)]
+    return b.made(graph.with_args(call, args), shape, place.axis, place.outer)
+
+
+def _first_dimension(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+    """An operator that works on each element of its operands' first dimension alike."""
+    operands = [b.operand(arg) for arg in call.args]
+    samples = [each for each in operands if isinstance(each, Samples)]
+    extents = {each.extent for each in samples}
+    fits = extents == {1} or (len(extents) == 1 and ops.name_of(call) in _OF_ROWS)
+    if not samples or not fits or any(each.axis or each.outer != 1 for each in samples):
+        raise b.mixed(name_of(call))
+    if shape[:1] != (samples[0].extent,):
+        raise b.mixed(name_of(call))
+    args = [each.value if isinstance(each, Samples) else each for each in operands]
+    return b.made(graph.with_args(call, args), shape, 0)
+
+
+def _samples(b: Grower, call: relax.Call) -> Samples:
+    """The first operand, which the input decides."""
+    x = b.operand(call.args[0])
+    if not isinstance(x, Samples):
+        raise b.mixed(name_of(call))
+    return x
+
+
+_OF_ROWS = frozenset({"avg_pool2d", "conv2d", "dense", "max_pool2d", "real_conv2d", "resize_bilinear", "take_pixels"})
+_ONE_BY_ONE = (
+    *ELEMENTWISE,
+    *(f"relax.qnn.{name}" for name in (*CASTS, *ARITHMETIC, *UNARY)),
+    *(f"relax.qnn.real_{name}" for name in FUNCTIONS),
+    "relax.qnn.dynamic_quantize",
+    "relax.qnn.dynamic_scale",
+)
+_REDUCTIONS = ("max", "mean", "min", "prod", "qnn.mean", "qnn.real_sum", "qnn.sum", "sum")
+_last = _along(lambda _call, rank: rank - 1)
+
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(_ONE_BY_ONE, _elementwise),
+    **{f"relax.{name}": _reduce for name in _REDUCTIONS},
+    **dict.fromkeys(("relax.argmax", "relax.argmin"), _extreme_place),
+    **dict.fromkeys(("relax.concat", "relax.qnn.concatenate"), _concatenate),
+    **dict.fromkeys(("relax.matmul", "relax.qnn.matmul", "relax.qnn.real_matmul"), _matmul),
+    **dict.fromkeys(("relax.qnn.l2_normalize", "relax.qnn.softmax", "relax.qnn.top_places"), _last),
+    "relax.broadcast_to": _broadcast,
+    "relax.gather_elements": _gather_elements,
+    "relax.nn.pad": _pad,
+    "relax.permute_dims": _permute,
+    "relax.qnn.running_sum": _along(lambda call, _rank: int(call.attrs["axis"])),
+    "relax.reshape": _reshape,
+    "relax.strided_slice": _slice,
+    "relax.take": _take,
+}
