@@ -5,7 +5,7 @@ Between two predictions a model has swept the caches, and Python that runs cold 
 """
 
 from service.native.front import FIELDS as FRONT_FIELDS
-from service.native.front import Entry, Front, Handover, Problem
+from service.native.front import Entry, Front, Handover, Problem, Slot
 from service.native.front import Limits as FrontLimits
 from service.native.grpc_front import CallBegan, Canceled, GrpcFront, GrpcLimits, HalfClosed, MessageCame, lines_of
 from service.native.library import Runner, choosing_runner, compiled_runner
@@ -30,6 +30,7 @@ __all__ = [
     "Outcome",
     "Problem",
     "Runner",
+    "Slot",
     "as_runner",
     "choosing_runner",
     "compiled_runner",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -49,7 +50,8 @@ class Handover(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A request to which Python is to compose the answer (`Front.answer`). Its queue has released it.
+    """A request to which Python is to compose the answer (`Front.answer`), as no template of its entry fits. Its queue
+    has released it.
 
     Attributes:
         exchange: its number.
@@ -69,8 +71,15 @@ class Problem(NamedTuple):
     retry_after_s: float
 
 
-# What `Front.drain` says of each request that was answered, or whose client left: of `code` 200 or 499. Times are those
-# of `time.monotonic`, and 0 for what has not happened; `submitted_s` and what follows are those of `Stages` in job.h.
+class Slot(bytes, Enum):
+    """Where in the template of a refusal a value belongs; bytes that occur in neither a head nor JSON."""
+
+    REQUEST_ID, RETRY_AFTER, CONTENT_LENGTH, DATE = b"\1", b"\2", b"\3", b"\4"
+
+
+# What `Front.drain` says of each request that was answered or refused, or whose client left: of `code` 200, 429, 504 or
+# 499. Times are those of `time.monotonic`, and 0 for what has not happened; `submitted_s` and what follows are those of
+# `Stages` in job.h.
 FIELDS = (
     *("entry", "code", "began_s", "arrived_s", "prepared_s", "ran_s", "ended_s"),
     *("submitted_s", "taken_s", "run_s", "computed_s", "call", "requests", "samples"),
@@ -84,6 +93,8 @@ class Entry(tvm_ffi.Object):
     if TYPE_CHECKING:
 
         def remember(self, *template: Any) -> None: ...
+        def refuse_with(self, kind: str, status: int, answer: bytes) -> None:
+            """`answer`: to requests that are refused for `kind` (see `Problem`), with a `Slot` for each value."""
 
     @staticmethod
     def of(queue: ModelQueue, key: int) -> Entry:

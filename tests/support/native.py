@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,10 +19,18 @@ _ZIG = (sys.executable, "-m", "ziglang", "c++", "-O2")
 
 def compile_h2(program: str, directory: Path, compiler: tuple[str, ...] = _ZIG) -> Path:
     """`tests/native/h2/PROGRAM.cc` with the HTTP/2 session, in `directory`; one unit, in a third of the time."""
-    output = directory / program
     session = [f"-include{source}" for source in sorted((_SOURCES / "h2").glob("*.cc"))]
-    source = str(_TESTS / "h2" / f"{program}.cc")
-    command = [*compiler, "-std=c++17", *_WARNINGS, f"-I{_SOURCES}", *session, source, "-o", str(output)]
+    return _compile(_TESTS / "h2" / f"{program}.cc", directory, compiler, session)
+
+
+def compile_queue(program: str, directory: Path) -> Path:
+    """`tests/native/queue/PROGRAM.cc` in `directory`."""
+    return _compile(_TESTS / "queue" / f"{program}.cc", directory, _ZIG)
+
+
+def _compile(source: Path, directory: Path, compiler: Sequence[str], included: Sequence[str] = ()) -> Path:
+    output = directory / source.stem
+    command = [*compiler, "-std=c++17", *_WARNINGS, f"-I{_SOURCES}", *included, str(source), "-o", str(output)]
     compiled = subprocess.run(command, capture_output=True, text=True)
     assert compiled.returncode == 0, compiled.stderr
     return output

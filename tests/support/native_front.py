@@ -17,6 +17,7 @@ PATH = "/v2/models/m/versions/3/infer"
 HEADER, DOCUMENT = b'{"inputs":[{"name":"x"}]}', b'{"outputs":[{"name":"y"}]}'
 LARGE_HEADER, LARGE = b'{"inputs":[{"name":"large"}]}', 300_000
 LONGEST_BYTES = 400_000
+REFUSALS = {"queue_full": 429, "late": 504}
 LIMITS = Limits(
     head_timeout_s=60,
     keep_alive_s=75,
@@ -39,6 +40,9 @@ class Model:
             "m", [{1: as_runner(self._run)}], queue_size=queue_size, levels=3, max_batch=0, max_delay_s=0.0
         )
         self.entry = Entry.of(self.queue, 7)
+        for kind, status in REFUSALS.items():
+            head = f"HTTP/1.1 {status} No\r\ndate: \4\r\nretry-after: \2\r\ncontent-length: \3\r\n\r\n"
+            self.entry.refuse_with(kind, status, head.encode() + kind.encode() + b" \1")
         self.learn(HEADER, (1, 100), np.uint8)
         self.learn(LARGE_HEADER, (1, LARGE), np.uint8)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from service.api.grpc.messages import response
 from service.api.oip.request import InferRequest
@@ -23,3 +23,6 @@ class GrpcWire:
         message = response(served, request, outputs)
         del message.raw_output_contents[:]
         return bytes(message.SerializeToString())
+
+    def refusals(self, address: str) -> Mapping[str, tuple[int, bytes]]:
+        return {}

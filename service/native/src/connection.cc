@@ -21,6 +21,10 @@ constexpr int64_t kAnswered = 200, kLeft = 499;  // the second is nginx's, for a
 // A head, its inference header and a little: what follows is read where it belongs.
 constexpr size_t kBeginningBytes = 4096;
 constexpr size_t kMostAtOnce = 1 << 20;  // then other connections have their turn
+// Of the body of a request that is refused. To read a short one costs less than another connection; of a longer one
+// only so much is read that the client, who is still sending, gets its answer: closing at once would destroy it.
+constexpr size_t kMostDiscardedBytes = 1 << 20, kMostLingeredBytes = 4 << 20;
+constexpr double kDiscardS = 2;
 constexpr size_t kWorthFreeing = 64;     // of a string's memory
 
 }  // namespace
@@ -66,8 +70,8 @@ void Connection::read() {
 }
 
 // How many bytes came; 0 where there are none now, or will be none.
-size_t Connection::receive(char* data, size_t bytes) {
-  ssize_t count = ::recv(descriptor_, data, bytes, MSG_DONTWAIT);
+size_t Connection::receive(char* data, size_t bytes, int flags) {
+  ssize_t count = ::recv(descriptor_, data, bytes, MSG_DONTWAIT | flags);
   if (count > 0) {
     if (static_cast<size_t>(count) < bytes && !has_left_) may_read_ = false;  // more would be another edge
     window_bytes_ += static_cast<size_t>(count);
@@ -91,8 +95,9 @@ size_t Connection::read_tensors(size_t most) {
 
 size_t Connection::read_others(size_t most) {
   std::string& scratch = state_.scratch;
-  most = std::min(most, input_ == Input::kDiscard ? std::min(discard_bytes_, scratch.size()) : kBeginningBytes);
-  size_t count = receive(scratch.data(), most);
+  bool is_discarded = input_ == Input::kDiscard;
+  most = std::min(most, is_discarded ? std::min(discard_bytes_, scratch.size()) : kBeginningBytes);
+  size_t count = receive(scratch.data(), most, is_discarded ? MSG_TRUNC : 0);  // which of TCP copies nothing
   if (count > 0 && input_ == Input::kDiscard) {
     discard(count);
   } else if (count > 0) {
@@ -102,7 +107,18 @@ size_t Connection::read_others(size_t most) {
   return count;
 }
 
+// What has been read is answered, request by request: one that is refused is over at once, and the next may be there.
 void Connection::proceed() {
+  if (std::exchange(is_proceeding_, true)) return;
+  int64_t before;
+  do {
+    before = requests_;
+    proceed_once();
+  } while (requests_ != before && !is_over_ && !begun_.empty());
+  is_proceeding_ = false;
+}
+
+void Connection::proceed_once() {
   if (input_ == Input::kHead) read_head();
   if (input_ == Input::kInferenceHeader) read_inference_header();
 }
@@ -132,28 +148,32 @@ void Connection::take_on(std::shared_ptr<const Entry> entry, const Head& head) {
   due_s_ = now + state_.limits.stall_timeout_s;
   bool is_admitted = exchange_->admit();
   if (state_.entry(head) != entry) return hand_over();  // its queue may have been closed before we were admitted
-  if (is_admitted) {
-    input_ = Input::kInferenceHeader;
-    state_.alarms.set(now + state_.limits.lend_after_s, exchange_->id);
-  } else {
-    refuse();
-  }
+  bool awaits_continue = head.awaits_continue && begun_.size() == head.bytes;
+  if (!is_admitted) return refuse_unread(awaits_continue);
+  input_ = Input::kInferenceHeader;
+  state_.alarms.set(now + state_.limits.lend_after_s, exchange_->id);
+  // A socket that takes none of it has another answer to give first: the client does not wait for ever (RFC 9110, 10.1.1).
+  if (awaits_continue) ::send(descriptor_, kContinue.data(), kContinue.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-// Before the body is there, which is then read and thrown away: closing the connection would destroy the answer.
-void Connection::refuse() {
+// Before the body is there: a short one is thrown away as it comes. After a long one, or one that may never come since
+// the client was not told to go on, there is no next request.
+void Connection::refuse_unread(bool awaits_continue) {
   size_t body_bytes = exchange_->inference_header_bytes + exchange_->tensors_bytes;
   size_t there = std::min(begun_.size() - exchange_->head_bytes, body_bytes);
   early_ = begun_.substr(exchange_->head_bytes + there);
-  discard_bytes_ = body_bytes;
+  lingers_ = awaits_continue || body_bytes > kMostDiscardedBytes;
+  discard_bytes_ = lingers_ ? kMostLingeredBytes : body_bytes;
   input_ = Input::kDiscard;
-  ask("queue_full");
-  discard(there);
+  due_s_ = now_s() + kDiscardS;
+  refuse("queue_full");
+  if (!is_over_) discard(there);
 }
 
 void Connection::discard(size_t bytes) {
   discard_bytes_ -= bytes;
   if (discard_bytes_ > 0) return;
+  if (lingers_) return end();
   input_ = Input::kNothing;
   due_s_ = output_ == Output::kWriting ? now_s() + state_.limits.stall_timeout_s : kNever;
   if (output_ == Output::kWritten) next();
@@ -187,12 +207,26 @@ void Connection::read_whole() {
   input_ = Input::kNothing;
   due_s_ = kNever;
   exchange_->arrived_s = now_s();
-  if (!exchange_->place.claim()) return ask("queue_full");
+  if (!exchange_->place.claim()) return refuse("queue_full");
   if (!exchange_->is_sound()) return hand_over();  // Python says what is wrong
   exchange_->prepared_s = now_s();
   output_ = Output::kComputing;
   exchange_->submit(state_.mailbox);
   if (exchange_->job->deadline_s < kNever) state_.alarms.set(exchange_->job->deadline_s, exchange_->id);
+}
+
+void Connection::refuse(const char* kind) {
+  auto problem = exchange_->refusal(kind);
+  if (problem == nullptr) return ask(kind);
+  exchange_->place.give_up();
+  exchange_->ended_s = now_s();
+  record(problem->status());
+  ProblemValues values;
+  values.request_id = exchange_->request_id;
+  values.date = state_.date.now();
+  values.retry_after_s = exchange_->entry().queue().retry_after_s();
+  values.is_last = lingers_ || state_.is_stopping;
+  send({problem->written(values)});
 }
 
 void Connection::ask(const char* kind, std::string message) {
@@ -208,7 +242,7 @@ void Connection::ran() {
   exchange_->ran_s = now_s();
   exchange_->place.give_up();
   if (exchange_->job->outcome == Outcome::kLate) {
-    ask("late");
+    refuse("late");
   } else if (std::string fault = exchange_->fault(); !fault.empty()) {
     ask("failed", std::move(fault));
   } else {
@@ -264,6 +298,7 @@ void Connection::send_rest() {
 
 void Connection::has_written() {
   output_ = Output::kWritten;
+  if (lingers_) ::shutdown(descriptor_, SHUT_WR);
   if (input_ == Input::kNothing) next();
 }
 
@@ -275,7 +310,7 @@ void Connection::next() {
   begun_.swap(early_);
   input_ = Input::kHead;
   output_ = Output::kNone;
-  is_fresh_ = false;
+  ++requests_;
   due_s_ = now_s() + state_.limits.keep_alive_s;
   if (!begun_.empty()) proceed();
 }
@@ -316,7 +351,8 @@ void Connection::on_alarm(double now_s) {
   if (input_ == Input::kInferenceHeader || input_ == Input::kTensors) {
     if (exchange_->began_s + state_.limits.lend_after_s <= now_s) exchange_->place.lend();
   } else if (output_ == Output::kComputing && !is_gone_ && exchange_->job->deadline_s <= now_s && exchange_->withdraw()) {
-    ask("late");
+    refuse("late");
+    read();
   }
 }
 
@@ -326,8 +362,8 @@ void Connection::check_timeouts(double now_s) {
     early_.shrink_to_fit();
   }
   if (now_s < due_s_) return;
-  if (input_ == Input::kHead) return end(is_fresh_ || !begun_.empty() ? too_slow() : "");
-  if (input_ != Input::kNothing && window_bytes_ >= state_.limits.min_body_bytes) {
+  if (input_ == Input::kHead) return end(requests_ == 0 || !begun_.empty() ? too_slow() : "");
+  if (input_ != Input::kNothing && input_ != Input::kDiscard && window_bytes_ >= state_.limits.min_body_bytes) {
     window_bytes_ = 0;
     due_s_ = now_s + state_.limits.stall_timeout_s;
     return;

@@ -52,16 +52,18 @@ class Connection final : public Peer {
   enum class Output : uint8_t { kNone, kComputing, kAsked, kWriting, kWritten };
 
   void read();
-  size_t receive(char* data, size_t bytes);
+  size_t receive(char* data, size_t bytes, int flags = 0);
   size_t read_tensors(size_t most);
   size_t read_others(size_t most);
   void proceed();
+  void proceed_once();
   void read_head();
   void take_on(std::shared_ptr<const Entry> entry, const Head& head);
   void read_inference_header();
   void read_whole();
 
-  void refuse();
+  void refuse(const char* kind);
+  void refuse_unread(bool awaits_continue);
   void ask(const char* kind, std::string message = {});
   void discard(size_t bytes);
   void answer();
@@ -83,7 +85,9 @@ class Connection final : public Peer {
   bool may_read_ = true;    // an edge has come, and not been used up
   bool has_left_ = false;   // the client sends no more
   bool is_gone_ = false;    // it is closed but for its number, which the job that runs knows
-  bool is_fresh_ = true;    // no request has been answered
+  bool lingers_ = false;    // after the answer nothing but what is still coming is read, and thrown away
+  bool is_proceeding_ = false;
+  int64_t requests_ = 0;    // that have been answered
   bool wants_turn_ = false;
   bool is_over_ = false;
   bool is_ours_ = true;     // the descriptor, to be closed

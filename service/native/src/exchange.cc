@@ -160,7 +160,7 @@ Record Exchange::record(int64_t code) const {
   record.prepared_s = prepared_s;
   record.ran_s = ran_s;
   record.ended_s = ended_s;
-  if (ended_s > 0) record.stages = job->stages;
+  if (ended_s > 0 && ran_s > 0) record.stages = job->stages;
   return record;
 }
 

@@ -83,6 +83,8 @@ class Exchange {
   std::string fault() const;
   // For Python to compose the answer: what went wrong.
   Problem problem(const char* kind, std::string message) const;
+  // The answer to a request that is refused for this reason; null where Python has to compose it.
+  std::shared_ptr<const ProblemTemplate> refusal(const char* kind) const { return entry_->refusal(kind); }
   Record record(int64_t code) const;
   std::string_view document() const { return template_->document; }
   std::vector<std::string_view> outputs() const;  // those that follow it

@@ -80,7 +80,11 @@ ffi::Array<ffi::Array<ffi::Any>> events(FrontObj* self) {
 ffi::Array<int64_t> counts(FrontObj* self) { return {self->front.connections(), self->front.busy()}; }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
-  refl::ObjectDef<EntryObj>(refl::init(false)).def("remember", remember);
+  refl::ObjectDef<EntryObj>(refl::init(false))
+      .def("remember", remember)
+      .def("refuse_with", [](EntryObj* self, ffi::String kind, int64_t status, ffi::Bytes answer) {
+        self->entry->refuse_with(std::string(kind), ProblemTemplate(status, view(answer)));
+      });
   refl::ObjectDef<FrontObj>(refl::init(false))
       .def("descriptor", [](FrontObj* self) { return self->front.descriptor(); })
       .def("events", events)

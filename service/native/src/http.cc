@@ -146,6 +146,7 @@ class Headers {
     if (is("content-type")) return !same_but_case(value.substr(0, 6), "image/");
     if (is("accept")) head.wants_binary = value.find("application/octet-stream") != std::string_view::npos;
     if (is("accept-encoding")) head.takes_coding = contains_but_case(value, "gzip") || contains_but_case(value, "deflate");
+    if (is("expect")) return (head.awaits_continue = same_but_case(value, "100-continue"));
     if (is("x-request-id") && is_request_id(value)) head.request_id = value;
     for (std::string_view other : kOthers) {
       if (is(other)) return false;
@@ -153,8 +154,8 @@ class Headers {
     return true;
   }
 
-  static constexpr std::array<std::string_view, 10> kOthers = {
-      "transfer-encoding", "expect", "upgrade", "content-encoding", "authorization",
+  static constexpr std::array<std::string_view, 9> kOthers = {
+      "transfer-encoding", "upgrade", "content-encoding", "authorization",
       "origin", "sec-fetch-site", "traceparent", "octet-timeout-ms", "octet-affinity"};
 
   std::array<std::string_view, kMostHeaders> names_;

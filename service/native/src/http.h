@@ -21,6 +21,7 @@ struct Head {
   size_t tensors_bytes = 0;     // of the body: the rest
   bool wants_binary = false;    // `Accept` asks for application/octet-stream
   bool takes_coding = false;    // a long answer may have to be compressed
+  bool awaits_continue = false; // the client sends the body when it is told to: `Expect: 100-continue`
 };
 
 enum class Recognized { kHead, kUnfinished, kOther };
@@ -46,6 +47,9 @@ std::string server_timing(const Stages& stages, double total_s);
 
 // Whether a client's id of its request can break neither a header nor a line of the log.
 bool is_request_id(std::string_view text);
+
+// What is said to a client that awaits it before its body.
+inline constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 // What service/api/oip/front/connection.py says to who is too slow, before the connection is closed.
 std::string too_slow();

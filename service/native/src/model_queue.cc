@@ -34,7 +34,7 @@ struct ModelQueue::Instance {
 };
 
 ModelQueue::ModelQueue(Rules rules, std::vector<std::map<int64_t, Runner>> instances)
-    : rules_(rules), levels_(rules.levels), threads_(static_cast<int64_t>(instances.size())), free_(threads_) {
+    : rules_(rules), line_(rules.levels), threads_(static_cast<int64_t>(instances.size())), free_(threads_) {
   for (auto& runners : instances) {
     instances_.push_back(std::make_unique<Instance>());
     instances_.back()->variants = Variants(std::move(runners));
@@ -56,12 +56,19 @@ std::shared_ptr<ModelQueue> ModelQueue::start(const std::string& name, Rules rul
 }
 
 bool ModelQueue::admit() {
-  std::lock_guard lock(mutex_);
-  if (is_closing_ || waiting_ >= rules_.queue_size + free_) return false;
-  ++waiting_;
-  ++admitted_;
-  used_s_ = now_s();
-  note_concurrency(used_s_);
+  std::vector<Job> hopeless;
+  {
+    std::lock_guard lock(mutex_);
+    if (is_closing_) return false;
+    double now = now_s();
+    if (waiting_ >= rules_.queue_size + free_) hopeless = shed(now);
+    if (waiting_ >= rules_.queue_size + free_) return false;
+    ++waiting_;
+    ++admitted_;
+    used_s_ = now;
+    note_concurrency(now);
+  }
+  put(hopeless);
   return true;
 }
 
@@ -87,19 +94,21 @@ bool ModelQueue::claim() {
 }
 
 void ModelQueue::submit(const Job& job) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  double now = now_s();
   job->ticket = tickets_++;
   job->is_queued = true;
-  job->stages.submitted_s = now_s();
-  levels_.at(job->level - 1).push_back(job);
-  ++queued_;
-  queued_samples_ += job->samples;
+  job->stages.submitted_s = now;
+  line_.push(job, pace(now));
+  std::vector<Job> hopeless = shed(now);
   // It is for who is woken to see whether a call is due, or how long to wait for others that may join it.
   if (!idle_.empty()) {
     Instance* instance = idle_.back();
     idle_.pop_back();  // or the next request would wake it again, and not another
     wake(*instance);
   }
+  lock.unlock();
+  put(hopeless);
 }
 
 bool ModelQueue::withdraw(const Job& job) {
@@ -145,7 +154,7 @@ int64_t ModelQueue::waiting() const {
 
 int64_t ModelQueue::queued() const {
   std::lock_guard lock(mutex_);
-  return queued_;
+  return static_cast<int64_t>(line_.size());
 }
 
 int64_t ModelQueue::admitted() const {
@@ -182,32 +191,23 @@ void ModelQueue::wake(Instance& instance) {
 
 // Its turn has come, or nobody waits for it.
 void ModelQueue::forget(const Job& job, double now) {
-  auto& level = levels_[job->level - 1];
-  level.erase(std::find_if(level.begin(), level.end(), [&](const Job& each) { return each.same_as(job); }));
+  if (job->is_queued) line_.erase(job);
   job->is_queued = false;
-  --queued_;
   --waiting_;
-  queued_samples_ -= job->samples;
   if (log_.waits_s.size() < kMostLogged) log_.waits_s.push_back(now - job->stages.submitted_s);
 }
 
-const Job* ModelQueue::oldest() const {
-  const Job* found = nullptr;
-  for (const auto& level : levels_) {
-    if (!level.empty() && (found == nullptr || level.front()->ticket < (*found)->ticket)) found = &level.front();
-  }
-  return found;
-}
+Pace ModelQueue::pace(double now) const { return {now, request_s_, static_cast<int64_t>(instances_.size())}; }
 
-template <typename Visit>
-void ModelQueue::in_order(Visit visit) const {
-  const Job* first = begun_ % kOldestEvery == 0 ? oldest() : nullptr;
-  if (first != nullptr && !visit(*first)) return;
-  for (const auto& level : levels_) {
-    for (const Job& job : level) {
-      if (&job != first && !visit(job)) return;
-    }
+// Those that cannot meet their deadlines any more.
+std::vector<Job> ModelQueue::shed(double now) {
+  std::vector<Job> hopeless = line_.take_hopeless(pace(now));
+  for (const Job& job : hopeless) {
+    job->is_queued = false;
+    job->outcome = Outcome::kLate;
+    forget(job, now);
   }
+  return hopeless;
 }
 
 bool ModelQueue::is_one_call(int64_t samples) const {
@@ -223,9 +223,9 @@ int64_t ModelQueue::most() const {
 // How long requests that may join the next call are to be waited for: for no more than were there together lately, so
 // that who is alone is never kept waiting.
 double ModelQueue::due_in_s(double now) const {
-  if (queued_ == 0) return kNever;
-  if (rules_.max_delay_s <= 0 || is_closing_ || queued_samples_ >= std::min(most(), concurrency_)) return 0;
-  return (*oldest())->stages.submitted_s + rules_.max_delay_s - now;
+  if (line_.size() == 0) return kNever;
+  if (rules_.max_delay_s <= 0 || is_closing_ || line_.samples() >= std::min(most(), concurrency_)) return 0;
+  return (*line_.oldest())->stages.submitted_s + rules_.max_delay_s - now;
 }
 
 // Those that are served next, in one call, and those before them that are too late.
@@ -234,7 +234,7 @@ ModelQueue::Taken ModelQueue::take(double now) {
   Taken taken;
   int64_t samples = 0;
   size_t fitting = 0;
-  in_order([&](const Job& job) {
+  line_.in_order(begun_ % kOldestEvery == 0, [&](const Job& job) {
     if (job->deadline_s <= now) {
       taken.late.push_back(job);
       return true;
@@ -248,6 +248,8 @@ ModelQueue::Taken ModelQueue::take(double now) {
   taken.chosen.resize(fitting);
   for (const Job& job : taken.chosen) forget(job, now);
   for (const Job& job : taken.late) forget(job, now);
+  std::vector<Job> hopeless = shed(now);
+  taken.late.insert(taken.late.end(), hopeless.begin(), hopeless.end());
   return taken;
 }
 
@@ -290,7 +292,7 @@ bool ModelQueue::next(Instance& instance, Taken& taken, std::deque<ffi::Function
       free_ -= instance.is_running;
       return true;
     }
-    if (is_closing_ && admitted_ == 0 && queued_ == 0) return false;
+    if (is_closing_ && admitted_ == 0 && line_.size() == 0) return false;
     wait(instance, lock, due_s);
   }
 }

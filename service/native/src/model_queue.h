@@ -21,6 +21,7 @@
 #include "runner.h"
 #include "clock.h"
 #include "variants.h"
+#include "waiting_line.h"
 
 namespace octet {
 
@@ -47,8 +48,8 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
   static std::shared_ptr<ModelQueue> start(const std::string& name, Rules rules,
                                      std::vector<std::map<int64_t, Runner>> instances);
 
-  // A request begins and ends: between, the queue does not end. `admit` is false where all places are taken, or it is
-  // closing; else the request has a place, until it is submitted, lent or released.
+  // A request begins and ends: between, the queue does not end. `admit` is false where all places are taken by requests
+  // that can still meet their deadlines, or it is closing; else the request has a place, until it is submitted, lent or released.
   bool admit();
   void release(bool has_place);
   // Gives a place to others, or takes one again (false: there is none).
@@ -89,13 +90,12 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
   bool next(Instance& instance, Taken& taken, std::deque<ffi::Function>& tasks);
   void wait(Instance& instance, std::unique_lock<std::mutex>& lock, double seconds);
   Taken take(double now);
-  template <typename Visit>
-  void in_order(Visit visit) const;  // until `visit` returns false
-  const Job* oldest() const;
   double due_in_s(double now) const;
   bool is_one_call(int64_t samples) const;
   int64_t most() const;
   void forget(const Job& job, double now);
+  std::vector<Job> shed(double now);
+  Pace pace(double now) const;
   void note_concurrency(double now);
   void wake(Instance& instance);
 
@@ -107,13 +107,12 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
   std::condition_variable ended_;
   std::vector<std::unique_ptr<Instance>> instances_;
   std::vector<Instance*> idle_;  // the last one that worked is the next: its caches are warm
-  std::vector<std::deque<Job>> levels_;
+  WaitingLine<Job> line_;
   std::vector<std::vector<int64_t>> calls_;
   int64_t threads_ = 0;   // that have not ended
   int64_t free_ = 0;      // instances that are idle, or were woken and have not begun a call
   int64_t waiting_ = 0;   // places taken by requests whose call has not begun
   int64_t admitted_ = 0;
-  int64_t queued_ = 0, queued_samples_ = 0;
   int64_t tickets_ = 0;
   int64_t begun_ = 0;     // calls
   int64_t concurrency_ = 1;   // the most that were admitted together lately

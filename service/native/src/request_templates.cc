@@ -55,6 +55,18 @@ void Entry::remember(std::string inference_header, RequestTemplate asked) {
   templates_[std::move(key)] = std::move(kept);
 }
 
+void Entry::refuse_with(const std::string& kind, ProblemTemplate answer) {
+  auto kept = std::make_shared<const ProblemTemplate>(std::move(answer));
+  std::lock_guard lock(mutex_);
+  refusals_[kind] = std::move(kept);
+}
+
+std::shared_ptr<const ProblemTemplate> Entry::refusal(std::string_view kind) const {
+  std::lock_guard lock(mutex_);
+  auto found = refusals_.find(kind);
+  return found == refusals_.end() ? nullptr : found->second;
+}
+
 std::shared_ptr<const RequestTemplate> Entry::find(std::string_view inference_header, size_t tensors_bytes,
                                                    bool takes_coding) const {
   std::lock_guard lock(mutex_);

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "library.h"
+#include "problem_template.h"
 
 namespace octet {
 
@@ -52,6 +54,10 @@ class Entry {
   // Throws ffi::Error, a ValueError, where `asked` makes no sense.
   void remember(std::string inference_header, RequestTemplate asked);
 
+  // How a refusal of this kind (as `Problem` names them) is answered; without one, Python composes it.
+  void refuse_with(const std::string& kind, ProblemTemplate answer);
+  std::shared_ptr<const ProblemTemplate> refusal(std::string_view kind) const;
+
   // What this header before so many bytes of tensors asks for; null where it is not known.
   std::shared_ptr<const RequestTemplate> find(std::string_view inference_header, size_t tensors_bytes,
                                               bool takes_coding) const;
@@ -74,6 +80,7 @@ class Entry {
   mutable std::mutex mutex_;
   // By bytes of tensors and inference header.
   std::map<std::pair<size_t, std::string>, std::shared_ptr<const RequestTemplate>, Before> templates_;
+  std::map<std::string, std::shared_ptr<const ProblemTemplate>, std::less<>> refusals_;
 };
 
 using Routes = std::map<std::string, std::shared_ptr<const Entry>, std::less<>>;  // by path

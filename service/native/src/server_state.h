@@ -38,7 +38,7 @@ struct Handover {
   std::string bytes;
 };
 
-// A request of which Python is to compose the answer.
+// A request of which Python is to compose the answer: what failed, and refusals for which an entry has no template.
 struct Problem {
   int64_t exchange = 0;
   const char* kind = "";  // queue_full, late or failed
@@ -51,10 +51,10 @@ struct Problem {
 // What a front passes on to Python.
 using FrontEvent = std::variant<Handover, Problem>;
 
-// What became of a request that was answered here, or whose client left. Times are of CLOCK_MONOTONIC, in seconds.
+// What became of a request that was answered or refused here, or whose client left. Times are of CLOCK_MONOTONIC, in seconds.
 struct Record {
   int64_t entry = 0;
-  int64_t code = 0;  // 200, or 499 for who left
+  int64_t code = 0;  // 200, that of the refusal, or 499 for who left
   double began_s = 0, arrived_s = 0, prepared_s = 0, ran_s = 0, ended_s = 0;
   Stages stages;
 

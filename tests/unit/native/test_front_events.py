@@ -7,7 +7,7 @@ import socket
 import time
 
 from service.native.front import Handover, Problem
-from tests.support.native_front import LIMITS, Model, Serving, full, post
+from tests.support.native_front import LIMITS, Model, Serving, post
 from tests.support.waiting import GIVE_UP_S
 
 _UNKNOWN = b"GET /somewhere HTTP/1.1\r\nHost: here\r\n\r\n"
@@ -18,9 +18,9 @@ def is_readable(serving: Serving, timeout_s: float) -> bool:
 
 
 def test_events_are_taken_in_the_order_in_which_they_happened() -> None:
-    serving, _ = full()
+    serving = Serving(Model(), LIMITS)
     try:
-        serving.client().sendall(post(bytes(100)))
+        serving.client().sendall(post(b"\7" * 100))
         assert is_readable(serving, GIVE_UP_S)
         serving.client().sendall(_UNKNOWN)
         time.sleep(0.5)  # the second event cannot be seen before the first is taken; too short a wait passes, too

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from email.utils import parsedate_to_datetime
 
 import numpy as np
 import pytest
 
-from service.native.front import FIELDS, Problem
+from service.native.front import FIELDS
 from tests.support.native_front import (
     LARGE,
     LARGE_HEADER,
@@ -28,15 +29,65 @@ def test_who_finds_no_place_is_refused_before_his_body_and_the_connection_goes_o
     try:
         client, request = serving.client(), post(bytes(LARGE), "X-Request-Id: r", header=LARGE_HEADER)
         client.sendall(request[:1000])
-        event = serving.event()
-        assert isinstance(event, Problem)
-        assert (event.kind, event.entry, event.request_id) == ("queue_full", 7, "r")
-        serving.front.answer(event.exchange, b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 2\r\n\r\nno")
-        assert read(client)[::2] == (429, b"no")
+        status, headers, body = read(client)
+        assert (status, body) == (429, b"queue_full r")
+        assert (headers["retry-after"], "connection" in headers) == ("1", False)
+        assert parsedate_to_datetime(headers["date"])
         serving.model.gate.set()
         eventually(lambda: serving.model.queue.admitted() == 0)
         client.sendall(request[1000:] + post(bytes(100)))
         assert read(client)[2] == plus_one(bytes(100))
+    finally:
+        serving.close()
+
+
+def test_refusals_in_one_piece_are_answered_one_by_one() -> None:
+    serving, _ = full()
+    try:
+        client = serving.client()
+        client.sendall(post(bytes(100), "X-Request-Id: r") * 30)
+        for _ in range(30):
+            assert read(client)[::2] == (429, b"queue_full r")
+        table, _ = serving.front.records()
+        assert table[:, FIELDS.index("code")].tolist() == [429] * 30
+    finally:
+        serving.close()
+
+
+def test_a_long_body_that_is_refused_ends_its_connection_after_the_answer() -> None:
+    serving, _ = full(replace(LIMITS, longest_body_bytes=8 << 20))
+    try:
+        serving.model.learn(b"long", (1, 3 << 20), np.uint8)
+        client, request = serving.client(), post(bytes(3 << 20), header=b"long")
+        client.sendall(request)  # and nobody resets the connection meanwhile
+        status, headers, _ = read(client)
+        assert (status, headers["connection"]) == (429, "close")
+        assert client.recv(1) == b""
+        eventually(lambda: serving.front.counts()[0] == 2)  # though the client does not close its end
+    finally:
+        serving.close()
+
+
+def test_who_awaits_to_be_told_sends_his_body_only_if_there_is_a_place() -> None:
+    serving = Serving(Model(queue_size=1), LIMITS)
+    try:
+        head, body = post(bytes(100), "Expect: 100-continue").split(b"\r\n\r\n", 1)
+        first = serving.client()
+        first.sendall(head + b"\r\n\r\n")
+        assert first.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        first.sendall(body)
+        assert read(first)[0] == 200
+        first.sendall(head + b"\r\n\r\n" + body)  # who did not wait is not told
+        assert read(first)[0] == 200
+        serving.model.gate.clear()
+        for client in (first, serving.client()):
+            client.sendall(post(bytes(100)))
+        eventually(lambda: serving.model.queue.queued() == 1)
+        refused = serving.client()
+        refused.sendall(head + b"\r\n\r\n")
+        status, headers, _ = read(refused)
+        assert (status, headers["connection"]) == (429, "close")
+        assert refused.recv(1) == b""
     finally:
         serving.close()
 
@@ -87,9 +138,7 @@ def test_who_comes_back_to_a_lent_place_and_finds_it_taken_is_refused() -> None:
         assert serving.model.entered.acquire(timeout=GIVE_UP_S)
         eventually(lambda: serving.model.queue.queued() == 1)
         slow.sendall(request[-1:])
-        event = serving.event()
-        assert isinstance(event, Problem)
-        assert event.kind == "queue_full"
+        assert read(slow)[0] == 429
     finally:
         serving.close()
 
@@ -105,11 +154,10 @@ def test_a_deadline_is_said_when_it_passes() -> None:
         first, late = serving.client(), serving.client()
         first.sendall(post(bytes(100)))
         assert serving.model.entered.acquire(timeout=GIVE_UP_S)
+        began_s = time.monotonic()
         late.sendall(post(bytes(100), header=b"soon"))
-        event = serving.event()
-        assert isinstance(event, Problem)
-        assert event.kind == "late"
-        assert time.monotonic() - event.began_s >= 0.1
+        assert read(late)[0] == 504
+        assert time.monotonic() - began_s >= 0.1
         assert not serving.model.gate.is_set()  # the call before it goes on
         assert serving.model.queue.queued() == 0
     finally:

@@ -49,7 +49,8 @@ class Fronted(uvicorn.Server):
         make = partial(connection, config=self.config, server_state=state, app_state=self.lifespan.state)
         keep_alive_s = self.config.timeout_keep_alive
         templates = self._app.state.infer.templates
-        self._front = FrontServer(listener, self._settings, services, templates, make, state, keep_alive_s)
+        headers = [*([(b"date", b"")] if self.config.date_header else []), *self.config.encoded_headers]
+        self._front = FrontServer(listener, self._settings, services, templates, make, state, headers, keep_alive_s)
         self._app.state.front = self._front
 
 

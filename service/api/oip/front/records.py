@@ -8,11 +8,13 @@ from service.api.oip.front.routes import FrontRoutes
 from service.api.oip.telemetry import RequestTelemetry
 from service.api.oip.timeline import Timeline
 from service.api.ops.metrics import Metrics
-from service.core.errors import DeadlinePassed, OctetError
+from service.api.problems import status_of
+from service.core.errors import DeadlinePassed, OctetError, QueueFull
 from service.native import FRONT_FIELDS, Front, GrpcFront, Problem
 from service.workers.inference import Identity, Stages, queue_full
 
 _CLIENT_CLOSED_REQUEST = 499
+_REFUSALS: dict[int, OctetError] = {status_of(error): error for error in (QueueFull(), DeadlinePassed())}
 
 
 class FrontRecords:
@@ -42,6 +44,8 @@ class FrontRecords:
             code = int(record["code"])
             if code == _CLIENT_CLOSED_REQUEST:
                 self._telemetry.canceled()
+            elif code in _REFUSALS:
+                self._telemetry.rejected(_REFUSALS[code])
             self._telemetry.answered(served.identity, _timeline(record, self._codes.get(code, code)))
         self._routes.report()
 

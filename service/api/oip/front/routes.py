@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 import numpy as np
 
+from service.api.oip.front.exchange import Headers
+from service.api.oip.front.refusals import refusals
 from service.api.oip.request import InferRequest
 from service.api.oip.request_templates import ModelTemplates, RequestTemplate
 from service.api.oip.response import render
@@ -31,8 +33,15 @@ class Wire(Protocol):
         follow it.
         """
 
+    def refusals(self, address: str) -> Mapping[str, tuple[int, bytes]]:
+        """Of requests to that address, as `refusals.refusals` has them; none for those that Python composes."""
+
 
 class RestWire:
+    def __init__(self, default_headers: Headers) -> None:
+        """`default_headers`: of every answer, with `Date`, whose value does not matter."""
+        self._default_headers = default_headers
+
     def addresses(self, model: str, reference: Reference) -> Sequence[str]:
         """Paths, as `oip.address` reads them."""
         name = quote(model, safe="")
@@ -45,6 +54,9 @@ class RestWire:
             return None
         body = render(served, request, outputs).body
         return body[: len(body) - sum(outputs[each.index].nbytes for each in request.outputs)]
+
+    def refusals(self, address: str) -> Mapping[str, tuple[int, bytes]]:
+        return refusals(address, self._default_headers)
 
 
 @dataclass(frozen=True)
@@ -112,6 +124,8 @@ class FrontRoutes:
         key = next(self._keys)
         self._addresses[key] = Address(path, served)
         entry = Entry.of(served.queue, key)
+        for kind, (status, answer) in self._wire.refusals(path).items():
+            entry.refuse_with(kind, status, answer)
         for inference_header, template in self._templates.of(served):
             self._teach(entry, served, inference_header, template)
         return served, entry, key

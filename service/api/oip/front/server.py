@@ -12,7 +12,7 @@ from typing import Any
 from starlette.types import Scope
 from uvicorn.server import ServerState
 
-from service.api.oip.front.exchange import head_of_answer
+from service.api.oip.front.exchange import Headers, head_of_answer
 from service.api.oip.front.records import error_of
 from service.api.oip.front.routes import RestWire
 from service.api.oip.front.support import FrontSupport
@@ -43,6 +43,7 @@ class FrontServer:
         templates: ModelTemplates,
         connections: Callable[[], Any],
         state: ServerState,
+        headers: Headers,
         keep_alive_s: float,
     ) -> None:
         """Takes connections from now on.
@@ -51,12 +52,13 @@ class FrontServer:
             templates: see `FrontRoutes`.
             connections: makes the protocol of a connection that Python is to go on with.
             state: of the server, with the headers of every answer.
+            headers: these, where `state` does not have them yet.
         """
         listener.setblocking(False)
         self._loop = asyncio.get_running_loop()
         self._connections, self._state = connections, state
         self._front = Front.on(listener.fileno(), _limits(settings, keep_alive_s, listener.getsockname()[1]))
-        self._support = FrontSupport(self._front, RestWire(), templates, services, "rest")
+        self._support = FrontSupport(self._front, RestWire(headers), templates, services, "rest")
         self.routes = self._support.routes
         self._loop.add_reader(self._front.descriptor(), self._happened)
         self._arriving: set[asyncio.Task[None]] = set()
