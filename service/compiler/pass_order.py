@@ -19,6 +19,7 @@ ORDER: dict[str, Stage] = {
     "drop-casts": Stage.SELECT,
     "move-reshapes": Stage.SELECT,
     "move-strides": Stage.SELECT,
+    "share-ranges": Stage.SELECT,
     "split-extremes": Stage.SELECT,
     "select": Stage.SELECT,
     "legalize": Stage.LEGALIZE,

@@ -175,6 +175,7 @@ _RUNS: dict[str, Run] = {
     "drop-casts": _simplify("casts dropped"),
     "move-reshapes": _simplify("reshapes moved"),
     "move-strides": _simplify("strides moved"),
+    "share-ranges": _simplify("ranges shared"),
     "split-extremes": _simplify("extremes split"),
     "select": _select,
     "legalize": lambda module, context: legalize(module, context.target.operands),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 from tvm import relax
@@ -18,6 +18,8 @@ from tvm import relax
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.qnn.operation import Operation
+
+Fill: TypeAlias = int | relax.Var  # what a halo holds, or the tensor that says so when the model runs
 
 IDENTITIES = ("", "relax.reshape", "relax.broadcast_to")  # operators that compute nothing
 REDUCTIONS = ("relax.max", "relax.min", "qnn.real_sum")  # of a row to a value
@@ -137,12 +139,13 @@ class Output:
     """Where a region's result goes.
 
     Attributes:
-        image: that it is, where it is one; what its halo holds is `fill`.
+        image: that it is, where it is one.
+        fill: what its halo holds, as stored; or an input of the region, float32, with a value of int8 for each image.
     """
 
     access: Access
     image: Image | None = None
-    fill: int = 0
+    fill: Fill = 0
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tvm import relax
 
 from service.compiler.kernels.group import REAL_PRODUCTS, Group, image_shape, shape_of, uniform
 from service.compiler.kernels.layout import BIAS, NO_HALO, Halo
-from service.compiler.kernels.rows import Region
+from service.compiler.kernels.rows import Fill, Region
 from service.compiler.qnn import graph
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import STORAGE_RANGES
@@ -21,7 +21,7 @@ from service.compiler.select.seen import Seen, channels_of, put_into, readers_of
 
 _ACCUMULATING = ("qnn.conv2d", "qnn.dense")
 _TO_CHANNELS_LAST, _TO_CHANNELS_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
-_OF_REAL_VALUES = ("qnn.quantize", "qnn.dequantize", "qnn.real_")
+_OF_REAL_VALUES = ("qnn.quantize", "qnn.dequantize", "qnn.dynamic_", "qnn.real_")
 _REQUANTIZING = ("qnn.requantize", "qnn.requantize_add", "qnn.rescale", "qnn.dequantize")
 _SCALING = ("qnn.dequantize", "qnn.dynamic_scale")
 
@@ -33,13 +33,13 @@ class View:
     Attributes:
         source: the tensor it is a view of.
         padding: rows and columns that it shows beyond its source.
-        fill: their value, as an element of the tensor; None without padding.
+        fill: their value, as an element of the tensor, or where that is found; None without padding.
         part: the first channel that it shows, and how many, where it does not show all.
     """
 
     source: relax.Var
     padding: Halo = NO_HALO
-    fill: int | None = None
+    fill: Fill | None = None
     part: tuple[int, int] | None = None
 
 

@@ -22,9 +22,9 @@ from service.compiler.kernels.group import (
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import BIAS, NO_HALO, Contiguous, Halo, Image
 from service.compiler.kernels.matrices import Matrices, Strided
-from service.compiler.kernels.rows import Region
+from service.compiler.kernels.rows import Fill, Region
 from service.compiler.qnn.operation import Operation
-from service.compiler.select.groups import Model
+from service.compiler.select.groups import Model, View
 from service.compiler.select.recurrent import Recurrent
 
 
@@ -69,7 +69,7 @@ class Plan:
         self.places: dict[relax.Var, tuple[relax.Var, int]] = {}
         self.declined: dict[str, str] = {}
         self.reasons: dict[relax.Var, str] = {}
-        self._fills: dict[tuple[relax.Var, bool], int] = {}
+        self._fills: dict[tuple[relax.Var, bool], Fill] = {}
         self._halos: dict[tuple[relax.Var, bool], Halo] = {}
         self.recurrent: dict[relax.Var, tuple[Recurrent, LstmKernel]] = {}
         for sequence in model.recurrent:
@@ -77,6 +77,8 @@ class Plan:
         of_sequences = dict(self.reasons)
         self.images: set[relax.Var] = set()
         self.regions = {region.steps[-1].var: region for region in regions}
+        for region in regions:
+            self._pad_in_place(region)
         readers = [group for group in model.groups.values() if group.core.name not in ("qnn.matmul", *REAL_PRODUCTS)]
         read = {self.root(var)[0] for group in readers for var in group.inputs}
         every: list[Group | Region] = [*model.groups.values(), *regions]
@@ -105,8 +107,19 @@ class Plan:
             if stored and var in read:
                 self.images.add(var)
                 last = next(step for step in region.steps if step.var.same_as(var))
-                if last.operation is not None:
+                if last.name == "qnn.quantize" and last.operation is not None:
                     self._fills[var, False] = stored_zero_point(last.operation.per_tensor("out_type"))
+
+    def _pad_in_place(self, region: Region) -> None:
+        """Has what a region quantizes by parameters be padded where it writes it."""
+        own = {step.var for step in region.steps}
+        for var, group in list(self.model.groups.items()):
+            if group.core.name != "qnn.dynamic_pad":
+                continue
+            source, point = group.core.call.args
+            if source in own and point in region.inputs:
+                self.model.views[var] = View(source, Halo(*group.core.ints("padding", 4, 0)), point)
+                del self.model.groups[var]
 
     def _accept_part(self, group: Group) -> None:
         """Has a layer computed whose addition has no kernel."""
@@ -246,16 +259,18 @@ class Plan:
                     del self.model.views[var]
                 var = view.source
 
-    def _rooted(self, var: relax.Var, demand: Demand) -> tuple[tuple[relax.Var, bool], Halo, int]:
+    def _rooted(self, var: relax.Var, demand: Demand) -> tuple[tuple[relax.Var, bool], Halo, Fill]:
         root, padding, values = self.root(var)
-        fills = {value + BIAS[str(var.ty.dtype)] for value in values} | ({demand.fill} if demand.halo else set())
+        bias = BIAS[str(var.ty.dtype)]
+        fills: set[Fill] = {value + bias if isinstance(value, int) else value for value in values}
+        fills |= {demand.fill} if demand.halo else set()
         if len(fills) > 1:
             raise Declined(f"{var.name} is padded with several values")
-        return (root, demand.packed), demand.halo + padding, min(fills, default=0)
+        return (root, demand.packed), demand.halo + padding, next(iter(fills), 0)
 
-    def root(self, var: relax.Var) -> tuple[relax.Var, Halo, list[int]]:
+    def root(self, var: relax.Var) -> tuple[relax.Var, Halo, list[Fill]]:
         """The tensor whose memory `var` shows, what padding `var` shows of it, and its values."""
-        padding, fills = Halo(), []
+        padding, fills = Halo(), list[Fill]()
         while var in self.model.views:
             view = self.model.views[var]
             padding = padding + view.padding
@@ -280,5 +295,5 @@ class Plan:
         assert shape is not None
         return Contiguous.of(shape, self.library.block)
 
-    def fill(self, root: relax.Var, *, packed: bool) -> int:
+    def fill(self, root: relax.Var, *, packed: bool) -> Fill:
         return self._fills.get((root, packed), 0)

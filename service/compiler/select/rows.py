@@ -25,6 +25,7 @@ Check = Callable[[str, relax.Expr, Operation | None], None]
 
 _LEAST_COLUMNS = 4
 _LEAST_STEPS = 2  # that compute: one alone has a kernel of its own, or is not worth one
+_ALONE = {"qnn.dynamic_quantize", "qnn.dynamic_scale"}  # that are worth one all the same
 
 Domain = tuple[tuple[int, ...], int]
 
@@ -88,13 +89,21 @@ class _Forming:
     def _join(self, place: int, domain: Domain) -> None:
         node = self.node[place]
         node.domain = domain
-        for source in self.reads[place]:
+        for source in [*self.reads[place], *self._beside(place)]:
             other = self.node[source]
             if other is not node and other.domain == domain and not self._leaves_and_returns(other, node):
                 node.places = sorted({*other.places, *node.places})
                 node.after |= other.after
                 for joined in other.places:
                     self.node[joined] = node
+
+    def _beside(self, place: int) -> list[int]:
+        """What reduces the rows of the same tensor, before this place does."""
+        value = self.found[place][1]
+        if _name(value) not in REDUCTIONS:
+            return []
+        others = [(at, self.found[at][1]) for at in range(place) if _name(self.found[at][1]) in REDUCTIONS]
+        return [at for at, other in others if other.args[0].same_as(value.args[0])]
 
     def _domain(self, place: int) -> Domain:
         """Of the region that an operator may be in: the shape of what it computes or reduces, or where it computes
@@ -139,8 +148,9 @@ class _Forming:
             if node.domain is None:
                 continue
             self._leave_views(node)
-            computing = sum(_name(self.found[place][1]) not in IDENTITIES for place in node.places)
-            if computing < _LEAST_STEPS:
+            names = [_name(self.found[place][1]) for place in node.places]
+            computing = sum(name not in IDENTITIES for name in names)
+            if computing < _LEAST_STEPS and _ALONE.isdisjoint(names):
                 self._dissolve(node)
                 continue
             found.append(self._region(node, node.domain))

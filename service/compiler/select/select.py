@@ -290,6 +290,7 @@ class _Emission:
             entry, image = self.plan.entry(root), self.plan.image(root, packed=packed)
             kind = "+".join([*(["permute"] if entry.channels_first else []), "quantize" if entry.quantize else "pack"])
             dtype, fill = str(entry.source.ty.dtype), self.plan.fill(root, packed=packed)
+            assert isinstance(fill, int)  # only regions write other halos
             kernel = self.library.pack(image, dtype, fill, entry.quantize, channels_first=entry.channels_first)
             flat = self._reshaped(self.plain(entry.source), [_elements(root)])
             if packed:

@@ -18,7 +18,7 @@ from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, splat
 from service.compiler.kernels.rows import IDENTITIES, REDUCTIONS, Step
 from service.compiler.kernels.simd.conversion import dequantization_of, quantization_of
-from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics import Mode, dynamic
 from service.compiler.qnn.numerics.real_functions import FUNCTIONS
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.real import LANES
@@ -110,6 +110,7 @@ _COMPUTE: dict[str, Compute] = {
     "relax.subtract": _plain(lambda a, b: a - b),
     "relax.where": _plain(lambda condition, a, b: tirx.Select(condition, a, b)),
 }
+_DYNAMIC = ("qnn.dynamic_parameter", "qnn.dynamic_quantize", "qnn.dynamic_scale")
 _REAL_ONLY = ("relax.ceil", "relax.divide", "relax.floor", "relax.isnan", "relax.nn.relu", "relax.round", "relax.sqrt")
 
 
@@ -143,6 +144,8 @@ def check(mode: Mode, name: str, call: relax.Expr, operation: Operation | None) 
     elif name == "qnn.real_sum" and operation is not None:
         if str(operation.attr("order")) != LANES:
             raise Declined("its sum has another order")
+    elif name in _DYNAMIC and operation is not None:
+        _check_dynamic(mode, operation)
     elif _function(name):
         return
     elif name in REDUCTIONS:
@@ -152,6 +155,18 @@ def check(mode: Mode, name: str, call: relax.Expr, operation: Operation | None) 
         raise Declined("no kernel computes this operator")
     elif "uint8" in (*kinds, made) or (name in _REAL_ONLY and kinds[0] != "float32"):
         raise Declined(f"it computes on {kinds[0]}")
+
+
+def _check_dynamic(mode: Mode, operation: Operation) -> None:
+    match mode.formula(operation):
+        case dynamic.Parameter() as formula if formula.joins_rows(operation):
+            raise Declined("rows share one range")
+        case dynamic.ScaleByParameters() as formula if formula.whole_vectors(operation) < _channels(operation):
+            raise Declined("its last channels are scaled in another order")
+
+
+def _channels(operation: Operation) -> int:
+    return int(operation.call.ty.shape[-1])
 
 
 def _function(name: str) -> str:
@@ -174,6 +189,8 @@ class Computation:
     def __init__(self, mode: Mode, step: Step) -> None:
         self.step = step
         self.arrays: list[Array] = []
+        if step.operation is not None and step.name in _DYNAMIC:
+            self._formula = mode.formula(step.operation)
         if step.operation is not None and step.name in ("qnn.quantize", "qnn.dequantize"):
             make = quantization_of if step.name == "qnn.quantize" else dequantization_of
             self._conversion = make(mode, step.operation)
@@ -188,9 +205,25 @@ class Computation:
             return operands[0]
         if self.step.name == "relax.astype":
             return self._cast(vectors, operands[0])
+        if self.step.name in _DYNAMIC:
+            return self._dynamic(vectors, operands)
         if _function(self.step.name):
             return FUNCTIONS[_function(self.step.name)].express(operands[0], vectors.width, vectors.bind)
         return _COMPUTE[self.step.name](vectors, *operands)
+
+    def _dynamic(self, vectors: Vectors, operands: list[Expr]) -> Expr:
+        operation, formula = self.step.operation, self._formula
+        assert operation is not None
+        match formula:
+            case dynamic.Parameter():
+                return formula.express(operation, *operands)
+            case dynamic.QuantizeByParameters():
+                x, point, factor = operands
+                stored = formula.express(operation, x, point, factor, lanes=vectors.width)
+                return vectors.cast(stored + vectors.const(BIAS["int8"], "int32"), "uint8")
+            case dynamic.ScaleByParameters():
+                return formula.express(operation, *operands, lanes=vectors.width)
+        raise TypeError(formula.summary)
 
     def _cast(self, vectors: Vectors, value: Expr) -> Expr:
         before, after = str(self.step.call.args[0].ty.dtype), str(self.step.call.ty.dtype)

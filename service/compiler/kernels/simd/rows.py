@@ -14,7 +14,8 @@ from tvm import tirx
 
 from service.compiler.kernels.halo import fill_halo
 from service.compiler.kernels.kernel import Kernel
-from service.compiler.kernels.program import Program, at_most
+from service.compiler.kernels.layout import BIAS
+from service.compiler.kernels.program import Program, at_most, load
 from service.compiler.kernels.rows import Access, Output, Region, RowsKernel
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.row_plan import STEP, RowPlan
@@ -51,7 +52,14 @@ def rows(isa: Isa, mode: Mode, region: Region, sources: Sequence[Access], output
 
 def _fill_halos(program: Program, isa: Isa, plan: RowPlan) -> None:
     for var, output in plan.outputs.items():
-        image = output.image
-        if image is not None and image.halo:
-            value, planes = tirx.const(output.fill, "uint8"), image.batch * image.blocks
+        image, fill = output.image, output.fill
+        if image is None or not image.halo:
+            continue
+        if isinstance(fill, int):
+            value, planes = tirx.const(fill, "uint8"), image.batch * image.blocks
             fill_halo(program, isa.bytes, plan.written[var], image, value, plane=0, planes=planes, when=True)
+            continue
+        with program.loop(image.batch, "image") as number:
+            stored = tirx.Cast("int32", load(plan.buffers[fill], number, 1)) + BIAS["int8"]
+            value, first = program.bind(tirx.Cast("uint8", stored), "uint8"), number * image.blocks
+            fill_halo(program, isa.bytes, plan.written[var], image, value, plane=first, planes=image.blocks, when=True)

@@ -18,8 +18,7 @@ from service.compiler.qnn.numerics.affine import round_away
 from service.compiler.qnn.numerics.formula import Array, Scalar, rounded_away
 from service.compiler.qnn.numerics.fused import fma, lowered_fma
 from service.compiler.qnn.operation import Operation
-from service.compiler.qnn.ops.dynamic import COLUMNS, CONV2D, DEPTHWISE
-from service.compiler.qnn.ops.real import reduced_axes
+from service.compiler.qnn.ops.dynamic import CONV2D, DEPTHWISE, FACTOR, SCALE, ZERO_POINT
 from service.compiler.qnn.types import STORAGE_RANGES
 
 _LOW, _HIGH = STORAGE_RANGES["int8"]
@@ -109,6 +108,10 @@ def _f64(value: float) -> Scalar:
     return tirx.const(float(value), "float64")
 
 
+def _splat(value: float, lanes: int) -> Scalar:
+    return tirx.Broadcast(_f32(value), lanes) if lanes > 1 else _f32(value)
+
+
 def _rounded(product: Scalar) -> Scalar:
     """A finite product that LLVM does not contract with a sum. (It takes a float32 sum in float64 for one in float32,
     and then does.)"""
@@ -131,8 +134,8 @@ class _Hybrid:
         return self.delegated and str(operation.attr("kernel")) != DEPTHWISE
 
 
-class Parameters(_Hybrid):
-    """qnn.dynamic_parameters."""
+class Parameter(_Hybrid):
+    """qnn.dynamic_parameter."""
 
     @property
     def summary(self) -> str:
@@ -140,40 +143,52 @@ class Parameters(_Hybrid):
             return "1 / f, round_even(-128 - low * f), f = float(255 / (high - low)); depthwise as LiteRT's own kernels"
         return "symmetric: s = reach / 127, 0; else s = float(high - low) / 255, round_away(-128 - low / s)"
 
-    def evaluate(self, operation: Operation, x: Array) -> Array:
-        axes, repeated = self._axes(operation)
-        low = np.minimum(x.min(axis=axes, keepdims=True), np.float32(0))
-        high = np.maximum(x.max(axis=axes, keepdims=True), np.float32(0))
-        parts = np.concatenate(self._scheme(operation).parameters(low, high), axis=-1)
-        shape = [int(dim) for dim in operation.call.ty.shape]
-        return np.array(np.broadcast_to(parts, shape)) if repeated else np.asarray(parts)
+    def evaluate(self, operation: Operation, low: Array, high: Array) -> Array:
+        shared = self._shared(operation)
+        if shared:
+            low, high = (
+                np.broadcast_to(extreme(axis=shared, keepdims=True), low.shape) for extreme in (low.min, high.max)
+            )
+        parts = self._scheme(operation).parameters(np.minimum(low, np.float32(0)), np.maximum(high, np.float32(0)))
+        return np.array(parts[_place(operation)])
 
-    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        axes, _ = self._axes(operation)
-        scheme = self._scheme(operation)
-        ends = [builder.emit(extreme(x, axis=list(axes), keepdims=True)) for extreme in (relax.op.min, relax.op.max)]
-        shape = [int(dim) for dim in operation.call.ty.shape]
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, low: relax.Expr, high: relax.Expr) -> relax.Expr:
+        shape, shared = [int(dim) for dim in operation.call.ty.shape], list(self._shared(operation))
+        if shared:
+            low, high = (
+                builder.emit(extreme(x, axis=shared, keepdims=True))
+                for extreme, x in ((relax.op.min, low), (relax.op.max, high))
+            )
 
-        def compute(smallest: te.Tensor, largest: te.Tensor) -> te.Tensor:
+        def compute(low: te.Tensor, high: te.Tensor) -> te.Tensor:
             def element(*index: Any) -> Scalar:
-                place = _within(smallest, index)
-                low, high = tirx.min(smallest[place], _f32(0)), tirx.max(largest[place], _f32(0))
-                scale, point, factor = scheme.lowered(low, high)
-                return tirx.Select(index[-1] == 0, scale, tirx.Select(index[-1] == 1, point, factor))
+                return self.express(operation, low[_within(low, index)], high[_within(high, index)])
 
-            return te.compute(shape, element, name="dynamic_parameters")
+            return te.compute(shape, element, name="dynamic_parameter")
 
-        return builder.call_te(compute, *ends, primfunc_name_hint="dynamic_parameters")
+        return builder.call_te(compute, low, high, primfunc_name_hint="dynamic_parameter")
+
+    def joins_rows(self, operation: Operation) -> bool:
+        """Whether a row's parameter depends on other rows."""
+        return bool(self._shared(operation))
+
+    def express(self, operation: Operation, low: Scalar, high: Scalar) -> Scalar:
+        """The parameter of one range."""
+        ends = tirx.min(low, _f32(0)), tirx.max(high, _f32(0))
+        return self._scheme(operation).lowered(*ends)[_place(operation)]
 
     def _scheme(self, operation: Operation) -> Scheme:
         if self.by_delegate(operation):
             return _OF_XNNPACK
         return _SYMMETRIC if operation.flag("symmetric") else _ASYMMETRIC
 
-    def _axes(self, operation: Operation) -> tuple[tuple[int, ...], bool]:
-        """Those of one range, and whether it is repeated along some of them."""
-        shared = [] if self.by_delegate(operation) else [int(axis) for axis in operation.attr("shared")]
-        return tuple(sorted([*reduced_axes(operation), *shared])), bool(shared)
+    def _shared(self, operation: Operation) -> tuple[int, ...]:
+        return () if self.by_delegate(operation) else tuple(int(axis) for axis in operation.attr("shared"))
+
+
+def _place(operation: Operation) -> int:
+    """Of the parameter among those that a `Scheme` gives."""
+    return (SCALE, ZERO_POINT, FACTOR).index(str(operation.attr("parameter")))
 
 
 class QuantizeByParameters(_Hybrid):
@@ -183,45 +198,57 @@ class QuantizeByParameters(_Hybrid):
     def summary(self) -> str:
         return f"z + {'round_even' if self.delegated else 'round_away'}(x * f)"
 
-    def evaluate(self, operation: Operation, x: Array, parameters: Array) -> Array:
-        _, point, factor = (parameters[..., column : column + 1] for column in range(COLUMNS))
+    def evaluate(self, operation: Operation, x: Array, point: Array, factor: Array) -> Array:
         ratio = np.clip(x * factor, -_FAR, _FAR)
         rounded = np.rint(ratio) if self.by_delegate(operation) else round_away(ratio)
-        stored: Array = np.clip(rounded + point, _LOW, _HIGH).astype(np.int8)
-        top, left, bottom, right = operation.ints("padding", 4, 0)
-        if not (top or left or bottom or right):
-            return stored
-        shape = [int(dim) for dim in operation.call.ty.shape]
-        padded = np.array(np.broadcast_to(point.astype(np.int8), shape))
-        padded[:, top : shape[1] - bottom, left : shape[2] - right] = stored
-        return padded
+        return np.asarray(np.clip(rounded + point, _LOW, _HIGH).astype(np.int8))
 
     def lower(
-        self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, parameters: relax.Expr
+        self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, point: relax.Expr, factor: relax.Expr
     ) -> relax.Expr:
+        def compute(x: te.Tensor, point: te.Tensor, factor: te.Tensor) -> te.Tensor:
+            def element(*index: Any) -> Scalar:
+                place = _within(point, index)
+                return self.express(operation, x[index], point[place], factor[place]).astype("int8")
+
+            return te.compute(x.shape, element, name="dynamic_quantize")
+
+        return builder.call_te(compute, x, point, factor, primfunc_name_hint="dynamic_quantize")
+
+    def express(self, operation: Operation, x: Scalar, point: Scalar, factor: Scalar, lanes: int = 1) -> Scalar:
+        """Stored values, as int32."""
+        far, low, high = (_splat(value, lanes) for value in (_FAR, _LOW, _HIGH))
+        bounded = tirx.max(tirx.min(x * factor, far), -far)
+        rounded = tirx.nearbyint(bounded) if self.by_delegate(operation) else rounded_away(bounded)
+        stored = tirx.max(tirx.min(rounded + point, high), low)
+        return tirx.Cast(f"int32x{lanes}" if lanes > 1 else "int32", stored)
+
+
+class PadByZeroPoint:
+    """qnn.dynamic_pad."""
+
+    summary = "zero points around the image"
+
+    def evaluate(self, operation: Operation, x: Array, point: Array) -> Array:
         top, left, bottom, right = operation.ints("padding", 4, 0)
         shape = [int(dim) for dim in operation.call.ty.shape]
-        to_even = self.by_delegate(operation)
+        padded = np.array(np.broadcast_to(point.astype(np.int8), shape))
+        padded[:, top : shape[1] - bottom, left : shape[2] - right] = x
+        return padded
 
-        def compute(x: te.Tensor, parameters: te.Tensor) -> te.Tensor:
-            def stored(*index: Any) -> Scalar:
-                row = _within(parameters, index)[:-1]
-                ratio = x[index] * parameters[(*row, 2)]
-                bounded = tirx.max(tirx.min(ratio, _f32(_FAR)), _f32(-_FAR))
-                rounded = (tirx.nearbyint(bounded) if to_even else rounded_away(bounded)) + parameters[(*row, 1)]
-                return tirx.max(tirx.min(rounded, _f32(_HIGH)), _f32(_LOW)).astype("int32").astype("int8")
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, point: relax.Expr) -> relax.Expr:
+        top, left, bottom, right = operation.ints("padding", 4, 0)
+        shape = [int(dim) for dim in operation.call.ty.shape]
 
-            def element(*index: Any) -> Scalar:
-                if not (top or left or bottom or right):
-                    return stored(*index)
-                n, h, w, c = index
+        def compute(x: te.Tensor, point: te.Tensor) -> te.Tensor:
+            def element(n: Any, h: Any, w: Any, c: Any) -> Scalar:
                 inside = tirx.all(h >= top, h < shape[1] - bottom, w >= left, w < shape[2] - right)
-                point = parameters[n, 0, 0, 1].astype("int32").astype("int8")
-                return tirx.if_then_else(inside, stored(n, h - top, w - left, c), point)
+                fill = point[n, 0, 0, 0].astype("int32").astype("int8")
+                return tirx.if_then_else(inside, x[n, h - top, w - left, c], fill)
 
-            return te.compute(shape, element, name="dynamic_quantize")
+            return te.compute(shape, element, name="dynamic_pad")
 
-        return builder.call_te(compute, x, parameters, primfunc_name_hint="dynamic_quantize")
+        return builder.call_te(compute, x, point, primfunc_name_hint="dynamic_pad")
 
 
 Order = Callable[[Any, Any, Any], Any]  # sum, scale of the input, scale of the weight -> their product
@@ -255,64 +282,75 @@ class ScaleByParameters(_Hybrid):
         return "float(acc - z * sum(w)) * (s * s_w) + bias; (acc * s_w) * s of conv2d with many s_w"
 
     def evaluate(
-        self, operation: Operation, sums: Array, parameters: Array, weight_sums: Array, bias: Array | None = None
+        self,
+        operation: Operation,
+        sums: Array,
+        scale: Array,
+        point: Array,
+        weight_sums: Array,
+        weights: Array,
+        bias: Array | None = None,
     ) -> Array:
-        scale, point, _ = (parameters[..., column : column + 1] for column in range(COLUMNS))
         moved = sums.astype(np.int64) - point.astype(np.int64) * weight_sums
         acc = moved.astype(np.int32).astype(np.float32)
-        weights = np.array(operation.quantized("weight_type").scales, np.float32)
         added = np.zeros_like(weights) if bias is None else bias
         if self.by_delegate(operation):
             return fma(acc * scale, np.broadcast_to(weights, acc.shape), np.broadcast_to(added, acc.shape))
-        (order, rest), whole = self._orders(operation), self._whole_vectors(operation)
+        (order, rest), whole = self._orders(operation), self.whole_vectors(operation)
         vectors = np.arange(acc.shape[-1]) < whole
         scaled = np.where(vectors, order(acc, scale, weights), rest(acc, scale, weights))
         return np.asarray(np.add(scaled, added))
 
-    def lower(
-        self,
-        operation: Operation,
-        builder: relax.BlockBuilder,
-        sums: relax.Expr,
-        parameters: relax.Expr,
-        weight_sums: relax.Expr,
-        bias: relax.Expr | None = None,
-    ) -> relax.Expr:
-        shape = [int(dim) for dim in operation.call.ty.shape]
-        scales = np.broadcast_to(np.array(operation.quantized("weight_type").scales, np.float32), shape[-1:])
-        (order, rest), whole = self._orders(operation), self._whole_vectors(operation)
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, *operands: relax.Expr) -> relax.Expr:
+        shape, (_, rest) = [int(dim) for dim in operation.call.ty.shape], self._orders(operation)
+        whole = self.whole_vectors(operation)
 
-        def compute(
-            sums: te.Tensor, parameters: te.Tensor, weight_sums: te.Tensor, scales: te.Tensor, *bias: te.Tensor
-        ) -> te.Tensor:
+        def compute(sums: te.Tensor, *others: te.Tensor) -> te.Tensor:
             def element(*index: Any) -> Scalar:
-                row, channel = _within(parameters, index)[:-1], index[-1]
-                scale, weight = parameters[(*row, 0)], scales[channel]
-                moved = sums[index] - parameters[(*row, 1)].astype("int32") * weight_sums[channel]
-                acc, added = moved.astype("float32"), bias[0][channel] if bias else _f32(0)
-                if self.by_delegate(operation):
-                    return lowered_fma(acc * scale, weight, added)
-                scaled = order(acc, scale, weight)
-                if whole < shape[-1]:
-                    scaled = tirx.Select(channel < whole, scaled, rest(acc, scale, weight))
-                return _rounded(scaled) + added
+                operands = [each[_within(each, index[len(index) - len(each.shape) :])] for each in others]
+                scaled = self.express(operation, sums[index], *operands)
+                if whole == shape[-1]:
+                    return scaled
+                return tirx.Select(
+                    index[-1] < whole, scaled, self.express(operation, sums[index], *operands, order=rest)
+                )
 
             return te.compute(shape, element, name="dynamic_scale")
 
-        operands = [sums, parameters, weight_sums, relax.const(np.ascontiguousarray(scales))]
-        operands += [] if bias is None else [bias]
         return builder.call_te(compute, *operands, primfunc_name_hint="dynamic_scale")
+
+    def express(
+        self,
+        operation: Operation,
+        sums: Scalar,
+        scale: Scalar,
+        point: Scalar,
+        weight_sums: Scalar,
+        weights: Scalar,
+        bias: Scalar | None = None,
+        *,
+        lanes: int = 1,
+        order: Order | None = None,
+    ) -> Scalar:
+        """Real values of sums, in whole vectors' order unless another is given."""
+        integers, reals = (f"{name}x{lanes}" if lanes > 1 else name for name in ("int32", "float32"))
+        acc = tirx.Cast(reals, sums - tirx.Cast(integers, point) * weight_sums)
+        added = _splat(0, lanes) if bias is None else bias
+        if self.by_delegate(operation):
+            return lowered_fma(acc * scale, weights, added, lanes)
+        scaled = (order or self._orders(operation)[0])(acc, scale, weights)
+        return tirx.max(scaled, _splat(-_LARGEST, lanes)) + added
 
     def _orders(self, operation: Operation) -> tuple[Order, Order]:
         """That of channels in whole vectors, and that of the others."""
         kernel = str(operation.attr("kernel"))
         if kernel == DEPTHWISE and self.delegated:
             return _weight_first, _input_first
-        many = not operation.quantized("weight_type").is_per_tensor
+        many = operation.tensor(4)[0] != (1,)
         order = _weight_first if kernel == CONV2D and many else _scales_first
         return order, order
 
-    def _whole_vectors(self, operation: Operation) -> int:
+    def whole_vectors(self, operation: Operation) -> int:
         """The channels that fill whole vectors, where the others are scaled in another order; else all."""
         channels, (order, rest) = int(operation.call.ty.shape[-1]), self._orders(operation)
         return channels if order is rest else channels - channels % _LANES

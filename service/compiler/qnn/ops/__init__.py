@@ -42,7 +42,7 @@ from service.compiler.qnn.ops.accumulating import conv2d, conv2d_transpose, dens
 from service.compiler.qnn.ops.call import PREFIX, Rule, call_of, name_of, with_operands
 from service.compiler.qnn.ops.casts import dequantize, quantize, requantize, requantize_add, storage_cast
 from service.compiler.qnn.ops.detecting import detect
-from service.compiler.qnn.ops.dynamic import dynamic_parameters, dynamic_quantize, dynamic_scale
+from service.compiler.qnn.ops.dynamic import dynamic_pad, dynamic_parameter, dynamic_quantize, dynamic_scale
 from service.compiler.qnn.ops.elementwise import add, compare, div, mul, prelu, squared_difference, sub
 from service.compiler.qnn.ops.joining import concatenate
 from service.compiler.qnn.ops.normalizing import l2_normalize, softmax
@@ -66,7 +66,8 @@ __all__ = [
     "dequantize",
     "detect",
     "div",
-    "dynamic_parameters",
+    "dynamic_pad",
+    "dynamic_parameter",
     "dynamic_quantize",
     "dynamic_scale",
     "l2_normalize",

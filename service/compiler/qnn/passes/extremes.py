@@ -1,13 +1,16 @@
 """Split extremes: the smallest and the largest value of a whole tensor are those of its rows', first.
 
 Where quantization is dynamic, the range of a tensor is found when the model runs. Rows have theirs where they are made,
-by the kernel that makes them (`kernels.rows`), and a column of them is left to look at.
+by the kernel that makes them (`kernels.rows`). What is left is a column of them; it becomes one row, which another such
+kernel looks at, and computes with it what follows from the range.
 
 Requires: a model of `qnn.*` and plain operators.
 Ensures: the same outputs: which value is the smallest does not depend on the order of looking.
 """
 
 from __future__ import annotations
+
+import math
 
 import tvm
 from tvm import relax
@@ -32,12 +35,20 @@ def split_extremes(module: tvm.IRModule, _mode: Mode) -> tuple[tvm.IRModule, lis
         shape = graph.shape_of(args[0])
         axes = {int(axis) % len(shape) for axis in call.attrs.axis}
         last = len(shape) - 1
-        if last not in axes or all(shape[axis] == 1 for axis in axes - {last}):
+        column = shape[last:] == (1,)
+        if not (column or last in axes) or all(shape[axis] == 1 for axis in axes - {last}):
             return graph.with_args(call, args)
-        name = str(getattr(args[0], "name", ""))
-        rows = graph.emit(builder, extreme(args[0], axis=[last], keepdims=True), f"{name}_rows")
+        rows, name = args[0], str(getattr(args[0], "name", ""))
+        if not column:
+            rows = graph.emit(builder, extreme(rows, axis=[last], keepdims=True), f"{name}_rows")
         done.append(name)
-        return extreme(rows, axis=sorted(axes), keepdims=True)
+        outer = [axis for axis in range(last) if axis not in axes and shape[axis] > 1]
+        inner = [axis for axis in axes if shape[axis] > 1 and axis != last]
+        if outer and max(outer) > min(inner):
+            return extreme(rows, axis=sorted(axes), keepdims=True)
+        own = [1 if axis in axes else extent for axis, extent in enumerate(shape[:last])]
+        row = relax.op.reshape(rows, [*own, math.prod(shape[axis] for axis in inner)])
+        return extreme(graph.emit(builder, row, f"{name}_row"), axis=[last], keepdims=True)
 
     module = graph.rewrite(module, split)
     return module, done

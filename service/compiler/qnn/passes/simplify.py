@@ -15,6 +15,7 @@ from service.compiler.qnn.passes.constants import fold_constants
 from service.compiler.qnn.passes.extremes import split_extremes
 from service.compiler.qnn.passes.moves import move_reshapes
 from service.compiler.qnn.passes.pads import move_pads
+from service.compiler.qnn.passes.ranges import share_ranges
 from service.compiler.qnn.passes.strides import move_strides
 from service.compiler.qnn.passes.tables import make_tables
 
@@ -29,6 +30,7 @@ PASSES: dict[str, Pass] = {
     "casts dropped": drop_casts,
     "reshapes moved": move_reshapes,
     "strides moved": move_strides,
+    "ranges shared": share_ranges,
     "extremes split": split_extremes,
 }
 

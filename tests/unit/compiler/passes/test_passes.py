@@ -17,6 +17,7 @@ from service.compiler.kernels.libraries import library_for
 from service.compiler.passes import PIPELINE, Context, Dump, Pass
 from service.compiler.qnn import ops, printer
 from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.ops.dynamic import CONV2D, SCALE
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.compiler.targets import codegen_target
 from service.core.numerics import LITERT_REFERENCE
@@ -87,6 +88,11 @@ def product(emit: Emit, x: relax.Expr) -> relax.Var:
     return emit(relax.op.multiply(x, relax.const(np.ones(ROW, np.float32))))
 
 
+def parameter(emit: Emit, x: relax.Var) -> relax.Var:
+    scale = ops.dynamic_parameter(x, x, parameter=SCALE, shared=[1, 2], symmetric=True, kernel=CONV2D)
+    return emit(relax.op.multiply(x, emit(scale)))
+
+
 def padded(emit: Emit, x: relax.Var) -> relax.Var:
     real = emit(relax.op.nn.pad(emit(ops.dequantize(x, X)), [0, 0, 0, 1, 0, 1, 0, 0]))
     return emit(ops.quantize(real, X))
@@ -104,6 +110,7 @@ MODELS: dict[str, tuple[tuple[tuple[int, ...], str], Body]] = {
     "drop-casts": ((ROW, "int8"), casts),
     "move-reshapes": (((1, 2, 4), "int8"), reshaped),
     "move-strides": (((1, 4, 4, 1), "int8"), lambda emit, x: conv(emit, conv(emit, x, X, Y), Y, X, stride=2)),
+    "share-ranges": (((1, 2, 2, 1), "float32"), parameter),
     "split-extremes": (((2, 3), "float32"), lambda emit, x: emit(relax.op.max(x, axis=[0, 1], keepdims=True))),
     "select": (((1, 2, 2, 4), "int8"), lambda emit, x: conv(emit, x, X, Y)),
     "legalize": ((ROW, "int8"), dense),

@@ -6,6 +6,7 @@ Activations are quantized as they come, by row or by sample, so that products ar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from tvm import relax
@@ -22,7 +23,7 @@ from service.compiler.importers.tflite.operators.elementwise import clamped
 from service.compiler.importers.tflite.operators.fully_connected import restored, rows_of
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
-from service.compiler.qnn.ops.dynamic import CONV2D, DENSE, DEPTHWISE
+from service.compiler.qnn.ops.dynamic import CONV2D, DENSE, DEPTHWISE, FACTOR, SCALE, ZERO_POINT
 from service.compiler.qnn.types import QuantizedType
 
 _STORED = QuantizedType("int8", (1.0,), (0,))  # its scale and zero point come later
@@ -33,9 +34,9 @@ def fully_connected(node: Node) -> relax.Expr:
     x, units = rows_of(node)
     weight_type = weights_type(node, channel_axis=0)
     symmetric = not node.option("asymmetric_quantize_inputs")
-    stored, parameters = _quantized(node, x, axes=[1], symmetric=symmetric, kernel=DENSE)
-    sums = node.emit(ops.dense(stored, node.constant(1), None, _STORED, _STORED), "sums")
-    scaled = _scaled(node, sums, parameters, weight_type, units, kernel=DENSE)
+    ranges = _Ranges(node, x, axes=[1], symmetric=symmetric, kernel=DENSE)
+    sums = node.emit(ops.dense(ranges.quantized(), node.constant(1), None, _STORED, _STORED), "sums")
+    scaled = _scaled(node, sums, ranges, weight_type, units)
     return restored(node, clamped(node, scaled, node.activation()), units)
 
 
@@ -73,37 +74,55 @@ def _convolve(
     by_pixel = kernel == CONV2D and groups == 1 and (*window, *strides) == (1, 1, 1, 1) and not any(padding)
     axes, shared = ([3], [1, 2]) if by_pixel else ([1, 2, 3], [])
     symmetric = kernel == CONV2D and weight_type.is_per_tensor
-    stored, parameters = _quantized(
-        node, node.expr(0), axes=axes, shared=shared, symmetric=symmetric, kernel=kernel, padding=padding
-    )
+    ranges = _Ranges(node, node.expr(0), axes=axes, shared=shared, symmetric=symmetric, kernel=kernel)
+    stored = ranges.quantized()
+    if any(padding):
+        stored = node.emit(ops.dynamic_pad(stored, ranges.parameter(ZERO_POINT), padding), "padded")
     call = ops.conv2d(
         stored, weight, None, _STORED, _STORED, strides=strides, padding=(0,) * 4, dilation=dilation, groups=groups
     )
-    scaled = _scaled(node, node.emit(call, "sums"), parameters, weight_type, filters, kernel=kernel)
+    scaled = _scaled(node, node.emit(call, "sums"), ranges, weight_type, filters)
     return clamped(node, scaled, node.activation())
 
 
-def _quantized(
-    node: Node,
-    x: relax.Expr,
-    *,
-    axes: Sequence[int],
-    shared: Sequence[int] = (),
-    symmetric: bool,
-    kernel: str,
-    padding: Sequence[int] = (0, 0, 0, 0),
-) -> tuple[relax.Expr, relax.Expr]:
-    """The stored values, and the parameters of their quantization."""
-    ranges = ops.dynamic_parameters(x, axes=axes, shared=shared, symmetric=symmetric, kernel=kernel)
-    parameters = node.emit(ranges, "parameters")
-    return node.emit(ops.dynamic_quantize(x, parameters, kernel=kernel, padding=padding), "quantized"), parameters
+class _Ranges:
+    """The quantization of a tensor whose ranges are found when the model runs."""
+
+    def __init__(
+        self,
+        node: Node,
+        x: relax.Expr,
+        *,
+        axes: Sequence[int],
+        shared: Sequence[int] = (),
+        symmetric: bool,
+        kernel: str,
+    ) -> None:
+        self._node, self._x, self.kernel = node, x, kernel
+        self._low, self._high = (
+            node.emit(extreme(x, axis=list(axes), keepdims=True), name)
+            for extreme, name in ((relax.op.min, "low"), (relax.op.max, "high"))
+        )
+        self._compute = partial(ops.dynamic_parameter, shared=shared, symmetric=symmetric, kernel=kernel)
+        self._parameters: dict[str, relax.Var] = {}
+
+    def parameter(self, name: str) -> relax.Var:
+        if name not in self._parameters:
+            self._parameters[name] = self._node.emit(self._compute(self._low, self._high, parameter=name), name)
+        return self._parameters[name]
+
+    def quantized(self) -> relax.Var:
+        parameters = self.parameter(ZERO_POINT), self.parameter(FACTOR)
+        return self._node.emit(ops.dynamic_quantize(self._x, *parameters, kernel=self.kernel), "quantized")
 
 
-def _scaled(
-    node: Node, sums: relax.Expr, parameters: relax.Expr, weight_type: QuantizedType, filters: int, *, kernel: str
-) -> relax.Expr:
+def _scaled(node: Node, sums: relax.Expr, ranges: _Ranges, weight_type: QuantizedType, filters: int) -> relax.Expr:
     data = node.data(1)
-    along = tuple(range(data.ndim - 1)) if kernel == DEPTHWISE else tuple(range(1, data.ndim))
+    if any(weight_type.zero_points):
+        node.unsupported(f"has weights of {weight_type}, whose zero point is not 0", node.input(1))
+    along = tuple(range(data.ndim - 1)) if ranges.kernel == DEPTHWISE else tuple(range(1, data.ndim))
     totals = relax.const(data.sum(axis=along, dtype=np.int64).astype(np.int32))
+    scales = relax.const(np.array(weight_type.scales, np.float32))
     bias = bias_of_reals(node, filters)
-    return node.emit(ops.dynamic_scale(sums, parameters, totals, bias, weight_type, kernel=kernel), "scaled")
+    parameters = ranges.parameter(SCALE), ranges.parameter(ZERO_POINT)
+    return node.emit(ops.dynamic_scale(sums, *parameters, totals, scales, bias, kernel=ranges.kernel), "scaled")

@@ -14,7 +14,7 @@ from service.compiler.qnn.numerics.arithmetic import (
 )
 from service.compiler.qnn.numerics.detecting import Detect
 from service.compiler.qnn.numerics.division import FixedPointDivision
-from service.compiler.qnn.numerics.dynamic import Parameters, QuantizeByParameters, ScaleByParameters
+from service.compiler.qnn.numerics.dynamic import PadByZeroPoint, Parameter, QuantizeByParameters, ScaleByParameters
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, FixedPointMul, FloatMul, SharedShiftAdd
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.int16 import (
@@ -55,6 +55,7 @@ _SHARED: Mapping[str, Formula] = {
     **COMPARISONS,
     "abs": Absolute(),
     "detect": Detect(),
+    "dynamic_pad": PadByZeroPoint(),
     "div": FixedPointDivision(),
     "elu": ELU,
     "exp": EXP,
@@ -103,7 +104,7 @@ REFERENCE = Mode(
         "leaky_relu": LeakyRelu(),
         "mean": FixedPointMean(),
         "softmax": FixedPointSoftmax(),
-        "dynamic_parameters": Parameters(delegated=False),
+        "dynamic_parameter": Parameter(delegated=False),
         "dynamic_quantize": QuantizeByParameters(delegated=False),
         "dynamic_scale": ScaleByParameters(delegated=False),
         "dense+requantize:int16": DoubleScale(),
@@ -131,7 +132,7 @@ DELEGATE = Mode(
         "leaky_relu": SharedMultiplierLeakyRelu(),
         "mean": FloatMean(),
         "softmax": TableSoftmax(),
-        "dynamic_parameters": Parameters(delegated=True),
+        "dynamic_parameter": Parameter(delegated=True),
         "dynamic_quantize": QuantizeByParameters(delegated=True),
         "dynamic_scale": ScaleByParameters(delegated=True),
         "dense+requantize:int16": OptimizedDense(),
