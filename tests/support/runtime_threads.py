@@ -62,7 +62,7 @@ class RuntimeThreads:
 
     def __init__(self, library: Path, tasks: Path) -> None:
         self._library, self._tasks = ctypes.CDLL(str(library)), ctypes.CDLL(str(tasks))
-        for name in ("octet_team_new", "octet_team_default", "allocate"):
+        for name in ("octet_team_new", "octet_team_default", "allocate", "budget_new", "flow_new"):
             self[name].restype = ctypes.c_void_p
         self["octet_error"].restype = ctypes.c_char_p
 
@@ -95,6 +95,19 @@ class RuntimeThreads:
             numbers(*processors), numbers(*cores), numbers(*caches), len(processors), budget, ctypes.c_double(window_s)
         )
         return made
+
+
+class Turn(ctypes.Structure):
+    """`octet::Turn` of `core_budget.h`."""
+
+    _fields_ = (
+        ("cores", ctypes.c_int32),
+        ("is_minor", ctypes.c_bool),
+        ("is_overdrawn", ctypes.c_bool),
+        ("flow", ctypes.c_void_p),
+        ("expected_s", ctypes.c_double),
+        ("begun_ns", ctypes.c_int64),
+    )
 
 
 class Team:

@@ -204,7 +204,7 @@ octet_status octet_instance::run(double* seconds) {
   Use use(this);
   if (!use.is_alone()) return use.fail();
   if (!is_bound_) return fail(OCTET_INVALID, "nothing is bound to the instance: call octet_bind");
-  octet::Lease lease(team_, tuner_.threads());
+  octet::Lease lease(team_, tuner_.threads(), &model_->flow);
   if (seconds == nullptr && !tuner_.is_done()) seconds = seconds_.begin();
   *mark_ = 1;
   octet_status status = seconds == nullptr ? compute<false>(lease, nullptr) : compute<true>(lease, seconds);

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "config.h"
+#include "core_budget.h"
 #include "library.h"
 #include "memory.h"
 #include "octet.h"
@@ -14,6 +15,7 @@ struct octet_model {
   octet::Mapping mapped;               // the constants, where they are a file
   const uint8_t* constants = nullptr;  // aligned
   int64_t constant_bytes = 0;
+  octet::Flow flow;  // of its instances' calls
 
   // Binds the plan to the library. `config`, `constants` and `library` are there.
   octet_status link();

@@ -26,8 +26,8 @@ int parallel_launch(Task task, void* cdata, int num_task) {
   return grant->group->launch(task, cdata, num_task > 0 ? num_task : grant->division.tasks, threads);
 }
 
-Lease::Lease(octet_team* team, int32_t threads)
-    : team_(team == nullptr ? default_team() : team), grant_(team_->enter(threads)), threads_(grant_->threads) {}
+Lease::Lease(octet_team* team, int32_t threads, Flow* flow)
+    : team_(team == nullptr ? default_team() : team), grant_(team_->enter(threads, flow)), threads_(grant_->threads) {}
 
 Lease::~Lease() {
   grant_->division = {grant_->threads, 0};

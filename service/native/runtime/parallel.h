@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "core_budget.h"
 #include "region.h"
 #include "thread_tuner.h"
 #include "workspace.h"
@@ -19,10 +20,11 @@ int parallel_launch(Task task, void* cdata, int num_task);
 
 struct Grant;
 
-// Cores of `team`, of the process's where it is null, for as long as this lives: at most `threads`, and for 0 all.
+// Cores of `team`, of the process's where it is null, for as long as this lives: at most `threads`, and for 0 all. `flow`:
+// the calls with which it shares its part of them.
 class Lease {
  public:
-  Lease(octet_team* team, int32_t threads);
+  Lease(octet_team* team, int32_t threads, Flow* flow = nullptr);
   ~Lease();
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;

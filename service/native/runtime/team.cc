@@ -115,17 +115,17 @@ void octet_team::destroy() {
   ::free(this);
 }
 
-Grant* octet_team::enter(int32_t threads) {
+Grant* octet_team::enter(int32_t threads, octet::Flow* flow) {
   if (threads <= 0) threads = budget_.cores();
   Grant* outer = current_grant;
   while (outer != nullptr && outer->team != this) outer = outer->outer;
   Group* group = nullptr;
-  int32_t cores = 0;
+  octet::Turn turn{};
   if (outer != nullptr) {
     group = outer->group;
   } else {
-    cores = budget_.acquire(threads);
-    if (cores > 1) group = lend(cores);
+    turn = budget_.acquire(threads, flow);
+    if (turn.cores > 1) group = lend(turn.cores);
     if (group != nullptr) group->place();
   }
   int32_t width = group == nullptr ? 1 : std::min(threads, group->threads());
@@ -134,7 +134,7 @@ Grant* octet_team::enter(int32_t threads) {
     return outer;
   }
   Grant* grant = octet::new_grant();
-  *grant = {this, group, cores, width, {width, 0}, 1, current_grant};
+  *grant = {this, group, turn, width, {width, 0}, 1, current_grant};
   current_grant = grant;
   return grant;
 }
@@ -146,11 +146,11 @@ void octet_team::leave() {
   if (grant == nullptr || --grant->depth > 0) return;
   *link = grant->outer;
   Group* group = grant->group;
-  int32_t cores = grant->cores;
+  octet::Turn turn = grant->turn;
   octet::delete_grant(grant);
-  if (cores == 0) return;
+  if (turn.cores == 0) return;
   if (group != nullptr) give_back(group);  // before its cores: the next lease finds its workers
-  budget_.release(cores);
+  budget_.release(turn);
 }
 
 // Null: the system has neither memory nor threads for it.
@@ -196,7 +196,8 @@ void octet_team::after_fork_in_child() {
   idle_count_ = 0;
   for (Grant* grant = current_grant; grant != nullptr; grant = grant->outer) {
     if (grant->team != this) continue;
-    held += grant->cores;
+    grant->turn.is_overdrawn = false;
+    held += grant->turn.cores;
     if (grant->group != nullptr) grant->group->forget();
     grant->threads = 1;
     grant->division = {1, 0};

@@ -30,7 +30,7 @@ struct octet_team {
 
   // Waits for the cores of a call of at most `threads` threads, of all cores where it is 0. From here to `leave`, regions
   // that this thread launches are shared. A nested `enter` does not wait.
-  octet::Grant* enter(int32_t threads);
+  octet::Grant* enter(int32_t threads, octet::Flow* flow = nullptr);
   void leave();
 
   octet::CoreBudget& budget() { return budget_; }
@@ -62,7 +62,7 @@ namespace octet {
 struct Grant {
   octet_team* team;
   Group* group;     // null: of one thread
-  int32_t cores;    // 0: a nested one, whose cores are those of an outer one
+  Turn turn;        // without cores: a nested one, whose cores are those of an outer one
   int32_t threads;  // that may share a region
   Division division;  // of the next region
   int32_t depth;

@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "service/native/runtime/core_budget.h"
 #include "service/native/runtime/memory.h"
 #include "service/native/runtime/parallel.h"
 #include "service/native/runtime/thread_tuner.h"
@@ -26,6 +27,32 @@ EXPORTED int launch_in_child(octet_team* team, int threads, octet::Task task, vo
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
+
+// A core budget by a clock that stands still until it is set.
+namespace {
+int64_t budget_ns = 0;
+int64_t budget_clock() { return budget_ns; }
+}  // namespace
+
+EXPORTED void budget_set_clock(double seconds) { budget_ns = static_cast<int64_t>(1e9 * seconds); }
+
+EXPORTED octet::CoreBudget* budget_new(int cores) { return octet::create<octet::CoreBudget>(cores, 0.1, budget_clock); }
+
+EXPORTED void budget_free(octet::CoreBudget* budget) { octet::destroy(budget); }
+
+EXPORTED int budget_waiting(octet::CoreBudget* budget) { return budget->waiting(); }
+
+EXPORTED int budget_cores_free(octet::CoreBudget* budget) { return budget->free(); }
+
+EXPORTED octet::Flow* flow_new() { return octet::create<octet::Flow>(); }
+
+EXPORTED void flow_free(octet::Flow* flow) { octet::destroy(flow); }
+
+EXPORTED void budget_acquire(octet::CoreBudget* budget, int cores, octet::Flow* flow, octet::Turn* turn) {
+  *turn = budget->acquire(cores, flow);
+}
+
+EXPORTED void budget_release(octet::CoreBudget* budget, const octet::Turn* turn) { budget->release(*turn); }
 
 // A tuner, by its address; 0 for no memory.
 EXPORTED octet::ThreadTuner* tuner_new(int calls, int threads) {
