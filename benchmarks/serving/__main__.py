@@ -2,6 +2,7 @@
 
     python -m benchmarks.serving                                          # all but the soak: about 11 minutes
     python -m benchmarks.serving --parts throughput --models mobilenet_v2 --peers fastapi-openvino bentoml
+    python -m benchmarks.serving --parts overload fairness --overload-seconds 20
     python -m benchmarks.serving --parts interference --models mobilenet_v2
     python -m benchmarks.serving --parts soak --soak-minutes 30
 
@@ -26,14 +27,14 @@ from benchmarks.link import Waiting
 from benchmarks.measure import cores_for, cpu_name
 from benchmarks.places import default_home
 from benchmarks.server import serving
-from benchmarks.serving import interference, overhead, overload, soak, throughput
+from benchmarks.serving import fairness, interference, overhead, overload, soak, throughput
 from benchmarks.serving.bench import Bench, Generator, Rules
-from benchmarks.serving.contestants import NUMERICS, OVERLOADED, SERVED, Served
+from benchmarks.serving.contestants import DIGITS, HEAVY, LIGHT, NUMERICS, OVERLOADED, SERVED, Served
 from benchmarks.serving.records import PART, Run
 from service.cli.client import Client
 from service.core.target import detect_host
 
-_PARTS = ("overhead", "throughput", "overload", "interference", "soak")
+_PARTS = ("overhead", "throughput", "overload", "fairness", "interference", "soak")
 _OVERHEAD_ROUNDS, _OVERHEAD_S = 7, 0.6
 _QUIET_S = 5.0
 
@@ -49,7 +50,7 @@ def main() -> None:
         with closing(Generator(client_core)) as generator:
             bench = Bench(home, rules, server_core, client_core, generator, data_dir, Path(directory), output)
             bench.record(describe(bench, arguments.note))
-            models = [served for served in SERVED if not arguments.models or served.name in arguments.models]
+            models = chosen(arguments)
             with bench.surviving("building"):
                 build(bench, models)
             os.sched_setaffinity(0, {client_core})  # what we start from here on inherits it, or is pinned elsewhere
@@ -57,28 +58,41 @@ def main() -> None:
     print(f"\n{path}")
 
 
+def chosen(arguments: argparse.Namespace) -> list[Served]:
+    """The models that the parts need, or those of them that were named."""
+    needed = {"overload": OVERLOADED, "fairness": (LIGHT, HEAVY)}
+    wanted = [served for part in arguments.parts for served in needed.get(part, SERVED)]
+    named = [*arguments.models, *([LIGHT.name, HEAVY.name] if "fairness" in arguments.parts else [])]
+    return [it for it in (*SERVED, DIGITS) if it in wanted and (not arguments.models or it.name in named)]
+
+
 def run(bench: Bench, models: Sequence[Served], cores: Sequence[int], arguments: argparse.Namespace) -> None:
     parts = set(arguments.parts) | ({"soak"} if arguments.soak_minutes else set())
-    if "overhead" in parts and models:
-        print(f"\nOverhead, {models[0].row.title}", flush=True)
+    catalog = [it for it in models if it in SERVED]
+    if "overhead" in parts and catalog:
+        print(f"\nOverhead, {catalog[0].row.title}", flush=True)
         with bench.surviving("overhead"):
-            overhead.measure(bench, models[0], _OVERHEAD_ROUNDS, _OVERHEAD_S)
-    for served in models if "throughput" in parts else []:
+            overhead.measure(bench, catalog[0], _OVERHEAD_ROUNDS, _OVERHEAD_S)
+    for served in catalog if "throughput" in parts else []:
         print(f"\n{served.row.title}", flush=True)
         with bench.surviving(f"throughput of {served.name}"):
             throughput.measure(bench, served, arguments.peers)
-    if "overload" in parts and OVERLOADED in models:
-        print(f"\nOverload, {OVERLOADED.row.title}", flush=True)
-        with bench.surviving("overload"):
-            overload.measure(bench, OVERLOADED, arguments.overload, arguments.overload_seconds)
-    if "interference" in parts and models:
-        print(f"\nPredictions beside a build, {models[0].row.title}", flush=True)
+    for served in [it for it in OVERLOADED if it in models] if "overload" in parts else []:
+        print(f"\nOverload, {served.row.title}", flush=True)
+        with bench.surviving(f"overload of {served.name}"):
+            overload.measure(bench, served, arguments.overload, arguments.overload_seconds)
+    if "fairness" in parts and LIGHT in models and HEAVY in models:
+        print(f"\n{LIGHT.row.title} beside {HEAVY.row.title}", flush=True)
+        with bench.surviving("fairness"):
+            fairness.measure(bench, LIGHT, HEAVY, cores, arguments.overload_seconds / 3)
+    if "interference" in parts and catalog:
+        print(f"\nPredictions beside a build, {catalog[0].row.title}", flush=True)
         with bench.surviving("interference"):
-            interference.measure(bench, models[0], cores, _QUIET_S)
+            interference.measure(bench, catalog[0], cores, _QUIET_S)
     if "soak" in parts:
         print("\nSoak", flush=True)
         with bench.surviving("soak"):
-            soak.measure(bench, models, arguments.soak_minutes or 1.0)
+            soak.measure(bench, catalog, arguments.soak_minutes or 1.0)
 
 
 def build(bench: Bench, models: Sequence[Served]) -> None:
@@ -86,9 +100,7 @@ def build(bench: Bench, models: Sequence[Served]) -> None:
     cores = sorted(os.sched_getaffinity(0))
     with serving(bench.data_dir, cores, bench.scratch / "build.log") as server, Client(server.url) as client:
         for served in models:
-            path = bench.home.model(served.row.files["tflite"])
-            if path is None:
-                raise RuntimeError(f"{served.row.files['tflite']} is missing; run: python -m benchmarks.models")
+            path = served.path(bench.home)
             print(f"building {served.row.title} ...", flush=True)
             pushed = push(client, path, served.name, NUMERICS)
             list(client.events(pushed["id"]))  # ends when the build does
@@ -119,8 +131,10 @@ def describe(bench: Bench, note: str) -> Run:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     defaults = Rules()
-    parser.add_argument("--parts", nargs="+", choices=_PARTS, default=_PARTS[:3], help="default: the first three")
-    parser.add_argument("--models", nargs="+", choices=[it.name for it in SERVED], default=[], help="default: all")
+    parser.add_argument("--parts", nargs="+", choices=_PARTS, default=_PARTS[:4], help="default: the first four")
+    parser.add_argument(
+        "--models", nargs="+", choices=[it.name for it in (*SERVED, DIGITS)], default=[], help="default: all"
+    )
     parser.add_argument("--peers", nargs="*", help="default: all; without a name: none")
     parser.add_argument("--rounds", type=int, default=defaults.rounds)
     parser.add_argument("--seconds", type=float, default=defaults.seconds, help="of a turn under load")

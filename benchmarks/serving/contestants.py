@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.models.catalog import Row, rows_named
+from benchmarks.places import CHECKOUT, Home
 
 OCTET, BARE, FLOOR, GRPC = "octet", "bare", "floor", "octet-grpc"
 NUMERICS = "xnnpack"
@@ -25,15 +27,24 @@ class Served:
         name: of its row in the catalog.
         frameworks: each with the format of the file that it is fastest with in the contest; the fastest first.
         long: how much longer its turns are, so that a slow model answers often enough for a 99th percentile.
+        example: the file, of one that is not in the catalog, relative to the checkout.
     """
 
     name: str
     frameworks: Sequence[tuple[str, str]]
     long: float = 1.0
+    example: str = ""
 
     @property
     def row(self) -> Row:
-        return rows_named([self.name])[0]
+        return Row(self.name, "digits, int8", {}) if self.example else rows_named([self.name])[0]
+
+    def path(self, home: Home) -> Path:
+        """Raises RuntimeError where the file is not there."""
+        path = CHECKOUT / self.example if self.example else home.model(self.row.files["tflite"])
+        if path is None:
+            raise RuntimeError(f"{self.row.files['tflite']} is missing; run: python -m benchmarks.models")
+        return path
 
 
 SERVED: Sequence[Served] = (
@@ -41,7 +52,9 @@ SERVED: Sequence[Served] = (
     Served("mobilenet_v2", [("openvino", "onnx"), ("litert", "tflite"), ("onnxruntime", "onnx")]),
     Served("resnet50", [("openvino", "tflite"), ("onnxruntime", "onnx"), ("litert", "tflite")], long=2.0),
 )
-OVERLOADED = SERVED[-1]
+DIGITS = Served("digits", [], example="examples/digits_int8.tflite")
+OVERLOADED = (SERVED[-1], SERVED[0], DIGITS)
+LIGHT, HEAVY = DIGITS, SERVED[-1]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 
 from benchmarks.serving.contestants import BARE, OCTET
 from benchmarks.serving.load import median, percentile
-from benchmarks.serving.records import Entry, Failure, Interference, Overhead, Overload, Record, Run, Soak, Turn
+from benchmarks.serving.records import (
+    Entry,
+    Failure,
+    Fairness,
+    Interference,
+    Overhead,
+    Overload,
+    Record,
+    Run,
+    Soak,
+    Turn,
+)
 
 Key = tuple[str, str]  # model, contestant
 
@@ -48,6 +59,7 @@ class Results:
     entries: dict[Key, Entry] = field(default_factory=dict)
     failed: list[Entry] = field(default_factory=list)
     overloads: list[Overload] = field(default_factory=list)
+    fairnesses: list[Fairness] = field(default_factory=list)
     interferences: list[Interference] = field(default_factory=list)
     soaks: list[Soak] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
@@ -70,6 +82,8 @@ class Results:
                 self.failed.append(record)
             case Overload():
                 self.overloads.append(record)
+            case Fairness():
+                self.fairnesses.append(record)
             case Interference():
                 self.interferences.append(record)
             case Soak():

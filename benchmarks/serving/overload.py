@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from benchmarks.serving import hosts
 from benchmarks.serving.bench import Bench
 from benchmarks.serving.contestants import Served
+from benchmarks.serving.flood import Flood
 from benchmarks.serving.load import REFUSED, Answer, Outcome, Phase, percentile
 from benchmarks.serving.processes import OtherLoad, memory
 from benchmarks.serving.records import Overload
@@ -22,29 +23,30 @@ _SAMPLE_S = 1.0
 
 
 def measure(bench: Bench, served: Served, factor: float, seconds: float) -> None:
+    flood = Flood(bench.client_core, bench.scratch)
     with hosts.octet(bench.data_dir, served.name, bench.images[served.name], bench.server_core, bench.scratch) as (
         host,
         _,
     ):
-        run = bench.generator.run
+        run = flood.run
         capacity = run(bench.closed(host, _CAPACITY_S)).per_s
         calm = Phase(_CALM_SHARE * capacity, _CALM_S)
         normal_s = _NORMAL_TIMES * percentile(run(bench.open(host, calm)).latencies_ms(), 99) / 1e3
         phases = Phase(factor * capacity, seconds), Phase(_CALM_SHARE * capacity, _AFTER_S)
-        other, before = OtherLoad([host.pid, bench.generator.pid]), memory(host.pid).rss_mib
+        other, before = OtherLoad([host.pid]), memory(host.pid).rss_mib
         with _sampling(host.pid) as samples:
             outcome = run(bench.open(host, *phases))
         rss_mib = [before, max([before, *samples]), memory(host.pid).rss_mib]
-        flood = Outcome([it for it in outcome.answers if it.due_s < seconds], seconds)
+        beside = Outcome([it for it in outcome.answers if it.due_s < seconds], seconds)
         probes = sorted((it for it in outcome.answers if it.due_s >= seconds), key=lambda it: it.due_s)
-        served_ms, refused_ms = flood.latencies_ms(), flood.latencies_ms(REFUSED)
+        served_ms, refused_ms = beside.latencies_ms(), beside.latencies_ms(REFUSED)
         overload = Overload(
             model=served.name,
             encoding=host.encoding,
             factor=factor,
             seconds=seconds,
             capacity_per_s=capacity,
-            goodput_per_s=sum(it.due_s + it.latency_s <= seconds for it in flood.good) / seconds,
+            goodput_per_s=sum(it.due_s + it.latency_s <= seconds for it in beside.good) / seconds,
             statuses=outcome.statuses,
             wrong=outcome.wrong,
             served_p50_ms=percentile(served_ms, 50),

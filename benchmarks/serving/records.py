@@ -133,6 +133,36 @@ class Overload:
 
 
 @dataclass(frozen=True)
+class Fairness:
+    """A light model at a constant rate, alone and beside clients of a heavy one on the same server.
+
+    Attributes:
+        cores: of the server.
+        rate: of the light one.
+        connections: of the heavy one, closed loop.
+        call_ms: the 99th percentile of the heavy one's latency, asked by one client alone.
+        alone_ms, beside_ms: the light one's latencies.
+        heavy_alone_per_s, heavy_beside_per_s: answers of the heavy one.
+    """
+
+    kind: ClassVar[str] = "fairness"
+    light: str
+    heavy: str
+    cores: int
+    rate: float
+    connections: int
+    seconds: float
+    call_ms: float
+    alone_ms: list[float]
+    beside_ms: list[float]
+    heavy_alone_per_s: float
+    heavy_beside_per_s: float
+    statuses: dict[str, int]
+    wrong: int
+    other_cpus: float
+
+
+@dataclass(frozen=True)
 class Interference:
     """Predictions one after the other, quiet and beside the first build of a model on the same server.
 
@@ -192,8 +222,8 @@ class Failure:
     error: str
 
 
-Record = Run | Overhead | Turn | Entry | Overload | Interference | Soak | Failure
-_KINDS = {kind.kind: kind for kind in (Run, Overhead, Turn, Entry, Overload, Interference, Soak, Failure)}
+Record = Run | Overhead | Turn | Entry | Overload | Fairness | Interference | Soak | Failure
+_KINDS = {kind.kind: kind for kind in (Run, Overhead, Turn, Entry, Overload, Fairness, Interference, Soak, Failure)}
 
 
 def read(path: Path) -> Iterator[Record]:

@@ -110,6 +110,19 @@ def overload(results: Results) -> str:
     return table([f"{it.model}, {it.encoding}", "measured"], rows) if results.overloads else ""
 
 
+def fairness(results: Results) -> str:
+    """The light model's latencies, alone and beside the heavy one."""
+    rows = []
+    for it in results.fairnesses:
+        alone, beside = sorted(it.alone_ms), sorted(it.beside_ms)
+        row = [f"{it.light}, {it.rate:g} /s, beside {it.heavy} with {it.connections} clients", str(it.cores)]
+        row += [f"{percentile(alone, percent):.2f}, **{percentile(beside, percent):.2f}**" for percent in (50, 99)]
+        row += [f"{it.call_ms:.2f}", f"{it.heavy_alone_per_s:.1f}, {it.heavy_beside_per_s:.1f}"]
+        rows.append([*row, _counts(it.statuses), f"{it.other_cpus:.2f}"])
+    columns = ["", "cores", "p50 ms, alone and beside", "p99 ms, alone and beside", "one heavy call, p99 ms"]
+    return table([*columns, "heavy answers/s, alone and beside", "statuses", "other CPUs"], rows) if rows else ""
+
+
 def interference(results: Results) -> str:
     """Latencies quiet and beside a build, by round."""
     rows = []

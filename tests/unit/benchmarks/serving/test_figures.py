@@ -8,7 +8,7 @@ from benchmarks.serving.contestants import BARE, FLOOR, OCTET, SERVED, peers_for
 from benchmarks.serving.figures import Results
 from benchmarks.serving.load import Answer, Load, Phase, percentile
 from benchmarks.serving.overload import recovery_s
-from benchmarks.serving.records import Entry, Interference, Overhead, Overload, Run, Soak, Turn
+from benchmarks.serving.records import Entry, Fairness, Interference, Overhead, Overload, Run, Soak, Turn
 from benchmarks.serving.report import render
 from benchmarks.serving.soak.watching import growth_of, slope_of
 
@@ -82,6 +82,7 @@ def results() -> Results:
         Entry(MODEL, "bentoml", "BentoML, OpenVINO", 220, 200),
         Entry(MODEL, "mlserver", "MLServer, OpenVINO", error="it ended\nwith 1"),
         Overload("resnet50", "binary", 3, 60, 50.0, 47.5, {"200": 1, "429": 2}, 0, 1, 2, 3, 12.5, 0.4, [1, 3, 2], 0.0),
+        Fairness("digits", "resnet50", 2, 200, 8, 20, 25.0, [0.1] * 9, [0.2] * 9, 40, 39, {"200": 9}, 0, 0.1),
         Interference(MODEL, 0, 2, 12.34, [4.0] * 100, [5.0] * 85 + [6.0] * 15, 0.03),
         Soak(["resnet50"], 30, 9.0, {"200": 7}, 1, {"read": {"200": 5, "503": 2}}, 2, 3, ["?"], 0, 2.0,
              {"server": [90, 100]}, {"server": [0.2, 0.1, 0.3]}, 0.0),
@@ -134,3 +135,8 @@ def test_every_model_has_each_server_once() -> None:
         assert len(set(names)) == len(names)
         assert {"mlserver", "bentoml", "ray", "triton"} < set(names)
         assert all(peer.file in served.row.files for peer in peers_for(served))
+
+
+def test_a_light_model_is_shown_alone_and_beside_a_heavy_one() -> None:
+    (row,) = [line for line in render(results()).splitlines() if line.startswith("| digits, 200 /s")]
+    assert "| 0.10, **0.20** | 0.10, **0.20** | 25.00 | 40.0, 39.0 |" in row

@@ -1,20 +1,30 @@
-"""The generator against a server that takes its time, on sockets of this process."""
+"""Both generators against a server that takes its time, on sockets of this process."""
 
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from benchmarks.serving.generator import run
-from benchmarks.serving.load import Load, Phase
+from benchmarks.serving import generator
+from benchmarks.serving.flood import ANYWHERE, Flood
+from benchmarks.serving.load import Load, Outcome, Phase
 from benchmarks.serving.wire import request_bytes
 from tests.support.waiting import GIVE_UP_S
 
 SERVICE_S = 0.02
+
+Run = Callable[[Load], Outcome]
+
+
+@pytest.fixture(scope="module", params=["python", "c"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    if request.param == "python":
+        return generator.run
+    return Flood(ANYWHERE, tmp_path_factory.mktemp("flood")).run
 
 
 class OneAtATime:
@@ -70,7 +80,7 @@ def serving(server: OneAtATime, folder: Path) -> Iterator[dict[str, str | int]]:
 
 
 @pytest.mark.parametrize("polls", [True, False])
-def test_a_closed_loop_carries_what_the_server_can(tmp_path: Path, polls: bool) -> None:
+def test_a_closed_loop_carries_what_the_server_can(run: Run, tmp_path: Path, polls: bool) -> None:
     clients = 3
     server = OneAtATime(b"right", together=clients)
     with serving(server, tmp_path) as at:
@@ -83,7 +93,7 @@ def test_a_closed_loop_carries_what_the_server_can(tmp_path: Path, polls: bool) 
 
 
 @pytest.mark.parametrize("polls", [True, False])
-def test_what_waits_in_an_open_loop_is_charged_to_the_server(tmp_path: Path, polls: bool) -> None:
+def test_what_waits_in_an_open_loop_is_charged_to_the_server(run: Run, tmp_path: Path, polls: bool) -> None:
     """Twice what it can do: the n-th request waits n times half of what one takes."""
     with serving(OneAtATime(b"right"), tmp_path) as at:
         outcome = run(Load(**at, phases=[Phase(2 / SERVICE_S, 0.4)], polls=polls))  # type: ignore[arg-type]
@@ -93,19 +103,19 @@ def test_what_waits_in_an_open_loop_is_charged_to_the_server(tmp_path: Path, pol
     assert max(answer.latency_s for answer in outcome.answers) > 15 * SERVICE_S
 
 
-def test_wrong_answers_are_counted(tmp_path: Path) -> None:
+def test_wrong_answers_are_counted(run: Run, tmp_path: Path) -> None:
     with serving(OneAtATime(b"right", b"wrong"), tmp_path) as at:
         outcome = run(Load(**at, phases=[Phase(20, 0.2)]))  # type: ignore[arg-type]
     assert (len(outcome.good), outcome.wrong) == (2, 2)
 
 
-def test_a_refusal_is_no_wrong_answer_and_its_connection_is_left(tmp_path: Path) -> None:
+def test_a_refusal_is_no_wrong_answer_and_its_connection_is_left(run: Run, tmp_path: Path) -> None:
     with serving(OneAtATime(b"full", status="429 Too Many Requests", keep=False), tmp_path) as at:
         outcome = run(Load(**at, phases=[Phase(20, 0.2)]))  # type: ignore[arg-type]
     assert (outcome.statuses, outcome.wrong, outcome.good) == ({"429": 4}, 0, [])
 
 
-def test_a_server_that_is_not_there_loses_requests(tmp_path: Path) -> None:
+def test_a_server_that_is_not_there_loses_requests(run: Run, tmp_path: Path) -> None:
     with serving(OneAtATime(b"right"), tmp_path) as at:
         pass
     assert run(Load(**at, phases=[Phase(20, 0.1)])).statuses == {"lost": 2}  # type: ignore[arg-type]
