@@ -26,7 +26,14 @@ from tests.support.onnx_reference import Reference
 CASES, SAMPLES = 15, 12
 WORDS = 30  # of embeddings
 OPSETS = {"int4 in blocks": 21, "uint4 in blocks": 21, "of 16 bits": 21, "ReduceMax": 12, "ReduceMin": 12}
-OPSETS |= {"Mish": 18, "GroupNormalization": 21, "Resize": 19}
+OPSETS |= {
+    "Mish": 18,
+    "GroupNormalization": 21,
+    "Resize": 19,
+    "Resize, antialiased": 19,
+    "ScatterElements, reduced": 18,
+    "ScatterND, reduced": 18,
+}
 MODE = get_mode(ONNXRUNTIME)
 Arrays = list[np.ndarray[Any, Any]]
 

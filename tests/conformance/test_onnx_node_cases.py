@@ -25,7 +25,6 @@ CASES = np.load(Path(__file__).parents[1] / "fixtures" / "onnx" / "node_cases.np
 NAMES = sorted(key.removesuffix(".model") for key in CASES if key.endswith(".model"))
 # What is refused, by a part of its name -> why.
 REFUSED = {
-    "antialias": "not compiled",
     "crop_and_resize": "not compiled",
     "e4m3fn": "float8",
     "e5m2": "float8",
@@ -43,9 +42,6 @@ REFUSED = {
     "not_larger": "keeps the ratio",
     "not_smaller": "keeps the ratio",
     "softcap": "not compiled",
-    "elements_with_duplicate": "a reduction",
-    "with_reduction": "a reduction",
-    "scatternd_": "a reduction",
     "tril_zero": "an empty input",
     "triu_zero": "an empty input",
 }

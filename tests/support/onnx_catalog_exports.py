@@ -106,6 +106,21 @@ def scatter_elements(model: OnnxBuilder, rng: Rng) -> None:
     model.output(model.node("ScatterElements", [x, indices, updates], axis=1), "float32")
 
 
+def scattered(op_type: str, indices: Sequence[int], updates: Sequence[int], most: int, **attributes: Any) -> Write:
+    """By constant indices or by an input; several for one place, which a reduction brings together."""
+
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        x, updated = _x(model, rng, (3, 4, 5)), _x(model, rng, updates, "updates")
+        places = model.constant(rng.integers(-most, most, indices), "int64")
+        if rng.integers(0, 2):
+            sent = model.node("Mod", [model.input("places", "int64", indices), model.constant(most, "int64")])
+            places = model.node("Sub", [sent, model.constant(int(rng.integers(0, 2)) * most, "int64")])
+        reduction = pick(rng, "add", "mul", "max", "min")
+        model.output(model.node(op_type, [x, places, updated], reduction=reduction, **attributes), "float32")
+
+    return write
+
+
 def cumulative_mask(model: OnnxBuilder, rng: Rng) -> None:
     """As position ids are made of a mask (RoBERTa)."""
     mask = model.node("Mod", [model.input("mask", "int64", (2, 6)), model.constant(2, "int64")])
@@ -157,6 +172,34 @@ def resize_cubic(model: OnnxBuilder, rng: Rng) -> None:
     model.output(
         model.node("Resize", [x, "", "", sizes], mode="cubic", exclude_outside=outside, **attributes), "float32"
     )
+
+
+def resize_antialiased(model: OnnxBuilder, rng: Rng) -> None:
+    corners = pick(rng, "half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+    sizes = model.constant([1, 2, int(rng.integers(2, 14)), int(rng.integers(2, 14))], "int64")
+    attributes = {"coordinate_transformation_mode": corners, "mode": pick(rng, "linear", "cubic")}
+    outside = int(rng.integers(0, 2))
+    operands = [_x(model, rng, (1, 2, 9, 11)), "", "", sizes]
+    model.output(model.node("Resize", operands, antialias=1, exclude_outside=outside, **attributes), "float32")
+
+
+def fused_conv(model: OnnxBuilder, rng: Rng) -> None:
+    activation, parameters = pick(rng, ("Relu", []), ("LeakyRelu", [0.125]), ("Clip", [0.0, 1.5]), ("Tanh", []))
+    x = _x(model, rng, (1, 3, 6, 7))
+    operands = [_rows(model, rng, 4, 3, 3, 3), _rows(model, rng, 4)]
+    if rng.integers(0, 2):
+        operands.append(_x(model, rng, (1, 4, 6, 7), "z"))
+    attributes: dict[str, Any] = {"activation": activation, "pads": [1, 1, 1, 1]}
+    if parameters:
+        attributes["activation_params"] = parameters
+    model.output(model.microsoft("FusedConv", [x, *operands], **attributes), "float32")
+
+
+def fused_gemm(model: OnnxBuilder, rng: Rng) -> None:
+    activation, alpha = pick(rng, ("Relu", 0.0), ("LeakyRelu", 0.125), ("Sigmoid", 0.0))
+    rows = [_rows(model, rng, 5, 4), _rows(model, rng, 5)]
+    attributes = {"activation": activation, "activation_alpha": alpha, "transB": 1}
+    model.output(model.microsoft("FusedGemm", [_x(model, rng, (3, 4)), *rows], **attributes), "float32")
 
 
 def _microsoft(op_type: str, *rows: Sequence[int], **attributes: Any) -> Write:
@@ -250,8 +293,11 @@ MOVED: dict[str, Write] = {
     "GatherND of batches": indexed("GatherND", (2, 3, 5), (2, 4, 1), 3, batch_dims=1),
     "IsInf": is_infinite,
     "OneHot": one_hot,
+    "Resize, antialiased": resize_antialiased,
     "ScatterElements": scatter_elements,
+    "ScatterElements, reduced": scattered("ScatterElements", (3, 6, 4), (3, 6, 4), 4, axis=1),
     "ScatterND": scatter_nd,
+    "ScatterND, reduced": scattered("ScatterND", (7, 2), (7, 5), 3),
     "Sign": _node("Sign", (2, 9)),
     "ThresholdedRelu": _node("ThresholdedRelu", (2, 9), alpha=0.3),
     "TopK": top_k,
@@ -281,6 +327,8 @@ COMPUTED: dict[str, Write] = {
     "com.microsoft.BiasGelu": _node("BiasGelu", (2, 3, 9), [9], domain="com.microsoft"),
     "com.microsoft.EmbedLayerNormalization": embed_layer_normalization,
     "com.microsoft.FastGelu": _microsoft("FastGelu", (WIDTH,)),
+    "com.microsoft.FusedConv": fused_conv,
+    "com.microsoft.FusedGemm": fused_gemm,
     "com.microsoft.FusedMatMul": fused_matmul,
     "com.microsoft.MultiHeadAttention": multi_head_attention,
     "com.microsoft.QAttention": quantized_attention,

@@ -14,7 +14,10 @@ _QUANTIZE = (
     "quantize it with onnxruntime.quantization: quantize_static for networks of pictures, quantize_dynamic for "
     "transformers (docs/how-to/onnx.md)"
 )
-_PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+_PRODUCTS = (
+    *("Conv", "ConvTranspose", "Gemm", "MatMul"),
+    *(f"com.microsoft.{name}" for name in ("FusedConv", "FusedGemm", "FusedMatMul")),
+)
 
 
 def check_support(model: Model) -> None:

@@ -14,6 +14,7 @@ from service.compiler.qnn.numerics.pooling import AveragePool, MaxPool
 from service.compiler.qnn.numerics.products import MatMul
 from service.compiler.qnn.numerics.real import RealConv2d, RealMatMul
 from service.compiler.qnn.numerics.real_functions import FUNCTIONS, RealFunction
+from service.compiler.qnn.numerics.scattering import ScatterRows
 from service.compiler.qnn.numerics.summation import RealSum
 from service.compiler.qnn.numerics.transposed import Conv2dTranspose
 from service.compiler.qnn.numerics.unary import Table
@@ -80,6 +81,7 @@ EXACT: Mapping[str, Formula] = {
     "take_pixels": TakePixels(),
     **{f"real_{name}": RealFunction(name) for name in FUNCTIONS},
     "running_sum": RunningSum(),
+    "scatter_rows": ScatterRows(),
     "storage_cast": StorageCast(),
     "table": Table(),
     "top_places": TopPlaces(),

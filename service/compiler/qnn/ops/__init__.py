@@ -36,6 +36,7 @@ from service.compiler.qnn.ops import (
     real,
     recurrent,
     resizing,
+    scattering,
 )
 from service.compiler.qnn.ops import unary as functions
 from service.compiler.qnn.ops.accumulating import conv2d, conv2d_transpose, dense
@@ -52,6 +53,7 @@ from service.compiler.qnn.ops.products import matmul, real_matmul
 from service.compiler.qnn.ops.real import real_conv2d, real_function, real_sum
 from service.compiler.qnn.ops.recurrent import lstm_cell, lstm_output, rescale, time_dense
 from service.compiler.qnn.ops.resizing import resize_bilinear, take_pixels
+from service.compiler.qnn.ops.scattering import scatter_rows
 from service.compiler.qnn.ops.unary import table, unary
 
 __all__ = [
@@ -89,6 +91,7 @@ __all__ = [
     "rescale",
     "resize_bilinear",
     "running_sum",
+    "scatter_rows",
     "softmax",
     "squared_difference",
     "storage_cast",
@@ -114,6 +117,7 @@ _FAMILIES = (
     real,
     recurrent,
     resizing,
+    scattering,
     detecting,
     dynamic,
     functions,

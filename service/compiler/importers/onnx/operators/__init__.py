@@ -16,6 +16,7 @@ from service.compiler.importers.onnx.operators import (
     einsum,
     elementwise,
     functions,
+    fused,
     indexing,
     joining,
     matrix,
@@ -25,6 +26,7 @@ from service.compiler.importers.onnx.operators import (
     real,
     reduction,
     resizing,
+    scattering,
     selection,
     shapes,
 )
@@ -49,8 +51,10 @@ _FAMILIES = (
     real.REAL,
     activations.ACTIVATIONS,
     attention.ATTENTION,
+    fused.FUSED,
     indexing.INDEXING,
     normalizing.NORMALIZING,
+    scattering.SCATTERING,
 )
 
 RULES: Mapping[str, Rule] = {

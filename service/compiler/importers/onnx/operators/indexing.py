@@ -1,4 +1,4 @@
-"""Operators that read or write elements at places that a tensor of indices says, and those that make such indices.
+"""Operators that read elements at places that a tensor of indices says, and those that make such indices.
 
 Negative indices count from the end. What lies beyond the ends is an error in ONNX; here it is the end, so that no index
 leads out of a tensor.
@@ -19,7 +19,6 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 
 _LARGEST_DEPTH = 1 << 20  # of one-hot rows
-_MOST_WRITES = 1 << 22
 
 
 def gather_elements(node: Node) -> Value:
@@ -32,12 +31,12 @@ def gather_elements(node: Node) -> Value:
     known = node.all_known()
     if known is not None and node.is_small(known[1:]):
         cut = known[0][tuple(slice(None) if place == axis else slice(size) for place, size in enumerate(wanted))]
-        return node.folded(np.take_along_axis(cut, _inside(node, known[1], shape[axis]), axis))
+        return node.folded(np.take_along_axis(cut, inside(node, known[1], shape[axis]), axis))
     data = node.expr(0)
     for place, (a, b) in enumerate(zip(wanted, shape, strict=True)):
         if place != axis and a < b:
             data = node.emit(relax.op.strided_slice(data, [place], [0], [a], [1]), "part")
-    indices = _indices(node, node.expr(1), node.known(1), [shape[axis]])
+    indices = indices_of(node, node.expr(1), node.known(1), [shape[axis]])
     return node.kept(node.emit(relax.op.gather_elements(data, indices, axis)))
 
 
@@ -51,12 +50,12 @@ def gather_nd(node: Node) -> Value:
     named, rest = shape[shared : shared + depth], shape[shared + depth :]
     known = node.all_known()
     if known is not None and known[1].size * math.prod(rest) <= 1 << 16:
-        rows = _inside(node, known[1], np.array(named)).reshape(math.prod(shape[:shared]), -1, depth)
+        rows = inside(node, known[1], np.array(named)).reshape(math.prod(shape[:shared]), -1, depth)
         batches = np.arange(rows.shape[0])[:, np.newaxis]
         data = known[0].reshape(rows.shape[0], *named, *rest)
         picked = data[(batches, *(rows[..., place] for place in range(depth)))]
         return node.folded(picked.reshape(*wanted[:-1], *rest))
-    indices = _indices(node, node.expr(1), node.known(1), named)
+    indices = indices_of(node, node.expr(1), node.known(1), named)
     steps = [math.prod(named[place + 1 :]) for place in range(depth)]
     scaled = node.emit(relax.op.multiply(indices, node.literal(np.array(steps, np.int64))), "steps")
     flat = node.emit(relax.op.sum(scaled, axis=[len(wanted) - 1]), "places")
@@ -66,59 +65,6 @@ def gather_nd(node: Node) -> Value:
         flat = node.emit(relax.op.add(flat, node.literal(starts)), "places")
     rows_of_data = node.emit(relax.op.reshape(node.expr(0), (math.prod(shape[: shared + depth]), *rest)), "rows")
     return node.kept(node.emit(relax.op.take(rows_of_data, flat, 0, mode="clip")))
-
-
-def scatter_nd(node: Node) -> Value:
-    """data, indices, updates: the data with other values at the places that the rows of the indices name, which have to
-    be constant. The last of several for one place stays."""
-    shape, indices = node.shape(0), node.data(1)
-    depth = indices.shape[-1] if indices.ndim else 0
-    node.require(0 < depth <= len(shape), f"writes at {list(indices.shape)} of {list(shape)}")
-    rest = shape[depth:]
-    node.require(
-        node.shape(2) == (*indices.shape[:-1], *rest), f"writes {list(node.shape(2))} at {len(indices)} places"
-    )
-    rows = _inside(node, indices, np.array(shape[:depth])).reshape(-1, depth)
-    places = np.asarray(np.ravel_multi_index(tuple(rows.T), shape[:depth]) if rows.size else (), np.int64)
-    return _written(node, places, math.prod(shape[:depth]), rest)
-
-
-def scatter_elements(node: Node) -> Value:
-    """data, indices, updates: as `scatter_nd`, each index along one axis and at its own place on the others."""
-    shape, indices = node.shape(0), node.data(1)
-    node.require(indices.ndim == len(shape) > 0, f"writes at {list(indices.shape)} of {list(shape)}")
-    node.require(node.shape(2) == indices.shape, f"writes {list(node.shape(2))} at {list(indices.shape)}")
-    axis = axis_of(node, len(shape), 0)
-    fits = all(a <= b for place, (a, b) in enumerate(zip(indices.shape, shape, strict=True)) if place != axis)
-    node.require(fits, f"writes at {list(indices.shape)} of {list(shape)}")
-    places: Array = np.zeros(indices.shape, np.int64)
-    for place, size in enumerate(indices.shape):
-        own = np.arange(size).reshape(-1, *[1] * (len(shape) - place - 1))
-        at = _inside(node, indices, shape[axis]) if place == axis else own
-        places = places + at * math.prod(shape[place + 1 :])
-    return _written(node, places.reshape(-1), math.prod(shape), ())
-
-
-def _written(node: Node, places: Array, count: int, rest: Sequence[int]) -> Value:
-    """The data as `count` rows of `rest`, of which those at `places` come from the updates."""
-    if node.attribute("reduction", "none") != "none":
-        node.unsupported(f"writes by {node.attribute('reduction', 'none')}; without a reduction, it can be compiled")
-    if count > _MOST_WRITES:
-        node.unsupported(f"writes into {count} rows; the limit is {_MOST_WRITES}")
-    node.require(node.dtype(0) == node.dtype(2), f"writes {node.dtype(2)} into {node.dtype(0)}")
-    sources = np.arange(count)
-    sources[places] = count + np.arange(len(places))
-    shape, known = node.shape(0), [node.known(0), node.known(2)]
-    if known[0] is not None and known[1] is not None and known[0].size <= 1 << 16:
-        rows = np.concatenate([known[0].reshape(count, *rest), known[1].reshape(len(places), *rest)])
-        return node.folded(rows[sources].reshape(shape))
-    old = node.emit(relax.op.reshape(node.expr(0), (count, *rest)), "rows")
-    if not len(places):
-        return node.kept(node.emit(relax.op.reshape(old, shape)))
-    new = node.emit(relax.op.reshape(node.expr(2), (len(places), *rest)), "updates")
-    both = node.emit(relax.op.concat([old, new], 0), "both")
-    taken = node.emit(relax.op.take(both, node.literal(sources.astype(np.int64)), 0, mode="clip"), "taken")
-    return node.kept(node.emit(relax.op.reshape(taken, shape)))
 
 
 def one_hot(node: Node) -> Value:
@@ -251,11 +197,11 @@ def non_max_suppression(node: Node) -> Value:
     )
 
 
-def _indices(node: Node, indices: relax.Expr, known: Array | None, sizes: Sequence[int]) -> relax.Expr:
+def indices_of(node: Node, indices: relax.Expr, known: Array | None, sizes: Sequence[int]) -> relax.Expr:
     """Indices from 0 to less than their sizes, int64: one size, or one for each element of the last axis."""
     size: Array = np.array(sizes if len(sizes) > 1 else sizes[0], np.int64)
     if known is not None:
-        return node.literal(_inside(node, known, size).astype(np.int64))
+        return node.literal(inside(node, known, size).astype(np.int64))
     dtype = str(indices.ty.dtype)
     node.require(dtype in ("int32", "int64"), f"has indices of {dtype}")
     wide = node.emit(relax.op.astype(indices, "int64"), "indices") if dtype == "int32" else indices
@@ -267,7 +213,7 @@ def _indices(node: Node, indices: relax.Expr, known: Array | None, sizes: Sequen
     return node.emit(relax.op.minimum(low, node.literal(size - 1)), "inside")
 
 
-def _inside(node: Node, indices: Array, size: int | Array) -> Array:
+def inside(node: Node, indices: Array, size: int | Array) -> Array:
     """Constant indices, counted from the front."""
     node.require(indices.dtype.kind == "i", f"has indices of {indices.dtype}")
     node.require(bool(((indices >= -size) & (indices < size)).all()), "has indices out of range")
@@ -280,9 +226,6 @@ INDEXING: dict[str, tuple[Convert | Callable[[Node], tuple[Value, ...]], tuple[i
     "GatherND": (gather_nd, (2, 2)),
     "NonMaxSuppression": (non_max_suppression, (2, 5)),
     "OneHot": (one_hot, (3, 3)),
-    "Scatter": (scatter_elements, (3, 3)),
-    "ScatterElements": (scatter_elements, (3, 3)),
-    "ScatterND": (scatter_nd, (3, 3)),
     "TopK": (top_k, (2, 2)),
     "Trilu": (trilu, (1, 2)),
 }

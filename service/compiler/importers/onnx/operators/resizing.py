@@ -10,6 +10,7 @@ from tvm import relax
 from service.compiler.importers.channels_first import in_channels_last
 from service.compiler.importers.onnx.model import Array
 from service.compiler.importers.onnx.node import Node, Value
+from service.compiler.importers.onnx.operators import antialiasing
 from service.compiler.importers.onnx.operators.real import float32
 from service.compiler.importers.real import Wide
 from service.compiler.qnn import ops
@@ -44,12 +45,12 @@ def resize(node: Node) -> Value:
     """X, roi, scales, sizes; up to operator set 10 X and scales, which is asymmetric and rounds down.
 
     Nearest elements are moved as they are; interpolation is of float32: of images in float32, as ONNX Runtime has it,
-    else in float64, one axis after the other.
+    else in float64, one axis after the other; what is softened by `antialias` in float32 (`antialiasing`).
     """
     old = node.state.model.opset < 11
     mode = node.attribute("mode", "nearest")
     corners = node.attribute("coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
-    if mode not in ("nearest", "linear", "cubic") or corners not in _PLACES or node.attribute("antialias", 0):
+    if mode not in ("nearest", "linear", "cubic") or corners not in _PLACES:
         node.unsupported(f"interpolates by {mode}, {corners}")
     shape = node.shape(0)
     sizes, scales = _sizes(node, 1 if old else 2)
@@ -58,6 +59,10 @@ def resize(node: Node) -> Value:
         for before, after, scale in zip(shape, sizes, scales, strict=True)
     ]
     moving = [axis for axis, (before, after) in enumerate(zip(shape, sizes, strict=True)) if before != after]
+    if node.attribute("antialias", 0):
+        node.require(mode != "nearest", "softens the nearest elements")
+        filters = [antialiasing.Filter(mode, node.attribute("cubic_coeff_a", -0.75), scale) for scale in scales]
+        return antialiasing.resized(node, {axis: filters[axis].taps(node, places[axis], axis) for axis in moving})
     if mode == "linear" and len(shape) == 4 and {2, 3} >= {*moving}:
         return _bilinear(node, places[2:])
     if mode != "nearest":

@@ -1,0 +1,103 @@
+"""Resize that looks at all elements which one of a smaller image stands for (`antialias`, as Pillow does).
+
+All in float32 and in the order of ONNX Runtime (core/providers/cpu/tensor/upsample_antialias.h): the weights, and the
+sums along the last axis first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.onnx.model import Array
+from service.compiler.importers.onnx.node import Node, Value
+from service.compiler.importers.onnx.operators.real import float32
+
+# For each element of the result: places in the operand, and the weight of what is there.
+Taps = list[tuple[Array, Array]]
+_MOST_TAPS = 128
+_ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A window over the operand, as wide as the elements of the result are apart.
+
+    Attributes:
+        mode: `linear` or `cubic`.
+        a: the cubic's coefficient.
+        scale: the result's size by the operand's.
+    """
+
+    mode: str
+    a: float
+    scale: np.float32
+
+    def taps(self, node: Node, places: Array, axis: int) -> Taps:
+        """Those of the elements of the result that lie at `places` of the operand's `axis`."""
+        size, step = node.shape(0)[axis], _ONE / self.scale
+        support = np.float32(2 if self.mode == "cubic" else 1) * max(step, _ONE)
+        window = 2 * int(np.ceil(support)) + 1
+        if window > _MOST_TAPS:
+            node.unsupported(f"takes {window} elements for each; the limit is {_MOST_TAPS}")
+        found = np.zeros((len(places), window), np.int64)
+        weights = np.zeros((len(places), window), np.float32)
+        outside = bool(node.attribute("exclude_outside", 0))
+        for each, place in enumerate(places):
+            center = _HALF + (np.float32(each) if step == 1 else place)
+            first, own = self._weights(center, support, window, size, exclude_outside=outside)
+            found[each] = np.clip(first + np.arange(window), 0, size - 1)
+            weights[each, : len(own)] = own
+        return [(found[:, tap], weights[:, tap]) for tap in range(window) if weights[:, tap].any()]
+
+    def _weights(
+        self, center: np.float32, support: np.float32, window: int, size: int, *, exclude_outside: bool
+    ) -> tuple[int, Array]:
+        """The first place inside of the operand, and the weights from there on."""
+        start = int(np.floor(center - support + _HALF))
+        end = start + min(max(int(np.floor(center + support + _HALF)) - start, 0), window)
+        inside = [min(max(each, 0), size) for each in (start, end)]
+        if exclude_outside:
+            start, end = inside
+        step = _ONE / self.scale
+        narrowed = _ONE / step if step >= 1 else _ONE
+        offsets = np.arange(start, end).astype(np.float32) - center + _HALF
+        weights = self._of(np.abs(offsets * narrowed))
+        total = _ZERO
+        for weight in weights:
+            total = total + weight
+        if not exclude_outside and inside[0] < inside[1]:  # what is outside counts as the element at the edge
+            count = end - start
+            before, behind = (min(max(each, 0), count - 1) for each in (-start, end - size))
+            for place in range(before):
+                weights[before] += weights[place]
+            for place in range(count - behind, count):
+                weights[count - behind - 1] += weights[place]
+            weights = weights[before:]
+        weights = weights[: inside[1] - inside[0]]
+        return inside[0], weights * (_ONE if total == 0 else _ONE / total)
+
+    def _of(self, x: Array) -> Array:
+        if self.mode == "linear":
+            return np.where(x < 1, _ONE - x, _ZERO).astype(np.float32)
+        a = np.float32(self.a)
+        near = ((a + np.float32(2)) * x - (a + np.float32(3))) * x * x + _ONE
+        far = (((x - np.float32(5)) * x + np.float32(8)) * x - np.float32(4)) * a
+        return np.where(x < 1, near, np.where(x < 2, far, _ZERO)).astype(np.float32)
+
+
+def resized(node: Node, taps: dict[int, Taps]) -> Value:
+    """The operand, float32, along each axis of `taps`: the sum of what is at its places by their weights."""
+    float32(node)
+    x, rank = node.expr(0), len(node.shape(0))
+    for axis in sorted(taps, reverse=True):
+        total = None
+        for places, weights in taps[axis]:
+            taken = node.emit(relax.op.take(x, node.literal(places), axis, mode="clip"), "tap")
+            factor = node.literal(weights.reshape(-1, *[1] * (rank - axis - 1)))
+            part = node.emit(relax.op.multiply(taken, factor), "scaled")
+            total = part if total is None else node.emit(relax.op.add(total, part), "total")
+        x = total
+    return node.emit(x)

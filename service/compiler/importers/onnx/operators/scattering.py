@@ -1,0 +1,117 @@
+"""ScatterND and ScatterElements: the data with other values at places that a tensor of indices says.
+
+Indices are as in `indexing`. What is replaced at constant places is taken from the data and the updates side by side.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.onnx.model import Array, shortened
+from service.compiler.importers.onnx.node import Node, Value
+from service.compiler.importers.onnx.operators.indexing import indices_of, inside
+from service.compiler.importers.onnx.operators.real import Convert, axis_of
+from service.compiler.qnn import ops
+from service.compiler.qnn.graph import shape_of
+from service.compiler.qnn.ops import scattering
+
+_MOST_WRITES = 1 << 22
+_REDUCTIONS = {
+    "none": scattering.REPLACE,
+    "add": scattering.ADD,
+    "mul": scattering.MULTIPLY,
+    "max": scattering.MAX,
+    "min": scattering.MIN,
+}
+
+
+def scatter_nd(node: Node) -> Value:
+    """data, indices, updates: rows of the indices name parts of the data; updates to one place are made in order."""
+    shape, wanted, known = node.shape(0), node.shape(1), node.known(1)
+    depth = wanted[-1] if wanted else 0
+    node.require(0 < depth <= len(shape), f"writes at {list(wanted)} of {list(shape)}")
+    named, rest = shape[:depth], shape[depth:]
+    node.require(node.shape(2) == (*wanted[:-1], *rest), f"writes {list(node.shape(2))} at {list(wanted)}")
+    if known is not None:
+        rows = inside(node, known, np.array(named)).reshape(-1, depth)
+        places = np.asarray(np.ravel_multi_index(tuple(rows.T), named) if rows.size else (), np.int64)
+        return _written(node, places, math.prod(named), math.prod(rest))
+    steps = [math.prod(named[place + 1 :]) for place in range(depth)]
+    indices = indices_of(node, node.expr(1), None, named)
+    scaled = node.emit(relax.op.multiply(indices, node.literal(np.array(steps, np.int64))), "steps")
+    return _written(
+        node, node.emit(relax.op.sum(scaled, axis=[len(wanted) - 1]), "places"), math.prod(named), math.prod(rest)
+    )
+
+
+def scatter_elements(node: Node) -> Value:
+    """data, indices, updates: as `scatter_nd`, each index along one axis and at its own place on the others."""
+    shape, wanted, known = node.shape(0), node.shape(1), node.known(1)
+    node.require(len(wanted) == len(shape) > 0, f"writes at {list(wanted)} of {list(shape)}")
+    node.require(node.shape(2) == wanted, f"writes {list(node.shape(2))} at {list(wanted)}")
+    axis = axis_of(node, len(shape), 0)
+    fits = all(a <= b for place, (a, b) in enumerate(zip(wanted, shape, strict=True)) if place != axis)
+    node.require(fits, f"writes at {list(wanted)} of {list(shape)}")
+    others: Array = np.zeros(wanted, np.int64)
+    for place, size in enumerate(wanted):
+        if place != axis:
+            own = np.arange(size).reshape(-1, *[1] * (len(shape) - place - 1))
+            others = others + own * math.prod(shape[place + 1 :])
+    step = math.prod(shape[axis + 1 :])
+    if known is not None:
+        return _written(node, others + inside(node, known, shape[axis]) * step, math.prod(shape), 1)
+    indices = indices_of(node, node.expr(1), None, [shape[axis]])
+    scaled = node.emit(relax.op.multiply(indices, node.literal(np.array(step, np.int64))), "steps")
+    return _written(node, node.emit(relax.op.add(scaled, node.literal(others)), "places"), math.prod(shape), 1)
+
+
+def _written(node: Node, places: Value, count: int, width: int) -> Value:
+    """The data as `count` rows of `width`, of which those at `places` are changed by the updates."""
+    name = node.attribute("reduction", "none")
+    node.require(name in _REDUCTIONS, f"writes by {shortened(name)}")
+    node.require(node.dtype(0) == node.dtype(2), f"writes {node.dtype(2)} into {node.dtype(0)}")
+    if _REDUCTIONS[name] == scattering.REPLACE and isinstance(places, np.ndarray):
+        return _replaced(node, places.reshape(-1), count, width)
+    if _REDUCTIONS[name] != scattering.REPLACE and node.dtype(0) == "bool":
+        node.unsupported(f"writes bool by {name}", node.name(0))
+    at = node.literal(places.astype(np.int64)) if isinstance(places, np.ndarray) else places
+    writes = math.prod(shape_of(at))
+    operands = [
+        node.emit(relax.op.reshape(x, shape), part)
+        for x, shape, part in (
+            (node.expr(0), (count, width), "rows"),
+            (at, (writes,), "places"),
+            (node.expr(2), (writes, width), "updates"),
+        )
+    ]
+    written = node.emit(ops.scatter_rows(*operands, reduction=_REDUCTIONS[name]), "written")
+    result = node.emit(relax.op.reshape(written, node.shape(0)))
+    return node.kept(result) if _REDUCTIONS[name] == scattering.REPLACE else result
+
+
+def _replaced(node: Node, places: Array, count: int, width: int) -> Value:
+    if count > _MOST_WRITES:
+        node.unsupported(f"writes into {count} rows; the limit is {_MOST_WRITES}")
+    sources = np.arange(count)
+    sources[places] = count + np.arange(len(places))  # the last of several for one place stays
+    shape, known = node.shape(0), [node.known(0), node.known(2)]
+    if known[0] is not None and known[1] is not None and known[0].size <= 1 << 16:
+        rows = np.concatenate([known[0].reshape(count, width), known[1].reshape(len(places), width)])
+        return node.folded(rows[sources].reshape(shape))
+    old = node.emit(relax.op.reshape(node.expr(0), (count, width)), "rows")
+    if not len(places):
+        return node.kept(node.emit(relax.op.reshape(old, shape)))
+    new = node.emit(relax.op.reshape(node.expr(2), (len(places), width)), "updates")
+    both = node.emit(relax.op.concat([old, new], 0), "both")
+    taken = node.emit(relax.op.take(both, node.literal(sources.astype(np.int64)), 0, mode="clip"), "taken")
+    return node.kept(node.emit(relax.op.reshape(taken, shape)))
+
+
+SCATTERING: dict[str, tuple[Convert, tuple[int, int]]] = {
+    "Scatter": (scatter_elements, (3, 3)),
+    "ScatterElements": (scatter_elements, (3, 3)),
+    "ScatterND": (scatter_nd, (3, 3)),
+}
