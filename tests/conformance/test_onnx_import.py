@@ -27,6 +27,7 @@ CASES, SAMPLES = 15, 12
 WORDS = 30  # of embeddings
 OPSETS = {"int4 in blocks": 21, "uint4 in blocks": 21, "of 16 bits": 21, "ReduceMax": 12, "ReduceMin": 12}
 OPSETS |= {
+    "Attention, past": 23,
     "Mish": 18,
     "GroupNormalization": 21,
     "Resize": 19,

@@ -264,6 +264,80 @@ def quantized_attention(model: OnnxBuilder, rng: Rng) -> None:
     model.output(model.microsoft("QAttention", [stored, *rest], num_heads=HEADS), "float32")
 
 
+def attention_with_past(model: OnnxBuilder, rng: Rng) -> None:
+    x, past = _x(model, rng, (BATCH, TOKENS, WIDTH)), _x(model, rng, (2, BATCH, HEADS, 3, SIZE), "past")
+    mask = model.constant(rng.integers(0, 2, (BATCH, TOKENS + 3)) | (np.arange(TOKENS + 3) < 2), "int32")
+    rows = [_rows(model, rng, WIDTH, 3 * WIDTH), _rows(model, rng, 3 * WIDTH), pick(rng, "", mask), past]
+    attributes = {"num_heads": HEADS, "unidirectional": 1}
+    model.node("Attention", [x, *rows], ["y", "present"], domain="com.microsoft", **attributes)
+    model.output("y", "float32")
+    model.output("present", "float32")
+
+
+def attention_between_bounds(model: OnnxBuilder, rng: Rng) -> None:
+    x = _x(model, rng, (BATCH, TOKENS, WIDTH))
+    bounds = model.constant([*rng.integers(3, TOKENS + 1, BATCH), *rng.integers(0, 3, BATCH)], "int32")
+    rows = [_rows(model, rng, WIDTH, 3 * WIDTH), _rows(model, rng, 3 * WIDTH), bounds]
+    model.output(model.microsoft("Attention", [x, *rows], num_heads=HEADS), "float32")
+
+
+def multi_head_attention_with_past(model: OnnxBuilder, rng: Rng) -> None:
+    names = [_x(model, rng, (BATCH, TOKENS, WIDTH), name) for name in "qkv"]
+    past = [_x(model, rng, (BATCH, HEADS, 3, SIZE), name) for name in ("past_key", "past_value")]
+    inputs, outputs = [*names, "", "", "", *past], ["y", "present_key", "present_value"]
+    attributes = {"num_heads": HEADS, "unidirectional": int(rng.integers(0, 2))}
+    model.node("MultiHeadAttention", inputs, outputs, domain="com.microsoft", **attributes)
+    for name in outputs:
+        model.output(name, "float32")
+
+
+def standard_attention_with_past(model: OnnxBuilder, rng: Rng) -> None:
+    names = [_x(model, rng, (BATCH, heads, TOKENS, SIZE), name) for heads, name in ((4, "q"), (2, "k"), (2, "v"))]
+    past = [_x(model, rng, (BATCH, 2, 3, SIZE), name) for name in ("past_key", "past_value")]
+    outputs = ["y", "present_key", "present_value"]
+    attributes = {"is_causal": int(rng.integers(0, 2)), "softcap": pick(rng, 0.0, 2.5)}
+    model.node("Attention", [*names, "", *past], outputs, **attributes)
+    for name in outputs:
+        model.output(name, "float32")
+
+
+def rotary_embedding(model: OnnxBuilder, rng: Rng) -> None:
+    x = _x(model, rng, pick(rng, (BATCH, TOKENS, WIDTH), (BATCH, HEADS, TOKENS, SIZE)))
+    places = model.constant(pick(rng, [3], rng.integers(0, 9, (BATCH, TOKENS))), "int64")
+    angles = [_rows(model, rng, 9, SIZE // 2) for _ in range(2)]
+    interleaved = int(rng.integers(0, 2))
+    model.output(model.microsoft("RotaryEmbedding", [x, places, *angles], interleaved=interleaved), "float32")
+
+
+def group_query_attention(past: int, *, computed: bool = False) -> Write:
+    """A first call, or one behind `past` others, of which not all samples have all."""
+
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        groups, batch, size = 1, BATCH if computed else 1, 16
+        tokens = TOKENS if not past else 2 if not computed else 1
+        total = past + tokens
+        if rng.integers(0, 2):
+            names = [_x(model, rng, (batch, tokens, (HEADS + 2 * groups) * size), "qkv"), "", ""]
+        else:
+            widths = zip("qkv", (HEADS, groups, groups), strict=True)
+            names = [_x(model, rng, (batch, tokens, count * size), name) for name, count in widths]
+        kept = [_x(model, rng, (batch, groups, past, size), name) if past else "" for name in ("pk", "pv")]
+        lasts = model.constant(np.full(batch, total - 1), "int32")
+        if computed:
+            sent = model.node("Mod", [model.input("lasts", "int32", (batch,)), model.constant(past, "int32")])
+            lasts = model.node("Add", [sent, model.constant(tokens, "int32")])
+        angles = [_rows(model, rng, 16, size // 2) for _ in range(2)]
+        attributes: dict[str, Any] = {"num_heads": HEADS, "kv_num_heads": groups, "do_rotary": int(rng.integers(0, 2))}
+        attributes |= {"softcap": pick(rng, 0.0, 2.5), "local_window_size": pick(rng, -1, 3)}
+        operands = [*names, *kept, lasts, model.constant(total, "int32"), *(angles if attributes["do_rotary"] else [])]
+        outputs = ["y", "present_key", "present_value"]
+        model.node("GroupQueryAttention", operands, outputs, domain="com.microsoft", **attributes)
+        for name in outputs:
+            model.output(name, "float32")
+
+    return write
+
+
 def multi_head_attention(model: OnnxBuilder, rng: Rng) -> None:
     names = [_x(model, rng, (BATCH, TOKENS, WIDTH), name) for name in "qkv"]
     bias = _rows(model, rng, 3 * WIDTH) if rng.integers(0, 2) else ""
@@ -322,7 +396,10 @@ COMPUTED: dict[str, Write] = {
     "SimplifiedLayerNormalization": _node("SimplifiedLayerNormalization", (2, 3, 9), [9], axis=-1, epsilon=1e-5),
     "Sin": _node("Sin", (2, 9)),
     "Softsign": _node("Softsign", (2, 9)),
+    "Attention, past": standard_attention_with_past,
     "com.microsoft.Attention": attention,
+    "com.microsoft.Attention, bounds": attention_between_bounds,
+    "com.microsoft.Attention, past": attention_with_past,
     "com.microsoft.Attention, causal": causal_attention,
     "com.microsoft.BiasGelu": _node("BiasGelu", (2, 3, 9), [9], domain="com.microsoft"),
     "com.microsoft.EmbedLayerNormalization": embed_layer_normalization,
@@ -330,7 +407,12 @@ COMPUTED: dict[str, Write] = {
     "com.microsoft.FusedConv": fused_conv,
     "com.microsoft.FusedGemm": fused_gemm,
     "com.microsoft.FusedMatMul": fused_matmul,
+    "com.microsoft.GroupQueryAttention": group_query_attention(0),
+    "com.microsoft.GroupQueryAttention, past": group_query_attention(4),
+    "com.microsoft.GroupQueryAttention, some past": group_query_attention(4, computed=True),
     "com.microsoft.MultiHeadAttention": multi_head_attention,
+    "com.microsoft.MultiHeadAttention, past": multi_head_attention_with_past,
+    "com.microsoft.RotaryEmbedding": rotary_embedding,
     "com.microsoft.QAttention": quantized_attention,
     "com.microsoft.SkipLayerNormalization": skip_layer_normalization,
 }

@@ -15,8 +15,10 @@ from service.compiler.importers.onnx.operators import (
     dynamic,
     einsum,
     elementwise,
+    embedding,
     functions,
     fused,
+    group_attention,
     indexing,
     joining,
     matrix,
@@ -26,9 +28,11 @@ from service.compiler.importers.onnx.operators import (
     real,
     reduction,
     resizing,
+    rotary,
     scattering,
     selection,
     shapes,
+    standard_attention,
 )
 
 _ANY_NUMBER = 1 << 16
@@ -51,10 +55,14 @@ _FAMILIES = (
     real.REAL,
     activations.ACTIVATIONS,
     attention.ATTENTION,
+    embedding.EMBEDDING,
     fused.FUSED,
+    group_attention.GROUPED,
     indexing.INDEXING,
     normalizing.NORMALIZING,
+    rotary.ROTARY,
     scattering.SCATTERING,
+    standard_attention.STANDARD,
 )
 
 RULES: Mapping[str, Rule] = {

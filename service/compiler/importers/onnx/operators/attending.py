@@ -1,0 +1,126 @@
+"""What the kinds of attention share. Queries, keys and values are `[batch, heads, tokens, size]`; all is float32, as in
+contrib_ops/cpu/bert/attention_cpu_base.h."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers import real
+from service.compiler.importers.onnx.model import Array
+from service.compiler.importers.onnx.node import Node
+from service.compiler.importers.onnx.operators.real import float32
+from service.compiler.importers.real import Real
+from service.compiler.qnn import ops
+from service.compiler.qnn.graph import shape_of
+
+LOWEST = float(np.finfo(np.float32).min)
+_LARGEST_MASK = 1 << 24
+
+
+def heads_of(node: Node, x: relax.Expr, heads: int = 0) -> relax.Expr:
+    """`[B, S, N]` -> `[B, heads, S, N / heads]`."""
+    heads = heads or node.attribute("num_heads", 0)
+    shape = shape_of(x)
+    node.require(len(shape) == 3 and heads > 0 and shape[-1] % heads == 0, f"makes {heads} heads of {list(shape)}")
+    split = node.emit(relax.op.reshape(x, (*shape[:2], heads, shape[2] // heads)), "split")
+    return node.emit(relax.op.permute_dims(split, (0, 2, 1, 3)), "heads")
+
+
+def repeated(node: Node, x: relax.Expr, heads: int) -> relax.Expr:
+    """Each head several times over, so that there are `heads`."""
+    batch, groups, tokens, size = shape_of(x)
+    node.require(heads % groups == 0, f"has {heads} heads of queries and {groups} of keys")
+    if groups == heads:
+        return x
+    one = node.emit(relax.op.reshape(x, (batch, groups, 1, tokens, size)), "shared")
+    several = node.emit(relax.op.broadcast_to(one, (batch, groups, heads // groups, tokens, size)), "repeated")
+    return node.emit(relax.op.reshape(several, (batch, heads, tokens, size)), "repeated")
+
+
+def with_past(node: Node, x: relax.Expr, past: int) -> relax.Expr:
+    """Keys or values behind those of earlier calls, which input `past` has, where there are any."""
+    if not node.has(past):
+        return x
+    float32(node, past)
+    (batch, heads, _, size), given = shape_of(x), node.shape(past)
+    fits = len(given) == 4 and (given[0], given[1], given[3]) == (batch, heads, size)
+    node.require(fits, f"has {list(given)} of earlier calls for {list(shape_of(x))}")
+    return node.emit(relax.op.concat([node.expr(past), x], 2), "present")
+
+
+def attended(
+    node: Node,
+    query: relax.Expr,
+    key: relax.Expr,
+    value: relax.Expr,
+    added: Sequence[relax.Expr],
+    scale: float | None,
+    softcap: float = 0.0,
+) -> relax.Call:
+    """softmax(scale * query * key' + what is `added`) * value, not bound yet.
+
+    Args:
+        scale: None for 1 / sqrt(size).
+        softcap: the bound of the scores before anything is added, approached by tanh; 0 for none.
+    """
+    turned = node.emit(relax.op.permute_dims(key, (0, 1, 3, 2)), "turned")
+    scores = node.emit(ops.real_matmul(query, turned), "scores")
+    made = Real(node.emit, scores)
+    made.x = made.apply(relax.op.multiply, scores, 1 / math.sqrt(shape_of(query)[3]) if scale is None else scale)
+    if softcap:
+        node.require(softcap > 0 and math.isfinite(softcap), f"caps its scores at {softcap}")
+        ratio = made.apply(relax.op.divide, made.x, softcap)
+        made.x = made.apply(relax.op.multiply, made(ops.real_function("tanh", ratio)), softcap)
+    for each in added:
+        made.x = made.apply(relax.op.add, made.x, each)
+    weights = made(real.softmax(made, 3))
+    if added:  # a query that sees no key gives zeros
+        largest = made(relax.op.max(made.x, axis=[3], keepdims=True))
+        weights = made.apply(relax.op.where, made.apply(relax.op.equal, largest, -math.inf), 0.0, weights)
+    return ops.real_matmul(weights, value)
+
+
+def joined(node: Node, x: relax.Call) -> relax.Expr:
+    """`[B, heads, S, size]`, not bound yet -> `[B, S, heads * size]`."""
+    whole = node.emit(x, "attended")
+    batch, heads, tokens, size = shape_of(whole)
+    moved = node.emit(relax.op.permute_dims(whole, (0, 2, 1, 3)), "moved")
+    return node.emit(relax.op.reshape(moved, (batch, tokens, heads * size)))
+
+
+def bias(node: Node, place: int) -> list[relax.Expr]:
+    """What an input says is added to the scores."""
+    if not node.has(place):
+        return []
+    float32(node, place)
+    return [node.expr(place)]
+
+
+def hidden(node: Node, there: relax.Expr, low: float) -> relax.Expr:
+    """`low` where nothing is, else 0."""
+    nothing, hiding = (relax.const(np.array(value, np.float32)) for value in (0.0, low))
+    return node.emit(relax.op.where(there, nothing, hiding), "hidden")
+
+
+def seen(node: Node, tokens: int, length: int, behind: int, left: int = -1, right: int = 0) -> Array:
+    """Which keys a query sees: from `left` before its own place to `right` behind it, where they are not negative.
+    The first query's own place is `behind`. bool `[tokens, length]`."""
+    if tokens * length > _LARGEST_MASK:
+        node.unsupported(f"hides keys of {tokens} by {length}")
+    own = np.arange(tokens)[:, np.newaxis] + behind
+    keys = np.arange(length)[np.newaxis]
+    result = np.ones((tokens, length), bool)
+    if left >= 0:
+        result &= keys >= own - left
+    if right >= 0:
+        result &= keys <= own + right
+    return result
+
+
+def causal(node: Node, tokens: int, length: int, behind: int, low: float = LOWEST) -> relax.Expr:
+    """What hides later keys: a query sees those up to its own place and `behind` more."""
+    return hidden(node, node.literal(seen(node, tokens, length, behind)), low)

@@ -1,0 +1,43 @@
+"""EmbedLayerNormalization (com.microsoft), with which ONNX Runtime's optimizer begins a BERT."""
+
+from __future__ import annotations
+
+from tvm import relax
+
+from service.compiler.coverage import INSIDE
+from service.compiler.importers import real
+from service.compiler.importers.onnx.node import Node, Value
+from service.compiler.importers.onnx.operators.normalizing import scaled
+from service.compiler.importers.onnx.operators.real import Convert, float32
+from service.compiler.importers.real import Real
+
+
+def embed_layer_normalization(node: Node) -> Value:
+    """input_ids, segment_ids, word_embedding, position_embedding, segment_embedding, gamma, beta, mask, position_ids:
+    the sum of up to three embeddings, normalized; and the number of unmasked tokens of each sample."""
+    float32(node, 2, 3, 5, 6)
+    tokens = node.shape(0)[1]
+    total = _looked_up(node, 2, 0)
+    if node.has(8):
+        positions = _looked_up(node, 3, 8)
+    else:
+        node.require(tokens <= node.shape(3)[0], f"has {tokens} tokens and {node.shape(3)[0]} positions")
+        positions = node.emit(relax.op.strided_slice(node.expr(3), [0], [0], [tokens], [1]), "positions")
+    total = node.emit(relax.op.add(total, positions), "placed")
+    if node.has(4) and node.has(1):
+        total = node.emit(relax.op.add(total, _looked_up(node, 4, 1)), "embedded")
+    normalized = node.emit(real.normalize(Real(node.emit, total), [2], node.attribute("epsilon", 1e-12)), INSIDE)
+    counts: Value = None
+    if node.has(7):
+        counts = node.emit(relax.op.sum(node.emit(relax.op.astype(node.expr(7), "int32"), "mask"), axis=[1]), "counts")
+    return scaled(node, normalized, node.expr(5), node.expr(6)), counts, total
+
+
+def _looked_up(node: Node, table: int, ids: int) -> relax.Var:
+    node.require(node.dtype(ids) in ("int32", "int64"), f"has indices of {node.dtype(ids)}", node.name(ids))
+    return node.emit(relax.op.take(node.expr(table), node.expr(ids), 0, mode="clip"), "looked_up")
+
+
+EMBEDDING: dict[str, tuple[Convert, tuple[int, int]]] = {
+    "com.microsoft.EmbedLayerNormalization": (embed_layer_normalization, (7, 9)),
+}
