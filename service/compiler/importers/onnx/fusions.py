@@ -31,7 +31,7 @@ def _convolution(name: str, axis: int) -> Fuse[OnnxGraph]:
     def fuse(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
         x, w = dequantized(graph, operator.inputs[0]), weights_of(graph, operator.inputs[1], axis)
         bias = None
-        if conversion is not None and x is not None and w is not None:
+        if conversion is not None and is_simple(graph, conversion) and x is not None and w is not None:
             bias = stored_bias(graph, operator.inputs[2] if len(operator.inputs) > 2 else "", x, w)
         if bias is None or conversion is None or x is None or w is None:
             return stored.convolution(graph, operator, conversion) if operator.op_type == "Conv" else []

@@ -219,12 +219,17 @@ class Node:
         """The type with the bounds of the activation that was put into the operator (`qdq`)."""
         if self.operator.clamp == UNBOUNDED:
             return plain
-        bounds = [_stored(bound, plain) for bound in self.operator.clamp]
+        bounds = [int(bound[0]) for bound in self.stored_bounds(plain)]
         if bounds[0] >= bounds[1]:  # a type has at least two values (as in MLIR)
             self.unsupported(f"leaves its output only the value {bounds[0]}, after its activation")
         return QuantizedType(
             plain.storage, plain.scales, plain.zero_points, storage_min=bounds[0], storage_max=bounds[1]
         )
+
+    def stored_bounds(self, plain: QuantizedType) -> tuple[Array, Array]:
+        """The bounds of that activation as they are stored, one for each scale."""
+        low, high = (_stored(bound, plain) for bound in self.operator.clamp)
+        return low, high
 
     def storage(self, place: int) -> str:
         """The storage of an input, by its own type; 4-bit values are held in bytes."""
@@ -333,9 +338,12 @@ class Node:
         raise Unsupported(f"{self.operator.label} {what}", op=self.operator.label, tensor=label, hint=hint)
 
 
-def _stored(real: float, quantized: QuantizedType) -> int:
+def _stored(real: float, quantized: QuantizedType) -> Array:
     """A bound of real values as it is stored: rounding keeps the order, so clamping before it or behind is the same."""
-    low, high = quantized.min - quantized.zero_point, quantized.max - quantized.zero_point
+    points = np.array(quantized.zero_points)
     with np.errstate(over="ignore"):
-        ratio = np.clip(np.float32(real) / np.float32(quantized.scale), low, high)
-    return int(np.rint(ratio)) + quantized.zero_point
+        ratio = np.clip(
+            np.float32(real) / np.array(quantized.scales, np.float32), quantized.min - points, quantized.max - points
+        )
+    stored: Array = np.rint(ratio).astype(np.int64) + points
+    return stored

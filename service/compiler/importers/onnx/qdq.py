@@ -14,6 +14,7 @@ from service.compiler.importers.onnx.rewriting import (
     OnnxGraph,
     are_alike,
     bounds_of,
+    channel_parameters,
     is_simple,
     parameters,
 )
@@ -75,6 +76,9 @@ _VOCABULARY = Vocabulary(
     joins=frozenset({"Concat"}),
     alike=are_alike,
     per_tensor=is_simple,
+    by_channel=lambda graph, operator, conversion: (
+        operator.op_type == "Conv" and channel_parameters(graph, conversion) is not None
+    ),
     bounds=bounds_of,
     bounded=_bounded,
     bounded_types=frozenset({"Relu"}),

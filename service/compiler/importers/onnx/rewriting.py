@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from service.compiler.importers.onnx.model import Model
+import numpy as np
+
+from service.compiler.importers.onnx.model import Array, Model
 from service.compiler.importers.onnx.schema import DTYPES
 from service.compiler.importers.qdq import JOINED, Graph, Operator
 
 BYTES = ("int8", "uint8")
+CHANNELS = 1  # axis of the channels of an image
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 
 
@@ -27,6 +30,11 @@ class OnnxGraph(Graph):
         super().__init__(names, (end.name for end in model.outputs))
         self.model = model
         self.constants = dict(model.constants)
+
+    def known(self, name: str) -> Array | None:
+        """The elements of a constant."""
+        tensor = self.constants.get(name)
+        return tensor.data if tensor is not None else None
 
     def scalar(self, name: str) -> float | None:
         """The value of a constant of one element."""
@@ -47,6 +55,21 @@ def is_simple(graph: OnnxGraph, conversion: Operator) -> bool:
         and all(name == "" or graph.scalar(name) is not None for name in conversion.inputs[2:])
         and storage_of(graph, conversion) in BYTES
     )
+
+
+def channel_parameters(graph: OnnxGraph, conversion: Operator) -> tuple[Array, Array] | None:
+    """The scales of a conversion of 8-bit values that has one for each channel, and their zero point; None of others,
+    and where zero points differ."""
+    if conversion.attributes.get("block_size", 0) or storage_of(graph, conversion) not in BYTES:
+        return None
+    scales, points = (graph.known(name) for name in parameters(conversion))
+    if conversion.attributes.get("axis", CHANNELS) != CHANNELS or scales is None or points is None:
+        return None
+    if scales.dtype != np.float32 or not ((scales > 0) & np.isfinite(scales)).all() or points.size != scales.size:
+        return None
+    if points.size == 0 or (points != points.flat[0]).any():
+        return None
+    return scales.reshape(-1), points.reshape(-1)[:1].reshape(())
 
 
 def are_alike(graph: OnnxGraph, conversions: Sequence[Operator]) -> bool:

@@ -1,9 +1,8 @@
-"""Convolutions of stored values whose results stay real: sums of integers, scaled, with a real bias.
+"""Convolutions of stored values that ONNX Runtime computes in float32: sums of integers, scaled, with a real bias.
 
-ONNX Runtime computes such a convolution in float32 on dequantized values, which differs in the rounding of its sums
-alone. It stands where the result is not quantized by one scale: where it is real, and in front of depthwise
-convolutions, whose input NNCF and OpenVINO quantize by channel. There each channel is summed alone, so that its scale
-is multiplied with that of its filters.
+It computes them on dequantized values, which differs in the rounding of its sums alone. They stand where the result is
+real, or the bias is, and about depthwise convolutions, whose input NNCF and OpenVINO quantize by channel. There each
+channel is summed alone, so that its scale is multiplied with that of its filters.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ import numpy as np
 from service.compiler.importers.onnx.biases import stored_bias
 from service.compiler.importers.onnx.model import STORED_CONV, Array, Tensor
 from service.compiler.importers.onnx.rewriting import (
-    BYTES,
     DEQUANTIZE,
     QUANTIZE,
     OnnxGraph,
     bounds_of,
+    channel_parameters,
     is_simple,
     parameters,
     storage_of,
@@ -27,13 +26,11 @@ from service.compiler.importers.onnx.rewriting import (
 )
 from service.compiler.importers.qdq import JOINED, Operator
 
-_CHANNELS = 1
 Operand = tuple[str, str, str]  # stored values, scale, zero point
 
 
 def convolution(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    """`STORED_CONV` on what DequantizeLinear made, and on what Pad has set zeros around, and the conversion behind it;
-    none where that is not so."""
+    """`STORED_CONV` on what DequantizeLinear made, and on what Pad has set zeros around; none where that is not so."""
     name, bias = operator.inputs[0], _real_bias(graph, operator)
     padding = graph.made_by(name, "Pad")
     x = _operand(graph, padding.inputs[0] if padding is not None and padding.inputs else name)
@@ -56,11 +53,15 @@ def convolution(graph: OnnxGraph, operator: Operator, conversion: Operator | Non
         bias = stored_bias(graph, bias, x, w)
         if bias is None:
             return []
-    made = replace(operator, op_type=STORED_CONV, inputs=(*x, *w, *([bias] if bias else [])))
+    return [*front, replace(operator, op_type=STORED_CONV, inputs=(*x, *w, bias, *_result(graph, conversion)))]
+
+
+def _result(graph: OnnxGraph, conversion: Operator | None) -> tuple[str, ...]:
+    """Scale and zero point of what is quantized."""
     if conversion is None:
-        return [*front, made]
-    between = graph.new_name(operator.outputs[0])
-    return [*front, replace(made, outputs=(between,)), replace(conversion, inputs=(between, *conversion.inputs[1:]))]
+        return ()
+    scale, point = parameters(conversion)
+    return scale, point or _constant(graph, scale, np.zeros((), storage_of(graph, conversion)))
 
 
 def _real_bias(graph: OnnxGraph, operator: Operator) -> str | None:
@@ -68,9 +69,9 @@ def _real_bias(graph: OnnxGraph, operator: Operator) -> str | None:
     name = operator.inputs[2] if len(operator.inputs) > 2 else ""
     conversion = graph.made_by(name, DEQUANTIZE) if name else None
     if not name or conversion is None:
-        known = _known(graph, name)
+        known = graph.known(name)
         return name if not name or (known is not None and known.dtype == np.float32) else None
-    values, scale = _known(graph, conversion.inputs[0]), graph.scalar(conversion.inputs[1])
+    values, scale = graph.known(conversion.inputs[0]), graph.scalar(conversion.inputs[1])
     if values is None or scale is None or not is_simple(graph, conversion):
         return None
     point = int(graph.scalar(parameters(conversion)[1]) or 0)
@@ -94,22 +95,16 @@ def _operand(graph: OnnxGraph, name: str) -> Operand | None:
     conversion = graph.made_by(name, DEQUANTIZE)
     if conversion is not None and is_simple(graph, conversion):
         return (conversion.inputs[0], *parameters(conversion))
-    if conversion is None or conversion.attributes.get("block_size", 0) or storage_of(graph, conversion) not in BYTES:
+    found = None if conversion is None else channel_parameters(graph, conversion)
+    if conversion is None or found is None:
         return None
     scale, point = parameters(conversion)
-    scales, points = _known(graph, scale), _known(graph, point)
-    if conversion.attributes.get("axis", 1) != _CHANNELS or scales is None or points is None:
-        return None
-    if scales.dtype != np.float32 or not ((scales > 0) & np.isfinite(scales)).all() or points.size != scales.size:
-        return None
-    if (points != points.flat[0]).any():
-        return None
-    return conversion.inputs[0], scale, _constant(graph, point, points.reshape(-1)[:1].reshape(()))
+    return conversion.inputs[0], scale, _constant(graph, point, found[1])
 
 
 def _by_channel(graph: OnnxGraph, operator: Operator, x: Operand, w: Operand) -> tuple[Operand, Operand] | None:
     """The same operands, with the scale of each channel in that of its filters; only of a depthwise convolution."""
-    weights, given, own = graph.constants[w[0]], _known(graph, x[1]), _known(graph, w[1])
+    weights, given, own = graph.constants[w[0]], graph.known(x[1]), graph.known(w[1])
     assert given is not None
     channels = given.size
     depthwise = operator.attributes.get("group", 1) == channels and weights.shape[1:2] == (1,)
@@ -119,7 +114,7 @@ def _by_channel(graph: OnnxGraph, operator: Operator, x: Operand, w: Operand) ->
     if own.size not in (1, filters):
         return None
     scales = np.repeat(given.reshape(-1), filters // channels) * own.reshape(-1)
-    points = _known(graph, w[2]) if w[2] else np.zeros(1, weights.dtype)
+    points = graph.known(w[2]) if w[2] else np.zeros(1, weights.dtype)
     if points is None or points.size not in (1, filters):
         return None
     one = _constant(graph, x[1], np.ones((), np.float32))
@@ -134,11 +129,6 @@ def _pads_zeros(graph: OnnxGraph, padding: Operator) -> bool:
     if mode not in ("constant", b"constant") or len(inputs) < 2 or len(inputs) > 3:
         return False
     return len(inputs) == 2 or inputs[2] == "" or graph.scalar(inputs[2]) == 0
-
-
-def _known(graph: OnnxGraph, name: str) -> Array | None:
-    tensor = graph.constants.get(name)
-    return tensor.data if tensor is not None else None
 
 
 def _constant(graph: OnnxGraph, stem: str, data: Array) -> str:

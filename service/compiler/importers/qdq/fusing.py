@@ -159,8 +159,9 @@ def _behind(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> tuple[Bo
     clamp, swallowed, name = own or UNBOUNDED, set(), operator.outputs[0]
     while (reader := graph.only_reader(name)) is not None:
         swallowed.add(reader.outputs[0])
-        if reader.op_type == vocabulary.quantize and reader.inputs[0] == name and vocabulary.per_tensor(graph, reader):
-            return clamp, reader, swallowed
+        if reader.op_type == vocabulary.quantize and reader.inputs[0] == name:
+            taken = vocabulary.per_tensor(graph, reader) or vocabulary.by_channel(graph, operator, reader)
+            return (clamp, reader, swallowed) if taken else (UNBOUNDED, None, set())
         bounds = vocabulary.bounds(graph, reader, name)
         if bounds is None:
             break

@@ -25,6 +25,8 @@ class Vocabulary(Generic[G]):
             that stored values share.
         splits: the same of operators with several outputs, all of elements of their first input.
         joins: the same of operators that put all their inputs together.
+        by_channel: an operator and a conversion behind it -> whether the operator's rule takes it, though that has a
+            scale for each channel.
         alike: whether conversions, each `per_tensor`, have one scale, zero point and storage.
         per_tensor: whether a conversion has one scale, which is constant and positive, and stored values that the
             operators of `fused` take.
@@ -47,3 +49,4 @@ class Vocabulary(Generic[G]):
     splits: Set[str] = frozenset()
     joins: Set[str] = frozenset()
     alike: Callable[[G, Sequence[Operator]], bool] = lambda graph, conversions: False
+    by_channel: Callable[[G, Operator, Operator], bool] = lambda graph, operator, conversion: False

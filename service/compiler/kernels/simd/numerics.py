@@ -15,6 +15,7 @@ from service.compiler.kernels.simd.epilogue import Bounds
 from service.compiler.kernels.simd.fused import FixedPoint, fused_scale
 from service.compiler.kernels.simd.onnxruntime_epilogues import FusedSum
 from service.compiler.kernels.simd.requantization import (
+    BiasedFloatScale,
     DoubleRounding,
     FloatScale,
     FloatValues,
@@ -35,6 +36,7 @@ from service.compiler.qnn.numerics.onednn import PostSum, ScaledSum
 from service.compiler.qnn.numerics.qnnpack import IntegerBias
 from service.compiler.qnn.numerics.recurrent import Rescale
 from service.compiler.qnn.numerics.requantize import (
+    BiasedFloatRequantize,
     FloatRequantize,
     OneRounding,
     TwoRoundings,
@@ -84,11 +86,16 @@ def requantization(mode: Mode, operation: Operation, channels: int, *, stored: b
         return _fused_sum(formula, operation, channels, largest)
     if isinstance(formula, FloatRequantize):
         scales = _per_channel(formula.scales(operation), filters)
-        if not np.isfinite(scales).all():
+        bias, addends = _bias(operation), np.zeros(1, np.float32)
+        if isinstance(formula, BiasedFloatRequantize) and bias is not None:
+            addends = formula.addends(operation, bias)
+        if not (np.isfinite(scales).all() and np.isfinite(addends).all()):
             raise Declined("a scale exceeds float32")
         # A product below the int32 range saturates by itself.
-        products = largest.astype(np.float32) * scales
-        return FloatScale(_filled(scales, channels), bounded=bool((products < float(1 << 31)).all()))
+        bounded = bool((largest.astype(np.float32) * scales + addends < float(1 << 31)).all())
+        if bias is None:
+            return FloatScale(_filled(scales, channels), bounded)
+        return BiasedFloatScale(_filled(scales, channels), _filled(addends, channels), bounded)
     if not isinstance(formula, TwoRoundings | OneRounding | Rescale):
         raise Declined(f"no kernel computes {formula.summary}")
     factors = formula.multipliers(operation) if isinstance(formula, Rescale) else multipliers(operation)

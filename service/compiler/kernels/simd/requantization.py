@@ -68,6 +68,30 @@ class FloatScale(Requantization):
         return lanes.keep(lanes.isa.round_even(product))
 
 
+@dataclass(frozen=True)
+class BiasedFloatScale(Requantization):
+    """`BiasedFloatRequantize`: one fused multiply-add of float32, rounded to even.
+
+    Attributes:
+        addends: in steps of the result.
+        bounded: whether the sum surely fits an int32.
+    """
+
+    scales: Array
+    addends: Array
+    bounded: bool
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return self.scales.astype(np.float32), self.addends.astype(np.float32)
+
+    def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
+        total = lanes.multiply_add(tirx.Cast(f"float32x{lanes.isa.lanes}", accumulator), *channels)
+        if not self.bounded:
+            total = tirx.min(total, lanes.const(LARGEST, "float32"))
+        return lanes.keep(lanes.isa.round_even(total))
+
+
 class Kept(Requantization):
     """Values as they come."""
 

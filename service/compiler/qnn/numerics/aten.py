@@ -23,11 +23,10 @@ from service.compiler.qnn.numerics.formula import (
 )
 from service.compiler.qnn.numerics.fused import fma, lowered_fma
 from service.compiler.qnn.numerics.pooling import padded, reduction, windows
-from service.compiler.qnn.numerics.requantize import shifted
-from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.numerics.requantize import bias_of, shifted
+from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
-from service.core.errors import UnsupportedOperator
 
 _FAR = float(1 << 30)  # beyond every 8-bit storage type
 VECTOR_CHANNELS = 16  # that average pooling takes at once
@@ -275,18 +274,6 @@ class EvenAverage:
         """The value that is subtracted from each channel: int32 `[C]`."""
         whole = channels - channels % VECTOR_CHANNELS
         return np.where(np.arange(channels) < whole, operation.per_tensor("in_type").zero_point, 0).astype(np.int32)
-
-
-def bias_of(operation: Operation, bias: relax.Expr) -> Array:
-    """The value of a bias.
-
-    Raises:
-        UnsupportedOperator: it is computed while the model runs.
-    """
-    value = value_of(bias)
-    if value is None:
-        raise UnsupportedOperator(f"{operation.name} with a bias that is not constant", op=operation.name)
-    return value
 
 
 def reciprocal(quantized: QuantizedType) -> np.float32:

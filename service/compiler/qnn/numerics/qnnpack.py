@@ -11,10 +11,11 @@ import math
 import numpy as np
 from tvm import relax, tirx
 
-from service.compiler.qnn.numerics.aten import EvenAverage, FloatAdd, bias_of, reciprocal, rounded, stored
+from service.compiler.qnn.numerics.aten import EvenAverage, FloatAdd, reciprocal, rounded, stored
 from service.compiler.qnn.numerics.aten_unary import EvenFunction, hard_swish
 from service.compiler.qnn.numerics.elementwise import binary_types
 from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Scalar, clamped, pointwise, store
+from service.compiler.qnn.numerics.requantize import bias_of
 from service.compiler.qnn.operation import Operation
 from service.core.errors import UnsupportedOperator
 

@@ -7,8 +7,10 @@ from tvm import relax, tirx
 
 from service.compiler.qnn.numerics import fixed_point
 from service.compiler.qnn.numerics.formula import Array, ChannelConstant, Scalar, clamped, pointwise, store
-from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.numerics.fused import fma, lowered_fma
+from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import QuantizedType
+from service.core.errors import UnsupportedOperator
 
 _CONVOLUTIONS = ("qnn.conv2d", "qnn.conv2d_transpose")
 
@@ -90,18 +92,53 @@ class FloatRequantize:
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
-        low, high = (float(bound - out_type.zero_point) for bound in (out_type.min, out_type.max))
 
         def scale(value: Scalar, factor: Scalar) -> Scalar:
             centered = value.astype("int32") - in_type.zero_point
-            product = tirx.max(tirx.min(centered.astype("float32") * factor, tirx.const(high, "float32")), low)
-            return clamped(tirx.nearbyint(product).astype("int32") + out_type.zero_point, out_type)
+            return _rounded(centered.astype("float32") * factor, out_type)
 
         return pointwise(builder, "requantize", scale, [x], [ChannelConstant(self.scales(operation), in_type.axis)])
 
     def scales(self, operation: Operation) -> Array:
         """The factors, float32."""
         return float_scales(operation)
+
+
+class BiasedFloatRequantize(FloatRequantize):
+    """MLAS's requantization of QLinearConv, which is `FloatRequantize`; and with a bias of real values, what ONNX
+    Runtime computes in float32 on dequantized values: it rounds every sum, and this rounds once.
+    """
+
+    adds_bias = True
+    summary = "z + round_even(clamp(fma(float(acc), float(s_x * s_w / s), bias / s)))"
+
+    def evaluate(self, operation: Operation, x: Array, bias: Array | None = None) -> Array:
+        if bias is None:
+            return super().evaluate(operation, x)
+        in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
+        low, high = out_type.min - out_type.zero_point, out_type.max - out_type.zero_point
+        centered = (x.astype(np.int64) - in_type.zero_point).astype(np.float32)
+        scaled = fma(centered, self.scales(operation), self.addends(operation, bias))
+        return store(np.rint(np.clip(scaled, low, high)).astype(np.int64) + out_type.zero_point, out_type)
+
+    def lower(
+        self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, bias: relax.Expr | None = None
+    ) -> relax.Expr:
+        if bias is None:
+            return super().lower(operation, builder, x)
+        in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
+        axis, addends = len(x.ty.shape) - 1, self.addends(operation, bias_of(operation, bias))
+
+        def scale(value: Scalar, factor: Scalar, addend: Scalar) -> Scalar:
+            centered = (value.astype("int32") - in_type.zero_point).astype("float32")
+            return _rounded(lowered_fma(centered, factor, addend), out_type)
+
+        constants = [ChannelConstant(each, axis) for each in (self.scales(operation), addends)]
+        return pointwise(builder, "requantize", scale, [x], constants)
+
+    def addends(self, operation: Operation, bias: Array) -> Array:
+        """The bias in steps of the result, float32 `[C]`."""
+        return bias / np.float32(operation.per_tensor("out_type").scale)
 
 
 class SharedMultiplier:
@@ -148,6 +185,18 @@ def multipliers(operation: Operation) -> tuple[Array, Array]:
     return fixed_point.quantize_multipliers(scale / out_type.scale for scale in scales)
 
 
+def bias_of(operation: Operation, bias: relax.Expr) -> Array:
+    """The value of a bias.
+
+    Raises:
+        UnsupportedOperator: it is computed while the model runs.
+    """
+    value = value_of(bias)
+    if value is None:
+        raise UnsupportedOperator(f"{operation.name} with a bias that is not constant", op=operation.name)
+    return value
+
+
 def float_scales(operation: Operation) -> Array:
     """s_x * s_w / s, each step rounded to float32."""
     scales = np.array(operation.quantized("in_type").scales).astype(np.float32)
@@ -158,3 +207,10 @@ def shifted(builder: relax.BlockBuilder, x: relax.Expr, in_type: QuantizedType, 
     """Between types of one scale only the zero point moves; what rounding a mode uses does not matter."""
     shift = out_type.zero_point - in_type.zero_point
     return pointwise(builder, "shift", lambda value: clamped(value.astype("int32") + shift, out_type), [x])
+
+
+def _rounded(scaled: Scalar, out_type: QuantizedType) -> Scalar:
+    """float32 in steps of `out_type`, clamped and rounded to even, as its storage."""
+    low, high = (float(bound - out_type.zero_point) for bound in (out_type.min, out_type.max))
+    bounded = tirx.max(tirx.min(scaled, tirx.const(high, "float32")), low)
+    return clamped(tirx.nearbyint(bounded).astype("int32") + out_type.zero_point, out_type)

@@ -1,4 +1,5 @@
-"""Move pads: what is padded between two conversions of one type is padded as it is stored.
+"""Move pads: what is padded between two conversions of one type is padded as it is stored; and what is padded and
+then permuted is permuted before, so that images enter the kernels' layout without their padding.
 
 Exporters write the padding of a network that was trained with TensorFlow's "same" as an operator of its own, which
 quantizers put between a dequantization and a quantization. On stored values it is the halo of an image, and free.
@@ -27,8 +28,14 @@ def move_pads(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]
     operations: dict[relax.Var, Operation] = {}
     moved: dict[relax.Call, relax.Var] = {}
     done: list[str] = []
+    uses = graph.uses_of(graph.main_of(module))
     for var, value, operation in graph.operations(graph.main_of(module)):
         made[var] = value
+        if _is_permutation(value) and uses[value.args[0]] == 1:
+            pad = _constant_pad(value.args[0], made)
+            if pad is not None:
+                moved[pad] = value.args[0]
+                done.append(str(var.name))
         if operation is not None:
             operations[var] = operation
             pad = _padding(operation, made)
@@ -56,7 +63,10 @@ class _Rewriting:
         self, builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
     ) -> relax.Expr:
         self._new.update((old, new) for old, new in zip(call.args, args, strict=True) if isinstance(old, relax.Var))
-        if call in self._moved and operation is not None:
+        if call in self._moved and operation is None:
+            widths = [int(width) for width in call.attrs.pad_width]
+            self._padded[self._moved[call]] = self._new[call.args[0]], widths, float(call.attrs.pad_value)
+        elif call in self._moved and operation is not None:
             pad = self._made[call.args[0]]
             stored = self._new[self._operations[pad.args[0]].call.args[0]]
             value = np.full(1, float(pad.attrs.pad_value), np.float32)
@@ -64,13 +74,13 @@ class _Rewriting:
             widths = [int(width) for width in pad.attrs.pad_width]
             self._padded[self._moved[call]] = stored, widths, fill
             return relax.op.nn.pad(stored, widths, pad_value=fill)
-        permuted = getattr(call.op, "name", "") == "relax.permute_dims" and call.args[0] in self._padded
+        permuted = _is_permutation(call) and call.args[0] in self._padded
         return self._permuted(builder, call) if permuted else graph.with_args(call, args)
 
     def _permuted(self, builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         """What is padded and then permuted, the other way round: images enter the kernels' layout before."""
         stored, widths, fill = self._padded[call.args[0]]
-        axes = [int(axis) for axis in call.attrs.axes]
+        axes = [int(axis) for axis in call.attrs.axes or range(len(widths) // 2)[::-1]]
         sides = [width for axis in axes for width in widths[2 * axis : 2 * axis + 2]]
         return relax.op.nn.pad(builder.emit(relax.op.permute_dims(stored, axes)), sides, pad_value=fill)
 
@@ -81,7 +91,16 @@ def _padding(operation: Operation, made: dict[relax.Var, relax.Expr]) -> relax.C
         return None
     if operation.quantized("out_type").storage not in _STORAGES:
         return None
-    pad = made.get(operation.call.args[0]) if isinstance(operation.call.args[0], relax.Var) else None
+    return _constant_pad(operation.call.args[0], made)
+
+
+def _is_permutation(value: relax.Expr) -> bool:
+    return isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.permute_dims"
+
+
+def _constant_pad(expr: relax.Expr, made: dict[relax.Var, relax.Expr]) -> relax.Call | None:
+    """The padding with a constant of a computed tensor that `expr` is."""
+    pad = made.get(expr) if isinstance(expr, relax.Var) else None
     if not isinstance(pad, relax.Call) or getattr(pad.op, "name", "") != "relax.nn.pad":
         return None
     return pad if str(pad.attrs.pad_mode) == "constant" and isinstance(pad.args[0], relax.Var) else None

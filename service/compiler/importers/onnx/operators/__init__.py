@@ -33,6 +33,7 @@ from service.compiler.importers.onnx.operators import (
     selection,
     shapes,
     standard_attention,
+    stored_convolution,
 )
 
 _ANY_NUMBER = 1 << 16
@@ -129,5 +130,5 @@ RULES: Mapping[str, Rule] = {
     **{name: Rule(convert, (1, 2)) for name, convert in reduction.REDUCTIONS.items()},
     CONV_TRANSPOSE: Rule(convolution.qlinear_conv_transpose, (8, 9)),
     REQUANTIZE: Rule(conversion.requantize, (4, 5)),
-    STORED_CONV: Rule(convolution.stored_conv, (6, 7)),
+    STORED_CONV: Rule(stored_convolution.stored_conv, (7, 9)),
 }

@@ -25,7 +25,7 @@ def qlinear_conv(node: Node) -> relax.Var:
     windows.check_groups(weights)
     in_type, weight_type = node.quantized(0, 1, 2), node.quantized(3, 4, 5, axis=0)
     out_type = node.output_type(6, 7, in_type.storage)
-    weight = node.constant(3, _filters_of_rows if len(weights) == 3 else filters_channels_last)
+    weight = node.constant(3, filters_of_rows if len(weights) == 3 else filters_channels_last)
     bias = bias_of(node, 8, weights[0])
 
     def body(x: relax.Var) -> relax.Expr:
@@ -34,29 +34,6 @@ def qlinear_conv(node: Node) -> relax.Var:
 
     result = in_channels_last(node.emit, windows.image(node.expr(0)), body)
     return node.typed(windows.restored(result), out_type)
-
-
-def stored_conv(node: Node) -> relax.Var:
-    """x, x_scale, x_zero_point, w, w_scale, w_zero_point of a QLinearConv, and a bias: real values, of sums that are
-    integers. A bias of int32 is one of their terms, and one of float32 is added to what they are scaled to."""
-    windows, weights = Windows(node, weights=3), node.shape(3)
-    windows.check_groups(weights)
-    in_type, weight_type = node.quantized(0, 1, 2), node.quantized(3, 4, 5, axis=0)
-    weight = node.constant(3, _filters_of_rows if len(weights) == 3 else filters_channels_last)
-    stored, bias = None, None
-    if node.has(6) and node.dtype(6) == "int32":
-        stored = bias_of(node, 6, weights[0])
-    elif node.has(6):
-        node.require(node.shape(6) == (weights[0],), f"has a bias of {list(node.shape(6))} for {weights[0]} filters")
-        float32(node, 6)
-        bias = node.expr(6)
-
-    def body(x: relax.Var) -> relax.Expr:
-        sums = node.emit(ops.conv2d(x, weight, stored, in_type, weight_type, **windows.options()), "accumulate")
-        real = ops.dequantize(sums, accumulator_type(in_type, weight_type, axis=CHANNELS))
-        return real if bias is None else relax.op.add(node.emit(real, "scaled"), bias)
-
-    return windows.restored(in_channels_last(node.emit, windows.image(node.expr(0)), body))
 
 
 def conv(node: Node) -> relax.Var:
@@ -176,6 +153,6 @@ def _transposed_rows(weights: Array) -> Array:
     return _transposed_filters(weights[:, :, np.newaxis])
 
 
-def _filters_of_rows(weights: Array) -> Array:
+def filters_of_rows(weights: Array) -> Array:
     """`[O, C / groups, K]` -> `[O, 1, K, C / groups]`."""
     return filters_channels_last(weights[:, :, np.newaxis])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.compiler.qnn.numerics import mlas, mlas_functions
 from service.compiler.qnn.numerics.mode import EXACT, Mode
-from service.compiler.qnn.numerics.requantize import FloatRequantize
+from service.compiler.qnn.numerics.requantize import BiasedFloatRequantize, FloatRequantize
 from service.core.numerics import ONNXRUNTIME
 
 CPU = Mode(
@@ -14,7 +14,7 @@ CPU = Mode(
         **EXACT,
         "quantize": mlas.Quantize(),
         "requantize": mlas.Rescale(),
-        "conv2d+requantize": FloatRequantize(),
+        "conv2d+requantize": BiasedFloatRequantize(),
         "conv2d_transpose+requantize": FloatRequantize(),
         "dense+requantize": FloatRequantize(),
         "matmul+requantize": FloatRequantize(),

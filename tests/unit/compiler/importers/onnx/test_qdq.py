@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 from service.compiler.importers.onnx.model import Model
 from service.compiler.importers.onnx.qdq import fuse
@@ -151,9 +152,21 @@ def by_channel(points: list[int], group: int, filters: int = 2) -> list[str]:
 
 
 def test_a_depthwise_convolution_of_a_scale_for_each_channel_is_of_stored_values() -> None:
-    made = ["DequantizeLinear", "QuantizeLinear", "octet.StoredConv", "QuantizeLinear"]
+    made = ["DequantizeLinear", "QuantizeLinear", "octet.StoredConv"]
     assert by_channel([3, 3], group=2) == made
     assert by_channel([3, 3], group=2, filters=4) == made
+
+
+@pytest.mark.parametrize(("points", "stored"), [([3, 3], True), ([3, 4], False)])
+def test_a_convolution_stores_a_scale_for_each_channel_of_one_zero_point(points: list[int], stored: bool) -> None:
+    model = OnnxBuilder()
+    x = model.dequantized(model.input("x", "uint8", (1, 2, 4, 4)), 0.5, 3, "uint8")
+    pair = [model.constant([0.5, 0.25], "float32"), model.constant(points, "uint8")]
+    clipped = model.node("Relu", [convolved(model, x)])
+    model.output(model.node("QuantizeLinear", [clipped, *pair], axis=1), "uint8")
+    operators = fuse(read_model(model.build())).operators
+    kept = ["octet.StoredConv", "Relu", "QuantizeLinear"]
+    assert [operator.op_type for operator in operators] == (kept[:1] if stored else kept)
 
 
 def test_channels_that_are_added_up_have_one_scale() -> None:
@@ -174,7 +187,7 @@ def _joined(second: float) -> list[str]:
 
 
 def test_parts_that_are_stored_alike_are_joined_as_stored_values() -> None:
-    assert _joined(0.5) == ["Concat", "octet.StoredConv", "QuantizeLinear"]
+    assert _joined(0.5) == ["Concat", "octet.StoredConv"]
     assert "Conv" in _joined(0.25)
 
 
@@ -185,7 +198,7 @@ def test_a_bias_of_eight_bits_is_added_to_real_values() -> None:
         return convolved(model, x, model.dequantized(model.constant([4, -8], "int8"), 0.25, 2, "int8"))
 
     model = fused(body)
-    assert [operator.op_type for operator in model.operators] == ["octet.StoredConv", "QuantizeLinear"]
+    assert [operator.op_type for operator in model.operators] == ["octet.StoredConv"]
     bias = model.constants[model.operators[0].inputs[6]].data
     assert bias is not None
     assert bias.tolist() == [0.5, -2.5]

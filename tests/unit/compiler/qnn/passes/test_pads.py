@@ -30,6 +30,19 @@ def test_what_is_permuted_behind_is_permuted_before() -> None:
     np.testing.assert_array_equal(oracle.run(moved, MODE, [x])[0], oracle.run(module, MODE, [x])[0])
 
 
+@pytest.mark.parametrize("read_twice", [False, True])
+def test_what_is_stored_and_padded_is_permuted_before(read_twice: bool) -> None:
+    def network(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
+        wide = emit(relax.op.nn.pad(emit(ops.quantize(inputs[0], KIND)), [0, 0, 0, 0, 0, 1, 2, 1], pad_value=-3))
+        return [emit(relax.op.permute_dims(wide, [0, 2, 3, 1])), *([wide] if read_twice else [])]
+
+    module = module_of([((2, 3, 4, 5), "float32")], network)
+    moved, done = move_pads(module, MODE)
+    assert len(done) == int(not read_twice)
+    x = np.random.default_rng(0).normal(0, 20, (2, 3, 4, 5)).astype(np.float32)
+    np.testing.assert_array_equal(oracle.run(moved, MODE, [x])[0], oracle.run(module, MODE, [x])[0])
+
+
 @pytest.mark.parametrize(
     ("before", "after", "mode", "moves"),
     [

@@ -1,0 +1,99 @@
+"""Convolutions of stored values that ONNX Runtime computes in float32 (`importers.onnx.stored`).
+
+Where the result has a scale for each channel, the scale of each filter is divided by it: the result is what kernels
+store anyway, in steps of 1, and who reads it knows the scales.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from tvm import relax
+
+from service.compiler.importers.channels_first import CHANNELS, filters_channels_last, in_channels_last
+from service.compiler.importers.onnx.node import Node
+from service.compiler.importers.onnx.operators.convolution import bias_of, filters_of_rows
+from service.compiler.importers.onnx.operators.real import float32
+from service.compiler.importers.onnx.operators.windows import Windows
+from service.compiler.importers.onnx.rewriting import CHANNELS as FILE_CHANNELS
+from service.compiler.qnn import ops
+from service.compiler.qnn.types import EXPRESSED_RANGES, QuantizedType, accumulator_type
+
+_LEAST, _MOST = EXPRESSED_RANGES["float32"]
+
+
+def stored_conv(node: Node) -> relax.Var:
+    """x, x_scale, x_zero_point, w, w_scale, w_zero_point, a bias or none, and unless the result is real y_scale and
+    y_zero_point, as of a QLinearConv: sums of integers, scaled.
+
+    A bias of int32 is one of their terms, and one of float32 is added to what they are scaled to. y_scale may have a
+    value for each filter.
+    """
+    windows, weights = Windows(node, weights=3), node.shape(3)
+    windows.check_groups(weights)
+    in_type, weight_type = node.quantized(0, 1, 2), node.quantized(3, 4, 5, axis=0)
+    weight = node.constant(3, filters_of_rows if len(weights) == 3 else filters_channels_last)
+    stored, bias = None, None
+    if node.has(6) and node.dtype(6) == "int32":
+        stored = bias_of(node, 6, weights[0])
+    elif node.has(6):
+        node.require(node.shape(6) == (weights[0],), f"has a bias of {list(node.shape(6))} for {weights[0]} filters")
+        float32(node, 6)
+        bias = node.data(6)
+        node.require(bool(np.isfinite(bias).all()), "has a bias that is not finite")
+    named = _named_type(node, weights[0]) if node.has(7) else None
+    out_type = named
+    if named is not None and not named.is_per_tensor:
+        found = _in_steps_of_one(node, weight_type, named)
+        if found is not None:
+            weight_type, out_type = found
+            bias = None if bias is None else bias / np.array(named.scales, np.float32)
+
+    def body(x: relax.Var) -> relax.Expr:
+        sums = node.emit(ops.conv2d(x, weight, stored, in_type, weight_type, **windows.options()), "accumulate")
+        sums_type = accumulator_type(in_type, weight_type, axis=CHANNELS)
+        if out_type is not None and out_type.is_per_tensor:
+            return ops.requantize(sums, sums_type, out_type, None if bias is None else node.literal(bias))
+        real = ops.dequantize(sums, sums_type)
+        if bias is not None:
+            real = relax.op.add(node.emit(real, "scaled"), node.literal(bias))
+        return real if out_type is None else _quantized(node, real, out_type)
+
+    result = windows.restored(in_channels_last(node.emit, windows.image(node.expr(0)), body))
+    return result if named is None else node.typed(result, named)
+
+
+def _named_type(node: Node, filters: int) -> QuantizedType:
+    """The type of the result, as the file has it; of one scale with the bounds of its activation."""
+    storage = str(node.data(8).dtype.name)
+    if node.data(7).size == 1:
+        return node.output_type(7, 8, storage)
+    named = node.type_of(7, node.data(8), storage, FILE_CHANNELS)
+    node.require(len(named.scales) == filters, f"has {len(named.scales)} scales for {filters} filters")
+    return named
+
+
+def _in_steps_of_one(
+    node: Node, weight_type: QuantizedType, named: QuantizedType
+) -> tuple[QuantizedType, QuantizedType] | None:
+    """The types of filters and result where the scale of each filter is divided by that of its channel of the result,
+    which is 1 then; None where stored bounds differ, or a scale leaves float32."""
+    lows, highs = node.stored_bounds(named)
+    with np.errstate(over="ignore", under="ignore"):
+        scales = np.array(weight_type.scales, np.float32) / np.array(named.scales, np.float32)
+    if (lows != lows[0]).any() or (highs != highs[0]).any() or lows[0] >= highs[0]:
+        return None
+    if not ((scales >= _LEAST) & (scales <= _MOST)).all():
+        return None
+    points = tuple(np.broadcast_to(weight_type.zero_points, scales.shape).tolist())
+    divided = replace(weight_type, scales=tuple(scales.tolist()), zero_points=points, axis=0)
+    low, high = int(lows[0]), int(highs[0])
+    return divided, QuantizedType(named.storage, (1.0,), (named.zero_point,), storage_min=low, storage_max=high)
+
+
+def _quantized(node: Node, real: relax.Expr, named: QuantizedType) -> relax.Expr:
+    """Real values `[N, H, W, C]` after the activation, quantized with a scale for each channel."""
+    low, high = (relax.const(np.float32(bound), "float32") for bound in node.operator.clamp)
+    above = node.emit(relax.op.maximum(node.emit(real, "real"), low), "above")
+    return ops.quantize(node.emit(relax.op.minimum(above, high), "clipped"), replace(named, axis=CHANNELS))
