@@ -1,5 +1,5 @@
-"""Convolutions of stored values whose results stay real, as NNCF and OpenVINO's tools write them, against ONNX Runtime:
-that computes them in float32, and so is within the rounding of its sums."""
+"""Layers of stored values that NNCF and OpenVINO's tools leave real or by channel, against ONNX Runtime: it computes
+convolutions in float32, so that they are within the rounding of its sums; products of computed matrices are equal."""
 
 from __future__ import annotations
 
@@ -81,9 +81,17 @@ def _joined(model: OnnxBuilder, x: str) -> str:
     return model.node("Conv", [whole, filters, biases(model, CHANNELS)])
 
 
+def _by_channel_again(model: OnnxBuilder, x: str) -> str:
+    """A depthwise convolution on either side of a scale for each channel, within bounds that bind."""
+    inner = depthwise(model, by_channel(model, x, 120), pads=[1, 1, 1, 1])
+    bounds = [model.constant(bound, "float32") for bound in (-0.5, 1.0)]
+    return depthwise(model, by_channel(model, model.node("Clip", [inner, *bounds]), 100))
+
+
 BODIES: dict[str, Callable[[OnnxBuilder, str], str]] = {
     "behind a convolution": _expanded,
     "padded": _padded,
+    "behind a depthwise one": _by_channel_again,
     "joined": _joined,
     "without a bias": lambda model, x: conv(model, x, biased=False),
 }
@@ -116,3 +124,17 @@ def test_convolution_is_of_integers(name: str, stored: bool, tmp_path: Path) -> 
     if HERE:
         _, (compiled,) = run_selected(imported.module, HERE[0], ONNXRUNTIME, samples[-1], tmp_path)
         np.testing.assert_array_equal(compiled, actual)
+
+
+@pytest.mark.parametrize(("storage", "other"), [("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8")])
+def test_product_of_computed_matrices_is_equal(storage: str, other: str) -> None:
+    model = OnnxBuilder()
+    x = model.dequantized(model.input("x", storage, (1, 3, 33, 64)), 0.0173, 7, storage)
+    y = model.dequantized(model.input("y", other, (1, 3, 64, 21)), 0.0391, 3, other)
+    model.output(model.node("MatMul", [x, y]), "float32")
+    data = model.build()
+    imported, reference = import_model(data), Reference(data, optimized=True)
+    assert coverage.report(imported.module)["integer_percent"] == 100
+    for sample in sample_inputs(imported.signature, 4, seed=2):
+        (expected,), (actual,) = reference(sample), oracle.run(imported.module, MODE, sample)
+        np.testing.assert_array_equal(actual, expected)

@@ -125,8 +125,8 @@ class Model:
         return groups
 
     def _scales_product(self, operation: Operation, producer: Operation) -> bool:
-        """Whether `operation` requantizes the product of two computed matrices, alone."""
-        names = (producer.name, operation.name) == ("qnn.matmul", "qnn.requantize")
+        """Whether `operation` scales the product of two computed matrices, alone."""
+        names = producer.name == "qnn.matmul" and operation.name in ("qnn.requantize", "qnn.dequantize")
         computed = all(isinstance(operand, relax.Var) for operand in producer.call.args)
         return names and computed and self._uses[operation.call.args[0]] == 1
 

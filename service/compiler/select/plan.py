@@ -154,7 +154,8 @@ class Plan:
         if group.core.name == "qnn.matmul":
             self.library.check_product(group)
             self.products.add(group.output)
-            self._fills[group.output, False] = stored_zero_point(group.out_type)
+            if not group.wide:
+                self._fills[group.output, False] = stored_zero_point(group.out_type)
             return
         for var in (*group.inputs, group.output):
             if image_shape(shape_of(var)) is None:

@@ -175,7 +175,7 @@ class _Emission:
         found = [self._matrices(*each) for each in seen]
         operands = [operand for operand, _ in found]
         macs = sum(self._macs.get(part, 0) for part in self.model.parts(group))
-        destination = self.plan.matrices(group.output, out, written=True)
+        destination = None if group.wide else self.plan.matrices(group.output, out, written=True)
         kernel = self.library.product(
             group, found[0][1], found[1][1], destination or self._contiguous(group.output, out), transposed=transposed
         )

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from service.compiler.importers.onnx import stored
 from service.compiler.importers.onnx.biases import stored_bias
-from service.compiler.importers.onnx.model import CONV_TRANSPOSE, REQUANTIZE
+from service.compiler.importers.onnx.model import CONV_TRANSPOSE, REQUANTIZE, STORED_MATMUL
 from service.compiler.importers.onnx.rewriting import (
     DEQUANTIZE,
     OnnxGraph,
@@ -66,12 +66,21 @@ def _gemm(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> 
 
 def _matmul(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
     x, w = dequantized(graph, operator.inputs[0]), weights_of(graph, operator.inputs[1], axis=1)
-    if conversion is None:
-        return [] if x is None or w is None else [replace(operator, op_type="com.microsoft.QGemm", inputs=(*x, *w, ""))]
+    if x is not None and w is not None and conversion is None:
+        return [replace(operator, op_type="com.microsoft.QGemm", inputs=(*x, *w, ""))]
     w = w or dequantized(graph, operator.inputs[1])
     if x is None or w is None:
         return []
+    if conversion is None:
+        return [replace(operator, op_type=STORED_MATMUL, inputs=(*x, *w))] if _multiplied(graph, operator) else []
     return [replace(operator, op_type="QLinearMatMul", inputs=(*x, *w, *parameters(conversion)))]
+
+
+def _multiplied(graph: OnnxGraph, product: Operator) -> bool:
+    """Whether ONNX Runtime multiplies the stored values of both operands, and scales the sums: int8 by int8, and uint8
+    by either (`MatMulNodeGroupSelector` in qdq_transformer/selectors_actions/qdq_selectors.cc)."""
+    lhs, rhs = (graph.made_by(name, DEQUANTIZE) for name in product.inputs[:2])
+    return lhs is not None and rhs is not None and (storage_of(graph, lhs), storage_of(graph, rhs)) != ("int8", "uint8")
 
 
 def _operands(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[tuple[str, str, str]]:

@@ -1,4 +1,4 @@
-"""Products of two computed matrices of 8 bits, as attention has them: `qnn.matmul`, requantized.
+"""Products of two computed matrices of 8 bits, as attention has them: `qnn.matmul`, requantized or dequantized.
 
 An item takes some blocks of columns of the product. It lays the second matrix's columns out for `Isa.dot` in memory of
 its own, which stays in the first level of cache, and multiplies rows of the first matrix by them. Both zero points are
@@ -23,15 +23,16 @@ from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.matrices import Matrices
 from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, bits, load, shuffle, splat
-from service.compiler.kernels.simd.epilogue import Bounds, Epilogue
+from service.compiler.kernels.simd.epilogue import AnyEpilogue, Epilogue, WideEpilogue
 from service.compiler.kernels.simd.isa import PIXELS, Isa
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.numerics import bounds
 from service.compiler.kernels.simd.product_layout import ColumnLayout, Source, turned
-from service.compiler.kernels.simd.requantization import DoubleRounding, FloatScale, Requantization
+from service.compiler.kernels.simd.requantization import DoubleRounding, FloatScale, FloatValues, Requantization
 from service.compiler.kernels.simd.tiles import worth_sharing
 from service.compiler.kernels.walk import map_bytes
 from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics.affine import Dequantize
 from service.compiler.qnn.numerics.requantize import FloatRequantize, TwoRoundings, multipliers
 from service.compiler.qnn.operation import Operation
 
@@ -45,7 +46,7 @@ _ROWS_OF_AN_ITEM = 64  # at least, as each lays the columns out
 def product(
     isa: Isa, mode: Mode, group: Group, lhs: Matrices, rhs: Matrices, out: Matrices, *, transposed: bool
 ) -> Kernel:
-    """The kernel for a `qnn.matmul` and its `qnn.requantize`, which `numbers_of` takes.
+    """The kernel for a `qnn.matmul` and its `qnn.requantize` or `qnn.dequantize`, which `numbers_of` takes.
 
     Args:
         lhs: `[…, M, K]`.
@@ -64,30 +65,33 @@ class Numbers:
     """
 
     zero_points: tuple[int, int]
-    epilogue: Epilogue
+    epilogue: AnyEpilogue
 
 
 def numbers_of(isa: Isa, mode: Mode, group: Group) -> Numbers:
     """
     Raises:
-        Declined: its sums are not requantized, or no kernel computes `mode`'s formula.
+        Declined: its sums are not scaled, or no kernel computes `mode`'s formula.
     """
     core, requantize = group.core, group.requantize
     if requantize is None:
-        raise Declined("its sums are not requantized")
+        raise Declined("its sums are not scaled")
     depth = shape_of(core.call.args[0])[-1]
     if depth * _LARGEST >= 1 << 31:
         raise Declined(f"sums of {depth} products may leave 32 bits")
     lhs, rhs = (bounds(core.per_tensor(name)).zero_point for name in ("lhs_type", "rhs_type"))
-    out: Bounds = bounds(group.out_type)
-    return Numbers((lhs, rhs - 128), Epilogue(_scale(isa, mode, requantize, depth), out))
+    scale = _scale(isa, mode, requantize, depth)
+    epilogue = WideEpilogue(scale, "float32") if group.wide else Epilogue(scale, bounds(group.out_type))
+    return Numbers((lhs, rhs - 128), epilogue)
 
 
 def _scale(isa: Isa, mode: Mode, requantize: Operation, depth: int) -> Requantization:
-    """The requantization of sums of `depth` products, by one scale."""
+    """What takes sums of `depth` products to bytes, or to real values: by one scale."""
     formula, in_type = mode.formula(requantize), requantize.per_tensor("in_type")
     if in_type.zero_point:
         raise Declined(f"sums of type {in_type} have a zero point")
+    if isinstance(formula, Dequantize):
+        return FloatValues(np.repeat(np.array(in_type.scales, np.float32), isa.lanes))
     if isinstance(formula, TwoRoundings):
         significands, shifts = (np.repeat(values.reshape(-1)[:1], isa.lanes) for values in multipliers(requantize))
         if shifts[0] > 0 and depth * _LARGEST << int(shifts[0]) >= 1 << 31:
@@ -149,10 +153,12 @@ class _Product:
             program.parameter(name, matrices.dtype, matrices.size)
             for name, matrices in (("lhs", self.lhs), ("rhs", self.rhs))
         ]
-        points, *self.factors, self.parameters = (
+        points, *numbers = (
             program.parameter(f"constant_{place}", str(array.dtype), array.size)
             for place, array in enumerate(constants)
         )
+        count = len(epilogue.requantization.arrays)
+        self.factors, self.parameters = numbers[:count], numbers[count:]
         self.written = program.parameter("destination", self.out.dtype, self.out.size)
         macs = self.batch * self.height * self.groups * isa.group * self.blocks * isa.lanes
         parallel = worth_sharing(isa, macs / isa.bytes * isa.rates.dot)
@@ -307,10 +313,8 @@ class _Product:
         """Some rows of one block."""
         program, isa, lanes = self.program, self.isa, self.isa.lanes
         whole, rest = self.width // lanes, self.width % lanes if self.out.image is None else 0
-        values = [
-            self.lanes.keep(self.epilogue.value(self.lanes, total.value, self.channels, self.parameters, None))
-            for total in totals
-        ]
+        scale = self.epilogue.requantization
+        values = [scale.apply(self.lanes, total.value, self.channels) for total in totals]
         shown = partial(_shown, self.out.dtype)
 
         def store(line: int, row: Expr) -> None:
@@ -322,13 +326,18 @@ class _Product:
                 with program.when(block < whole) if rest else program.when(True):
                     program.store(self.written, to, row, lanes)
 
+        if isinstance(self.epilogue, WideEpilogue):
+            for line, value in enumerate(values):
+                store(line, value)
+            return
+        (parameters,) = self.parameters
         if len(values) < PIXELS:
             for line, value in enumerate(values):
-                store(line, self.epilogue.narrow(self.lanes, value, self.parameters))
+                store(line, self.epilogue.narrow(self.lanes, value, parameters))
             return
         for first in [*range(0, len(values) - PIXELS, PIXELS), len(values) - PIXELS]:
             a, b, c, d = values[first : first + PIXELS]
-            packed = self.epilogue.pack(self.lanes, (a, b, c, d), self.parameters)
+            packed = self.epilogue.pack(self.lanes, (a, b, c, d), parameters)
             if self.out.row == lanes and not rest:
                 program.store(self.written, at + first * lanes, shown(packed, isa.bytes), isa.bytes)
                 continue
@@ -349,4 +358,4 @@ def _unsigned(dtype: str, vector: Expr, lanes: int) -> Expr:
 
 def _shown(dtype: str, vector: Expr, lanes: int) -> Expr:
     """The other way."""
-    return bits(f"int8x{lanes}", turned(vector, lanes)) if BIAS[dtype] else vector
+    return bits(f"int8x{lanes}", turned(vector, lanes)) if BIAS.get(dtype) else vector

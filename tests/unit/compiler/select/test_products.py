@@ -36,9 +36,16 @@ CASES: list[tuple[Shape, int, str, tuple[int, int, int]]] = [
 
 
 def product(
-    shape: Shape, columns: int, storage: str, zero_points: tuple[int, int, int], batch: Shape | None = None
+    shape: Shape,
+    columns: int,
+    storage: str,
+    zero_points: tuple[int, int, int],
+    batch: Shape | None = None,
+    *,
+    real: bool = False,
 ) -> tuple[tvm.IRModule, list[np.ndarray]]:
-    """Of a matrix of `shape` by one of so many columns, which there are as many of or `batch`."""
+    """Of a matrix of `shape` by one of so many columns, which there are as many of or `batch`; its result stored, or
+    `real`."""
     rng = np.random.default_rng(0)
     shapes = shape, (*(shape[:-2] if batch is None else batch), shape[-1], columns)
     scales = [float32(scale) for scale in (0.02, 0.03, 0.02 * 0.03 * 90 * np.sqrt(shape[-1]))]
@@ -49,7 +56,7 @@ def product(
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         total = emit(ops.matmul(inputs[0], inputs[1], lhs, rhs))
         sums = QuantizedType("int32", (float32(lhs.scale * rhs.scale),), (0,))
-        return emit(ops.requantize(total, sums, out))
+        return emit(ops.dequantize(total, sums) if real else ops.requantize(total, sums, out))
 
     bounds = np.iinfo(storage)
     inputs = [rng.integers(bounds.min, bounds.max, each, storage, endpoint=True) for each in shapes]
@@ -65,6 +72,18 @@ def test_product(target: Target, mode: str, case: tuple[Shape, int, str, tuple[i
     selection, (actual,) = run_selected(module, target, mode, inputs, tmp_path)
     np.testing.assert_array_equal(actual, oracle.run(module, get_mode(mode), inputs)[0])
     assert [(layer["operators"], layer["kernel"]) for layer in selection.layers] == [("matmul+requantize", "product")]
+    assert selection.plain == []
+
+
+@pytest.mark.parametrize("target", HERE, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_product_of_real_values(
+    target: Target, case: tuple[Shape, int, str, tuple[int, int, int]], tmp_path: Path
+) -> None:
+    module, inputs = product(*case, real=True)
+    selection, (actual,) = run_selected(module, target, "onnxruntime", inputs, tmp_path)
+    np.testing.assert_array_equal(actual, oracle.run(module, get_mode("onnxruntime"), inputs)[0])
+    assert [(layer["operators"], layer["kernel"]) for layer in selection.layers] == [("matmul+dequantize", "product")]
     assert selection.plain == []
 
 

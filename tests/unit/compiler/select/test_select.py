@@ -20,7 +20,7 @@ from service.compiler.kernels.simd.library import SimdLibrary
 from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type
-from service.core.numerics import FBGEMM, ONEDNN, TORCH_X86
+from service.core.numerics import FBGEMM, ONEDNN, ONNXRUNTIME, TORCH_X86
 from service.core.target import TARGETS, detect_host
 from tests.support.portable_isa import PortableIsa
 from tests.support.qnn_models import SIGNED_MODES, Emit, float32, module_of
@@ -360,7 +360,7 @@ def test_sums_and_real_values_come_from_kernels(target: Any, mode: str, tmp_path
     assert [operator["operators"] for operator in report["plain"]] == ["dequantize"]
 
 
-@pytest.mark.parametrize(("target", "mode"), in_turns(FBGEMM, ONEDNN, TORCH_X86), ids=str)
+@pytest.mark.parametrize(("target", "mode"), in_turns(FBGEMM, ONEDNN, TORCH_X86, ONNXRUNTIME), ids=str)
 def test_layers_with_biases_of_real_values_have_kernels(target: Any, mode: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     kind = QuantizedType("uint8", (0.1,), (3,))

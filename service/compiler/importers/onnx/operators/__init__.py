@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from service.compiler.importers.onnx.model import CONV_TRANSPOSE, REQUANTIZE, STORED_CONV
+from service.compiler.importers.onnx.model import CONV_TRANSPOSE, REQUANTIZE, STORED_CONV, STORED_MATMUL
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators import (
     activations,
@@ -130,5 +130,6 @@ RULES: Mapping[str, Rule] = {
     **{name: Rule(convert, (1, 2)) for name, convert in reduction.REDUCTIONS.items()},
     CONV_TRANSPOSE: Rule(convolution.qlinear_conv_transpose, (8, 9)),
     REQUANTIZE: Rule(conversion.requantize, (4, 5)),
+    STORED_MATMUL: Rule(matrix.qlinear_matmul, (6, 6)),
     STORED_CONV: Rule(stored_convolution.stored_conv, (7, 9)),
 }

@@ -22,7 +22,7 @@ Taken = Callable[[relax.Var, int], relax.Expr]
 
 def qlinear_matmul(node: Node) -> relax.Var:
     """a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point: `[…, M, K]` times constant `[K, N]`,
-    or times any `[…, K, N]` of one scale."""
+    or times any `[…, K, N]` of one scale. Without y_scale (`STORED_MATMUL`) the output is float32."""
     if node.known(3) is None or len(node.shape(3)) > 2 or node.known(0) is not None:
         return _computed(node)
     return _product(node, transposed=False, bias=None)

@@ -202,3 +202,17 @@ def test_a_bias_of_eight_bits_is_added_to_real_values() -> None:
     bias = model.constants[model.operators[0].inputs[6]].data
     assert bias is not None
     assert bias.tolist() == [0.5, -2.5]
+
+
+@pytest.mark.parametrize(
+    ("storage", "other", "kind"),
+    [("int8", "int8", "octet.StoredMatMul"), ("uint8", "int8", "octet.StoredMatMul"), ("int8", "uint8", "MatMul")],
+)
+def test_a_product_of_computed_matrices_is_of_stored_values(storage: str, other: str, kind: str) -> None:
+    model = OnnxBuilder()
+    x, y = (
+        model.dequantized(model.input(name, dtype, (2, 4, 4)), 0.5, 3, dtype)
+        for name, dtype in (("x", storage), ("y", other))
+    )
+    model.output(model.node("MatMul", [x, y]), "float32")
+    assert fuse(read_model(model.build())).operators[-1].op_type == kind
