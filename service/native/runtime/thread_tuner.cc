@@ -111,7 +111,11 @@ void ThreadTuner::decide(double wake_s) {
   }
   use(best);
   is_done_ = true;
-  trust_ = trust_ == 0 ? kFirstTrust : std::min(2 * trust_, kMostTrust);
+  if (trust_ == 0) {
+    trust_ = threads_ < most_threads_ ? kFirstDoubt : kFirstTrust;
+  } else {
+    trust_ = std::min(2 * trust_, kMostTrust);
+  }
 }
 
 void ThreadTuner::use(int32_t variant) {

@@ -28,7 +28,8 @@ class ThreadTuner {
   const Division* divisions() const { return &divisions_[0]; }            // [calls], in the next run
 
   // A run that was not measured. After some hundred of them it measures a little more, and then ever more rarely: a
-  // neighbour may have had a core at the time. The least times count, of all measurements.
+  // neighbour may have had a core at the time. Where threads are left unused it does so sooner, for a neighbour during the
+  // first runs would cost every run since. The least times count, of all measurements.
   void pass() {
     if (most_threads_ > 1 && ++passed_ == trust_) begin();
   }
@@ -41,6 +42,7 @@ class ThreadTuner {
 
  private:
   static constexpr int32_t kFirstTrust = 256, kMostTrust = 1 << 20;  // runs; two slow ones of so many are below 1 %
+  static constexpr int32_t kFirstDoubt = 16;                         // runs on fewer threads than there are
   static constexpr int32_t kMost = 16;  // variants: powers of two up to 8192, all threads, and the mixture
 
   // All calls on as many threads; the last variant has each call on its best number.

@@ -154,8 +154,18 @@ def test_what_a_neighbour_made_slow_is_measured_again(tuner: Callable[[int, int]
     made = tuner(1, 2)
     made.settle(scaling(100e-6, 1e-3))  # a neighbour has the other core
     assert made.threads == 1
-    made.pass_runs(256)
+    made.pass_runs(16)
     assert made.settle(scaling(100e-6, 1e-6))[0][0] == 2
+
+
+def test_a_neighbour_that_stays_is_looked_for_ever_more_rarely(tuner: Callable[[int, int], Tuner]) -> None:
+    made = tuner(1, 2)
+    for trust in (16, 32, 64, 128):
+        made.settle(scaling(100e-6, 1e-3))
+        made.pass_runs(trust - 1)
+        assert made.is_done
+        made.pass_runs(1)
+        assert not made.is_done
 
 
 def test_a_neighbour_that_comes_later_changes_nothing(tuner: Callable[[int, int], Tuner]) -> None:
