@@ -22,6 +22,8 @@ from service.compiler.qnn.numerics.onednn import Reorder
 from service.compiler.qnn.operation import Operation
 
 _FAR = float(1 << 30)  # beyond all bytes
+_ROUNDING = 1.5 * 2**23  # a small float32 added to it has only its integer left, halves to even, in its lowest bits
+_ROUNDING_BITS = int(np.float32(_ROUNDING).view(np.int32))
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,13 @@ class Quantization:
     def numbers(self) -> Array:
         """The int32 constants that the code reads."""
         floats = np.array([self.factor, self.least, self.largest, self.first_zero_point or 0], np.float32)
-        return np.concatenate([floats.view(np.int32), np.array([self.zero_point, self.low, self.high], np.int32)])
+        zero_point = self.zero_point - _ROUNDING_BITS if self.is_within else self.zero_point
+        return np.concatenate([floats.view(np.int32), np.array([zero_point, self.low, self.high], np.int32)])
+
+    @property
+    def is_within(self) -> bool:
+        """Whether what is rounded, to even, lies between the limits of bytes already."""
+        return max(-self.least, self.largest) < _FAR and not self.away
 
     def apply(self, numbers: Buffer, vector: Expr, lanes: int) -> Expr:
         factor, least, largest, addend = (
@@ -66,6 +74,9 @@ class Quantization:
             bounded = tirx.min(tirx.max(ratio, least), largest)
         else:
             bounded = tirx.max(tirx.min(ratio, largest), least)
+        if self.is_within:
+            moved = bits(_vector("int32", lanes), bounded + _splat(tirx.const(_ROUNDING, "float32"), lanes))
+            return tirx.Cast(_vector("uint8", lanes), moved + zero_point)
         rounded = rounded_away(bounded) if self.away else tirx.nearbyint(bounded)
         whole = tirx.Cast(_vector("int32", lanes), rounded) + zero_point
         return tirx.Cast(_vector("uint8", lanes), tirx.max(tirx.min(whole, high), low))
@@ -128,7 +139,10 @@ def dequantization_of(mode: Mode, operation: Operation) -> Dequantization:
 
 
 def _number(numbers: Buffer, place: int, lanes: int) -> Expr:
-    value = load(numbers, place, 1)
+    return _splat(load(numbers, place, 1), lanes)
+
+
+def _splat(value: Expr, lanes: int) -> Expr:
     return splat(value, lanes) if lanes > 1 else value
 
 

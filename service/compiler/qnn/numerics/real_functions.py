@@ -140,14 +140,17 @@ class _Vector:
     def exp(self, x: Scalar) -> Scalar:
         return self.exponential(self.within(x, *_EXP_BOUNDS), _EXP)
 
-    def exponential(self, x: Scalar, coefficients: Sequence[float]) -> Scalar:
-        """As `_exponential`; the power of two in two factors, of which the first rounds nothing."""
+    def exponential(self, x: Scalar, coefficients: Sequence[float], *, normal: bool = False) -> Scalar:
+        """As `_exponential`; the power of two in two factors, of which the first rounds nothing, or in one where the
+        result is surely `normal`."""
         moved = self.keep(self.fma(x, self.const(_LOG2_E), self.const(_ROUNDING)))
         power = self.keep(moved - self.const(_ROUNDING))
         rest = self.keep(
             self.fma(power, self.const(_LN_2_LOW), self.fma(power, self.const(_LN_2_HIGH), x)),
         )
         bits = self._bind(tirx.reinterpret(self._dtype("int32"), moved), self._dtype("int32"))
+        if normal:
+            return self.keep(self.polynomial(rest, coefficients) * self._power_of_two(bits))
         half = self._bind(bits >> self.const(1, "int32"), self._dtype("int32"))
         scaled = self.polynomial(rest, coefficients) * self._power_of_two(half)
         return self.keep(scaled * self._power_of_two(bits - half))
@@ -163,7 +166,8 @@ class _Vector:
         small = self.fma(self.polynomial(squared, _ERF_SMALL), size, size)
         exponent = self.fma(self.polynomial(size, _ERF_BIG), size, size)
         minus = self.keep(self.const(0.0) - exponent)
-        big = self.const(1.0) - self.exponential(minus, _ERF_EXP)  # of an exact product
+        # Of an exact product; at the bound it is 2**-25.
+        big = self.const(1.0) - self.exponential(minus, _ERF_EXP, normal=True)
         either = tirx.Select(size >= self.const(_ERF_SPLIT), big, small)
         return self.keep(self._intrinsic("llvm.copysign", either, x))
 
