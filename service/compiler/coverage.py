@@ -71,7 +71,7 @@ def macs_by_operator(function: relax.Function) -> dict[relax.Var, int]:
 
 
 def _macs(operation: Operation) -> int:
-    if operation.name in ("qnn.matmul", "qnn.real_matmul"):
+    if operation.name in ("qnn.matmul", "qnn.real_matmul", "qnn.block_matmul"):
         return math.prod(graph.shape_of(operation.call)) * graph.shape_of(operation.call.args[0])[-1]
     if operation.name not in ("qnn.conv2d", "qnn.conv2d_transpose", "qnn.dense", "qnn.real_conv2d"):
         return 0

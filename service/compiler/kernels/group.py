@@ -18,7 +18,8 @@ from service.compiler.qnn.types import QuantizedType
 
 Shape = tuple[int, ...]
 
-REAL_PRODUCTS = ("qnn.real_conv2d", "qnn.real_matmul")  # of float32, on tensors as the model has them
+# Of float32, on tensors as the model has them.
+REAL_PRODUCTS = ("qnn.block_matmul", "qnn.real_conv2d", "qnn.real_matmul")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from service.compiler.kernels.layer import Window
 from service.compiler.kernels.layout import NO_HALO, Halo
 from service.compiler.kernels.matrices import Strided
 from service.compiler.kernels.simd.accumulators import Tile
+from service.compiler.kernels.simd.float_blocks import Blocked
 from service.compiler.kernels.simd.float_depthwise import Depthwise, float_depthwise
 from service.compiler.kernels.simd.float_product import Operands, Padded, float_product
 from service.compiler.kernels.simd.float_tiles import Geometry, Outer, key_of, ranked
@@ -26,7 +27,7 @@ _LARGEST = (1 << 31) - 1  # elements of a tensor, which are numbered by int32
 
 
 def float_kernel(isa: Isa, group: Group, choices: Choices) -> PlainKernel:
-    """The kernel for a `qnn.real_matmul` or a `qnn.real_conv2d`.
+    """The kernel for one of `REAL_PRODUCTS`.
 
     Raises:
         Declined: there is none.
@@ -35,15 +36,43 @@ def float_kernel(isa: Isa, group: Group, choices: Choices) -> PlainKernel:
     if core.name == "qnn.real_conv2d" and (layer := _depthwise(core)) is not None:
         with suppress(Declined):
             return PlainKernel(float_depthwise(isa, layer), NO_HALO, 0)
-    geometry, operands = _matrices(group) if core.name == "qnn.real_matmul" else _convolution(core)
+    geometry, operands = _geometry(group)
     largest = max(operands.lhs, operands.rhs, operands.out, operands.padded.size if operands.padded else 0)
     if largest > _LARGEST or math.prod(shape_of(group.output)) == 0 or geometry.depth == 0:
         raise Declined("its tensors are empty, or have more than 2**31 elements")
-    key = key_of(isa, geometry)
-    numbers = choices.choose(key, [astuple(tile) for tile in ranked(isa, geometry)])
+    blocked = operands.weights if isinstance(operands.weights, Blocked) else None
+    key = key_of(isa, geometry, 0 if blocked is None else blocked.bits)
+    tiles = ranked(isa, geometry, decoded=blocked is not None)
+    numbers = choices.choose(key, [astuple(tile) for tile in tiles])
     kernel: Kernel = float_product(isa, geometry, operands, Tile(*numbers))
     choices.note(key, numbers, kernel.symbol)
     return PlainKernel(kernel, NO_HALO, 0)
+
+
+def _geometry(group: Group) -> tuple[Geometry, Operands]:
+    match group.core.name:
+        case "qnn.real_matmul":
+            return _matrices(group)
+        case "qnn.block_matmul":
+            return _blocks(group.core)
+        case _:
+            return _convolution(group.core)
+
+
+def _blocks(core: Operation) -> tuple[Geometry, Operands]:
+    """One matrix of weights; the rows of all matrices on the left are one."""
+    x, (depth, columns) = shape_of(core.call.args[0]), shape_of(core.call.args[1])
+    stored, scales, points, *bias = (value_of(arg) for arg in core.call.args[1:])
+    if stored is None or scales is None or points is None or any(each is None for each in bias):
+        raise Declined("its weights are not constant")
+    size, bits = core.integer("block_size"), core.integer("bits")
+    if max(stored.max(initial=0), points.max(initial=0)) >> bits:
+        raise Declined(f"its weights do not fit {bits} bits")
+    rows = math.prod(x[:-1])
+    geometry = Geometry((), (1, rows), (0, depth), (0, columns), ((1, 0), (1, 0)), depth, columns)
+    biases = bias[0].reshape(1, columns) if bias and bias[0] is not None else None
+    weights = Blocked(stored, scales, points, size, bits)
+    return geometry, Operands(rows * depth, 0, rows * columns, weights, biases)
 
 
 def _matrices(group: Group) -> tuple[Geometry, Operands]:

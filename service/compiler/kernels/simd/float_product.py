@@ -3,13 +3,15 @@
 A tile of rows (pixels of a convolution's output) by vectors of columns is added up in registers over the whole sum, in
 the order of its products, as the operators are defined. Tiles at an edge overlap their neighbours, and so do the last
 vectors of columns. Weights that are constant lie in panels, in the order in which they are read; other right operands
-are laid out so by an item, in memory of its thread, unless one tile of rows is all there is.
+are laid out so by an item, in memory of its thread, unless one tile of rows is all there is. Weights of few
+bits (`float_blocks`) are decoded there, or in registers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from tvm import tirx
@@ -18,6 +20,7 @@ from service.compiler.kernels.kernel import Array, Kernel
 from service.compiler.kernels.layout import Halo
 from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, load, splat
 from service.compiler.kernels.simd.accumulators import Tile
+from service.compiler.kernels.simd.float_blocks import Blocked, BlockPanels
 from service.compiler.kernels.simd.float_tiles import FAR_BYTES, Geometry, cycles
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.lanes import Lanes
@@ -52,7 +55,7 @@ class Operands:
 
     Attributes:
         lhs, rhs, out: elements of each; `rhs` is 0 where there are `weights`.
-        weights: `[panels of all columns, depth, columns]`.
+        weights: `[panels of all columns, depth, columns]`; or those of one panel, in blocks.
         bias: `[panels of all columns, columns]`.
         padded: what `lhs` is made before it is read.
     """
@@ -60,7 +63,7 @@ class Operands:
     lhs: int
     rhs: int
     out: int
-    weights: Array | None = None
+    weights: Array | Blocked | None = None
     bias: Array | None = None
     padded: Padded | None = None
 
@@ -76,8 +79,15 @@ class _Product:
         self.starts = [min(at, last) for at in range(0, geometry.columns, isa.lanes)]
         self.parts, self.tiles = geometry.parts(isa, tile), geometry.tiles(tile)
         self.constants: list[Array] = []
-        if operands.weights is not None:
-            self.constants.append(self._panels(operands.weights))
+        firsts = [min(part * tile.blocks, len(self.starts) - tile.blocks) for part in range(self.parts)]
+        own = [self.starts[first : first + tile.blocks] for first in firsts]
+        self.panels: BlockPanels | None = None
+        if isinstance(operands.weights, Blocked):
+            self.panels = BlockPanels(operands.weights, own, isa.lanes)
+            self.constants += self.panels.constants
+        elif operands.weights is not None:
+            self.constants.append(self._laid_out_before(operands.weights, own))
+        self.laid_out = operands.weights is not None and self.panels is None
         if operands.bias is not None:
             width = max(isa.lanes, geometry.columns)
             filled = np.zeros((len(operands.bias), width), np.float32)
@@ -87,29 +97,29 @@ class _Product:
         steps = geometry.rhs_steps
         self.in_place = self.tiles == 1 and geometry.columns >= isa.lanes and steps is not None and steps[1] == 1
         self.panel = geometry.depth * tile.blocks * isa.lanes
-        self.group = geometry.group(isa, tile, constant=operands.weights is not None)
+        self.group = geometry.group(isa, tile, constant=self.laid_out)
         self.groups = -(-self.parts // self.group)
         # The next tile's rows lie behind this one's, and come from far where they do not fit the cache.
         rows_bytes = 4 * geometry.grid[1] * geometry.run
         self.prefetched = geometry.lhs_steps == (0, geometry.run) and rows_bytes > FAR_BYTES
 
-    def _panels(self, weights: Array) -> Array:
+    def _laid_out_before(self, weights: Array, parts: list[list[int]]) -> Array:
         """`[panel, part, product, vector, lane]`; the last part and the last vector overlap."""
-        lanes, blocks = self.isa.lanes, self.tile.blocks
+        lanes = self.isa.lanes
         filled = np.zeros((*weights.shape[:2], max(lanes, weights.shape[2])), np.float32)
         filled[:, :, : weights.shape[2]] = weights
-        firsts = [min(part * blocks, len(self.starts) - blocks) for part in range(self.parts)]
-        vectors = np.stack([filled[:, :, start : start + lanes] for start in self.starts], axis=2)
-        return np.stack([vectors[:, :, first : first + blocks] for first in firsts], axis=1).reshape(-1)
+        vectors = [np.stack([filled[:, :, start : start + lanes] for start in part], axis=2) for part in parts]
+        return np.stack(vectors, axis=1).reshape(-1)
 
     def kernel(self) -> Kernel:
         program = self.program = Program()
         self.lanes = Lanes(program, self.isa)
-        geometry, operands, constant = self.geometry, self.operands, self.operands.weights is not None
+        geometry, operands, constant = self.geometry, self.operands, self.laid_out
         self.lhs = program.parameter("lhs", "float32", operands.lhs)
-        self.rhs = None if constant else program.parameter("rhs", "float32", operands.rhs)
+        self.rhs = None if operands.weights is not None else program.parameter("rhs", "float32", operands.rhs)
         self.buffers = [
-            program.parameter(f"constant_{place}", "float32", array.size) for place, array in enumerate(self.constants)
+            program.parameter(f"constant_{place}", str(array.dtype), array.size)
+            for place, array in enumerate(self.constants)
         ]
         self.written = program.parameter("destination", "float32", operands.out)
         parallel = worth_sharing(self.isa, cycles(self.isa, geometry, self.tile))
@@ -127,9 +137,9 @@ class _Product:
                 weights = self._from_panel(self.buffers[0], program.bind((rhs * self.parts + first) * self.panel))
                 self._tiles(lhs, out, rhs, first, program.bind(tile), weights)
             else:
-                weights = self._in_place(rhs) if self.in_place else self._laid_out(rhs, first)
+                others = self._computed(rhs, first)
                 with program.loop(self.tiles, "tile") as own:
-                    self._tiles(lhs, out, rhs, first, own, weights)
+                    self._tiles(lhs, out, rhs, first, own, others)
         facts = {"tile": f"{self.tile.rows}x{self.tile.columns} rows, {self.tile.blocks} vectors"}
         return Kernel("float_product", program.function(), tuple(self.constants), 4 * operands.out, facts)
 
@@ -158,6 +168,25 @@ class _Product:
             return load(buffer, panel + part * self.panel + product * (blocks * lanes) + block * lanes, lanes)
 
         return vector
+
+    def _computed(self, rhs: Expr, first: Expr) -> Weights | None:
+        """Vectors of a group of parts; None where they are decoded as they are multiplied."""
+        if self.panels is not None:
+            return None if self.tiles == 1 else self._decoded(self.panels, first)
+        return self._in_place(rhs) if self.in_place else self._laid_out(rhs, first)
+
+    def _decoded(self, panels: BlockPanels, first: Expr) -> Weights:
+        program, lanes = self.program, self.isa.lanes
+        memory = program.workspace(self.group * self.panel, "float32")
+        with program.loop(self.count, "part") as part:
+            start = program.bind(part * self.panel)
+
+            def keep(product: Expr, vectors: list[Expr]) -> None:
+                for place, vector in enumerate(vectors):
+                    program.store(memory, start + (product * self.tile.blocks + place) * lanes, vector, lanes)
+
+            panels.each(self.lanes, self.buffers[:3], program.bind(first + part), keep)
+        return self._from_panel(memory, 0)
 
     def _in_place(self, rhs: Expr) -> Weights:
         (step, _), lanes = self.rhs_steps, self.isa.lanes
@@ -225,7 +254,7 @@ class _Product:
 
     # --- a tile ---
 
-    def _tiles(self, lhs: Expr, out: Expr, panel: Expr, first: Expr, tile: Expr, weights: Weights) -> None:
+    def _tiles(self, lhs: Expr, out: Expr, panel: Expr, first: Expr, tile: Expr, weights: Weights | None) -> None:
         """A tile of rows by the columns of a group of parts."""
         program, (height, width), shape = self.program, self.geometry.grid, self.tile
         across = -(-width // shape.columns)
@@ -236,18 +265,19 @@ class _Product:
             for start, (down, right) in ((lhs, self.geometry.lhs_steps), (out, self.geometry.out_steps))
         ]
         with program.loop(self.count, "part") as part:
-            columns = self._columns(first + part)
-            self._tile(
-                starts[0], starts[1], panel, columns, lambda product, block: weights(part, columns, product, block)
-            )
+            self._tile(starts[0], starts[1], panel, first, part, weights)
 
-    def _tile(
-        self, lhs: Expr, out: Expr, panel: Expr, columns: list[Expr], weights: Callable[[Expr, int], Expr]
-    ) -> None:
+    def _tile(self, lhs: Expr, out: Expr, panel: Expr, first: Expr, part: Expr, weights: Weights | None) -> None:
+        columns = self._columns(first + part)
         program, shape, (down, right) = self.program, self.tile, self.geometry.out_steps
         pixels = [(row, column) for row in range(shape.rows) for column in range(shape.columns)]
         totals = [[self._register() for _ in columns] for _ in pixels]
-        self._add_up(lhs, pixels, totals, weights)
+        if weights is not None:
+            own = partial(weights, part, columns)
+            self._add_up(lhs, pixels, totals, own)
+        elif self.panels is not None:
+            multiply = partial(self._multiply, lhs, pixels, totals)
+            self.panels.each(self.lanes, self.buffers[:3], program.bind(first + part), multiply)
         biases = [self._bias(panel, column) for column in columns]
         for (row, column), registers in zip(pixels, totals, strict=True):
             for start, register, bias in zip(columns, registers, biases, strict=True):
@@ -264,9 +294,8 @@ class _Product:
         totals: list[list[Register]],
         weights: Callable[[Expr, int], Expr],
     ) -> None:
-        program, geometry, lanes = self.program, self.geometry, self.isa.lanes
+        program, geometry = self.program, self.geometry
         (rows, row_step), (columns, column_step) = geometry.taps
-        down, right = geometry.lhs_steps
         with program.loop(rows, "tap_row") as i, program.loop(columns, "tap") as j:
             tap = program.bind(start + i * row_step + j * column_step)
             first = program.bind((i * columns + j) * geometry.run)
@@ -274,12 +303,23 @@ class _Product:
                 if self.prefetched:
                     program.prefetch(self.lhs, start + len(pixels) * (geometry.run + k))
                 vectors = [self.lanes.keep(weights(first + k, block), "float32") for block in range(self.tile.blocks)]
-                for (row, column), registers in zip(pixels, totals, strict=True):
-                    element = self.lanes.keep(
-                        splat(load(self.lhs, tap + row * down + column * right + k, 1), lanes), "float32"
-                    )
-                    for register, vector in zip(registers, vectors, strict=True):
-                        register.value = self.lanes.multiply_add(element, vector, register.value)
+                self._multiply(tap, pixels, totals, k, vectors)
+
+    def _multiply(
+        self,
+        start: Expr,
+        pixels: list[tuple[int, int]],
+        totals: list[list[Register]],
+        product: Expr,
+        vectors: list[Expr],
+    ) -> None:
+        """One product of each sum of a tile."""
+        down, right = self.geometry.lhs_steps
+        for (row, column), registers in zip(pixels, totals, strict=True):
+            element = splat(load(self.lhs, start + row * down + column * right + product, 1), self.isa.lanes)
+            element = self.lanes.keep(element, "float32")
+            for register, vector in zip(registers, vectors, strict=True):
+                register.value = self.lanes.multiply_add(element, vector, register.value)
 
     def _bias(self, panel: Expr, column: Expr) -> Expr | None:
         if self.operands.bias is None:

@@ -23,6 +23,7 @@ _NEAR_BYTES = 40 << 10  # of the first level
 _GROUP_BYTES = 192 << 10  # fewer pages than are known of at a time
 _SHARES = 16  # of a parallel loop, at least
 _TABLE_SIZE = 24
+_DECODED = 2  # vectors for each vector of columns, and beside all: words, scales; zero points, and one on its way
 
 
 @dataclass(frozen=True)
@@ -103,9 +104,20 @@ class Geometry:
         return -(-self.grid[0] // tile.rows) * -(-self.grid[1] // tile.columns)
 
 
-def ranked(isa: Isa, geometry: Geometry) -> list[Tile]:
-    """The tiles that are worth trying, the one with the least estimated cycles first."""
-    return sorted(_candidates(isa, geometry), key=lambda tile: cycles(isa, geometry, tile))[:_TABLE_SIZE]
+def ranked(isa: Isa, geometry: Geometry, *, decoded: bool = False) -> list[Tile]:
+    """The tiles that are worth trying, the one with the least estimated cycles first.
+
+    Args:
+        decoded: whether a tile that has all rows decodes its weights: what that takes stays in registers too.
+    """
+    tiles = [
+        tile
+        for tile in _candidates(isa, geometry)
+        if not decoded
+        or geometry.tiles(tile) > 1
+        or (tile.rows * tile.columns + _DECODED) * tile.blocks + _DECODED < isa.registers
+    ]
+    return sorted(tiles, key=lambda tile: cycles(isa, geometry, tile))[:_TABLE_SIZE]
 
 
 def cycles(isa: Isa, geometry: Geometry, tile: Tile) -> float:
@@ -125,9 +137,10 @@ def cycles(isa: Isa, geometry: Geometry, tile: Tile) -> float:
     return total
 
 
-def key_of(isa: Isa, geometry: Geometry) -> str:
-    """Names all that decides which tile is fastest."""
-    return digest_of_json({"isa": isa.name, "float": asdict(geometry)})
+def key_of(isa: Isa, geometry: Geometry, bits: int = 0) -> str:
+    """Names all that decides which tile is fastest; `bits` are those of weights that are decoded."""
+    parts = {"isa": isa.name, "float": asdict(geometry)}
+    return digest_of_json({**parts, "bits": bits} if bits else parts)
 
 
 def _candidates(isa: Isa, geometry: Geometry) -> Iterator[Tile]:

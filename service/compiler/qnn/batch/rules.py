@@ -288,7 +288,12 @@ def _samples(b: Grower, call: relax.Call) -> Samples:
     return x
 
 
-_OF_ROWS = frozenset({"avg_pool2d", "conv2d", "dense", "max_pool2d", "real_conv2d", "resize_bilinear", "take_pixels"})
+_OF_ROWS = frozenset(
+    {
+        *("avg_pool2d", "conv2d", "dense", "dynamic_pad", "dynamic_parameter", "max_pool2d", "real_conv2d"),
+        *("resize_bilinear", "take_pixels"),
+    }
+)
 _ONE_BY_ONE = (
     *ELEMENTWISE,
     *(f"relax.qnn.{name}" for name in (*CASTS, *ARITHMETIC, *UNARY)),
@@ -304,7 +309,7 @@ _RULES: dict[str, Rule] = {
     **{f"relax.{name}": _reduce for name in _REDUCTIONS},
     **dict.fromkeys(("relax.argmax", "relax.argmin"), _extreme_place),
     **dict.fromkeys(("relax.concat", "relax.qnn.concatenate"), _concatenate),
-    **dict.fromkeys(("relax.matmul", "relax.qnn.matmul", "relax.qnn.real_matmul"), _matmul),
+    **dict.fromkeys(("relax.matmul", "relax.qnn.matmul", "relax.qnn.real_matmul", "relax.qnn.block_matmul"), _matmul),
     **dict.fromkeys(("relax.qnn.l2_normalize", "relax.qnn.softmax", "relax.qnn.top_places"), _last),
     "relax.broadcast_to": _broadcast,
     "relax.gather_elements": _gather_elements,

@@ -12,7 +12,7 @@ from service.compiler.qnn.numerics.moving import TakePixels
 from service.compiler.qnn.numerics.ordering import RunningSum, TopPlaces
 from service.compiler.qnn.numerics.pooling import AveragePool, MaxPool
 from service.compiler.qnn.numerics.products import MatMul
-from service.compiler.qnn.numerics.real import RealConv2d, RealMatMul
+from service.compiler.qnn.numerics.real import BlockMatMul, RealConv2d, RealMatMul
 from service.compiler.qnn.numerics.real_functions import FUNCTIONS, RealFunction
 from service.compiler.qnn.numerics.scattering import ScatterRows
 from service.compiler.qnn.numerics.summation import RealSum
@@ -75,6 +75,7 @@ EXACT: Mapping[str, Formula] = {
     "max_pool2d": MaxPool(),
     "concatenate": Concatenate(),
     "dequantize": Dequantize(),
+    "block_matmul": BlockMatMul(),
     "real_conv2d": RealConv2d(),
     "real_matmul": RealMatMul(),
     "real_sum": RealSum(),

@@ -80,6 +80,45 @@ class RealMatMul:
         return lowered_sums(operation, builder, _products, [a, b], bias)
 
 
+class BlockMatMul:
+    """qnn.block_matmul."""
+
+    summary = "real_matmul of (float32(w) - z) * s"
+
+    def evaluate(
+        self, operation: Operation, x: Array, stored: Array, scales: Array, points: Array, bias: Array | None = None
+    ) -> Array:
+        real = operation.once("weights", lambda: self.weights(operation, stored, scales, points))
+        return RealMatMul().evaluate(operation, x, real, bias)
+
+    def weights(self, operation: Operation, stored: Array, scales: Array, points: Array) -> Array:
+        """The real values `[K, N]`."""
+        block = np.arange(len(stored)) // operation.integer("block_size")
+        return np.asarray((stored.astype(np.float32) - points.astype(np.float32)[block]) * scales[block])
+
+    def lower(
+        self,
+        operation: Operation,
+        builder: relax.BlockBuilder,
+        x: relax.Expr,
+        stored: relax.Expr,
+        scales: relax.Expr,
+        points: relax.Expr,
+        bias: relax.Expr | None = None,
+    ) -> relax.Expr:
+        size = operation.integer("block_size")
+
+        def compute(stored: te.Tensor, scales: te.Tensor, points: te.Tensor) -> te.Tensor:
+            def weight(k: Any, n: Any) -> Scalar:
+                moved = stored[k, n].astype("float32") - points[k // size, n].astype("float32")
+                return moved * scales[k // size, n]
+
+            return te.compute(stored.shape, weight, name="weights")
+
+        real = builder.emit(builder.call_te(compute, stored, scales, points, primfunc_name_hint="weights"))
+        return lowered_sums(operation, builder, _products, [x, real], bias)
+
+
 def _taps(operation: Operation, window: Array, kernel: tuple[int, ...], shape: tuple[int, ...]) -> Array:
     """The elements under each tap and channel: `[G, KH * KW * C / G, pixels]`.
 

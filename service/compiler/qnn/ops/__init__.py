@@ -49,7 +49,7 @@ from service.compiler.qnn.ops.joining import concatenate
 from service.compiler.qnn.ops.normalizing import l2_normalize, softmax
 from service.compiler.qnn.ops.ordering import running_sum, top_places
 from service.compiler.qnn.ops.pooling import avg_pool2d, max_pool2d, mean, sum_
-from service.compiler.qnn.ops.products import matmul, real_matmul
+from service.compiler.qnn.ops.products import block_matmul, matmul, real_matmul
 from service.compiler.qnn.ops.real import real_conv2d, real_function, real_sum
 from service.compiler.qnn.ops.recurrent import lstm_cell, lstm_output, rescale, time_dense
 from service.compiler.qnn.ops.resizing import resize_bilinear, take_pixels
@@ -60,6 +60,7 @@ __all__ = [
     "PREFIX",
     "add",
     "avg_pool2d",
+    "block_matmul",
     "compare",
     "concatenate",
     "conv2d",

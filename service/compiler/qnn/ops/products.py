@@ -26,6 +26,29 @@ def real_matmul(lhs: relax.Expr, rhs: relax.Expr, bias: relax.Expr | None = None
     return call_of("real_matmul", [lhs, rhs] if bias is None else [lhs, rhs, bias], accum_dtype="float32")
 
 
+def block_matmul(
+    x: relax.Expr,
+    stored: relax.Expr,
+    scales: relax.Expr,
+    points: relax.Expr,
+    bias: relax.Expr | None,
+    *,
+    block_size: int,
+    bits: int,
+) -> relax.Call:
+    """`real_matmul` of float32 `[…, M, K]` and weights (float32(stored) - point) * scale, each rounded to float32.
+
+    Args:
+        stored: `[K, N]` uint8, of so many `bits`.
+        scales, points: `[K / block_size, N]`, rounded up: float32, and uint8 as `stored`.
+        bias: `[N]` float32.
+        block_size: rows of `stored` that have one scale and one point for each column.
+        bits: 4 or 8.
+    """
+    operands = [x, stored, scales, points, *([] if bias is None else [bias])]
+    return call_of("block_matmul", operands, block_size=block_size, bits=bits, accum_dtype="float32")
+
+
 def _matmul(o: Operation) -> relax.TensorType:
     o.count(2)
     lhs, rhs = o.stored(0, o.per_tensor("lhs_type")), o.stored(1, o.per_tensor("rhs_type"))
@@ -44,6 +67,19 @@ def _real_matmul(o: Operation) -> relax.TensorType:
     return tensor_type(shape, "float32")
 
 
+def _block_matmul(o: Operation) -> relax.TensorType:
+    count = o.count(4, 5)
+    (lhs, lhs_dtype), (rhs, rhs_dtype), size = o.tensor(0), o.tensor(1, rank=2), o.integer("block_size")
+    o.require(lhs_dtype == "float32", f"multiplies {lhs_dtype}, not float32")
+    o.require(rhs_dtype == "uint8" and o.integer("bits") in (4, 8), f"has {o.integer('bits')} bits of {rhs_dtype}")
+    o.require(size > 0, f"has blocks of {size}")
+    shape, blocks = _product(o, lhs, rhs), (-(-rhs[0] // size), rhs[1])
+    o.require(o.tensor(2) == (blocks, "float32"), f"has scales of {o.tensor(2)}")
+    o.require(o.tensor(3) == (blocks, "uint8"), f"has zero points of {o.tensor(3)}")
+    o.require(count == 4 or o.tensor(4) == (shape[-1:], "float32"), "has a bias that is not one float32 each")
+    return tensor_type(shape, "float32")
+
+
 def _product(o: Operation, lhs: Shape, rhs: Shape) -> Shape:
     o.require(len(lhs) >= 2 and len(rhs) >= 2, f"multiplies {list(lhs)} by {list(rhs)}, not matrices")
     o.require(lhs[-1] == rhs[-2], f"multiplies rows of {lhs[-1]} by columns of {rhs[-2]}")
@@ -55,6 +91,7 @@ def _product(o: Operation, lhs: Shape, rhs: Shape) -> Shape:
 
 
 RULES: dict[str, Rule] = {
+    "block_matmul": _block_matmul,
     "matmul": _matmul,
     "real_matmul": _real_matmul,
 }

@@ -171,21 +171,18 @@ def matmul_nbits(node: Node) -> relax.Var:
         node.unsupported(f"has weights of {bits} bits, or in another order")
     node.require(size > 0 and depth > 0 and units > 0, f"has blocks of {size} of {units} by {depth}")
     count = -(-depth // size)
-    stored = _unpacked(node, 1, bits, units * count * size).reshape(units, count, size)
+    stored = _unpacked(node, 1, bits, units * count * size)
     scales = node.data(2)
     node.require(scales.dtype == np.float32 and scales.size == units * count, f"has {scales.size} scales")
-    points: Array = np.full((units, count), 1 << (bits - 1), np.float32)
+    points: Array = np.full((units, count), 1 << (bits - 1), np.uint8)
     if node.has(3):
         per_row = -(-count * bits // 8) * 8 // bits
-        points = _unpacked(node, 3, bits, units * per_row).reshape(units, per_row)[:, :count].astype(np.float32)
-    # Computed when the model is built: as float32, weights are eight times as large as in the file.
-    real = node.emit(relax.op.astype(node.literal(stored), "float32"), "stored")
-    moved = node.emit(relax.op.subtract(real, node.literal(points[..., np.newaxis])), "moved")
-    scaled = node.emit(relax.op.multiply(moved, node.literal(scales.reshape(units, count, 1))), "weights")
-    whole = node.emit(relax.op.reshape(scaled, (units, count * size)), "rows")
-    rows = node.emit(relax.op.strided_slice(whole, [1], [0], [depth], [1]), "rows")
-    columns = node.emit(relax.op.permute_dims(rows, (1, 0)), "columns")
-    return node.emit(ops.real_matmul(node.expr(0), columns, node.expr(5) if node.has(5) else None))
+        points = _unpacked(node, 3, bits, units * per_row).reshape(units, per_row)[:, :count]
+    stored = stored.reshape(units, count * size)[:, :depth]
+    bias = node.expr(5) if node.has(5) else None
+    weights, steps, zeros = (node.literal(each.T) for each in (stored, scales.reshape(units, count), points))
+    call = ops.block_matmul(node.expr(0), weights, steps, zeros, bias, block_size=min(size, depth), bits=bits)
+    return node.emit(call)
 
 
 def _unpacked(node: Node, place: int, bits: int, count: int) -> Array:

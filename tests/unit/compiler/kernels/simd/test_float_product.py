@@ -66,6 +66,36 @@ def test_rows_times_constant_weights(target: Target, biased: bool, rows: Shape, 
     check(target, [rows], lambda inputs: ops.real_matmul(inputs[0], weights, bias), tmp_path)
 
 
+# Rows and columns; the size of a block, of which the last may be a part, and which may end within a word; bits.
+BLOCKED: list[tuple[Shape, int, int, int]] = [
+    ((1, 128), 96, 32, 4),
+    ((2, 37, 64), 40, 16, 4),
+    ((1, 3, 100), 17, 32, 4),
+    ((1, 45), 5, 45, 4),
+    ((300, 64), 200, 64, 4),
+    ((3, 64), 300, 16, 8),
+    ((50, 37), 33, 16, 8),
+]
+
+
+@pytest.mark.parametrize("target", HERE, ids=str)
+@pytest.mark.parametrize(("biased", "points"), [(False, "one"), (True, "many")])
+@pytest.mark.parametrize(("rows", "columns", "size", "bits"), BLOCKED, ids=str)
+def test_rows_times_weights_in_blocks(
+    target: Target, points: str, biased: bool, rows: Shape, columns: int, size: int, bits: int, tmp_path: Path
+) -> None:
+    stored = RNG.integers(0, 1 << bits, (rows[-1], columns)).astype(np.uint8)
+    shape = (-(-rows[-1] // size), columns)
+    zeros = np.full(shape, 1 << (bits - 1)) if points == "one" else RNG.integers(0, 1 << bits, shape)
+    weights, scales, zero = (relax.const(each) for each in (stored, np.abs(real(*shape)), zeros.astype(np.uint8)))
+    bias = relax.const(real(columns)) if biased else None
+
+    def call(inputs: list[relax.Var]) -> relax.Call:
+        return ops.block_matmul(inputs[0], weights, scales, zero, bias, block_size=size, bits=bits)
+
+    assert check(target, [rows], call, tmp_path) == ["float_product"]
+
+
 # A batch; one that is repeated on the left, or on the right, or on both; a matrix for all; one tile of rows.
 COMPUTED: list[tuple[Shape, Shape]] = [
     ((2, 3, 31, 20), (2, 3, 20, 37)),
