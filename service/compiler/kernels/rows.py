@@ -22,7 +22,8 @@ from service.compiler.qnn.operation import Operation
 Fill: TypeAlias = int | relax.Var  # what a halo holds, or the tensor that says so when the model runs
 
 IDENTITIES = ("", "relax.reshape", "relax.broadcast_to")  # operators that compute nothing
-REDUCTIONS = ("relax.max", "relax.min", "qnn.real_sum")  # of a row to a value
+# Of a row to a value.
+REDUCTIONS = ("relax.max", "relax.min", "qnn.real_mean", "qnn.real_squares", "qnn.real_sum")
 
 
 @dataclass(frozen=True)

@@ -260,6 +260,8 @@ def _operands(value: relax.Expr) -> list[relax.Expr]:
 
 def _axes(call: relax.Call) -> list[int]:
     rank = len(shape_of(call.args[0]))
+    if _name(call) in ("qnn.real_mean", "qnn.real_squares"):
+        return [rank - 1]
     axes = call.attrs["axes"] if _name(call) == "qnn.real_sum" else call.attrs.axis
     return [int(axis) % rank for axis in axes]
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tvm import relax, tirx
 
 from service.compiler.kernels.layout import BIAS
-from service.compiler.kernels.program import Buffer, Expr, Program, Register, bits, load, load_first, splat
+from service.compiler.kernels.program import Buffer, Expr, Program, bits, load, load_first
 from service.compiler.kernels.rows import Access, Operand, Step
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.row_plan import STEP, RowPlan, Value, operand_kind
+from service.compiler.kernels.simd.row_reductions import RowReduction, reduction_of
 from service.compiler.kernels.simd.row_values import Vectors
-from service.compiler.qnn.ops.real import FOLDS
-
-_IDENTITY = {"relax.max": -math.inf, "relax.min": math.inf, "qnn.real_sum": 0.0}
 
 
 class Tile:
@@ -32,7 +29,7 @@ class Tile:
         self.memory, self.begin = memory
         self.rows = [self._places(first + row) for row in range(plan.tile)]
         self.of_rows: list[dict[relax.Var, Expr]] = [{} for _ in self.rows]
-        self.registers: list[dict[relax.Var, list[Register]]] = [{} for _ in self.rows]
+        self.reductions: list[dict[relax.Var, RowReduction]] = [{} for _ in self.rows]
 
     def _places(self, row: Expr) -> list[Expr]:
         """Its index in each outer dimension."""
@@ -62,7 +59,7 @@ class Tile:
         for value in self.plan.values.values():
             if value.step.reduces and value.phase == phase - 1:
                 for row in range(len(self.rows)):
-                    self.of_rows[row][value.step.var] = self._folded(row, value)
+                    self.of_rows[row][value.step.var] = self.reductions[row][value.step.var].folded()
             elif value.step.of_row and not value.step.reduces and value.phase == phase:
                 for row in range(len(self.rows)):
                     operands = [self._row_operand(row, value.step, place) for place in range(len(value.step.operands))]
@@ -92,40 +89,16 @@ class Tile:
         buffer, access = self.memory_of(step, place, operand)
         return _loaded(load(buffer, _offset(access, self.rows[row]), 1), operand, 1)
 
-    def _folded(self, row: int, value: Value) -> Expr:
-        """One value of the `STEP` lanes of a reduction, in the order of `ops.real.FOLDS`."""
-        registers = [register.value for register in self.registers[row][value.step.var]]
-        join, half = _joining(value.step.name), STEP // 2
-        whole = self._joined(registers, range(STEP))
-        vector = join(_lanes(whole, range(half)), _lanes(whole, range(half, STEP)))
-        for distance in FOLDS[1:]:
-            assert distance == STEP // 2 // half
-            vector = self.program.bind(vector, f"float32x{half}")
-            vector = join(_lanes(vector, range(0, half, 2)), _lanes(vector, range(1, half, 2)))
-            half //= 2
-        return self.program.bind(vector, "float32")
-
-    def _joined(self, registers: Sequence[Expr], lanes: Sequence[int]) -> Expr:
-        joined = tirx.Shuffle(list(registers), [tirx.const(lane, "int32") for lane in lanes])
-        return self.program.bind(joined, f"float32x{len(lanes)}")
-
     def _pass(self, phase: int, goals: list[Value]) -> None:
         for row in range(len(self.rows)):
             for value in goals:
                 if value.step.reduces:
-                    self.registers[row][value.step.var] = [
-                        self._register(_IDENTITY[value.step.name]) for _ in range(self.plan.vectors)
-                    ]
+                    self.reductions[row][value.step.var] = reduction_of(self.program, self.isa.lanes, value.step)
         if self.plan.steps:
             with self.program.loop(self.plan.steps, "step") as step:
                 self._step(phase, goals, step, STEP)
         if self.plan.rest:
             self._step(phase, goals, self.plan.steps, self.plan.rest)
-
-    def _register(self, value: float) -> Register:
-        register = self.program.register("float32", self.isa.lanes)
-        register.value = splat(tirx.const(value, "float32"), self.isa.lanes)
-        return register
 
     def _step(self, phase: int, goals: list[Value], step: Expr, columns: int) -> None:
         """`columns` columns of each row from number `step * STEP` on."""
@@ -133,7 +106,7 @@ class Tile:
             for row in range(len(self.rows)):
                 place = _Place(self, row, phase, step * self.plan.vectors + vector, valid)
                 for value in goals:
-                    place.reach(value, vector)
+                    place.reach(value, vector, columns)
 
     def memory_of(self, step: Step, place: int, operand: Operand) -> tuple[Buffer, Access]:
         if isinstance(operand.tensor, relax.Var):
@@ -156,21 +129,15 @@ class _Place:
         self.vectors = Vectors(tile.program, tile.isa.lanes)
         self.known: dict[relax.Var, Expr] = {}
 
-    def reach(self, value: Value, number: int) -> None:
-        """Computes a goal of the pass, and puts it where it belongs."""
+    def reach(self, value: Value, number: int, columns: int) -> None:
+        """Computes a goal of the pass, and puts it where it belongs.
+
+        Args:
+            number: of the vector, in a step of `columns` columns.
+        """
         if value.step.reduces:
-            element = self._operand(value.step, 0)
-            if self.valid < self.lanes:
-                identity = self.vectors.const(_IDENTITY[value.step.name], "float32")
-                element = tirx.Shuffle(
-                    [element, identity],
-                    [
-                        tirx.const(lane if lane < self.valid else lane + self.lanes, "int32")
-                        for lane in range(self.lanes)
-                    ],
-                )
-            register = self.tile.registers[self.row][value.step.var][number]
-            register.value = _joining(value.step.name)(register.value, element)
+            reduction = self.tile.reductions[self.row][value.step.var]
+            reduction.add(self._operand(value.step, 0), number, columns)
             return
         made = self._value(value)
         if value.kept >= 0:
@@ -251,19 +218,6 @@ def _offset(access: Access, places: Sequence[Expr]) -> Expr:
     for place, stride in zip(places, access.strides, strict=True):
         offset = offset + place * stride if stride else offset
     return offset
-
-
-def _joining(name: str) -> Callable[[Expr, Expr], Expr]:
-    joining: dict[str, Callable[[Expr, Expr], Expr]] = {
-        "relax.max": tirx.max,
-        "relax.min": tirx.min,
-        "qnn.real_sum": lambda a, b: a + b,
-    }
-    return joining[name]
-
-
-def _lanes(vector: Expr, lanes: Sequence[int]) -> Expr:
-    return tirx.Shuffle([vector], [tirx.const(lane, "int32") for lane in lanes])
 
 
 def _as_bool(vectors: Vectors, value: Expr, step: Step, place: int) -> Expr:

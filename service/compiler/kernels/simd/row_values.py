@@ -19,9 +19,12 @@ from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrin
 from service.compiler.kernels.rows import IDENTITIES, REDUCTIONS, Step
 from service.compiler.kernels.simd.conversion import dequantization_of, quantization_of
 from service.compiler.qnn.numerics import Mode, dynamic
+from service.compiler.qnn.numerics.fused import lowered_fma
 from service.compiler.qnn.numerics.real_functions import FUNCTIONS
 from service.compiler.qnn.operation import Operation
-from service.compiler.qnn.ops.real import LANES
+from service.compiler.qnn.ops.real import LANES, PACKETS
+
+_PACKET = 4  # elements: rows of a multiple of them all begin at an aligned address
 
 _KINDS = {"float32": "float32", "int32": "int32", "bool": "bool", "int8": "uint8", "uint8": "uint8"}
 
@@ -109,6 +112,7 @@ _COMPUTE: dict[str, Compute] = {
     "relax.sqrt": lambda vectors, a: intrinsic(vectors.dtype("float32"), "llvm.sqrt", a),
     "relax.subtract": _plain(lambda a, b: a - b),
     "relax.where": _plain(lambda condition, a, b: tirx.Select(condition, a, b)),
+    "qnn.real_fma": lambda vectors, a, b, c: lowered_fma(a, b, c, vectors.width),
 }
 _DYNAMIC = ("qnn.dynamic_parameter", "qnn.dynamic_quantize", "qnn.dynamic_scale")
 _REAL_ONLY = ("relax.ceil", "relax.divide", "relax.floor", "relax.isnan", "relax.nn.relu", "relax.round", "relax.sqrt")
@@ -142,7 +146,9 @@ def check(mode: Mode, name: str, call: relax.Expr, operation: Operation | None) 
             raise Declined("it is not of 8 bits")
         dequantization_of(mode, operation)
     elif name == "qnn.real_sum" and operation is not None:
-        if str(operation.attr("order")) != LANES:
+        order = str(operation.attr("order"))
+        aligned = order == PACKETS and operation.tensor(0)[0][-1] % _PACKET == 0
+        if order != LANES and not aligned:
             raise Declined("its sum has another order")
     elif name in _DYNAMIC and operation is not None:
         _check_dynamic(mode, operation)

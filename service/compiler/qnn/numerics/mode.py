@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from service.compiler.qnn.numerics.accumulate import Conv2d, Dense
 from service.compiler.qnn.numerics.affine import Concatenate, Dequantize, StorageCast
 from service.compiler.qnn.numerics.formula import Formula
+from service.compiler.qnn.numerics.moments import RealFma, RealMean, RealSquares
 from service.compiler.qnn.numerics.moving import TakePixels
 from service.compiler.qnn.numerics.ordering import RunningSum, TopPlaces
 from service.compiler.qnn.numerics.pooling import AveragePool, MaxPool
@@ -77,7 +78,10 @@ EXACT: Mapping[str, Formula] = {
     "dequantize": Dequantize(),
     "block_matmul": BlockMatMul(),
     "real_conv2d": RealConv2d(),
+    "real_fma": RealFma(),
     "real_matmul": RealMatMul(),
+    "real_mean": RealMean(),
+    "real_squares": RealSquares(),
     "real_sum": RealSum(),
     "take_pixels": TakePixels(),
     **{f"real_{name}": RealFunction(name) for name in FUNCTIONS},

@@ -161,17 +161,33 @@ def lowered_sums(
     one addition replaced.
     """
     shape = [int(dim) for dim in operation.call.ty.shape]
-    operands = [*operands, *([] if bias is None else [bias])]
+    name = operation.name.removeprefix("qnn.")
+    return sums_in(builder, name, shape, terms, [*operands, *([] if bias is None else [bias])], bias is not None)
+
+
+def sums_in(
+    builder: relax.BlockBuilder,
+    name: str,
+    shape: list[int],
+    terms: Terms,
+    operands: Sequence[relax.Expr],
+    biased: bool = False,
+) -> relax.Expr:
+    """`lowered_sums` of `shape`.
+
+    Args:
+        biased: whether the last operand is added to them.
+    """
     tensors = [te.placeholder([int(dim) for dim in x.ty.shape], "float32", f"x{at}") for at, x in enumerate(operands)]
     axes, term = terms(tensors)
     sums = te.compute(shape, lambda *index: te.sum(term(*index), axis=list(axes)), name="sums")
     made = sums
-    if bias is not None:
+    if biased:
         made = te.compute(shape, lambda *index: sums(*index) + tensors[-1](index[-1]), name="biased")
     function = te.create_prim_func([*tensors, made]).without_attr("global_symbol")  # "main", as the model's
     function = function.with_body(_fused(function.body)).with_attr("op_pattern", OPAQUE)
-    name = operation.name.removeprefix("qnn.")
-    return relax.call_tir(builder.add_func(function, name), relax.Tuple(list(operands)), operation.call.ty)
+    result = relax.TensorType(shape, "float32")
+    return relax.call_tir(builder.add_func(function, name), relax.Tuple(list(operands)), result)
 
 
 def _fused(statement: Any) -> Any:

@@ -45,7 +45,7 @@ class RealSum:
             return _in_packets(terms, operation.integer("rows"))
         if order == SEQUENTIAL:
             return _added(terms, np.zeros(terms.shape[1], np.float32))
-        return _in_fours(terms) if order == FOURS else _in_lanes(terms)
+        return _in_fours(terms) if order == FOURS else in_lanes(terms)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         lowered = {SEQUENTIAL: _lowered, FOURS: _lowered_fours, PACKETS: _lowered_packets, LANES: _lowered_lanes}
@@ -75,9 +75,10 @@ def _fours(count: int) -> list[tuple[int, int]]:
     return groups + ([(count - 1, 1)] if count % 2 else [])
 
 
-def _in_lanes(terms: Array) -> Array:
-    """Each term to the partial sum of its place modulo their number, which then are added by pairs."""
-    sums = np.zeros((PARTIAL_SUMS, terms.shape[1]), np.float32)
+def in_lanes(terms: Array) -> Array:
+    """Each term to the partial sum of its place modulo their number, which then are added by pairs: `[1, sums]`, of the
+    dtype of `terms` `[count, sums]`."""
+    sums = np.zeros((PARTIAL_SUMS, terms.shape[1]), terms.dtype)
     for first in range(0, len(terms), PARTIAL_SUMS):
         part = terms[first : first + PARTIAL_SUMS]
         sums[: len(part)] += part
@@ -127,7 +128,7 @@ def _lowered(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -
 
         return te.compute(_shape(operation), total, name="real_sum")
 
-    return _emitted(builder, "real_sum", compute, x)
+    return emitted(builder, "real_sum", compute, x)
 
 
 def _lowered_fours(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
@@ -152,12 +153,23 @@ def _lowered_fours(operation: Operation, builder: relax.BlockBuilder, x: relax.E
 
         return te.compute(_shape(operation), total, name="rest")
 
-    totals = [_emitted(builder, "fours", compute_whole, x)] if whole else []
-    return _emitted(builder, "rest", compute_rest, x, *totals) if rest else totals[0]
+    totals = [emitted(builder, "fours", compute_whole, x)] if whole else []
+    return emitted(builder, "rest", compute_rest, x, *totals) if rest else totals[0]
 
 
 def _lowered_lanes(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-    count = _count(operation, x)
+    return lowered_lanes(operation, builder, x, "float32", lambda total: total)
+
+
+def lowered_lanes(
+    operation: Operation,
+    builder: relax.BlockBuilder,
+    x: relax.Expr,
+    dtype: str,
+    of_sum: Callable[[Scalar], Scalar],
+) -> relax.Expr:
+    """`of_sum` of each sum of a row of `x` in `dtype`, as `in_lanes`."""
+    count = int(x.ty.shape[-1])
 
     def lanes(x: te.Tensor) -> te.Tensor:
         """`[…, 16]`: the partial sums. Nothing, beyond the end of a row, changes none of them."""
@@ -166,7 +178,7 @@ def _lowered_lanes(operation: Operation, builder: relax.BlockBuilder, x: relax.E
         def total(*index: Any) -> Scalar:
             *row, lane = index
             place = step * PARTIAL_SUMS + lane
-            return te.sum(_if(place < count, x(*row, place)), axis=step)
+            return te.sum(_if(place < count, x(*row, place)).astype(dtype), axis=step)
 
         return te.compute([*x.shape[:-1], PARTIAL_SUMS], total, name="lanes")
 
@@ -175,11 +187,11 @@ def _lowered_lanes(operation: Operation, builder: relax.BlockBuilder, x: relax.E
             sums = {lane: lanes(*index[:-1], lane) for lane in range(PARTIAL_SUMS)}
             for distance in FOLDS:
                 sums = {lane: sums[lane] + sums[lane ^ distance] for lane in sums if not lane & distance}
-            return sums[0]
+            return of_sum(sums[0])
 
         return te.compute(_shape(operation), total, name="folded")
 
-    return _emitted(builder, "folded", folded, _emitted(builder, "lanes", lanes, x))
+    return emitted(builder, "folded", folded, emitted(builder, "lanes", lanes, x))
 
 
 def _lowered_packets(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
@@ -226,7 +238,7 @@ def _lowered_packets(operation: Operation, builder: relax.BlockBuilder, x: relax
 
         return te.compute(_shape(operation), total, name="joined")
 
-    return _emitted(builder, "joined", joined, x, _emitted(builder, "lanes", lanes, x))
+    return emitted(builder, "joined", joined, x, emitted(builder, "lanes", lanes, x))
 
 
 def _if(condition: Any, value: Scalar) -> Scalar:
@@ -253,7 +265,8 @@ def _elements(operation: Operation, x: te.Tensor) -> Callable[[Sequence[Any], An
     return at
 
 
-def _emitted(builder: relax.BlockBuilder, name: str, compute: Callable[..., te.Tensor], *args: relax.Expr) -> relax.Var:
+def emitted(builder: relax.BlockBuilder, name: str, compute: Callable[..., te.Tensor], *args: relax.Expr) -> relax.Var:
+    """A tensor program of its own, which is not joined with others."""
     return builder.emit(builder.call_te(compute, *args, primfunc_name_hint=name, primfunc_attrs={"op_pattern": OPAQUE}))
 
 

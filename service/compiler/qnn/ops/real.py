@@ -59,6 +59,31 @@ def real_sum(x: relax.Expr, *, axes: Sequence[int], order: str, rows: int = 1) -
     return call_of("real_sum", [x], axes=sorted(axes), order=order, rows=rows)
 
 
+EIGHTS = 8  # partial sums of `real_squares`, and of `PACKETS`
+
+
+def real_mean(x: relax.Expr) -> relax.Call:
+    """The mean of float32 along the last axis, which stays with a length of 1: in float64, by the partial sums of
+    `LANES`, rounded once."""
+    return call_of("real_mean", [x])
+
+
+def real_squares(x: relax.Expr) -> relax.Call:
+    """The sum of the squares of float32 along the last axis, which stays with a length of 1.
+
+    ONNX Runtime's order for the variance of a layer norm, with AVX2 and FMA (measured on 1.31.1): the i-th square is
+    joined to the partial sum of i % 8 by a fused multiply-add, as long as there are eight; the eight become four, two,
+    one, the upper half added to the lower. Of what is left four squares are rounded and added, one after the other;
+    then the others by fused multiply-adds.
+    """
+    return call_of("real_squares", [x])
+
+
+def real_fma(a: relax.Expr, b: relax.Expr, c: relax.Expr) -> relax.Call:
+    """a * b + c of float32 values that broadcast, rounded once."""
+    return call_of("real_fma", [a, b, c])
+
+
 def reduced_axes(o: Operation) -> list[int]:
     return [int(axis) for axis in o.attr("axes")]
 
@@ -73,6 +98,25 @@ def _real_sum(o: Operation) -> relax.TensorType:
     o.require(order != LANES or axes == [len(shape) - 1], f"adds lanes along the axes {axes} of {len(shape)}")
     o.require(o.integer("rows") > 0, f"has {o.integer('rows')} rows")
     return tensor_type([1 if axis in axes else dim for axis, dim in enumerate(shape)], "float32")
+
+
+def _real_row(o: Operation) -> relax.TensorType:
+    o.count(1)
+    shape, dtype = o.tensor(0)
+    o.require(dtype == "float32", f"reduces {dtype}, not float32")
+    o.require(bool(shape) and shape[-1] > 0, f"reduces rows of the shape {list(shape)}")
+    return tensor_type([*shape[:-1], 1], "float32")
+
+
+def _real_fma(o: Operation) -> relax.TensorType:
+    o.count(3)
+    tensors = [o.tensor(place) for place in range(3)]
+    o.require(all(dtype == "float32" for _, dtype in tensors), "multiplies and adds float32 only")
+    shapes = [shape for shape, _ in tensors]
+    rank = max(map(len, shapes))
+    sizes = [{1, *each} - {1} for each in zip(*((*[1] * (rank - len(shape)), *shape) for shape in shapes), strict=True)]
+    o.require(all(len(each) < 2 for each in sizes), f"has operands of {shapes}, which do not broadcast")
+    return tensor_type([next(iter(each), 1) for each in sizes], "float32")
 
 
 def _real_function(o: Operation) -> relax.TensorType:
@@ -99,6 +143,9 @@ def _real_conv2d(o: Operation) -> relax.TensorType:
 
 RULES: dict[str, Rule] = {
     "real_conv2d": _real_conv2d,
+    "real_fma": _real_fma,
+    "real_mean": _real_row,
+    "real_squares": _real_row,
     "real_sum": _real_sum,
     **dict.fromkeys((f"real_{name}" for name in FUNCTIONS), _real_function),
 }

@@ -11,7 +11,7 @@ from tvm import relax
 
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
-from service.compiler.qnn.ops.real import LANES
+from service.compiler.qnn.ops.real import LANES, PACKETS
 from service.compiler.qnn.types import QuantizedType
 from service.compiler.select.select import Selection
 from service.core.numerics import ONNXRUNTIME
@@ -163,3 +163,42 @@ def test_layer_norm_of_bytes(columns: int, target: Target, tmp_path: Path) -> No
         return emit(ops.quantize(emit(ops.real_function("tanh", emit(ops.real_function("logistic", gelu)))), SIGNED))
 
     check(network, [rng.integers(0, 256, (1, 11, columns)).astype(np.uint8)], target, tmp_path, ["rows"])
+
+
+@pytest.mark.parametrize("columns", [4, 7, 8, 12, 16, 29, 31, 64, 192])
+def test_layer_norm(columns: int, target: Target, tmp_path: Path) -> None:
+    """Of a mean in float64 and of fused squares, whose last ones are added apart."""
+    rng = np.random.default_rng(columns)
+    scale, addend = (rng.normal(1, 0.3, columns).astype(np.float32) for _ in range(2))
+
+    def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        (x,) = inputs
+        moved = emit(relax.op.subtract(x, emit(ops.real_mean(x))))
+        variance = emit(relax.op.divide(emit(ops.real_squares(moved)), number(columns)))
+        root = emit(relax.op.sqrt(emit(relax.op.add(variance, number(1e-5)))))
+        result = emit(relax.op.multiply(moved, emit(relax.op.divide(number(1), root))))
+        return emit(ops.real_fma(result, relax.const(scale), relax.const(addend)))
+
+    check(network, [reals(3, 13, columns)], target, tmp_path, ["rows"])
+
+
+@pytest.mark.parametrize("columns", [4, 8, 12, 20, 64])
+def test_sums_in_packets(columns: int, target: Target, tmp_path: Path) -> None:
+    """Of rows that all begin at aligned addresses."""
+
+    def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        (x,) = inputs
+        squared = emit(relax.op.multiply(x, x))
+        total = emit(ops.real_sum(squared, axes=[2], order=PACKETS, rows=26))
+        return emit(relax.op.divide(x, emit(relax.op.sqrt(total))))
+
+    check(network, [reals(2, 13, columns)], target, tmp_path, ["rows"])
+
+
+def test_rows_that_begin_anywhere_are_no_region(target: Target, tmp_path: Path) -> None:
+    def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        (x,) = inputs
+        total = emit(ops.real_sum(x, axes=[1], order=PACKETS, rows=7))
+        return emit(relax.op.divide(x, emit(relax.op.sqrt(emit(relax.op.abs(total))))))
+
+    check(network, [reals(7, 21)], target, tmp_path, [])

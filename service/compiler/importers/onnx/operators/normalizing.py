@@ -1,5 +1,5 @@
-"""Normalizations of float32 values, in float32 (`importers/real.py`). ONNX Runtime's own come within a few units in the
-last place: it takes means in float64, and adds squares with fused multiply-adds.
+"""Normalizations of float32 values, in float32. Those of rows have ONNX Runtime's bits, for rows of 8 columns or more
+(16 without a mean); its others, and its kernel of SkipLayerNormalization, come within a few units in the last place.
 
 Where an operator gives more than its result (a mean, a deviation), that is left out; what reads it is refused.
 """
@@ -7,7 +7,7 @@ Where an operator gives more than its result (a mean, a deviation), that is left
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from tvm import relax
@@ -17,6 +17,7 @@ from service.compiler.importers import real
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import Convert, axis_of, float32
 from service.compiler.importers.real import Real
+from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 
 _PER_CHANNEL_SINCE = 21  # of ONNX's operator sets: before, GroupNormalization scales each group
@@ -60,9 +61,32 @@ def _rows(node: Node, x: relax.Expr, scale: int, bias: int, *, centered: bool) -
     node.require(node.attribute("stash_type", 1) == 1, "computes in another type than float32")
     # com.microsoft's are given an epsilon of 1e-12 by default, ONNX's one of 1e-5.
     epsilon = node.attribute("epsilon", 1e-12 if "Skip" in node.operator.op_type else 1e-5)
-    result = (real.normalize if centered else real.rms_normalize)(Real(node.emit, x), axes, epsilon)
     addend = node.expr(bias) if bias >= 0 and node.has(bias) else None
-    return scaled(node, node.emit(result, INSIDE), node.expr(scale), addend)
+    moved, factor = _moments(Real(node.emit, x), axes, epsilon, centered=centered)
+    result = node.emit(relax.op.multiply(moved, factor), INSIDE)
+    if addend is None:
+        return node.emit(relax.op.multiply(result, node.expr(scale)))
+    return node.emit(ops.real_fma(result, node.expr(scale), addend))
+
+
+def _moments(made: Real, axes: Sequence[int], epsilon: float, *, centered: bool) -> tuple[relax.Expr, relax.Expr]:
+    """x, less its mean where it is `centered`, and 1 / sqrt(mean of its squares + epsilon): both along `axes`, in the
+    order of ONNX Runtime's own kernel."""
+    shape = shape_of(made.x)
+    outer, count = shape[: axes[0]], math.prod(shape[axes[0] :])
+
+    def of_rows(make: Callable[[relax.Expr], relax.Call], x: relax.Expr) -> relax.Expr:
+        if len(axes) == 1:
+            return made(make(x))
+        total = made(make(made(relax.op.reshape(x, (*outer, count)))))
+        return made(relax.op.reshape(total, (*outer, *[1] * len(axes))))
+
+    moved = made.x
+    if centered:
+        moved = made.apply(relax.op.subtract, moved, of_rows(ops.real_mean, moved))
+    squares = made.apply(relax.op.divide, of_rows(ops.real_squares, moved), float(count))
+    root = made.apply(relax.op.sqrt, made.apply(relax.op.add, squares, epsilon))
+    return moved, made.apply(relax.op.divide, 1.0, root)
 
 
 def scaled(node: Node, x: relax.Expr, scale: relax.Expr, bias: relax.Expr | None) -> relax.Var:

@@ -13,6 +13,7 @@ from service.compiler.codegen import FUSE
 from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
+from service.compiler.qnn.numerics.fused import fma
 from service.compiler.qnn.operation import IllTyped
 from service.compiler.qnn.ops.real import FOURS, LANES, PACKETS, SEQUENTIAL
 from service.compiler.qnn.transposes import move_transposes
@@ -134,3 +135,46 @@ def test_an_image_with_its_channels_last_is_summed_as_it_lies_where_the_order_al
     assert names.count("relax.permute_dims") == permutations
     (expected,) = oracle.run(module, MODE, [x])
     np.testing.assert_array_equal(run(moved, x), expected)
+
+
+@pytest.mark.parametrize("length", [1, 4, 7, 8, 12, 15, 16, 29, 192])
+def test_compiled_moments_are_the_oracles(length: int) -> None:
+    """Mean, squares, and a product that joins the sum of two of them."""
+
+    def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
+        (x,) = inputs
+        return emit(ops.real_fma(x, emit(ops.real_mean(x)), emit(ops.real_squares(x))))
+
+    x = np.random.default_rng(length).normal(1, 2, (3, 11, length)).astype(np.float32)
+    module = module_of([(x.shape, "float32")], body)
+    np.testing.assert_array_equal(run(module, x), oracle.run(module, MODE, [x])[0])
+
+
+@pytest.mark.parametrize("length", [3, 8, 11, 12, 15, 16, 45])
+def test_squares_are_joined_to_eight_sums(length: int) -> None:
+    """By the definition, one number after the other."""
+    x = np.random.default_rng(0).normal(0, 1, length).astype(np.float32)
+    whole, sums = length // 8 * 8, [np.asarray(0, np.float32)] * 8
+    for place in range(whole):
+        sums[place % 8] = fma(x[place], x[place], sums[place % 8])
+    while len(sums) > 1:
+        half = len(sums) // 2
+        sums = [low + high for low, high in zip(sums[:half], sums[half:], strict=True)]
+    rest = list(x[whole:])
+    quad = rest[:4] if len(rest) >= 4 else []
+    for element in quad:
+        sums = [sums[0] + element * element]
+    for element in rest[len(quad) :]:
+        sums = [fma(element, element, sums[0])]
+    module = module_of([(x.shape, "float32")], lambda emit, inputs: emit(ops.real_squares(inputs[0])))
+    assert oracle.run(module, MODE, [x])[0].tobytes() == sums[0].tobytes()
+
+
+def test_operands_of_a_fused_addition_broadcast() -> None:
+    def joined(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+        module = module_of([(shape, "float32") for shape in shapes], lambda emit, inputs: emit(ops.real_fma(*inputs)))
+        return tuple(int(extent) for extent in graph.main_of(module).ret_ty.shape)
+
+    assert joined((3, 1), (4,), (2, 3, 4)) == (2, 3, 4)
+    with pytest.raises(IllTyped, match="do not broadcast"):
+        joined((3, 2), (3,), (1,))
