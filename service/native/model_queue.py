@@ -103,8 +103,7 @@ class ModelQueue(tvm_ffi.Object):
         def has_to_wait(self) -> bool: ...
         def used_s(self) -> float: ...
         def retry_after_s(self) -> float: ...
-        def drain(self) -> Sequence[Sequence[float]]:
-            """The seconds that each request waited, and then of each call its requests, samples and seconds."""
+        def drain(self) -> Sequence[Any]: ...
 
     @staticmethod
     def start(
@@ -125,6 +124,13 @@ class ModelQueue(tvm_ffi.Object):
         runners = [dict(each) for each in instances]
         queue: ModelQueue = function("model_queue")(name, queue_size, levels, max_batch, max_delay_s, runners)
         return queue
+
+    def happened(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Since it was last asked: `[n]`, the seconds that each request waited; `[m, 3]`, of each call its requests,
+        samples and seconds.
+        """
+        waits_s, calls = self.drain()
+        return np.asarray(np.from_dlpack(waits_s), np.float64), np.asarray(np.from_dlpack(calls), np.float64)
 
 
 def as_runner(run: Callable[[list[Array]], Sequence[Array]]) -> Runner:

@@ -10,7 +10,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 Members = dict[str, Any]
+Numbers = npt.NDArray[np.float64]
 
 # Of a request: waiting for an execution thread; reading it; the call that computed it; writing its answer.
 STAGES = ("queue", "compute_input", "compute_infer", "compute_output")
@@ -27,6 +31,10 @@ class Duration:
     def add(self, duration_s: float) -> None:
         self._count += 1
         self._ns += int(1e9 * duration_s)
+
+    def add_all(self, durations_s: Numbers) -> None:
+        self._count += len(durations_s)
+        self._ns += int((1e9 * durations_s).astype(np.int64).sum())  # each as `add` has it
 
     @property
     def count(self) -> int:
@@ -62,6 +70,18 @@ class ModelStatistics:
         self._success.add(duration_s)
         for duration, stage_s in zip(self._stages.values(), stages_s, strict=True):
             duration.add(stage_s)
+        self._last_inference_ms = time.time_ns() // 1_000_000
+
+    def all_succeeded(self, durations_s: Numbers, stages_s: Sequence[Numbers]) -> None:
+        """As `succeeded` for each of `[n]`."""
+        self._success.add_all(durations_s)
+        for duration, stage_s in zip(self._stages.values(), stages_s, strict=True):
+            duration.add_all(stage_s)
+        self._last_inference_ms = time.time_ns() // 1_000_000
+
+    def all_failed(self, durations_s: Numbers) -> None:
+        """As `failed` for each of `[n]`."""
+        self._fail.add_all(durations_s)
         self._last_inference_ms = time.time_ns() // 1_000_000
 
     def failed(self, duration_s: float) -> None:

@@ -4,6 +4,8 @@
 #include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/tvm_ffi.h>
 
+#include <algorithm>
+
 #include "library.h"
 #include "job.h"
 #include "runner.h"
@@ -67,14 +69,20 @@ void plan(ModelQueueObj* self, ffi::Array<ffi::Array<int64_t>> calls) {
   self->queue->plan(std::move(plan));
 }
 
-// Waits, and then of each call its requests, samples and seconds.
-ffi::Array<ffi::Array<double>> drain(ModelQueueObj* self) {
+// `[n]` waits, and of each call its requests, samples and seconds, `[m, 3]`; float64.
+ffi::Array<ffi::Tensor> drain(ModelQueueObj* self) {
   Calls calls = self->queue->drain();
-  ffi::Array<ffi::Array<double>> found{ffi::Array<double>(calls.waits_s.begin(), calls.waits_s.end())};
+  DLDataType float64{kDLFloat, 64, 1};
+  ffi::Tensor waits = make_tensor({static_cast<int64_t>(calls.waits_s.size())}, float64);
+  std::copy(calls.waits_s.begin(), calls.waits_s.end(), static_cast<double*>(waits.data_ptr()));
+  ffi::Tensor table = make_tensor({static_cast<int64_t>(calls.calls.size()), 3}, float64);
+  auto* next = static_cast<double*>(table.data_ptr());
   for (const auto& call : calls.calls) {
-    found.push_back({static_cast<double>(call.requests), static_cast<double>(call.samples), call.run_s});
+    *next++ = static_cast<double>(call.requests);
+    *next++ = static_cast<double>(call.samples);
+    *next++ = call.run_s;
   }
-  return found;
+  return {waits, table};
 }
 
 // `model`, `instance`: handles of liboctet_runtime.

@@ -60,9 +60,10 @@ class WaitingLine {
     std::vector<Item> hopeless;
     size_t ahead = 0;
     for (Level& level : levels_) {
-      while (level.is_newest_first) {  // else the oldest is the next
+      while (!level.items.empty()) {
         Item oldest = level.items.front();
-        if (pace.turn_s(ahead + level.items.size() - 1) <= oldest->deadline_s) break;
+        size_t before = level.is_newest_first ? level.items.size() - 1 : 0;
+        if (pace.turn_s(ahead + before) <= oldest->deadline_s) break;
         erase(oldest);
         hopeless.push_back(std::move(oldest));
       }

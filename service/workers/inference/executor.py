@@ -166,11 +166,11 @@ class Executor:
 
     def report(self) -> None:
         """Tells the observer what happened in the queue since it was told last."""
-        waits_s, *calls = self.queue.drain()
-        for waited_s in waits_s:
-            self._observer.waited(waited_s)
-        for requests, samples, run_s in calls:
-            self._observer.computed(int(requests), int(samples), run_s)
+        waits_s, calls = self.queue.happened()
+        if len(waits_s):
+            self._observer.waited(waits_s)
+        if len(calls):
+            self._observer.computed(*calls.T)
 
     def _notifying(self, task: Callable[[], None], done: asyncio.Future[None]) -> Callable[[], None]:
         """`task` for another thread, after which `done` is settled."""

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from service.core.digest import Digest
+
+Numbers = npt.NDArray[np.float64]  # [n]
 
 
 @dataclass(frozen=True)
@@ -30,11 +35,11 @@ class Identity:
 class ModelObserver(Protocol):
     """Watches one loaded model. Called on the event loop, when whoever waited for an answer has it."""
 
-    def waited(self, waited_s: float) -> None:
-        """A request has waited so long: for its call, or until it was too late or nobody wanted the answer."""
+    def waited(self, waits_s: Numbers) -> None:
+        """Requests have waited so long: for their calls, or until they were too late or nobody wanted the answer."""
 
-    def computed(self, requests: int, samples: int, run_s: float) -> None:
-        """The model ran on `samples` at once, of so many requests."""
+    def computed(self, requests: Numbers, samples: Numbers, run_s: Numbers) -> None:
+        """The model ran, in each call on `samples` at once, of so many requests."""
 
     def unloaded(self) -> None:
         """The model takes no more requests."""
@@ -51,10 +56,10 @@ class Unobserved:
     def loaded(self, identity: Identity) -> Unobserved:
         return self
 
-    def waited(self, waited_s: float) -> None:
+    def waited(self, waits_s: Numbers) -> None:
         pass
 
-    def computed(self, requests: int, samples: int, run_s: float) -> None:
+    def computed(self, requests: Numbers, samples: Numbers, run_s: Numbers) -> None:
         pass
 
     def unloaded(self) -> None:

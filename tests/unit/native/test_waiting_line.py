@@ -54,6 +54,10 @@ def test_who_cannot_be_in_time_even_if_nobody_else_comes_is_refused_at_once(run:
     assert later == [4, 5, 6]
 
 
+def test_whose_deadline_has_passed_is_refused_in_any_order(run: Run) -> None:
+    assert run("pace 0 1 1", "push 2 1", "push 2 2", "pace 1.5 1 1", "hopeless", "order 0") == [[0], [1]]
+
+
 def test_two_instances_serve_twice_as_many_in_time(run: Run) -> None:
     assert run("pace 0 1 2", *["push 2 2"] * 5, "order 0") == [[0, 1, 2, 3, 4]]
     assert run("pace 0 1 2", *["push 2 2"] * 6, "order 0") == [[5, 4, 3, 2, 1, 0]]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from service.api.oip.front.routes import FrontRoutes
 from service.api.oip.telemetry import RequestTelemetry
 from service.api.oip.timeline import Timeline
@@ -11,7 +13,7 @@ from service.api.ops.metrics import Metrics
 from service.api.problems import status_of
 from service.core.errors import DeadlinePassed, OctetError, QueueFull
 from service.native import FRONT_FIELDS, Front, GrpcFront, Problem
-from service.workers.inference import Identity, Stages, queue_full
+from service.workers.inference import Identity, queue_full
 
 _CLIENT_CLOSED_REQUEST = 499
 _REFUSALS: dict[int, OctetError] = {status_of(error): error for error in (QueueFull(), DeadlinePassed())}
@@ -38,15 +40,15 @@ class FrontRecords:
     def count(self) -> None:
         """Counts what was answered since the last time."""
         table, _ = self._front.records()
-        for row in table.tolist():
-            record = dict(zip(FRONT_FIELDS, row, strict=True))
-            served = self._routes.address(int(record["entry"])).served
-            code = int(record["code"])
+        for entry, code in np.unique(table[:, :2], axis=0).astype(int).tolist():
+            rows = table[(table[:, 0] == entry) & (table[:, 1] == code)]
             if code == _CLIENT_CLOSED_REQUEST:
-                self._telemetry.canceled()
+                self._telemetry.canceled(len(rows))
             elif code in _REFUSALS:
-                self._telemetry.rejected(_REFUSALS[code])
-            self._telemetry.answered(served.identity, _timeline(record, self._codes.get(code, code)))
+                self._telemetry.rejected(_REFUSALS[code], len(rows))
+            times = dict(zip(FRONT_FIELDS, rows.T, strict=True))
+            identity = self._routes.address(entry).served.identity
+            self._telemetry.all_answered(identity, self._codes.get(code, code), times)
         self._routes.report()
 
     def refused(self, identity: Identity, problem: Problem, error: Exception, status: int | str) -> None:
@@ -57,16 +59,6 @@ class FrontRecords:
         if isinstance(error, OctetError):
             self._telemetry.rejected(error)
         self._telemetry.answered(identity, timeline)
-
-
-def _timeline(record: dict[str, float], code: int | str) -> Timeline:
-    timeline = Timeline(code)
-    timeline.began_s, timeline.arrived_s = record["began_s"], record["arrived_s"]
-    timeline.prepared_s, timeline.ran_s, timeline.ended_s = record["prepared_s"], record["ran_s"], record["ended_s"]
-    if record["ran_s"]:
-        times = (record[name] for name in ("submitted_s", "taken_s", "run_s", "computed_s", "ran_s"))
-        timeline.stages = Stages.between(*times, requests=int(record["requests"]), samples=int(record["samples"]))
-    return timeline
 
 
 def error_of(problem: Problem) -> Exception:

@@ -12,7 +12,7 @@ from service.api.oip.timeline import Timeline
 from service.api.ops import versions
 from service.api.ops.metrics import Metrics
 from service.core.digest import digest_of
-from service.workers.inference import Identity
+from service.workers.inference import Identity, Stages
 from service.workers.inference.memory import Weight
 from tests.support.data_plane import as_json, connect
 from tests.support.runners import digits
@@ -126,8 +126,8 @@ class Versions:
 
     def load(self, version: int) -> LoadedModel:
         loaded = self._loading.loaded(_identity(version))
-        loaded.waited(0.001)
-        loaded.computed(1, 1, 0.002)
+        loaded.waited(np.array([0.001]))
+        loaded.computed(*np.array([[1], [1], [0.002]]))
         return loaded
 
     def answer(self, version: int) -> None:
@@ -171,7 +171,7 @@ def test_an_answer_that_comes_after_that_brings_nothing_back(monkeypatch: pytest
     monkeypatch.setattr(versions, "KEPT_S", 0)
     assert about.told() == {}
     about.answer(1)
-    loaded.computed(1, 1, 0.002)
+    loaded.computed(*np.array([[1], [1], [0.002]]))
     assert about.told() == {}
 
 
@@ -189,3 +189,32 @@ def test_a_version_that_is_loaded_again_is_told_of_while_the_old_one_drains(monk
     about.load(1)
     about.answer(1)
     assert about.told() == {"1": 1}  # as of a process that was started again
+
+
+@pytest.mark.parametrize("code", [200, 429])
+def test_many_answers_are_counted_as_one_by_one(code: int) -> None:
+    names = ("arrived_s", "prepared_s", "submitted_s", "taken_s", "ran_s", "ended_s")
+    rows = np.cumsum(np.random.default_rng(0).uniform(1e-6, 0.1, (50, len(names))), axis=1)
+    of = dict(zip(names, rows.T, strict=True)) | {"run_s": rows[:, 0]}
+    if code != 200:  # nothing was read or computed
+        of |= {"prepared_s": np.zeros(50), "ran_s": np.zeros(50)}
+    together, alone = Versions(), Versions()
+    for each in (together, alone):
+        each.load(1)
+    RequestTelemetry(together.metrics, "rest").all_answered(_identity(1), code, of)
+    telemetry = RequestTelemetry(alone.metrics, "rest")
+    for index in range(50):
+        timeline = Timeline(code)
+        timeline.arrived_s, timeline.prepared_s = of["arrived_s"][index], of["prepared_s"][index]
+        timeline.ran_s, timeline.ended_s = of["ran_s"][index], of["ended_s"][index]
+        times = (of[name][index] for name in ("submitted_s", "taken_s", "run_s", "ran_s", "ended_s"))
+        timeline.stages = Stages.between(*times, requests=1, samples=1) if code == 200 else None
+        telemetry.answered(_identity(1), timeline)
+
+    def told(of: Versions) -> dict[str, float]:
+        lines = (line.rpartition(" ") for line in of.metrics.text().decode().splitlines() if "digits" in line)
+        return {name: float(value) for name, _, value in lines if "created" not in name}
+
+    assert told(together) == pytest.approx(told(alone), rel=1e-12)
+    statistics = [each.metrics.statistics.of("digits", 1).to_json()["inference_stats"] for each in (together, alone)]
+    assert statistics[0] == statistics[1]

@@ -218,14 +218,14 @@ async def test_the_observer_hears_of_every_step() -> None:
         def __init__(self) -> None:
             self.steps: list[str] = []
 
-        def waited(self, waited_s: float) -> None:
-            assert 0 <= waited_s < 10
-            self.steps.append("waited")
+        def waited(self, waits_s: Array) -> None:
+            assert all(0 <= each < 10 for each in waits_s)
+            self.steps += ["waited"] * len(waits_s)
 
-        def computed(self, requests: int, samples: int, run_s: float) -> None:
-            assert requests == samples == 1
-            assert 0 <= run_s < 10
-            self.steps.append("computed")
+        def computed(self, requests: Array, samples: Array, run_s: Array) -> None:
+            assert requests.tolist() == samples.tolist() == [1] * len(run_s)
+            assert all(0 <= each < 10 for each in run_s)
+            self.steps += ["computed"] * len(run_s)
 
         def unloaded(self) -> None:
             self.steps.append("unloaded")
