@@ -12,6 +12,7 @@ ORDER: dict[str, Stage] = {
     "batch": Stage.SELECT,
     "move-transposes": Stage.SELECT,
     "decompose": Stage.SELECT,
+    "keep-weights": Stage.SELECT,
     "fold-constants": Stage.SELECT,
     "join-biases": Stage.SELECT,
     "move-pads": Stage.SELECT,

@@ -168,6 +168,7 @@ _RUNS: dict[str, Run] = {
     "batch": _batch,
     "move-transposes": lambda module, context: move_transposes(join_moves(module)),
     "decompose": lambda module, context: decompose(module),
+    "keep-weights": _simplify("weights kept"),
     "fold-constants": _simplify("constants folded"),
     "join-biases": _simplify("biases joined"),
     "move-pads": _simplify("pads moved"),

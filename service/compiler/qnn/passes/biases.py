@@ -17,7 +17,7 @@ from service.compiler.qnn import graph, ops
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import value_of
 
-_PRODUCTS = ("qnn.real_conv2d", "qnn.real_matmul")
+_PRODUCTS = {"qnn.block_matmul": 4, "qnn.real_conv2d": 2, "qnn.real_matmul": 2}  # -> operands besides a bias
 
 
 def join_biases(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
@@ -28,7 +28,7 @@ def join_biases(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[st
     joined: dict[relax.Call, tuple[relax.Call, relax.Constant]] = {}
     names: list[str] = []
     for var, value, operation in graph.operations(function):
-        if operation is not None and operation.name in _PRODUCTS and len(value.args) == 2 and uses[var] == 1:
+        if operation is not None and _PRODUCTS.get(operation.name) == len(value.args) and uses[var] == 1:
             products[var] = value
         elif getattr(getattr(value, "op", None), "name", "") == "relax.add":
             for term, other in (value.args, value.args[::-1]):

@@ -18,11 +18,13 @@ from service.compiler.qnn.passes.pads import move_pads
 from service.compiler.qnn.passes.ranges import share_ranges
 from service.compiler.qnn.passes.strides import move_strides
 from service.compiler.qnn.passes.tables import make_tables
+from service.compiler.qnn.passes.weights import keep_weights
 
 # A model, and the names of what was done to it.
 Pass = Callable[[tvm.IRModule, Mode], tuple[tvm.IRModule, list[str]]]
 
 PASSES: dict[str, Pass] = {
+    "weights kept": keep_weights,
     "constants folded": fold_constants,
     "biases joined": join_biases,
     "pads moved": move_pads,

@@ -88,6 +88,11 @@ def product(emit: Emit, x: relax.Expr) -> relax.Var:
     return emit(relax.op.multiply(x, relax.const(np.ones(ROW, np.float32))))
 
 
+def weighed(emit: Emit, x: relax.Var) -> relax.Var:
+    weights = emit(ops.dequantize(relax.const(np.ones((4, 2), np.int8)), X))
+    return emit(ops.real_matmul(x, weights))
+
+
 def parameter(emit: Emit, x: relax.Var) -> relax.Var:
     scale = ops.dynamic_parameter(x, x, parameter=SCALE, shared=[1, 2], symmetric=True, kernel=CONV2D)
     return emit(relax.op.multiply(x, emit(scale)))
@@ -103,6 +108,7 @@ MODELS: dict[str, tuple[tuple[tuple[int, ...], str], Body]] = {
     "batch": ((ROW, "int8"), lambda emit, x: emit(ops.requantize(x, X, Y))),
     "move-transposes": (((1, 2, 3, 4), "int8"), permuted),
     "decompose": (((1, 2, 2, 1), "int8"), transposed),
+    "keep-weights": ((ROW, "float32"), weighed),
     "fold-constants": ((ROW, "int8"), constant),
     "join-biases": ((ROW, "float32"), biased),
     "move-pads": (((1, 2, 2, 1), "int8"), padded),

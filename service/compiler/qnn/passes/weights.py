@@ -1,0 +1,104 @@
+"""Keep weights: a product of real values by weights that are dequantized reads them as they are stored.
+
+Folded, they would be float32, and so four or eight times as large; where rows are few, that is what a product costs.
+
+Requires: a model of `qnn.*` and plain operators, whose constants are not folded yet.
+Ensures: the same outputs; a `qnn.real_matmul` by constant weights of at most 8 bits, in blocks of a column or not, is a
+`qnn.block_matmul`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from service.compiler.qnn import graph, ops
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics.affine import Dequantize
+from service.compiler.qnn.numerics.formula import Array
+from service.compiler.qnn.operation import Operation, value_of
+from service.compiler.qnn.types import QuantizedType
+
+_BITS = {"int4": 4, "uint4": 4, "int8": 8, "uint8": 8}
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Operands of a `qnn.block_matmul`, as `ops.block_matmul` has them."""
+
+    stored: Array
+    scales: Array
+    points: Array
+    block_size: int
+    bits: int
+
+
+def keep_weights(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
+    """`module` with weights that are not dequantized; and the names of the products."""
+    stored: dict[relax.Expr, tuple[Array, QuantizedType, bool]] = {}  # real weights -> their integers; if transposed
+    found: dict[relax.Expr, _Weights] = {}
+    names: list[str] = []
+    for var, value, operation in graph.operations(graph.main_of(module)):
+        name = getattr(getattr(value, "op", None), "name", "")
+        if operation is not None and _dequantizes(operation, mode):
+            constant = value_of(value.args[0])
+            if constant is not None and constant.ndim == 2 and constant.size:
+                stored[var] = constant, operation.quantized("in_type"), False
+        elif name == "relax.permute_dims" and value.args[0] in stored and len(graph.shape_of(var)) == 2:
+            constant, kind, _ = stored[value.args[0]]
+            stored[var] = constant, kind, [int(axis) for axis in value.attrs.axes or (1, 0)] == [1, 0]
+        elif operation is not None and operation.name == "qnn.real_matmul" and value.args[1] in stored:
+            weights = _weights(*stored[value.args[1]])
+            if weights is not None:
+                found[value] = weights
+                names.append(str(var.name))
+
+    def keep(
+        builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
+    ) -> relax.Expr:
+        if call not in found:
+            return graph.with_args(call, args)
+        weights, bias = found[call], args[2] if len(args) > 2 else None
+        constants = [
+            relax.const(np.ascontiguousarray(each)) for each in (weights.stored, weights.scales, weights.points)
+        ]
+        return ops.block_matmul(
+            args[0], constants[0], constants[1], constants[2], bias, block_size=weights.block_size, bits=weights.bits
+        )
+
+    return (graph.rewrite(module, keep) if names else module), names
+
+
+def _dequantizes(operation: Operation, mode: Mode) -> bool:
+    """Whether an operator computes what `qnn.block_matmul` does of its weights."""
+    if operation.name != "qnn.dequantize" or operation.quantized("in_type").storage not in _BITS:
+        return False
+    return isinstance(mode.formula(operation), Dequantize)
+
+
+def _weights(stored: Array, kind: QuantizedType, transposed: bool) -> _Weights | None:
+    """None where a column's scale is not that of whole blocks."""
+    rows = 1 if transposed else 0
+    depth, columns = stored.shape[rows], stored.shape[1 - rows]
+    size, grid = depth, (1, 1)
+    if kind.blocks is not None:
+        sizes = {axis: extent for axis, extent in kind.blocks if kind.grid[axis] > 1}
+        size, grid = sizes.get(rows, depth), (kind.grid[0], kind.grid[1])
+        if sizes.get(1 - rows, 1) != 1 or grid[1 - rows] != columns:
+            return None
+    elif kind.axis == rows:
+        return None
+    elif kind.axis is not None:
+        grid = (columns, 1) if transposed else (1, columns)
+    bits = _BITS[kind.storage]
+    bias = 0 if kind.storage.startswith("u") else 1 << (bits - 1)  # that makes values unsigned
+    scales = np.array(kind.scales, np.float32).reshape(grid)
+    points = (np.array(kind.zero_points, np.int16).reshape(grid) + bias).astype(np.uint8)
+    unsigned = (stored.astype(np.int16) + bias).astype(np.uint8)
+    if transposed:
+        unsigned, scales, points = unsigned.T, scales.T, points.T
+    shape = (depth // size, columns)
+    return _Weights(unsigned, np.broadcast_to(scales, shape), np.broadcast_to(points, shape), size, bits)
