@@ -22,7 +22,7 @@ from service.core.errors import UnsupportedOperator
 from service.core.numerics import MODES, MXNET_ONEDNN, ONNXRUNTIME
 from tests.support import litert
 from tests.support.canonical import holds
-from tests.support.qnn_models import float32, module_of
+from tests.support.qnn_models import compile_and_run_all, float32, module_of
 
 OPERANDS = [OperandTypes("uint8", "int8"), OperandTypes("int8", "int8"), OperandTypes("int16", "int16")]
 # An example compiles a module twice, so there are few, and a failing one is not shrunk.
@@ -51,6 +51,23 @@ def values(draw: Draw, shape: tuple[int, ...], storage: str) -> np.ndarray:
     if kind == "random":
         return rng.integers(low, high, shape, endpoint=True).astype(dtype)
     return rng.choice({"minimum": [low], "maximum": [high], "extremes": [low, high]}[kind], shape).astype(dtype)
+
+
+@pytest.mark.parametrize("axes", [[1, 2], [0], None], ids=str)
+@pytest.mark.parametrize("keepdims", [True, False])
+def test_what_is_widened_to_be_summed_up_is_one_program(axes: list[int] | None, keepdims: bool) -> None:
+    """Integers, so that the order of a sum is no matter; beyond what float32 holds."""
+
+    def body(emit: Callable[[relax.Call], relax.Var], inputs: list[relax.Var]) -> relax.Var:
+        wide = emit(relax.op.astype(inputs[0], "float64"))
+        return emit(relax.op.sum(wide, axis=axes, keepdims=keepdims))
+
+    x = np.random.default_rng(0).integers(1 << 20, 1 << 24, (2, 5, 7, 20)).astype(np.float32)
+    module = canonicalize(module_of([(x.shape, "float32")], body), get_mode(ONNXRUNTIME))
+    (actual,) = compile_and_run_all(module, [x])
+    expected = x.astype(np.float64).sum(axis=None if axes is None else tuple(axes), keepdims=keepdims)
+    np.testing.assert_array_equal(actual, expected)
+    assert "wide_sum" in module.script()
 
 
 def test_quantized_types_are_lowered_to_storage() -> None:
