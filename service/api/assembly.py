@@ -100,6 +100,7 @@ def assemble(
 def _scheduling(chosen: Serving) -> Scheduling:
     return Scheduling(
         queue_size=chosen.queue_size,
+        max_wait_s=chosen.queue_wait_s,
         instances=chosen.instances or min(affordable_threads(), _MOST_INSTANCES),
         threads=chosen.threads,
         priority_levels=chosen.priority_levels,

@@ -35,6 +35,9 @@ class Serving(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     queue_size: int = Field(64, gt=0, description="how many requests may wait for a model; more are refused with 429")
+    queue_wait_s: float = Field(
+        0.5, gt=0, description="more are refused also where those that wait will take longer; 8 may wait in any case"
+    )
     instances: int = Field(0, ge=0, description="concurrent predictions per model; 0: one for each core, up to 8")
     threads: int = Field(0, ge=0, description="threads per prediction; 0: all the cores this process may use")
     priority_levels: int = Field(3, gt=0, le=16, description="number of priorities of requests; 1 is served first")

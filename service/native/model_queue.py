@@ -114,15 +114,17 @@ class ModelQueue(tvm_ffi.Object):
         levels: int,
         max_batch: int,
         max_delay_s: float,
+        max_wait_s: float | None = None,
     ) -> ModelQueue:
         """
         Args:
             name: for the threads.
             instances: of each its runners, by the number of samples of a call.
-            queue_size, levels, max_batch, max_delay_s: see `Scheduling`.
+            queue_size, levels, max_batch, max_delay_s, max_wait_s: see `Scheduling`.
         """
         runners = [dict(each) for each in instances]
-        queue: ModelQueue = function("model_queue")(name, queue_size, levels, max_batch, max_delay_s, runners)
+        wait_s = float("inf") if max_wait_s is None else max_wait_s
+        queue: ModelQueue = function("model_queue")(name, queue_size, levels, max_batch, max_delay_s, wait_s, runners)
         return queue
 
     def happened(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

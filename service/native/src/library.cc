@@ -53,13 +53,13 @@ ffi::Array<double> stages_of(const JobObj* job) {
 ffi::Array<int64_t> batch_of(const JobObj* job) { return {job->stages.call, job->stages.requests, job->stages.samples}; }
 
 ModelQueueRef start(ffi::String name, int64_t queue_size, int64_t levels, int64_t max_batch, double max_delay_s,
-              ffi::Array<ffi::Map<int64_t, ffi::Function>> instances) {
+                    double max_wait_s, ffi::Array<ffi::Map<int64_t, ffi::Function>> instances) {
   std::vector<std::map<int64_t, Runner>> runners;
   for (const auto& instance : instances) {
     auto& its = runners.emplace_back();
     for (const auto& [samples, runner] : instance) its.emplace(samples, runner);
   }
-  Rules rules{queue_size, levels, max_batch, max_delay_s};
+  Rules rules{queue_size, levels, max_batch, max_delay_s, max_wait_s};
   return ModelQueueRef(ffi::make_object<ModelQueueObj>(ModelQueue::start(std::string(name), rules, std::move(runners))));
 }
 

@@ -15,6 +15,7 @@ namespace {
 constexpr double kConcurrencyWindowS = 0.1;  // requests that follow each other at once count as concurrent
 constexpr double kMemory = 0.8;  // of the time that a request takes: the last five calls count for two thirds
 constexpr int64_t kOldestEvery = 8;  // calls begin with who has waited longest, whatever the level
+constexpr double kFewestPlaces = 8;
 constexpr size_t kMostLogged = 1 << 20;
 
 void put(const std::vector<Job>& jobs) {
@@ -61,8 +62,8 @@ bool ModelQueue::admit() {
     std::lock_guard lock(mutex_);
     if (is_closing_) return false;
     double now = now_s();
-    if (waiting_ >= rules_.queue_size + free_) hopeless = shed(now);
-    if (waiting_ >= rules_.queue_size + free_) return false;
+    if (!has_place()) hopeless = shed(now);
+    if (!has_place()) return false;
     ++waiting_;
     ++admitted_;
     used_s_ = now;
@@ -88,7 +89,7 @@ void ModelQueue::lend() {
 
 bool ModelQueue::claim() {
   std::lock_guard lock(mutex_);
-  if (waiting_ >= rules_.queue_size + free_) return false;
+  if (!has_place()) return false;
   ++waiting_;
   return true;
 }
@@ -187,6 +188,13 @@ void ModelQueue::note_concurrency(double now) {
 void ModelQueue::wake(Instance& instance) {
   instance.is_woken = true;
   instance.wakeup.notify_one();
+}
+
+// So few that those who wait will have been served in time; but of slow models some may wait, too.
+bool ModelQueue::has_place() const {
+  double in_time = rules_.max_wait_s * static_cast<double>(instances_.size()) / request_s_;  // infinite without a call
+  double places = std::min(static_cast<double>(rules_.queue_size), std::max(kFewestPlaces, in_time));
+  return static_cast<double>(waiting_ - free_) < places;
 }
 
 // Its turn has come, or nobody waits for it.

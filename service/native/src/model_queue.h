@@ -30,6 +30,7 @@ struct Rules {
   int64_t levels = 3;           // of priority
   int64_t max_batch = 0;        // samples of several requests in one call; 0: the largest size built
   double max_delay_s = 0;       // how long a call waits for requests that may join it
+  double max_wait_s = kNever;   // of a request that finds a place, as far as the last calls tell
 };
 
 // What happened since it was last asked for: for whoever counts.
@@ -93,6 +94,7 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
   double due_in_s(double now) const;
   bool is_one_call(int64_t samples) const;
   int64_t most() const;
+  bool has_place() const;
   void forget(const Job& job, double now);
   std::vector<Job> shed(double now);
   Pace pace(double now) const;

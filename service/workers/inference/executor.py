@@ -59,6 +59,7 @@ class Executor:
             name,
             [instance.runners for instance in self._instances],
             queue_size=scheduling.queue_size,
+            max_wait_s=scheduling.max_wait_s,
             levels=scheduling.priority_levels,
             max_batch=scheduling.max_batch,
             max_delay_s=scheduling.max_delay_s,

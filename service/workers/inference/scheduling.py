@@ -13,6 +13,7 @@ class Scheduling:
 
     Attributes:
         queue_size: how many requests may wait while every instance is busy.
+        max_wait_s: fewer may wait where these will take longer, as far as the last calls tell; None for any time.
         instances: how many calls of the model may run at the same time.
         threads: that share a call, where no other call wants their cores; 0 for all that this process may use.
         priority_levels: the number of levels; 1 is served first.
@@ -24,6 +25,7 @@ class Scheduling:
     """
 
     queue_size: int = 64
+    max_wait_s: float | None = None
     instances: int = 1
     threads: int = 0
     priority_levels: int = 3

@@ -17,12 +17,18 @@ _CALL_S = 0.02  # of the first call, from which the queue knows what calls take
 
 
 class Held:
-    """A queue of two places whose only instance is in a call until it is told to end it."""
+    """A queue whose only instance is in a call until it is told to end it."""
 
-    def __init__(self) -> None:
+    def __init__(self, queue_size: int = 2, max_wait_s: float | None = None) -> None:
         self.mailbox, self._entered, self._gate = Mailbox.empty(), threading.Semaphore(0), threading.Semaphore(0)
         self.queue = ModelQueue.start(
-            "m", [{1: as_runner(self._run)}], queue_size=2, levels=3, max_batch=0, max_delay_s=0.0
+            "m",
+            [{1: as_runner(self._run)}],
+            queue_size=queue_size,
+            levels=3,
+            max_batch=0,
+            max_delay_s=0.0,
+            max_wait_s=max_wait_s,
         )
         self.submit(0)
         assert self._entered.acquire(timeout=GIVE_UP_S)
@@ -46,7 +52,7 @@ class Held:
         return {job.key: job.outcome() for job in self.mailbox.take()}
 
     def close(self) -> None:
-        for _ in range(9):
+        for _ in range(99):
             self._gate.release()
         self.queue.close()
 
@@ -81,3 +87,19 @@ def test_a_request_that_is_hopeless_by_now_keeps_no_place_from_another(held: Hel
     eventually(lambda: time.monotonic() > distant_s)
     held.submit(4)
     assert held.taken().items() >= {(2, Outcome.LATE)}
+
+
+def test_of_a_slow_model_fewer_may_wait() -> None:
+    held = Held(queue_size=64, max_wait_s=_CALL_S / 100)
+    for key in range(8):
+        held.submit(2 + key)
+    assert not held.queue.admit()
+    held.close()
+
+
+def test_of_a_fast_model_as_many_may_wait_as_there_are_places() -> None:
+    held = Held(queue_size=20, max_wait_s=1e6)
+    for key in range(20):
+        held.submit(2 + key)
+    assert not held.queue.admit()
+    held.close()
