@@ -27,7 +27,8 @@ from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.passes import run_pass
 from service.compiler.qnn.transposes import move_transposes
 from service.compiler.schedule import schedule
-from service.compiler.select.select import Selection, select
+from service.compiler.select.select import select
+from service.compiler.select.selection import Selection
 from service.compiler.targets import CodegenTarget
 from service.core.artifact import Slot
 from service.core.build import Stage

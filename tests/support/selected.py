@@ -21,7 +21,8 @@ from service.compiler.qnn import graph
 from service.compiler.qnn.decompose import decompose
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.passes import simplify
-from service.compiler.select.select import Selection, select
+from service.compiler.select.select import select
+from service.compiler.select.selection import Selection
 from service.compiler.targets import CodegenTarget, codegen_target
 from service.core.artifact import ArtifactConfig
 from service.core.buffers import aligned_empty

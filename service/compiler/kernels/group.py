@@ -6,12 +6,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 from tvm import relax
 
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import BIAS, NO_HALO, Halo, Image
 from service.compiler.kernels.matrices import Matrices, Strided
+from service.compiler.kernels.moves import Move
 from service.compiler.kernels.rows import Access, Output, Region, RowsKernel
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
@@ -205,6 +207,20 @@ class KernelLibrary(Protocol):
         Args:
             sources: how the region's inputs lie in memory.
             outputs: where its outputs go.
+        """
+
+    def part_tables(self, join: Operation) -> Sequence[NDArray[np.uint8] | None]:
+        """What becomes of the bytes, as stored, of each part of a `qnn.concatenate`, `[256]`; None where they stay.
+
+        Raises:
+            Declined: a part is not of 8 bits with one scale.
+        """
+
+    def move(self, made: Move) -> Kernel:
+        """The kernel that makes a tensor of elements of others.
+
+        Raises:
+            Declined: they lie too much asunder.
         """
 
     def pack(

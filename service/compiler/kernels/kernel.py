@@ -15,7 +15,7 @@ from service.core.digest import Digest, digest_of
 
 Array = NDArray[Any]
 
-_CHANGING_LAYOUT = ("pack", "unpack")
+_CHANGING_LAYOUT = ("move", "pack", "unpack")
 _REAL = ("rows", "float_")  # what names of families that compute real values begin with
 
 

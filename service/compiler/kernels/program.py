@@ -45,6 +45,13 @@ def shuffle(vector: Expr, lanes: Sequence[int]) -> Expr:
     return tirx.Shuffle([vector], [tirx.const(lane, "int32") for lane in lanes])
 
 
+def interleaved(one: Expr, other: Expr, lanes: int, *, upper: bool) -> Expr:
+    """The lanes of the lower or the `upper` halves of two vectors, in turn."""
+    begin = lanes // 2 if upper else 0
+    places = [place for lane in range(begin, begin + lanes // 2) for place in (lane, lanes + lane)]
+    return tirx.Shuffle([one, other], [tirx.const(place, "int32") for place in places])
+
+
 def bits(dtype: str, value: Expr) -> Expr:
     """The same bits as another type."""
     return tirx.reinterpret(dtype, value)

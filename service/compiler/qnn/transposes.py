@@ -211,6 +211,8 @@ def _with_axes(call: relax.Call, args: list[relax.Expr], axes: Axes) -> relax.Ca
 def _concatenate(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
     axes = mover.of_largest(operands)
     parts = relax.Tuple([mover.arranged(part, axes) for part in operands])
+    if ops.name_of(call) is None:
+        return relax.op.concat(parts, axes[int(call.attrs.axis) % len(axes)]), axes
     return ops.with_operands(call, parts, axis=axes[int(call.attrs["axis"])]), axes
 
 
@@ -340,6 +342,7 @@ _ELEMENTWISE = (
 )
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
+    "relax.concat": _concatenate,
     "relax.nn.pad": _pad,
     "relax.permute_dims": _permute,
     "relax.qnn.concatenate": _concatenate,

@@ -25,6 +25,7 @@ from service.compiler.kernels.matrices import Matrices, Strided
 from service.compiler.kernels.rows import Fill, Region
 from service.compiler.qnn.operation import Operation
 from service.compiler.select.groups import Model, View
+from service.compiler.select.moving import Moving
 from service.compiler.select.recurrent import Recurrent
 
 
@@ -57,6 +58,7 @@ class Plan:
         reasons: the same for each variable of such a group.
         regions: the last operator of a region -> the region.
         images: what regions write as images.
+        moving: what kernels make by moving elements.
     """
 
     def __init__(self, model: Model, library: KernelLibrary, regions: Sequence[Region] = ()) -> None:
@@ -80,15 +82,25 @@ class Plan:
         for region in regions:
             self._pad_in_place(region)
         readers = [group for group in model.groups.values() if group.core.name not in ("qnn.matmul", *REAL_PRODUCTS)]
-        read = {self.root(var)[0] for group in readers for var in group.inputs}
-        every: list[Group | Region] = [*model.groups.values(), *regions]
+        read = {each for group in readers for var in group.inputs for each in (var, self.root(var)[0])}
+        self.moving = Moving(model, library, self, self._taken(), read)
+        every: list[Group | Region | relax.Var] = [*model.groups.values(), *regions, *self.moving.moves.joins]
         for group in sorted(every, key=self._order):
+            if isinstance(group, relax.Var):
+                self.moving.skips(group)
+                continue
             if isinstance(group, Region):
                 self._accept_region(group, read)
                 continue
+            join = group.core.name == "qnn.concatenate"
+            if join and (self.moving.skips(group.output) or self.moving.prefers(group.output)):
+                continue
             try:
                 self._accept(group)
+                self.moving.write(group.output)
             except Declined as reason:
+                if join and self.moving.movement(group.output) is not None:
+                    continue
                 self.declined.setdefault(group.name, f"{group.kind}: {reason}")
                 self.reasons.update(dict.fromkeys((*model.parts(group), group.output), str(reason)))
                 self._accept_part(group)
@@ -97,8 +109,19 @@ class Plan:
         for output in self.demands:
             self._place_inputs(model.groups[output])
 
-    def _order(self, group: Group | Region) -> int:
-        return self._places[group.output if isinstance(group, Group) else group.steps[-1].var]
+    def _taken(self) -> set[relax.Var]:
+        """What other kernels make than those of moves, and what is inside of what they compute."""
+        taken = {step.var for region in self.regions.values() for step in region.steps}
+        taken |= {var for sequence in self.model.recurrent for var in sequence.variables}
+        for group in self.model.groups.values():
+            own = set() if group.core.name == "qnn.concatenate" else {group.output}
+            taken |= own | self.model.parts(group)
+        return taken
+
+    def _order(self, each: Group | Region | relax.Var) -> int:
+        if isinstance(each, relax.Var):
+            return self._places[each]
+        return self._places[each.output if isinstance(each, Group) else each.steps[-1].var]
 
     def _accept_region(self, region: Region, read: set[relax.Var]) -> None:
         """Has a region write images where groups `read` them."""
@@ -184,7 +207,14 @@ class Plan:
     def _produced(self, root: relax.Var) -> bool:
         """Whether a kernel makes an image of it."""
         product = root in self.products and image_shape(shape_of(root)) is not None
-        return root in self.demands or root in self.images or product
+        return root in self.demands or root in self.images or product or self.moving.moves_image(root)
+
+    def is_image(self, var: relax.Var) -> bool:
+        root, padding, _ = self.root(var)
+        return not padding and str(var.ty.dtype) in BIAS and self._produced(root)
+
+    def shown(self, var: relax.Var) -> Image:
+        return self.part(self.image(self.root(var)[0], packed=False), var)
 
     def matrices(self, var: relax.Var, view: Strided, *, written: bool = False) -> Matrices | None:
         """Those that a product finds in the image `var`, or writes there; None where they are in a plain tensor.
@@ -298,3 +328,13 @@ class Plan:
 
     def fill(self, root: relax.Var, *, packed: bool) -> Fill:
         return self._fills.get((root, packed), 0)
+
+
+def padded(image: Image, padding: Halo) -> Image:
+    """`image` seen with `padding` rows and columns of its halo as its own."""
+    if not padding:
+        return image
+    halo = Halo(*(have - shown for have, shown in zip(image.halo.sides, padding.sides, strict=True)))
+    height = image.height + padding.top + padding.bottom
+    width = image.width + padding.left + padding.right
+    return Image(image.batch, height, width, image.channels, image.block, halo)

@@ -10,9 +10,8 @@ whole, where that needs no rescaling and begins a block.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,51 +20,19 @@ from tvm import relax
 
 from service.compiler import coverage
 from service.compiler.kernels.group import Group, KernelLibrary, LstmKernel, PlainKernel, image_shape, shape_of
-from service.compiler.kernels.kernel import Kernel
-from service.compiler.kernels.layout import BIAS, Halo, Image, laid_out
+from service.compiler.kernels.kernel import Declined, Kernel
+from service.compiler.kernels.layout import BIAS, Image, laid_out
 from service.compiler.kernels.matrices import Matrices, Strided
+from service.compiler.kernels.moves import Memory, Move
 from service.compiler.kernels.rows import Access, Output, Region
 from service.compiler.qnn import graph
+from service.compiler.qnn.operation import value_of
 from service.compiler.select.groups import Model
-from service.compiler.select.plan import Plan
+from service.compiler.select.moves import elements_of
+from service.compiler.select.plan import Plan, padded
 from service.compiler.select.recurrent import Recurrent
 from service.compiler.select.rows import in_regions
-
-
-@dataclass
-class Selection:
-    """A model with kernels in it.
-
-    Attributes:
-        module: the model.
-        kernels: by the symbol under which the model calls them.
-        layers: what each kernel call is, in order of execution, for reports.
-        plain: the operators that no kernel computes, each with its `place`: which of `layers` it comes before.
-        declined: group -> the reason why no kernel computes it.
-        concatenations: those on images, each with how many `parts` it has and how many were written `in_place`.
-    """
-
-    module: tvm.IRModule
-    kernels: dict[str, Kernel] = field(default_factory=dict)
-    layers: list[dict[str, Any]] = field(default_factory=list)
-    plain: list[dict[str, Any]] = field(default_factory=list)
-    declined: dict[str, str] = field(default_factory=dict)
-    concatenations: list[dict[str, Any]] = field(default_factory=list)
-
-    def report(self) -> dict[str, Any]:
-        """A report for people of the code that each operator runs on."""
-        reorders = sum(layer["kernel"] in ("pack", "unpack") for layer in self.layers)
-        families: dict[str, Counter[str]] = {}
-        for layer in self.layers:
-            families.setdefault(layer["kernel"], Counter()).update(calls=1, macs=layer["macs"])
-        return {
-            "layers": self.layers,
-            "plain": self.plain,
-            "declined": self.declined,
-            "reorders": reorders,
-            "concatenations": self.concatenations,
-            "families": {family: dict(totals) for family, totals in sorted(families.items())},
-        }
+from service.compiler.select.selection import Selection
 
 
 def select(module: tvm.IRModule, library: KernelLibrary | None) -> Selection:
@@ -107,6 +74,7 @@ class _Emission:
         inside = set().union(*(self.model.parts(group) for group in accepted)) if accepted else set()
         # As plain tensors only where something needs them so.
         later = {*self.model.views, *self.model.seen, *self.plan.quantized, *self.model.channels_last}
+        later |= set(self.plan.moving.moves)
         later |= {var for sequence, _ in self.plan.recurrent.values() for var in sequence.variables}
         inside |= {step.var for region in self.plan.regions.values() for step in region.steps}
         with self.builder.function("main", params):
@@ -137,7 +105,7 @@ class _Emission:
         for var, demand in zip(group.inputs, demands, strict=True):
             root, padding, _ = self.plan.root(var)
             image = self.plan.part(self.plan.image(root, packed=demand.packed), var)
-            sources.append(_padded(image, padding))
+            sources.append(padded(image, padding))
             operands.append(self._image(root, packed=demand.packed))
         placed = self._placed(group)
         if len(placed) == len(sources):  # nothing is left to do
@@ -189,10 +157,10 @@ class _Emission:
         found = self.plan.matrices(var, view)
         if found is not None:
             return self._image(self.plan.root(var)[0], packed=False), found
-        return self._reshaped(self.plain(var), [_elements(var)]), self._contiguous(var, view)
+        return self._reshaped(self.plain(var), [elements_of(var)]), self._contiguous(var, view)
 
     def _contiguous(self, var: relax.Var, view: Strided) -> Matrices:
-        return Matrices.contiguous(view, _elements(var), str(var.ty.dtype), self.library.block)
+        return Matrices.contiguous(view, elements_of(var), str(var.ty.dtype), self.library.block)
 
     def _call_region(self, region: Region) -> None:
         sources, operands = [], []
@@ -201,11 +169,12 @@ class _Emission:
             whole = (
                 not padding and self.plan.is_whole(var) and image_shape(shape_of(var)) == image_shape(shape_of(root))
             )
-            if whole and (root, False) in self._images:
+            if whole and ((root, False) in self._images or self.plan.moving.moves_image(root)):
+                image = self._image(root, packed=False)
                 sources.append(Access.of_image(self.plan.image(root, packed=False), shape_of(var)))
-                operands.append(self._image(root, packed=False))
+                operands.append(image)
             else:
-                size = _elements(var)
+                size = elements_of(var)
                 sources.append(Access(str(var.ty.dtype), size, ()))
                 operands.append(self._reshaped(self.plain(var), [size]))
         outputs = [self._output(region, var) for var in region.outputs]
@@ -236,7 +205,7 @@ class _Emission:
     def _call_recurrent(self, sequence: Recurrent, made: LstmKernel) -> None:
         """All steps at once. The hidden state of one is a row of what is written, copied where something reads it."""
         first, last = sequence.steps[0], sequence.steps[-1]
-        operands = [self._reshaped(self.plain(var), [_elements(var)]) for var in (sequence.seen, *first.before)]
+        operands = [self._reshaped(self.plain(var), [elements_of(var)]) for var in (sequence.seen, *first.before)]
         types = [relax.TensorType([size], dtype) for size, dtype in made.outputs]
         macs = sum(self._macs.get(step.sums, 0) for step in sequence.steps)
         written = self._emit(made.kernel, operands, sequence.name, "lstm", types, macs=macs)
@@ -248,7 +217,7 @@ class _Emission:
 
     def _row(self, var: relax.Var) -> relax.Expr:
         states, place = self._rows[var]
-        size = _elements(var)
+        size = elements_of(var)
         row = self.builder.emit(
             relax.op.strided_slice(states, [0], [place * size], [(place + 1) * size]), str(var.name)
         )
@@ -257,7 +226,7 @@ class _Emission:
 
     def _emit_contiguous(self, group: Group, kernel: Kernel, operands: Sequence[relax.Expr], macs: int) -> relax.Expr:
         """A call of `kernel`, which writes a tensor as the model has it."""
-        out_type = relax.TensorType([_elements(group.output)], str(group.output.ty.dtype))
+        out_type = relax.TensorType([elements_of(group.output)], str(group.output.ty.dtype))
         result = self._emit(kernel, operands, group.name, group.kind, out_type, macs=macs)
         return self._reshaped(result, shape_of(group.output))
 
@@ -286,18 +255,58 @@ class _Emission:
             image, value = self.plan.image(root, packed=packed), self.model.constants[root]
             stored = (value.astype(np.int16) + BIAS[str(value.dtype)]).astype(np.uint8)
             return relax.const(laid_out(image, stored.reshape(image.shape)))
+        if (root, packed) not in self._images and not packed:
+            self._write_moved(root)
         if (root, packed) not in self._images:
             entry, image = self.plan.entry(root), self.plan.image(root, packed=packed)
             kind = "+".join([*(["permute"] if entry.channels_first else []), "quantize" if entry.quantize else "pack"])
-            dtype, fill = str(entry.source.ty.dtype), self.plan.fill(root, packed=packed)
-            assert isinstance(fill, int)  # only regions write other halos
+            dtype, fill = str(entry.source.ty.dtype), self._fill(root, packed=packed)
             kernel = self.library.pack(image, dtype, fill, entry.quantize, channels_first=entry.channels_first)
-            flat = self._reshaped(self.plain(entry.source), [_elements(root)])
+            flat = self._reshaped(self.plain(entry.source), [elements_of(root)])
             if packed:
                 self._images[root, packed] = self._emit(kernel, [flat], f"{root.name}_image", kind)
             else:
                 self._write(root, kernel, [flat], f"{root.name}_image", kind)
         return self._images[root, packed]
+
+    def _fill(self, root: relax.Var, *, packed: bool = False) -> int:
+        fill = self.plan.fill(root, packed=packed)
+        assert isinstance(fill, int)  # only regions write other halos
+        return fill
+
+    def _write_moved(self, root: relax.Var) -> None:
+        """`root` as an image made of elements of other tensors, if that is what it is."""
+        if not self.plan.moving.moves_image(root):
+            return
+        to, fill = Memory.of_image(self.plan.image(root, packed=False), str(root.ty.dtype)), self._fill(root)
+        made = self._moved(root, to, fill)
+        if made is not None:
+            kernel, operands, operators = made
+            self._write(root, kernel, operands, str(root.name), operators)
+
+    def _moved(self, var: relax.Var, to: Memory, fill: int = 0) -> tuple[Kernel, list[relax.Expr], str] | None:
+        """The kernel that moves elements `to` where they make `var`, what it takes, and the operators that it is."""
+        movement, moving = self.plan.moving.movement(var), self.plan.moving
+        if movement is None or (movement.moves_nothing and to.image is None):
+            return None
+        for images in (True, False):
+            with suppress(Declined):
+                sources, tables = moving.sources(movement, images=images), moving.tables(movement)
+                kernel = self.library.move(Move(sources, tables, to, movement.elements, fill))
+                operands = [
+                    self._operand(part.source, each) for part, each in zip(movement.parts, sources, strict=True)
+                ]
+                return kernel, operands, movement.operators
+        return None
+
+    def _operand(self, source: relax.Expr, memory: Memory) -> relax.Expr:
+        """A constant or a tensor, where a kernel of moves finds it."""
+        if memory.image is not None:
+            return self._image(self.plan.root(source)[0], packed=False)
+        constant = value_of(source)
+        if constant is not None:
+            return relax.const(constant.reshape(-1), str(constant.dtype))
+        return self._reshaped(self.plain(source), [memory.size])
 
     def plain(self, var: relax.Var) -> relax.Expr:
         """`var` as a plain tensor."""
@@ -308,6 +317,14 @@ class _Emission:
                 self._plain[var] = self._row(var)
             elif not self.plan.is_whole(var) and (self.plan.root(var)[0], False) in self._images:
                 self._plain[var] = self._unpacked(self.plan.root(var)[0], var)
+            elif (
+                not self._unpacks(var)
+                and (made := self._moved(var, Memory.contiguous(shape_of(var), str(var.ty.dtype)))) is not None
+            ):
+                kernel, operands, operators = made
+                out_type = relax.TensorType([elements_of(var)], str(var.ty.dtype))
+                flat = self._emit(kernel, operands, str(var.name), operators, out_type)
+                self._plain[var] = self._reshaped(flat, shape_of(var))
             else:  # what is made `later`
                 value = next(value for bound, value in self.model.bindings if bound.same_as(var))
                 self._emit_plain(var, value)
@@ -318,14 +335,18 @@ class _Emission:
         dtype = str(image.ty.dtype)
         shown = self.plan.part(self.plan.image(image, packed=False), var)
         kernel = self.library.unpack(shown, dtype, channels_first=channels_first)
-        out_type, kind = relax.TensorType([_elements(var)], dtype), "unpack+permute" if channels_first else "unpack"
+        out_type, kind = relax.TensorType([elements_of(var)], dtype), "unpack+permute" if channels_first else "unpack"
         flat = self._emit(kernel, [self._images[image, False]], f"{var.name}_plain", kind, out_type)
         return self._reshaped(flat, shape_of(var))
 
-    def _emit_plain(self, var: relax.Var, value: relax.Expr) -> None:
+    def _unpacks(self, var: relax.Var) -> bool:
+        """Whether a kernel unpacks an image with its channels first."""
         image = self.model.channels_first.get(var)
-        if image is not None and (image, False) in self._images and image not in self._plain:
-            self._plain[var] = self._unpacked(image, var, channels_first=True)
+        return image is not None and (image, False) in self._images and image not in self._plain
+
+    def _emit_plain(self, var: relax.Var, value: relax.Expr) -> None:
+        if self._unpacks(var):
+            self._plain[var] = self._unpacked(self.model.channels_first[var], var, channels_first=True)
             return
         self._plain[var] = graph.emit(self.builder, self._with_plain(value), var.name)
         called = value.op.name if isinstance(value, relax.Call) and hasattr(value.op, "name") else ""
@@ -378,23 +399,6 @@ class _Emission:
         place = len(arguments)
         call = relax.op.call_inplace_packed(symbol, *arguments, into, inplace_indices=place, ty_args=out_type)
         return self.builder.emit(call, name)
-
-
-def _padded(image: Image, padding: Halo) -> Image:
-    """`image` seen with `padding` rows and columns of its halo as its own."""
-    if not padding:
-        return image
-    halo = Halo(*(have - shown for have, shown in zip(image.halo.sides, padding.sides, strict=True)))
-    height = image.height + padding.top + padding.bottom
-    width = image.width + padding.left + padding.right
-    return Image(image.batch, height, width, image.channels, image.block, halo)
-
-
-def _elements(var: relax.Var) -> int:
-    total = 1
-    for dim in shape_of(var):
-        total *= dim
-    return total
 
 
 def _dtype(var: relax.Var, output: Output) -> str:

@@ -50,7 +50,7 @@ def concat(
     """
     require_blocks(isa, *sources, destination)
     parts = {place: image for place, image in enumerate(sources) if place not in placed}
-    return _Concat(isa, parts, destination, operation, part_tables(mode, operation), parallel).kernel(
+    return _Concat(isa, parts, destination, operation, channel_tables(mode, operation), parallel).kernel(
         bounds(operation.per_tensor("out_type")).zero_point
     )
 
@@ -61,10 +61,10 @@ def places(isa: Isa, mode: Mode, operation: Operation) -> list[int | None]:
     It then has to be written before its neighbours are copied: it may fill up its last block.
 
     Raises:
-        Declined: as `part_tables`.
+        Declined: as `channel_tables`.
     """
     found: list[int | None] = []
-    for values, channel in zip(part_tables(mode, operation), _first_channels(operation), strict=True):
+    for values, channel in zip(channel_tables(mode, operation), _first_channels(operation), strict=True):
         block, lane = divmod(channel, isa.lanes)
         found.append(block if lane == 0 and (values == np.arange(ENTRIES)).all() else None)
     return found
@@ -76,22 +76,35 @@ def _first_channels(operation: Operation) -> list[int]:
     return [0, *accumulate(int(channels) for channels in before)]
 
 
+def channel_tables(mode: Mode, operation: Operation) -> list[Array]:
+    """`part_tables` of what joins channels.
+
+    Raises:
+        Declined: another axis than the last, or as `part_tables`.
+    """
+    rank = len(operation.static(operation.call.args[0].fields[0].ty, "operand 0")[0])
+    if operation.integer("axis") != rank - 1:
+        raise Declined(f"axis {operation.integer('axis')} of {rank} is not the channels'")
+    return part_tables(mode, operation)
+
+
 def part_tables(mode: Mode, operation: Operation) -> list[Array]:
     """The look-up table of each part, `[256] uint8`, from `mode`'s own oracle.
 
     Raises:
-        Declined: another axis than the last, or a type that is not 8 bits with one scale.
+        Declined: a type that is not 8 bits with one scale.
     """
     in_types = [parse(str(text)) for text in operation.attr("in_types")]
     out_type, axis = operation.per_tensor("out_type"), operation.integer("axis")
     for quantized in (*in_types, out_type):
         bounds(quantized)
     rank = len(operation.static(operation.call.args[0].fields[0].ty, "operand 0")[0])
-    if axis != rank - 1:
-        raise Declined(f"axis {axis} of {rank} is not the channels'")
-    shape = (*(1,) * (rank - 2), ENTRIES, 1)
+    if rank < 2:
+        raise Declined("it joins vectors")
+    shape = [1] * rank
+    shape[axis - 1] = ENTRIES  # any other axis than the one along which they are joined
     parts = [(np.arange(ENTRIES) - BIAS[part.storage]).astype(part.storage).reshape(shape) for part in in_types]
-    result = mode.formula(operation).evaluate(operation, *parts).reshape(ENTRIES, -1)
+    result = np.moveaxis(mode.formula(operation).evaluate(operation, *parts), axis, -1).reshape(ENTRIES, -1)
     return [(column.astype(np.int16) + BIAS[out_type.storage]).astype(np.uint8) for column in result.T]
 
 

@@ -214,7 +214,7 @@ class Elementwise(Family):
         bounds(group.out_type)
         match core.name:
             case "qnn.concatenate":
-                concat.part_tables(self.mode, core)
+                concat.channel_tables(self.mode, core)
             case _ if len(group.inputs) == 1:
                 elementwise.table_of(self.mode, core)
                 if shape_of(group.inputs[0]) != shape_of(group.output):

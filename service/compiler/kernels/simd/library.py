@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+import numpy as np
 from tvm import relax
 
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.group import REAL_PRODUCTS, Demand, Group, LstmKernel, LstmStep, PlainKernel, shape_of
-from service.compiler.kernels.kernel import Declined, Kernel
+from service.compiler.kernels.kernel import Array, Declined, Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.matrices import Matrices
+from service.compiler.kernels.moves import Move
 from service.compiler.kernels.rows import Access, Output, Region, RowsKernel
 from service.compiler.kernels.simd import reorder
+from service.compiler.kernels.simd.concat import part_tables
 from service.compiler.kernels.simd.conversion import quantization_of
 from service.compiler.kernels.simd.families import FAMILIES, Family
 from service.compiler.kernels.simd.float_groups import float_kernel
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.lstm import lstm, recurrence
+from service.compiler.kernels.simd.moves import move
 from service.compiler.kernels.simd.plain import plain_kernel
 from service.compiler.kernels.simd.product import numbers_of, product
 from service.compiler.kernels.simd.row_values import check
 from service.compiler.kernels.simd.rows import rows
 from service.compiler.kernels.simd.softmax import softmax_kernel
+from service.compiler.kernels.simd.table import ENTRIES
 from service.compiler.kernels.simd.tiles import worth_sharing
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
@@ -72,6 +77,12 @@ class SimdLibrary:
 
     def rows(self, region: Region, sources: Sequence[Access], outputs: Sequence[Output]) -> RowsKernel:
         return rows(self.isa, self.mode, region, sources, outputs)
+
+    def part_tables(self, join: Operation) -> list[Array | None]:
+        return [None if (table == np.arange(ENTRIES)).all() else table for table in part_tables(self.mode, join)]
+
+    def move(self, made: Move) -> Kernel:
+        return move(self.isa, made)
 
     def pack(
         self,

@@ -52,7 +52,7 @@ def pack(
     source = program.parameter("source", dtype, _elements(destination))
     constants: list[Array] = [np.array([zero_point], np.uint8)] if destination.halo else []
     fill = [load(program.parameter("zero_point", "uint8", 1), 0, 1) for _ in constants]
-    convert = partial(_stored, dtype) if quantization is None else _converted(program, quantization, constants)
+    convert = partial(as_stored, dtype) if quantization is None else _converted(program, quantization, constants)
     target = program.parameter("destination", "uint8", destination.size_bytes)
     if channels_first:
         ChannelsFirst(program, isa, destination, source, target, convert, parallel).pack(fill)
@@ -86,7 +86,7 @@ def unpack(
     _check(isa, source, "uint8" if dequantization else dtype)
     program, constants = Program(), list[Array]()
     origin = program.parameter("source", "uint8", source.size_bytes)
-    convert = partial(_shown, dtype) if dequantization is None else _converted(program, dequantization, constants)
+    convert = partial(as_shown, dtype) if dequantization is None else _converted(program, dequantization, constants)
     target = program.parameter("destination", dtype, _elements(source))
     if channels_first and source.packed:
         raise Declined("an image that is packed is not written channel by channel")
@@ -227,12 +227,12 @@ def _facts(image: Image, *, channels_first: bool) -> dict[str, str]:
     return {**layout, "tensor": "channels first"} if channels_first else layout
 
 
-def _stored(dtype: str, vector: Expr, lanes: int) -> Expr:
+def as_stored(dtype: str, vector: Expr, lanes: int) -> Expr:
     """Bytes of the contiguous tensor as kernels store them: 128 more is the highest bit turned."""
     return vector if dtype == "uint8" else _turned(bits(_vector("uint8", lanes), vector), lanes)
 
 
-def _shown(dtype: str, vector: Expr, lanes: int) -> Expr:
+def as_shown(dtype: str, vector: Expr, lanes: int) -> Expr:
     """The other way."""
     return vector if dtype == "uint8" else bits(_vector("int8", lanes), _turned(vector, lanes))
 

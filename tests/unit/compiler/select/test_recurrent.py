@@ -15,7 +15,7 @@ from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.simd.library import SimdLibrary
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import Mode, get_mode
-from service.compiler.select.select import Selection
+from service.compiler.select.selection import Selection
 from service.core.target import TARGETS, Target, detect_host
 from tests.support.portable_isa import PortableIsa
 from tests.support.selected import run_selected

@@ -13,7 +13,8 @@ from service.compiler.kernels.libraries import library_for
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.compiler.select.select import Selection, select
+from service.compiler.select.select import select
+from service.compiler.select.selection import Selection
 from service.core.target import parse_target
 from tests.support.qnn_models import Emit, module_of
 

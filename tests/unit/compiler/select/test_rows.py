@@ -13,7 +13,7 @@ from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.ops.real import LANES, PACKETS
 from service.compiler.qnn.types import QuantizedType
-from service.compiler.select.select import Selection
+from service.compiler.select.selection import Selection
 from service.core.numerics import ONNXRUNTIME
 from service.core.target import TARGETS, Target, detect_host
 from service.core.vectors import Array

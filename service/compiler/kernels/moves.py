@@ -1,0 +1,291 @@
+"""Moves: a tensor whose elements are some of other tensors', in any order.
+
+Reshapes, permutations of axes, slices and concatenations after each other are one such tensor. What they do is found by
+doing it to the numbers of the elements (`select.moves`), and where those lie is an array too: an image in blocks and a
+contiguous tensor differ in nothing else. `patterns` finds what a kernel does with that: vectors of neighbours that come
+from a few vectors of neighbours, in the order of one of few patterns; or, where neighbours come from as many places as
+there are lanes, squares that are transposed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.layout import Image
+
+MOST_ELEMENTS = 1 << 21  # what is larger would take long to look through
+NOTHING = -1  # the number of what fills up a block
+
+_MOST_WINDOWS = 8  # beyond, and beyond half the lanes, squares are transposed
+_MOST_PATTERNS = 96  # each is code of its own
+_PART = 40  # an address is a part's number above so many bits, and the element's place in its memory below
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """A tensor in memory.
+
+    Attributes:
+        dtype: the tensor's own.
+        size: elements of the memory.
+        offsets: of the tensor's elements, in their order.
+        image: what lies there, if it is one; then the memory holds bytes as kernels store them.
+        shape: the tensor's, `[N, H, W, C]` for an image.
+    """
+
+    dtype: str
+    size: int
+    offsets: Integers
+    shape: tuple[int, ...]
+    image: Image | None = None
+
+    @staticmethod
+    def contiguous(shape: Sequence[int], dtype: str) -> Memory:
+        size = math.prod(shape)
+        return Memory(dtype, size, np.arange(size, dtype=np.int64), tuple(shape))
+
+    @staticmethod
+    def of_image(image: Image, dtype: str) -> Memory:
+        """`image` is in blocks."""
+        starts = _blocks_of(image)
+        lanes = (starts[..., None] + np.arange(image.block)).transpose(0, 2, 3, 1, 4)
+        offsets = lanes.reshape(*image.shape[:3], -1)[..., : image.channels]
+        return Memory(dtype, image.size_bytes, offsets.reshape(-1), image.shape, image)
+
+
+@dataclass(frozen=True, eq=False)
+class Progression:
+    """Vectors that lie at equal distances, everywhere.
+
+    Attributes:
+        count: how many.
+        starts: of the first, in the destination and in each window.
+    """
+
+    count: int
+    starts: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Square:
+    """Squares of elements that are transposed alike: each of `rows` vectors of the destination has an element of each
+    of `columns` vectors of a source.
+
+    Attributes:
+        part: the source's number.
+        to, step: from one vector to the next, in the destination and in the source.
+        steps, progressions: where they are, in the destination and in the source, as of a `Pattern`.
+    """
+
+    part: int
+    rows: int
+    columns: int
+    to: int
+    step: int
+    steps: tuple[int, ...]
+    progressions: tuple[Progression, ...]
+
+    @property
+    def vectors(self) -> int:
+        return self.rows * sum(each.count for each in self.progressions)
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """Vectors that are made alike.
+
+    Attributes:
+        parts: where each window is read: a source's number.
+        order: for each lane its place in the windows, one behind the other.
+        steps: from one vector of a progression to the next, in the destination and in each window.
+        progressions: where they are.
+    """
+
+    parts: tuple[int, ...]
+    order: tuple[int, ...]
+    steps: tuple[int, ...]
+    progressions: tuple[Progression, ...]
+
+    @property
+    def vectors(self) -> int:
+        return sum(each.count for each in self.progressions)
+
+
+def patterns(
+    sources: Sequence[Memory], destination: Memory, elements: Integers, lanes: int
+) -> tuple[list[Pattern], list[Square]]:
+    """How a destination is made of vectors of sources.
+
+    Args:
+        elements: for each element of the destination, its number among those of all sources, one behind the other.
+        lanes: elements of a vector; of an image's block.
+
+    Raises:
+        Declined: the elements lie too much asunder, or in too many ways.
+    """
+    if elements.size > MOST_ELEMENTS:
+        raise Declined(f"it moves {elements.size} elements")
+    addresses = _addresses(sources, elements)
+    starts, wanted = _vectors_of(destination, addresses, lanes)
+    windows, order, apart = _windows(wanted, np.array([source.size for source in sources]), lanes)
+    squares = _squares(starts[apart], wanted[apart]) if apart.any() else []
+    starts, windows, order = starts[~apart], windows[~apart], order[~apart]
+    parts = np.where(windows < 0, NOTHING, windows >> _PART)
+    keys = np.ascontiguousarray(np.concatenate([order, parts], axis=1).astype(np.int16))
+    _, first, kind = np.unique(
+        keys.view(np.dtype((np.void, keys.itemsize * keys.shape[1]))).reshape(-1),
+        return_index=True,
+        return_inverse=True,
+    )
+    if len(first) > _MOST_PATTERNS:
+        raise Declined(f"its elements are moved in {len(first)} ways")
+    found = []
+    for number, place in enumerate(first):
+        used = int((parts[place] >= 0).sum())
+        own = np.flatnonzero(kind == number)
+        places = np.concatenate([starts[own, None], windows[own, :used] & ((1 << _PART) - 1)], axis=1)
+        steps, progressions = _progressions(places)
+        pattern = tuple(int(part) for part in parts[place, :used]), tuple(int(lane) for lane in order[place])
+        found.append(Pattern(*pattern, steps, progressions))
+    return found, squares
+
+
+def _addresses(sources: Sequence[Memory], elements: Integers) -> Integers:
+    offsets = np.concatenate(
+        [source.offsets + (number << _PART) for number, source in enumerate(sources)] + [np.array([NOTHING])]
+    )
+    return np.asarray(offsets[elements])  # NOTHING is the last one
+
+
+def _blocks_of(image: Image) -> Integers:
+    """`[N, blocks, H, W]`: where each block of each pixel begins."""
+    extents = image.batch, image.blocks, image.height, image.width
+    return np.asarray(image.at(*np.indices(extents, np.int64)), np.int64)
+
+
+def _vectors_of(destination: Memory, addresses: Integers, lanes: int) -> tuple[Integers, Integers]:
+    """Where the destination's vectors begin, `[vectors]`, and what each lane of them is to be, `[vectors, lanes]`."""
+    if destination.image is not None:
+        image, starts = destination.image, _blocks_of(destination.image)
+        filled = np.full((*image.shape[:3], image.blocks * lanes), NOTHING, np.int64)
+        filled[..., : image.channels] = addresses.reshape(image.shape)
+        blocked = filled.reshape(*image.shape[:3], image.blocks, lanes).transpose(0, 3, 1, 2, 4)
+        return starts.reshape(-1), np.ascontiguousarray(blocked).reshape(-1, lanes)
+    starts = _starts(destination.shape, addresses, lanes)
+    return starts, addresses[starts[:, None] + np.arange(lanes)]
+
+
+def _starts(shape: Sequence[int], addresses: Integers, lanes: int) -> Integers:
+    """Vectors that cover a contiguous destination: of runs of neighbours where those are long, or else of its rows."""
+    size = len(addresses)
+    breaks = np.flatnonzero(np.diff(addresses) != 1) + 1
+    bounds = np.concatenate([[0], breaks, [size]])
+    if size >= 4 * lanes * len(bounds) and np.diff(bounds).min() >= lanes:
+        runs = pairwise(bounds)
+        return np.concatenate([np.minimum(np.arange(begin, end, lanes), end - lanes) for begin, end in runs])
+    row = next((row for row in _rows(shape) if row >= lanes), 0)
+    if not row:
+        raise Declined(f"it is {size} elements, less than a vector")
+    return np.asarray(np.arange(0, size, row)[:, None] + np.minimum(np.arange(0, row, lanes), row - lanes)).reshape(-1)
+
+
+def _rows(shape: Sequence[int]) -> list[int]:
+    return [math.prod(shape[axis:]) for axis in reversed(range(len(shape)))]
+
+
+def _windows(wanted: Integers, sizes: Integers, lanes: int) -> tuple[Integers, Integers, NDArray[np.bool_]]:
+    """The vectors that each of `wanted` is made of, `[vectors, windows]`, `NOTHING` where it takes less; the place of
+    each lane in those, one behind the other; and which of `wanted` take too many."""
+    if (sizes < lanes).any():
+        raise Declined("a source is less than a vector")
+    left, order, found = wanted >= 0, np.zeros(wanted.shape, np.int64), list[Integers]()
+    while (left.any() and len(found) < min(_MOST_WINDOWS, lanes // 2)) or not found:
+        used = left.any(axis=1) if found else np.ones(len(wanted), bool)
+        first = np.where(left, wanted, np.iinfo(np.int64).max).min(axis=1)
+        first = np.where(left.any(axis=1), first, 0)
+        part = first >> _PART
+        first = np.minimum(first, (part << _PART) + sizes[part] - lanes)
+        inside = left & (wanted >= first[:, None]) & (wanted < first[:, None] + lanes)
+        order = np.where(inside, len(found) * lanes + wanted - first[:, None], order)
+        left &= ~inside
+        found.append(np.where(used, first, NOTHING))
+    return np.stack(found, axis=1), np.asarray(order), np.asarray(left.any(axis=1))
+
+
+def _squares(starts: Integers, wanted: Integers) -> list[Square]:
+    """Vectors whose lanes lie at equal distances, put together with their neighbours.
+
+    Raises:
+        Declined: the distances differ.
+    """
+    lanes = wanted.shape[1]
+    columns = (wanted >= 0).sum(axis=1)  # the rest fills up a block
+    step = np.where(columns > 1, wanted[:, 1] - wanted[:, 0], 0)
+    expected = wanted[:, :1] + np.arange(lanes) * step[:, None]
+    if ((wanted != expected) & (np.arange(lanes) < columns[:, None])).any():
+        raise Declined("what lies side by side comes from too many places")
+    order = np.argsort(wanted[:, 0])
+    first, to, step, columns = wanted[order, 0], starts[order], step[order], columns[order]
+    alike = (np.diff(first) == 1) & (np.diff(step) == 0) & (np.diff(columns) == 0)
+    alike[1:] &= (np.diff(to, n=2) == 0) | ~alike[:-1]
+    squares: dict[tuple[int, int, int, int, int], list[tuple[int, int]]] = {}
+    begin = 0
+    for end in [*(np.flatnonzero(~alike) + 1).tolist(), len(first)]:
+        size = end - begin
+        rows = min(size, lanes)
+        for place in range(begin, end, lanes):
+            place = min(place, end - rows)
+            apart = int(to[place + 1] - to[place]) if rows > 1 else 0
+            key = int(first[place] >> _PART), rows, int(columns[place]), apart, int(step[place])
+            squares.setdefault(key, []).append((int(to[place]), int(first[place] & ((1 << _PART) - 1))))
+        begin = end
+    if len(squares) > _MOST_PATTERNS:
+        raise Declined(f"its squares are transposed in {len(squares)} ways")
+    return [Square(*key, *_progressions(np.array(places, np.int64))) for key, places in squares.items()]
+
+
+def _progressions(places: Integers) -> tuple[tuple[int, ...], tuple[Progression, ...]]:
+    """The step that most rows of `places` are from the row before them, and the progressions of that step."""
+    best: tuple[tuple[int, ...], tuple[Progression, ...]] | None = None
+    for column in range(min(2, places.shape[1])):  # along the destination, or along the first source
+        rows = places[np.argsort(places[:, column], kind="stable")]
+        steps = np.diff(rows, axis=0)
+        kinds, counts = np.unique(steps, axis=0, return_counts=True)
+        step = kinds[counts.argmax()] if len(kinds) else np.zeros(places.shape[1], np.int64)
+        breaks = np.flatnonzero((steps != step).any(axis=1)) + 1
+        if best is None or len(breaks) + 1 < len(best[1]):
+            bounds = [0, *breaks.tolist(), len(rows)]
+            best = (
+                tuple(int(each) for each in step),
+                tuple(Progression(end - begin, tuple(rows[begin].tolist())) for begin, end in pairwise(bounds)),
+            )
+    assert best is not None
+    return best
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """What a kernel of moves computes.
+
+    Attributes:
+        sources: the tensors that elements are of.
+        tables: for each source, what becomes of its bytes as stored: `[256] uint8`; None where they stay.
+        destination: the tensor that is made.
+        elements: as `patterns` takes them.
+        fill: what the halo of an image holds, as stored.
+    """
+
+    sources: tuple[Memory, ...]
+    tables: tuple[Array | None, ...]
+    destination: Memory
+    elements: Integers
+    fill: int = 0

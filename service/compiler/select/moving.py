@@ -1,0 +1,153 @@
+"""Which moves kernels compute, and of which parts: what is moved on is not written on its way, where possible."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Protocol
+
+from tvm import relax
+
+from service.compiler.kernels.group import KernelLibrary, image_shape, shape_of
+from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.layout import BIAS, Image
+from service.compiler.kernels.moves import Memory, patterns
+from service.compiler.qnn import graph
+from service.compiler.select.groups import Model
+from service.compiler.select.moves import Movement, Moves, Part
+
+
+class Layouts(Protocol):
+    """What is known of the tensors between kernels (`plan.Plan`)."""
+
+    def is_image(self, var: relax.Var) -> bool:
+        """Whether a kernel makes the image that `var` shows, all of it or some of its blocks."""
+
+    def shown(self, var: relax.Var) -> Image:
+        """The image that `var` shows, as far as its halo is known."""
+
+
+class Moving:
+    """The moves of a model that kernels compute.
+
+    Attributes:
+        skipped: concatenations that are never written, because whatever reads them is made of their parts.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        library: KernelLibrary,
+        layouts: Layouts,
+        taken: Collection[relax.Var],
+        read: Collection[relax.Var],
+    ) -> None:
+        """
+        Args:
+            taken: what other kernels make, even where it is a move.
+            read: what kernels read as images.
+        """
+        self._model, self._library, self._layouts = model, library, layouts
+        results = {result for result in graph.results_of(model.function) if isinstance(result, relax.Var)}
+        self.moves = Moves(model.bindings, results)
+        self.skipped: set[relax.Var] = set()
+        self._written, self._read = set(taken), read
+        self._found: dict[relax.Var, Movement | None] = {}
+        self._images: dict[relax.Var, bool] = {}
+
+    def skips(self, join: relax.Var) -> bool:
+        """Whether a concatenation need not be written; and has what reads it made of its parts, if so.
+
+        What would be a view of it, or of its elements moved, is made too: then that need not be written either.
+        """
+        ends = self.moves.ends(join)
+        if join not in self.moves.inner or any(self._is_taken(end, views=False) for end in ends):
+            return False
+        found = {end: self._movable(end, self._written) for end in ends}
+        if any(movement is None for movement in found.values()):
+            return False
+        self._found.update(found)
+        for end in ends:
+            self._model.views.pop(end, None)
+        self.skipped.add(join)
+        return True
+
+    def prefers(self, join: relax.Var) -> bool:
+        """Whether parts of a concatenation are moves themselves, so that one kernel does all."""
+        inner = self.moves.inner.difference(self._model.views)
+        moved = join in self.moves and any(part in inner for part in self.moves.sources(join))
+        return moved and self.movement(join) is not None
+
+    def write(self, var: relax.Var) -> None:
+        """Has `var`, which a kernel computes, be no move."""
+        self._written.add(var)
+
+    def movement(self, var: relax.Var) -> Movement | None:
+        """How a kernel makes `var` by moving elements; None if none does."""
+        if self._is_taken(var):
+            return None
+        if var not in self._found:
+            found = self._movable(var, self._written)
+            join = self.moves.movement(var, self._written).join
+            if found is None and join is not None and not join.same_as(var):
+                found = self._movable(var, {*self._written, join})
+            self._found[var] = found
+        return self._found[var]
+
+    def moves_image(self, var: relax.Var) -> bool:
+        """Whether a kernel of moves makes `var`, as an image. One of the model's inputs is packed on its way."""
+        return var not in self._model.channels_last and self.makes_image(var) and self.movement(var) is not None
+
+    def makes_image(self, var: relax.Var) -> bool:
+        """Whether it is read as one, or moved on to where it is."""
+        if var not in self._images:
+            ends = (
+                end for reader in self.moves.readers[var] if reader in self.moves for end in self.moves.ends(reader)
+            )
+            possible = str(var.ty.dtype) in BIAS and image_shape(shape_of(var)) is not None
+            self._images[var] = possible and (var in self._read or any(self.makes_image(end) for end in ends))
+        return self._images[var]
+
+    def _is_taken(self, var: relax.Var, *, views: bool = True) -> bool:
+        return var not in self.moves or var in self._written or (views and var in self._model.views)
+
+    def sources(self, movement: Movement, *, images: bool) -> tuple[Memory, ...]:
+        """Where the parts of a movement lie: where kernels write `images`, or all as the model has them."""
+        return tuple(
+            Memory.of_image(self._layouts.shown(part.source), str(part.source.ty.dtype))
+            if images and self.is_image(part)
+            else Memory.contiguous(shape_of(part.source), str(part.source.ty.dtype))
+            for part in movement.parts
+        )
+
+    def is_image(self, part: Part) -> bool:
+        return isinstance(part.source, relax.Var) and self._layouts.is_image(part.source)
+
+    def tables(self, movement: Movement) -> tuple[Array | None, ...]:
+        """What becomes of the parts' bytes, as `moves.Move` has it.
+
+        Raises:
+            Declined: they are no bytes.
+        """
+        return tuple(
+            None if part.join is None else self._library.part_tables(part.join)[part.place] for part in movement.parts
+        )
+
+    def _movable(self, var: relax.Var, written: Collection[relax.Var]) -> Movement | None:
+        movement = self.moves.movement(var, written)
+        if movement.moves_nothing and not (self.makes_image(var) and self.is_image(movement.parts[0])):
+            return None  # another name, or one pass of another kernel
+        for images in (True, False):
+            with suppress(Declined):
+                self.tables(movement)
+                sources = self.sources(movement, images=images)
+                patterns(sources, self._destination(var), movement.elements, self._library.block)
+                return movement
+        return None
+
+    def _destination(self, var: relax.Var) -> Memory:
+        shape, dtype = shape_of(var), str(var.ty.dtype)
+        extents = image_shape(shape)
+        if self.makes_image(var) and extents is not None:
+            return Memory.of_image(Image(*extents, self._library.block), dtype)
+        return Memory.contiguous(shape, dtype)

@@ -1,0 +1,47 @@
+"""What selecting gave: a model with kernels in it, and what became of each operator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+
+from service.compiler.kernels.kernel import Kernel
+
+
+@dataclass
+class Selection:
+    """A model with kernels in it.
+
+    Attributes:
+        module: the model.
+        kernels: by the symbol under which the model calls them.
+        layers: what each kernel call is, in order of execution, for reports.
+        plain: the operators that no kernel computes, each with its `place`: which of `layers` it comes before.
+        declined: group -> the reason why no kernel computes it.
+        concatenations: those on images, each with how many `parts` it has and how many were written `in_place`.
+    """
+
+    module: tvm.IRModule
+    kernels: dict[str, Kernel] = field(default_factory=dict)
+    layers: list[dict[str, Any]] = field(default_factory=list)
+    plain: list[dict[str, Any]] = field(default_factory=list)
+    declined: dict[str, str] = field(default_factory=dict)
+    concatenations: list[dict[str, Any]] = field(default_factory=list)
+
+    def report(self) -> dict[str, Any]:
+        """A report for people of the code that each operator runs on."""
+        reorders = sum(layer["kernel"] in ("pack", "unpack") for layer in self.layers)
+        families: dict[str, Counter[str]] = {}
+        for layer in self.layers:
+            families.setdefault(layer["kernel"], Counter()).update(calls=1, macs=layer["macs"])
+        return {
+            "layers": self.layers,
+            "plain": self.plain,
+            "declined": self.declined,
+            "reorders": reorders,
+            "concatenations": self.concatenations,
+            "families": {family: dict(totals) for family, totals in sorted(families.items())},
+        }
