@@ -74,12 +74,11 @@ ENTRIES: tuple[Entry, ...] = (
 _STEP = "float32 sums in another order leave one value on the other side of a step of 8 bits"
 _EAGER = f"PyTorch multiplies dequantized values where this program has conversions only; {_STEP}"
 EXPLAINED: Mapping[tuple[str, str], str] = {
-    ("transformers:gpt2", "ort-dynamic"): f"{_STEP}: in front of the last product, for one token of 16",
-    (
-        "timm:poolformer_s12",
-        "ort-static",
-    ): f"{_STEP}: first seen behind the group norm of block 0.1, in 0.02 % of values",
     ("keras:EfficientNetB0", "tflite-dynamic"): f"{_STEP}: first in DEPTHWISE_CONV_2D #95",
+    (
+        "timm:convnext_atto",
+        "fx",
+    ): "PyTorch's quantized layer norm takes moments of stored values: block 0.1's is a step off in 0.004 % of them",
     ("timm:resnet10t", "pt2e"): f"{_EAGER}: first in 2 values of 73,728 behind the fifth convolution",
     ("timm:mobilenetv3_small_050", "pt2e"): f"{_EAGER}: real values before it are within 5e-7",
     (

@@ -1,5 +1,6 @@
-"""Normalizations of float32 values, in float32. Those of rows have ONNX Runtime's bits, for rows of 8 columns or more
-(16 without a mean); its others, and its kernel of SkipLayerNormalization, come within a few units in the last place.
+"""Normalizations of float32 values, in float32. Those of rows (of 8 columns or more, 16 without a mean), of channels
+and by running statistics have ONNX Runtime's bits; the others, SkipLayerNormalization's too, come within a few units in
+the last place.
 
 Where an operator gives more than its result (a mean, a deviation), that is left out; what reads it is refused.
 """
@@ -19,6 +20,7 @@ from service.compiler.importers.onnx.operators.real import Convert, axis_of, flo
 from service.compiler.importers.real import Real
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
+from service.compiler.qnn.ops.real import PACKETS
 
 _PER_CHANNEL_SINCE = 21  # of ONNX's operator sets: before, GroupNormalization scales each group
 
@@ -114,13 +116,31 @@ def batch_normalization(node: Node) -> Value:
 
 
 def instance_normalization(node: Node) -> Value:
-    """input, scale, B, both `[C]`: over the pixels of each channel."""
+    """input, scale, B, both `[C]`: over the pixels of each channel; a factor and an addend for each, from Eigen's sums
+    (core/providers/cpu/nn/instance_norm.cc).
+
+    A channel's values are added from the first aligned address on, its squares, which lie nowhere, from the first.
+    """
     float32(node, 0, 1, 2)
     shape = _channels(node, [node.shape(1), node.shape(2)])
     node.require(len(shape) >= 3, f"has an input of {list(shape)}, not [N, C, …]")
-    result = real.normalize(Real(node.emit, node.expr(0)), range(2, len(shape)), node.attribute("epsilon", 1e-5))
-    rows = (_row(node, place, len(shape)) for place in (1, 2))
-    return scaled(node, node.emit(result, INSIDE), *rows)
+    made, pixels = Real(node.emit, node.expr(0)), math.prod(shape[2:])
+    x = made(relax.op.reshape(made.x, (*shape[:2], pixels)))
+
+    def mean(x: relax.Expr, rows: int) -> relax.Expr:
+        total = made(ops.real_sum(x, axes=[2], order=PACKETS, rows=rows))
+        return made.apply(relax.op.divide, total, float(pixels))
+
+    own = mean(x, max(1, math.prod(shape[:2])))
+    moved = made.apply(relax.op.subtract, x, own)
+    variance = mean(made.apply(relax.op.multiply, moved, moved), 1)
+    epsilon = node.attribute("epsilon", 1e-5)
+    root = made.apply(relax.op.sqrt, made.apply(relax.op.add, variance, epsilon))
+    scale, bias = (_row(node, place, 3) for place in (1, 2))
+    factor = made.apply(relax.op.multiply, made.apply(relax.op.divide, 1.0, root), scale)
+    addend = made.apply(relax.op.subtract, bias, made.apply(relax.op.multiply, own, factor))
+    result = made.apply(relax.op.add, made.apply(relax.op.multiply, x, factor), addend)
+    return node.emit(relax.op.reshape(result, shape))
 
 
 def group_normalization(node: Node) -> Value:
