@@ -10,6 +10,7 @@ from service.api.access import Access, AuditLog
 from service.api.control.submission import request_again
 from service.api.oip import InferenceTelemetry
 from service.api.ops.metrics import Metrics
+from service.api.ops.peers import peer_budgets
 from service.api.ops.traced import start_tracing
 from service.api.services import Services
 from service.cache import OciLayout
@@ -87,6 +88,7 @@ def assemble(
         access,
         AuditLog(settings.audit_file),
         crashes,
+        peer_budgets(settings),
         tracing=tracing,
     )
     try:

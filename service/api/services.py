@@ -17,6 +17,7 @@ from service.db import AliasStore, BuildStore, ModelStore, WorkerStore
 
 if TYPE_CHECKING:  # it loads the runtime, which the control plane does without
     from service.api.ops.tracing import Tracing
+    from service.native import PeerBudgets
     from service.workers.crashes import Crashes
 from service.workers.inference import Registry
 
@@ -28,6 +29,7 @@ class Services:
     Attributes:
         registry: the models loaded in this process.
         tracing: None where requests are not traced.
+        peers: what clients hold of this process.
         broken_files: what `--models` names and cannot be served, by the file's name, and why.
         stopping: set when the process was told to stop; handlers that hold a request open end it then.
     """
@@ -44,6 +46,7 @@ class Services:
     access: Access
     audit: AuditLog
     crashes: Crashes
+    peers: PeerBudgets
     broken_files: dict[str, str] = field(default_factory=dict)
     stopping: threading.Event = field(default_factory=threading.Event)
     tracing: Tracing | None = None

@@ -125,6 +125,19 @@ class Settings(BaseSettings, Serving):
     min_body_bytes_per_s: int = Field(
         1000, ge=0, description="a body that stays slower than this for `stall_timeout_s` is refused"
     )
+    max_connections: int = Field(
+        0,
+        ge=0,
+        description="connections at a time, over HTTP and gRPC together; 0: three quarters of the files that the "
+        "process may open, up to 100,000",
+    )
+    peer_share: float = Field(
+        0.75,
+        gt=0,
+        le=1,
+        description="how much one client address may hold of the connections, gRPC calls and message memory that "
+        "others leave free; 1 where all requests come from one proxy",
+    )
     max_head_bytes: int = Field(64 << 10, gt=0, description="size limit of a request's head")
     database_timeout_s: float = Field(30.0, gt=0, description="how long to wait for a locked database")
     max_crashes: int = Field(3, gt=0, description="an artifact that causes this many crashes is quarantined")

@@ -10,6 +10,7 @@ from service.native.front import Limits as FrontLimits
 from service.native.grpc_front import CallBegan, Canceled, GrpcFront, GrpcLimits, HalfClosed, MessageCame, lines_of
 from service.native.library import Runner, choosing_runner, compiled_runner
 from service.native.model_queue import Array, Job, Mailbox, ModelQueue, Outcome, as_runner, serialized
+from service.native.peer_budgets import PeerBudgets, PeerLimits, Seat
 
 __all__ = [
     "FRONT_FIELDS",
@@ -28,8 +29,11 @@ __all__ = [
     "MessageCame",
     "ModelQueue",
     "Outcome",
+    "PeerBudgets",
+    "PeerLimits",
     "Problem",
     "Runner",
+    "Seat",
     "Slot",
     "as_runner",
     "choosing_runner",

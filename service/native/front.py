@@ -16,6 +16,7 @@ import tvm_ffi
 
 from service.native.library import function
 from service.native.model_queue import ModelQueue
+from service.native.peer_budgets import PeerBudgets, PeerLimits, Seat
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,11 @@ class Limits:
 
 
 class Handover(NamedTuple):
-    """A connection that Python is to go on with: it owns `descriptor`, of which `received` has been read."""
+    """A connection that Python is to go on with: it owns `seat` and `descriptor`, of which `received` was read."""
 
     descriptor: int
     received: bytes
+    seat: Seat
 
 
 class Problem(NamedTuple):
@@ -176,15 +178,22 @@ class Front(Answering):
         def join(self) -> None: ...
 
     @staticmethod
-    def on(listener: int, limits: Limits) -> Front:
+    def on(listener: int, limits: Limits, budgets: PeerBudgets | None = None) -> Front:
         """
         Args:
             listener: the descriptor of a socket that listens, does not block, and stays the caller's, who closes it
                 after `join`; -1 where connections are only adopted.
+            budgets: those of the process; None for its own.
         """
         bounds = limits.head_timeout_s, limits.keep_alive_s, limits.stall_timeout_s, limits.min_body_bytes
         front: Front = function("front")(
-            listener, *bounds, limits.lend_after_s, limits.max_head_bytes, limits.longest_body_bytes, list(limits.hosts)
+            listener,
+            *bounds,
+            limits.lend_after_s,
+            limits.max_head_bytes,
+            limits.longest_body_bytes,
+            list(limits.hosts),
+            budgets or PeerBudgets.of(PeerLimits()),
         )
         return front
 

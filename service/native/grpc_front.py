@@ -11,6 +11,7 @@ import tvm_ffi
 
 from service.native.front import Answering, Problem
 from service.native.library import function
+from service.native.peer_budgets import PeerBudgets
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -21,19 +22,17 @@ class GrpcLimits:
 
     Attributes:
         head_timeout_s: for the first frame of a connection.
-        stall_timeout_s: in which something of a message must come, or something of an answer be taken.
+        stall_timeout_s: in which `min_body_bytes` of a message must come, or all of it; so must a call's first one,
+            and so much of answers be taken.
         idle_timeout_s: without a call; then a connection is told to end.
         max_message_bytes: a longer one ends its call with RESOURCE_EXHAUSTED, before it is read.
-        max_buffered_bytes: of all messages that are coming in, or that were not taken by `GrpcFront.happened`.
-        max_calls: under way at a time; more of them end with RESOURCE_EXHAUSTED.
     """
 
     head_timeout_s: float
     stall_timeout_s: float
     idle_timeout_s: float
+    min_body_bytes: int
     max_message_bytes: int
-    max_buffered_bytes: int
-    max_calls: int
 
 
 class CallBegan(NamedTuple):
@@ -70,7 +69,8 @@ class GrpcFront(Answering):
     """See `src/grpc_front.h`, whose methods it has. From any thread.
 
     `descriptor()` is readable while something has `happened()`. Commands take effect in their order, with `flush()`; of
-    a call that is over they have none. `stop()` and `join()` before it is forgotten.
+    a call that is over they have none, but for `release()`: a call counts among those of its client until that, or
+    until it was finished. `stop()` and `join()` before it is forgotten.
     """
 
     if TYPE_CHECKING:
@@ -81,13 +81,14 @@ class GrpcFront(Answering):
         def send_message(self, call: int, message: bytes, is_compressed: bool) -> None: ...
         def finish(self, call: int, status: int, details: bytes, lines: bytes) -> None: ...
         def resume(self, call: int) -> None: ...
+        def release(self, call: int) -> None: ...
         def flush(self) -> None: ...
         def connections(self) -> int: ...
         def stop(self) -> None: ...
         def join(self) -> None: ...
 
     @staticmethod
-    def on(listener: int, limits: GrpcLimits) -> GrpcFront:
+    def on(listener: int, limits: GrpcLimits, budgets: PeerBudgets) -> GrpcFront:
         """
         Args:
             listener: the descriptor of a socket that listens and does not block. `stop` shuts it down; it is closed by
@@ -95,7 +96,7 @@ class GrpcFront(Answering):
         """
         times = limits.head_timeout_s, limits.stall_timeout_s, limits.idle_timeout_s
         front: GrpcFront = function("grpc_front")(
-            listener, *times, limits.max_message_bytes, limits.max_buffered_bytes, limits.max_calls
+            listener, *times, limits.min_body_bytes, limits.max_message_bytes, budgets
         )
         return front
 

@@ -23,6 +23,7 @@ from service.api.grpc.auto import grpc_server
 from service.api.oip import InferenceTelemetry, install
 from service.api.ops.metrics import Metrics
 from service.api.ops.middleware import with_middleware
+from service.api.ops.peers import peer_budgets
 from service.api.ops.tls import certificate_of
 from service.api.services import Services
 from service.core.build import Build
@@ -83,6 +84,7 @@ class DataPlane:
             access=Access(chosen),
             audit=SimpleNamespace(note=lambda action, **what: self.audited.append((action, what))),
             tracing=tracing,
+            peers=peer_budgets(chosen),
         )
         self.services = api.state.services = cast(Services, services)
         self.grpc = ""

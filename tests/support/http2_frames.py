@@ -89,8 +89,8 @@ def message(content: bytes) -> bytes:
 class Peer:
     """One connection to `port`. Speaks the preface and empty SETTINGS first, if `greet`."""
 
-    def __init__(self, port: int, greet: bool = True) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=GIVE_UP_S)
+    def __init__(self, port: int, greet: bool = True, source: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), GIVE_UP_S, source_address=(source, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._unread = b""
         if greet:

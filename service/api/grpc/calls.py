@@ -44,6 +44,7 @@ class Call:
         self._something_came = asyncio.Event()
         self._coding, self._is_next_compressed = "", True
         self._trailers: Pairs = ()
+        self.is_finished = False
 
     def message_came(self, message: bytes, is_compressed: bool) -> None:
         self._came.append((message, is_compressed))
@@ -85,7 +86,13 @@ class Call:
     def finish(self, code: StatusCode = StatusCode.OK, details: str = "", trailers: Pairs | None = None) -> None:
         """Ends the call, with the trailers that were set where no others are given."""
         lines = lines_of(self._trailers if trailers is None else trailers)
+        self.is_finished = True
         self._front.finish(self._id, code.value[0], details.encode(), lines)
+        self._front.flush()
+
+    def release(self) -> None:
+        """Nobody works on the call any more, which was canceled."""
+        self._front.release(self._id)
         self._front.flush()
 
     # As `grpc.aio.ServicerContext`:

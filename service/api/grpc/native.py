@@ -18,19 +18,18 @@ from service.api.grpc.calls import Aborted, Call
 from service.api.grpc.guard import GrpcGuard
 from service.api.grpc.health import Health
 from service.api.grpc.port import listen
-from service.api.grpc.server import HEAD_BYTES, MAX_CALLS
 from service.api.grpc.service import NAME, InferenceService
 from service.api.grpc.status import abort
 from service.api.grpc.wire import CODES, GrpcWire
 from service.api.oip.front.records import error_of
 from service.api.oip.front.support import FrontSupport
 from service.api.oip.request_templates import ModelTemplates
+from service.api.ops.peers import HEAD_BYTES
 from service.api.services import Services
 from service.core.settings import Settings
 from service.native import CallBegan, Canceled, GrpcFront, GrpcLimits, MessageCame, Problem
 
 _IDLE_TIMEOUT_S = 1800.0  # a channel connects again when it is used
-_BUFFERED_MESSAGES = 16  # of the largest, together
 
 
 class NativeGrpcServer:
@@ -60,7 +59,7 @@ class NativeGrpcServer:
     async def start(self) -> int:
         """As `GrpcServer.start`, with its errors."""
         self._listener = listen(self._host, self._port)
-        self._front = GrpcFront.on(self._listener.fileno(), self._limits)
+        self._front = GrpcFront.on(self._listener.fileno(), self._limits, self._services.peers)
         # What is traced is answered in Python: then there are no templates.
         templates = self._service.templates if self._services.tracing is None else ModelTemplates()
         self._support = FrontSupport(self._front, GrpcWire(), templates, self._services, "grpc", CODES)
@@ -103,7 +102,12 @@ class NativeGrpcServer:
     def _begin(self, number: int, call: Call, answer: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(answer)
         self._calls[number] = call, task
-        task.add_done_callback(lambda _: self._calls.pop(number))
+        task.add_done_callback(lambda _: self._ended(number))
+
+    def _ended(self, number: int) -> None:
+        call, _ = self._calls.pop(number)
+        if not call.is_finished:  # it was canceled: until now it counted
+            call.release()
 
     async def _refuse(self, call: Call, problem: Problem) -> None:
         """Ends a call that the front could not answer itself."""
@@ -161,12 +165,10 @@ async def _send_all(answers: Any, gives: Callable[[Any], bytes], call: Call) -> 
 
 
 def _limits(settings: Settings) -> GrpcLimits:
-    largest_bytes = settings.max_predict_bytes + HEAD_BYTES
     return GrpcLimits(
         head_timeout_s=settings.head_timeout_s,
         stall_timeout_s=settings.stall_timeout_s,
         idle_timeout_s=_IDLE_TIMEOUT_S,
-        max_message_bytes=largest_bytes,
-        max_buffered_bytes=_BUFFERED_MESSAGES * largest_bytes,
-        max_calls=MAX_CALLS,
+        min_body_bytes=settings.min_body_bytes,
+        max_message_bytes=settings.max_predict_bytes + HEAD_BYTES,
     )

@@ -12,12 +12,10 @@ from service.api.grpc.guard import GrpcGuard
 from service.api.grpc.health import Health
 from service.api.grpc.interceptor import DrainInterceptor
 from service.api.grpc.service import NAME, InferenceService
+from service.api.ops.peers import HEAD_BYTES, MAX_CALLS
 from service.api.ops.tls import Certificate
 from service.api.services import Services
 from service.core.errors import Conflict
-
-HEAD_BYTES = 64 << 10  # what a message may have beside its tensors
-MAX_CALLS = 1000  # under way at a time: each holds a message before it is known which model's queue it belongs to
 
 
 class GrpcServer:

@@ -29,9 +29,10 @@ constexpr size_t kWorthFreeing = 64;     // of a string's memory
 
 }  // namespace
 
-Connection::Connection(ServerState& state, int descriptor, std::string first, double now_s)
+Connection::Connection(ServerState& state, int descriptor, std::string first, Lease seat, double now_s)
     : state_(state),
       descriptor_(descriptor),
+      seat_(std::move(seat)),
       begun_(std::move(first)),
       due_s_(now_s + state.limits.head_timeout_s) {}
 
@@ -279,6 +280,10 @@ void Connection::send(const std::vector<std::string_view>& pieces) {
     sent -= its;
   }
   output_ = Output::kWriting;
+  if (input_ == Input::kNothing) {
+    window_bytes_ = 0;
+    due_s_ = now_s() + state_.limits.stall_timeout_s;
+  }
   send_rest();
 }
 
@@ -287,9 +292,9 @@ void Connection::send_rest() {
     ssize_t count = ::send(descriptor_, unsent_.data() + sent_, unsent_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return end();
-    if (count >= 0) sent_ += static_cast<size_t>(count);
-    if (input_ == Input::kNothing) due_s_ = now_s() + state_.limits.stall_timeout_s;
     if (count < 0) return;  // until it takes more
+    sent_ += static_cast<size_t>(count);
+    window_bytes_ += static_cast<size_t>(count);
   }
   unsent_ = {};
   sent_ = 0;
@@ -323,7 +328,7 @@ void Connection::hand_over() {
   unwatch();
   end();
   is_ours_ = false;
-  state_.outbox.put(Handover{descriptor_, std::move(bytes)});
+  state_.outbox.put(Handover{descriptor_, std::move(bytes), std::move(seat_)});
 }
 
 void Connection::unwatch() {
@@ -363,7 +368,7 @@ void Connection::check_timeouts(double now_s) {
   }
   if (now_s < due_s_) return;
   if (input_ == Input::kHead) return end(requests_ == 0 || !begun_.empty() ? too_slow() : "");
-  if (input_ != Input::kNothing && input_ != Input::kDiscard && window_bytes_ >= state_.limits.min_body_bytes) {
+  if (input_ != Input::kDiscard && window_bytes_ >= state_.limits.min_body_bytes) {
     window_bytes_ = 0;
     due_s_ = now_s + state_.limits.stall_timeout_s;
     return;

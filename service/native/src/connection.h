@@ -22,7 +22,7 @@ namespace octet {
 class Connection final : public Peer {
  public:
   // `first`: what has been read of it before.
-  Connection(ServerState& state, int descriptor, std::string first, double now_s);
+  Connection(ServerState& state, int descriptor, std::string first, Lease seat, double now_s);
   ~Connection() override;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -80,6 +80,7 @@ class Connection final : public Peer {
 
   ServerState& state_;
   const int descriptor_;
+  Lease seat_;
   Input input_ = Input::kHead;
   Output output_ = Output::kNone;
   bool may_read_ = true;    // an edge has come, and not been used up
@@ -96,7 +97,7 @@ class Connection final : public Peer {
   std::string unsent_;      // of the answer, what the socket did not take at once
   size_t sent_ = 0;         // of that
   size_t discard_bytes_ = 0;  // to be thrown away
-  size_t window_bytes_ = 0; // of a body, since it was looked at last
+  size_t window_bytes_ = 0; // of a body or of an answer, since it was looked at last
   double due_s_;            // when something must have happened
   std::unique_ptr<Exchange> exchange_;
 };

@@ -8,7 +8,8 @@
 
 namespace octet {
 
-Front::Front(int listener, const Limits& limits) : Reactor(listener), state_(limits) {
+Front::Front(int listener, const Limits& limits, std::shared_ptr<PeerBudgets> budgets)
+    : Reactor(listener, std::move(budgets)), state_(limits) {
   state_.epoll = epoll();
   watch(state_.mailbox->descriptor(), [this] { deliver(); });
   start("octet-front");
@@ -46,8 +47,8 @@ void Front::ended() {
   for (const Adopted& each : adopted_) ::close(each.descriptor);
 }
 
-std::unique_ptr<Peer> Front::make(int descriptor, double now_s) {
-  return std::make_unique<Connection>(state_, descriptor, std::string(), now_s);
+std::unique_ptr<Peer> Front::make(int descriptor, Lease seat, double now_s) {
+  return std::make_unique<Connection>(state_, descriptor, std::string(), std::move(seat), now_s);
 }
 
 // Has the connection act whose exchange under way is this one, if there still is one.
@@ -82,8 +83,9 @@ void Front::handle_messages() {
     if (is_told_to_stop()) {
       ::close(each.descriptor);
     } else {
+      Lease seat = budgets().readmit(address_of_peer(each.descriptor));
       take_in(each.descriptor,
-              std::make_unique<Connection>(state_, each.descriptor, std::move(each.bytes), now_s()));
+              std::make_unique<Connection>(state_, each.descriptor, std::move(each.bytes), std::move(seat), now_s()));
     }
   }
 }

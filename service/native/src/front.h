@@ -20,7 +20,8 @@ namespace octet {
 class Front final : public Reactor {
  public:
   // `listener`: a socket that listens, which stays the caller's; -1: connections are only adopted.
-  Front(int listener, const Limits& limits);
+  // `budgets`: as `Reactor`'s.
+  Front(int listener, const Limits& limits, std::shared_ptr<PeerBudgets> budgets);
   ~Front() override { end(); }
 
   // What Python is to do: readable while there may be something.
@@ -48,7 +49,7 @@ class Front final : public Reactor {
     std::string answer;
   };
 
-  std::unique_ptr<Peer> make(int descriptor, double now_s) override;
+  std::unique_ptr<Peer> make(int descriptor, Lease seat, double now_s) override;
   void handle_messages() override;
   void check_alarms(double now_s) override;
   double next_s() const override { return state_.alarms.next_s(); }

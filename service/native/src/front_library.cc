@@ -15,7 +15,8 @@ namespace {
 class FrontObj : public ffi::Object {
  public:
   Front front;
-  FrontObj(int listener, const Limits& limits) : front(listener, limits) {}
+  FrontObj(int listener, const Limits& limits, std::shared_ptr<PeerBudgets> budgets)
+      : front(listener, limits, std::move(budgets)) {}
   static constexpr bool _type_mutable = true;
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.Front", FrontObj, ffi::Object);
 };
@@ -52,7 +53,7 @@ void remember(EntryObj* self, ffi::Bytes inference_header, ffi::Array<ffi::Array
 
 FrontRef make_front(int64_t listener, double head_timeout_s, double keep_alive_s, double stall_timeout_s,
                     int64_t min_body_bytes, double lend_after_s, int64_t max_head_bytes, int64_t longest_body_bytes,
-                    ffi::Array<ffi::String> hosts) {
+                    ffi::Array<ffi::String> hosts, PeerBudgetsRef budgets) {
   Limits limits;
   limits.head_timeout_s = head_timeout_s;
   limits.keep_alive_s = keep_alive_s;
@@ -62,19 +63,35 @@ FrontRef make_front(int64_t listener, double head_timeout_s, double keep_alive_s
   limits.max_head_bytes = std::min(limits.max_head_bytes, static_cast<size_t>(std::max<int64_t>(1, max_head_bytes)));
   limits.longest_body_bytes = static_cast<size_t>(std::max<int64_t>(0, longest_body_bytes));
   for (const ffi::String& host : hosts) limits.hosts.emplace_back(host);
-  return FrontRef(ffi::make_object<FrontObj>(static_cast<int>(listener), limits));
+  return FrontRef(ffi::make_object<FrontObj>(static_cast<int>(listener), limits, budgets->budgets));
 }
 
 ffi::Array<ffi::Array<ffi::Any>> events(FrontObj* self) {
   ffi::Array<ffi::Array<ffi::Any>> found;
   for (FrontEvent& each : self->front.events()) {
     if (auto* handover = std::get_if<Handover>(&each)) {
-      found.push_back({ffi::String("connection"), handover->descriptor, ffi::Bytes(std::move(handover->bytes))});
+      SeatRef seat(ffi::make_object<SeatObj>(std::move(handover->seat)));
+      found.push_back({ffi::String("connection"), handover->descriptor, ffi::Bytes(std::move(handover->bytes)), seat});
     } else {
       found.push_back(described(std::get<Problem>(each)));
     }
   }
   return found;
+}
+
+PeerBudgetsRef make_budgets(int64_t max_connections, int64_t max_calls, int64_t max_message_bytes, double share) {
+  TVM_FFI_CHECK(share > 0 && share <= 1, ValueError) << share << " is no share";
+  PeerLimits limits;
+  limits.max_connections = static_cast<size_t>(std::max<int64_t>(1, max_connections));
+  limits.max_calls = static_cast<size_t>(std::max<int64_t>(1, max_calls));
+  limits.max_message_bytes = static_cast<size_t>(std::max<int64_t>(1, max_message_bytes));
+  limits.share = share;
+  return PeerBudgetsRef(ffi::make_object<PeerBudgetsObj>(limits));
+}
+
+ffi::Array<int64_t> held(PeerBudgetsObj* self) {
+  auto amount = [&](Resource what) { return static_cast<int64_t>(self->budgets->held(what)); };
+  return {amount(Resource::kConnections), amount(Resource::kCalls), amount(Resource::kMessageBytes)};
 }
 
 ffi::Array<int64_t> counts(FrontObj* self) { return {self->front.connections(), self->front.busy()}; }
@@ -85,6 +102,8 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("refuse_with", [](EntryObj* self, ffi::String kind, int64_t status, ffi::Bytes answer) {
         self->entry->refuse_with(std::string(kind), ProblemTemplate(status, view(answer)));
       });
+  refl::ObjectDef<PeerBudgetsObj>(refl::init(false)).def("held", held);
+  refl::ObjectDef<SeatObj>(refl::init(false)).def("leave", [](SeatObj* self) { self->lease = {}; });
   refl::ObjectDef<FrontObj>(refl::init(false))
       .def("descriptor", [](FrontObj* self) { return self->front.descriptor(); })
       .def("events", events)
@@ -102,6 +121,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("join", [](FrontObj* self) { self->front.join(); });
   refl::GlobalDef()
       .def("octet.front", make_front)
+      .def("octet.peer_budgets", make_budgets)
       .def("octet.entry", [](ModelQueueRef queue, int64_t key) { return EntryRef(ffi::make_object<EntryObj>(queue, key)); });
 }
 

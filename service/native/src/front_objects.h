@@ -15,6 +15,7 @@
 
 #include "request_templates.h"
 #include "library.h"
+#include "peer_budget.h"
 #include "server_state.h"
 
 namespace octet {
@@ -28,6 +29,27 @@ class EntryObj : public ffi::Object {
 };
 
 using EntryRef = Ref<EntryObj>;
+
+class PeerBudgetsObj : public ffi::Object {
+ public:
+  std::shared_ptr<PeerBudgets> budgets;
+  explicit PeerBudgetsObj(const PeerLimits& limits) : budgets(PeerBudgets::of(limits)) {}
+  static constexpr bool _type_mutable = true;
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.PeerBudgets", PeerBudgetsObj, ffi::Object);
+};
+
+using PeerBudgetsRef = Ref<PeerBudgetsObj>;
+
+// A connection's place, while Python has the connection.
+class SeatObj : public ffi::Object {
+ public:
+  Lease lease;
+  explicit SeatObj(Lease its) : lease(std::move(its)) {}
+  static constexpr bool _type_mutable = true;
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.Seat", SeatObj, ffi::Object);
+};
+
+using SeatRef = Ref<SeatObj>;
 
 using EntriesByPath = ffi::Map<ffi::String, EntryRef>;
 

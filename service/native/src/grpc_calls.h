@@ -4,27 +4,27 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <limits>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "exchange.h"
 #include "h2/grpc.h"
+#include "peer_budget.h"
 #include "server_state.h"
 
 namespace octet {
 
 struct GrpcFrontLimits {
   double head_timeout_s = 10;   // for the first frames of a connection
-  double stall_timeout_s = 60;  // in which something of a message must come, or something of an answer be taken
+  double stall_timeout_s = 60;  // in which a first message, or more of one, must come, or of an answer be taken
   double idle_timeout_s = 1800; // without a call; then a connection is told to end
+  uint64_t min_body_bytes = 1;  // of that, so much
   size_t max_message_bytes = 64 << 20;
-  size_t max_buffered_bytes = size_t{1} << 30;  // of messages that are coming in, or that Python has not taken
-  size_t max_calls = 1000;                      // under way at a time
 };
 
 // What happened to a call that Python answers, or is to answer: the last, where it was not told of it before.
@@ -43,7 +43,8 @@ struct CallEvent {
 
 // What Python wants of a call.
 struct Command {
-  enum class Kind : uint8_t { kMetadata, kMessage, kFinish, kResume };
+  // kRelease: it works on the call no more, finished or not.
+  enum class Kind : uint8_t { kMetadata, kMessage, kFinish, kResume, kRelease };
   Kind kind = Kind::kResume;
   int64_t call = 0;
   h2::HeaderBlock metadata;  // initial, or trailing
@@ -53,27 +54,30 @@ struct Command {
   std::string details;
 };
 
-// Memory for messages, of which there is so much.
-class MessageMemory {
- public:
-  explicit MessageMemory(size_t most_bytes) : most_bytes_(most_bytes) {}
-  // Null data where there is no more.
-  h2::Buffer take(size_t bytes);
-
- private:
-  const size_t most_bytes_;
-  std::shared_ptr<std::atomic<size_t>> taken_ = std::make_shared<std::atomic<size_t>>(0);
+// What a call holds, until nobody works on it and its answer is taken: longer than its client may wait for it.
+struct CallHold {
+  Lease slot;
+  Lease messages, answers;  // in bytes
 };
 
 struct GrpcServerState : ServerState {
-  explicit GrpcServerState(const GrpcFrontLimits& its)
-      : ServerState(Limits{}), grpc(its), memory(its.max_buffered_bytes) {}
+  GrpcServerState(const GrpcFrontLimits& its, size_t max_streams)
+      : ServerState(Limits{}), grpc(its), max_streams(max_streams) {}
 
   const GrpcFrontLimits grpc;
   EventQueue<CallEvent> events;  // for Python
-  MessageMemory memory;
-  size_t calls = 0;  // under way
-  std::map<int64_t, std::unique_ptr<Exchange>> left;  // by call: nobody waits for what they compute
+  const size_t max_streams;      // of a connection
+  // By call:
+  struct WithPython {
+    Lease slot;
+    std::deque<Lease> messages;  // that it works on, or has not looked at
+  };
+  std::unordered_map<int64_t, WithPython> with_python;
+  struct Left {
+    std::unique_ptr<Exchange> exchange;  // nobody waits for what it computes
+    CallHold hold;
+  };
+  std::unordered_map<int64_t, Left> left;
 };
 
 }  // namespace octet

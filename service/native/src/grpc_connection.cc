@@ -20,10 +20,20 @@ constexpr size_t kMostAtOnce = 1 << 20;  // then other connections have their tu
 constexpr size_t kMostSlices = 64;       // of a write
 constexpr std::string_view kModelInfer = "/inference.GRPCInferenceService/ModelInfer";
 
-h2::Limits http_limits() {
+constexpr size_t kEventBytes = 4096;     // what a message costs in Python, be it ever so short
+
+h2::Limits http_limits(size_t max_streams) {
   h2::Limits limits;
-  limits.max_concurrent_streams = 1000;
+  limits.max_concurrent_streams = static_cast<uint32_t>(max_streams);
   return limits;
+}
+
+MinimumRate minimum_rate(const GrpcFrontLimits& limits) { return {limits.stall_timeout_s, limits.min_body_bytes}; }
+
+// Who asks it is to be answered whatever else is asked.
+bool is_health(std::string_view path) {
+  constexpr std::string_view kService = "/grpc.health.v1.Health/";
+  return path.substr(0, kService.size()) == kService;
 }
 
 h2::GrpcLimits call_limits(const GrpcFrontLimits& limits) {
@@ -45,12 +55,14 @@ bool is_for_python(std::string_view name) {
 
 }  // namespace
 
-GrpcConnection::GrpcConnection(GrpcServerState& state, int descriptor, double now_s)
+GrpcConnection::GrpcConnection(GrpcServerState& state, int descriptor, Lease seat, double now_s)
     : state_(state),
       descriptor_(descriptor),
-      session_(http_limits(), call_limits(state.grpc), *this),
+      seat_(std::move(seat)),
+      session_(http_limits(state.max_streams), call_limits(state.grpc), *seat_.budget(), *this),
       read_s_(now_s),
-      written_s_(now_s) {}
+      head_s_(now_s),
+      taken_(now_s, minimum_rate(state.grpc)) {}
 
 GrpcConnection::~GrpcConnection() {
   session_.disconnect();
@@ -81,7 +93,6 @@ bool GrpcConnection::receive() {
   std::string& scratch = state_.scratch;
   ssize_t count = ::recv(descriptor_, scratch.data(), scratch.size(), MSG_DONTWAIT);
   if (count > 0) {
-    has_spoken_ = true;
     session_.receive(reinterpret_cast<const uint8_t*>(scratch.data()), static_cast<size_t>(count), h2::Clock::now());
     read_s_ = now_s();
     return true;
@@ -106,9 +117,8 @@ void GrpcConnection::flush() {
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (sent < 0) return end();
     session_.consume(static_cast<size_t>(sent));
-    written_s_ = now_s();
+    written_bytes_ += static_cast<uint64_t>(sent);
   }
-  if (!session_.wants_write()) written_s_ = now_s();  // nothing is owed from here on
   if (session_.closed()) end();
 }
 
@@ -120,12 +130,27 @@ void GrpcConnection::end() {
 
 void GrpcConnection::check_timeouts(double now_s) {
   const GrpcFrontLimits& limits = state_.grpc;
-  bool is_mute = !has_spoken_ && now_s > read_s_ + limits.head_timeout_s;
-  bool is_slow = arriving_ > 0 && now_s > read_s_ + limits.stall_timeout_s;
-  bool is_deaf = session_.wants_write() && now_s > written_s_ + limits.stall_timeout_s;
+  if (!session_.is_within_head()) head_s_ = now_s;
+  bool is_mute = now_s > head_s_ + limits.head_timeout_s;
+  bool is_owed = session_.wants_write() || !sending_.empty();
+  bool is_deaf = !taken_.is_kept(is_owed, written_bytes_, now_s, minimum_rate(limits));
   double idle_s = is_idle() ? now_s - read_s_ : 0;
-  if (is_mute || is_slow || is_deaf || idle_s > limits.idle_timeout_s + limits.stall_timeout_s) return end();
+  if (is_mute || is_deaf || idle_s > limits.idle_timeout_s + limits.stall_timeout_s) return end();
   if (idle_s > limits.idle_timeout_s) stop(false);
+  break_off_slow(now_s);
+}
+
+void GrpcConnection::break_off_slow(double now_s) {
+  std::vector<h2::CallId> slow;
+  for (auto& [stream, call] : calls_) {
+    bool is_kept = call.arriving.is_kept(session_.is_awaited(stream), session_.received_bytes(stream), now_s,
+                                         minimum_rate(state_.grpc));
+    if (!is_kept) slow.push_back(stream);
+  }
+  for (h2::CallId stream : slow) {
+    session_.break_off(stream, h2::GrpcStatus::kDeadlineExceeded, "the message did not come, or came too slowly");
+  }
+  if (!slow.empty()) flush();
 }
 
 void GrpcConnection::stop(bool at_once) {
@@ -147,13 +172,14 @@ void GrpcConnection::on_alarm(int64_t id, double now_s) {
 }
 
 void GrpcConnection::on_call(h2::CallId stream, const h2::CallHead& head) {
-  if (state_.calls >= state_.grpc.max_calls) {
-    session_.finish(stream, h2::GrpcStatus::kResourceExhausted, "the server has too many calls under way");
-    return;
+  Lease slot = seat_.budget()->hold(is_health(head.path) ? Resource::kHealthCalls : Resource::kCalls, 1);
+  if (!slot) {
+    session_.finish(stream, h2::GrpcStatus::kResourceExhausted, "there are too many calls under way");
+    return session_.refused();
   }
-  ++state_.calls;
-  Call& call = calls_[stream];
+  Call& call = calls_[stream] = Call(now_s(), minimum_rate(state_.grpc));
   call.id = state_.next_exchange(descriptor_);
+  call.hold = {std::move(slot), bytes(), bytes()};
   streams_[call.id] = stream;
   auto begun = std::make_unique<CallEvent>();
   begun->call = call.id;
@@ -173,44 +199,44 @@ void GrpcConnection::on_call(h2::CallId stream, const h2::CallHead& head) {
   if (may_be_ours) {
     call.begun = std::move(begun);
   } else {
-    state_.events.put(std::move(*begun));
+    hand_to_python(call, std::move(*begun));
   }
 }
 
-h2::Buffer GrpcConnection::allocate(h2::CallId stream, size_t size) {
-  h2::Buffer memory = state_.memory.take(size);
-  if (memory.data != nullptr) arrived(calls_.at(stream), true);
-  return memory;
-}
+bool GrpcConnection::reserve(h2::CallId stream, size_t bytes) { return calls_.at(stream).hold.messages.grow(bytes); }
 
-void GrpcConnection::arrived(Call& call, bool is_arriving) {
-  arriving_ += static_cast<size_t>(is_arriving) - static_cast<size_t>(call.is_arriving);
-  call.is_arriving = is_arriving;
+// Its slot is free when Python says so, for a call that is canceled is still to be heard of there.
+void GrpcConnection::hand_to_python(Call& call, CallEvent event) {
+  state_.with_python[call.id].slot = std::move(call.hold.slot);
+  state_.events.put(std::move(event));
 }
 
 // Until Python has taken it, the next one waits.
 void GrpcConnection::on_message(h2::CallId stream, h2::Buffer message, bool is_compressed) {
   Call& call = calls_.at(stream);
-  arrived(call, false);
   if (call.begun && !call.message && !is_compressed) {
     call.message = std::move(message);
     return;
   }
   if (call.begun) pass_on(stream, call);
-  pass_on_message(stream, call.id, std::move(message), is_compressed);
+  pass_on_message(stream, call, std::move(message), is_compressed);
 }
 
 // Python answers it.
 void GrpcConnection::pass_on(h2::CallId stream, Call& call) {
-  state_.events.put(std::move(*std::exchange(call.begun, nullptr)));
-  if (call.message) pass_on_message(stream, call.id, std::move(*std::exchange(call.message, {})), false);
+  hand_to_python(call, std::move(*std::exchange(call.begun, nullptr)));
+  if (call.message) pass_on_message(stream, call, std::move(*std::exchange(call.message, {})), false);
 }
 
-void GrpcConnection::pass_on_message(h2::CallId stream, int64_t call, h2::Buffer message, bool is_compressed) {
+void GrpcConnection::pass_on_message(h2::CallId stream, Call& call, h2::Buffer message, bool is_compressed) {
+  if (!call.hold.messages.grow(kEventBytes)) {
+    return session_.break_off(stream, h2::GrpcStatus::kResourceExhausted, "no memory for the message");
+  }
+  state_.with_python[call.id].messages.push_back(call.hold.messages.split());
   session_.pause(stream);
   CallEvent event;
   event.kind = CallEvent::Kind::kMessage;
-  event.call = call;
+  event.call = call.id;
   event.message = std::move(message);
   event.is_compressed = is_compressed;
   state_.events.put(std::move(event));
@@ -234,11 +260,16 @@ void GrpcConnection::on_cancel(h2::CallId stream) {
 }
 
 void GrpcConnection::forget(h2::CallId stream) {
-  Call& call = calls_.at(stream);
-  arrived(call, false);
-  streams_.erase(call.id);
+  streams_.erase(calls_.at(stream).id);
   calls_.erase(stream);
-  --state_.calls;
+}
+
+// The call is over but for its answer, and is held until that is taken.
+void GrpcConnection::finish(h2::CallId stream, h2::GrpcStatus status, std::string_view details,
+                            const h2::HeaderBlock& trailers) {
+  CallHold hold = std::move(calls_.at(stream).hold);
+  if (session_.finish(stream, status, details, trailers)) sending_[stream] = std::move(hold);
+  forget(stream);
 }
 
 void GrpcConnection::notify(CallEvent::Kind kind, int64_t call) {
@@ -252,19 +283,26 @@ void GrpcConnection::obey(Command command) {
   auto found = streams_.find(command.call);
   if (found == streams_.end()) return;  // it is over
   h2::CallId stream = found->second;
+  Call& call = calls_.at(stream);
+  auto held = state_.with_python.find(command.call);
   switch (command.kind) {
     case Command::Kind::kMetadata:
       session_.send_metadata(stream, command.metadata);
       break;
     case Command::Kind::kMessage:
+      call.hold.answers.charge(command.message.size);
       session_.send_message(stream, std::move(command.message), command.is_compressed);
       break;
     case Command::Kind::kFinish:
-      session_.finish(stream, command.status, command.details, command.metadata);
-      forget(stream);
+      if (held != state_.with_python.end()) call.hold.slot = std::move(held->second.slot);
+      finish(stream, command.status, command.details, command.metadata);
       break;
     case Command::Kind::kResume:
+      if (held != state_.with_python.end() && !held->second.messages.empty()) held->second.messages.pop_front();
       session_.resume(stream);
+      break;
+    case Command::Kind::kRelease:  // and nobody will answer
+      session_.break_off(stream, h2::GrpcStatus::kUnknown, "the call was given up");
       break;
   }
 }

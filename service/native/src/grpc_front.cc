@@ -9,7 +9,10 @@
 
 namespace octet {
 
-GrpcFront::GrpcFront(int listener, const GrpcFrontLimits& limits) : Reactor(listener), listener_(listener), state_(limits) {
+GrpcFront::GrpcFront(int listener, const GrpcFrontLimits& limits, std::shared_ptr<PeerBudgets> budgets)
+    : Reactor(listener, budgets),
+      listener_(listener),
+      state_(limits, std::max<size_t>(1, budgets->most(Resource::kCalls))) {
   watch(state_.mailbox->descriptor(), [this] { deliver(); });
   start("octet-grpc");
 }
@@ -26,8 +29,8 @@ void GrpcFront::stopping() {
   ::shutdown(listener_, SHUT_RDWR);
 }
 
-std::unique_ptr<Peer> GrpcFront::make(int descriptor, double now_s) {
-  return std::make_unique<GrpcConnection>(state_, descriptor, now_s);
+std::unique_ptr<Peer> GrpcFront::make(int descriptor, Lease seat, double now_s) {
+  return std::make_unique<GrpcConnection>(state_, descriptor, std::move(seat), now_s);
 }
 
 void GrpcFront::handle_messages() {
@@ -38,8 +41,11 @@ void GrpcFront::handle_messages() {
   }
   std::vector<int> concerned;
   for (Command& each : commands) {
-    int descriptor = ServerState::descriptor_of(each.call);
+    int64_t call = each.call;
+    int descriptor = ServerState::descriptor_of(call);
+    bool is_over = each.kind == Command::Kind::kFinish || each.kind == Command::Kind::kRelease;
     with(descriptor, [&](Peer& one) { static_cast<GrpcConnection&>(one).obey(std::move(each)); });
+    if (is_over) state_.with_python.erase(call);
     concerned.push_back(descriptor);
   }
   flush_all(std::move(concerned));

@@ -16,8 +16,8 @@ namespace octet {
 // What is public is for any thread.
 class GrpcFront final : public Reactor {
  public:
-  // `listener`: as `Reactor`'s.
-  GrpcFront(int listener, const GrpcFrontLimits& limits);
+  // `listener`, `budgets`: as `Reactor`'s.
+  GrpcFront(int listener, const GrpcFrontLimits& limits, std::shared_ptr<PeerBudgets> budgets);
   ~GrpcFront() override { end(); }
 
   // Readable while there may be `events`.
@@ -32,7 +32,7 @@ class GrpcFront final : public Reactor {
   std::pair<std::deque<Record>, int64_t> records() { return state_.records.take(); }
 
  private:
-  std::unique_ptr<Peer> make(int descriptor, double now_s) override;
+  std::unique_ptr<Peer> make(int descriptor, Lease seat, double now_s) override;
   void handle_messages() override;
   void deliver();
   void flush_all(std::vector<int> descriptors);

@@ -16,7 +16,8 @@ namespace {
 class GrpcFrontObj : public ffi::Object {
  public:
   GrpcFront front;
-  GrpcFrontObj(int listener, const GrpcFrontLimits& limits) : front(listener, limits) {}
+  GrpcFrontObj(int listener, const GrpcFrontLimits& limits, std::shared_ptr<PeerBudgets> budgets)
+      : front(listener, limits, std::move(budgets)) {}
   static constexpr bool _type_mutable = true;
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.GrpcFront", GrpcFrontObj, ffi::Object);
 };
@@ -37,16 +38,15 @@ h2::HeaderBlock block(std::string_view lines) {
   return fields;
 }
 
-GrpcFrontRef make_front(int64_t listener, double head_timeout_s, double stall_timeout_s, double idle_timeout_s, int64_t max_message_bytes,
-                        int64_t max_buffered_bytes, int64_t max_calls) {
+GrpcFrontRef make_front(int64_t listener, double head_timeout_s, double stall_timeout_s, double idle_timeout_s,
+                        int64_t min_body_bytes, int64_t max_message_bytes, PeerBudgetsRef budgets) {
   GrpcFrontLimits limits;
   limits.head_timeout_s = head_timeout_s;
   limits.stall_timeout_s = stall_timeout_s;
   limits.idle_timeout_s = idle_timeout_s;
+  limits.min_body_bytes = std::max<size_t>(1, natural(min_body_bytes));
   limits.max_message_bytes = natural(max_message_bytes);
-  limits.max_buffered_bytes = natural(max_buffered_bytes);
-  limits.max_calls = natural(max_calls);
-  return GrpcFrontRef(ffi::make_object<GrpcFrontObj>(static_cast<int>(listener), limits));
+  return GrpcFrontRef(ffi::make_object<GrpcFrontObj>(static_cast<int>(listener), limits, budgets->budgets));
 }
 
 ffi::Array<ffi::Any> described(const CallEvent& event) {
@@ -109,6 +109,9 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("finish", finish)
       .def("resume", [](GrpcFrontObj* self, int64_t call) {
         self->front.command(command_of(call, Command::Kind::kResume));
+      })
+      .def("release", [](GrpcFrontObj* self, int64_t call) {
+        self->front.command(command_of(call, Command::Kind::kRelease));
       })
       .def("flush", [](GrpcFrontObj* self) { self->front.flush(); })
       .def("routes", [](GrpcFrontObj* self, EntriesByPath entries) { self->front.route(routes_of(entries)); })

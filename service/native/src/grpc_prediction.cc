@@ -27,6 +27,7 @@ bool GrpcConnection::predict(Call& call) {
   bool is_admitted = exchange.place.is_admitted();
   call.begun.reset();
   call.message.reset();
+  call.hold.messages.release();
   if (!is_admitted) {
     ask(call, "queue_full");
     return true;
@@ -66,7 +67,7 @@ void GrpcConnection::ask(Call& call, const char* kind, std::string message) {
   event.kind = CallEvent::Kind::kProblem;
   event.call = call.id;
   event.problem = exchange->problem(kind, std::move(message));
-  state_.events.put(std::move(event));
+  hand_to_python(call, std::move(event));
 }
 
 bool GrpcConnection::ran(int64_t id) {
@@ -95,15 +96,15 @@ void GrpcConnection::answer(h2::CallId stream, Call& call) {
   h2::HeaderBlock trailers;
   trailers.add("x-request-id", exchange.request_id);
   trailers.add("server-timing", server_timing(exchange.job->stages, exchange.ended_s - exchange.arrived_s));
+  call.hold.answers.charge(message.size);
   session_.send_message(stream, std::move(message));
-  session_.finish(stream, h2::GrpcStatus::kOk, {}, trailers);
-  forget(stream);
+  finish(stream, h2::GrpcStatus::kOk, {}, trailers);
 }
 
 // Its client waits no more. A computation that has begun is not interrupted, and what it gives is thrown away.
 void GrpcConnection::leave(Call& call) {
   state_.records.add(call.exchange->record(kLeft));
-  if (!call.exchange->withdraw()) state_.left[call.id] = std::move(call.exchange);
+  if (!call.exchange->withdraw()) state_.left[call.id] = {std::move(call.exchange), std::move(call.hold)};
 }
 
 }  // namespace octet

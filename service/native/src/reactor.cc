@@ -49,7 +49,8 @@ class Unsignalled {
 
 }  // namespace
 
-Reactor::Reactor(int listener) : listener_(listener), listens_again_s_(kNever) {
+Reactor::Reactor(int listener, std::shared_ptr<PeerBudgets> budgets)
+    : listener_(listener), budgets_(std::move(budgets)), listens_again_s_(kNever) {
   epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
   if (epoll_ < 0) fail("epoll_create1");
   wakeup_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -181,9 +182,16 @@ void Reactor::take_in(int descriptor, std::unique_ptr<Peer> one) {
 
 void Reactor::accept_some(double now_s) {
   for (int count = 0; count < kMostAccepted; ++count) {
-    int descriptor = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    int descriptor =
+        ::accept4(listener_, reinterpret_cast<sockaddr*>(&address), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (descriptor >= 0) {
-      take_in(descriptor, make(descriptor, now_s));
+      if (Lease seat = budgets_->connect(address_of(address))) {
+        take_in(descriptor, make(descriptor, std::move(seat), now_s));
+      } else {
+        ::close(descriptor);
+      }
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       listen(false);  // or it would be ready all the time
       listens_again_s_ = now_s + kPauseS;

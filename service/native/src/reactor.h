@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "peer_budget.h"
+
 namespace octet {
 
 // A client's connection. It owns its descriptor, which is watched by edges (EPOLLET), for reading and writing.
@@ -49,7 +51,8 @@ class Reactor {
 
  protected:
   // `listener`: a socket that listens and does not block, and stays the caller's; -1 where there is none.
-  explicit Reactor(int listener);
+  // `budgets`: those of the process.
+  Reactor(int listener, std::shared_ptr<PeerBudgets> budgets);
   virtual ~Reactor();
 
   void start(const char* name);
@@ -60,6 +63,7 @@ class Reactor {
   void watch(int descriptor, std::function<void()> act);
   int epoll() const { return epoll_; }
   bool is_told_to_stop() const;  // for any thread
+  PeerBudgets& budgets() { return *budgets_; }
   void accept_some(double now_s);
   void take_in(int descriptor, std::unique_ptr<Peer> one);
   // The connection of a descriptor; null where there is none.
@@ -71,7 +75,8 @@ class Reactor {
     guarded(descriptor, [&](Peer& one) { act(one); });
   }
 
-  virtual std::unique_ptr<Peer> make(int descriptor, double now_s) = 0;
+  // `seat`: its place among the connections.
+  virtual std::unique_ptr<Peer> make(int descriptor, Lease seat, double now_s) = 0;
   virtual void handle_messages() = 0;
   virtual void check_alarms(double now_s) = 0;  // after each awakening
   virtual double next_s() const = 0;    // when `check_alarms` has something to do, by `now_s()`
@@ -90,6 +95,7 @@ class Reactor {
   void watch(int descriptor, uint32_t events, uint64_t token);
 
   const int listener_;
+  const std::shared_ptr<PeerBudgets> budgets_;
   int epoll_ = -1, wakeup_ = -1;
   std::map<int, std::function<void()>> attended_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by descriptor

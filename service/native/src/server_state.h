@@ -17,6 +17,7 @@
 #include "request_templates.h"
 #include "http.h"
 #include "job.h"
+#include "peer_budget.h"
 #include "pool.h"
 
 namespace octet {
@@ -36,6 +37,7 @@ struct Limits {
 struct Handover {
   int descriptor;
   std::string bytes;
+  Lease seat;
 };
 
 // A request of which Python is to compose the answer: what failed, and refusals for which an entry has no template.

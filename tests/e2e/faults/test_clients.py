@@ -165,7 +165,7 @@ def test_ten_thousand_idle_connections(tmp_path: Path) -> None:
     if most < count + 500:
         pytest.skip(f"this process may have {most} descriptors")
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    with serving(tmp_path, head_timeout_s=600) as served:
+    with serving(tmp_path, head_timeout_s=600, max_connections=2 * count) as served:
         process = served.inference_worker()
         before = rss_bytes(process)
         connections = []

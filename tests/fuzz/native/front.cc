@@ -214,7 +214,8 @@ int main(int count, char** arguments) {
     limits.head_timeout_s = limits.stall_timeout_s = 0.3;
     limits.lend_after_s = 0.001;
     limits.longest_body_bytes = 200000;
-    Front front(-1, limits);
+    auto budgets = PeerBudgets::of({});
+    Front front(-1, limits, budgets);
     front.route({{"/v2/models/m/infer", make_entry(queue)}});
     Python python(front);
     std::vector<std::thread> clients;

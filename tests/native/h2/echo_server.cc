@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "h2/grpc.h"
+#include "token_bucket.h"
 
 using namespace octet::h2;
 
@@ -43,11 +44,23 @@ struct Options {
 
 size_t g_cancelled = 0;
 
+class Buckets final : public Budget {
+ public:
+  explicit Buckets(const Options& options)
+      : resets_({static_cast<double>(options["resets"]), 0}), nuisances_({static_cast<double>(options["nuisances"]), 0}) {}
+  bool may_reset(Clock::time_point now) override { return resets_.take(now); }
+  bool may_disturb(Clock::time_point now) override { return nuisances_.take(now); }
+
+ private:
+  octet::TokenBucket resets_, nuisances_;
+};
+
 class Connection final : public GrpcHandler {
  public:
   Connection(int socket, const Options& options)
       : options_(options),
-        session_(limits(options), {options["max_message"], options["unsent"]}, *this),
+        budget_(options),
+        session_(limits(options), {options["max_message"], options["unsent"]}, budget_, *this),
         socket_(socket) {}
   ~Connection() {
     session_.disconnect();
@@ -94,9 +107,7 @@ class Connection final : public GrpcHandler {
     }
   }
 
-  Buffer allocate(CallId, size_t size) override {
-    return size == options_["refused_size"] ? Buffer{} : Buffer::allocate(size);
-  }
+  bool reserve(CallId, size_t size) override { return size != options_["refused_size"]; }
 
   void on_message(CallId id, Buffer message, bool) override {
     Call& call = calls_.at(id);
@@ -152,8 +163,6 @@ class Connection final : public GrpcHandler {
     Limits limits;
     limits.stream_window_bytes = static_cast<uint32_t>(options["stream_window"]);
     limits.max_concurrent_streams = static_cast<uint32_t>(options["streams"]);
-    limits.resets = {static_cast<double>(options["resets"]), 0};
-    limits.nuisances = {static_cast<double>(options["nuisances"]), 0};
     return limits;
   }
 
@@ -174,6 +183,7 @@ class Connection final : public GrpcHandler {
 
   const Options& options_;
   std::map<CallId, Call> calls_;
+  Buckets budget_;
   GrpcSession session_;
   int socket_;
 };

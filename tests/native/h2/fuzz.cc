@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "h2/grpc.h"
+#include "peer_budget.cc"
 
 using namespace octet::h2;
 
@@ -71,18 +73,27 @@ class Reader final : public FrameReader::Handler {
 // A service that does anything at any time, and knows which calls there are.
 class Service final : public GrpcHandler {
  public:
-  explicit Service(Dice& dice) : dice_(dice) {}
+  Service(Dice& dice, octet::PeerBudget& budget) : dice_(dice), budget_(budget) {}
   GrpcSession* session = nullptr;
   std::set<CallId> calls;
+  std::map<CallId, octet::Lease> slots, messages;  // of calls, and of those whose answers are being sent
 
   void on_call(CallId id, const CallHead& head) override {
     require(calls.insert(id).second, "a call begins once");
     require(!head.path.empty() && head.metadata.size() > 0, "a call has a head");
+    slots[id] = budget_.hold(dice_.one_in(9) ? octet::Resource::kHealthCalls : octet::Resource::kCalls, 1);
+    if (!slots[id]) {
+      calls.erase(id);
+      slots.erase(id);
+      session->finish(id, GrpcStatus::kResourceExhausted);
+      return session->refused();
+    }
+    messages[id] = budget_.hold(octet::Resource::kMessageBytes, 0);
     act(id, 6);
   }
-  Buffer allocate(CallId id, size_t size) override {
+  bool reserve(CallId id, size_t size) override {
     require(calls.count(id) == 1, "memory for a call that there is");
-    return dice_.one_in(20) ? Buffer{} : Buffer::allocate(size);
+    return !dice_.one_in(20) && messages.at(id).grow(size);
   }
   void on_message(CallId id, Buffer message, bool) override {
     require(calls.count(id) == 1, "a message of a call that there is");
@@ -93,7 +104,14 @@ class Service final : public GrpcHandler {
     require(calls.count(id) == 1, "the end of a call that there is");
     act(id, 2);
   }
-  void on_cancel(CallId id) override { require(calls.erase(id) == 1, "a call is cancelled once"); }
+  void on_cancel(CallId id) override {
+    require(calls.erase(id) == 1, "a call is cancelled once");
+    give_back(id);
+  }
+  void on_sent(CallId id) override {
+    require(calls.count(id) == 0, "what is sent is a call that is over");
+    give_back(id);
+  }
   void on_drained(CallId id) override {
     require(calls.count(id) == 1, "a call that there is has drained");
     act(id, 8);
@@ -104,15 +122,21 @@ class Service final : public GrpcHandler {
   }
 
  private:
+  void give_back(CallId id) {
+    slots.erase(id);
+    messages.erase(id);
+  }
+
   void act(CallId id, uint32_t seldom) {
     if (!dice_.one_in(seldom)) return;
-    const uint32_t choice = dice_.below(6);
+    const uint32_t choice = dice_.below(7);
+    if (choice == 5 && session->is_awaited(id)) return session->break_off(id, GrpcStatus::kDeadlineExceeded, "slow");
     if (choice == 0) session->send_message(id, Buffer::allocate(0));
     if (choice == 1) session->send_message(id, filled(dice_.size(17)));
     if (choice == 2) session->pause(id);
     if (choice == 3) session->resume(id);
     if (choice == 4) session->send_metadata(id, HeaderBlock().add("x-a", std::string(dice_.size(16), 'a')));
-    if (choice < 5) return;
+    if (choice < 6) return;
     calls.erase(id);
     require(session->finish(id, GrpcStatus::kAborted, "enough\x80\xff%"), "a call that there is can be finished");
   }
@@ -120,6 +144,7 @@ class Service final : public GrpcHandler {
   static Buffer filled(size_t size) { return Buffer::copy_of(std::string(size, 'f')); }
 
   Dice& dice_;
+  octet::PeerBudget& budget_;
 };
 
 class Client {
@@ -243,14 +268,27 @@ Limits limits(Dice& dice) {
   limits.max_frame_bytes = kSmallestMaxFrame + dice.size(17);
   limits.max_header_list_bytes = 200 + dice.size(12);
   limits.max_unsent_replies = 1 + dice.below(60);
+  return limits;
+}
+
+octet::PeerLimits peer_limits(Dice& dice) {
+  octet::PeerLimits limits;
+  limits.max_calls = 4 + dice.size(6);
+  limits.max_message_bytes = dice.size(20);
+  limits.share = (1 + dice.below(4)) / 4.0;
   limits.resets = {static_cast<double>(1 + dice.below(30)), 1};
+  limits.nuisances = {static_cast<double>(1 + dice.size(8)), 1};
   return limits;
 }
 
 class Connection {
  public:
   explicit Connection(uint32_t seed)
-      : dice_(seed), service_(dice_), session_(limits(dice_), {8192 + dice_.size(14), dice_.size(16)}, service_) {
+      : dice_(seed),
+        budgets_(octet::PeerBudgets::of(peer_limits(dice_))),
+        seat_(budgets_->connect({})),
+        service_(dice_, *seat_.budget()),
+        session_(limits(dice_), {8192 + dice_.size(14), dice_.size(16)}, *seat_.budget(), service_) {
     service_.session = &session_;
   }
 
@@ -271,6 +309,8 @@ class Connection {
     write(size_t{1} << 30);
     session_.disconnect();
     require(service_.calls.empty(), "who disconnects cancels all calls");
+    require(service_.slots.empty() && service_.messages.empty(), "what a call held is given back once it is sent");
+    require(budgets_->held(octet::Resource::kCalls) + budgets_->held(octet::Resource::kMessageBytes) == 0, "all of it");
   }
 
  private:
@@ -288,6 +328,8 @@ class Connection {
   }
 
   Dice dice_;
+  std::shared_ptr<octet::PeerBudgets> budgets_;
+  octet::Lease seat_;
   Service service_;
   GrpcSession session_;
   Reader checker_;

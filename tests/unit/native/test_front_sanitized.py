@@ -1,4 +1,4 @@
-"""Mutated streams of requests do the native front no harm that a sanitizer would see."""
+"""Mutated streams of requests do the native fronts no harm that a sanitizer would see."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import tvm_ffi.libinfo
 _ROOT = Path(__file__).parents[3]
 _SOURCES = _ROOT / "service/native/src"
 _RUNTIME = _ROOT / "service/native/runtime"
-_HARNESS = _ROOT / "tests/fuzz/native/front.cc"
+_HARNESSES = _ROOT / "tests/fuzz/native"
 _SECONDS = 5
 
 # The locked compiler has no runtime for addresses, but checks every index of a view or a vector.
@@ -32,7 +32,8 @@ _FENCED = "race:tvm::ffi::Object::DecRef"  # counts references with fences, of w
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sanitizer", _COMPILERS)
-def test_mutated_streams_do_no_harm(sanitizer: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("harness", ["front", "grpc_front"])
+def test_mutated_streams_do_no_harm(harness: str, sanitizer: str, tmp_path: Path) -> None:
     compiler = _COMPILERS[sanitizer]
     if shutil.which(compiler[0]) is None:
         pytest.skip(f"there is no {compiler[0]}")
@@ -40,7 +41,9 @@ def test_mutated_streams_do_no_harm(sanitizer: str, tmp_path: Path) -> None:
     sources = [*units(tmp_path), *map(str, _RUNTIME.glob("*.cc"))]
     paths = ["-isystem", tvm_ffi.libinfo.find_include_path(), f"-I{_SOURCES}"]
     linked = [f"-L{library}", "-ltvm_ffi", f"-Wl,-rpath,{library}", "-pthread", "-o", str(tmp_path / "fuzz")]
-    subprocess.run([*compiler, "-std=c++17", "-O1", "-g", *paths, str(_HARNESS), *sources, *linked], check=True)
+    subprocess.run(
+        [*compiler, "-std=c++17", "-O1", "-g", *paths, str(_HARNESSES / f"{harness}.cc"), *sources, *linked], check=True
+    )
     (tmp_path / "suppressed").write_text(_FENCED)
     environment = os.environ | {"TSAN_OPTIONS": f"suppressions={tmp_path / 'suppressed'}"}
     subprocess.run([str(tmp_path / "fuzz"), str(_SECONDS), "1"], check=True, env=environment)

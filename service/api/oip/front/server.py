@@ -57,7 +57,8 @@ class FrontServer:
         listener.setblocking(False)
         self._loop = asyncio.get_running_loop()
         self._connections, self._state = connections, state
-        self._front = Front.on(listener.fileno(), _limits(settings, keep_alive_s, listener.getsockname()[1]))
+        limits = _limits(settings, keep_alive_s, listener.getsockname()[1])
+        self._front = Front.on(listener.fileno(), limits, services.peers)
         self._support = FrontSupport(self._front, RestWire(headers), templates, services, "rest")
         self.routes = self._support.routes
         self._loop.add_reader(self._front.descriptor(), self._happened)
@@ -97,7 +98,7 @@ class FrontServer:
 
         def make() -> Any:
             protocol = self._connections()
-            protocol.received = event.received
+            protocol.received, protocol.seat = event.received, event.seat
             return protocol
 
         try:
@@ -105,6 +106,7 @@ class FrontServer:
             await self._loop.connect_accepted_socket(make, connection)
         except OSError as error:  # it was closed meanwhile
             connection.close()
+            event.seat.leave()
             _logger.debug("a connection ended before it began: %s", error)
 
     def _answer(self, problem: Problem) -> bytes:

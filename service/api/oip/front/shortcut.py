@@ -21,6 +21,7 @@ from service.core.settings import Settings
 
 if TYPE_CHECKING:
     from service.api.oip.front import FrontServer
+    from service.native import Seat
 
 # What arrives is read here and looked at before anything else runs: one is enough for all connections of a process.
 _ARRIVED = bytearray(64 << 10)
@@ -54,6 +55,7 @@ class Shortened(asyncio.BufferedProtocol):
         self._early = b""  # what came after a prediction, and waits for its answer
         self._is_last = False
         self.received = b""  # before it was ours
+        self.seat: Seat | None = None  # of a connection that was the front's
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -64,6 +66,8 @@ class Shortened(asyncio.BufferedProtocol):
             self._arrived(self.received, len(self.received))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.seat is not None:
+            self.seat.leave()
         self._state.connections.discard(self)
         if self._others.prediction is not None:
             self._others.prediction.leave()
@@ -103,6 +107,8 @@ class Shortened(asyncio.BufferedProtocol):
         """Whether the next request is one for the front, to which the connection goes."""
         front: FrontServer | None = getattr(self._others.config.app.state, "front", None)  # type: ignore[union-attr]
         if front is None or self._others.is_busy or not front.takes(received):
+            return False
+        if self._transport.get_write_buffer_size() > 0:  # of an answer, which would be lost in its middle
             return False
         front.give_back(self._transport, received)
         return True

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <new>
 #include <string_view>
@@ -22,6 +23,12 @@ struct Buffer {
     const std::align_val_t aligned{alignment};
     std::shared_ptr<void> owner(::operator new(size, aligned), [aligned](void* p) { ::operator delete(p, aligned); });
     return {static_cast<uint8_t*>(owner.get()), size, std::move(owner)};
+  }
+
+  /// Takes over what malloc gave.
+  static Buffer adopt(void* memory, size_t size) {
+    std::shared_ptr<void> owner(memory, [](void* p) { std::free(p); });
+    return {static_cast<uint8_t*>(memory), size, std::move(owner)};
   }
 
   static Buffer copy_of(std::string_view bytes) {

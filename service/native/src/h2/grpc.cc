@@ -8,10 +8,8 @@
 
 namespace octet::h2 {
 
-Buffer GrpcHandler::allocate(CallId, size_t size) { return Buffer::allocate(size); }
-
-GrpcSession::GrpcSession(const Limits& limits, const GrpcLimits& grpc_limits, GrpcHandler& handler)
-    : limits_(grpc_limits), handler_(handler), session_(limits, *this) {}
+GrpcSession::GrpcSession(const Limits& limits, const GrpcLimits& grpc_limits, Budget& budget, GrpcHandler& handler)
+    : limits_(grpc_limits), handler_(handler), session_(limits, budget, *this) {}
 
 void GrpcSession::receive(const uint8_t* data, size_t size, Clock::time_point now) {
   now_ = now;
@@ -37,12 +35,16 @@ void GrpcSession::on_request(StreamId stream, const Request& request) {
 
 // Who speaks no gRPC is answered in plain HTTP.
 void GrpcSession::refuse(StreamId stream, std::string_view http_status) {
+  session_.refused();
   session_.end(stream, HeaderBlock().add(":status", http_status));
 }
 
 // A call may be over after anything that the handler is told, so it is looked up again.
 void GrpcSession::on_data(StreamId stream, const uint8_t* bytes, size_t size) {
-  if (Call* const call = find(stream)) call->owed += size;
+  if (Call* const call = find(stream)) {
+    call->owed += size;
+    call->received += size;
+  }
   while (size > 0) {
     Call* const call = find(stream);
     if (call == nullptr) return;
@@ -75,38 +77,38 @@ void GrpcSession::begin_message(CallId id, Call& call) {
                      "a message of " + std::to_string(size) + " bytes is longer than the " +
                          std::to_string(limits_.max_message_bytes) + " that are taken");
   }
-  if (size == 0) {
-    call.prefix_bytes = 0;
-    return handler_.on_message(id, Buffer{}, call.prefix[0] == 1);
-  }
-  Buffer message = handler_.allocate(id, size);
-  if (message.data == nullptr) return break_off(id, GrpcStatus::kResourceExhausted, "no memory for the message");
-  call.message = std::move(message);
-  call.message.size = size;
-  call.message_bytes = 0;
+  call.message.begin(size);
+  if (size > 0) return;
+  call.prefix_bytes = 0;
+  call.had_message = true;
+  handler_.on_message(id, Buffer{}, call.prefix[0] == 1);
 }
 
 // The one copy of a message: from where the socket was read to where it is wanted.
 void GrpcSession::take_message(CallId id, Call& call, const uint8_t*& bytes, size_t& size) {
-  const size_t taken = std::min(size, call.message.size - call.message_bytes);
-  std::memcpy(call.message.data + call.message_bytes, bytes, taken);
-  call.message_bytes += taken;
+  if (call.message.is_full() && !(handler_.reserve(id, call.message.wanted()) && call.message.grow())) {
+    return break_off(id, GrpcStatus::kResourceExhausted, "no memory for the message");
+  }
+  const size_t taken = call.message.append(bytes, size);
   bytes += taken;
   size -= taken;
-  if (call.message_bytes < call.message.size) return;
+  if (!call.message.is_whole()) return;
   call.prefix_bytes = 0;
-  handler_.on_message(id, std::exchange(call.message, {}), call.prefix[0] == 1);
+  call.had_message = true;
+  handler_.on_message(id, call.message.take(), call.prefix[0] == 1);
 }
 
 void GrpcSession::on_end(StreamId stream) {
-  const Call* const call = find(stream);
+  Call* const call = find(stream);
   if (call == nullptr) return;
+  call->ended = true;
   if (call->prefix_bytes > 0) return break_off(stream, GrpcStatus::kInternal, "the call ended within a message");
   handler_.on_half_close(stream);
 }
 
 void GrpcSession::on_reset(StreamId stream, ErrorCode) {
-  if (calls_.erase(stream) > 0) handler_.on_cancel(stream);
+  if (calls_.erase(stream) > 0) return handler_.on_cancel(stream);
+  handler_.on_sent(stream);
 }
 
 void GrpcSession::on_drained(StreamId stream) {
@@ -159,8 +161,24 @@ void GrpcSession::resume(CallId id) {
 }
 
 void GrpcSession::give_window_back(CallId id, Call& call) {
-  if (call.paused || session_.pending_bytes(id) > limits_.max_unsent_bytes) return;
+  if (holds_back(id, call)) return;
   session_.consumed(id, std::exchange(call.owed, 0));
+}
+
+bool GrpcSession::holds_back(CallId id, const Call& call) const {
+  return call.paused || session_.pending_bytes(id) > limits_.max_unsent_bytes;
+}
+
+bool GrpcSession::is_awaited(CallId id) const {
+  const auto found = calls_.find(id);
+  if (found == calls_.end()) return false;
+  const Call& call = found->second;
+  return !call.ended && (call.prefix_bytes > 0 || !call.had_message) && !holds_back(id, call);
+}
+
+uint64_t GrpcSession::received_bytes(CallId id) const {
+  const auto found = calls_.find(id);
+  return found == calls_.end() ? 0 : found->second.received;
 }
 
 std::optional<Clock::time_point> GrpcSession::next_deadline() const {

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "grpc_wire.h"
+#include "incoming_message.h"
 #include "session.h"
 
 namespace octet::h2 {
@@ -33,9 +34,9 @@ struct CallHead {
 class GrpcHandler {
  public:
   virtual void on_call(CallId call, const CallHead& head) = 0;
-  /// Where the next message goes, all `size` bytes of it (at least 1) that the peer has announced and not yet sent.
-  /// Null `data` refuses it: the call ends with RESOURCE_EXHAUSTED.
-  virtual Buffer allocate(CallId call, size_t size);
+  /// A message needs so much more memory, for what has come and as much again. False: the call ends with
+  /// RESOURCE_EXHAUSTED.
+  virtual bool reserve(CallId, size_t) { return true; }
   /// `is_compressed`: by what the metadata `grpc-encoding` says.
   virtual void on_message(CallId call, Buffer message, bool is_compressed) = 0;
   /// No more messages will come.
@@ -45,6 +46,8 @@ class GrpcHandler {
   virtual void on_cancel(CallId call) = 0;
   /// All messages sent have been handed to the connection: a stream of answers may go on.
   virtual void on_drained(CallId) {}
+  /// Of a call that was finished here: nothing of it waits for the peer any more. Of one that was refused, too.
+  virtual void on_sent(CallId) {}
 
  protected:
   ~GrpcHandler() = default;
@@ -53,7 +56,7 @@ class GrpcHandler {
 /// Belongs to one thread, as `Session` does, which says what the first seven are.
 class GrpcSession final : private Session::Handler {
  public:
-  GrpcSession(const Limits& limits, const GrpcLimits& grpc_limits, GrpcHandler& handler);
+  GrpcSession(const Limits& limits, const GrpcLimits& grpc_limits, Budget& budget, GrpcHandler& handler);
 
   void receive(const uint8_t* data, size_t size, Clock::time_point now);
   size_t gather(iovec* slices, size_t count) { return session_.gather(slices, count); }
@@ -62,6 +65,8 @@ class GrpcSession final : private Session::Handler {
   void drain() { session_.drain(); }
   void disconnect() { session_.disconnect(); }
   bool closed() const { return session_.closed(); }
+  void refused() { session_.refused(); }
+  bool is_within_head() const { return session_.is_within_head(); }
   size_t open_calls() const { return calls_.size(); }
   /// More than the open calls, where answers of finished ones wait for the peer to take them.
   size_t open_streams() const { return session_.open_streams(); }
@@ -80,6 +85,13 @@ class GrpcSession final : private Session::Handler {
   /// Bytes of messages that wait for the peer to take them.
   size_t unsent_bytes(CallId call) const { return session_.pending_bytes(call); }
 
+  /// Whether the peer is to send something soon: its first message, or the rest of one. Not where it is held back.
+  bool is_awaited(CallId call) const;
+  /// Bytes of messages that have come, of all time.
+  uint64_t received_bytes(CallId call) const;
+  /// Ends a call for what its peer did, or did not do: `on_cancel`, and a status for the peer.
+  void break_off(CallId call, GrpcStatus status, std::string_view why);
+
   /// When `expire` is due, if ever.
   std::optional<Clock::time_point> next_deadline() const;
   /// Ends the calls whose deadline has come: `on_cancel`, and DEADLINE_EXCEEDED for the peer.
@@ -91,11 +103,13 @@ class GrpcSession final : private Session::Handler {
     bool headers_sent = false;
     bool encoded = false;  // messages may be compressed, says the peer
     bool paused = false;
+    bool had_message = false;
+    bool ended = false;  // no more messages will come
+    uint64_t received = 0;  // bytes
     size_t owed = 0;  // bytes read whose window is not given back
     uint8_t prefix[kMessagePrefixBytes] = {};
     size_t prefix_bytes = 0;  // of which so many have come
-    Buffer message;
-    size_t message_bytes = 0;  // likewise
+    IncomingMessage message;
   };
 
   void on_request(StreamId stream, const Request& request) override;
@@ -103,13 +117,14 @@ class GrpcSession final : private Session::Handler {
   void on_end(StreamId stream) override;
   void on_reset(StreamId stream, ErrorCode code) override;
   void on_drained(StreamId stream) override;
+  void on_sent(StreamId stream) override { handler_.on_sent(stream); }
 
   void refuse(StreamId stream, std::string_view http_status);
   void take_prefix(CallId id, Call& call, const uint8_t*& bytes, size_t& size);
   void begin_message(CallId id, Call& call);
   void take_message(CallId id, Call& call, const uint8_t*& bytes, size_t& size);
   void give_window_back(CallId id, Call& call);
-  void break_off(CallId id, GrpcStatus status, std::string_view why);
+  bool holds_back(CallId id, const Call& call) const;
   Call* find(CallId id);
 
   const GrpcLimits limits_;

@@ -130,6 +130,7 @@ bool Session::resize_send_windows(uint32_t bytes) {
 }
 
 bool Session::receive_window_update(const FrameHeader& header, const uint8_t* payload) {
+  if (!nuisance()) return false;
   const uint32_t increment = read_u32(payload) & kMaxWindow;
   if (header.stream != 0) return receive_stream_window(header.stream, increment);
   if (increment == 0) return fail(ErrorCode::kProtocolError, "a window grows by nothing");
@@ -157,7 +158,7 @@ bool Session::receive_stream_window(StreamId id, uint32_t increment) {
 bool Session::receive_rst_stream(const FrameHeader& header, const uint8_t* payload) {
   if (header.stream > last_stream_) return fail(ErrorCode::kProtocolError, "RST_STREAM of an idle stream");
   if (find(header.stream) == nullptr) return nuisance();
-  if (!resets_.take(now_)) return fail(ErrorCode::kEnhanceYourCalm, "too many streams were broken off");
+  if (!broken_off()) return false;
   close_stream(header.stream, ClosedStreams::How::kResetByPeer);
   handler_.on_reset(header.stream, static_cast<ErrorCode>(read_u32(payload)));
   return true;
@@ -170,7 +171,20 @@ bool Session::receive_priority(const FrameHeader& header) {
 }
 
 bool Session::nuisance() {
-  return nuisances_.take(now_) || fail(ErrorCode::kEnhanceYourCalm, "too many frames that ask for nothing");
+  if (failed_) return false;
+  if (earned_ > 0) {
+    --earned_;
+    return true;
+  }
+  return budget_.may_disturb(now_) || fail(ErrorCode::kEnhanceYourCalm, "too many frames that ask for nothing");
+}
+
+bool Session::broken_off() {
+  if (earned_ >= kEarnedByFrame) {
+    earned_ -= kEarnedByFrame;
+    return true;
+  }
+  return budget_.may_reset(now_) || fail(ErrorCode::kEnhanceYourCalm, "too many streams were broken off");
 }
 
 bool Session::reply(FrameType type, uint8_t flags, StreamId stream, std::string_view payload) {

@@ -10,6 +10,7 @@ namespace {
 // So much is made ready for writing at a time: enough for a write or two, and little enough that an answer to a PING,
 // or another stream, does not wait behind a large response.
 constexpr size_t kOutputBytes = 256 << 10;
+constexpr size_t kDribbleBytes = 1024;
 constexpr size_t kDataFrameBytes = 64 << 10;  // the turn of one stream, where the peer takes frames so large
 
 }  // namespace
@@ -87,6 +88,8 @@ void Session::send_frame_of(StreamId id, Stream& stream) {
   size_t left = std::min({stream.pending_bytes, most, static_cast<size_t>(window)});
   stream.ended_by_data = left == stream.pending_bytes && stream.local_ended && stream.final_block.empty();
   output_.append_header(FrameType::kData, stream.ended_by_data ? flag::kEndStream : 0, id, left);
+  const bool dribbles = left < kDribbleBytes && left < stream.pending_bytes;  // into a window that hardly opens
+  if (!dribbles) earned_ = std::min(earned_ + kEarnedByFrame, kMostEarned);
   stream.pending_bytes -= left;
   stream.send_window -= static_cast<int64_t>(left);
   send_window_ -= static_cast<int64_t>(left);
@@ -124,8 +127,12 @@ void Session::finish_stream(StreamId id, const Stream& stream) {
   } else if (!stream.ended_by_data) {
     output_.append_frame(FrameType::kData, flag::kEndStream, id, "");
   }
-  if (stream.remote_ended) return close_stream(id, ClosedStreams::How::kEnded);
-  reset(id, ErrorCode::kNoError);
+  if (stream.remote_ended) {
+    close_stream(id, ClosedStreams::How::kEnded);
+  } else {
+    reset(id, ErrorCode::kNoError);
+  }
+  handler_.on_sent(id);
 }
 
 void Session::make_ready(StreamId id, Stream& stream) {

@@ -10,13 +10,12 @@ constexpr std::string_view kDrainPing = "draining";  // 8 bytes that come back w
 
 }  // namespace
 
-Session::Session(const Limits& limits, Handler& handler)
+Session::Session(const Limits& limits, Budget& budget, Handler& handler)
     : limits_(limits),
       handler_(handler),
       reader_(*this),
       fields_(limits.max_header_list_bytes),
-      resets_(limits.resets),
-      nuisances_(limits.nuisances),
+      budget_(budget),
       receive_window_(limits.connection_window_bytes) {
   const bool windows = std::min(limits.stream_window_bytes, limits.connection_window_bytes) >= kDefaultWindow &&
                        std::max(limits.stream_window_bytes, limits.connection_window_bytes) <= kMaxWindow;
@@ -89,7 +88,7 @@ void Session::lose_streams(ErrorCode code) {
 
 // Section 5.4.2. Every one is the peer's doing, so they are counted with those that it resets itself.
 bool Session::stream_error(StreamId id, ErrorCode code) {
-  if (!resets_.take(now_)) return fail(ErrorCode::kEnhanceYourCalm, "too many streams were broken off");
+  if (!broken_off()) return false;
   std::string payload;
   append_u32(payload, static_cast<uint32_t>(code));
   if (!reply(FrameType::kRstStream, 0, id, payload)) return false;

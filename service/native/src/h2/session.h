@@ -10,6 +10,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "budget.h"
 #include "buffer.h"
 #include "frame_reader.h"
 #include "hpack.h"
@@ -19,6 +20,10 @@
 #include "stream.h"
 
 namespace octet::h2 {
+
+/// Who is sent DATA answers it with WINDOW_UPDATE, and measures by PING how fast it comes; and may change his mind about
+/// one call in as many as are answered. So much is free of the budget for each frame.
+inline constexpr uint32_t kEarnedByFrame = 10, kMostEarned = 10000;
 
 /// Belongs to one thread. The handler may call anything but `receive` from within its own calls. A peer that breaks the
 /// protocol or the limits gets the RFC's error; nothing that it sends throws (but std::bad_alloc). There are no timers:
@@ -37,13 +42,15 @@ class Session final : private FrameReader::Handler {
     virtual void on_reset(StreamId stream, ErrorCode code) = 0;
     /// All that was sent on a stream that may send more has left its own queue.
     virtual void on_drained(StreamId stream) = 0;
+    /// All of a stream that was ended here has left the session's queues.
+    virtual void on_sent(StreamId stream) = 0;
 
    protected:
     ~Handler() = default;
   };
 
-  /// Throws std::invalid_argument for limits that RFC 9113 does not allow.
-  Session(const Limits& limits, Handler& handler);
+  /// `budget` is asked about what only costs. Throws std::invalid_argument for limits that RFC 9113 does not allow.
+  Session(const Limits& limits, Budget& budget, Handler& handler);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -75,11 +82,15 @@ class Session final : private FrameReader::Handler {
   /// No new streams, please (RFC 9113 section 6.8): those under way go on, and those that the peer opens before it has
   /// heard are served too. `closed` says when all is done.
   void drain();
+  /// The handler has refused a stream. Too many such, and the connection ends.
+  void refused() { nuisance(); }
   /// The socket is gone, and every stream with it.
   void disconnect();
   /// Nothing more will come of this connection: write what `gather` still gives, then close it.
   bool closed() const { return failed_ || (drained_ && streams_.empty()); }
   size_t open_streams() const { return streams_.size(); }
+  /// Something has begun that has to come to its end soon: the connection, or a header block.
+  bool is_within_head() const { return !settings_seen_ || block_stream_ != 0; }
 
  private:
   bool on_frame_header(const FrameHeader& header) override;
@@ -98,6 +109,7 @@ class Session final : private FrameReader::Handler {
   bool receive_rst_stream(const FrameHeader& header, const uint8_t* payload);
   bool receive_priority(const FrameHeader& header);
   bool nuisance();
+  bool broken_off();
   bool reply(FrameType type, uint8_t flags, StreamId stream, std::string_view payload);
 
   // receive_streams.cc: HEADERS with CONTINUATION, and DATA.
@@ -136,7 +148,8 @@ class Session final : private FrameReader::Handler {
   OutputQueue output_;
   HpackDecoder decoder_;
   HeaderList fields_;
-  TokenBucket resets_, nuisances_;
+  Budget& budget_;
+  uint32_t earned_ = 0;  // nuisances that are the peer's due, for what it has been sent
   Clock::time_point now_;
 
   std::unordered_map<StreamId, Stream> streams_;

@@ -1,0 +1,157 @@
+// What `peer_budget.h` promises, each line of it a fact; ends by abort() where one does not hold.
+#include "peer_budget.cc"
+
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+using namespace octet;
+
+namespace {
+
+#define REQUIRE(fact)                                              \
+  do {                                                             \
+    if (!(fact)) {                                                 \
+      std::fprintf(stderr, "line %d: not so: %s\n", __LINE__, #fact); \
+      std::abort();                                                \
+    }                                                              \
+  } while (false)
+
+PeerAddress address(uint8_t last) {
+  PeerAddress one{};
+  one[15] = last;
+  return one;
+}
+
+size_t take_all(PeerBudget& budget, Resource what, std::vector<Lease>& leases) {
+  size_t count = 0;
+  for (; Lease one = budget.hold(what, 1); ++count) leases.push_back(std::move(one));
+  return count;
+}
+
+void calls_are_shared() {
+  PeerLimits limits;
+  limits.max_calls = 1000;
+  auto budgets = PeerBudgets::of(limits);
+  std::vector<Lease> seats, leases;
+  auto connect = [&](uint8_t from) -> PeerBudget& {
+    seats.push_back(budgets->connect(address(from)));
+    return *seats.back().budget();
+  };
+  REQUIRE(take_all(connect(1), Resource::kCalls, leases) == budgets->most(Resource::kCalls));
+  REQUIRE(leases.size() == 562);
+  take_all(connect(1), Resource::kCalls, leases);
+  take_all(connect(1), Resource::kCalls, leases);
+  size_t of_one_address = leases.size();
+  REQUIRE(of_one_address > 700 && of_one_address <= 750);
+  for (uint8_t other = 2; other < 7; ++other) REQUIRE(take_all(connect(other), Resource::kCalls, leases) > 0);
+  REQUIRE(budgets->held(Resource::kCalls) == leases.size());
+  leases.clear();
+  REQUIRE(budgets->held(Resource::kCalls) == 0);
+}
+
+void health_is_exempt() {
+  auto budgets = PeerBudgets::of({});
+  Lease seat = budgets->connect(address(1));
+  std::vector<Lease> leases;
+  take_all(*seat.budget(), Resource::kCalls, leases);
+  REQUIRE(take_all(*seat.budget(), Resource::kHealthCalls, leases) == 8);
+}
+
+void all_of_it_where_the_share_is_one() {
+  PeerLimits limits;
+  limits.share = 1;
+  limits.max_calls = 10;
+  Lease seat = PeerBudgets::of(limits)->connect(address(1));
+  std::vector<Lease> leases;
+  REQUIRE(take_all(*seat.budget(), Resource::kCalls, leases) == 10);
+}
+
+void connections_are_shared() {
+  PeerLimits limits;
+  limits.max_connections = 40;
+  auto budgets = PeerBudgets::of(limits);
+  std::vector<Lease> seats;
+  while (Lease seat = budgets->connect(address(1))) seats.push_back(std::move(seat));
+  REQUIRE(seats.size() == 30);
+  REQUIRE(budgets->connect(address(2)));
+  REQUIRE(budgets->readmit(address(1)));
+  seats.pop_back();
+  REQUIRE(budgets->connect(address(1)));
+}
+
+void leases_outlive_their_connection() {
+  auto budgets = PeerBudgets::of({});
+  Lease seat = budgets->connect(address(1));
+  Lease call = seat.budget()->hold(Resource::kCalls, 1), bytes = seat.budget()->hold(Resource::kMessageBytes, 10);
+  seat = {};
+  REQUIRE(budgets->held(Resource::kConnections) == 0 && budgets->held(Resource::kCalls) == 1);
+  REQUIRE(bytes.grow(5) && budgets->held(Resource::kMessageBytes) == 15);
+  Lease split = bytes.split();
+  bytes.charge(1);
+  split.release();
+  REQUIRE(budgets->held(Resource::kMessageBytes) == 1);
+  Lease moved = std::move(bytes);
+  REQUIRE(!bytes && moved);
+  moved = {};
+  REQUIRE(budgets->held(Resource::kMessageBytes) == 0);
+}
+
+void a_budget_outlives_connections_and_is_the_addresss() {
+  PeerLimits limits;
+  limits.resets = {10, 0};
+  limits.process_rates = 2;
+  auto budgets = PeerBudgets::of(limits);
+  auto resets = [&](uint8_t from) {
+    Lease seat = budgets->connect(address(from));
+    int count = 0;
+    while (seat.budget()->may_reset(h2::Clock::time_point{})) ++count;
+    return count;
+  };
+  REQUIRE(resets(1) == 10);
+  REQUIRE(resets(1) == 0);
+  REQUIRE(resets(2) == 10);
+  REQUIRE(resets(3) == 0);  // the process's
+}
+
+void addresses_are_forgotten() {
+  auto budgets = PeerBudgets::of({});
+  for (int count = 0; count < 100000; ++count) {
+    PeerAddress one{};
+    one[0] = static_cast<uint8_t>(count), one[1] = static_cast<uint8_t>(count >> 8), one[2] = static_cast<uint8_t>(count >> 16);
+    budgets->connect(one);
+  }
+  REQUIRE(budgets->addresses() <= 1024);
+}
+
+void addresses_are_those_of_clients() {
+  sockaddr_storage socket{};
+  auto& four = reinterpret_cast<sockaddr_in&>(socket);
+  four.sin_family = AF_INET;
+  four.sin_addr.s_addr = htonl(0x01020304);
+  PeerAddress ipv4 = address_of(socket);
+  auto& six = reinterpret_cast<sockaddr_in6&>(socket);
+  six = {};
+  six.sin6_family = AF_INET6;
+  std::memcpy(six.sin6_addr.s6_addr, ipv4.data(), 16);  // ::ffff:1.2.3.4
+  REQUIRE(address_of(socket) == ipv4);
+  six.sin6_addr.s6_addr[0] = 0x20;
+  PeerAddress network = address_of(socket);
+  six.sin6_addr.s6_addr[15] ^= 1;
+  REQUIRE(address_of(socket) == network);  // the same /64
+  six.sin6_addr.s6_addr[7] ^= 1;
+  REQUIRE(address_of(socket) != network);
+}
+
+}  // namespace
+
+int main() {
+  calls_are_shared();
+  health_is_exempt();
+  all_of_it_where_the_share_is_one();
+  connections_are_shared();
+  leases_outlive_their_connection();
+  a_budget_outlives_connections_and_is_the_addresss();
+  addresses_are_forgotten();
+  addresses_are_those_of_clients();
+}
