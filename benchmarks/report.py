@@ -3,8 +3,9 @@
     python -m benchmarks.report RESULTS.jsonl            # prints them
     python -m benchmarks.report RESULTS.jsonl --write    # into benchmarks/RESULTS.md, and draws benchmarks/contest.png
 
-Without a file it takes the latest contest's. Several files are taken as one run that was cut into pieces; of a round
-that two have, the quieter turn counts.
+What is written replaces that part of the document which the run is of: the catalog's models, today's networks (the
+part `zoo`), or both. Without a file it takes the latest contest's. Several files are taken as one run that was cut
+into pieces; of a round that two have, the quieter turn counts.
 """
 
 from __future__ import annotations
@@ -19,9 +20,16 @@ from benchmarks import tables
 from benchmarks.contest.contestants import CONTESTANTS, PEAK
 from benchmarks.contest.records import Run, read
 from benchmarks.figures import Results
+from benchmarks.models.catalog import ZOO
 from benchmarks.places import CHECKOUT, default_home
 
-BEGIN, END = "<!-- contest: written by benchmarks.report, from here -->", "<!-- contest: to here -->"
+CONTEST = ""  # the catalog's part without a name
+# Part of the catalog -> the marks around its section of the document.
+MARKS = {
+    CONTEST: ("<!-- contest: written by benchmarks.report, from here -->", "<!-- contest: to here -->"),
+    ZOO: ("<!-- zoo: written by benchmarks.report, from here -->", "<!-- zoo: to here -->"),
+}
+BEGIN, END = MARKS[CONTEST]
 PLOT = "contest.png"
 _RESULTS = CHECKOUT / "benchmarks" / "RESULTS.md"
 
@@ -36,6 +44,9 @@ inputs and copies outputs. The limit is the time of the model's multiply-accumul
 fastest repetition of a loop of `{peak}` on the same cores, which takes turns with the contestants. Contestants with
 bf16 use it for parts that they do not compute in integers, and count as peers. The batch size is 1 unless a model's
 name gives another."""
+_ZOO_METHOD = """\
+ONNX files with random weights, made by each network's own tools, in the numerics mode onnxruntime. Turns and medians
+are as in "Side by side with the peers": {rounds} rounds of {seconds:g} s."""
 
 
 def main() -> None:
@@ -46,12 +57,16 @@ def main() -> None:
     results = Results()
     for record in read(arguments.files or [default_home().latest_results()]):
         results.add(record)
-    text = render(results)
+    parts = rendered(results)
     if not arguments.write:
-        print(text)
+        print("\n\n".join(parts.values()))
         return
-    draw(results, _RESULTS.with_name(PLOT))
-    _RESULTS.write_text(replaced(_RESULTS.read_text(), text))
+    if CONTEST in parts:
+        draw(results, _RESULTS.with_name(PLOT))
+    document = _RESULTS.read_text()
+    for part, text in parts.items():
+        document = replaced(document, text, *MARKS[part])
+    _RESULTS.write_text(document)
 
 
 def replaced(document: str, text: str, begin: str = BEGIN, end: str = END) -> str:
@@ -61,8 +76,14 @@ def replaced(document: str, text: str, begin: str = BEGIN, end: str = END) -> st
     return f"{before.rstrip()}\n\n{begin}\n\n{text.strip()}\n\n{end}{after}"
 
 
-def render(results: Results) -> str:
-    """Markdown. Sections without a row are left out."""
+def rendered(results: Results) -> dict[str, str]:
+    """The section of each part of the catalog that the run is of, Markdown."""
+    found = {model.part for model in results.models.values()}
+    made = {CONTEST: _contest, ZOO: _zoo}
+    return {part: render(results) for part, render in made.items() if part in found}
+
+
+def _contest(results: Results) -> str:
     assert results.run
     sections = {"The peak": tables.peaks(results)}
     for contestant in tables.OCTET:
@@ -72,20 +93,36 @@ def render(results: Results) -> str:
     for threads in results.threads:
         heading = f"All contestants, int8, median ms, {where(results.run, threads)}"
         sections[heading] = tables.everybody(results, threads)
-    for threads in results.threads:
-        sections[f"The zoo, {where(results.run, threads)}"] = tables.zoo(results, threads)
     sections["Against float32 of the same model"] = tables.float32(results)
     sections["What the numerics mode costs"] = tables.modes(results)
     sections["Asymmetric and symmetric weights of one model"] = tables.symmetry(results)
     sections["Contestants that could not take part"] = tables.failures(results)
-    parts = ["## Side by side with the peers", heading_of(results.run), f"![Shares of the peak]({PLOT})"]
+    method = _METHOD.format(
+        seconds=results.run.seconds,
+        rounds=results.run.rounds,
+        quiet=results.run.quiet_cpus,
+        repeats=results.run.repeats,
+        peak=results.run.peak,
+    )
+    intro = [heading_of(results.run, method), f"![Shares of the peak]({PLOT})"]
+    return _joined("Side by side with the peers", intro, sections)
+
+
+def _zoo(results: Results) -> str:
+    assert results.run
+    sections = {f"The zoo, {where(results.run, threads)}": tables.zoo(results, threads) for threads in results.threads}
+    sections["Those that could not take part"] = tables.failures(results, ZOO)
+    method = _ZOO_METHOD.format(rounds=results.run.rounds, seconds=results.run.seconds)
+    return _joined("Today's networks, beside ONNX Runtime and OpenVINO", [heading_of(results.run, method)], sections)
+
+
+def _joined(title: str, intro: list[str], sections: dict[str, str]) -> str:
+    """Sections without a row are left out."""
+    parts = [f"## {title}", *intro]
     return "\n\n".join(parts + [f"### {heading}\n\n{text}" for heading, text in sections.items() if text])
 
 
-def heading_of(run: Run) -> str:
-    method = _METHOD.format(
-        seconds=run.seconds, rounds=run.rounds, quiet=run.quiet_cpus, repeats=run.repeats, peak=run.peak
-    )
+def heading_of(run: Run, method: str) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
     lines = [f"{run.started_at}; {run.cpu}, {len(run.cores)} cores, target {run.target}; {versions}.", "", method]
     return "\n".join(lines + (["", f"**{run.note}**"] if run.note else []))

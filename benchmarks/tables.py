@@ -117,10 +117,14 @@ def symmetry(results: Results) -> str:
     return _table(["", "threads", "asymmetric ms", "symmetric ms", "asymmetric / symmetric"], rows, note)
 
 
-def failures(results: Results) -> str:
+def failures(results: Results, part: str = "") -> str:
+    """Those on the models of one part of the catalog."""
     titles = {it.name: it.title for it in CONTESTANTS}
     lines = []
     for entry in results.failures:
+        model = results.models.get(entry.model)
+        if (model.part if model else "") != part:
+            continue
         reason = (entry.error.strip().splitlines() or [""])[0][:_ERROR_LENGTH]
         lines.append(f"- {titles.get(entry.contestant, entry.contestant)} on {entry.model}: {reason}")
     return "\n".join(dict.fromkeys(lines))

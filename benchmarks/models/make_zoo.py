@@ -4,45 +4,34 @@ Runs in the environment `zoo`:
 
     python -m benchmarks.models.make_zoo timm:resnet10t ort-static --output resnet10t.onnx
 
-Beside the file lies `FILE.npz`: `input<sample>_<place>` and `output<sample>_<place>`.
+The answers lie beside the file (`zoo_maker.save`).
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch  # type: ignore[import-not-found]
 
+from benchmarks.models.zoo_maker import ANSWERED, CALIBRATED, parsed, save
 from benchmarks.models.zoo_networks import network
 
 Samples = list[list[torch.Tensor]]
-_CALIBRATED, _ANSWERED = 6, 2
 OPSET = 17
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("network")
-    parser.add_argument("tool", choices=TOOLS)
-    parser.add_argument("--output", type=Path, required=True)
-    arguments = parser.parse_args()
+    arguments = parsed(__doc__, TOOLS)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     model, samples = network(arguments.network)
     with torch.no_grad():
         answer = TOOLS[arguments.tool](model, samples, arguments.output)
-        arrays: dict[str, Any] = {}
-        for number, sample in enumerate(samples[-_ANSWERED:]):
-            arrays |= {f"input{number}_{place}": each.numpy() for place, each in enumerate(sample)}
-            outputs = answer(sample)
-            arrays |= {f"output{number}_{place}": np.asarray(each) for place, each in enumerate(outputs)}
-    np.savez_compressed(arguments.output.with_name(arguments.output.name + ".npz"), **arrays)
+        save(arguments.output, ((sample, answer(sample)) for sample in samples[-ANSWERED:]))
 
 
 Answer = Callable[[list[torch.Tensor]], list[Any]]
@@ -68,7 +57,7 @@ def _exported(model: Any, samples: Samples, path: Path, *, dynamo: bool) -> None
 
 
 def _feeds(samples: Samples) -> Iterator[dict[str, Any]]:
-    for sample in samples[:_CALIBRATED]:
+    for sample in samples[:CALIBRATED]:
         yield {name: each.numpy() for name, each in zip(_names(sample), sample, strict=True)}
 
 
@@ -143,7 +132,7 @@ def _by_nncf(model: Any, samples: Samples, output: Path) -> Answer:
         exported = Path(folder) / "exported.onnx"
         _exported(model, samples, exported, dynamo=False)
         loaded = onnx.load(str(exported))
-    onnx.save(nncf.quantize(loaded, nncf.Dataset(list(_feeds(samples))), subset_size=_CALIBRATED), str(output))
+    onnx.save(nncf.quantize(loaded, nncf.Dataset(list(_feeds(samples))), subset_size=CALIBRATED), str(output))
     return _session(output)
 
 
@@ -183,7 +172,7 @@ def _by_fx(model: Any, samples: Samples, output: Path) -> Answer:
     torch.backends.quantized.engine = "x86"
     inner = model.network
     prepared = prepare_fx(inner, get_default_qconfig_mapping("x86"), tuple(samples[0]))
-    for sample in samples[:_CALIBRATED]:
+    for sample in samples[:CALIBRATED]:
         prepared(*sample)
     traced = torch.jit.freeze(torch.jit.trace(convert_fx(prepared), tuple(samples[0])).eval())
     traced.save(str(output))
@@ -198,7 +187,7 @@ def _by_pt2e(model: Any, samples: Samples, output: Path) -> Answer:
     quantizer = x86.X86InductorQuantizer()
     quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
     prepared = prepare_pt2e(torch.export.export(model, tuple(samples[0])).module(), quantizer)
-    for sample in samples[:_CALIBRATED]:
+    for sample in samples[:CALIBRATED]:
         prepared(*sample)
     program = torch.export.export(convert_pt2e(prepared), tuple(samples[0]))
     torch.export.save(program, str(output))

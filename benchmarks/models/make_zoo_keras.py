@@ -7,11 +7,9 @@ Runs in the environment `tensorflow`; writes what `make_zoo` writes:
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -21,30 +19,24 @@ import numpy as np
 import tensorflow as tf  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
 from benchmarks.models.make_keras import randomize
+from benchmarks.models.zoo_maker import ANSWERED, CALIBRATED, parsed, save
 
 SIDE = 96
 TOOLS = ("tflite-dynamic", "tflite-int8")
-_CALIBRATED, _ANSWERED = 6, 2
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("network")
-    parser.add_argument("tool", choices=TOOLS)
-    parser.add_argument("--output", type=Path, required=True)
-    arguments = parser.parse_args()
+    arguments = parsed(__doc__, TOOLS)
     keras.utils.set_random_seed(0)
     given = keras.layers.Input((SIDE, SIDE, 3), batch_size=1)
     model = getattr(keras.applications, arguments.network.partition(":")[2])(input_tensor=given, weights=None)
-    samples = np.random.default_rng(1).uniform(0, 255, (_CALIBRATED + _ANSWERED, SIDE, SIDE, 3)).astype(np.float32)
+    samples = np.random.default_rng(1).uniform(0, 255, (CALIBRATED + ANSWERED, SIDE, SIDE, 3)).astype(np.float32)
     randomize(model)
-    model.call(tf.constant(samples[:_CALIBRATED]), training=True)  # the momentum is 0: sets the statistics
-    data = _converted(model, arguments.tool, samples[:_CALIBRATED])
+    model.call(tf.constant(samples[:CALIBRATED]), training=True)  # the momentum is 0: sets the statistics
+    data = _converted(model, arguments.tool, samples[:CALIBRATED])
     arguments.output.write_bytes(data)
-    arrays: dict[str, Any] = {}
-    for number, sample in enumerate(samples[-_ANSWERED:]):
-        arrays[f"input{number}_0"], arrays[f"output{number}_0"] = _answer(data, sample[np.newaxis])
-    np.savez_compressed(arguments.output.with_name(arguments.output.name + ".npz"), **arrays)
+    pairs = (_answer(data, sample[np.newaxis]) for sample in samples[-ANSWERED:])
+    save(arguments.output, (([given], [made]) for given, made in pairs))
 
 
 def _converted(model: Any, tool: str, samples: Any) -> bytes:

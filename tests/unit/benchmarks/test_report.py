@@ -3,8 +3,12 @@ import pytest
 from benchmarks.contest.records import Entry, Model, Slice
 from benchmarks.figures import Results
 from benchmarks.models.catalog import ZOO
-from benchmarks.report import BEGIN, END, render, replaced, shares
+from benchmarks.report import BEGIN, CONTEST, END, MARKS, rendered, replaced, shares
 from tests.unit.benchmarks.recorded import results_of, turn
+
+
+def render(results: Results, part: str = CONTEST) -> str:
+    return rendered(results)[part]
 
 
 def row(text: str, heading: str, first_cell: str) -> list[str]:
@@ -78,7 +82,7 @@ def zoo_results(*, made: bool) -> Results:
 
 
 def test_a_network_of_the_zoo_says_what_its_time_goes_to() -> None:
-    text = render(zoo_results(made=True))
+    text = render(zoo_results(made=True), ZOO)
     heading = "The zoo, 1 thread pinned to core 0"
     cells = row(text, heading, "BERT, ort-static")
     assert cells[4:] == ["3.00", "", "", "**1.50 ×**", "50%", "0%", "12%", "38%", "exp 25%, sum 12%"]  # noqa: RUF001
@@ -91,7 +95,7 @@ def test_a_network_of_the_zoo_that_takes_no_part_says_why(error: str) -> None:
     results = zoo_results(made=False)
     if error:
         results.add(Entry("bert.ort-static", "octet-onnx", 1, [0], {}, error))
-    cells = row(render(results), "The zoo, 1 thread pinned to core 0", "BERT, ort-static")
+    cells = row(render(results, ZOO), "The zoo, 1 thread pinned to core 0", "BERT, ort-static")
     assert cells[1:] == [""] * 11 + [error.partition("\n")[0] or "not made"]
 
 
@@ -105,3 +109,24 @@ def test_only_what_stands_between_the_marks_is_replaced() -> None:
     first = replaced("# Results\n\nby hand\n", "old tables")
     second = replaced(first + "\nmore by hand\n", "new tables")
     assert second == f"# Results\n\nby hand\n\n{BEGIN}\n\nnew tables\n\n{END}\n\nmore by hand\n"
+
+
+def test_a_run_replaces_the_parts_that_it_is_of() -> None:
+    assert set(rendered(results_of(MEDIANS_MS))) == {CONTEST}
+    parts = rendered(zoo_results(made=True))
+    assert set(parts) == {CONTEST, ZOO}
+    assert "### The zoo" in parts[ZOO]
+    assert "### The zoo" not in parts[CONTEST]
+    document = replaced(replaced("", parts[CONTEST]), "another run's", *MARKS[ZOO])
+    again = replaced(document, parts[ZOO], *MARKS[ZOO])
+    assert parts[CONTEST] in again
+    assert parts[ZOO] in again
+    assert "another run's" not in again
+
+
+def test_a_failure_is_said_where_its_model_is() -> None:
+    results = zoo_results(made=True)
+    results.add(Entry("bert.ort-static", "openvino", 1, [0], {}, "no such operator"))
+    parts = rendered(results)
+    assert "no such operator" in parts[ZOO]
+    assert "no such operator" not in parts[CONTEST]
