@@ -1,0 +1,98 @@
+"""Builds, and requests for them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from service.api.control.wire.base import Wire
+from service.core.build import BuildState, Stage
+
+
+class BuildError(Wire):
+    """The reason for a failed build, and the place where it failed."""
+
+    code: str
+    message: str
+    stage: str | None = None
+    op: str | None = None
+    tensor: str | None = None
+    hint: str | None = None
+
+
+class BuildLinks(Wire):
+    self: str
+    events: str
+    log: str
+    model: str
+    artifact: str | None = None
+
+
+class AskedBy(Wire):
+    """A version of a model that asked for a build."""
+
+    name: str
+    version: int
+
+
+class Build(Wire):
+    """The compilation of a model for a target in a numerics mode, and its progress."""
+
+    id: str
+    key: str = Field(description="The digest of everything that affects the result.")
+    model: str
+    version: int
+    models: list[AskedBy] = Field(
+        description="All model versions that requested the build: a file with several names is built once. `model` "
+        "and `version` are those of the request, or else the first of these."
+    )
+    source: str = Field(description="The digest of the model file.")
+    target: str
+    numerics: str
+    options: dict[str, Any] = Field(description="Other options that affect the result, such as `batch`; usually empty.")
+    state: BuildState
+    stage: Stage | None = Field(description="The last stage that has begun.")
+    progress: float = Field(ge=0, le=1, description="The share of the stage that is done.")
+    attempt: int = Field(description="The number of attempts so far.")
+    cancel_requested: bool
+    invalidated: bool = Field(description="Whether its artifact was lost or damaged, and is no longer used.")
+    artifact: str | None = Field(description="The digest of the artifact, once the build has succeeded.")
+    error: BuildError | None = Field(description="The reason, if the build failed.")
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    links: BuildLinks
+
+
+class Builds(Wire):
+    builds: list[Build]
+
+
+class BuildOptions(Wire):
+    numerics: str | None = Field(None, description="The numerics mode. The default depends on the file's format.")
+    batch: list[int] = Field(
+        [1],
+        max_length=16,
+        description="The batch sizes to build, besides 1, which is built first.",
+        examples=[[1, 8, 16]],
+    )
+    tune_s: float | None = Field(
+        None,
+        description="After the build, search for faster tiles for this time, in seconds. The search is a build in "
+        "the background, which replaces the first.",
+    )
+    input_shapes: dict[str, list[int | list[int]]] = Field(
+        {},
+        max_length=16,
+        description="The shapes of inputs by name, for files that do not contain them (TorchScript). With a list of "
+        "sizes in place of one, the model is built for each.",
+        examples=[{"x": [1, 3, 224, 224]}, {"ids": [1, [16, 32, 64]]}],
+    )
+
+
+class BuildRequest(Wire):
+    targets: list[str] = Field(min_length=1, max_length=32, examples=[["host", "x86-64-v3"]])
+    version: int | None = Field(None, ge=1, le=10**9, description="The version; by default the newest.")
+    options: BuildOptions = BuildOptions(numerics=None, batch=[1], tune_s=None, input_shapes={})
