@@ -218,6 +218,9 @@ void GrpcConnection::on_message(h2::CallId stream, h2::Buffer message, bool is_c
     call.message = std::move(message);
     return;
   }
+  if (!call.hold.messages.grow(kEventBytes)) {
+    return session_.break_off(stream, h2::GrpcStatus::kResourceExhausted, "no memory for the message");
+  }
   if (call.begun) pass_on(stream, call);
   pass_on_message(stream, call, std::move(message), is_compressed);
 }
@@ -225,13 +228,12 @@ void GrpcConnection::on_message(h2::CallId stream, h2::Buffer message, bool is_c
 // Python answers it.
 void GrpcConnection::pass_on(h2::CallId stream, Call& call) {
   hand_to_python(call, std::move(*std::exchange(call.begun, nullptr)));
-  if (call.message) pass_on_message(stream, call, std::move(*std::exchange(call.message, {})), false);
+  if (!call.message) return;
+  call.hold.messages.charge(kEventBytes);
+  pass_on_message(stream, call, std::move(*std::exchange(call.message, {})), false);
 }
 
 void GrpcConnection::pass_on_message(h2::CallId stream, Call& call, h2::Buffer message, bool is_compressed) {
-  if (!call.hold.messages.grow(kEventBytes)) {
-    return session_.break_off(stream, h2::GrpcStatus::kResourceExhausted, "no memory for the message");
-  }
   state_.with_python[call.id].messages.push_back(call.hold.messages.split());
   session_.pause(stream);
   CallEvent event;
