@@ -39,18 +39,27 @@ _STANDARD = [
     *("-std=c++23", "-w", "-ffunction-sections", "-fdata-sections", "-fvisibility-inlines-hidden"),
     *("-D_LIBCPP_BUILDING_LIBRARY", "-D_LIBCXXABI_BUILDING_LIBRARY", "-DLIBCXX_BUILDING_LIBCXXABI"),
     *("-D_LIBCPP_AVAILABILITY_MINIMUM_HEADER_VERSION=99", "-DLIBCXXABI_NON_DEMANGLING_TERMINATE"),
-    *(f"-I{_ZIG}/libcxx/src", f"-I{_ZIG}/libcxxabi/include"),
+    *(f"-I{_ZIG}/libcxx/src", f"-I{_ZIG}/libcxx/libc", f"-I{_ZIG}/libcxxabi/include"),
+    "-DLIBC_NAMESPACE=__llvm_libc_common_utils",
 ]
 _LIBCXX = (
-    "algorithm call_once chrono condition_variable error_category exception functional future hash ios "
-    "ios.instantiations iostream locale memory mutex new_handler new_helpers ostream stdexcept string system_error "
-    "thread typeinfo variant verbose_abort"
+    "algorithm call_once charconv chrono condition_variable error_category exception functional future hash ios "
+    "ios.instantiations iostream locale memory mutex new_handler new_helpers ostream random ryu/d2fixed ryu/d2s ryu/f2s "
+    "stdexcept string system_error thread typeinfo variant verbose_abort"
 )
 _LIBCXXABI = (
     "abort_message cxa_aux_runtime cxa_default_handlers cxa_exception cxa_exception_storage cxa_guard cxa_handlers "
     "cxa_personality cxa_thread_atexit cxa_vector cxa_virtual fallback_malloc private_typeinfo stdlib_exception "
     "stdlib_new_delete stdlib_stdexcept stdlib_typeinfo"
 )
+
+_PLANE = Path("service/native/plane")
+# Each room of it is a unit; HTTP/2 is shared with the library.
+_PLANE_ROOMS = ("request text answer", "queue control", "net")
+_PLANE_OPTIONS = [
+    *("-std=c++20", "-Wall", "-Wextra", "-Werror", "-I.", f"-I{_PLANE}", "-Iservice/native", f"-I{_SOURCES}"),
+]
+_PLANE_PROGRAM = "service.native.octet-plane"
 
 _RUNTIME_LIBRARY = "service.native.liboctet_runtime"
 _PYTHON_LIBRARY = "service.native.liboctet_python"
@@ -88,8 +97,8 @@ class BuildNative(build_ext):
     """Takes half a minute of two cores, the first time on a machine."""
 
     def get_ext_filename(self, fullname: str) -> str:
-        """Not of one Python: the library knows only tvm-ffi's interface."""
-        return f"{fullname.replace('.', '/')}.so"
+        """Not of one Python: the libraries know only tvm-ffi's interface, and the program none."""
+        return fullname.replace(".", "/") + ("" if _PLANE_PROGRAM.endswith(fullname) else ".so")
 
     def build_extension(self, ext: Extension) -> None:
         target = Path(self.get_ext_fullpath(ext.name))
@@ -104,13 +113,17 @@ class BuildNative(build_ext):
             units, libraries = [Unit("python", ext.sources, _SMALL)], [*_PYTHON_LINKED, *with_runtime]
         elif ext.name == _FUSED_LIBRARY:
             units, libraries = [Unit("fused", ext.sources, _SMALL)], list[object](_FUSED_LINKED)
+        elif ext.name == _PLANE_PROGRAM:
+            units = [*_plane_units(), *_library_units()]
+            libraries = [*with_runtime, "-lunwind", "-ldl", _DEFINED]
         else:
-            units = _units(ext.sources)
+            units = [*_units(ext.sources), *_library_units()]
             libraries = [*with_runtime, _stub(architecture, folder), "-lunwind", _DEFINED]
         with ThreadPoolExecutor() as pool:
             objects = list(pool.map(partial(_compiled, architecture, folder), units))
-        unfinished = target.with_suffix(".unfinished.so")
-        _zig("cc", architecture, "-shared", *_FLAGS, *objects, *libraries, "-s", "-o", unfinished)
+        unfinished = target.with_name(f"{target.name}.unfinished")
+        kind = [] if ext.name == _PLANE_PROGRAM else ["-shared"]
+        _zig("cc", architecture, *kind, *_FLAGS, *objects, *libraries, "-s", "-o", unfinished)
         unfinished.replace(target)  # a process that runs the old one keeps it
 
 
@@ -133,11 +146,26 @@ class Unit:
 def _units(sources: Sequence[str]) -> list[Unit]:
     """The longest first, since they are compiled in parallel."""
     grpc = [source for source in sources if source.startswith((str(_SOURCES / "grpc"), str(_SOURCES / "h2")))]
+    return [Unit("rest", [source for source in sources if source not in grpc], _OURS), Unit("grpc", grpc, _OURS)]
+
+
+def _plane_units() -> list[Unit]:
+    others = {"queue control": [_RUNTIME / "sha256.cc"], "net": [_SOURCES / "peer_budget.cc", *sorted((_SOURCES / "h2").glob("*.cc")), _PLANE / "main.cc"]}
+    return [
+        Unit(
+            "plane_" + rooms.split()[0],
+            [source for room in rooms.split() for source in sorted((_PLANE / room).glob("*.cc"))] + others.get(rooms, []),
+            _PLANE_OPTIONS,
+        )
+        for rooms in _PLANE_ROOMS
+    ]
+
+
+def _library_units() -> list[Unit]:
+    """C++'s own library."""
     abi = [f"{_ZIG}/libcxxabi/src/{name}.cpp" for name in _LIBCXXABI.split()]
     return [
-        Unit("rest", [source for source in sources if source not in grpc], _OURS),
         Unit("libcxx", [f"{_ZIG}/libcxx/src/{name}.cpp" for name in _LIBCXX.split()], _STANDARD),
-        Unit("grpc", grpc, _OURS),
         # The last file declares `condition_variable` anew, which no header may have done before.
         Unit("libcxxabi", [*abi, f"{_ZIG}/libcxx/src/condition_variable_destructor.cpp"], _STANDARD),
     ]
@@ -182,6 +210,11 @@ setup(
             "service.native.liboctet",
             sources=sorted(map(str, _SOURCES.rglob("*.cc"))),
             depends=sorted(map(str, _SOURCES.rglob("*.h"))),
+        ),
+        Extension(
+            _PLANE_PROGRAM,
+            sources=sorted(map(str, _PLANE.rglob("*.cc"))),
+            depends=sorted(map(str, [*_PLANE.rglob("*.h"), *(_SOURCES / "h2").iterdir()])),
         ),
     ],
     cmdclass={"build_ext": BuildNative, "bdist_wheel": Wheel},

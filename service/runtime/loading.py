@@ -108,15 +108,16 @@ def load_files(
         Unsupported: it is for another machine or another release.
         UnsafeLibrary: loading its library could run code, or this compiler did not write it.
     """
-    _check_host(config)
-    _check_library(config, library)
+    check_host(config)
+    check_code(config, library)
     shared = threads if isinstance(threads, Threads) else Threads(threads)
     with place or nullcontext():
         native = NativeModel.load_files(canonical_json(config.to_json()), library, constants)
         return Model(config, native, digest, shared, place)
 
 
-def _check_host(config: ArtifactConfig) -> None:
+def check_host(config: ArtifactConfig) -> None:
+    """Raises `Unsupported`: it is for another machine."""
     target, host = parse_target(config.target), detect_host()
     missing = target.missing_on(host)
     if missing:
@@ -126,7 +127,8 @@ def _check_host(config: ArtifactConfig) -> None:
         )
 
 
-def _check_library(config: ArtifactConfig, library: Path) -> None:
+def check_code(config: ArtifactConfig, library: Path) -> None:
+    """Raises `UnsafeLibrary`: loading its library could run code, or this compiler did not write it."""
     try:
         check_library(library.read_bytes(), parse_target(config.target).architecture)
     except ElfError as error:

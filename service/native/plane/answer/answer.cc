@@ -1,0 +1,86 @@
+#include "answer/answer.h"
+
+#include "text/json_writer.h"
+#include "text/protobuf.h"
+
+namespace octet::plane {
+
+namespace {
+
+void describe(const Output& output, JsonWriter& json) {
+  json.member("name").string(*output.name).member("datatype").string(facts(output.datatype).name);
+  json.member("shape").begin('[');
+  for (int64_t size : output.shape) json.integer(size);
+  json.end(']');
+}
+
+std::string described(const Output& output) {
+  MessageWriter shape, tensor;
+  for (int64_t size : output.shape) shape.varint(3, static_cast<uint64_t>(size));
+  tensor.bytes(1, *output.name).bytes(2, facts(output.datatype).name);
+  return tensor.take() + shape.take();
+}
+
+}  // namespace
+
+size_t Answer::bytes() const {
+  size_t sum = document.size();
+  for (const std::string& each : heads) sum += each.size();
+  for (const Output& each : outputs) sum += each.bytes().size();
+  return sum;
+}
+
+void Answer::append_to(std::vector<std::string_view>& pieces) const {
+  pieces.push_back(document);
+  for (size_t index = 0; index < outputs.size(); ++index) {
+    if (index < heads.size()) pieces.push_back(heads[index]);
+    pieces.push_back(outputs[index].bytes());
+  }
+}
+
+Answer json_answer(const Identity& identity, const Signature& signature, const Request& request,
+                   const std::vector<Stored>& stored) {
+  Answer answer;
+  JsonWriter json;
+  json.begin('{').member("model_name").string(identity.model).member("model_version").string(identity.version);
+  if (request.id) json.member("id").string(*request.id);
+  json.member("outputs").begin('[');
+  for (const WantedOutput& wanted : request.outputs) {
+    Output output = output_of(signature, wanted, stored[wanted.index]);
+    json.begin('{');
+    describe(output, json);
+    if (wanted.is_binary) {
+      json.member("parameters").begin('{').member("binary_data_size");
+      json.integer(static_cast<int64_t>(output.bytes().size())).end('}');
+      answer.has_binary = true;
+      answer.outputs.push_back(std::move(output));
+    } else {
+      std::string elements;
+      output.write_json(elements);
+      json.member("data").raw(elements);
+    }
+    json.end('}');
+  }
+  json.end(']').end('}');
+  answer.document = json.take();
+  return answer;
+}
+
+// A ModelInferResponse; the numbers of its fields are those of service/api/grpc/inference.proto.
+Answer infer_answer(const Identity& identity, const Signature& signature, const Request& request,
+                    const std::vector<Stored>& stored) {
+  Answer answer;
+  answer.has_binary = true;
+  MessageWriter message;
+  message.bytes(1, identity.model).bytes(2, identity.version);
+  if (request.id) message.bytes(3, *request.id);
+  for (const WantedOutput& wanted : request.outputs) {
+    answer.outputs.push_back(output_of(signature, wanted, stored[wanted.index]));
+    message.bytes(5, described(answer.outputs.back()));
+    answer.heads.push_back(MessageWriter().head(6, answer.outputs.back().bytes().size()).take());
+  }
+  answer.document = message.take();
+  return answer;
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,174 @@
+#include "answer/outputs.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "text/json_writer.h"
+#include "request/problem.h"
+
+namespace octet::plane {
+
+namespace {
+
+constexpr size_t kLongestNumber = 32;
+
+// Calls `visit` with the elements, by their type.
+template <typename Visit>
+auto by_type(Datatype datatype, std::string_view bytes, Visit visit) {
+  auto as = [&](auto element) {
+    using Element = decltype(element);
+    return visit(reinterpret_cast<const Element*>(bytes.data()), bytes.size() / sizeof(Element));
+  };
+  switch (datatype) {
+    case Datatype::kBool:
+    case Datatype::kUint8:
+      return as(uint8_t{});
+    case Datatype::kUint16:
+      return as(uint16_t{});
+    case Datatype::kInt8:
+      return as(int8_t{});
+    case Datatype::kInt16:
+      return as(int16_t{});
+    case Datatype::kInt32:
+      return as(int32_t{});
+    case Datatype::kInt64:
+      return as(int64_t{});
+    default:
+      return as(float{});
+  }
+}
+
+template <typename Number>
+void append(Number number, std::string& text) {
+  char digits[kLongestNumber];
+  text.append(digits, std::to_chars(digits, digits + kLongestNumber, number).ptr);
+}
+
+// As the double that it is, and so that it is read as a real number: as Python writes it.
+void append_real(float number, std::string& text) {
+  if (!std::isfinite(number)) {
+    throw Problem(Kind::kUnsupported, "an output holds NaN or infinity, which JSON cannot express",
+                  "ask for binary data: binary_data_output");
+  }
+  size_t begin = text.size();
+  append(static_cast<double>(number), text);
+  if (text.find_first_of(".e", begin) == text.npos) text.append(".0");
+}
+
+std::string real_values(const Output& stored, const Quantization& quantization) {
+  std::string reals;
+  by_type(stored.datatype, stored.bytes(), [&](auto* elements, size_t count) {
+    reals.resize(count * sizeof(float));
+    for (size_t index = 0; index < count; ++index) {
+      double zero_point = static_cast<double>(quantization.zero_point);
+      auto real = static_cast<float>((static_cast<double>(elements[index]) - zero_point) * quantization.scale);
+      std::memcpy(reals.data() + index * sizeof real, &real, sizeof real);
+    }
+  });
+  return reals;
+}
+
+// The places of the greatest of `elements`, the greatest first; of equal ones the lower place.
+template <typename Element>
+std::vector<size_t> greatest(const Element* elements, size_t count, size_t wanted) {
+  std::vector<size_t> places(count);
+  std::iota(places.begin(), places.end(), size_t{0});
+  std::partial_sort(places.begin(), places.begin() + static_cast<ptrdiff_t>(wanted), places.end(),
+                    [&](size_t one, size_t other) {
+                      return elements[one] != elements[other] ? elements[one] > elements[other] : one < other;
+                    });
+  places.resize(wanted);
+  return places;
+}
+
+// The shortest text that reads as the same float32, as NumPy writes one: in figures from 1e-4 up to 1e16.
+std::string score(float number) {
+  char digits[64];
+  double size = std::fabs(static_cast<double>(number));
+  bool is_plain = size == 0 || (size >= 1e-4 && size < 1e16);
+  auto format = is_plain ? std::chars_format::fixed : std::chars_format::scientific;
+  std::string text(digits, std::to_chars(digits, digits + sizeof digits, number, format).ptr);
+  if (is_plain && text.find('.') == text.npos) text.append(".0");
+  return text;
+}
+std::string score(int64_t number) { return std::to_string(number); }
+
+void classify(const Signature& signature, int64_t classes, Output& output) {
+  size_t samples = signature.is_batched && !output.shape.empty() ? static_cast<size_t>(output.shape[0]) : 1;
+  by_type(output.datatype, output.bytes(), [&](auto* elements, size_t count) {
+    using Element = std::remove_cv_t<std::remove_pointer_t<decltype(elements)>>;
+    using Number = std::conditional_t<std::is_same_v<Element, float>, float, int64_t>;
+    if constexpr (std::is_same_v<Element, float>) {
+      if (std::any_of(elements, elements + count, [](float each) { return std::isnan(each); })) {
+        throw Problem(Kind::kUnsupported, "output '" + *output.name + "' holds NaN, so no element is its greatest", {},
+                      *output.name);
+      }
+    }
+    size_t each = samples == 0 ? 0 : count / samples, wanted = std::min<size_t>(each, static_cast<size_t>(classes));
+    bool is_labeled = signature.labels.size() == each;
+    for (size_t sample = 0; sample < samples; ++sample) {
+      const auto* scores = elements + sample * each;
+      for (size_t place : greatest(scores, each, wanted)) {
+        std::string text = score(static_cast<Number>(scores[place])) + ":" + std::to_string(place);
+        output.texts.push_back(is_labeled ? text + ":" + signature.labels[place] : text);
+      }
+    }
+    output.shape = signature.is_batched ? Shape{static_cast<int64_t>(samples), static_cast<int64_t>(wanted)}
+                                        : Shape{static_cast<int64_t>(wanted)};
+  });
+  output.datatype = Datatype::kBytes;
+  std::string packed;
+  for (const std::string& text : output.texts) {
+    auto length = static_cast<uint32_t>(text.size());
+    packed.append(reinterpret_cast<const char*>(&length), sizeof length).append(text);
+  }
+  output.make(std::move(packed));
+}
+
+}  // namespace
+
+void Output::write_json(std::string& text) const {
+  text.push_back('[');
+  bool is_first = true;
+  auto separate = [&] {
+    if (!is_first) text.push_back(',');
+    is_first = false;
+  };
+  if (datatype == Datatype::kBytes) {
+    for (const std::string& each : texts) {
+      separate();
+      text.append(JsonWriter().string(each).take());
+    }
+  } else {
+    by_type(datatype, bytes(), [&](auto* elements, size_t count) {
+      for (size_t index = 0; index < count; ++index) {
+        separate();
+        if constexpr (std::is_same_v<std::remove_cv_t<std::remove_pointer_t<decltype(elements)>>, float>) {
+          append_real(elements[index], text);
+        } else if (datatype == Datatype::kBool) {
+          text.append(elements[index] ? "true" : "false");
+        } else {
+          append(static_cast<int64_t>(elements[index]), text);
+        }
+      }
+    });
+  }
+  text.push_back(']');
+}
+
+Output output_of(const Signature& signature, const WantedOutput& wanted, const Stored& stored) {
+  const TensorSpec& spec = signature.outputs[wanted.index];
+  std::string_view bytes(static_cast<const char*>(stored.memory), stored.bytes);
+  Output output{&spec.name, spec.datatype, stored.shape, bytes, {}, false, {}};
+  if (wanted.is_real) {
+    output.make(real_values(output, *spec.quantization));
+    output.datatype = Datatype::kFp32;
+  }
+  if (wanted.classes > 0) classify(signature, wanted.classes, output);
+  return output;
+}
+
+}  // namespace octet::plane

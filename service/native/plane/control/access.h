@@ -1,0 +1,66 @@
+// Who may ask: API keys with scopes, rates and quotas, and pages of other sites; as service/api/access has it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace octet::plane {
+
+struct Key {
+  std::string id;
+  std::string sha256;            // of the whole key's text, in hexadecimal
+  std::set<std::string, std::less<>> scopes;
+  double per_s = 0;              // 0: there is no limit
+  int64_t per_day = 0;           // likewise
+  int64_t day = 0;               // since the epoch, for which the control plane knows
+  int64_t used = 0;              // so many requests, of other processes
+  bool is_valid = true;          // neither revoked nor expired
+};
+
+struct Caller {
+  std::string id;  // of the key; empty where none is asked for
+};
+
+// What a browser says of where a request comes from; empty views for what is not there.
+struct Origin {
+  std::string_view host, origin, fetch_site;
+  bool may_change = true;  // the method is none of those that only look
+};
+
+// For the event loop's thread.
+class Access {
+ public:
+  void set_keys(bool is_asked, std::vector<Key> keys);
+  // `host`: the name that it listens on; `is_particular`: it answers to the names of this machine only.
+  void set_sites(std::string host, bool is_particular);
+
+  // Throws Problem where the key in `authorization` has none of the scopes, or has been used too much; with no key asked
+  // for, where the request comes from another site's page.
+  Caller admit(std::string_view authorization, const Origin& origin, std::initializer_list<std::string_view> scopes,
+               double now_s);
+
+  // Requests of each key that has a quota, since this was last called.
+  std::map<std::string, int64_t> take_used();
+
+ private:
+  struct Metered {
+    Key key;
+    double tokens = 0, at_s = 0;
+    int64_t day = 0, own = 0, untold = 0;
+  };
+
+  Metered& find(std::string_view authorization);
+  static void charge(Metered& metered, double now_s);
+  void check_site(const Origin& origin) const;
+
+  bool is_asked_ = true, is_particular_ = true;  // until it is known
+  std::string host_;
+  std::map<std::string, Metered, std::less<>> keys_;  // by id
+};
+
+}  // namespace octet::plane

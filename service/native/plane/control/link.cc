@@ -1,0 +1,122 @@
+#include "control/link.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace octet::plane {
+
+namespace {
+
+constexpr size_t kHeadBytes = 2 * sizeof(uint32_t);
+constexpr size_t kLongestFrame = size_t{256} << 20;
+constexpr size_t kMostUnsent = size_t{256} << 20;  // of somebody who does not read: he has ended, or might as well
+constexpr size_t kMostAtOnce = 256 << 10;
+
+uint32_t word(const char* from) {
+  uint32_t number;
+  std::memcpy(&number, from, sizeof number);
+  return number;
+}
+
+std::string head_of(size_t json, size_t bytes) {
+  std::array<uint32_t, 2> lengths{static_cast<uint32_t>(json), static_cast<uint32_t>(bytes)};
+  return {reinterpret_cast<const char*>(lengths.data()), kHeadBytes};
+}
+
+// Sends some of `text`, and with its first byte a descriptor.
+ssize_t send_some(int descriptor, std::string_view text, int passed) {
+  iovec piece{const_cast<char*>(text.data()), text.size()};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  if (passed >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof passed);
+    std::memcpy(CMSG_DATA(header), &passed, sizeof passed);
+  }
+  return ::sendmsg(descriptor, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+}  // namespace
+
+void Link::open(int descriptor) {
+  close();
+  descriptor_ = descriptor;
+}
+
+void Link::close() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  descriptor_ = -1;
+  for (const Unsent& each : unsent_) {
+    if (each.passed >= 0) ::close(each.passed);
+  }
+  unsent_.clear();
+  unsent_bytes_ = 0;
+  received_ = {};
+}
+
+bool Link::receive(const Handler& handler) {
+  while (is_open()) {
+    size_t there = received_.size();
+    received_.resize(there + kMostAtOnce);
+    ssize_t count = ::recv(descriptor_, received_.data() + there, kMostAtOnce, MSG_DONTWAIT);
+    int error = errno;
+    received_.resize(there + (count > 0 ? static_cast<size_t>(count) : 0));
+    if (count < 0 && error == EINTR) continue;
+    if (count < 0 && (error == EAGAIN || error == EWOULDBLOCK)) return true;
+    if (count <= 0) return false;
+    size_t at = 0;
+    while (received_.size() - at >= kHeadBytes) {
+      size_t json = word(received_.data() + at), bytes = word(received_.data() + at + sizeof(uint32_t));
+      if (json + bytes > kLongestFrame) return false;
+      if (received_.size() - at < kHeadBytes + json + bytes) break;
+      std::string_view whole(received_);
+      Frame frame{whole.substr(at + kHeadBytes, json), whole.substr(at + kHeadBytes + json, bytes)};
+      at += kHeadBytes + json + bytes;
+      handler(frame);
+      if (!is_open()) return false;
+    }
+    received_.erase(0, at);
+    if (received_.empty()) received_.shrink_to_fit();
+  }
+  return false;
+}
+
+void Link::send(std::string json, std::string bytes, int passed) {
+  if (!is_open() || unsent_bytes_ > kMostUnsent) {
+    if (passed >= 0) ::close(passed);
+    return;
+  }
+  std::string text = head_of(json.size(), bytes.size()).append(json).append(bytes);
+  unsent_bytes_ += text.size();
+  unsent_.push_back({std::move(text), passed});
+  flush();
+}
+
+bool Link::flush() {
+  while (is_open() && !unsent_.empty()) {
+    Unsent& first = unsent_.front();
+    ssize_t count = send_some(descriptor_, std::string_view(first.text).substr(first.sent), first.passed);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
+    if (first.passed >= 0) ::close(std::exchange(first.passed, -1));
+    first.sent += static_cast<size_t>(count);
+    if (first.sent < first.text.size()) continue;
+    unsent_bytes_ -= first.text.size();
+    unsent_.pop_front();
+  }
+  return is_open();
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,121 @@
+#include "control/loading.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include "queue/sequences.h"
+#include "request/problem.h"
+#include "runtime/octet.h"
+
+namespace octet::plane {
+
+namespace {
+
+constexpr size_t kSlots = 16'384, kDigestTextBytes = 71;  // sha256: and 64 hexadecimal digits
+constexpr size_t kTableBytes = kSlots * (1 + kDigestTextBytes);
+
+std::mutex alone;     // of all that have crashed the server before
+std::mutex placing;   // loads are under way in several threads
+
+void check(octet_status status, const std::string& artifact) {
+  if (status == OCTET_OK) return;
+  std::string why = octet_error();
+  if (status == OCTET_NO_MEMORY) {
+    throw Problem(Kind::kMemoryFull, "there is not enough memory for it: " + why,
+                  "give the server more memory, or this model fewer instances");
+  }
+  throw Problem(Kind::kNotReady, "artifact " + artifact + " cannot be loaded: " + why);
+}
+
+std::shared_ptr<octet_model> opened(const Part& part) {
+  octet_model* model = nullptr;
+  const char* constants = part.constants.empty() ? nullptr : part.constants.c_str();
+  check(octet_load_files(part.config.data(), part.config.size(), part.library.c_str(), constants, &model), part.artifact);
+  return {model, octet_unload};
+}
+
+Runner made(const LoadOrder& order, const Part& part, std::shared_ptr<octet_model> model, Running& running) {
+  octet_instance* instance = nullptr;
+  check(octet_instance_new(model.get(), nullptr, order.threads, &instance), part.artifact);
+  std::shared_ptr<octet_instance> held(instance, octet_instance_free);
+  octet_mark(instance, running.place(part.artifact));
+  return Runner(std::move(model), std::move(held), order.is_suspect ? &alone : nullptr);
+}
+
+std::vector<Tensor> first_state(octet_model* model, Pool& pool) {
+  std::vector<Tensor> states;
+  for (int32_t index = 0; index < octet_count(model, OCTET_STATE); ++index) {
+    octet_tensor tensor;
+    check(octet_describe(model, OCTET_STATE, index, &tensor), "");
+    states.push_back(pool.tensor({tensor.shape, tensor.shape + tensor.rank}, static_cast<size_t>(tensor.bytes)));
+    check(octet_initial_state(model, index, states.back().data()), "");
+  }
+  return states;
+}
+
+}  // namespace
+
+Running::Running(int descriptor) {
+  void* memory = ::mmap(nullptr, kTableBytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
+  memory_ = static_cast<uint8_t*>(memory);
+}
+
+// Slots are not given back: each is a load of an instance, and a crash, after which there is a new table, is nearer than
+// the last of them; of one artifact they are used again.
+volatile uint8_t* Running::place(const std::string& artifact) {
+  std::lock_guard lock(placing);
+  if (memory_ == nullptr || artifact.size() != kDigestTextBytes) return nullptr;
+  if (used_ == kSlots) throw Problem(Kind::kNotReady, "there is no room to note another instance", "restart the server");
+  std::memcpy(memory_ + kSlots + used_ * kDigestTextBytes, artifact.data(), kDigestTextBytes);
+  return memory_ + used_++;
+}
+
+ModelRef load(const LoadOrder& order, Running& running, std::shared_ptr<Pool> pool) {
+  auto model = std::make_shared<Model>();
+  model->key = order.key;
+  model->identity = order.identity;
+  model->target = order.target;
+  model->signature = order.signature;
+  model->rules = order.rules;
+  model->instances = order.instances;
+  model->threads = order.threads;
+  model->parameters_json = order.parameters_json;
+  model->timeout_s = order.timeout_s;
+  std::vector<std::shared_ptr<octet_model>> parts;
+  for (const Part& part : order.parts) parts.push_back(opened(part));
+  if (parts.empty()) throw Problem(Kind::kNotReady, "the model has no artifact");
+  std::vector<Variants> instances;
+  std::map<int64_t, double> call_s;
+  for (int64_t index = 0; index < order.instances; ++index) {
+    Variants::Runners runners;
+    for (size_t part = 0; part < parts.size(); ++part) {
+      runners[order.parts[part].batch].push_back(made(order, order.parts[part], parts[part], running));
+    }
+    Variants variants(std::move(runners), pool);
+    try {
+      auto took_s = variants.warm();
+      if (index == 0) call_s = std::move(took_s);
+    } catch (const std::runtime_error& error) {
+      throw Problem(Kind::kNotReady, std::string("its first call failed: ") + error.what());
+    }
+    instances.push_back(std::move(variants));
+  }
+  if (model->signature.keeps_state) {
+    model->sequences = std::make_unique<Sequences>(order.most_sequences, order.sequence_idle_s);
+    model->first_state = first_state(parts.front().get(), *pool);
+  }
+  std::string name = order.identity.model + "-" + order.identity.version;
+  model->queue = ModelQueue::start(name, order.rules, std::move(instances));
+  model->queue->plan(plan_of(call_s));
+  return model;
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,54 @@
+// From what the control plane says of a model to one that takes requests.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "control/model.h"
+
+namespace octet::plane {
+
+// A table of the artifacts that run at this moment, in memory that outlives this process: service/core/running.py.
+class Running {
+ public:
+  Running() = default;
+  // Maps it. Throws std::system_error.
+  explicit Running(int descriptor);
+
+  // A byte that is 1 while an instance of the artifact runs; null where nobody looks. Throws Problem where all are taken.
+  volatile uint8_t* place(const std::string& artifact);
+
+ private:
+  uint8_t* memory_ = nullptr;
+  size_t used_ = 0;
+};
+
+// An artifact that is one size of a model.
+struct Part {
+  int64_t batch = 1;
+  std::string artifact;  // its digest
+  std::string config, library, constants;  // the text of the first, the paths of the others; no constants: empty
+};
+
+struct LoadOrder {
+  int64_t key = 0;
+  Identity identity;
+  std::string target;
+  std::vector<Part> parts;
+  int64_t instances = 1;
+  int32_t threads = 0;
+  Rules rules;
+  double timeout_s = kNever;
+  size_t most_sequences = 128;
+  double sequence_idle_s = 60;
+  bool is_suspect = false;  // it has crashed the server before: it runs alone
+  Signature signature;
+  std::string parameters_json;
+};
+
+// Throws Problem. In a thread: it takes as long as its calls.
+ModelRef load(const LoadOrder& order, Running& running, std::shared_ptr<Pool> pool);
+
+}  // namespace octet::plane

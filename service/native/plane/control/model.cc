@@ -1,0 +1,90 @@
+#include "control/model.h"
+
+#include <algorithm>
+#include <random>
+
+#include "queue/sequences.h"
+#include "request/problem.h"
+#include "runtime/sha256.h"
+
+namespace octet::plane {
+
+namespace {
+
+constexpr size_t kLongestNumber = 9, kLongestAlias = 63;
+
+bool is_number(std::string_view text) {
+  return text.size() <= kLongestNumber &&
+         std::all_of(text.begin(), text.end(), [](char each) { return each >= '0' && each <= '9'; });
+}
+
+bool is_alias(std::string_view text) {
+  auto may_be = [](char each) { return (each >= 'a' && each <= 'z') || (each >= '0' && each <= '9') || each == '-' || each == '_' || each == '.'; };
+  return text.size() <= kLongestAlias && text[0] >= 'a' && text[0] <= 'z' && std::all_of(text.begin(), text.end(), may_be);
+}
+
+// In [0, 1), evenly; of each model another, so that the same clients are not everywhere the first to suffer.
+double point_of(std::string_view model, std::string_view affinity) {
+  uint8_t digest[kDigestBytes];
+  Sha256 hash;
+  hash.update(model.data(), model.size());
+  hash.update("\n", 1);
+  hash.update(affinity.data(), affinity.size());
+  hash.finish(digest);
+  double point = 0;
+  for (int index = 6; index >= 0; --index) point = (point + digest[index]) / 256;
+  return point;
+}
+
+double chance() {
+  thread_local std::minstd_rand random{std::random_device{}()};
+  return std::uniform_real_distribution<double>()(random);
+}
+
+}  // namespace
+
+Model::Model() = default;
+Model::~Model() = default;
+
+void Model::gather() {
+  Calls calls = queue->drain();
+  for (double seconds : calls.waits_s) counts->waited(seconds);
+  for (const auto& each : calls.calls) counts->computed(each.requests, each.samples, each.run_s);
+}
+
+int64_t Model::level_of(int64_t priority) const {
+  if (priority > rules.levels) {
+    throw Problem(Kind::kInvalidInput, "there is no priority " + std::to_string(priority),
+                  "1, which is served first, to " + std::to_string(rules.levels) + "; 0 for the one in the middle");
+  }
+  return priority ? priority : (rules.levels + 1) / 2;
+}
+
+const ModelRef& Route::choose(std::string_view affinity) const {
+  if (canary == nullptr) return main;
+  double point = affinity.empty() ? chance() : point_of(main->identity.model, affinity);
+  return 100 * point < percent ? canary : main;
+}
+
+std::string address_of(std::string_view model, std::string_view version) {
+  return std::string(model).append("\n").append(version);
+}
+
+std::pair<std::string, std::string> parse_address(std::string_view model, std::string_view version) {
+  size_t at = model.find('@');
+  std::string_view reference = at == model.npos ? std::string_view() : model.substr(at + 1);
+  if (!version.empty() && !reference.empty()) {
+    throw Problem(Kind::kInvalidInput, "the version is named twice: " + brief(reference) + " and " + brief(version),
+                  "name it once");
+  }
+  if (version.empty()) version = reference;
+  std::string its(version);
+  if (!version.empty() && is_number(version)) {
+    its.erase(0, std::min(its.find_first_not_of('0'), its.size() - 1));
+  } else if (!version.empty() && !is_alias(version)) {
+    throw Problem(Kind::kNotFound, "there is no such version", "versions are numbers, 1, 2, ..., or aliases, like stable");
+  }
+  return {std::string(model.substr(0, at)), std::move(its)};
+}
+
+}  // namespace octet::plane

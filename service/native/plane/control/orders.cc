@@ -1,0 +1,385 @@
+#include "control/orders.h"
+
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+#include <utility>
+
+#include "text/json_reader.h"
+#include "text/json_writer.h"
+
+namespace octet::plane {
+
+namespace {
+
+constexpr double kCountsKeptS = 300;     // after the unloading: scrapers have seen the last counts by then
+constexpr size_t kMostCountsKept = 64;   // of those that are not loaded
+
+// Calls what is known of a member's name; skips the others.
+using Members = std::unordered_map<std::string_view, std::function<void()>>;
+
+void read_object(JsonReader& json, const Members& members) {
+  json.object([&](std::string_view name) {
+    auto found = members.find(name);
+    if (found == members.end()) {
+      json.value();
+    } else {
+      found->second();
+    }
+  });
+}
+
+template <typename Number>
+std::function<void()> whole(JsonReader& json, Number& number) {
+  return [&json, &number] {
+    int64_t found = 0;
+    if (!json.integer(found)) json.refuse("no whole number");
+    number = static_cast<Number>(found);
+  };
+}
+std::function<void()> real(JsonReader& json, double& number) {
+  return [&json, &number] {
+    if (json.peek() == 'n') {  // null: no limit
+      json.value();
+      number = kNever;
+    } else {
+      number = json.number();
+    }
+  };
+}
+std::function<void()> text(JsonReader& json, std::string& its) {
+  return [&json, &its] {
+    if (json.peek() == 'n') {
+      json.value();
+      its.clear();
+    } else {
+      its = json.string();
+    }
+  };
+}
+std::function<void()> flag(JsonReader& json, bool& its) {
+  return [&json, &its] { its = json.boolean(); };
+}
+
+Shape read_shape(JsonReader& json) {
+  Shape shape;
+  json.array([&] {
+    int64_t size = 0;
+    whole(json, size)();
+    shape.push_back(size);
+  });
+  return shape;
+}
+
+std::vector<Shape> read_shapes(JsonReader& json) {
+  std::vector<Shape> shapes;
+  json.array([&] { shapes.push_back(read_shape(json)); });
+  return shapes;
+}
+
+TensorSpec read_spec(JsonReader& json) {
+  TensorSpec spec;
+  Quantization quantization{0, 0};
+  bool is_quantized = false;
+  std::string datatype;
+  read_object(json, {{"name", text(json, spec.name)},
+                     {"datatype", text(json, datatype)},
+                     {"shape", [&] { spec.shape = read_shape(json); }},
+                     {"quantization", [&] {
+                        is_quantized = true;
+                        read_object(json, {{"scale", real(json, quantization.scale)},
+                                           {"zero_point", whole(json, quantization.zero_point)}});
+                      }}});
+  spec.datatype = datatype_of(datatype);
+  if (is_quantized) spec.quantization = quantization;
+  return spec;
+}
+
+Bucket read_bucket(JsonReader& json) {
+  Bucket bucket;
+  read_object(json, {{"inputs", [&] { bucket.inputs = read_shapes(json); }},
+                     {"outputs", [&] { bucket.outputs = read_shapes(json); }},
+                     {"pads", flag(json, bucket.pads)}});
+  return bucket;
+}
+
+Signature read_signature(JsonReader& json) {
+  Signature signature;
+  auto specs = [&](std::vector<TensorSpec>& its) {
+    return [&json, &its] { json.array([&] { its.push_back(read_spec(json)); }); };
+  };
+  read_object(json, {{"inputs", specs(signature.inputs)},
+                     {"outputs", specs(signature.outputs)},
+                     {"buckets", [&] { json.array([&] { signature.buckets.push_back(read_bucket(json)); }); }},
+                     {"batches", whole(json, signature.batches)},
+                     {"is_batched", flag(json, signature.is_batched)},
+                     {"keeps_state", flag(json, signature.keeps_state)},
+                     {"labels", [&] { json.array([&] { signature.labels.push_back(json.string()); }); }}});
+  return signature;
+}
+
+Part read_part(JsonReader& json) {
+  Part part;
+  read_object(json, {{"batch", whole(json, part.batch)},
+                     {"artifact", text(json, part.artifact)},
+                     {"config", text(json, part.config)},
+                     {"library", text(json, part.library)},
+                     {"constants", text(json, part.constants)}});
+  return part;
+}
+
+LoadOrder read_load(std::string_view text_of_it) {
+  LoadOrder order;
+  JsonReader json(text_of_it);
+  read_object(json, {{"key", whole(json, order.key)},
+                     {"model", text(json, order.identity.model)},
+                     {"version", text(json, order.identity.version)},
+                     {"target", text(json, order.target)},
+                     {"parts", [&] { json.array([&] { order.parts.push_back(read_part(json)); }); }},
+                     {"instances", whole(json, order.instances)},
+                     {"threads", whole(json, order.threads)},
+                     {"queue_size", whole(json, order.rules.queue_size)},
+                     {"levels", whole(json, order.rules.levels)},
+                     {"max_batch", whole(json, order.rules.max_batch)},
+                     {"max_delay_s", real(json, order.rules.max_delay_s)},
+                     {"max_wait_s", real(json, order.rules.max_wait_s)},
+                     {"timeout_s", real(json, order.timeout_s)},
+                     {"most_sequences", whole(json, order.most_sequences)},
+                     {"sequence_idle_s", real(json, order.sequence_idle_s)},
+                     {"is_suspect", flag(json, order.is_suspect)},
+                     {"parameters", [&] { order.parameters_json = json.value(); }},
+                     {"signature", [&] { order.signature = read_signature(json); }}});
+  return order;
+}
+
+Key read_key(JsonReader& json) {
+  Key key;
+  read_object(json, {{"id", text(json, key.id)},
+                     {"sha256", text(json, key.sha256)},
+                     {"scopes", [&] { json.array([&] { key.scopes.insert(json.string()); }); }},
+                     {"per_s", real(json, key.per_s)},
+                     {"per_day", whole(json, key.per_day)},
+                     {"day", whole(json, key.day)},
+                     {"used", whole(json, key.used)},
+                     {"is_valid", flag(json, key.is_valid)}});
+  if (key.per_s == kNever) key.per_s = 0;
+  return key;
+}
+
+// The problem in an answer to a question.
+Problem read_problem(JsonReader& json) {
+  auto foreign = std::make_shared<ForeignFacts>();
+  Problem problem(Kind::kNotReady);
+  bool may_be_retried = false;
+  int http = 503, grpc = 14;
+  read_object(json, {{"code", text(json, foreign->code)},
+                     {"title", text(json, foreign->title)},
+                     {"http", whole(json, http)},
+                     {"grpc", whole(json, grpc)},
+                     {"may_be_retried", flag(json, may_be_retried)},
+                     {"detail", text(json, problem.detail)},
+                     {"hint", text(json, problem.hint)},
+                     {"tensor", text(json, problem.tensor)},
+                     {"retry_after_s", real(json, problem.retry_after_s)}});
+  foreign->facts = {foreign->code, foreign->title, http, grpc, may_be_retried};
+  problem.foreign = std::move(foreign);
+  return problem;
+}
+
+}  // namespace
+
+void Orders::obey(const Link::Frame& frame) {
+  std::string type;
+  int64_t number = 0;
+  JsonReader json(frame.json);
+  read_object(json, {{"type", text(json, type)}, {"key", whole(json, number)}, {"gather", whole(json, number)}});
+  if (type == "configure") return configure(frame.json);
+  if (type == "load") return load_model(frame.json);
+  if (type == "unload") return unload(number);
+  if (type == "routes") return route(frame.json);
+  if (type == "keys") return set_keys(frame.json);
+  if (type == "answer") return answer(frame);
+  if (type == "gather") return report(number);
+}
+
+void Orders::greet() {
+  JsonWriter json;
+  json.begin('{').member("type").string("hello").member("protocol").integer(kProtocolVersion);
+  json.member("models").begin('[');
+  for (const auto& [key, model] : models_) json.integer(key);
+  json.end(']').end('}');
+  plane_.link.send(json.take());
+}
+
+void Orders::configure(std::string_view its) {
+  JsonReader json(its);
+  Limits limits = plane_.limits;
+  std::string host;
+  bool is_particular = true;
+  double traced = plane_.traced;
+  read_object(json, {{"head_timeout_s", real(json, limits.head_timeout_s)},
+                     {"keep_alive_s", real(json, limits.keep_alive_s)},
+                     {"stall_timeout_s", real(json, limits.stall_timeout_s)},
+                     {"min_body_bytes", whole(json, limits.min_body_bytes)},
+                     {"max_head_bytes", whole(json, limits.max_head_bytes)},
+                     {"max_body_bytes", whole(json, limits.max_body_bytes)},
+                     {"host", text(json, host)},
+                     {"is_particular", flag(json, is_particular)},
+                     {"traced", real(json, traced)},
+                     {"not_ready", text(json, plane_.not_ready)},
+                     {"release", text(json, plane_.release)}});
+  plane_.limits = limits;
+  plane_.traced = traced;
+  plane_.access.set_sites(std::move(host), is_particular);
+}
+
+void Orders::load_model(std::string_view its) {
+  auto order = std::make_shared<LoadOrder>(read_load(its));
+  if (auto found = models_.find(order->key); found != models_.end()) return loaded(*order, found->second, nullptr);
+  loading_.insert(order->key);
+  struct Outcome {
+    ModelRef model;
+    std::optional<Problem> problem;
+  };
+  auto outcome = std::make_shared<Outcome>();
+  auto work = [order, outcome, running = &running_, pool = plane_.pool] {
+    try {
+      outcome->model = load(*order, *running, pool);
+    } catch (const Problem& problem) {
+      outcome->problem = problem;
+    } catch (const std::exception& error) {
+      outcome->problem = Problem(Kind::kMemoryFull, error.what());
+    }
+  };
+  plane_.background.post(work, [this, order, outcome] {
+    loading_.erase(order->key);
+    loaded(*order, outcome->model, outcome->problem ? &*outcome->problem : nullptr);
+  });
+}
+
+void Orders::loaded(const LoadOrder& order, ModelRef model, const Problem* problem) {
+  if (problem != nullptr) return send_failure(order.key, *problem);
+  Version version{order.identity.model, order.identity.version};
+  if (auto counts = plane_.counts.find(version); counts != plane_.counts.end()) model->counts = counts->second;
+  plane_.counts[version] = model->counts;
+  retired_.erase(version);
+  models_[order.key] = std::move(model);
+  JsonWriter json;
+  json.begin('{').member("type").string("loaded").member("key").integer(order.key).end('}');
+  plane_.link.send(json.take());
+}
+
+void Orders::send_failure(int64_t key, const Problem& problem) {
+  JsonWriter json;
+  json.begin('{').member("type").string("failed").member("key").integer(key);
+  json.member("code").string(problem.facts().code).member("detail").string(problem.said());
+  json.member("hint").string(problem.hint).end('}');
+  plane_.link.send(json.take());
+}
+
+// It goes when its last request is over.
+void Orders::unload(int64_t key) {
+  auto found = models_.find(key);
+  if (found == models_.end()) return;
+  ModelRef model = std::move(found->second);
+  models_.erase(found);
+  for (auto each = plane_.routes.begin(); each != plane_.routes.end();) {
+    bool is_its = each->second.main == model || each->second.canary == model;
+    each = is_its ? plane_.routes.erase(each) : std::next(each);
+  }
+  model->queue->close();
+  leaving_.push_back(model);
+  plane_.background.post([queue = model->queue] { queue->join(); }, [this, model, key] {
+    model->gather();
+    leaving_.erase(std::find(leaving_.begin(), leaving_.end(), model));
+    Version version{model->identity.model, model->identity.version};
+    bool is_there = std::any_of(models_.begin(), models_.end(), [&](const auto& each) {
+      return each.second->identity.model == version.first && each.second->identity.version == version.second;
+    });
+    if (!is_there) retired_[version] = now_s();
+    JsonWriter json;
+    json.begin('{').member("type").string("unloaded").member("key").integer(key).end('}');
+    plane_.link.send(json.take());
+  });
+}
+
+void Orders::route(std::string_view its) {
+  JsonReader json(its);
+  Routes routes;
+  auto model_of = [&](int64_t key) {
+    auto found = models_.find(key);
+    return found == models_.end() ? nullptr : found->second;
+  };
+  auto read_route = [&] {
+    std::string model, version;
+    int64_t main = 0, canary = 0;
+    Route route;
+    read_object(json, {{"model", text(json, model)},
+                       {"version", text(json, version)},
+                       {"main", whole(json, main)},
+                       {"canary", whole(json, canary)},
+                       {"percent", real(json, route.percent)},
+                       {"versions", [&] { json.array([&] { route.versions.push_back(json.string()); }); }}});
+    route.main = model_of(main);
+    route.canary = model_of(canary);
+    if (route.main != nullptr) routes[address_of(model, version)] = std::move(route);
+  };
+  read_object(json, {{"routes", [&] { json.array(read_route); }}});
+  plane_.routes = std::move(routes);
+}
+
+void Orders::set_keys(std::string_view its) {
+  JsonReader json(its);
+  bool is_asked = true;
+  std::vector<Key> keys;
+  read_object(json, {{"is_asked", flag(json, is_asked)},
+                     {"keys", [&] { json.array([&] { keys.push_back(read_key(json)); }); }}});
+  plane_.access.set_keys(is_asked, std::move(keys));
+}
+
+void Orders::answer(const Link::Frame& frame) {
+  JsonReader json(frame.json);
+  int64_t question = 0;
+  std::optional<Problem> problem;
+  read_object(json, {{"question", whole(json, question)}, {"problem", [&] { problem = read_problem(json); }}});
+  plane_.heard(question, {problem ? &*problem : nullptr, frame.json, frame.bytes});
+}
+
+void Orders::gather() {
+  for (const auto& [key, model] : models_) model->gather();
+  for (const ModelRef& model : leaving_) model->gather();
+  prune(now_s());
+}
+
+void Orders::report(int64_t gather) {
+  this->gather();
+  JsonWriter json;
+  json.begin('{').member("type").string("report").member("gather").integer(gather).member("models").begin('[');
+  auto tell = [&](const ModelRef& model) {
+    json.begin('{').member("key").integer(model->key).member("model").string(model->identity.model);
+    json.member("version").string(model->identity.version).member("target").string(model->target);
+    json.member("admitted").integer(model->queue->admitted()).member("queued").integer(model->queue->queued());
+    json.member("used_s").number(model->queue->used_s()).member("changes");
+    model->counts->write_changes(json);
+    json.end('}');
+  };
+  for (const auto& [key, model] : models_) tell(model);
+  for (const ModelRef& model : leaving_) tell(model);
+  json.end(']');
+  plane_.refusals.write_changes(json);
+  json.member("used").begin('{');
+  for (const auto& [id, count] : plane_.access.take_used()) json.member(id).integer(count);
+  json.end('}').end('}');
+  plane_.link.send(json.take());
+}
+
+void Orders::prune(double now_s) {
+  while (!retired_.empty()) {
+    auto oldest = std::min_element(retired_.begin(), retired_.end(), [](auto& a, auto& b) { return a.second < b.second; });
+    if (now_s - oldest->second < kCountsKeptS && retired_.size() <= kMostCountsKept) return;
+    plane_.counts.erase(oldest->first);
+    retired_.erase(oldest);
+  }
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,130 @@
+// What all connections of the data plane have in common. For the event loop's thread, where it does not say otherwise.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "control/access.h"
+#include "control/background.h"
+#include "control/link.h"
+#include "control/model.h"
+#include "control/report.h"
+#include "peer_budget.h"
+#include "queue/clock.h"
+#include "queue/job.h"
+#include "queue/tensor.h"
+#include "request/problem.h"
+
+namespace octet::plane {
+
+struct Limits {
+  double head_timeout_s = 10;    // for a head that has begun, and for the first one
+  double keep_alive_s = 75;      // between two requests
+  double stall_timeout_s = 60;   // in which there must be `min_body_bytes` of a body, and something of an answer be taken
+  double idle_timeout_s = 1800;  // of a gRPC connection without calls
+  size_t min_body_bytes = 1;
+  double lend_after_s = 0.1;     // by then a body is there, or its place is lent
+  size_t max_head_bytes = 64 << 10;
+  size_t max_body_bytes = size_t{64} << 20;
+};
+
+// When which exchange is to be looked at. Nobody is taken out: who is over by then is not found any more.
+class Alarms {
+ public:
+  void set(double when_s, int64_t exchange);
+  double next_s() const { return heap_.empty() ? kNever : heap_.front().first; }
+  int64_t due(double now_s);  // one that is due, or 0
+
+ private:
+  std::vector<std::pair<double, int64_t>> heap_;
+};
+
+// What a gRPC call holds, until nobody works on it and its answer is taken: longer than its client may wait for it.
+struct CallHold {
+  Lease slot;
+  Lease messages, answers;  // in bytes
+};
+
+// What nobody waits for any more, and still computes.
+struct Left {
+  std::shared_ptr<class Prediction> prediction;
+  CallHold hold;
+};
+
+// What the control plane says to a question.
+struct Said {
+  const Problem* problem = nullptr;  // where it is none
+  std::string_view json, bytes;
+};
+using Hear = std::function<void(const Said&)>;
+
+class Plane {
+ public:
+  Plane();
+
+  Limits limits;
+  Routes routes;
+  Access access;
+  Refusals refusals;
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<ModelCounts>> counts;  // by name and version
+  Link link;
+  std::shared_ptr<Mailbox> mailbox = std::make_shared<Mailbox>();
+  std::shared_ptr<Pool> pool = std::make_shared<Pool>(size_t{64} << 20);
+  Background background{2};
+  Alarms alarms;
+  std::shared_ptr<PeerBudgets> budgets = PeerBudgets::of(PeerLimits{});
+  std::string scratch = std::string(64 << 10, '\0');  // what arrives is read here, where it has no place yet
+  std::string not_ready = "the server is starting";   // why requests are not welcome; empty while they are
+  std::string release;
+  bool is_stopping = false;
+  bool is_alone = false;      // no control plane will come: what is not known here is not there
+  std::function<void()> gather = [] {};  // counts what the queues have done until now
+  double traced = -1;  // the part of the requests that are traced, of those that do not say it; below 0: none is
+  std::map<int64_t, Left> left;  // by job
+
+  // An exchange's number, of which `descriptor_of` finds the connection.
+  int64_t next_exchange(int descriptor);
+  static int descriptor_of(int64_t exchange) { return static_cast<int>(exchange & 0xffffffff); }
+
+  const Route* find(std::string_view model, std::string_view version) const;
+  // Asks the control plane for an exchange, which hears of it as long as its connection is there. `members`: of the
+  // question's JSON, behind its kind and number. Where nobody is there, or leaves, that is what is heard.
+  void ask(int64_t exchange, std::string_view kind, const std::function<void(class JsonWriter&)>& members,
+           std::string bytes, Hear hear);
+  void heard(int64_t question, const Said& said);
+  void nobody_answers();
+  Problem nobody() const;  // what is said where the control plane is not there
+
+  std::string_view date();  // the value of `Date`, of now
+
+  // By the reactor. Has the connection of an exchange act, if it is still there; takes one more connection.
+  std::function<void(int64_t exchange, const std::function<void(class Peer&)>& act)> with;
+  std::function<void(int descriptor, std::unique_ptr<class Peer> peer)> take_in;
+
+ private:
+  int64_t exchanges_ = 0, questions_ = 0;
+  struct Asked {
+    int64_t exchange;
+    Hear hear;
+  };
+
+  void tell(const Asked& asked, const Said& said);
+
+  std::map<int64_t, Asked> asked_;
+  int64_t second_ = -1;
+  std::string date_;
+};
+
+std::string random_id();  // 32 hexadecimal digits that nobody foresees
+// A client's id of its request, if it can break neither a header nor a line of the log; or else another.
+std::string request_id_of(std::string_view given);
+std::string server_timing(const Stages& stages, double total_s);  // its value
+
+}  // namespace octet::plane

@@ -1,0 +1,233 @@
+#include "control/prediction.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "queue/clock.h"
+#include "request/elements.h"
+#include "request/problem.h"
+
+namespace octet::plane {
+
+bool Place::take(ModelRef model) {
+  give_up();
+  if (!model->queue->admit()) return false;
+  model_ = std::move(model);
+  return has_place_ = true;
+}
+
+void Place::lend() {
+  if (!has_place_) return;
+  model_->queue->lend();
+  has_place_ = false;
+}
+
+bool Place::claim() {
+  if (!has_place_) has_place_ = model_->queue->claim();
+  return has_place_;
+}
+
+void Place::give_up() {
+  if (auto model = std::exchange(model_, nullptr)) model->queue->release(std::exchange(has_place_, false));
+}
+
+Prediction::Prediction(ModelRef model, Protocol protocol, int64_t id, double now_s)
+    : model_(std::move(model)), protocol_(protocol), id_(id) {
+  times.began_s = times.arrived_s = now_s;
+}
+
+Problem Prediction::queue_full() const {
+  Problem problem(Kind::kQueueFull, {}, "try again later, or use fewer connections");
+  problem.retry_after_s = model_->queue->retry_after_s();
+  return problem;
+}
+
+void Prediction::admit() {
+  if (!place_.take(model_)) throw queue_full();
+}
+
+void Prediction::claim() {
+  if (!place_.claim()) throw queue_full();
+}
+
+void Prediction::accept(Request request, double timeout_s, Pool& pool) {
+  request_ = std::move(request);
+  level_ = model_->level_of(request_.terms.priority);
+  double asked_s = std::min(timeout_s, request_.terms.timeout_s);
+  deadline_s_ = times.began_s + (asked_s == kNever ? model_->timeout_s : asked_s);
+  if (model_->sequences != nullptr && !request_.terms.step) {
+    throw Problem(Kind::kInvalidInput, "the model keeps state from one request to the next",
+                  "send the parameter sequence_id, and sequence_start with the first request of a sequence; one that "
+                  "stands alone has sequence_end, too");
+  }
+  for (const GivenInput& given : request_.inputs) {
+    Input& input = inputs_.emplace_back();
+    if (auto* following = std::get_if<FollowingBytes>(&given.elements)) input.bytes = following->count;
+    if (given.is_picture) {
+      input.file.resize(input.bytes);
+    } else {
+      input.tensor = pool.tensor(given.shape, given.bytes);
+    }
+  }
+  filled(0);
+}
+
+Room Prediction::room() {
+  if (input_ == inputs_.size()) return {nullptr, 0};
+  Input& input = inputs_[input_];
+  char* data = request_.inputs[input_].is_picture ? input.file.data() : input.tensor.data();
+  return {data + filled_, input.bytes - filled_};
+}
+
+void Prediction::filled(size_t bytes) {
+  filled_ += bytes;
+  while (input_ < inputs_.size() && filled_ == inputs_[input_].bytes) {
+    ++input_;
+    filled_ = 0;
+  }
+}
+
+void Prediction::take(const std::vector<std::string_view>& following) {
+  for (std::string_view piece : following) {
+    while (!piece.empty()) {
+      Room next = room();
+      size_t count = std::min(next.bytes, piece.size());
+      if (count == 0) return;
+      std::memcpy(next.data, piece.data(), count);
+      filled(count);
+      piece.remove_prefix(count);
+    }
+  }
+}
+
+void Prediction::fill() {
+  for (size_t index = 0; index < inputs_.size(); ++index) {
+    const GivenInput& given = request_.inputs[index];
+    const TensorSpec& spec = model_->signature.inputs[given.index];
+    Input& input = inputs_[index];
+    if (given.is_picture) {
+      if (auto* contents = std::get_if<Contents>(&given.elements)) {
+        input.file = only_content(contents->message, spec);
+      } else if (!given.is_bare) {
+        input.file = std::string(only_element(input.file, spec));
+      }
+      continue;
+    }
+    if (auto* json = std::get_if<JsonElements>(&given.elements)) {
+      fill_json(json->text, spec, given.shape, input.tensor.data());
+      continue;
+    }
+    if (auto* contents = std::get_if<Contents>(&given.elements)) {
+      fill_contents(contents->message, spec, given.shape, input.tensor.data());
+      continue;
+    }
+    check_elements(spec, input.tensor.data(), input.tensor.bytes());
+  }
+}
+
+std::vector<std::pair<size_t, std::string_view>> Prediction::pictures() const {
+  std::vector<std::pair<size_t, std::string_view>> found;
+  for (size_t index = 0; index < inputs_.size(); ++index) {
+    if (request_.inputs[index].is_picture) found.emplace_back(index, inputs_[index].file);
+  }
+  return found;
+}
+
+void Prediction::set_picture(size_t index, std::string_view tensor) {
+  const GivenInput& given = request_.inputs.at(index);
+  if (tensor.size() != given.bytes) throw Problem(Kind::kInternal, "a picture became a tensor of another size");
+  inputs_[index].tensor = Tensor(given.shape, given.bytes, std::shared_ptr<char>(
+      static_cast<char*>(std::aligned_alloc(kAlignmentBytes, (given.bytes + kAlignmentBytes) / kAlignmentBytes * kAlignmentBytes)),
+      [](char* memory) { std::free(memory); }));
+  std::memcpy(inputs_[index].tensor.data(), tensor.data(), tensor.size());
+}
+
+void Prediction::submit(std::shared_ptr<Mailbox> mailbox, Pool& pool) {
+  const Signature& signature = model_->signature;
+  in_order_.resize(signature.inputs.size());
+  std::vector<Shape> shapes(signature.inputs.size());
+  for (size_t index = 0; index < inputs_.size(); ++index) {
+    in_order_[request_.inputs[index].index] = inputs_[index].tensor;
+    shapes[request_.inputs[index].index] = request_.inputs[index].shape;
+  }
+  if (!signature.buckets.empty()) {
+    fit_ = fit(signature, shapes);
+    for (size_t index = 0; fit_->length && index < in_order_.size(); ++index) {
+      in_order_[index] = filled_up(in_order_[index], signature.buckets[fit_->bucket].inputs[index], pool);
+    }
+  }
+  if (model_->sequences == nullptr) return enqueue(std::move(mailbox), pool);
+  is_waiting_ = true;
+  std::weak_ptr<bool> is_here = is_here_;
+  model_->sequences->enter(*request_.terms.step, now_s(), [this, is_here, mailbox, &pool](auto turn) {
+    if (is_here.expired()) return;  // whoever waited for it has left
+    is_waiting_ = false;
+    turn_ = std::move(turn);
+    enqueue(mailbox, pool);
+  });
+}
+
+void Prediction::enqueue(std::shared_ptr<Mailbox> mailbox, Pool&) {
+  job = std::make_shared<Job>();
+  job->key = id_;
+  job->level = level_;
+  job->samples = request_.samples;
+  job->bucket = fit_ ? fit_->bucket : 0;
+  job->deadline_s = deadline_s_;
+  job->mailbox = mailbox;
+  job->inputs = std::move(in_order_);
+  if (model_->sequences != nullptr) {
+    if (turn_ == nullptr) {  // it ended while this waited
+      job->outcome = Outcome::kFailed;
+      mailbox->put(job);
+      return;
+    }
+    const auto& state = turn_->is_first() ? model_->first_state : turn_->state();
+    job->inputs.insert(job->inputs.end(), state.begin(), state.end());
+  }
+  model_->queue->submit(job);
+  place_.is_submitted();
+}
+
+bool Prediction::withdraw() {
+  if (is_waiting_) return true;
+  return job == nullptr || model_->queue->withdraw(job);
+}
+
+Answer Prediction::answer(Pool& pool) {
+  const Signature& signature = model_->signature;
+  place_.give_up();
+  if (job->outcome == Outcome::kLate) throw Problem(Kind::kDeadlinePassed);
+  if (model_->sequences != nullptr && turn_ == nullptr) {
+    Sequences::refuse_unknown(*request_.terms.step, model_->sequences->idle_s());
+  }
+  if (job->outcome != Outcome::kAnswered && job->fault == kNoMemory) {
+    throw Problem(Kind::kMemoryFull, {}, "try again later, or send smaller requests");
+  }
+  if (job->outcome != Outcome::kAnswered || job->outputs.size() < signature.outputs.size()) {
+    throw Problem(Kind::kInternal, "The server failed in a way that it did not foresee.",
+                  "the server's log says more");
+  }
+  if (turn_ != nullptr) {
+    turn_->advance({job->outputs.begin() + static_cast<ptrdiff_t>(signature.outputs.size()), job->outputs.end()});
+    turn_.reset();
+  }
+  outputs_.assign(job->outputs.begin(), job->outputs.begin() + static_cast<ptrdiff_t>(signature.outputs.size()));
+  for (size_t index = 0; fit_ && fit_->length && index < outputs_.size(); ++index) {
+    Shape shape = with_length(signature.outputs[index].shape, *fit_->length);
+    if (shape != outputs_[index].shape()) outputs_[index] = cut(outputs_[index], shape, pool);
+  }
+  std::vector<Stored> stored;
+  for (const Tensor& output : outputs_) stored.push_back({output.shape(), output.data(), output.bytes()});
+  return protocol_ == Protocol::kRest ? json_answer(model_->identity, signature, request_, stored)
+                                      : infer_answer(model_->identity, signature, request_, stored);
+}
+
+void Prediction::count(std::string_view code, bool is_success, double now_s) {
+  times.ended_s = now_s;
+  model_->counts->answered(protocol_, code, is_success, times, job == nullptr ? Stages{} : job->stages);
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,196 @@
+// The data plane: a process that answers predictions, and nothing else. docs/adr/0042 says what it is told by whom.
+//
+//     octet-plane --control FD [--http FD] [--grpc FD] [--running FD] [--orders FD]
+//
+// Each is the number of a descriptor that it inherits: sockets that listen, for the control plane, HTTP and gRPC; the
+// table of what runs; frames that are obeyed first, as if the control plane had sent them. SIGTERM ends it when what is
+// under way is answered, and once more at once.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "control/orders.h"
+#include "control/plane.h"
+#include "net/grpc_connection.h"
+#include "net/gzip.h"
+#include "net/http_connection.h"
+#include "net/reactor.h"
+
+namespace octet::plane {
+
+namespace {
+
+constexpr double kReportEveryS = 0.5;
+
+class Process {
+ public:
+  explicit Process(const std::map<std::string, int>& descriptors)
+      : reactor_(plane_.budgets), running_(descriptors.count("running") ? Running(descriptors.at("running")) : Running()), orders_(plane_, running_) {
+    plane_.with = [this](int64_t exchange, const auto& act) { reactor_.with(Plane::descriptor_of(exchange), act); };
+    plane_.take_in = [this](int descriptor, auto peer) { reactor_.take_in(descriptor, std::move(peer)); };
+    load_zlib();
+    watch_signals();
+    reactor_.watch(plane_.mailbox->descriptor(), [this](uint32_t) { deliver(); });
+    reactor_.watch(plane_.background.descriptor(), [this](uint32_t) { plane_.background.finish(); });
+    reactor_.alarm([this] { return plane_.alarms.next_s(); }, [this](double now_s) { wake(now_s); });
+    plane_.gather = [this] { orders_.gather(); };
+    plane_.is_alone = descriptors.count("control") == 0;
+    reactor_.every(kReportEveryS, [this](double) { plane_.link.is_open() ? orders_.report(0) : orders_.gather(); });
+    if (descriptors.count("orders")) obey_first(descriptors.at("orders"));
+    if (descriptors.count("control")) listen_for_control(descriptors.at("control"));
+    if (descriptors.count("http")) reactor_.listen(descriptors.at("http"), make<HttpConnection>());
+    if (descriptors.count("grpc")) reactor_.listen(descriptors.at("grpc"), make<GrpcConnection>());
+  }
+
+  void run() { reactor_.run(); }
+
+ private:
+  template <typename Connection>
+  Reactor::Make make() {
+    return [this](int descriptor, const std::string& client, Lease seat) -> std::unique_ptr<Peer> {
+      auto transport = std::make_unique<PlainTransport>(descriptor);
+      return std::make_unique<Connection>(plane_, descriptor, std::move(transport), client, std::move(seat), now_s());
+    };
+  }
+
+  void watch_signals() {
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+    ::signal(SIGPIPE, SIG_IGN);
+    int descriptor = ::signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
+    reactor_.watch(descriptor, [this, descriptor](uint32_t) {
+      signalfd_siginfo ignored;
+      while (::read(descriptor, &ignored, sizeof ignored) > 0) {
+        plane_.is_stopping = true;
+        plane_.not_ready = "the server is shutting down";
+        reactor_.stop();
+      }
+    });
+  }
+
+  // Jobs that have run, to those who wait for them.
+  void deliver() {
+    for (const JobRef& job : plane_.mailbox->take()) {
+      auto left = plane_.left.find(job->key);
+      if (left != plane_.left.end()) {
+        Left gone = std::move(left->second);
+        plane_.left.erase(left);
+        try {
+          gone.prediction->answer(*plane_.pool);  // its sequence goes on
+        } catch (const std::exception&) {    // nobody is there to be told
+        }
+        continue;
+      }
+      plane_.with(job->key, [&](Peer& peer) { peer.on_job(job->key); });
+    }
+  }
+
+  void wake(double now_s) {
+    for (int64_t each = plane_.alarms.due(now_s); each != 0; each = plane_.alarms.due(now_s)) {
+      plane_.with(each, [&](Peer& peer) { peer.on_alarm(each, now_s); });
+    }
+  }
+
+  void obey(const Link::Frame& frame) {
+    try {
+      orders_.obey(frame);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "octet-plane: an order makes no sense: %s\n", error.what());
+    }
+  }
+
+  // Frames in a file, which may be a pipe; models are loaded before anybody is listened to.
+  void obey_first(int descriptor) {
+    std::string text;
+    char piece[64 << 10];
+    for (ssize_t count = 0; (count = ::read(descriptor, piece, sizeof piece)) > 0;) text.append(piece, static_cast<size_t>(count));
+    ::close(descriptor);
+    for (size_t at = 0; at + 8 <= text.size();) {
+      uint32_t json = 0, bytes = 0;
+      std::memcpy(&json, text.data() + at, sizeof json);
+      std::memcpy(&bytes, text.data() + at + 4, sizeof bytes);
+      if (text.size() - at - 8 < size_t{json} + bytes) break;
+      std::string_view whole(text);
+      obey({whole.substr(at + 8, json), whole.substr(at + 8 + json, bytes)});
+      at += 8 + size_t{json} + bytes;
+      while (orders_.is_loading()) {
+        ::usleep(500);
+        plane_.background.finish();
+      }
+    }
+  }
+
+  // One control plane at a time; who comes replaces who was there.
+  void listen_for_control(int listener) {
+    reactor_.watch(listener, [this, listener](uint32_t) {
+      int descriptor = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      if (descriptor < 0) return;
+      leave_control();
+      plane_.link.open(descriptor);
+      reactor_.watch(descriptor, [this](uint32_t events) { hear_control(events); }, true);
+      orders_.greet();
+    });
+  }
+
+  void hear_control(uint32_t events) {
+    if ((events & EPOLLOUT) && !plane_.link.flush()) return leave_control();
+    if (!plane_.link.receive([this](const Link::Frame& frame) { obey(frame); })) leave_control();
+  }
+
+  void leave_control() {
+    if (!plane_.link.is_open()) return;
+    reactor_.unwatch(plane_.link.descriptor());
+    plane_.link.close();
+    plane_.nobody_answers();
+  }
+
+  Plane plane_;
+  Reactor reactor_;
+  Running running_;
+  Orders orders_;
+};
+
+int numbered(const char* text) {
+  char* end = nullptr;
+  long number = std::strtol(text, &end, 10);
+  return *text != 0 && *end == 0 && number >= 0 && number < 1 << 20 ? static_cast<int>(number) : -1;
+}
+
+}  // namespace
+
+}  // namespace octet::plane
+
+int main(int count, char** arguments) {
+  std::map<std::string, int> descriptors;
+  for (int index = 1; index + 1 < count; index += 2) {
+    int descriptor = octet::plane::numbered(arguments[index + 1]);
+    if (std::strncmp(arguments[index], "--", 2) != 0 || descriptor < 0) {
+      std::fprintf(stderr, "octet-plane: %s is no descriptor\n", arguments[index + 1]);
+      return 2;
+    }
+    descriptors[arguments[index] + 2] = descriptor;
+  }
+  try {
+    octet::plane::Process process(descriptors);
+    process.run();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "octet-plane: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

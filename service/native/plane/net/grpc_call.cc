@@ -1,0 +1,403 @@
+#include "net/grpc_call.h"
+
+#include <chrono>
+#include <new>
+#include <utility>
+
+#include "net/about.h"
+#include "net/gzip.h"
+#include "net/known.h"
+#include "net/tracing.h"
+#include "request/infer_form.h"
+#include "text/json_writer.h"
+#include "text/protobuf.h"
+
+namespace octet::plane {
+
+namespace {
+
+constexpr std::string_view kService = "/inference.GRPCInferenceService/";
+constexpr std::string_view kHealth = "/grpc.health.v1.Health/";
+constexpr uint64_t kServing = 1, kNotServing = 2, kServiceUnknown = 3;
+
+std::string_view view(const h2::Buffer& buffer) { return {reinterpret_cast<const char*>(buffer.data), buffer.size}; }
+
+std::string_view rpc_of(std::string_view path, std::string_view service) {
+  return path.starts_with(service) ? path.substr(service.size()) : std::string_view();
+}
+
+// The names that metrics have for the statuses of calls.
+std::string_view name_of(int status) {
+  constexpr std::string_view kNames[] = {
+      "OK",           "CANCELLED",          "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED", "NOT_FOUND",
+      "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED",          "OUT_OF_RANGE",
+      "UNIMPLEMENTED", "INTERNAL",          "UNAVAILABLE",       "DATA_LOSS",          "UNAUTHENTICATED"};
+  return kNames[status];
+}
+
+// The first two fields of the messages that ask about a model.
+std::pair<std::string, std::string> name_and_version(std::string_view message) {
+  std::pair<std::string, std::string> found;
+  MessageReader reader(message);
+  for (Field field; reader.next(field);) {
+    if (field.is(1, WireType::kBytes)) found.first = field.bytes;
+    if (field.is(2, WireType::kBytes)) found.second = field.bytes;
+  }
+  return found;
+}
+
+}  // namespace
+
+// What is done on another thread, while nobody else uses it.
+struct GrpcCall::Aside {
+  std::shared_ptr<Prediction> prediction;
+  std::shared_ptr<InferForm> form;
+  std::shared_ptr<Pool> pool;
+  std::optional<Problem> problem;
+
+  void run() noexcept {
+    try {
+      prediction->accept(fitted(std::move(form->form), prediction->model().signature), kNever, *pool);
+      prediction->take(form->raw);
+      prediction->fill();
+    } catch (const Problem& raised) {
+      problem = raised;
+    } catch (const std::exception&) {
+      problem = Problem(Kind::kMemoryFull, {}, "try again later, or send smaller requests");
+    }
+  }
+};
+
+GrpcCall::GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, const h2::CallHead& head, CallHold its,
+                   const MinimumRate& rate, double now_s)
+    : hold(std::move(its)),
+      arriving(now_s, rate),
+      connection_(connection),
+      plane_(connection.plane()),
+      call_(call),
+      id_(id),
+      began_s_(now_s),
+      path_(head.path),
+      request_id_([&] {
+        std::string_view given;
+        head.metadata.find("x-request-id", given);
+        return request_id_of(given);
+      }()) {
+  auto keep = [&](std::string_view name, std::string& where) {
+    std::string_view value;
+    if (head.metadata.find(name, value)) where = value;
+  };
+  keep("authorization", authorization_);
+  keep("octet-affinity", affinity_);
+  keep("traceparent", traceparent_);
+  keep("tracestate", tracestate_);
+  keep("grpc-encoding", encoding_);
+  if (head.deadline) {
+    deadline_s_ = std::chrono::duration<double>(head.deadline->time_since_epoch()).count();
+    plane_.alarms.set(deadline_s_, id);
+  }
+  is_streaming_ = rpc_of(path_, kService) == "ModelStreamInfer";
+}
+
+GrpcCall::~GrpcCall() = default;
+
+void GrpcCall::guard(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Problem& problem) {
+    is_streaming_ && has_begun_ ? refused_in_stream(problem) : refuse(problem);
+  } catch (const std::bad_alloc&) {
+    refuse(Problem(Kind::kMemoryFull, {}, "try again later, or send smaller requests"));
+  }
+}
+
+void GrpcCall::on_message(h2::Buffer message, bool is_compressed) {
+  if (is_over_) return;
+  guard([&] {
+    if (is_compressed) {
+      if (!is_known_coding(encoding_)) throw Problem(Kind::kUnsupported, "the message's compression is not known");
+      message = h2::Buffer::copy_of(inflated(view(message), encoding_, plane_.limits.max_body_bytes));
+      hold.messages.charge(message.size);
+    }
+    messages_.push_back(std::move(message));
+    connection_.pause(call_);  // until it is looked at, the next one waits
+    if (is_streaming_) next();
+  });
+}
+
+void GrpcCall::on_half_close() {
+  is_half_closed_ = true;
+  if (is_over_) return;
+  if (is_streaming_) return next();
+  guard([this] {
+    if (messages_.size() != 1) throw Problem(Kind::kInvalidInput, "the call has no message, or several");
+    begin();
+  });
+}
+
+void GrpcCall::admit_caller() {
+  std::string_view rpc = rpc_of(path_, kService);
+  if (rpc == "ServerLive" || rpc == "ServerReady" || path_.starts_with(kHealth)) return;
+  bool predicts = rpc == "ModelInfer" || rpc == "ModelStreamInfer";
+  bool changes = rpc == "RepositoryModelLoad" || rpc == "RepositoryModelUnload";
+  try {
+    if (predicts) {
+      plane_.access.admit(authorization_, {}, {"predict"}, now_s());
+    } else if (changes) {
+      plane_.access.admit(authorization_, {}, {"push"}, now_s());
+    } else {
+      plane_.access.admit(authorization_, {}, {"predict", "read"}, now_s());
+    }
+  } catch (const Problem& problem) {
+    plane_.refusals.not_allowed(problem.facts().code);
+    throw;
+  }
+}
+
+// Of a stream: its next message, when the one before is answered.
+void GrpcCall::next() {
+  if (is_over_ || is_busy_) return;
+  if (messages_.empty()) {
+    if (is_half_closed_) finish();
+    return;
+  }
+  has_begun_ = false;
+  guard([this] { begin(); });
+}
+
+void GrpcCall::begin() {
+  admit_caller();
+  has_begun_ = true;
+  *message_ = std::move(messages_.front());
+  messages_.pop_front();
+  connection_.resume(call_);
+  std::string_view rpc = rpc_of(path_, kService);
+  if (rpc == "ModelInfer" || rpc == "ModelStreamInfer") return predict(*message_);
+  answer_known();
+}
+
+void GrpcCall::answer_known() {
+  std::string_view rpc = rpc_of(path_, kService), message = view(*message_);
+  auto reply = [&](const std::string& text) {
+    send(text);
+    finish();
+  };
+  bool is_ready = plane_.not_ready.empty() && !plane_.is_stopping;
+  if (rpc == "ServerLive") return reply(MessageWriter().varint(1, 1).take());
+  if (rpc == "ServerReady") return reply(is_ready ? MessageWriter().varint(1, 1).take() : "");
+  if (rpc == "ServerMetadata") return reply(about_server(plane_.release).message);
+  if (rpc_of(path_, kHealth) == "Check") {
+    std::string service = name_and_version(message).first;
+    if (!service.empty() && service != kService.substr(1, kService.size() - 2)) {
+      throw Problem(Kind::kNotFound, "there is no service " + brief(std::string_view(service)));
+    }
+    return reply(MessageWriter().varint(1, plane_.is_stopping ? kNotServing : kServing).take());
+  }
+  if (rpc_of(path_, kHealth) == "Watch") {
+    std::string service = name_and_version(message).first;
+    bool is_known = service.empty() || service == kService.substr(1, kService.size() - 2);
+    send(MessageWriter().varint(1, !is_known ? kServiceUnknown : plane_.is_stopping ? kNotServing : kServing).take());
+    is_watching_ = true;
+    return plane_.is_stopping ? finish() : void();
+  }
+  if (rpc == "ModelReady" || rpc == "ModelMetadata" || rpc == "ModelConfig") return about_model(message);
+  if (rpc == "ModelStatistics") {
+    auto [model, version] = name_and_version(message);
+    if (model.empty()) return reply(statistics_message(plane_, {}, {}));
+    return about_model(message);
+  }
+  auto members = [this](JsonWriter& json) { json.member("path").string(path_).member("request_id").string(request_id_); };
+  std::weak_ptr<bool> is_here = is_here_;
+  plane_.ask(id_, "call", members, std::string(message), [this, is_here](const Said& said) {
+    if (is_here.expired() || is_over_) return;
+    guard([&] {
+      if (said.problem) throw *said.problem;
+      send(std::string(said.bytes));
+      finish();
+    });
+  });
+}
+
+// Calls `then` with who answers for a name, once that is known.
+void GrpcCall::resolve(std::string model, std::string version, std::function<void(const Route&)> then) {
+  if (const Route* route = plane_.find(model, version)) return then(*route);
+  auto name = [&](JsonWriter& json) { json.member("model").string(model).member("version").string(version); };
+  std::weak_ptr<bool> is_here = is_here_;
+  plane_.ask(id_, "resolve", name, {}, [this, is_here, model, version, then = std::move(then)](const Said& said) {
+    if (is_here.expired() || is_over_) return;
+    guard([&] {
+      if (said.problem) throw *said.problem;
+      const Route* route = plane_.find(model, version);
+      if (route == nullptr) throw Problem(Kind::kNotReady, {}, "try again later");
+      then(*route);
+    });
+  });
+}
+
+void GrpcCall::about_model(std::string_view message) {
+  auto [name, number] = name_and_version(message);
+  auto [model, version] = parse_address(name, number);
+  resolve(model, version, [this, model = model, version = version](const Route& route) {
+    std::string_view rpc = rpc_of(path_, kService);
+    if (rpc == "ModelReady") send(MessageWriter().varint(1, 1).take());
+    if (rpc == "ModelMetadata") send(plane::about_model(model, route).message);
+    if (rpc == "ModelConfig") send(model_config(model, *route.main).message);
+    if (rpc == "ModelStatistics") {
+      send(statistics_message(plane_, model, version.empty() ? "" : route.main->identity.version));
+    }
+    finish();
+  });
+}
+
+void GrpcCall::predict(h2::Buffer message) {
+  is_busy_ = true;
+  double now = now_s();
+  form_ = std::make_shared<InferForm>(read_infer(view(message)));
+  auto [model, version] = parse_address(form_->model, form_->version);
+  resolve(model, version, [this, now](const Route& route) {
+    prediction_ = std::make_shared<Prediction>(route.choose(affinity_), Protocol::kGrpc, id_, is_streaming_ ? now : began_s_);
+    prediction_->times.arrived_s = now;
+    prediction_->admit();
+    take(route);
+  });
+}
+
+void GrpcCall::take(const Route&) {
+  auto aside = std::make_shared<Aside>(Aside{prediction_, form_, plane_.pool, {}});
+  auto done = [this, aside] {
+    guard([&] {
+      if (aside->problem) throw *aside->problem;
+      decode_pictures();
+    });
+  };
+  if (!form_->raw.empty() || message_->size < kWorthAside) {
+    aside->run();
+    return done();
+  }
+  std::weak_ptr<bool> is_here = is_here_;
+  plane_.background.post([aside, message = *message_] { aside->run(); }, [plane = &plane_, id = id_, is_here, done] {
+    plane->with(id, [&](Peer&) {
+      if (!is_here.expired()) done();
+    });
+  });
+}
+
+void GrpcCall::decode_pictures() {
+  auto pictures = prediction_->pictures();
+  pictures_ = static_cast<int>(pictures.size());
+  if (pictures.empty()) return submit();
+  std::weak_ptr<bool> is_here = is_here_;
+  for (const auto& [index, file] : pictures) {
+    auto members = [&, index = index](JsonWriter& json) {
+      json.member("key").integer(prediction_->model().key);
+      json.member("input").integer(static_cast<int64_t>(prediction_->request().inputs[index].index));
+    };
+    plane_.ask(id_, "picture", members, std::string(file), [this, is_here, index = index](const Said& said) {
+      if (is_here.expired() || is_over_ || !is_busy_) return;
+      guard([&] {
+        if (said.problem) throw *said.problem;
+        prediction_->set_picture(index, said.bytes);
+        if (--pictures_ == 0) submit();
+      });
+    });
+  }
+}
+
+void GrpcCall::submit() {
+  prediction_->times.prepared_s = now_s();
+  prediction_->limit(deadline_s_);
+  prediction_->submit(plane_.mailbox, *plane_.pool);
+  if (prediction_->deadline_s() < kNever) plane_.alarms.set(prediction_->deadline_s(), id_);
+}
+
+void GrpcCall::on_alarm(double now_s) {
+  if (is_over_ || !is_busy_ || prediction_ == nullptr) return;
+  const Times& times = prediction_->times;
+  bool is_late = times.prepared_s > 0 && times.ran_s == 0 && prediction_->deadline_s() <= now_s;
+  if (!is_late || !prediction_->withdraw()) return;
+  guard([] { throw Problem(Kind::kDeadlinePassed); });
+}
+
+void GrpcCall::on_ran() {
+  if (is_over_ || !is_busy_) return;
+  prediction_->times.ran_s = now_s();
+  guard([this] { answer(); });
+}
+
+void GrpcCall::answer() {
+  Answer answer = prediction_->answer(*plane_.pool);
+  std::vector<std::string_view> pieces;
+  answer.append_to(pieces);
+  std::string head = is_streaming_ ? MessageWriter().head(2, answer.bytes()).take() : "";
+  h2::Buffer message = h2::Buffer::allocate(head.size() + answer.bytes());
+  auto* next_byte = std::copy(head.begin(), head.end(), message.data);
+  for (std::string_view piece : pieces) next_byte = std::copy(piece.begin(), piece.end(), next_byte);
+  prediction_->count("OK", true, now_s());
+  trace("OK");
+  is_busy_ = false;
+  hold.answers.charge(message.size);
+  connection_.send(call_, std::move(message));
+  if (is_streaming_) return next();
+  finish(server_timing(prediction_->job->stages, prediction_->times.ended_s - prediction_->times.arrived_s));
+}
+
+void GrpcCall::refused_in_stream(const Problem& problem) {
+  std::string code(name_of(problem.facts().grpc));
+  if (prediction_ && is_busy_) prediction_->count(code, false, now_s());
+  prediction_.reset();
+  is_busy_ = false;
+  send(MessageWriter().bytes(1, problem.said()).take());
+  next();
+}
+
+void GrpcCall::refuse(const Problem& problem) {
+  if (std::exchange(is_over_, true)) return;
+  const KindFacts& its = problem.facts();
+  if (is_busy_) {
+    plane_.refusals.rejected(problem.kind == Kind::kQueueFull        ? "queue_full"
+                             : problem.kind == Kind::kDeadlinePassed ? "deadline"
+                             : its.http == 503                       ? "no_worker"
+                                                                     : "invalid");
+    if (prediction_) prediction_->count(name_of(its.grpc), false, now_s());
+    trace(name_of(its.grpc));
+  }
+  h2::HeaderBlock trailers;
+  trailers.add("x-request-id", request_id_).add("octet-code", its.code);
+  if (its.may_be_retried) {
+    trailers.add("grpc-retry-pushback-ms", std::to_string(1000 * problem.whole_retry_after_s()));
+  }
+  connection_.finish(call_, static_cast<h2::GrpcStatus>(its.grpc), problem.sentence(), trailers);
+}
+
+void GrpcCall::send(std::string message) { connection_.send(call_, h2::Buffer::copy_of(message)); }
+
+void GrpcCall::tell_end() {
+  if (is_over_) return;
+  send(MessageWriter().varint(1, kNotServing).take());
+  finish();
+}
+
+void GrpcCall::finish(std::string_view timing) {
+  if (std::exchange(is_over_, true)) return;
+  h2::HeaderBlock trailers;
+  trailers.add("x-request-id", request_id_);
+  if (!timing.empty()) trailers.add("server-timing", timing);
+  connection_.finish(call_, h2::GrpcStatus::kOk, {}, trailers);
+}
+
+// Its client waits no more. A computation that has begun is not interrupted, and what it gives is thrown away.
+void GrpcCall::on_cancel() {
+  if (std::exchange(is_over_, true) || !is_busy_ || prediction_ == nullptr) return;
+  plane_.refusals.rejected("canceled");
+  prediction_->count("CANCELLED", false, now_s());
+  trace("CANCELLED");
+  if (!prediction_->withdraw()) plane_.left[id_] = {prediction_, std::move(hold)};
+}
+
+void GrpcCall::trace(std::string_view code) {
+  if (plane_.traced < 0 || !is_traced(plane_, traceparent_)) return;
+  tell_trace(plane_, {Protocol::kGrpc, traceparent_, tracestate_, request_id_, path_, path_,
+                      connection_.is_encrypted() ? "https" : "http", code, prediction_.get()});
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,76 @@
+// One gRPC call: inference.GRPCInferenceService, grpc.health.v1.Health, and what the control plane answers.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "control/prediction.h"
+#include "h2/grpc.h"
+#include "net/grpc_connection.h"
+#include "progress.h"
+
+namespace octet::plane {
+
+class GrpcCall {
+ public:
+  GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, const h2::CallHead& head, CallHold its,
+           const MinimumRate& rate, double now_s);
+  ~GrpcCall();
+
+  void on_message(h2::Buffer message, bool is_compressed);
+  void on_half_close();
+  void on_cancel();
+  void on_ran();
+  void on_alarm(double now_s);
+  // Whether it is told of the server's health for as long as it likes: of its end, too.
+  bool is_watching() const { return is_watching_; }
+  void tell_end();
+  int64_t id() const { return id_; }
+  CallHold hold;
+  Progress arriving;  // of its messages
+
+ private:
+  struct Aside;
+
+  void guard(const std::function<void()>& act);
+  void admit_caller();
+  void begin();
+  void answer_known();
+  void resolve(std::string model, std::string version, std::function<void(const Route&)> then);
+  void about_model(std::string_view message);
+  void predict(h2::Buffer message);
+  void take(const Route& route);
+  void decode_pictures();
+  void submit();
+  void answer();
+  void refuse(const Problem& problem);
+  void refused_in_stream(const Problem& problem);
+  void next();
+  void send(std::string message);
+  void finish(std::string_view timing = {});
+  void trace(std::string_view code);
+
+  GrpcConnection& connection_;
+  Plane& plane_;
+  const h2::CallId call_;
+  const int64_t id_;
+  const double began_s_;
+  const std::string path_, request_id_;
+  std::string authorization_, affinity_, traceparent_, tracestate_, encoding_;
+  double deadline_s_ = kNever;
+  bool has_begun_ = false, is_half_closed_ = false, is_over_ = false, is_busy_ = false, is_streaming_ = false;
+  bool is_watching_ = false;
+  std::deque<h2::Buffer> messages_;  // that came, and are not looked at
+  std::shared_ptr<h2::Buffer> message_ = std::make_shared<h2::Buffer>();  // that is looked at
+  std::shared_ptr<struct InferForm> form_;
+  std::shared_ptr<Prediction> prediction_;
+  int pictures_ = 0;
+  std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
+};
+
+}  // namespace octet::plane

@@ -1,0 +1,82 @@
+// A client's HTTP/2 connection: its gRPC calls, and the transport below them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "control/plane.h"
+#include "h2/grpc.h"
+#include "net/reactor.h"
+#include "net/transport.h"
+#include "peer_budget.h"
+#include "progress.h"
+
+namespace octet::plane {
+
+class GrpcCall;
+
+class GrpcConnection final : public Peer, private h2::GrpcHandler {
+ public:
+  GrpcConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client, Lease seat,
+                 double now_s);
+  ~GrpcConnection() override;
+
+  void begin() override { read(); }
+  void happened(uint32_t events) override;
+  void go_on() override { read(); }
+  void check_timeouts(double now_s) override;
+  void stop(bool at_once) override;
+  bool is_over() const override { return is_over_; }
+  bool is_idle() const override { return calls_.empty(); }
+  bool wants_turn() const override { return wants_turn_ || wants_flush_; }
+  void on_job(int64_t id) override;
+  void on_alarm(int64_t id, double now_s) override;
+
+  // For calls.
+  Plane& plane() { return plane_; }
+  bool is_encrypted() const { return transport_->is_encrypted(); }
+  void send(h2::CallId call, h2::Buffer message);
+  void finish(h2::CallId call, h2::GrpcStatus status, std::string_view details, const h2::HeaderBlock& trailers);
+  void pause(h2::CallId call) { session_.pause(call); }
+  void resume(h2::CallId call) { session_.resume(call); }
+
+ private:
+  void on_call(h2::CallId call, const h2::CallHead& head) override;
+  bool reserve(h2::CallId call, size_t bytes) override;
+  void on_sent(h2::CallId call) override;
+  void on_message(h2::CallId call, h2::Buffer message, bool is_compressed) override;
+  void on_half_close(h2::CallId call) override;
+  void on_cancel(h2::CallId call) override;
+
+  void read();
+  void flush();
+  void break_off_slow(double now_s);
+  void end();
+  void forget(h2::CallId call);
+  GrpcCall* find(int64_t id);
+
+  Plane& plane_;
+  const int descriptor_;
+  std::unique_ptr<Transport> transport_;
+  const std::string client_;
+  const Lease seat_;
+  h2::GrpcSession session_;
+  std::unordered_map<h2::CallId, std::unique_ptr<GrpcCall>> calls_;
+  std::unordered_map<int64_t, h2::CallId> streams_;  // of those, by their exchange
+  std::vector<std::unique_ptr<GrpcCall>> finished_;  // which may be those that say so
+  std::unordered_map<h2::CallId, CallHold> sending_;  // calls that are over but for their answers
+  double read_s_;              // when the peer last sent something
+  double head_s_;              // when it was last not within a head
+  Progress taken_;             // of what is written
+  uint64_t written_bytes_ = 0;
+  bool may_read_ = true;       // an edge has come, and not been used up
+  bool wants_turn_ = false;
+  bool wants_flush_ = false;   // a call has said something since
+  bool is_over_ = false;
+};
+
+}  // namespace octet::plane

@@ -1,0 +1,153 @@
+#include "net/gzip.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+
+#include "net/http1.h"
+#include "request/problem.h"
+
+namespace octet::plane {
+
+namespace {
+
+// As zlib.h has it, whose interface has been the same since 1995.
+struct Stream {
+  const unsigned char* next_in;
+  unsigned avail_in;
+  unsigned long total_in;
+  unsigned char* next_out;
+  unsigned avail_out;
+  unsigned long total_out;
+  const char* message;
+  void* state;
+  void* allocate;
+  void* free;
+  void* opaque;
+  int data_type;
+  unsigned long adler, reserved;
+};
+
+constexpr char kVersion[] = "1.2.11";  // only its first digit is compared
+constexpr int kOk = 0, kStreamEnd = 1, kBufferError = -5, kFinish = 4, kNoFlush = 0, kDeflated = 8, kMemoryLevel = 8;
+constexpr int kFast = 1;               // tensors hardly get smaller by trying longer
+constexpr int kWindowBits = 15, kGzipBits = 16 + kWindowBits;
+constexpr size_t kPiece = 256 << 10;
+
+struct Zlib {
+  int (*deflate_init)(Stream*, int, int, int, int, int, const char*, int) = nullptr;
+  int (*deflate)(Stream*, int) = nullptr;
+  int (*deflate_end)(Stream*) = nullptr;
+  int (*inflate_init)(Stream*, int, const char*, int) = nullptr;
+  int (*inflate)(Stream*, int) = nullptr;
+  int (*inflate_end)(Stream*) = nullptr;
+  bool is_there = false;
+
+  Zlib() {
+    void* library = ::dlopen("libz.so.1", RTLD_NOW);
+    if (library == nullptr) return;
+    is_there = find(library, "deflateInit2_", deflate_init) && find(library, "deflate", deflate) &&
+               find(library, "deflateEnd", deflate_end) && find(library, "inflateInit2_", inflate_init) &&
+               find(library, "inflate", inflate) && find(library, "inflateEnd", inflate_end);
+  }
+
+  template <typename Function>
+  static bool find(void* library, const char* name, Function& function) {
+    function = reinterpret_cast<Function>(::dlsym(library, name));
+    return function != nullptr;
+  }
+};
+
+const Zlib& zlib() {
+  static const Zlib library;
+  if (!library.is_there) throw Problem(Kind::kUnsupportedFormat, "this server has no zlib for compressed bodies", "send it uncompressed");
+  return library;
+}
+
+int bits_of(std::string_view coding) { return coding == "deflate" ? kWindowBits : kGzipBits; }
+
+[[noreturn]] void refuse(std::string_view coding, const char* what) {
+  throw Problem(Kind::kInvalidInput, std::string("the body is not well-formed ").append(coding).append(": ").append(what));
+}
+
+}  // namespace
+
+void load_zlib() {
+  try {
+    zlib();
+  } catch (const Problem&) {  // whoever needs it is told
+  }
+}
+
+bool is_known_coding(std::string_view coding) { return coding == "gzip" || coding == "x-gzip" || coding == "deflate"; }
+
+std::string preferred_coding(std::string_view accepted) {
+  bool takes_gzip = false, takes_deflate = false;
+  while (!accepted.empty()) {
+    std::string_view item = accepted.substr(0, accepted.find(','));
+    accepted.remove_prefix(std::min(accepted.size(), item.size() + 1));
+    std::string_view coding = stripped(item.substr(0, item.find(';')));
+    std::string quality(item.substr(std::min(item.size(), item.find(';'))));
+    quality.erase(std::remove(quality.begin(), quality.end(), ' '), quality.end());
+    while (!quality.empty() && quality.back() == '0') quality.pop_back();
+    if (same_but_case(quality, ";q=") || same_but_case(quality, ";q=0.")) continue;
+    takes_gzip = takes_gzip || same_but_case(coding, "gzip");
+    takes_deflate = takes_deflate || same_but_case(coding, "deflate");
+  }
+  return takes_gzip ? "gzip" : takes_deflate ? "deflate" : "";
+}
+
+std::string compressed(std::string_view bytes, std::string_view coding) {
+  const Zlib& its = zlib();
+  Stream stream{};
+  if (its.deflate_init(&stream, kFast, kDeflated, bits_of(coding), kMemoryLevel, 0, kVersion, sizeof stream) != kOk) {
+    throw Problem(Kind::kMemoryFull);
+  }
+  std::string out;
+  stream.next_in = reinterpret_cast<const unsigned char*>(bytes.data());
+  stream.avail_in = static_cast<unsigned>(bytes.size());
+  int status = kOk;
+  while (status != kStreamEnd) {
+    size_t there = out.size();
+    out.resize(there + kPiece);
+    stream.next_out = reinterpret_cast<unsigned char*>(out.data() + there);
+    stream.avail_out = kPiece;
+    status = its.deflate(&stream, kFinish);
+    out.resize(there + kPiece - stream.avail_out);
+  }
+  its.deflate_end(&stream);
+  return out;
+}
+
+std::string inflated(std::string_view bytes, std::string_view coding, size_t most_bytes) {
+  const Zlib& its = zlib();
+  Stream stream{};
+  if (its.inflate_init(&stream, bits_of(coding), kVersion, sizeof stream) != kOk) throw Problem(Kind::kMemoryFull);
+  std::string out;
+  stream.next_in = reinterpret_cast<const unsigned char*>(bytes.data());
+  stream.avail_in = static_cast<unsigned>(bytes.size());
+  int status = kOk;
+  bool is_too_long = false;
+  while (status == kOk && !is_too_long) {
+    size_t there = out.size();
+    out.resize(there + kPiece);
+    stream.next_out = reinterpret_cast<unsigned char*>(out.data() + there);
+    stream.avail_out = kPiece;
+    status = its.inflate(&stream, kNoFlush);
+    out.resize(there + kPiece - stream.avail_out);
+    is_too_long = out.size() > most_bytes;
+  }
+  size_t rest = stream.avail_in;
+  std::string message = stream.message ? stream.message : "it is damaged";
+  its.inflate_end(&stream);
+  if (is_too_long) {
+    throw Problem(Kind::kTooLarge, "the request is larger than " + std::to_string(most_bytes) + " bytes",
+                  "the server's OCTET_MAX_PREDICT_BYTES raises the limit");
+  }
+  if (status == kBufferError) refuse(coding, "it ends too early");
+  if (status != kStreamEnd) refuse(coding, message.c_str());
+  if (rest > 0) refuse(coding, (std::to_string(rest) + " bytes follow its end").c_str());
+  return out;
+}
+
+}  // namespace octet::plane

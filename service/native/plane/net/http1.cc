@@ -1,0 +1,294 @@
+#include "net/http1.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace octet::plane {
+
+namespace {
+
+constexpr size_t kMostFields = 100;
+constexpr size_t kMostFraming = 16 << 10;  // of a body in chunks: extensions and trailers
+constexpr int kMostChunkDigits = 15;       // of a size, in hexadecimal
+constexpr int kMostLengthDigits = 18;
+
+using Characters = std::array<bool, 256>;
+
+constexpr Characters token_characters() {
+  Characters set{};
+  for (unsigned each = 0; each < 256; ++each) {
+    set[each] = (each >= '0' && each <= '9') || (each >= 'A' && each <= 'Z') || (each >= 'a' && each <= 'z');
+  }
+  for (char each : {'!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~'}) {
+    set[static_cast<unsigned char>(each)] = true;
+  }
+  return set;
+}
+
+constexpr Characters value_characters() {
+  Characters set{};
+  for (unsigned each = 0x20; each < 256; ++each) set[each] = each != 0x7f;
+  set['\t'] = true;
+  return set;
+}
+
+constexpr Characters target_characters() {
+  Characters set{};
+  for (unsigned each = 0x21; each < 0x7f; ++each) set[each] = true;
+  return set;
+}
+
+constexpr Characters kToken = token_characters(), kValue = value_characters(), kTarget = target_characters();
+
+bool all_of(std::string_view text, const Characters& set) {
+  return std::all_of(text.begin(), text.end(), [&](char each) { return set[static_cast<unsigned char>(each)]; });
+}
+
+constexpr char lower(char each) { return each >= 'A' && each <= 'Z' ? static_cast<char>(each + ('a' - 'A')) : each; }
+
+bool is_digit(char each) { return each >= '0' && each <= '9'; }
+
+// One head, as far as it is read.
+class HeadReader {
+ public:
+  HeadReader(RequestHead& head, BadHead& bad) : head_(head), bad_(bad) {}
+
+  // `lines`: from the request line to the empty line, which is not among them.
+  bool read(std::string_view lines) {
+    bool is_first = true;
+    while (!lines.empty()) {
+      size_t end = lines.find("\r\n");
+      std::string_view line = lines.substr(0, end);
+      lines.remove_prefix(end + 2);
+      if (!(is_first ? request_line(line) : field(line))) return false;
+      is_first = false;
+    }
+    return understood();
+  }
+
+ private:
+  bool refuse(int status, const char* what) {
+    bad_ = {status, what};
+    return false;
+  }
+
+  bool request_line(std::string_view line) {
+    constexpr std::string_view kVersion = "HTTP/1.";
+    size_t first = line.find(' '), last = line.rfind(' ');
+    if (first == line.npos || first == last) return refuse(400, "the request line has no target");
+    head_.method = line.substr(0, first);
+    head_.target = line.substr(first + 1, last - first - 1);
+    std::string_view version = line.substr(last + 1);
+    if (!is_token(head_.method)) return refuse(400, "the method is no token");
+    if (version.size() != kVersion.size() + 1 || version.substr(0, 5) != "HTTP/") return refuse(400, "this is not HTTP");
+    if (version.substr(0, kVersion.size()) != kVersion || !is_digit(version.back())) {
+      return refuse(505, "the version of HTTP is not supported");
+    }
+    head_.minor_version = version.back() == '0' ? 0 : 1;
+    head_.keeps_alive = head_.minor_version > 0;
+    return target();
+  }
+
+  // Origin-form, or absolute-form, of which the authority is left out; the asterisk of OPTIONS.
+  bool target() {
+    std::string_view& target = head_.target;
+    if (target.empty() || !all_of(target, kTarget)) return refuse(400, "the target is no URI");
+    if (target[0] == '/' || (target == "*" && head_.method == "OPTIONS")) return true;
+    for (std::string_view scheme : {"http://", "https://"}) {
+      if (!same_but_case(target.substr(0, scheme.size()), scheme)) continue;
+      size_t path = target.find_first_of("/?", scheme.size());
+      target = path == target.npos ? "/" : target.substr(path);
+      return target[0] == '/' || refuse(400, "the target has no path");
+    }
+    return refuse(400, "the target is no path");
+  }
+
+  bool field(std::string_view line) {
+    size_t colon = line.find(':');
+    if (colon == line.npos) return refuse(400, "a header has no colon");
+    std::string_view name = line.substr(0, colon), value = stripped(line.substr(colon + 1));
+    if (name.empty() || !all_of(name, kToken)) return refuse(400, "the name of a header is no token");
+    if (!all_of(value, kValue)) return refuse(400, "a header has a control character");
+    if (head_.fields.size() == kMostFields) return refuse(431, "there are too many headers");
+    head_.fields.push_back({name, value});
+    return special(name, value);
+  }
+
+  // Those that say where the request ends, and what becomes of the connection.
+  bool special(std::string_view name, std::string_view value) {
+    if (same_but_case(name, "content-length")) {
+      uint64_t length = 0;
+      auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), length);
+      bool is_number = !value.empty() && value.size() <= kMostLengthDigits && std::all_of(value.begin(), value.end(), is_digit);
+      if (!is_number || error != std::errc() || rest != value.data() + value.size()) {
+        return refuse(400, "Content-Length is no length");
+      }
+      if (head_.content_length && *head_.content_length != length) return refuse(400, "there are two lengths");
+      head_.content_length = length;
+    } else if (same_but_case(name, "transfer-encoding")) {
+      if (head_.is_chunked) return refuse(400, "Transfer-Encoding is there twice");
+      if (!same_but_case(value, "chunked")) return refuse(501, "the transfer coding is not supported");
+      head_.is_chunked = true;
+    } else if (same_but_case(name, "connection")) {
+      if (lists(value, "close")) closes_ = true;
+      if (lists(value, "keep-alive")) head_.keeps_alive = true;
+    } else if (same_but_case(name, "expect")) {
+      if (!same_but_case(value, "100-continue")) return refuse(417, "the expectation is not supported");
+      head_.expects_continue = head_.minor_version > 0;
+    } else if (same_but_case(name, "host")) {
+      if (++hosts_ > 1) return refuse(400, "Host is there twice");
+    }
+    return true;
+  }
+
+  bool understood() {
+    if (closes_) head_.keeps_alive = false;
+    if (head_.is_chunked && (head_.content_length || head_.minor_version == 0)) {
+      return refuse(400, "the length of the body is said in two ways");
+    }
+    if (hosts_ == 0 && head_.minor_version > 0) return refuse(400, "there is no Host");
+    return true;
+  }
+
+  RequestHead& head_;
+  BadHead& bad_;
+  int hosts_ = 0;
+  bool closes_ = false;
+};
+
+}  // namespace
+
+bool same_but_case(std::string_view one, std::string_view other) {
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(), [](char a, char b) { return lower(a) == lower(b); });
+}
+
+bool is_token(std::string_view text) { return !text.empty() && all_of(text, kToken); }
+
+std::string_view stripped(std::string_view text) {
+  size_t begin = text.find_first_not_of(" \t");
+  if (begin == text.npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+}
+
+bool lists(std::string_view value, std::string_view lower_token) {
+  while (!value.empty()) {
+    size_t comma = value.find(',');
+    if (same_but_case(stripped(value.substr(0, comma)), lower_token)) return true;
+    if (comma == value.npos) break;
+    value.remove_prefix(comma + 1);
+  }
+  return false;
+}
+
+std::optional<std::string> percent_decoded(std::string_view text) {
+  constexpr int kHexadecimal = 16;
+  std::string decoded;
+  for (size_t at = 0; at < text.size(); ++at) {
+    unsigned byte = static_cast<unsigned char>(text[at]);
+    if (text[at] == '%') {
+      const char* digits = text.data() + at + 1;
+      if (text.size() - at < 3) return std::nullopt;
+      auto [rest, error] = std::from_chars(digits, digits + 2, byte, kHexadecimal);
+      if (error != std::errc() || rest != digits + 2) return std::nullopt;
+      at += 2;
+    }
+    decoded.push_back(static_cast<char>(byte));
+  }
+  return decoded;
+}
+
+std::string_view RequestHead::find(std::string_view lower_name) const {
+  for (const HeaderField& field : fields) {
+    if (same_but_case(field.name, lower_name)) return field.value;
+  }
+  return {};
+}
+
+bool RequestHead::has(std::string_view lower_name) const {
+  return std::any_of(fields.begin(), fields.end(), [&](const auto& field) { return same_but_case(field.name, lower_name); });
+}
+
+HeadState read_head(std::string_view bytes, size_t longest, RequestHead& head, BadHead& bad) {
+  size_t begin = bytes.substr(0, 2) == "\r\n" ? 2 : 0;
+  size_t end = bytes.substr(0, longest).find("\r\n\r\n", begin);
+  std::string_view first = bytes.substr(begin, bytes.find('\n', begin) - begin);
+  if (end == bytes.npos && bytes.size() < longest) {
+    // What is not HTTP need not be waited for; nor a line feed that ends no line.
+    bool is_whole = begin + first.size() < bytes.size();
+    if (!is_whole || (!first.empty() && first.back() == '\r')) return HeadState::kUnfinished;
+    bad = {400, "a line ends without a carriage return"};
+    return HeadState::kBad;
+  }
+  if (end == bytes.npos) {
+    bad = {431, "the head of the request is too large"};
+    return HeadState::kBad;
+  }
+  std::string_view lines = bytes.substr(begin, end + 2 - begin);
+  if (lines.substr(0, 2) == "\r\n") {
+    bad = {400, "there is no request line"};
+    return HeadState::kBad;
+  }
+  head = {};
+  head.bytes = end + 4;
+  return HeadReader(head, bad).read(lines) ? HeadState::kWhole : HeadState::kBad;
+}
+
+bool ChunkedBody::next(std::string_view& bytes, std::string_view& content) {
+  content = {};
+  while (!bytes.empty() && state_ != State::kOver) {
+    if (state_ == State::kData) {
+      content = bytes.substr(0, std::min<uint64_t>(left_, bytes.size()));
+      bytes.remove_prefix(content.size());
+      left_ -= content.size();
+      if (left_ == 0) state_ = State::kDataEnd;
+      return true;
+    }
+    char each = bytes[0];
+    bytes.remove_prefix(1);
+    if (!step(each)) return false;
+  }
+  return true;
+}
+
+bool ChunkedBody::step(char each) {
+  constexpr int kHexadecimal = 16;
+  auto to = [&](State state) {
+    state_ = state;
+    return true;
+  };
+  switch (state_) {
+    case State::kSize: {
+      unsigned digit = 0;
+      if (std::from_chars(&each, &each + 1, digit, kHexadecimal).ec == std::errc()) {
+        left_ = left_ * kHexadecimal + digit;
+        return ++digits_ <= kMostChunkDigits;
+      }
+      if (digits_ == 0) return false;
+      if (each == ';') return to(State::kExtension);
+      return each == '\r' && to(State::kSizeEnd);
+    }
+    case State::kExtension:
+      if (each == '\r') return to(State::kSizeEnd);
+      return each != '\n' && ++framing_ <= kMostFraming;
+    case State::kSizeEnd:
+      digits_ = 0;
+      return each == '\n' && to(left_ == 0 ? State::kTrailer : State::kData);
+    case State::kDataEnd:
+      return each == '\r' && to(State::kDataEndLine);
+    case State::kDataEndLine:
+      return each == '\n' && to(State::kSize);
+    case State::kTrailer:
+      if (each == '\r') return to(State::kTrailerEnd);
+      return each != '\n' && ++framing_ <= kMostFraming && to(State::kTrailerLine);
+    case State::kTrailerLine:
+      if (each == '\n') return to(State::kTrailer);
+      return ++framing_ <= kMostFraming;
+    case State::kTrailerEnd:
+      return each == '\n' && to(State::kOver);
+    default:
+      return false;
+  }
+}
+
+}  // namespace octet::plane

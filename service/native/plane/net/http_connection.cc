@@ -1,0 +1,342 @@
+#include "net/http_connection.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "queue/clock.h"
+
+namespace octet::plane {
+
+namespace {
+
+constexpr size_t kMostAtOnce = 1 << 20;    // then other connections have their turn
+constexpr size_t kBeginningBytes = 4096;   // a head, and a little: what follows is read where it belongs
+constexpr size_t kWorthFreeing = 64;       // of a string's memory
+constexpr size_t kMostDiscarded = 1 << 20; // of a body that nobody wants: beyond it the connection ends
+constexpr double kLingerS = 2;             // a client has read by then what it was sent last
+constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
+
+std::string plain_response(int status, std::string_view what) {
+  std::string text(status_line(status));
+  text.append("\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: ").append(std::to_string(what.size()));
+  return text.append("\r\nconnection: close\r\n\r\n").append(what);
+}
+
+}  // namespace
+
+std::string_view status_line(int status) {
+  switch (status) {
+    case 200: return "HTTP/1.1 200 OK";
+    case 400: return "HTTP/1.1 400 Bad Request";
+    case 401: return "HTTP/1.1 401 Unauthorized";
+    case 403: return "HTTP/1.1 403 Forbidden";
+    case 404: return "HTTP/1.1 404 Not Found";
+    case 405: return "HTTP/1.1 405 Method Not Allowed";
+    case 408: return "HTTP/1.1 408 Request Timeout";
+    case 409: return "HTTP/1.1 409 Conflict";
+    case 413: return "HTTP/1.1 413 Content Too Large";
+    case 415: return "HTTP/1.1 415 Unsupported Media Type";
+    case 417: return "HTTP/1.1 417 Expectation Failed";
+    case 422: return "HTTP/1.1 422 Unprocessable Content";
+    case 429: return "HTTP/1.1 429 Too Many Requests";
+    case 431: return "HTTP/1.1 431 Request Header Fields Too Large";
+    case 501: return "HTTP/1.1 501 Not Implemented";
+    case 503: return "HTTP/1.1 503 Service Unavailable";
+    case 504: return "HTTP/1.1 504 Gateway Timeout";
+    case 505: return "HTTP/1.1 505 HTTP Version Not Supported";
+    default: return "HTTP/1.1 500 Internal Server Error";
+  }
+}
+
+HttpConnection::HttpConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client,
+                               Lease seat, double now_s)
+    : plane_(plane),
+      descriptor_(descriptor),
+      transport_(std::move(transport)),
+      client_(std::move(client)),
+      seat_(std::move(seat)),
+      due_s_(now_s + plane.limits.head_timeout_s) {}
+
+HttpConnection::~HttpConnection() {
+  exchange_.reset();
+  ::close(descriptor_);
+}
+
+void HttpConnection::happened(uint32_t events) {
+  if (is_over_) return;
+  may_read_ = true;  // be it an end or an error
+  if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) has_left_ = true;
+  if (!outbox_.is_empty() && (events & (EPOLLOUT | EPOLLIN | EPOLLHUP | EPOLLERR))) send({});
+  read();
+}
+
+bool HttpConnection::is_reading() const {
+  if (is_over_ || input_ == Input::kNothing) return false;
+  return input_ != Input::kBody || has_responded() || exchange_->wants_body();
+}
+
+void HttpConnection::read() {
+  wants_turn_ = false;
+  size_t budget = kMostAtOnce;
+  if (!in_.empty()) proceed();
+  while (may_read_ && is_reading()) {
+    Room room{nullptr, 0};
+    if (input_ == Input::kBody && !chunks_ && in_.empty() && !has_responded()) room = exchange_->room();
+    size_t count = 0;
+    if (room.bytes > 0) {
+      count = receive(room.data, std::min<uint64_t>({room.bytes, body_left_, budget}));
+      body_left_ -= count;
+      if (count > 0) exchange_->filled(count);
+      if (count > 0 && body_left_ == 0) end_body();
+    } else {
+      bool is_head = input_ == Input::kHead;
+      count = receive(plane_.scratch.data(), std::min(budget, is_head ? kBeginningBytes : plane_.scratch.size()));
+      in_.append(plane_.scratch, 0, count);
+      if (count > 0) proceed();
+    }
+    budget -= std::min(budget, count);
+    if (budget == 0) {
+      wants_turn_ = !is_over_;
+      return;
+    }
+  }
+  // An answer that is being written is written to its end: who sends no more may still read.
+  if (has_left_ && !is_over_ && !has_responded()) gone();
+}
+
+size_t HttpConnection::receive(char* data, size_t bytes) {
+  ssize_t count = transport_->receive(data, bytes);
+  if (count > 0) {
+    window_bytes_ += static_cast<size_t>(count);
+    return static_cast<size_t>(count);
+  }
+  may_read_ = false;
+  if (count == Transport::kOver) {
+    has_left_ = true;
+    if (input_ != Input::kNothing) gone();
+  }
+  return 0;
+}
+
+void HttpConnection::proceed() {
+  while (!is_over_ && !in_.empty()) {
+    if (input_ == Input::kHead) {
+      size_t there = in_.size();
+      read_head();
+      if (input_ == Input::kHead && in_.size() == there) return;
+    } else if (input_ == Input::kBody) {
+      if (!is_reading() || !take_body()) return;
+    } else if (input_ == Input::kLingering) {
+      lingered_bytes_ += std::exchange(in_, {}).size();
+      if (lingered_bytes_ > kMostDiscarded) end();
+      return;
+    } else {
+      return;
+    }
+  }
+}
+
+void HttpConnection::read_head() {
+  BadHead bad{};
+  RequestHead head;
+  HeadState state = plane::read_head(in_, plane_.limits.max_head_bytes, head, bad);
+  if (state == HeadState::kUnfinished) {
+    due_s_ = std::min(due_s_, now_s() + plane_.limits.head_timeout_s);
+    return;
+  }
+  if (state == HeadState::kBad) return refuse_head(bad);
+  head_text_ = in_.substr(0, head.bytes);
+  in_.erase(0, head.bytes);
+  plane::read_head(head_text_, plane_.limits.max_head_bytes, head_, bad);  // whose views are of what is kept
+  begin_exchange();
+}
+
+void HttpConnection::refuse_head(const BadHead& bad) {
+  is_last_ = true;
+  send({plain_response(bad.status, bad.what)});
+  if (!is_over_) linger();
+}
+
+void HttpConnection::begin_exchange() {
+  double now = now_s();
+  finished_.reset();
+  id_ = plane_.next_exchange(descriptor_);
+  request_id_ = request_id_of(head_.find("x-request-id"));
+  is_last_ = !head_.keeps_alive || plane_.is_stopping;
+  body_left_ = head_.content_length.value_or(0);
+  chunks_.reset();
+  if (head_.is_chunked) chunks_.emplace();
+  input_ = Input::kBody;
+  window_bytes_ = 0;
+  due_s_ = now + plane_.limits.stall_timeout_s;
+  exchange_ = make_exchange(*this);
+  exchange_->begin();
+  if (is_over_) return;
+  if (head_.expects_continue && !has_responded() && in_.empty()) send({kContinue});
+  if (!is_over_ && !chunks_ && body_left_ == 0) end_body();
+}
+
+// Takes what is there of the body. False: there is no more of it now.
+bool HttpConnection::take_body() {
+  std::string_view bytes(in_), content;
+  if (!chunks_) {
+    content = bytes.substr(0, std::min<uint64_t>(body_left_, bytes.size()));
+    bytes.remove_prefix(content.size());
+    body_left_ -= content.size();
+  } else if (!chunks_->next(bytes, content)) {
+    Problem problem(Kind::kInvalidInput, "the body's chunks are not well formed");
+    is_last_ = true;
+    has_responded() ? end() : respond(problem);
+    return false;
+  }
+  std::string taken(content);
+  in_.erase(0, in_.size() - bytes.size());
+  if (!has_responded() && !taken.empty()) exchange_->on_body(taken);
+  if (is_over_ || input_ != Input::kBody) return false;
+  if (chunks_ ? chunks_->is_over() : body_left_ == 0) end_body();
+  return true;
+}
+
+void HttpConnection::end_body() {
+  input_ = Input::kNothing;
+  due_s_ = has_responded() && !outbox_.is_empty() ? now_s() + plane_.limits.stall_timeout_s : kNever;
+  if (!has_responded()) return exchange_->on_body_end();
+  if (output_ == Output::kWritten) next();
+}
+
+// A body that will not be read, of which more is to come than is worth reading.
+bool HttpConnection::has_long_rest() const {
+  if (input_ != Input::kBody) return false;
+  return head_.expects_continue || chunks_ || body_left_ > in_.size() + kMostDiscarded;
+}
+
+void HttpConnection::respond(const HttpResponse& response) {
+  if (is_over_ || has_responded()) return;
+  if (has_long_rest()) is_last_ = true;
+  size_t bytes = 0;
+  for (std::string_view piece : response.body) bytes += piece.size();
+  std::string head(status_line(response.status));
+  head.append("\r\ndate: ").append(plane_.date()).append("\r\n").append(response.headers);
+  head.append("content-length: ").append(std::to_string(bytes)).append("\r\nx-request-id: ").append(request_id_);
+  head.append(is_last_ ? "\r\nconnection: close\r\n\r\n" : "\r\n\r\n");
+  std::vector<std::string_view> pieces{head};
+  if (head_.method != "HEAD") pieces.insert(pieces.end(), response.body.begin(), response.body.end());
+  output_ = Output::kWriting;
+  send(pieces);
+}
+
+void HttpConnection::respond(const Problem& problem) {
+  std::string document = problem.document(percent_decoded(head_.path()).value_or(std::string(head_.path())), request_id_);
+  HttpResponse response{problem.facts().http, "content-type: application/problem+json\r\n", {document}};
+  if (problem.facts().may_be_retried) {
+    response.headers.append("retry-after: ").append(std::to_string(problem.whole_retry_after_s())).append("\r\n");
+  }
+  if (problem.kind == Kind::kUnauthorized) response.headers.append("www-authenticate: Bearer\r\n");
+  respond(response);
+}
+
+void HttpConnection::relay(std::string_view bytes) {
+  if (is_over_) return;
+  output_ = Output::kWriting;
+  is_relayed_ = true;
+  send({bytes});
+}
+
+void HttpConnection::finish_relay(bool keeps_alive) {
+  if (is_over_) return;
+  is_relayed_ = false;
+  if (!keeps_alive || has_long_rest()) is_last_ = true;
+  output_ = Output::kWriting;
+  send({});
+}
+
+void HttpConnection::send(const std::vector<std::string_view>& pieces) {
+  if (!outbox_.send(*transport_, pieces)) return gone();
+  if (input_ == Input::kNothing && !outbox_.is_empty()) due_s_ = now_s() + plane_.limits.stall_timeout_s;
+  if (!outbox_.is_empty()) return;
+  if (is_relayed_ && exchange_) return exchange_->on_drained();
+  if (output_ == Output::kWriting) has_written();
+}
+
+void HttpConnection::has_written() {
+  output_ = Output::kWritten;
+  if (is_last_ && input_ == Input::kBody) return linger();
+  if (input_ == Input::kNothing) next();
+}
+
+// Closing the connection now would destroy the answer on its way, where more is to come of the request.
+void HttpConnection::linger() {
+  finished_ = std::move(exchange_);
+  in_.clear();
+  input_ = Input::kLingering;
+  output_ = Output::kWritten;
+  due_s_ = now_s() + kLingerS;
+  transport_->finish();
+}
+
+// The next request may come, or has come already.
+void HttpConnection::next() {
+  finished_ = std::move(exchange_);
+  if (is_last_ || plane_.is_stopping) return end();
+  input_ = Input::kHead;
+  output_ = Output::kNone;
+  is_fresh_ = false;
+  due_s_ = now_s() + plane_.limits.keep_alive_s;
+  if (has_left_ && in_.empty()) return end();
+  wants_turn_ = !in_.empty() || may_read_;  // not from within itself: who sends a thousand at once has but one turn
+}
+
+void HttpConnection::on_job(int64_t id) {
+  if (exchange_ && id == id_) exchange_->on_ran();
+}
+
+void HttpConnection::on_alarm(int64_t id, double now_s) {
+  if (exchange_ && id == id_) exchange_->on_alarm(now_s);
+}
+
+// The client has left.
+void HttpConnection::gone() {
+  if (exchange_ && !has_responded()) exchange_->on_gone();
+  end();
+}
+
+void HttpConnection::end(std::string_view farewell) {
+  if (std::exchange(is_over_, true)) return;
+  if (!farewell.empty()) outbox_.send(*transport_, {farewell});
+  transport_->finish();
+  input_ = Input::kNothing;
+}
+
+void HttpConnection::check_timeouts(double now_s) {
+  if (input_ == Input::kHead && in_.empty() && in_.capacity() + head_text_.capacity() > kWorthFreeing) {
+    in_.shrink_to_fit();
+    head_text_ = {};
+  }
+  if (now_s < due_s_) return;
+  if (input_ == Input::kLingering) return end();
+  if (input_ == Input::kHead) {
+    return end(is_fresh_ || !in_.empty() ? plain_response(408, "the head of the request took too long") : "");
+  }
+  bool is_waiting = input_ == Input::kBody && !is_reading();  // it is us who do not read
+  if (input_ == Input::kBody && (is_waiting || window_bytes_ >= plane_.limits.min_body_bytes)) {
+    window_bytes_ = 0;
+    due_s_ = now_s + plane_.limits.stall_timeout_s;
+    return;
+  }
+  bool may_answer = !has_responded();
+  if (exchange_ && may_answer) exchange_->on_gone();
+  end(may_answer ? plain_response(408, "the body of the request came too slowly") : "");
+}
+
+void HttpConnection::stop(bool at_once) {
+  is_last_ = true;
+  if (at_once && exchange_ && !has_responded()) exchange_->on_gone();
+  if (at_once || is_idle()) end();
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,145 @@
+// A client's connection that speaks HTTP/1.1.
+//
+// Requests are answered in their order; what comes early is not read until its turn. What is asked is an exchange's to
+// answer: a prediction, something that is known here, or what is forwarded to the control plane.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "control/plane.h"
+#include "control/prediction.h"
+#include "net/http1.h"
+#include "net/outbox.h"
+#include "net/reactor.h"
+#include "net/transport.h"
+
+namespace octet::plane {
+
+class HttpConnection;
+
+// A request, from its head to its answer. It answers by the connection's `respond` or `relay`, once, from within these
+// or later.
+class HttpExchange {
+ public:
+  virtual ~HttpExchange() = default;
+
+  virtual void begin() = 0;  // its head is there
+  // Memory for what comes next of its body, if that is one piece of known length; of no bytes: it goes to `on_body`.
+  virtual Room room() { return {nullptr, 0}; }
+  virtual void filled(size_t) {}
+  virtual void on_body(std::string_view) = 0;
+  virtual void on_body_end() = 0;
+  virtual bool wants_body() const { return true; }  // false: it is read later
+  // The client took what was relayed, and may be sent more.
+  virtual void on_drained() {}
+  virtual void on_alarm(double) {}
+  virtual void on_ran() {}
+  virtual void on_gone() {}  // the client has left, or is too slow
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string headers;                  // lines, each with its end; besides those that every response has
+  std::vector<std::string_view> body;   // pieces, which need live no longer than the call
+};
+
+class HttpConnection final : public Peer {
+ public:
+  HttpConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client, Lease seat,
+                 double now_s);
+  ~HttpConnection() override;
+
+  void begin() override { read(); }
+  void happened(uint32_t events) override;
+  void go_on() override { read(); }
+  void check_timeouts(double now_s) override;
+  void stop(bool at_once) override;
+  bool is_over() const override { return is_over_; }
+  bool is_idle() const override { return exchange_ == nullptr; }
+  bool wants_turn() const override { return wants_turn_; }
+
+  // Of the exchange under way.
+  int64_t id() const { return id_; }
+  void on_job(int64_t id) override;
+  void on_alarm(int64_t id, double now_s) override;
+
+  // For exchanges.
+  Plane& plane() { return plane_; }
+  const RequestHead& head() const { return head_; }
+  const std::string& request_id() const { return request_id_; }
+  const std::string& client() const { return client_; }
+  bool is_encrypted() const { return transport_->is_encrypted(); }
+  void respond(const HttpResponse& response);
+  void respond(const Problem& problem);
+  // Raw bytes of a response, head and all; `finish_relay` after the last. `keeps_alive`: its end is plain to the client.
+  void relay(std::string_view bytes);
+  void finish_relay(bool keeps_alive);
+  size_t unsent_bytes() const { return outbox_.bytes(); }
+  bool has_responded() const { return output_ != Output::kNone; }
+  void want_body() { wants_turn_ = true; }  // what `wants_body` says has changed
+  bool keeps_alive() const { return !is_last_; }
+  HttpExchange* exchange() { return exchange_.get(); }
+
+ private:
+  enum class Input : uint8_t { kHead, kBody, kNothing, kLingering };
+  enum class Output : uint8_t { kNone, kWriting, kWritten };
+
+  void read();
+  bool is_reading() const;
+  size_t receive(char* data, size_t bytes);
+  void proceed();
+  void read_head();
+  void begin_exchange();
+  bool take_body();
+  void end_body();
+  void refuse_head(const BadHead& bad);
+  void send(const std::vector<std::string_view>& pieces);
+  void has_written();
+  void next();
+  void linger();
+  void gone();
+  void end(std::string_view farewell = {});
+  bool has_long_rest() const;
+
+  Plane& plane_;
+  const int descriptor_;
+  std::unique_ptr<Transport> transport_;
+  const std::string client_;
+  const Lease seat_;
+  Input input_ = Input::kHead;
+  Output output_ = Output::kNone;
+  bool may_read_ = true;     // an edge has come, and not been used up
+  bool has_left_ = false;    // the client sends no more
+  bool is_fresh_ = true;     // no request has been answered
+  bool is_last_ = false;     // of its requests
+  bool wants_turn_ = false;
+  bool is_over_ = false;
+  bool is_relayed_ = false;  // the response comes in pieces
+  std::string in_;           // read, and not used
+  std::string head_text_;    // of the request under way, which `head_` views
+  RequestHead head_;
+  std::string request_id_;
+  uint64_t body_left_ = 0;
+  std::optional<ChunkedBody> chunks_;
+  size_t window_bytes_ = 0;  // of a body, since it was looked at last
+  size_t lingered_bytes_ = 0;
+  double due_s_;             // when something must have happened
+  Outbox outbox_;
+  int64_t id_ = 0;
+  std::unique_ptr<HttpExchange> exchange_;
+  std::unique_ptr<HttpExchange> finished_;  // which may be the one that says so
+};
+
+// What answers the request whose head is there. Never null.
+std::unique_ptr<HttpExchange> make_exchange(HttpConnection& connection);
+
+// The first line of a response, without its end.
+std::string_view status_line(int status);
+
+}  // namespace octet::plane

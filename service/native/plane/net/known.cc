@@ -1,0 +1,118 @@
+#include "net/known.h"
+
+#include <utility>
+
+#include "net/about.h"
+#include "text/json_writer.h"
+#include "text/protobuf.h"
+
+namespace octet::plane {
+
+namespace {
+
+template <typename Visit>
+void each_counted(const Plane& plane, std::string_view model, std::string_view version, Visit visit) {
+  for (const auto& [identity, counts] : plane.counts) {
+    bool is_meant = (model.empty() || identity.first == model) && (version.empty() || identity.second == version);
+    if (is_meant) visit(identity.first, identity.second, *counts);
+  }
+}
+
+}  // namespace
+
+std::string statistics_json(const Plane& plane, std::string_view model, std::string_view version) {
+  plane.gather();
+  JsonWriter json;
+  json.begin('{').member("model_stats").begin('[');
+  each_counted(plane, model, version, [&](const std::string& name, const std::string& number, const ModelCounts& counts) {
+    json.begin('{').member("name").string(name).member("version").string(number);
+    counts.write_statistics(json);
+    json.end('}');
+  });
+  json.end(']').end('}');
+  return json.take();
+}
+
+std::string statistics_message(const Plane& plane, std::string_view model, std::string_view version) {
+  plane.gather();
+  MessageWriter message;
+  each_counted(plane, model, version, [&](const std::string& name, const std::string& number, const ModelCounts& counts) {
+    MessageWriter its;
+    its.bytes(1, name).bytes(2, number);
+    message.bytes(1, its.take() + counts.statistics_message());
+  });
+  return message.take();
+}
+
+Known::Known(HttpConnection& connection, What what, std::string model, std::string version)
+    : connection_(connection), what_(what), model_(std::move(model)), version_(std::move(version)) {}
+
+void Known::guard(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Problem& problem) {
+    connection_.respond(problem);
+  }
+}
+
+void Known::json(std::string_view document) {
+  connection_.respond({200, "content-type: application/json\r\n", {document}});
+}
+
+void Known::begin() {
+  guard([this] {
+    Plane& plane = connection_.plane();
+    if (what_ != What::kLive && what_ != What::kReady) {  // probes and load balancers have no key, and learn one bit
+      const RequestHead& head = connection_.head();
+      Origin origin{head.find("host"), head.find("origin"), head.find("sec-fetch-site"), false};
+      try {
+        plane.access.admit(head.find("authorization"), origin, {"predict", "read"}, now_s());
+      } catch (const Problem& problem) {
+        plane.refusals.not_allowed(problem.facts().code);
+        throw;
+      }
+    }
+    answer();
+  });
+}
+
+void Known::answer() {
+  Plane& plane = connection_.plane();
+  if (what_ == What::kLive) return json(R"({"live":true})");
+  if (what_ == What::kServer) return json(about_server(plane.release).json);
+  if (what_ == What::kAllStatistics) return json(statistics_json(plane, {}, {}));
+  if (what_ == What::kReady) {
+    if (!plane.not_ready.empty()) throw Problem(Kind::kNotReady, plane.not_ready);
+    return json(R"({"ready":true})");
+  }
+  auto [model, version] = parse_address(model_, version_);
+  if (plane.find(model, version) != nullptr) return about_model(model, version);
+  auto name = [&](JsonWriter& json) { json.member("model").string(model).member("version").string(version); };
+  plane.ask(connection_.id(), "resolve", name, {}, [this, model = model, version = version](const Said& said) {
+    guard([&] {
+      if (said.problem) throw *said.problem;
+      if (connection_.plane().find(model, version) == nullptr) throw Problem(Kind::kNotReady, {}, "try again later");
+      about_model(model, version);
+    });
+  });
+}
+
+void Known::about_model(const std::string& model, const std::string& version) {
+  Plane& plane = connection_.plane();
+  const Route& route = *plane.find(model, version);
+  switch (what_) {
+    case What::kModel:
+      return json(plane::about_model(model, route).json);
+    case What::kConfig:
+      return json(model_config(model, *route.main).json);
+    case What::kStatistics:
+      return json(statistics_json(plane, model, version.empty() ? "" : route.main->identity.version));
+    default: {
+      JsonWriter ready;
+      ready.begin('{').member("name").string(model).member("ready").boolean(true).end('}');
+      return json(ready.take());
+    }
+  }
+}
+
+}  // namespace octet::plane

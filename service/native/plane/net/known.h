@@ -1,0 +1,38 @@
+// What is known here of the server and its models: health, metadata, configuration, statistics.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "net/http_connection.h"
+
+namespace octet::plane {
+
+class Known final : public HttpExchange {
+ public:
+  enum class What : uint8_t { kServer, kLive, kReady, kModel, kModelReady, kConfig, kStatistics, kAllStatistics };
+
+  Known(HttpConnection& connection, What what, std::string model, std::string version);
+
+  void begin() override;
+  void on_body(std::string_view) override {}
+  void on_body_end() override {}
+
+ private:
+  void guard(const std::function<void()>& act);
+  void answer();
+  void about_model(const std::string& model, const std::string& version);
+  void json(std::string_view document);
+
+  HttpConnection& connection_;
+  const What what_;
+  const std::string model_, version_;
+};
+
+// The statistics of a loaded version, or of all whose name and version these are; empty: any.
+std::string statistics_json(const Plane& plane, std::string_view model, std::string_view version);
+std::string statistics_message(const Plane& plane, std::string_view model, std::string_view version);
+
+}  // namespace octet::plane

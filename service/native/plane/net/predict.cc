@@ -1,0 +1,413 @@
+#include "net/predict.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "net/gzip.h"
+#include "net/tracing.h"
+#include "text/json_writer.h"
+
+namespace octet::plane {
+
+namespace {
+
+constexpr size_t kWorthCompressing = 4096;  // a shorter answer takes longer to compress than to send
+constexpr size_t kMagicBytes = 8;           // by which pictures are known
+constexpr uint64_t kJsonBaseBytes = 64 << 10, kJsonElementBytes = 48;  // names and shapes, and each number
+constexpr std::string_view kJpeg = "\xff\xd8\xff", kPng = "\x89PNG\r\n\x1a\n";
+constexpr size_t kMostDigits = 18;
+
+uint64_t number_of(std::string_view name, std::string_view what, std::string_view value) {
+  uint64_t number = 0;
+  auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  bool is_number = !value.empty() && value.size() <= kMostDigits && error == std::errc() && rest == value.data() + value.size();
+  if (!is_number) {
+    throw Problem(Kind::kInvalidInput, std::string("the header ").append(name).append(" is not a ").append(what),
+                  "send a decimal number");
+  }
+  return number;
+}
+
+std::string lower(std::string_view text) {
+  std::string its(stripped(text));
+  for (char& each : its) each = each >= 'A' && each <= 'Z' ? static_cast<char>(each + ('a' - 'A')) : each;
+  return its;
+}
+
+[[noreturn]] void refuse_size(size_t most) {
+  throw Problem(Kind::kTooLarge, "the request is larger than " + std::to_string(most) + " bytes",
+                "the server's OCTET_MAX_PREDICT_BYTES raises the limit");
+}
+
+void check_json_bytes(uint64_t bytes, const Signature& signature) {
+  uint64_t elements = 0;
+  for (size_t index = 0; index < signature.inputs.size(); ++index) {
+    bool has_buckets = !signature.buckets.empty();
+    elements += elements_of(has_buckets ? signature.buckets.back().inputs[index] : signature.inputs[index].shape);
+  }
+  uint64_t most = kJsonBaseBytes + kJsonElementBytes * static_cast<uint64_t>(signature.batches) * elements;
+  if (bytes <= most) return;
+  throw Problem(Kind::kTooLarge,
+                "the request has " + std::to_string(bytes) + " bytes of JSON; one to this model needs at most " +
+                    std::to_string(most),
+                "send tensors as binary data: Inference-Header-Content-Length and binary_data_size");
+}
+
+// What is said of a request beside its body.
+struct Said_ {
+  std::optional<uint64_t> json_bytes;
+  std::string media_type;
+  bool wants_binary;
+};
+
+bool is_raw(const std::optional<uint64_t>& json_bytes, std::string_view media_type) {
+  return json_bytes == uint64_t{0} || media_type.starts_with("image/");
+}
+
+// The request in a body, of which `text` is all, or all that has come: at least its JSON, or what pictures are known by.
+// `bytes`: of the whole body. Returns where in `text` the bytes that follow begin.
+size_t read_request(std::string_view text, uint64_t bytes, const Said_& said, const Signature& signature, Request& request) {
+  if (is_raw(said.json_bytes, said.media_type)) {
+    bool is_picture = said.media_type.starts_with("image/");
+    if (is_picture && said.media_type != "image/jpeg" && said.media_type != "image/png") {
+      throw Problem(Kind::kUnsupportedFormat, "pictures of type " + brief(std::string_view(said.media_type)) + " are not supported",
+                    "send a JPEG or PNG");
+    }
+    bool looks_like_one = text.starts_with(kJpeg) || text.starts_with(kPng);
+    bool is_tensor = said.media_type == "application/octet-stream";
+    request = fitted(RawBody{static_cast<size_t>(bytes), is_picture, is_tensor, looks_like_one, said.wants_binary}, signature);
+    return 0;
+  }
+  uint64_t json_bytes = said.json_bytes.value_or(bytes);
+  if (json_bytes > bytes) {
+    throw Problem(Kind::kInvalidInput,
+                  "Inference-Header-Content-Length is " + std::to_string(json_bytes) + ", but the body has " +
+                      std::to_string(bytes) + " bytes",
+                  "it is the length of the JSON before compression");
+  }
+  check_json_bytes(json_bytes, signature);
+  Form form = read_json(text.substr(0, json_bytes));
+  uint64_t declared = form.following_bytes();
+  if (declared != bytes - json_bytes) {
+    throw Problem(Kind::kInvalidInput,
+                  "the inputs declare " + std::to_string(declared) + " bytes of binary data, but " +
+                      std::to_string(bytes - json_bytes) + " follow the JSON",
+                  "where raw tensors follow the JSON, the header Inference-Header-Content-Length gives the JSON's length");
+  }
+  request = fitted(std::move(form), signature);
+  return json_bytes;
+}
+
+}  // namespace
+
+// What is done on another thread, while nobody else uses it.
+struct Predict::Aside {
+  std::shared_ptr<Prediction> prediction;
+  std::shared_ptr<std::string> body;
+  std::shared_ptr<Pool> pool;
+  std::string coding;
+  Said_ said;
+  size_t most_bytes;
+  double timeout_s;
+  std::optional<Problem> problem;
+
+  void run() noexcept {
+    try {
+      if (!coding.empty()) *body = inflated(*body, coding, most_bytes);
+      Request request;
+      size_t at = read_request(*body, body->size(), said, prediction->model().signature, request);
+      prediction->accept(std::move(request), timeout_s, *pool);
+      prediction->take({std::string_view(*body).substr(at)});
+      prediction->fill();
+    } catch (const Problem& raised) {
+      problem = raised;
+    } catch (const std::exception&) {
+      problem = Problem(Kind::kMemoryFull, {}, "try again later, or send smaller requests");
+    }
+  }
+};
+
+Predict::Predict(HttpConnection& connection, std::string model, std::string version)
+    : connection_(connection),
+      plane_(connection.plane()),
+      model_(std::move(model)),
+      version_(std::move(version)),
+      began_s_(now_s()) {}
+
+Predict::~Predict() = default;
+
+// What `act` throws is the answer.
+void Predict::guard(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Problem& problem) {
+    refuse(problem);
+  } catch (const std::bad_alloc&) {
+    refuse(Problem(Kind::kMemoryFull, {}, "try again later, or send smaller requests"));
+  }
+}
+
+void Predict::begin() {
+  guard([this] {
+    const RequestHead& head = connection_.head();
+    Origin origin{head.find("host"), head.find("origin"), head.find("sec-fetch-site"), true};
+    try {
+      plane_.access.admit(head.find("authorization"), origin, {"predict"}, began_s_);
+    } catch (const Problem& problem) {
+      plane_.refusals.not_allowed(problem.facts().code);
+      has_failed_ = true;
+      return connection_.respond(problem);
+    }
+    read_headers();
+    look_up();
+  });
+}
+
+void Predict::read_headers() {
+  for (const HeaderField& field : connection_.head().fields) {
+    switch (field.name.size()) {
+      case 6:
+        if (same_but_case(field.name, "accept")) wants_binary_ = field.value.find("application/octet-stream") != field.value.npos;
+        break;
+      case 10:
+        if (same_but_case(field.name, "tracestate")) tracestate_ = field.value;
+        break;
+      case 11:
+        if (same_but_case(field.name, "traceparent")) traceparent_ = field.value;
+        break;
+      case 12:
+        if (same_but_case(field.name, "content-type")) media_type_ = lower(field.value.substr(0, field.value.find(';')));
+        break;
+      case 15:
+        if (same_but_case(field.name, "accept-encoding")) wanted_coding_ = preferred_coding(field.value);
+        break;
+      case 16:
+        if (same_but_case(field.name, "content-encoding")) coding_ = lower(field.value);
+        if (same_but_case(field.name, "octet-timeout-ms")) {
+          constexpr double kMilliseconds = 1e-3;
+          timeout_s_ = kMilliseconds * static_cast<double>(number_of("Octet-Timeout-Ms", "time in milliseconds", field.value));
+        }
+        break;
+      case 31:
+        if (same_but_case(field.name, "inference-header-content-length")) {
+          uint64_t bytes = number_of("Inference-Header-Content-Length", "length in bytes", field.value);
+          if (json_bytes_ && *json_bytes_ != bytes) {
+            throw Problem(Kind::kInvalidInput,
+                          "the header Inference-Header-Content-Length is there twice, with different values");
+          }
+          json_bytes_ = bytes;
+        }
+        break;
+    }
+  }
+  if (coding_ == "identity") coding_.clear();
+  if (!coding_.empty() && !is_known_coding(coding_)) {
+    throw Problem(Kind::kUnsupportedFormat,
+                  "bodies with the encoding " + brief(std::string_view(coding_)) + " are not supported",
+                  "send it uncompressed, or as gzip or deflate");
+  }
+  if (connection_.head().content_length.value_or(0) > plane_.limits.max_body_bytes) refuse_size(plane_.limits.max_body_bytes);
+}
+
+void Predict::look_up() {
+  auto [model, version] = parse_address(model_, version_);
+  if (const Route* route = plane_.find(model, version)) return admit(*route);
+  auto name = [model = model, version = version](JsonWriter& json) {
+    json.member("model").string(model).member("version").string(version);
+  };
+  std::weak_ptr<bool> is_here = is_here_;
+  plane_.ask(connection_.id(), "resolve", name, {}, [this, is_here, model = model, version = version](const Said& said) {
+    if (is_here.expired()) return;
+    guard([&] {
+      if (said.problem) throw *said.problem;
+      const Route* route = plane_.find(model, version);
+      if (route == nullptr) throw Problem(Kind::kNotReady, {}, "try again later");
+      admit(*route);
+      connection_.want_body();
+    });
+  });
+}
+
+void Predict::admit(const Route& route) {
+  ModelRef chosen = route.choose(connection_.head().find("octet-affinity"));
+  prediction_ = std::make_shared<Prediction>(std::move(chosen), Protocol::kRest, connection_.id(), began_s_);
+  prediction_->admit();
+  has_model_ = true;
+  plane_.alarms.set(began_s_ + plane_.limits.lend_after_s, connection_.id());
+}
+
+Room Predict::room() {
+  if (!is_parsed_ || has_failed_) return {nullptr, 0};
+  return prediction_->room();
+}
+
+void Predict::filled(size_t bytes) { prediction_->filled(bytes); }
+
+void Predict::on_body(std::string_view piece) {
+  if (has_failed_) return;
+  guard([&] {
+    if (is_parsed_) return prediction_->take({piece});
+    if (body_->size() + piece.size() > plane_.limits.max_body_bytes) refuse_size(plane_.limits.max_body_bytes);
+    body_->append(piece);
+    if (may_parse()) parse();
+  });
+}
+
+// Whether enough of a body has come whose tensors are received where they belong.
+bool Predict::may_parse() const {
+  const auto& length = connection_.head().content_length;
+  if (!coding_.empty() || !length) return false;
+  if (is_raw(json_bytes_, media_type_)) return body_->size() >= std::min<uint64_t>(kMagicBytes, *length);
+  return json_bytes_ && *json_bytes_ < *length && body_->size() >= *json_bytes_;
+}
+
+void Predict::parse() {
+  Request request;
+  uint64_t bytes = *connection_.head().content_length;
+  size_t at = read_request(*body_, bytes, {json_bytes_, media_type_, wants_binary_}, signature(), request);
+  prediction_->accept(std::move(request), timeout_s_, *plane_.pool);
+  prediction_->take({std::string_view(*body_).substr(at)});
+  is_parsed_ = true;
+}
+
+void Predict::on_body_end() {
+  if (has_failed_) return;
+  guard([this] {
+    prediction_->times.arrived_s = now_s();
+    prediction_->claim();
+    if (!is_parsed_) return fill_aside();
+    prediction_->fill();
+    decode_pictures();
+  });
+}
+
+// The rest of the reading: at once where it is little.
+void Predict::fill_aside() {
+  auto aside = std::make_shared<Aside>(Aside{prediction_, body_, plane_.pool, coding_, {json_bytes_, media_type_, wants_binary_},
+                                             plane_.limits.max_body_bytes, timeout_s_, {}});
+  auto done = [this, aside] {
+    guard([&] {
+      if (aside->problem) throw *aside->problem;
+      is_parsed_ = true;
+      decode_pictures();
+    });
+  };
+  if (coding_.empty() && body_->size() < kWorthAside) {
+    aside->run();
+    return done();
+  }
+  std::weak_ptr<bool> is_here = is_here_;
+  int64_t id = connection_.id();
+  Plane& plane = plane_;
+  plane_.background.post([aside] { aside->run(); }, [&plane, id, is_here, done] {
+    plane.with(id, [&](Peer&) {
+      if (!is_here.expired()) done();
+    });
+  });
+}
+
+void Predict::decode_pictures() {
+  auto pictures = prediction_->pictures();
+  pictures_ = static_cast<int>(pictures.size());
+  if (pictures.empty()) return submit();
+  std::weak_ptr<bool> is_here = is_here_;
+  for (const auto& [index, file] : pictures) {
+    auto members = [&, index = index](JsonWriter& json) {
+      json.member("key").integer(prediction_->model().key);
+      json.member("input").integer(static_cast<int64_t>(prediction_->request().inputs[index].index));
+    };
+    plane_.ask(connection_.id(), "picture", members, std::string(file), [this, is_here, index = index](const Said& said) {
+      if (is_here.expired() || has_failed_) return;
+      guard([&] {
+        if (said.problem) throw *said.problem;
+        prediction_->set_picture(index, said.bytes);
+        if (--pictures_ == 0) submit();
+      });
+    });
+  }
+}
+
+void Predict::submit() {
+  prediction_->times.prepared_s = now_s();
+  prediction_->submit(plane_.mailbox, *plane_.pool);
+  if (prediction_->deadline_s() < kNever) plane_.alarms.set(prediction_->deadline_s(), connection_.id());
+}
+
+void Predict::on_alarm(double now_s) {
+  if (has_failed_ || prediction_ == nullptr || connection_.has_responded()) return;
+  Times& times = prediction_->times;
+  if (times.arrived_s == times.began_s && times.began_s + plane_.limits.lend_after_s <= now_s) prediction_->lend();
+  bool is_late = times.prepared_s > 0 && times.ran_s == 0 && prediction_->deadline_s() <= now_s;
+  if (is_late && prediction_->withdraw()) refuse(Problem(Kind::kDeadlinePassed));
+}
+
+void Predict::on_ran() {
+  if (has_failed_) return;
+  prediction_->times.ran_s = now_s();
+  guard([this] { answer(); });
+}
+
+void Predict::answer() {
+  Answer answer = prediction_->answer(*plane_.pool);
+  double now = now_s();
+  HttpResponse response;
+  if (answer.has_binary) {
+    response.headers = "content-type: application/octet-stream\r\ninference-header-content-length: ";
+    response.headers.append(std::to_string(answer.document.size())).append("\r\n");
+  } else {
+    response.headers = "content-type: application/json\r\n";
+  }
+  response.headers.append("server-timing: ")
+      .append(server_timing(prediction_->job->stages, now - prediction_->times.arrived_s))
+      .append("\r\n");
+  answer.append_to(response.body);
+  std::string whole;
+  if (!wanted_coding_.empty() && answer.bytes() >= kWorthCompressing) {
+    for (std::string_view piece : response.body) whole.append(piece);
+    whole = compressed(whole, wanted_coding_);
+    response.body = {whole};
+    response.headers.append("content-encoding: ").append(wanted_coding_).append("\r\nvary: accept-encoding\r\n");
+  }
+  finish(std::move(response), "200", true);
+}
+
+void Predict::refuse(const Problem& problem) {
+  if (std::exchange(has_failed_, true)) return;
+  const KindFacts& its = problem.facts();
+  plane_.refusals.rejected(problem.kind == Kind::kQueueFull        ? "queue_full"
+                           : problem.kind == Kind::kDeadlinePassed ? "deadline"
+                           : its.http == 503                       ? "no_worker"
+                                                                   : "invalid");
+  std::string code = std::to_string(its.http);
+  if (prediction_) prediction_->count(code, false, now_s());
+  trace(code);
+  connection_.respond(problem);
+}
+
+void Predict::finish(HttpResponse response, std::string_view code, bool is_success) {
+  prediction_->count(code, is_success, now_s());
+  trace(code);
+  connection_.respond(response);
+}
+
+void Predict::trace(std::string_view code) {
+  if (plane_.traced < 0 || !is_traced(plane_, traceparent_)) return;
+  tell_trace(plane_, {Protocol::kRest, traceparent_, tracestate_, connection_.request_id(), connection_.head().path(),
+                      version_.empty() ? "/v2/models/{model}/infer" : "/v2/models/{model}/versions/{version}/infer",
+                      connection_.is_encrypted() ? "https" : "http", code, prediction_.get()});
+}
+
+// A call that has begun is not interrupted, and what it gives is thrown away.
+void Predict::on_gone() {
+  if (std::exchange(has_failed_, true) || prediction_ == nullptr) return;
+  constexpr std::string_view kLeft = "499";  // nginx's, for an answer that nobody waits for
+  plane_.refusals.rejected("canceled");
+  prediction_->count(kLeft, false, now_s());
+  trace(kLeft);
+  if (!prediction_->withdraw()) plane_.left[connection_.id()] = {prediction_, {}};
+}
+
+}  // namespace octet::plane

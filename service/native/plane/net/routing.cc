@@ -1,0 +1,84 @@
+// Which exchange answers a request, by its method and path.
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "net/forward.h"
+#include "net/http_connection.h"
+#include "net/known.h"
+#include "net/predict.h"
+
+namespace octet::plane {
+
+namespace {
+
+std::vector<std::string> segments_of(std::string_view path) {
+  std::vector<std::string> segments;
+  while (!path.empty()) {
+    path.remove_prefix(1);  // the slash
+    std::string_view segment = path.substr(0, path.find('/'));
+    path.remove_prefix(segment.size());
+    auto decoded = percent_decoded(segment);
+    if (!decoded) return {};
+    segments.push_back(std::move(*decoded));
+  }
+  return segments;
+}
+
+// /v2/models/{model}[/versions/{version}][/{verb}]
+struct ModelPath {
+  std::string model, version, verb;
+};
+
+std::optional<ModelPath> model_path(const std::vector<std::string>& segments) {
+  if (segments.size() < 3 || segments[0] != "v2" || segments[1] != "models" || segments[2].empty()) return std::nullopt;
+  ModelPath path{segments[2], {}, {}};
+  size_t at = 3;
+  if (segments.size() >= 5 && segments[3] == "versions" && !segments[4].empty()) {
+    path.version = segments[4];
+    at = 5;
+  }
+  if (segments.size() > at + 1) return std::nullopt;
+  if (segments.size() == at + 1) path.verb = segments[at];
+  return path;
+}
+
+std::optional<Known::What> about_model(const ModelPath& path) {
+  if (path.verb.empty()) return Known::What::kModel;
+  if (path.verb == "ready") return Known::What::kModelReady;
+  if (path.verb == "config") return Known::What::kConfig;
+  if (path.verb == "stats") return Known::What::kStatistics;
+  return std::nullopt;
+}
+
+std::optional<Known::What> about_server(std::string_view path) {
+  if (path == "/v2") return Known::What::kServer;
+  if (path == "/v2/health/live") return Known::What::kLive;
+  if (path == "/v2/health/ready") return Known::What::kReady;
+  if (path == "/v2/models/stats") return Known::What::kAllStatistics;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::unique_ptr<HttpExchange> make_exchange(HttpConnection& connection) {
+  const RequestHead& head = connection.head();
+  std::string_view path = head.path();
+  if (path.substr(0, 3) == "/v2") {
+    bool looks = head.method == "GET" || head.method == "HEAD";
+    auto about = looks ? about_server(path) : std::nullopt;
+    if (about) return std::make_unique<Known>(connection, *about, "", "");
+    if (auto model = model_path(segments_of(path))) {
+      if (head.method == "POST" && model->verb == "infer") {
+        return std::make_unique<Predict>(connection, std::move(model->model), std::move(model->version));
+      }
+      if (auto what = looks ? about_model(*model) : std::nullopt) {
+        return std::make_unique<Known>(connection, *what, std::move(model->model), std::move(model->version));
+      }
+    }
+  }
+  return std::make_unique<Forward>(connection);
+}
+
+}  // namespace octet::plane

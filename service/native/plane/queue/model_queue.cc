@@ -1,0 +1,357 @@
+#include "queue/model_queue.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "queue/job.h"
+
+namespace octet::plane {
+
+namespace {
+
+constexpr double kConcurrencyWindowS = 0.1;  // requests that follow each other at once count as concurrent
+constexpr double kMemory = 0.8;  // of the time that a request takes: the last five calls count for two thirds
+constexpr int64_t kOldestEvery = 8;  // calls begin with who has waited longest, whatever the level
+constexpr double kFewestPlaces = 8;
+constexpr size_t kMostLogged = 1 << 20;
+
+void put(const std::vector<JobRef>& jobs) {
+  std::map<Mailbox*, std::vector<JobRef>> by_mailbox;
+  for (const JobRef& job : jobs) by_mailbox[job->mailbox.get()].push_back(job);
+  for (auto& [mailbox, its] : by_mailbox) mailbox->put(its);
+}
+
+}  // namespace
+
+struct ModelQueue::Instance {
+  Variants variants;
+  std::deque<Task> tasks;
+  std::condition_variable wakeup;
+  bool is_woken = false;
+  bool is_running = false;  // a call
+};
+
+ModelQueue::ModelQueue(Rules rules, std::vector<Variants> instances)
+    : rules_(rules), line_(rules.levels), threads_(static_cast<int64_t>(instances.size())), free_(threads_) {
+  for (Variants& variants : instances) {
+    instances_.push_back(std::make_unique<Instance>());
+    instances_.back()->variants = std::move(variants);
+  }
+  calls_ = {{}, {1}};  // until there is a plan
+}
+
+std::shared_ptr<ModelQueue> ModelQueue::start(const std::string& name, Rules rules,
+                                  std::vector<Variants> instances) {
+  std::shared_ptr<ModelQueue> queue(new ModelQueue(rules, std::move(instances)));
+  for (size_t index = 0; index < queue->instances_.size(); ++index) {
+    // The thread keeps the queue, and not the queue its threads: who forgets to join them is not stopped by them.
+    std::thread thread([queue, instance = queue->instances_[index].get()] { queue->work(*instance); });
+    std::string title = (name + "-" + std::to_string(index)).substr(0, 15);
+    pthread_setname_np(thread.native_handle(), title.c_str());
+    thread.detach();
+  }
+  return queue;
+}
+
+bool ModelQueue::admit() {
+  std::vector<JobRef> hopeless;
+  {
+    std::lock_guard lock(mutex_);
+    if (is_closing_) return false;
+    double now = now_s();
+    if (!has_place()) hopeless = shed(now);
+    if (!has_place()) return false;
+    ++waiting_;
+    ++admitted_;
+    used_s_ = now;
+    note_concurrency(now);
+  }
+  put(hopeless);
+  return true;
+}
+
+void ModelQueue::release(bool has_place) {
+  std::lock_guard lock(mutex_);
+  waiting_ -= has_place;
+  --admitted_;
+  if (is_closing_) {
+    for (auto& instance : instances_) wake(*instance);
+  }
+}
+
+void ModelQueue::lend() {
+  std::lock_guard lock(mutex_);
+  --waiting_;
+}
+
+bool ModelQueue::claim() {
+  std::lock_guard lock(mutex_);
+  if (!has_place()) return false;
+  ++waiting_;
+  return true;
+}
+
+void ModelQueue::submit(const JobRef& job) {
+  std::unique_lock lock(mutex_);
+  double now = now_s();
+  job->ticket = tickets_++;
+  job->is_queued = true;
+  job->stages.submitted_s = now;
+  line_.push(job, pace(now));
+  std::vector<JobRef> hopeless = shed(now);
+  // It is for who is woken to see whether a call is due, or how long to wait for others that may join it.
+  if (!idle_.empty()) {
+    Instance* instance = idle_.back();
+    idle_.pop_back();  // or the next request would wake it again, and not another
+    wake(*instance);
+  }
+  lock.unlock();
+  put(hopeless);
+}
+
+bool ModelQueue::withdraw(const JobRef& job) {
+  std::lock_guard lock(mutex_);
+  if (!job->is_queued) return false;
+  forget(job, now_s());
+  return true;
+}
+
+void ModelQueue::post(int64_t index, Task task) {
+  std::lock_guard lock(mutex_);
+  Instance& instance = *instances_.at(index);
+  instance.tasks.push_back(std::move(task));
+  wake(instance);
+}
+
+void ModelQueue::plan(std::vector<std::vector<int64_t>> calls) {
+  std::lock_guard lock(mutex_);
+  calls_ = std::move(calls);
+}
+
+void ModelQueue::close(bool at_once) {
+  std::lock_guard lock(mutex_);
+  is_closing_ = true;
+  if (at_once) admitted_ = 0;
+  for (auto& instance : instances_) wake(*instance);
+}
+
+void ModelQueue::join() {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [&] { return threads_ == 0; });
+}
+
+Calls ModelQueue::drain() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(log_, {});
+}
+
+int64_t ModelQueue::waiting() const {
+  std::lock_guard lock(mutex_);
+  return waiting_;
+}
+
+int64_t ModelQueue::queued() const {
+  std::lock_guard lock(mutex_);
+  return static_cast<int64_t>(line_.size());
+}
+
+int64_t ModelQueue::admitted() const {
+  std::lock_guard lock(mutex_);
+  return admitted_;
+}
+
+bool ModelQueue::has_to_wait() const {
+  std::lock_guard lock(mutex_);
+  return waiting_ > free_ || rules_.max_delay_s > 0;
+}
+
+double ModelQueue::used_s() const {
+  std::lock_guard lock(mutex_);
+  return used_s_;
+}
+
+double ModelQueue::retry_after_s() const {
+  std::lock_guard lock(mutex_);
+  return static_cast<double>(waiting_) * request_s_ / static_cast<double>(instances_.size());
+}
+
+void ModelQueue::note_concurrency(double now) {
+  if (admitted_ >= concurrency_ || now > concurrency_until_s_) {
+    concurrency_ = admitted_;
+    concurrency_until_s_ = now + kConcurrencyWindowS;
+  }
+}
+
+void ModelQueue::wake(Instance& instance) {
+  instance.is_woken = true;
+  instance.wakeup.notify_one();
+}
+
+// So few that those who wait will have been served in time; but of slow models some may wait, too.
+bool ModelQueue::has_place() const {
+  double in_time = rules_.max_wait_s * static_cast<double>(instances_.size()) / request_s_;  // infinite without a call
+  double places = std::min(static_cast<double>(rules_.queue_size), std::max(kFewestPlaces, in_time));
+  return static_cast<double>(waiting_ - free_) < places;
+}
+
+// Its turn has come, or nobody waits for it.
+void ModelQueue::forget(const JobRef& job, double now) {
+  if (job->is_queued) line_.erase(job);
+  job->is_queued = false;
+  --waiting_;
+  if (log_.waits_s.size() < kMostLogged) log_.waits_s.push_back(now - job->stages.submitted_s);
+}
+
+Pace ModelQueue::pace(double now) const { return {now, request_s_, static_cast<int64_t>(instances_.size())}; }
+
+// Those that cannot meet their deadlines any more.
+std::vector<JobRef> ModelQueue::shed(double now) {
+  std::vector<JobRef> hopeless = line_.take_hopeless(pace(now));
+  for (const JobRef& job : hopeless) {
+    job->is_queued = false;
+    job->outcome = Outcome::kLate;
+    forget(job, now);
+  }
+  return hopeless;
+}
+
+bool ModelQueue::is_one_call(int64_t samples) const {
+  return samples < static_cast<int64_t>(calls_.size()) && calls_[samples].size() == 1;
+}
+
+// Samples of one call of several requests.
+int64_t ModelQueue::most() const {
+  int64_t planned = static_cast<int64_t>(calls_.size()) - 1;
+  return rules_.max_batch ? std::min(rules_.max_batch, planned) : planned;
+}
+
+// How long requests that may join the next call are to be waited for: for no more than were there together lately, so
+// that who is alone is never kept waiting.
+double ModelQueue::due_in_s(double now) const {
+  if (line_.size() == 0) return kNever;
+  if (rules_.max_delay_s <= 0 || is_closing_ || line_.samples() >= std::min(most(), concurrency_)) return 0;
+  return (*line_.oldest())->stages.submitted_s + rules_.max_delay_s - now;
+}
+
+// Those that are served next, in one call, and those before them that are too late.
+ModelQueue::Taken ModelQueue::take(double now) {
+  ++begun_;
+  Taken taken;
+  int64_t samples = 0;
+  size_t fitting = 0;
+  line_.in_order(begun_ % kOldestEvery == 0, [&](const JobRef& job) {
+    if (job->deadline_s <= now) {
+      taken.late.push_back(job);
+      return true;
+    }
+    samples += job->samples;
+    if (!taken.chosen.empty() && samples > most()) return false;
+    taken.chosen.push_back(job);
+    if (taken.chosen.size() == 1 || is_one_call(samples)) fitting = taken.chosen.size();
+    return true;
+  });
+  taken.chosen.resize(fitting);
+  for (const JobRef& job : taken.chosen) forget(job, now);
+  for (const JobRef& job : taken.late) forget(job, now);
+  std::vector<JobRef> hopeless = shed(now);
+  taken.late.insert(taken.late.end(), hopeless.begin(), hopeless.end());
+  return taken;
+}
+
+void ModelQueue::work(Instance& instance) {
+  Taken taken;
+  std::deque<Task> tasks;
+  while (next(instance, taken, tasks)) {
+    for (const Task& task : tasks) {
+      try {
+        task();
+      } catch (...) {  // it has its own ways to tell
+      }
+    }
+    tasks.clear();
+    double taken_s = now_s();
+    for (const JobRef& job : taken.late) job->outcome = Outcome::kLate;
+    put(taken.late);
+    if (!taken.chosen.empty()) run(instance, taken.chosen, taken_s);
+    taken = {};  // or its tensors would live until the next
+  }
+  instance.variants = {};  // not under the lock: it takes long
+  std::lock_guard lock(mutex_);
+  if (--threads_ == 0) ended_.notify_all();
+}
+
+// What to do now; false where there is nothing and will be nothing.
+bool ModelQueue::next(Instance& instance, Taken& taken, std::deque<Task>& tasks) {
+  std::unique_lock lock(mutex_);
+  free_ += instance.is_running;
+  instance.is_running = false;
+  while (true) {
+    if (!instance.tasks.empty()) {
+      tasks.swap(instance.tasks);
+      return true;
+    }
+    double now = now_s(), due_s = due_in_s(now);
+    if (due_s <= 0) {
+      taken = take(now);
+      instance.is_running = !taken.chosen.empty();
+      free_ -= instance.is_running;
+      return true;
+    }
+    if (is_closing_ && admitted_ == 0 && line_.size() == 0) return false;
+    wait(instance, lock, due_s);
+  }
+}
+
+void ModelQueue::wait(Instance& instance, std::unique_lock<std::mutex>& lock, double seconds) {
+  instance.is_woken = false;
+  idle_.push_back(&instance);
+  auto is_woken = [&] { return instance.is_woken; };
+  if (seconds == kNever) {
+    instance.wakeup.wait(lock, is_woken);
+  } else {
+    instance.wakeup.wait_for(lock, std::chrono::duration<double>(seconds), is_woken);
+  }
+  idle_.erase(std::remove(idle_.begin(), idle_.end(), &instance), idle_.end());
+}
+
+// The sizes of the calls that compute the samples of all of them.
+std::vector<int64_t> ModelQueue::planned(const std::vector<JobRef>& jobs) const {
+  int64_t samples = 0;
+  for (const JobRef& job : jobs) samples += job->samples;
+  std::lock_guard lock(mutex_);
+  return calls_.at(samples);
+}
+
+void ModelQueue::run(Instance& instance, const std::vector<JobRef>& jobs, double taken_s) {
+  std::vector<int64_t> sizes = planned(jobs);
+  std::string fault;
+  double run_s = 0;
+  try {
+    instance.variants.answer(jobs, sizes, run_s);
+  } catch (const std::bad_alloc&) {  // whatever it is, it is the callers': this thread has other requests to answer
+    fault = kNoMemory;
+  } catch (const std::exception& raised) {
+    fault = raised.what();
+    if (fault.empty()) fault = "it failed";
+  }
+  double ended_s = now_s();
+  int64_t requests = static_cast<int64_t>(jobs.size()), samples = 0;
+  for (const JobRef& job : jobs) samples += job->samples;
+  {
+    std::lock_guard lock(mutex_);
+    double request_s = (ended_s - taken_s) / static_cast<double>(requests);
+    request_s_ = kMemory * (request_s_ > 0 ? request_s_ : request_s) + (1 - kMemory) * request_s;
+    if (log_.calls.size() < kMostLogged) log_.calls.push_back({requests, samples, run_s});
+  }
+  for (const JobRef& job : jobs) {
+    job->fault = fault;
+    job->outcome = fault.empty() ? Outcome::kAnswered : Outcome::kFailed;
+    job->stages = {job->stages.submitted_s, taken_s, run_s, ended_s, jobs[0]->ticket, requests, samples};
+  }
+  put(jobs);
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,164 @@
+#include "request/elements.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "text/json_reader.h"
+#include "request/problem.h"
+
+namespace octet::plane {
+
+namespace {
+
+[[noreturn]] void refuse(const TensorSpec& spec, const std::string& what) {
+  throw Problem(Kind::kInvalidTensor, "input '" + spec.name + "' " + what, {}, spec.name);
+}
+
+std::string counted(size_t count, const Shape& shape) {
+  return "has " + std::to_string(count) + " elements, but its shape " + spoken(shape) + " has " +
+         std::to_string(elements_of(shape));
+}
+
+template <typename Number>
+Number read_integer(JsonReader& json, const TensorSpec& spec) {
+  int64_t number;
+  char begin = json.peek();
+  if ((begin == '0' || begin == '-') && json.integer(number)) {
+    if (number >= std::numeric_limits<Number>::min() && number <= std::numeric_limits<Number>::max()) {
+      return static_cast<Number>(number);
+    }
+    const DatatypeFacts& its = facts(spec.datatype);
+    refuse(spec, "holds " + std::to_string(number) + ", but " + std::string(its.name) + " goes from " +
+                     std::to_string(its.least) + " to " + std::to_string(its.greatest));
+  }
+  refuse(spec, "holds " + brief_json(json.value()) + ", but takes whole numbers");
+}
+
+bool read_bool(JsonReader& json, const TensorSpec& spec) {
+  char begin = json.peek();
+  if (begin != 't' && begin != 'f') refuse(spec, "holds " + brief_json(json.value()) + ", but takes true and false");
+  return json.boolean();
+}
+
+float read_real(JsonReader& json, const TensorSpec& spec) {
+  char begin = json.peek();
+  if (begin != '0' && begin != '-') refuse(spec, "holds " + brief_json(json.value()) + ", but takes numbers");
+  auto real = static_cast<float>(json.number());
+  if (!std::isfinite(real)) refuse(spec, "holds a number outside the range of FP32");
+  return real;
+}
+
+// Flat, or nested as the shape is.
+template <typename Element, typename Read>
+class Array {
+ public:
+  Array(const TensorSpec& spec, const Shape& shape, void* memory, Read read)
+      : spec_(spec), shape_(shape), at_(static_cast<Element*>(memory)), read_(read) {}
+
+  void fill(std::string_view text) {
+    JsonReader json(text);
+    if (json.peek() != '[') refuse(spec_, "has data that is not an array, but " + brief_json(text));
+    bool is_nested = JsonReader(text.substr(1)).peek() == '[' && shape_.size() > 1;
+    size_t most = elements_of(shape_), count = 0;
+    if (is_nested) return nested(json, 0);
+    json.array([&] {
+      if (json.peek() == '[') misnested(0);
+      if (count < most) {
+        *at_++ = read_(json, spec_);
+      } else {
+        json.value();
+      }
+      ++count;
+    });
+    if (count != most) refuse(spec_, counted(count, shape_));
+  }
+
+ private:
+  void nested(JsonReader& json, size_t axis) {
+    if (json.peek() != '[') misnested(axis);
+    int64_t count = 0;
+    json.array([&] {
+      if (++count > shape_[axis]) misnested(axis);
+      if (axis + 1 < shape_.size()) {
+        nested(json, axis + 1);
+      } else {
+        if (json.peek() == '[') misnested(axis);
+        *at_++ = read_(json, spec_);
+      }
+    });
+    if (count != shape_[axis]) misnested(axis);
+  }
+
+  [[noreturn]] void misnested(size_t axis) {
+    refuse(spec_, "is nested otherwise than its shape " + spoken(shape_) + ", in dimension " + std::to_string(axis));
+  }
+
+  const TensorSpec& spec_;
+  const Shape& shape_;
+  Element* at_;
+  Read read_;
+};
+
+template <typename Element, typename Read>
+void fill(std::string_view text, const TensorSpec& spec, const Shape& shape, void* memory, Read read) {
+  Array<Element, Read>(spec, shape, memory, read).fill(text);
+}
+
+template <typename Element>
+void fill_integers(std::string_view text, const TensorSpec& spec, const Shape& shape, void* memory) {
+  fill<Element>(text, spec, shape, memory, read_integer<Element>);
+}
+
+}  // namespace
+
+void fill_json(std::string_view text, const TensorSpec& spec, const Shape& shape, void* memory) {
+  switch (spec.datatype) {
+    case Datatype::kBool:
+      return fill<uint8_t>(text, spec, shape, memory, read_bool);
+    case Datatype::kUint8:
+      return fill_integers<uint8_t>(text, spec, shape, memory);
+    case Datatype::kUint16:
+      return fill_integers<uint16_t>(text, spec, shape, memory);
+    case Datatype::kInt8:
+      return fill_integers<int8_t>(text, spec, shape, memory);
+    case Datatype::kInt16:
+      return fill_integers<int16_t>(text, spec, shape, memory);
+    case Datatype::kInt32:
+      return fill_integers<int32_t>(text, spec, shape, memory);
+    case Datatype::kInt64:
+      return fill_integers<int64_t>(text, spec, shape, memory);
+    case Datatype::kFp32:
+      return fill<float>(text, spec, shape, memory, read_real);
+    default:
+      refuse(spec, "is of a datatype that no model takes");
+  }
+}
+
+void check_elements(const TensorSpec& spec, const void* memory, size_t bytes) {
+  if (spec.datatype == Datatype::kFp32) {
+    auto* words = static_cast<const uint32_t*>(memory);
+    constexpr uint32_t kExponent = 0x7f800000;
+    bool is_finite = true;
+    for (size_t index = 0; index < bytes / sizeof *words; ++index) is_finite &= (words[index] & kExponent) != kExponent;
+    if (!is_finite) refuse(spec, "holds NaN or infinity");
+  } else if (spec.datatype == Datatype::kBool) {
+    auto* truths = static_cast<const uint8_t*>(memory);
+    uint8_t all = 0;
+    for (size_t index = 0; index < bytes; ++index) all |= truths[index];
+    if (all > 1) refuse(spec, "holds bytes other than 0 and 1");
+  }
+}
+
+std::string_view only_element(std::string_view tensor, const TensorSpec& spec) {
+  uint32_t length = 0;
+  if (tensor.size() >= sizeof length) std::memcpy(&length, tensor.data(), sizeof length);
+  if (tensor.size() < sizeof length || length != tensor.size() - sizeof length) {
+    refuse(spec, "is BYTES of " + std::to_string(tensor.size()) +
+                     " bytes, which are not one element: a uint32 length, then the data");
+  }
+  return tensor.substr(sizeof length);
+}
+
+}  // namespace octet::plane

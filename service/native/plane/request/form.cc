@@ -1,0 +1,45 @@
+#include "request/form.h"
+
+#include "request/problem.h"
+
+namespace octet::plane {
+
+const Value* Parameters::find(std::string_view name) const {
+  for (auto each = values_.rbegin(); each != values_.rend(); ++each) {
+    if (each->first == name) return &each->second;
+  }
+  return nullptr;
+}
+
+bool Parameters::flag(std::string_view name, bool otherwise) const {
+  const Value* value = find(name);
+  if (value == nullptr) return otherwise;
+  if (auto* is_set = std::get_if<bool>(value)) return *is_set;
+  throw Problem(Kind::kInvalidInput,
+                "the parameter " + brief(name) + " is " + brief_value(*value) + ", not true or false");
+}
+
+int64_t Parameters::whole(std::string_view name) const {
+  const Value* value = find(name);
+  if (value == nullptr) return 0;
+  auto* number = std::get_if<int64_t>(value);
+  if (number != nullptr && *number >= 0) return *number;
+  throw Problem(Kind::kInvalidInput, "the parameter " + brief(name) + " is " + brief_value(*value) + ", not a whole number");
+}
+
+std::string brief_value(const Value& value) {
+  if (auto* is_set = std::get_if<bool>(&value)) return *is_set ? "true" : "false";
+  if (auto* number = std::get_if<int64_t>(&value)) return std::to_string(*number);
+  if (auto* text = std::get_if<std::string>(&value)) return brief(std::string_view(*text));
+  return brief_json(std::get<Other>(value).json);
+}
+
+size_t Form::following_bytes() const {
+  size_t sum = 0;
+  for (const SentInput& each : inputs) {
+    if (auto* bytes = std::get_if<FollowingBytes>(&each.elements)) sum += bytes->count;
+  }
+  return sum;
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,95 @@
+#include "request/problem.h"
+
+#include <cmath>
+
+#include "text/json_writer.h"
+
+namespace octet::plane {
+
+namespace {
+
+// Statuses of gRPC.
+constexpr int kInvalidArgument = 3, kDeadlineExceeded = 4, kNotFound = 5, kAlreadyExists = 6, kPermissionDenied = 7,
+              kResourceExhausted = 8, kUnimplemented = 12, kInternal = 13, kUnavailable = 14, kUnauthenticated = 16;
+
+constexpr KindFacts kFacts[] = {
+    {"invalid_input", "The request is not well formed.", 400, kInvalidArgument, false},
+    {"invalid_tensor", "A tensor does not fit the model's signature.", 400, kInvalidArgument, false},
+    {"unauthorized", "The request needs an API key.", 401, kUnauthenticated, false},
+    {"forbidden", "The request needs an API key with another scope.", 403, kPermissionDenied, false},
+    {"cross_site", "A page of another site sent the request, and this server requires no API key.", 403,
+     kPermissionDenied, false},
+    {"foreign_host", "The request names a host that is not this machine, and this server requires no API key.", 403,
+     kPermissionDenied, false},
+    {"not_found", "There is no such resource.", 404, kNotFound, false},
+    {"unknown_sequence", "The sequence is not under way.", 409, kAlreadyExists, false},
+    {"too_large", "The body is larger than the limit.", 413, kInvalidArgument, false},
+    {"unsupported_format", "The file is not of a model format that Octet reads.", 415, kInvalidArgument, false},
+    {"unsupported", "The request was understood, but cannot be carried out.", 422, kUnimplemented, false},
+    {"queue_full", "The model's queue is full.", 429, kResourceExhausted, true},
+    {"rate_limited", "The API key's rate limit is exceeded.", 429, kResourceExhausted, true},
+    {"quota_exceeded", "The API key's daily quota is used up.", 429, kResourceExhausted, true},
+    {"not_ready", "No verified artifact of the model is loaded here.", 503, kUnavailable, true},
+    {"memory_full", "There is not enough memory for this request at the moment.", 503, kUnavailable, true},
+    {"restarting", "The server is not ready to take requests.", 503, kUnavailable, true},
+    {"deadline_passed", "The request's deadline passed before it was computed.", 504, kDeadlineExceeded, false},
+    {"internal_error", "Internal error.", 500, kInternal, false},
+};
+
+constexpr size_t kLongest = 30, kBegin = 13, kEnd = 14;  // as Python's reprlib
+
+std::string shortened(std::string_view text) {
+  if (text.size() <= kLongest) return std::string(text);
+  return std::string(text.substr(0, kBegin)) + "..." + std::string(text.substr(text.size() - kEnd));
+}
+
+}  // namespace
+
+const KindFacts& facts(Kind kind) { return kFacts[static_cast<size_t>(kind)]; }
+
+std::string_view Problem::said() const { return detail.empty() ? facts().title : std::string_view(detail); }
+
+std::string Problem::document(std::string_view path, std::string_view request_id) const {
+  const KindFacts& its = facts();
+  JsonWriter json;
+  json.begin('{');
+  json.member("type").string(std::string("urn:octet:problem:").append(its.code));
+  json.member("title").string(its.title);
+  json.member("status").integer(its.http);
+  json.member("detail").string(said());
+  json.member("instance").string(path);
+  json.member("code").string(its.code);
+  if (!tensor.empty()) json.member("tensor").string(tensor);
+  if (!hint.empty()) json.member("hint").string(hint);
+  json.member("request_id").string(request_id);
+  json.member("error").string(said());
+  json.end('}');
+  return json.take();
+}
+
+int64_t Problem::whole_retry_after_s() const {
+  return std::isfinite(retry_after_s) && retry_after_s > 1 ? static_cast<int64_t>(std::ceil(retry_after_s)) : 1;
+}
+
+std::string Problem::sentence() const {
+  std::string text(said());
+  return hint.empty() ? text : text + " (" + hint + ")";
+}
+
+std::string brief(std::string_view text) {
+  char quote = text.find('\'') != text.npos && text.find('"') == text.npos ? '"' : '\'';
+  std::string quoted(1, quote);
+  for (char each : shortened(text)) {
+    if (each == quote || each == '\\') quoted.push_back('\\');
+    quoted.push_back(static_cast<unsigned char>(each) < 0x20 ? ' ' : each);
+  }
+  return quoted + quote;
+}
+
+std::string brief_json(std::string_view json) {
+  std::string text = shortened(json);
+  for (char& each : text) each = static_cast<unsigned char>(each) < 0x20 ? ' ' : each;
+  return text;
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,222 @@
+#include "request/request.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "request/problem.h"
+
+namespace octet::plane {
+
+namespace {
+
+constexpr size_t kLongestSequenceId = 128;  // what a client may have us keep
+
+size_t bytes_of(const TensorSpec& spec, const Shape& shape) { return elements_of(shape) * facts(spec.datatype).bytes; }
+
+[[noreturn]] void misfit(const TensorSpec& spec, const std::string& what, std::string hint = {}) {
+  throw Problem(Kind::kInvalidTensor, "input '" + spec.name + "' " + what, std::move(hint), spec.name);
+}
+
+std::string sizes(const Signature& signature) {
+  if (!signature.is_batched) return "send one sample in each request, or push the model with --batch";
+  return "it is built for batches of up to " + std::to_string(signature.batches);
+}
+
+std::string bucket_sizes(const Signature& signature, size_t index) {
+  std::string text;
+  bool pads = false;
+  for (const Bucket& bucket : signature.buckets) {
+    text.append(text.empty() ? "it is built for " : ", ").append(spoken(bucket.inputs[index]));
+    pads = pads || bucket.pads;
+  }
+  return pads ? text + ", and shorter ones are filled up" : text;
+}
+
+// The shape of an input that a request with so many samples has.
+Shape expected(const TensorSpec& spec, int64_t samples) {
+  Shape shape = spec.shape;
+  if (samples > 1 && !shape.empty()) shape[0] = samples;
+  return shape;
+}
+
+// Of a model with buckets: a size that one of them has, or that is filled up to one. Which go together, and whether
+// they may be filled up, is for the whole request to say.
+bool suits_bucket(const TensorSpec& spec, const Shape& shape) {
+  if (shape.size() != spec.shape.size()) return false;
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    if (spec.shape[axis] != kDynamic ? shape[axis] != spec.shape[axis] : shape[axis] < 1) return false;
+  }
+  return true;
+}
+
+void check_shape(const SentInput& sent, size_t index, const Signature& signature, int64_t samples) {
+  const TensorSpec& spec = signature.inputs[index];
+  Shape wanted = expected(spec, samples);
+  bool is_right = signature.buckets.empty() ? sent.shape == wanted : suits_bucket(spec, sent.shape);
+  if (is_right) return;
+  std::string hint = takes({spec});
+  if (!signature.buckets.empty()) {
+    hint = bucket_sizes(signature, index);
+  } else if (!sent.shape.empty() && Shape(sent.shape.begin() + 1, sent.shape.end()) ==
+                                        Shape(wanted.begin() + (wanted.empty() ? 0 : 1), wanted.end())) {
+    hint = sizes(signature);
+  }
+  misfit(spec, "has shape " + brief_json(spoken(sent.shape)) + ", but the model takes " + spoken(spec.shape),
+         std::move(hint));
+}
+
+GivenInput given(SentInput sent, size_t index, const Signature& signature, int64_t samples) {
+  const TensorSpec& spec = signature.inputs[index];
+  if (sent.datatype == "BYTES" && spec.is_image()) {
+    bool is_one = !sent.shape.empty() && std::all_of(sent.shape.begin(), sent.shape.end(), [](auto n) { return n == 1; });
+    if (!is_one) misfit(spec, "has shape " + brief_json(spoken(sent.shape)) + "; as BYTES it is one picture, of shape [1]");
+    if (std::holds_alternative<JsonElements>(sent.elements)) {
+      misfit(spec, "is a picture in JSON, which cannot hold its bytes",
+             "send it as binary data, with the parameter binary_data_size");
+    }
+    return {index, spec.shape, true, false, std::move(sent.elements), bytes_of(spec, spec.shape)};
+  }
+  if (datatype_of(sent.datatype) != spec.datatype) {
+    std::string known(facts(spec.datatype).name);
+    misfit(spec, "is sent as " + brief(std::string_view(sent.datatype)) + ", but the model takes " + known, takes({spec}));
+  }
+  check_shape(sent, index, signature, samples);
+  size_t bytes = bytes_of(spec, sent.shape);
+  size_t declared = bytes;
+  if (auto* following = std::get_if<FollowingBytes>(&sent.elements)) declared = following->count;
+  if (declared != bytes) {
+    misfit(spec, "declares " + std::to_string(declared) + " bytes of binary data, but its shape and datatype make " +
+                     std::to_string(bytes));
+  }
+  return {index, std::move(sent.shape), false, false, std::move(sent.elements), bytes};
+}
+
+size_t index_of(const std::vector<TensorSpec>& specs, const std::string& name) {
+  auto found = std::find_if(specs.begin(), specs.end(), [&](const TensorSpec& spec) { return spec.name == name; });
+  return static_cast<size_t>(found - specs.begin());
+}
+
+std::vector<GivenInput> inputs_of(std::vector<SentInput> sent, const Signature& signature, int64_t& samples) {
+  bool may_be_batch = signature.is_batched && !sent.empty() && !sent[0].shape.empty() && sent[0].shape[0] >= 1 &&
+                      sent[0].shape[0] <= signature.batches;
+  samples = may_be_batch ? sent[0].shape[0] : 1;
+  std::vector<GivenInput> found;
+  std::vector<bool> is_there(signature.inputs.size());
+  for (SentInput& each : sent) {
+    size_t index = index_of(signature.inputs, each.name);
+    if (index == signature.inputs.size()) {
+      throw Problem(Kind::kInvalidTensor, "the model has no input " + brief(std::string_view(each.name)),
+                    takes(signature.inputs));
+    }
+    if (is_there[index]) misfit(signature.inputs[index], "is there twice");
+    is_there[index] = true;
+    found.push_back(given(std::move(each), index, signature, samples));
+  }
+  for (size_t index = 0; index < is_there.size(); ++index) {
+    if (!is_there[index]) misfit(signature.inputs[index], "is missing", takes({signature.inputs[index]}));
+  }
+  return found;
+}
+
+std::vector<WantedOutput> outputs_of(const Form& form, const Signature& signature) {
+  bool is_binary = form.parameters.flag("binary_data_output", false);
+  bool is_real = form.parameters.flag("dequantize", false);
+  auto can_be_real = [&](size_t index) { return signature.outputs[index].quantization.has_value(); };
+  std::vector<WantedOutput> found;
+  if (form.outputs.empty()) {
+    for (size_t index = 0; index < signature.outputs.size(); ++index) {
+      found.push_back({index, is_binary, 0, is_real && can_be_real(index)});
+    }
+    return found;
+  }
+  for (const AskedOutput& each : form.outputs) {
+    size_t index = index_of(signature.outputs, each.name);
+    if (index == signature.outputs.size()) {
+      std::string known;
+      for (const TensorSpec& spec : signature.outputs) known.append(known.empty() ? "it has '" : ", '").append(spec.name + "'");
+      throw Problem(Kind::kInvalidInput, "the model has no output " + brief(std::string_view(each.name)), known);
+    }
+    bool is_twice = std::any_of(found.begin(), found.end(), [&](const WantedOutput& other) { return other.index == index; });
+    if (is_twice) throw Problem(Kind::kInvalidInput, "output '" + each.name + "' is requested twice", {}, each.name);
+    found.push_back({index, each.parameters.flag("binary_data", is_binary), each.parameters.whole("classification"),
+                     each.parameters.flag("dequantize", is_real) && can_be_real(index)});
+  }
+  return found;
+}
+
+std::optional<Step> step_of(const Parameters& parameters) {
+  const Value* id = parameters.find("sequence_id");
+  if (id == nullptr) return std::nullopt;
+  Step step{int64_t{0}, parameters.flag("sequence_start", false), parameters.flag("sequence_end", false)};
+  if (auto* text = std::get_if<std::string>(id)) {
+    if (text->size() > kLongestSequenceId) {
+      throw Problem(Kind::kInvalidInput, "the parameter 'sequence_id' has " + std::to_string(text->size()) +
+                                             " characters, not " + std::to_string(kLongestSequenceId));
+    }
+    if (text->empty()) return std::nullopt;
+    step.id = *text;
+  } else {
+    step.id = parameters.whole("sequence_id");
+    if (step.id == decltype(step.id)(int64_t{0})) return std::nullopt;
+  }
+  return step;
+}
+
+Terms terms_of(const Parameters& parameters) {
+  constexpr double kMicroseconds = 1e-6;
+  Terms terms;
+  terms.priority = parameters.whole("priority");
+  if (int64_t timeout_us = parameters.whole("timeout")) terms.timeout_s = kMicroseconds * static_cast<double>(timeout_us);
+  terms.step = step_of(parameters);
+  return terms;
+}
+
+}  // namespace
+
+Request fitted(Form form, const Signature& signature) {
+  Request request;
+  request.outputs = outputs_of(form, signature);
+  request.inputs = inputs_of(std::move(form.inputs), signature, request.samples);
+  request.terms = terms_of(form.parameters);
+  request.id = std::move(form.id);
+  return request;
+}
+
+Request fitted(const RawBody& body, const Signature& signature) {
+  if (signature.inputs.size() != 1) {
+    throw Problem(Kind::kInvalidInput,
+                  "a raw body is one input, and the model takes " + std::to_string(signature.inputs.size()),
+                  "send JSON, or JSON and tensors with the header Inference-Header-Content-Length");
+  }
+  const TensorSpec& spec = signature.inputs[0];
+  std::vector<std::pair<Shape, int64_t>> shapes;  // and of how many samples
+  for (const Bucket& bucket : signature.buckets) shapes.emplace_back(bucket.inputs[0], 1);
+  if (signature.buckets.empty()) {
+    for (int64_t samples = 1; samples <= signature.batches; ++samples) shapes.emplace_back(expected(spec, samples), samples);
+  }
+  auto found = std::find_if(shapes.begin(), shapes.end(), [&](const auto& each) { return bytes_of(spec, each.first) == body.bytes; });
+  bool may_be_tensor = found != shapes.end() && !body.is_said_picture;
+  bool may_be_picture = spec.is_image() && body.looks_like_picture;
+  if (may_be_tensor && may_be_picture && !body.is_said_tensor) {
+    throw Problem(Kind::kInvalidTensor,
+                  "the body may be a picture or the " + std::to_string(body.bytes) + " bytes of input '" + spec.name + "'",
+                  "set Content-Type to image/jpeg, image/png or application/octet-stream", spec.name);
+  }
+  Request request;
+  for (size_t index = 0; index < signature.outputs.size(); ++index) request.outputs.push_back({index, body.wants_binary});
+  if (may_be_tensor) {
+    request.samples = found->second;
+    request.inputs.push_back({0, found->first, false, true, FollowingBytes{body.bytes}, body.bytes});
+  } else if (may_be_picture || body.is_said_picture) {
+    request.inputs.push_back({0, spec.shape, true, true, FollowingBytes{body.bytes}, bytes_of(spec, spec.shape)});
+  } else {
+    std::string each = signature.is_batched ? " for each sample" : "", one = std::to_string(bytes_of(spec, shapes[0].first));
+    throw Problem(Kind::kInvalidTensor,
+                  "the body has " + std::to_string(body.bytes) + " bytes; input '" + spec.name + "' takes " + one + each +
+                      (spec.is_image() ? " or a JPEG or PNG" : ""),
+                  takes({spec}), spec.name);
+  }
+  return request;
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,251 @@
+#include "text/json_reader.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "request/problem.h"
+#include "text/utf8.h"
+
+namespace octet::plane {
+
+namespace {
+
+constexpr int kExactPowers = 22;       // of ten, that a double holds exactly
+constexpr int kExactDigits = 15;       // of a whole number, likewise
+constexpr int64_t kMostExponent = 100000;  // beyond it a number is 0 or infinite, however many digits it has
+
+constexpr double kPowers[kExactPowers + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                              1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+bool is_digit(char each) { return each >= '0' && each <= '9'; }
+bool is_space(char each) { return each == ' ' || each == '\n' || each == '\r' || each == '\t'; }
+bool is_plain(char each) { return static_cast<unsigned char>(each) >= 0x20 && each != '"' && each != '\\'; }
+
+}  // namespace
+
+void JsonReader::refuse(const char* what) const {
+  throw Problem(Kind::kInvalidInput,
+                std::string("the request is not well-formed JSON: ") + what + " at byte " + std::to_string(at_ - begin_),
+                "where raw tensors follow the JSON, the header Inference-Header-Content-Length gives the JSON's length");
+}
+
+void JsonReader::skip_space() {
+  while (at_ < end_ && is_space(*at_)) ++at_;
+}
+
+char JsonReader::peek() {
+  skip_space();
+  if (at_ == end_) refuse("it ends too early");
+  return is_digit(*at_) ? '0' : *at_;
+}
+
+void JsonReader::expect(char wanted) {
+  skip_space();
+  if (at_ == end_) refuse("it ends too early");
+  if (*at_ != wanted) {
+    const char what[] = {'n', 'o', ' ', wanted, 0};
+    refuse(what);
+  }
+  ++at_;
+}
+
+void JsonReader::enter(char bracket) {
+  expect(bracket);
+  if (++depth_ > kMostNesting) refuse("it is nested too deeply");
+}
+
+bool JsonReader::next(char closing, bool is_first) {
+  skip_space();
+  if (at_ < end_ && *at_ == closing) {
+    ++at_;
+    --depth_;
+    return false;
+  }
+  if (!is_first) expect(',');
+  return true;
+}
+
+std::string JsonReader::string() {
+  expect('"');
+  std::string text;
+  while (true) {
+    const char* from = at_;
+    while (at_ < end_ && is_plain(*at_)) ++at_;
+    text.append(from, at_);
+    if (at_ == end_) refuse("a string does not end");
+    if (*at_ == '"') break;
+    if (*at_ != '\\') refuse("a control character in a string");
+    escaped(text);
+  }
+  ++at_;
+  return text;
+}
+
+void JsonReader::escaped(std::string& text) {
+  constexpr std::string_view kLetters = "\"\\/bfnrt", kMeanings = "\"\\/\b\f\n\r\t";
+  if (++at_ == end_) refuse("a string does not end");
+  if (*at_ != 'u') {
+    size_t index = kLetters.find(*at_);
+    if (index == kLetters.npos) refuse("an escape that there is not");
+    text.push_back(kMeanings[index]);
+    ++at_;
+    return;
+  }
+  uint32_t point = unicode();
+  if (point >= 0xd800 && point < 0xdc00) {
+    if (end_ - at_ < 2 || at_[0] != '\\' || at_[1] != 'u') refuse("half of a surrogate pair");
+    ++at_;
+    uint32_t second = unicode();
+    if (second < 0xdc00 || second > 0xdfff) refuse("half of a surrogate pair");
+    point = 0x10000 + ((point - 0xd800) << 10) + (second - 0xdc00);
+  } else if (point >= 0xdc00 && point < 0xe000) {
+    refuse("half of a surrogate pair");
+  }
+  append_utf8(point, text);
+}
+
+uint32_t JsonReader::unicode() {
+  constexpr int kDigits = 4;
+  ++at_;  // the u
+  uint32_t point = 0;
+  auto [rest, error] = std::from_chars(at_, std::min(end_, at_ + kDigits), point, 16);
+  if (error != std::errc() || rest != at_ + kDigits || *at_ == '-') refuse("an escape that there is not");
+  at_ = rest;
+  return point;
+}
+
+void JsonReader::literal(std::string_view wanted) {
+  if (static_cast<size_t>(end_ - at_) < wanted.size() || std::memcmp(at_, wanted.data(), wanted.size()) != 0) {
+    refuse("no value");
+  }
+  at_ += wanted.size();
+}
+
+bool JsonReader::boolean() {
+  bool is_true = peek() == 't';
+  literal(is_true ? "true" : "false");
+  return is_true;
+}
+
+std::string_view JsonReader::number_text() {
+  skip_space();
+  const char* from = at_;
+  auto digits = [&] {
+    const char* first = at_;
+    while (at_ < end_ && is_digit(*at_)) ++at_;
+    if (at_ == first) refuse(at_ == from ? "no value" : "a number without digits");
+    return first;
+  };
+  if (at_ < end_ && *at_ == '-') ++at_;
+  const char* first = digits();
+  if (*first == '0' && at_ - first > 1) refuse("a number that begins with 0");
+  if (at_ < end_ && *at_ == '.') ++at_, digits();
+  if (at_ < end_ && (*at_ == 'e' || *at_ == 'E')) {
+    ++at_;
+    if (at_ < end_ && (*at_ == '+' || *at_ == '-')) ++at_;
+    digits();
+  }
+  return {from, static_cast<size_t>(at_ - from)};
+}
+
+bool JsonReader::integer(int64_t& number) {
+  skip_space();
+  const char* from = at_;
+  auto [rest, error] = std::from_chars(at_, end_, number);
+  bool is_whole = error == std::errc() && (rest == end_ || (*rest != '.' && *rest != 'e' && *rest != 'E'));
+  if (!is_whole) return false;
+  const char* first = from + (*from == '-');
+  if (*first == '0' && rest - first > 1) return false;
+  at_ = rest;
+  return true;
+}
+
+double JsonReader::number() { return real_of(number_text()); }
+
+std::string_view JsonReader::value() {
+  skip_space();
+  const char* from = at_;
+  skip_value();
+  return {from, static_cast<size_t>(at_ - from)};
+}
+
+void JsonReader::skip_string() {
+  ++at_;
+  while (at_ < end_ && is_plain(*at_)) ++at_;
+  if (at_ < end_ && *at_ == '"') {
+    ++at_;
+    return;
+  }
+  std::string ignored;  // which checks the escapes
+  while (at_ < end_ && *at_ != '"') {
+    if (*at_ == '\\') {
+      escaped(ignored);
+    } else if (!is_plain(*at_)) {
+      refuse("a control character in a string");
+    } else {
+      ++at_;
+    }
+  }
+  if (at_ == end_) refuse("a string does not end");
+  ++at_;
+}
+
+void JsonReader::skip_value() {
+  switch (peek()) {
+    case '{':
+      return object([&](std::string_view) { skip_value(); });
+    case '[':
+      return array([&] { skip_value(); });
+    case '"':
+      return skip_string();
+    case 't':
+      return literal("true");
+    case 'f':
+      return literal("false");
+    case 'n':
+      return literal("null");
+    default:
+      number_text();
+  }
+}
+
+void JsonReader::finish() {
+  skip_space();
+  if (at_ != end_) refuse("something follows it");
+}
+
+// Exact where the digits are a whole number that a double holds and so is the power of ten (Clinger 1990): one
+// operation rounds once. Else the C library's.
+double real_of(std::string_view digits) {
+  bool is_negative = digits[0] == '-';
+  int64_t mantissa = 0, exponent = 0;
+  int count = 0;
+  bool has_point = false;
+  size_t at = is_negative;
+  for (; at < digits.size() && (is_digit(digits[at]) || digits[at] == '.'); ++at) {
+    if (digits[at] == '.') {
+      has_point = true;
+      continue;
+    }
+    if (mantissa != 0 || digits[at] != '0') ++count;
+    if (count <= kExactDigits) mantissa = 10 * mantissa + (digits[at] - '0');
+    if (has_point) --exponent;
+  }
+  if (at < digits.size()) {  // e
+    std::string_view text = digits.substr(at + 1);
+    if (text[0] == '+') text.remove_prefix(1);
+    int64_t power = 0;
+    auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), power);
+    if (error != std::errc()) power = text[0] == '-' ? -kMostExponent : kMostExponent;
+    exponent += power;
+  }
+  if (count <= kExactDigits && exponent >= -kExactPowers && exponent <= kExactPowers) {
+    auto real = static_cast<double>(mantissa);
+    real = exponent < 0 ? real / kPowers[-exponent] : real * kPowers[exponent];
+    return is_negative ? -real : real;
+  }
+  return std::strtod(std::string(digits).c_str(), nullptr);
+}
+
+}  // namespace octet::plane

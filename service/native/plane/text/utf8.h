@@ -1,0 +1,56 @@
+// UTF-8 (RFC 3629).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+namespace octet::plane {
+
+// Of the character that `text` begins with, its bytes; 0 where it begins with none.
+inline size_t utf8_length(std::string_view text) {
+  auto byte = [&](size_t index) { return index < text.size() ? static_cast<unsigned char>(text[index]) : 0u; };
+  auto follows = [&](size_t index) { return (byte(index) & 0xc0) == 0x80; };
+  unsigned first = byte(0), second = byte(1);
+  if (text.empty()) return 0;
+  if (first < 0x80) return 1;
+  if (first < 0xc2 || !follows(1)) return 0;
+  if (first < 0xe0) return 2;
+  if (first < 0xf0) {
+    bool is_overlong = first == 0xe0 && second < 0xa0, is_surrogate = first == 0xed && second >= 0xa0;
+    return !is_overlong && !is_surrogate && follows(2) ? 3 : 0;
+  }
+  bool is_overlong = first == 0xf0 && second < 0x90, is_beyond = first > 0xf4 || (first == 0xf4 && second >= 0x90);
+  return !is_overlong && !is_beyond && follows(2) && follows(3) ? 4 : 0;
+}
+
+inline bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    uint64_t eight;
+    if (text.size() >= sizeof eight) {
+      std::memcpy(&eight, text.data(), sizeof eight);
+      if ((eight & 0x8080808080808080) == 0) {
+        text.remove_prefix(sizeof eight);
+        continue;
+      }
+    }
+    size_t length = utf8_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+// Appends a code point, which is no surrogate.
+inline void append_utf8(uint32_t point, std::string& text) {
+  auto put = [&](uint32_t byte) { text.push_back(static_cast<char>(byte)); };
+  auto rest = [&](int shift) { put(0x80 | ((point >> shift) & 0x3f)); };
+  if (point < 0x80) return put(point);
+  if (point < 0x800) return put(0xc0 | point >> 6), rest(0);
+  if (point < 0x10000) return put(0xe0 | point >> 12), rest(6), rest(0);
+  put(0xf0 | point >> 18), rest(12), rest(6), rest(0);
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,115 @@
+"""The data plane alone: models from folders, no control plane. It needs no database, and compiles nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from service.cache import OciLayout
+from service.core.artifact import ARTIFACT_TYPE, ArtifactConfig
+from service.core.buckets import opened
+from service.core.digest import Digest
+from service.core.errors import Conflict, InvalidInput, NotFound
+from service.core.settings import Settings
+from service.core.signature import ModelSignature
+from service.workers.data_plane import frames, orders, program
+from service.workers.inference.scheduling import Scheduling
+
+_BACKLOG = 2048
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model to serve.
+
+    Attributes:
+        folder: what `octet compile` wrote.
+    """
+
+    name: str
+    folder: Path
+
+
+def source_of(text: str) -> Source:
+    """`NAME=DIR`, or `DIR`, whose name is the model's. Raises `InvalidInput`."""
+    name, separator, folder = text.partition("=")
+    path = Path(folder if separator else text)
+    if not path.is_dir():
+        raise InvalidInput(f"{path} is no folder", hint="octet compile FILE --output DIR writes one")
+    return Source(name if separator else path.resolve().name, path)
+
+
+def serve(
+    sources: Sequence[Source], settings: Settings, scheduling: Scheduling, on_bound: Callable[[int, int | None], None]
+) -> NoReturn:
+    """Becomes the data plane, which serves until SIGTERM or SIGINT comes.
+
+    Args:
+        on_bound: called with the ports.
+
+    Raises:
+        Conflict: a port is taken.
+        OctetError: a model cannot run here.
+    """
+    listeners = {"http": _listen(settings.host, settings.port)}
+    if settings.grpc:
+        listeners["grpc"] = _listen(settings.host, settings.port_of_grpc)
+    said = [frames.frame(orders.configure(settings)), frames.frame(orders.no_keys())]
+    named: list[orders.Named] = []
+    for key, source in enumerate(sources, 1):
+        said.append(frames.frame(_load(key, source, scheduling)))
+        named += [orders.Named(source.name, version, key, ["1"]) for version in ("", "1")]
+    said.append(frames.frame(orders.routes(named)))
+    memory = os.memfd_create("octet-orders")
+    os.write(memory, b"".join(said))
+    os.lseek(memory, 0, os.SEEK_SET)
+    grpc = listeners.get("grpc")
+    on_bound(listeners["http"].getsockname()[1], grpc.getsockname()[1] if grpc else None)
+    program.become({"orders": memory} | {name: listener.fileno() for name, listener in listeners.items()})
+
+
+def _load(key: int, source: Source, scheduling: Scheduling) -> orders.Members:
+    layout = OciLayout.open(source.folder)
+    digests = [entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE]
+    if not digests:
+        raise NotFound(f"{source.folder} holds no artifact", hint="octet compile FILE --output DIR writes one")
+    artifacts, signature = _sizes(layout, digests)
+    return orders.load(key, source.name, "1", layout, artifacts, signature, scheduling)
+
+
+def _sizes(layout: OciLayout, digests: Sequence[Digest]) -> tuple[list[tuple[int, Digest]], ModelSignature]:
+    """The artifacts of one sample, ascending, and what they are together."""
+    signatures = {digest: _signature(layout, digest) for digest in digests}
+    if len(digests) == 1:
+        return [(1, digests[0])], signatures[digests[0]]
+    try:
+        whole = opened(list(signatures.values()))
+    except ValueError as error:
+        raise InvalidInput(
+            f"the folder's {len(digests)} artifacts are not one model", hint="compile each into a folder of its own"
+        ) from error
+    ascending = sorted(digests, key=lambda digest: whole.buckets.index(signatures[digest]))
+    return [(1, digest) for digest in ascending], whole
+
+
+def _signature(layout: OciLayout, digest: Digest) -> ModelSignature:
+    config = layout.manifest(digest).config
+    return ArtifactConfig.from_json(json.loads(layout.blobs.read(config.digest))).signature
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        listener = socket.create_server((host, port), family=_family(host), backlog=_BACKLOG)
+    except OSError as error:
+        raise Conflict(f"port {port} of {host} cannot be listened on: {error.strerror}") from error
+    listener.setblocking(False)
+    return listener
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET

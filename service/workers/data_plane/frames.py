@@ -1,0 +1,43 @@
+"""Frames between the control plane and the data plane: a JSON object, and bytes behind it.
+
+Each begins with the lengths of both, little-endian uint32.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+PROTOCOL = 1
+_HEAD = struct.Struct("<II")
+_LONGEST_BYTES = 256 << 20
+
+
+def frame(message: Mapping[str, Any], data: bytes = b"") -> bytes:
+    text = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
+    return _HEAD.pack(len(text), len(data)) + text + data
+
+
+class Frames:
+    """Those in a stream of bytes, as they become whole."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[dict[str, Any], bytes]]:
+        """Raises `ValueError` where what comes is no frame."""
+        self._received += data
+        found = []
+        while len(self._received) >= _HEAD.size:
+            length, rest = _HEAD.unpack_from(self._received)
+            if length + rest > _LONGEST_BYTES:
+                raise ValueError(f"a frame of {length + rest} bytes")
+            end = _HEAD.size + length + rest
+            if len(self._received) < end:
+                break
+            text = bytes(self._received[_HEAD.size : _HEAD.size + length])
+            found.append((json.loads(text), bytes(self._received[_HEAD.size + length : end])))
+            del self._received[:end]
+        return found

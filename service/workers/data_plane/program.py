@@ -1,0 +1,27 @@
+"""The program of the data plane, and how a process becomes it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from service.core.errors import Unsupported
+
+_PATH = Path(__file__).parents[2] / "native" / "octet-plane"
+
+
+def become(descriptors: Mapping[str, int]) -> NoReturn:
+    """Replaces this process by the data plane, which inherits `descriptors`: see `service/native/plane/main.cc`.
+
+    Raises:
+        Unsupported: it was not built.
+    """
+    if not _PATH.is_file():
+        raise Unsupported(f"{_PATH.name} was not built", hint="run make setup or pip install to build it")
+    arguments = [str(_PATH)]
+    for name, descriptor in descriptors.items():
+        os.set_inheritable(descriptor, True)
+        arguments += f"--{name}", str(descriptor)
+    os.execv(_PATH, arguments)
