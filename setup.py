@@ -44,8 +44,8 @@ _STANDARD = [
 ]
 _LIBCXX = (
     "algorithm call_once charconv chrono condition_variable error_category exception functional future hash ios "
-    "ios.instantiations iostream locale memory mutex new_handler new_helpers ostream random ryu/d2fixed ryu/d2s ryu/f2s "
-    "stdexcept string system_error thread typeinfo variant verbose_abort"
+    "ios.instantiations iostream locale memory mutex new_handler new_helpers ostream random ryu/d2fixed ryu/d2s "
+    "ryu/f2s stdexcept string system_error thread typeinfo variant verbose_abort"
 )
 _LIBCXXABI = (
     "abort_message cxa_aux_runtime cxa_default_handlers cxa_exception cxa_exception_storage cxa_guard cxa_handlers "
@@ -150,11 +150,15 @@ def _units(sources: Sequence[str]) -> list[Unit]:
 
 
 def _plane_units() -> list[Unit]:
-    others = {"queue control": [_RUNTIME / "sha256.cc"], "net": [_SOURCES / "peer_budget.cc", *sorted((_SOURCES / "h2").glob("*.cc")), _PLANE / "main.cc"]}
+    others = {
+        "queue control": [_RUNTIME / "sha256.cc"],
+        "net": [_SOURCES / "peer_budget.cc", *sorted((_SOURCES / "h2").glob("*.cc")), _PLANE / "main.cc"],
+    }
     return [
         Unit(
             "plane_" + rooms.split()[0],
-            [source for room in rooms.split() for source in sorted((_PLANE / room).glob("*.cc"))] + others.get(rooms, []),
+            [source for room in rooms.split() for source in sorted((_PLANE / room).glob("*.cc"))]
+            + others.get(rooms, []),
             _PLANE_OPTIONS,
         )
         for rooms in _PLANE_ROOMS

@@ -15,19 +15,18 @@ from service.api.ops.traced import start_tracing
 from service.api.services import Services
 from service.cache import OciLayout
 from service.core.build import Build
-from service.core.cores import affordable_threads
 from service.core.errors import OctetError
+from service.core.queueing import scheduling_of
 from service.core.running import Running
-from service.core.settings import Serving, Settings
+from service.core.settings import Settings
 from service.core.target import TARGETS, Host
 from service.db import AliasStore, BuildStore, Database, ModelStore, WorkerStore
 from service.workers.catalog import synchronize
 from service.workers.crashes import Crashes, crashes_of
-from service.workers.inference import Registry, Scheduling
+from service.workers.inference import Registry
 from service.workers.inference.artifacts import StoredArtifacts
 
 _logger = logging.getLogger(__name__)
-_MOST_INSTANCES = 8  # unless told otherwise: each has a thread for every core
 
 
 @contextmanager
@@ -69,7 +68,7 @@ def assemble(
         StoredArtifacts(layout, running, crashes),
         aliases=aliases,
         targets=[target.name for target in TARGETS if target.runs_on(host)],
-        scheduling=lambda model: _scheduling(settings.serving(model)),
+        scheduling=lambda model: scheduling_of(settings.serving(model)),
         observer=InferenceTelemetry(metrics),
         on_lost=build_again,
         memory_bytes=settings.model_memory_bytes,
@@ -97,18 +96,3 @@ def assemble(
         if tracing is not None:
             tracing.close()
         database.close()
-
-
-def _scheduling(chosen: Serving) -> Scheduling:
-    return Scheduling(
-        queue_size=chosen.queue_size,
-        max_wait_s=chosen.queue_wait_s,
-        instances=chosen.instances or min(affordable_threads(), _MOST_INSTANCES),
-        threads=chosen.threads,
-        priority_levels=chosen.priority_levels,
-        timeout_s=chosen.predict_timeout_s,
-        max_batch=chosen.max_batch,
-        max_delay_s=chosen.max_delay_s,
-        max_sequences=chosen.max_sequences,
-        sequence_idle_s=chosen.sequence_idle_s,
-    )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from service.api.ops.supervisor import Started
     from service.compiler.sandbox import Finding
     from service.core.target import Host
+    from service.workers.data_plane.alone import Source
 
 _logger = logging.getLogger(__name__)
 
@@ -109,9 +110,38 @@ def serve(
     raise typer.Exit(status)
 
 
-@worker.callback()
-def _worker() -> None:
-    """Keeps `compile` a command of its own for as long as it is the only one."""
+@worker.command("serve")
+def serve_alone(
+    models: Annotated[
+        list[str], typer.Argument(metavar="[NAME=]DIR...", help="Folders that octet compile wrote, and their names.")
+    ],
+    host: Annotated[str | None, typer.Option("--host", help="The address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option("--port", help="The port for HTTP; 0 takes a free one.")] = None,
+    grpc_port: Annotated[
+        int | None,
+        typer.Option("--grpc-port", help="The port for gRPC; 0 takes a free one.", show_default="the one after --port"),
+    ] = None,
+    no_grpc: Annotated[bool, typer.Option("--no-grpc", help="Answer over HTTP only.")] = False,
+    threads: Annotated[
+        int | None, typer.Option("--threads", help="Threads per prediction; 0: one for each core.")
+    ] = None,
+    instances: Annotated[
+        int | None, typer.Option("--instances", help="Concurrent predictions per model; 0: one for each core, up to 8.")
+    ] = None,
+    queue_size: Annotated[
+        int | None, typer.Option("--queue-size", help="How many requests may wait for a model.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Serve compiled models with the data plane alone: no API, no database, no Python."""
+    flags: dict[str, Any] = {"host": host, "port": port, "grpc_port": grpc_port, "threads": threads}
+    flags |= {"instances": instances, "queue_size": queue_size, "grpc": False if no_grpc else None}
+    settings = load_checked(flags)
+    with reporting(as_json) as output:
+        from service.workers.data_plane import alone
+
+        sources = [alone.source_of(text) for text in models]
+        alone.serve(sources, settings, lambda *ports: _tell(lambda: _welcome_alone(output, sources, settings, *ports)))
 
 
 @worker.command("compile")
@@ -177,6 +207,20 @@ def _welcome_worker(output: Output, name: str, settings: Settings) -> None:
         output.document({"worker": name, "data_dir": str(settings.data_dir), "pid": os.getpid()})
         return
     output.show(f"[bold]{name}[/bold]", f"  data     {settings.data_dir}", f"  sandbox  {_sandbox(check(), settings)}")
+
+
+def _welcome_alone(
+    output: Output, sources: Sequence[Source], settings: Settings, port: int, grpc_port: int | None
+) -> None:
+    url = local_url(settings.host, port, False)
+    grpc = local_url(settings.host, grpc_port).removeprefix("http://") if grpc_port else None
+    if output.as_json:
+        output.document({"url": url, "grpc": grpc, "models": [each.name for each in sources], "pid": os.getpid()})
+        return
+    output.show(f"[bold]{url}[/bold]")
+    if grpc:
+        output.show(f"  gRPC     {grpc}")
+    output.show(f"  models   {', '.join(each.name for each in sources)}")
 
 
 def _host(machine: Host) -> str:

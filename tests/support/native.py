@@ -12,6 +12,7 @@ from tests.support.waiting import GIVE_UP_S
 
 _ROOT = Path(__file__).parents[2]
 _SOURCES = _ROOT / "service" / "native" / "src"
+_PLANE = _ROOT / "service" / "native" / "plane"
 _TESTS = _ROOT / "tests" / "native"
 _WARNINGS = ("-Wall", "-Wextra", "-Werror")
 _ZIG = (sys.executable, "-m", "ziglang", "c++", "-O2")
@@ -28,9 +29,18 @@ def compile_queue(program: str, directory: Path) -> Path:
     return _compile(_TESTS / "queue" / f"{program}.cc", directory, _ZIG)
 
 
-def _compile(source: Path, directory: Path, compiler: Sequence[str], included: Sequence[str] = ()) -> Path:
+def compile_plane(program: Path, directory: Path, sources: Sequence[str], compiler: tuple[str, ...] = _ZIG) -> Path:
+    """A program of the tests, with `sources` of the data plane: names below its folder, without their ends."""
+    included = [str(_PLANE / f"{source}.cc") for source in sources]
+    folders = [f"-I{_PLANE}", f"-I{_PLANE.parent}"]
+    return _compile(program, directory, compiler, [*folders, *included, "-ldl"], "c++20")
+
+
+def _compile(
+    source: Path, directory: Path, compiler: Sequence[str], included: Sequence[str] = (), standard: str = "c++17"
+) -> Path:
     output = directory / source.stem
-    command = [*compiler, "-std=c++17", *_WARNINGS, f"-I{_SOURCES}", *included, str(source), "-o", str(output)]
+    command = [*compiler, f"-std={standard}", *_WARNINGS, f"-I{_SOURCES}", *included, str(source), "-o", str(output)]
     compiled = subprocess.run(command, capture_output=True, text=True)
     assert compiled.returncode == 0, compiled.stderr
     return output

@@ -34,6 +34,14 @@ namespace {
 
 constexpr double kReportEveryS = 0.5;
 
+sigset_t ending_signals() {
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGTERM);
+  sigaddset(&ends, SIGINT);
+  return ends;
+}
+
 class Process {
  public:
   explicit Process(const std::map<std::string, int>& descriptors)
@@ -66,12 +74,7 @@ class Process {
   }
 
   void watch_signals() {
-    sigset_t ends;
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGINT);
-    ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);
-    ::signal(SIGPIPE, SIG_IGN);
+    sigset_t ends = ending_signals();
     int descriptor = ::signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
     reactor_.watch(descriptor, [this, descriptor](uint32_t) {
       signalfd_siginfo ignored;
@@ -185,6 +188,9 @@ int main(int count, char** arguments) {
     }
     descriptors[arguments[index] + 2] = descriptor;
   }
+  sigset_t ends = octet::plane::ending_signals();
+  ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // before there are threads, which inherit it
+  ::signal(SIGPIPE, SIG_IGN);
   try {
     octet::plane::Process process(descriptors);
     process.run();

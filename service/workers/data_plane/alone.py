@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,10 +16,10 @@ from service.core.artifact import ARTIFACT_TYPE, ArtifactConfig
 from service.core.buckets import opened
 from service.core.digest import Digest
 from service.core.errors import Conflict, InvalidInput, NotFound
-from service.core.settings import Settings
+from service.core.queueing import scheduling_of
+from service.core.settings import Auth, Settings
 from service.core.signature import ModelSignature
 from service.workers.data_plane import frames, orders, program
-from service.workers.inference.scheduling import Scheduling
 
 _BACKLOG = 2048
 
@@ -44,25 +45,31 @@ def source_of(text: str) -> Source:
     return Source(name if separator else path.resolve().name, path)
 
 
-def serve(
-    sources: Sequence[Source], settings: Settings, scheduling: Scheduling, on_bound: Callable[[int, int | None], None]
-) -> NoReturn:
+def serve(sources: Sequence[Source], settings: Settings, on_bound: Callable[[int, int | None], None]) -> NoReturn:
     """Becomes the data plane, which serves until SIGTERM or SIGINT comes.
 
     Args:
-        on_bound: called with the ports.
+        on_bound: called with the ports, which take connections by then.
 
     Raises:
         Conflict: a port is taken.
+        InvalidInput: others than this machine reach the address, and no key is asked for; or two models have one name.
         OctetError: a model cannot run here.
     """
+    if settings.auth is not Auth.OFF and not ip_address(settings.host).is_loopback:
+        raise InvalidInput(
+            f"other machines can reach {settings.host}, and the data plane alone asks for no API keys",
+            hint="listen on 127.0.0.1, use octet serve, or say OCTET_AUTH=off",
+        )
+    if len({source.name for source in sources}) < len(sources):
+        raise InvalidInput("two models have the same name", hint="name them: NAME=DIR")
     listeners = {"http": _listen(settings.host, settings.port)}
     if settings.grpc:
         listeners["grpc"] = _listen(settings.host, settings.port_of_grpc)
     said = [frames.frame(orders.configure(settings)), frames.frame(orders.no_keys())]
     named: list[orders.Named] = []
     for key, source in enumerate(sources, 1):
-        said.append(frames.frame(_load(key, source, scheduling)))
+        said.append(frames.frame(_load(key, source, settings)))
         named += [orders.Named(source.name, version, key, ["1"]) for version in ("", "1")]
     said.append(frames.frame(orders.routes(named)))
     memory = os.memfd_create("octet-orders")
@@ -73,12 +80,13 @@ def serve(
     program.become({"orders": memory} | {name: listener.fileno() for name, listener in listeners.items()})
 
 
-def _load(key: int, source: Source, scheduling: Scheduling) -> orders.Members:
+def _load(key: int, source: Source, settings: Settings) -> orders.Members:
     layout = OciLayout.open(source.folder)
     digests = [entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE]
     if not digests:
         raise NotFound(f"{source.folder} holds no artifact", hint="octet compile FILE --output DIR writes one")
     artifacts, signature = _sizes(layout, digests)
+    scheduling = scheduling_of(settings.serving(source.name))
     return orders.load(key, source.name, "1", layout, artifacts, signature, scheduling)
 
 

@@ -13,10 +13,10 @@ from service.core.artifact import CONSTANTS_MEDIA_TYPE, LIBRARY_MEDIA_TYPE, Arti
 from service.core.compatibility import check_config_type
 from service.core.digest import Digest, canonical_json
 from service.core.metadata import NOTHING, ModelMetadata
+from service.core.queueing import Scheduling
 from service.core.settings import Auth, Settings
 from service.core.signature import ModelSignature
 from service.runtime.loading import check_code, check_host
-from service.workers.inference.scheduling import Scheduling
 
 Members = dict[str, Any]
 
@@ -92,6 +92,7 @@ def load(
         "levels": scheduling.priority_levels,
         "max_batch": scheduling.max_batch,
         "max_delay_s": scheduling.max_delay_s,
+        "max_wait_s": scheduling.max_wait_s,
         "timeout_s": scheduling.timeout_s,
         "most_sequences": scheduling.max_sequences,
         "sequence_idle_s": scheduling.sequence_idle_s,

@@ -12,12 +12,12 @@ from itertools import count
 from time import monotonic
 
 from service.core.errors import DeadlinePassed, QueueFull
+from service.core.queueing import Scheduling
 from service.core.signature import ModelSignature
 from service.native import Job, Mailbox, ModelQueue, Outcome
 from service.workers.inference.observer import ModelObserver, Unobserved
 from service.workers.inference.permit import Permit, Stages
 from service.workers.inference.runner import Array
-from service.workers.inference.scheduling import Scheduling
 from service.workers.inference.sequences import Sequences
 from service.workers.inference.variants import Variants
 

@@ -14,12 +14,12 @@ from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, MemoryFull, NotFound, NotReady, OctetError
 from service.core.metadata import NOTHING, ModelMetadata
+from service.core.queueing import Scheduling
 from service.workers.inference.buckets import BucketRunner
 from service.workers.inference.memory import Memory, Weight, together
 from service.workers.inference.observer import Identity
 from service.workers.inference.ports import Artifacts, Builds
 from service.workers.inference.runner import Runner
-from service.workers.inference.scheduling import Scheduling
 from service.workers.inference.served import Served
 from service.workers.inference.single_flight import SingleFlight
 from service.workers.inference.variants import Variants

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, Protocol
 
 from service.core.buckets import Fitted
 from service.core.errors import DeadlinePassed
+from service.core.queueing import Scheduling
 from service.core.sequence import SequenceState
 from service.native import Job
 from service.workers.inference.runner import Array
-from service.workers.inference.scheduling import Scheduling
 from service.workers.inference.sequences import Sequences
 from service.workers.inference.terms import USUAL, Abandoned, Terms
 

@@ -19,6 +19,7 @@ from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady, OctetError
 from service.core.metadata import ModelMetadata
+from service.core.queueing import Scheduling
 from service.workers.inference.candidates import Candidate
 from service.workers.inference.inventory import Indexed, Inventory, ModelState
 from service.workers.inference.loader import Loader
@@ -28,7 +29,6 @@ from service.workers.inference.observer import Identity, Observer, Unobserved
 from service.workers.inference.ports import Aliases, Artifacts, Builds, Models
 from service.workers.inference.routes import Name, Plan, Reference, Route, Routes
 from service.workers.inference.runner import Array
-from service.workers.inference.scheduling import Scheduling
 from service.workers.inference.served import Served
 from service.workers.inference.single_flight import SingleFlight
 from service.workers.inference.tables import Tables

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from time import monotonic
 
 from service.core.metadata import NOTHING, ModelMetadata
+from service.core.queueing import Scheduling
 from service.core.signature import ModelSignature
 from service.native import ModelQueue
 from service.workers.inference.executor import Executor
 from service.workers.inference.observer import Identity, Observer
 from service.workers.inference.permit import Permit
 from service.workers.inference.runner import Array
-from service.workers.inference.scheduling import Scheduling
 from service.workers.inference.terms import USUAL, Terms
 from service.workers.inference.variants import Variants
 

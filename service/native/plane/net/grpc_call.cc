@@ -4,9 +4,7 @@
 #include <new>
 #include <utility>
 
-#include "net/about.h"
 #include "net/gzip.h"
-#include "net/known.h"
 #include "net/tracing.h"
 #include "request/infer_form.h"
 #include "text/json_writer.h"
@@ -16,15 +14,6 @@ namespace octet::plane {
 
 namespace {
 
-constexpr std::string_view kService = "/inference.GRPCInferenceService/";
-constexpr std::string_view kHealth = "/grpc.health.v1.Health/";
-constexpr uint64_t kServing = 1, kNotServing = 2, kServiceUnknown = 3;
-
-std::string_view view(const h2::Buffer& buffer) { return {reinterpret_cast<const char*>(buffer.data), buffer.size}; }
-
-std::string_view rpc_of(std::string_view path, std::string_view service) {
-  return path.starts_with(service) ? path.substr(service.size()) : std::string_view();
-}
 
 // The names that metrics have for the statuses of calls.
 std::string_view name_of(int status) {
@@ -33,17 +22,6 @@ std::string_view name_of(int status) {
       "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED",          "OUT_OF_RANGE",
       "UNIMPLEMENTED", "INTERNAL",          "UNAVAILABLE",       "DATA_LOSS",          "UNAUTHENTICATED"};
   return kNames[status];
-}
-
-// The first two fields of the messages that ask about a model.
-std::pair<std::string, std::string> name_and_version(std::string_view message) {
-  std::pair<std::string, std::string> found;
-  MessageReader reader(message);
-  for (Field field; reader.next(field);) {
-    if (field.is(1, WireType::kBytes)) found.first = field.bytes;
-    if (field.is(2, WireType::kBytes)) found.second = field.bytes;
-  }
-  return found;
 }
 
 }  // namespace
@@ -176,48 +154,6 @@ void GrpcCall::begin() {
   answer_known();
 }
 
-void GrpcCall::answer_known() {
-  std::string_view rpc = rpc_of(path_, kService), message = view(*message_);
-  auto reply = [&](const std::string& text) {
-    send(text);
-    finish();
-  };
-  bool is_ready = plane_.not_ready.empty() && !plane_.is_stopping;
-  if (rpc == "ServerLive") return reply(MessageWriter().varint(1, 1).take());
-  if (rpc == "ServerReady") return reply(is_ready ? MessageWriter().varint(1, 1).take() : "");
-  if (rpc == "ServerMetadata") return reply(about_server(plane_.release).message);
-  if (rpc_of(path_, kHealth) == "Check") {
-    std::string service = name_and_version(message).first;
-    if (!service.empty() && service != kService.substr(1, kService.size() - 2)) {
-      throw Problem(Kind::kNotFound, "there is no service " + brief(std::string_view(service)));
-    }
-    return reply(MessageWriter().varint(1, plane_.is_stopping ? kNotServing : kServing).take());
-  }
-  if (rpc_of(path_, kHealth) == "Watch") {
-    std::string service = name_and_version(message).first;
-    bool is_known = service.empty() || service == kService.substr(1, kService.size() - 2);
-    send(MessageWriter().varint(1, !is_known ? kServiceUnknown : plane_.is_stopping ? kNotServing : kServing).take());
-    is_watching_ = true;
-    return plane_.is_stopping ? finish() : void();
-  }
-  if (rpc == "ModelReady" || rpc == "ModelMetadata" || rpc == "ModelConfig") return about_model(message);
-  if (rpc == "ModelStatistics") {
-    auto [model, version] = name_and_version(message);
-    if (model.empty()) return reply(statistics_message(plane_, {}, {}));
-    return about_model(message);
-  }
-  auto members = [this](JsonWriter& json) { json.member("path").string(path_).member("request_id").string(request_id_); };
-  std::weak_ptr<bool> is_here = is_here_;
-  plane_.ask(id_, "call", members, std::string(message), [this, is_here](const Said& said) {
-    if (is_here.expired() || is_over_) return;
-    guard([&] {
-      if (said.problem) throw *said.problem;
-      send(std::string(said.bytes));
-      finish();
-    });
-  });
-}
-
 // Calls `then` with who answers for a name, once that is known.
 void GrpcCall::resolve(std::string model, std::string version, std::function<void(const Route&)> then) {
   if (const Route* route = plane_.find(model, version)) return then(*route);
@@ -231,21 +167,6 @@ void GrpcCall::resolve(std::string model, std::string version, std::function<voi
       if (route == nullptr) throw Problem(Kind::kNotReady, {}, "try again later");
       then(*route);
     });
-  });
-}
-
-void GrpcCall::about_model(std::string_view message) {
-  auto [name, number] = name_and_version(message);
-  auto [model, version] = parse_address(name, number);
-  resolve(model, version, [this, model = model, version = version](const Route& route) {
-    std::string_view rpc = rpc_of(path_, kService);
-    if (rpc == "ModelReady") send(MessageWriter().varint(1, 1).take());
-    if (rpc == "ModelMetadata") send(plane::about_model(model, route).message);
-    if (rpc == "ModelConfig") send(model_config(model, *route.main).message);
-    if (rpc == "ModelStatistics") {
-      send(statistics_message(plane_, model, version.empty() ? "" : route.main->identity.version));
-    }
-    finish();
   });
 }
 
@@ -370,12 +291,6 @@ void GrpcCall::refuse(const Problem& problem) {
 }
 
 void GrpcCall::send(std::string message) { connection_.send(call_, h2::Buffer::copy_of(message)); }
-
-void GrpcCall::tell_end() {
-  if (is_over_) return;
-  send(MessageWriter().varint(1, kNotServing).take());
-  finish();
-}
 
 void GrpcCall::finish(std::string_view timing) {
   if (std::exchange(is_over_, true)) return;

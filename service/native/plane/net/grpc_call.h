@@ -16,6 +16,18 @@
 
 namespace octet::plane {
 
+inline constexpr std::string_view kService = "/inference.GRPCInferenceService/";
+inline constexpr std::string_view kHealth = "/grpc.health.v1.Health/";
+
+// The method that a path names of a service; empty where it is of another.
+inline std::string_view rpc_of(std::string_view path, std::string_view service) {
+  return path.starts_with(service) ? path.substr(service.size()) : std::string_view();
+}
+
+inline std::string_view view(const h2::Buffer& buffer) {
+  return {reinterpret_cast<const char*>(buffer.data), buffer.size};
+}
+
 class GrpcCall {
  public:
   GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, const h2::CallHead& head, CallHold its,

@@ -15,9 +15,6 @@ namespace octet::plane {
 namespace {
 
 constexpr size_t kWorthCompressing = 4096;  // a shorter answer takes longer to compress than to send
-constexpr size_t kMagicBytes = 8;           // by which pictures are known
-constexpr uint64_t kJsonBaseBytes = 64 << 10, kJsonElementBytes = 48;  // names and shapes, and each number
-constexpr std::string_view kJpeg = "\xff\xd8\xff", kPng = "\x89PNG\r\n\x1a\n";
 constexpr size_t kMostDigits = 18;
 
 uint64_t number_of(std::string_view name, std::string_view what, std::string_view value) {
@@ -42,65 +39,6 @@ std::string lower(std::string_view text) {
                 "the server's OCTET_MAX_PREDICT_BYTES raises the limit");
 }
 
-void check_json_bytes(uint64_t bytes, const Signature& signature) {
-  uint64_t elements = 0;
-  for (size_t index = 0; index < signature.inputs.size(); ++index) {
-    bool has_buckets = !signature.buckets.empty();
-    elements += elements_of(has_buckets ? signature.buckets.back().inputs[index] : signature.inputs[index].shape);
-  }
-  uint64_t most = kJsonBaseBytes + kJsonElementBytes * static_cast<uint64_t>(signature.batches) * elements;
-  if (bytes <= most) return;
-  throw Problem(Kind::kTooLarge,
-                "the request has " + std::to_string(bytes) + " bytes of JSON; one to this model needs at most " +
-                    std::to_string(most),
-                "send tensors as binary data: Inference-Header-Content-Length and binary_data_size");
-}
-
-// What is said of a request beside its body.
-struct Said_ {
-  std::optional<uint64_t> json_bytes;
-  std::string media_type;
-  bool wants_binary;
-};
-
-bool is_raw(const std::optional<uint64_t>& json_bytes, std::string_view media_type) {
-  return json_bytes == uint64_t{0} || media_type.starts_with("image/");
-}
-
-// The request in a body, of which `text` is all, or all that has come: at least its JSON, or what pictures are known by.
-// `bytes`: of the whole body. Returns where in `text` the bytes that follow begin.
-size_t read_request(std::string_view text, uint64_t bytes, const Said_& said, const Signature& signature, Request& request) {
-  if (is_raw(said.json_bytes, said.media_type)) {
-    bool is_picture = said.media_type.starts_with("image/");
-    if (is_picture && said.media_type != "image/jpeg" && said.media_type != "image/png") {
-      throw Problem(Kind::kUnsupportedFormat, "pictures of type " + brief(std::string_view(said.media_type)) + " are not supported",
-                    "send a JPEG or PNG");
-    }
-    bool looks_like_one = text.starts_with(kJpeg) || text.starts_with(kPng);
-    bool is_tensor = said.media_type == "application/octet-stream";
-    request = fitted(RawBody{static_cast<size_t>(bytes), is_picture, is_tensor, looks_like_one, said.wants_binary}, signature);
-    return 0;
-  }
-  uint64_t json_bytes = said.json_bytes.value_or(bytes);
-  if (json_bytes > bytes) {
-    throw Problem(Kind::kInvalidInput,
-                  "Inference-Header-Content-Length is " + std::to_string(json_bytes) + ", but the body has " +
-                      std::to_string(bytes) + " bytes",
-                  "it is the length of the JSON before compression");
-  }
-  check_json_bytes(json_bytes, signature);
-  Form form = read_json(text.substr(0, json_bytes));
-  uint64_t declared = form.following_bytes();
-  if (declared != bytes - json_bytes) {
-    throw Problem(Kind::kInvalidInput,
-                  "the inputs declare " + std::to_string(declared) + " bytes of binary data, but " +
-                      std::to_string(bytes - json_bytes) + " follow the JSON",
-                  "where raw tensors follow the JSON, the header Inference-Header-Content-Length gives the JSON's length");
-  }
-  request = fitted(std::move(form), signature);
-  return json_bytes;
-}
-
 }  // namespace
 
 // What is done on another thread, while nobody else uses it.
@@ -109,7 +47,7 @@ struct Predict::Aside {
   std::shared_ptr<std::string> body;
   std::shared_ptr<Pool> pool;
   std::string coding;
-  Said_ said;
+  BodyFacts facts;
   size_t most_bytes;
   double timeout_s;
   std::optional<Problem> problem;
@@ -118,7 +56,7 @@ struct Predict::Aside {
     try {
       if (!coding.empty()) *body = inflated(*body, coding, most_bytes);
       Request request;
-      size_t at = read_request(*body, body->size(), said, prediction->model().signature, request);
+      size_t at = read_request(*body, body->size(), facts, prediction->model().signature, request);
       prediction->accept(std::move(request), timeout_s, *pool);
       prediction->take({std::string_view(*body).substr(at)});
       prediction->fill();
@@ -170,7 +108,7 @@ void Predict::read_headers() {
   for (const HeaderField& field : connection_.head().fields) {
     switch (field.name.size()) {
       case 6:
-        if (same_but_case(field.name, "accept")) wants_binary_ = field.value.find("application/octet-stream") != field.value.npos;
+        if (same_but_case(field.name, "accept")) facts_.wants_binary = field.value.find("application/octet-stream") != field.value.npos;
         break;
       case 10:
         if (same_but_case(field.name, "tracestate")) tracestate_ = field.value;
@@ -179,7 +117,7 @@ void Predict::read_headers() {
         if (same_but_case(field.name, "traceparent")) traceparent_ = field.value;
         break;
       case 12:
-        if (same_but_case(field.name, "content-type")) media_type_ = lower(field.value.substr(0, field.value.find(';')));
+        if (same_but_case(field.name, "content-type")) facts_.media_type = lower(field.value.substr(0, field.value.find(';')));
         break;
       case 15:
         if (same_but_case(field.name, "accept-encoding")) wanted_coding_ = preferred_coding(field.value);
@@ -194,11 +132,11 @@ void Predict::read_headers() {
       case 31:
         if (same_but_case(field.name, "inference-header-content-length")) {
           uint64_t bytes = number_of("Inference-Header-Content-Length", "length in bytes", field.value);
-          if (json_bytes_ && *json_bytes_ != bytes) {
+          if (facts_.json_bytes && *facts_.json_bytes != bytes) {
             throw Problem(Kind::kInvalidInput,
                           "the header Inference-Header-Content-Length is there twice, with different values");
           }
-          json_bytes_ = bytes;
+          facts_.json_bytes = bytes;
         }
         break;
     }
@@ -260,14 +198,14 @@ void Predict::on_body(std::string_view piece) {
 bool Predict::may_parse() const {
   const auto& length = connection_.head().content_length;
   if (!coding_.empty() || !length) return false;
-  if (is_raw(json_bytes_, media_type_)) return body_->size() >= std::min<uint64_t>(kMagicBytes, *length);
-  return json_bytes_ && *json_bytes_ < *length && body_->size() >= *json_bytes_;
+  if (facts_.is_raw()) return body_->size() >= std::min<uint64_t>(kMagicBytes, *length);
+  return facts_.json_bytes && *facts_.json_bytes < *length && body_->size() >= *facts_.json_bytes;
 }
 
 void Predict::parse() {
   Request request;
   uint64_t bytes = *connection_.head().content_length;
-  size_t at = read_request(*body_, bytes, {json_bytes_, media_type_, wants_binary_}, signature(), request);
+  size_t at = read_request(*body_, bytes, facts_, signature(), request);
   prediction_->accept(std::move(request), timeout_s_, *plane_.pool);
   prediction_->take({std::string_view(*body_).substr(at)});
   is_parsed_ = true;
@@ -286,7 +224,7 @@ void Predict::on_body_end() {
 
 // The rest of the reading: at once where it is little.
 void Predict::fill_aside() {
-  auto aside = std::make_shared<Aside>(Aside{prediction_, body_, plane_.pool, coding_, {json_bytes_, media_type_, wants_binary_},
+  auto aside = std::make_shared<Aside>(Aside{prediction_, body_, plane_.pool, coding_, facts_,
                                              plane_.limits.max_body_bytes, timeout_s_, {}});
   auto done = [this, aside] {
     guard([&] {

@@ -9,6 +9,7 @@
 
 #include "control/prediction.h"
 #include "net/http_connection.h"
+#include "request/http_request.h"
 
 namespace octet::plane {
 
@@ -52,10 +53,9 @@ class Predict final : public HttpExchange {
   Plane& plane_;
   const std::string model_, version_;
   const double began_s_;
-  std::optional<uint64_t> json_bytes_;  // `Inference-Header-Content-Length`
-  std::string coding_, wanted_coding_, media_type_;
+  BodyFacts facts_;
+  std::string coding_, wanted_coding_;
   std::string traceparent_, tracestate_;
-  bool wants_binary_ = false;
   double timeout_s_ = kNever;
   std::shared_ptr<Prediction> prediction_;  // shared with work aside
   std::shared_ptr<std::string> body_ = std::make_shared<std::string>();  // what is not received where it belongs

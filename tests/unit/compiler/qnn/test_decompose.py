@@ -116,4 +116,4 @@ def test_kernels_compute_it(target, mode: str, tmp_path: Path) -> None:  # type:
     (expected,) = oracle.run(module, get_mode(mode), [x])
     selection, (actual,) = run_selected(module, target, mode, [x], tmp_path)
     np.testing.assert_array_equal(actual, expected)
-    assert [layer["kernel"] for layer in selection.layers] == ["pack", "conv", "unpack"]
+    assert [layer["kernel"] for layer in selection.layers] == ["pack", "conv", "move"]

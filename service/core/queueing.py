@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from service.core.cores import affordable_threads
 from service.core.errors import InvalidInput
+from service.core.settings import Serving
+
+_MOST_INSTANCES = 8  # unless told otherwise: each has a thread for every core
 
 
 @dataclass(frozen=True)
@@ -47,3 +51,19 @@ class Scheduling:
                 hint=f"1, which is served first, to {self.priority_levels}; 0 for the one in the middle",
             )
         return priority or (self.priority_levels + 1) // 2
+
+
+def scheduling_of(chosen: Serving) -> Scheduling:
+    """The rules that settings have chosen for a model."""
+    return Scheduling(
+        queue_size=chosen.queue_size,
+        max_wait_s=chosen.queue_wait_s,
+        instances=chosen.instances or min(affordable_threads(), _MOST_INSTANCES),
+        threads=chosen.threads,
+        priority_levels=chosen.priority_levels,
+        timeout_s=chosen.predict_timeout_s,
+        max_batch=chosen.max_batch,
+        max_delay_s=chosen.max_delay_s,
+        max_sequences=chosen.max_sequences,
+        sequence_idle_s=chosen.sequence_idle_s,
+    )

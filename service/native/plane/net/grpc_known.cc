@@ -1,0 +1,92 @@
+// Of gRPC calls: what is known here of the server and its models, and what the control plane answers.
+#include <utility>
+
+#include "net/about.h"
+#include "net/grpc_call.h"
+#include "net/known.h"
+#include "text/json_writer.h"
+#include "text/protobuf.h"
+
+namespace octet::plane {
+
+namespace {
+
+constexpr uint64_t kServing = 1, kNotServing = 2, kServiceUnknown = 3;  // of grpc.health.v1
+
+// The first two fields of the messages that ask about a model.
+std::pair<std::string, std::string> name_and_version(std::string_view message) {
+  std::pair<std::string, std::string> found;
+  MessageReader reader(message);
+  for (Field field; reader.next(field);) {
+    if (field.is(1, WireType::kBytes)) found.first = field.bytes;
+    if (field.is(2, WireType::kBytes)) found.second = field.bytes;
+  }
+  return found;
+}
+
+}  // namespace
+
+void GrpcCall::answer_known() {
+  std::string_view rpc = rpc_of(path_, kService), message = view(*message_);
+  auto reply = [&](const std::string& text) {
+    send(text);
+    finish();
+  };
+  bool is_ready = plane_.not_ready.empty() && !plane_.is_stopping;
+  if (rpc == "ServerLive") return reply(MessageWriter().varint(1, 1).take());
+  if (rpc == "ServerReady") return reply(is_ready ? MessageWriter().varint(1, 1).take() : "");
+  if (rpc == "ServerMetadata") return reply(about_server(plane_.release).message);
+  if (rpc_of(path_, kHealth) == "Check") {
+    std::string service = name_and_version(message).first;
+    if (!service.empty() && service != kService.substr(1, kService.size() - 2)) {
+      throw Problem(Kind::kNotFound, "there is no service " + brief(std::string_view(service)));
+    }
+    return reply(MessageWriter().varint(1, plane_.is_stopping ? kNotServing : kServing).take());
+  }
+  if (rpc_of(path_, kHealth) == "Watch") {
+    std::string service = name_and_version(message).first;
+    bool is_known = service.empty() || service == kService.substr(1, kService.size() - 2);
+    send(MessageWriter().varint(1, !is_known ? kServiceUnknown : plane_.is_stopping ? kNotServing : kServing).take());
+    is_watching_ = true;
+    return plane_.is_stopping ? finish() : void();
+  }
+  if (rpc == "ModelReady" || rpc == "ModelMetadata" || rpc == "ModelConfig") return about_model(message);
+  if (rpc == "ModelStatistics") {
+    auto [model, version] = name_and_version(message);
+    if (model.empty()) return reply(statistics_message(plane_, {}, {}));
+    return about_model(message);
+  }
+  auto members = [this](JsonWriter& json) { json.member("path").string(path_).member("request_id").string(request_id_); };
+  std::weak_ptr<bool> is_here = is_here_;
+  plane_.ask(id_, "call", members, std::string(message), [this, is_here](const Said& said) {
+    if (is_here.expired() || is_over_) return;
+    guard([&] {
+      if (said.problem) throw *said.problem;
+      send(std::string(said.bytes));
+      finish();
+    });
+  });
+}
+
+void GrpcCall::about_model(std::string_view message) {
+  auto [name, number] = name_and_version(message);
+  auto [model, version] = parse_address(name, number);
+  resolve(model, version, [this, model = model, version = version](const Route& route) {
+    std::string_view rpc = rpc_of(path_, kService);
+    if (rpc == "ModelReady") send(MessageWriter().varint(1, 1).take());
+    if (rpc == "ModelMetadata") send(plane::about_model(model, route).message);
+    if (rpc == "ModelConfig") send(model_config(model, *route.main).message);
+    if (rpc == "ModelStatistics") {
+      send(statistics_message(plane_, model, version.empty() ? "" : route.main->identity.version));
+    }
+    finish();
+  });
+}
+
+void GrpcCall::tell_end() {
+  if (is_over_) return;
+  send(MessageWriter().varint(1, kNotServing).take());
+  finish();
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,62 @@
+#include "request/http_request.h"
+
+#include <utility>
+
+#include "request/problem.h"
+
+namespace octet::plane {
+
+namespace {
+
+constexpr uint64_t kJsonBaseBytes = 64 << 10, kJsonElementBytes = 48;  // names and shapes, and each number
+constexpr std::string_view kJpeg = "\xff\xd8\xff", kPng = "\x89PNG\r\n\x1a\n";
+
+void check_json_bytes(uint64_t bytes, const Signature& signature) {
+  uint64_t elements = 0;
+  for (size_t index = 0; index < signature.inputs.size(); ++index) {
+    bool has_buckets = !signature.buckets.empty();
+    elements += elements_of(has_buckets ? signature.buckets.back().inputs[index] : signature.inputs[index].shape);
+  }
+  uint64_t most = kJsonBaseBytes + kJsonElementBytes * static_cast<uint64_t>(signature.batches) * elements;
+  if (bytes <= most) return;
+  throw Problem(Kind::kTooLarge,
+                "the request has " + std::to_string(bytes) + " bytes of JSON; one to this model needs at most " +
+                    std::to_string(most),
+                "send tensors as binary data: Inference-Header-Content-Length and binary_data_size");
+}
+
+}  // namespace
+
+size_t read_request(std::string_view text, uint64_t bytes, const BodyFacts& facts, const Signature& signature, Request& request) {
+  if (facts.is_raw()) {
+    bool is_picture = facts.media_type.starts_with("image/");
+    if (is_picture && facts.media_type != "image/jpeg" && facts.media_type != "image/png") {
+      throw Problem(Kind::kUnsupportedFormat, "pictures of type " + brief(std::string_view(facts.media_type)) + " are not supported",
+                    "send a JPEG or PNG");
+    }
+    bool looks_like_one = text.starts_with(kJpeg) || text.starts_with(kPng);
+    bool is_tensor = facts.media_type == "application/octet-stream";
+    request = fitted(RawBody{static_cast<size_t>(bytes), is_picture, is_tensor, looks_like_one, facts.wants_binary}, signature);
+    return 0;
+  }
+  uint64_t json_bytes = facts.json_bytes.value_or(bytes);
+  if (json_bytes > bytes) {
+    throw Problem(Kind::kInvalidInput,
+                  "Inference-Header-Content-Length is " + std::to_string(json_bytes) + ", but the body has " +
+                      std::to_string(bytes) + " bytes",
+                  "it is the length of the JSON before compression");
+  }
+  check_json_bytes(json_bytes, signature);
+  Form form = read_json(text.substr(0, json_bytes));
+  uint64_t declared = form.following_bytes();
+  if (declared != bytes - json_bytes) {
+    throw Problem(Kind::kInvalidInput,
+                  "the inputs declare " + std::to_string(declared) + " bytes of binary data, but " +
+                      std::to_string(bytes - json_bytes) + " follow the JSON",
+                  "where raw tensors follow the JSON, the header Inference-Header-Content-Length gives the JSON's length");
+  }
+  request = fitted(std::move(form), signature);
+  return json_bytes;
+}
+
+}  // namespace octet::plane

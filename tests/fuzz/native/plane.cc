@@ -1,0 +1,163 @@
+// What reads hostile bytes in the data plane: heads, chunks, JSON and messages, as far as tensors and answers.
+//
+//     plane SECONDS SEED
+//
+// damages texts that are well formed, and stops where something else is thrown than a Problem, where two ways to read
+// the same differ, or where a sanitizer sees something.
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <random>
+#include <string_view>
+#include <vector>
+
+#include "answer/answer.h"
+#include "net/gzip.h"
+#include "net/http1.h"
+#include "request/elements.h"
+#include "request/infer_form.h"
+#include "request/problem.h"
+#include "request/request.h"
+
+namespace {
+
+using namespace octet::plane;
+
+const Signature& signature() {
+  static const Signature its = [] {
+    Signature made;
+    made.inputs = {{"a", Datatype::kUint8, {1, 4}, {}}, {"b", Datatype::kFp32, {1, 2, 2}, {}}, {"c", Datatype::kInt64, {1}, {}}};
+    made.outputs = {{"y", Datatype::kInt8, {1, 3}, Quantization{0.5, -1}}, {"z", Datatype::kFp32, {1, 2}, {}}};
+    made.batches = 3;
+    made.is_batched = true;
+    made.labels = {"p", "q", "r"};
+    return made;
+  }();
+  return its;
+}
+
+void heads(std::string_view bytes) {
+  RequestHead head;
+  BadHead bad{};
+  if (read_head(bytes, 4096, head, bad) != HeadState::kWhole) return;
+  if (head.bytes > bytes.size() || head.target.empty()) __builtin_trap();
+  // What was read from all of it is what is read from its head alone.
+  RequestHead again;
+  if (read_head(bytes.substr(0, head.bytes), 4096, again, bad) != HeadState::kWhole) __builtin_trap();
+  if (again.fields.size() != head.fields.size() || again.content_length != head.content_length) __builtin_trap();
+  percent_decoded(head.path());
+}
+
+// However it is cut, a body has the same content.
+void chunks(std::string_view bytes) {
+  auto read = [&](size_t step, std::string& content) {
+    ChunkedBody body;
+    for (size_t at = 0; at < bytes.size() && !body.is_over(); at += step) {
+      std::string_view piece = bytes.substr(at, step), found;
+      while (!piece.empty() && !body.is_over()) {
+        if (!body.next(piece, found)) return false;
+        content.append(found);
+      }
+    }
+    return true;
+  };
+  std::string whole, cut;
+  bool is_whole = read(bytes.size() + 1, whole), is_cut = read(1, cut);
+  if (is_whole != is_cut || (is_whole && whole != cut)) __builtin_trap();
+}
+
+void answer(const Request& request) {
+  for (size_t index = 0; index < request.inputs.size(); ++index) {
+    const GivenInput& given = request.inputs[index];
+    const TensorSpec& spec = signature().inputs[given.index];
+    std::vector<uint64_t> memory(given.bytes / 8 + 1);
+    if (auto* json = std::get_if<JsonElements>(&given.elements)) fill_json(json->text, spec, given.shape, memory.data());
+    if (auto* contents = std::get_if<Contents>(&given.elements)) {
+      fill_contents(contents->message, spec, given.shape, memory.data());
+    }
+  }
+  int64_t samples = request.samples;
+  std::vector<int8_t> stored(static_cast<size_t>(3 * samples), 5);
+  std::vector<float> real(static_cast<size_t>(2 * samples), 1.5f);
+  Shape first{samples, 3}, second{samples, 2};
+  std::vector<Stored> outputs{{first, stored.data(), stored.size()}, {second, real.data(), 4 * real.size()}};
+  json_answer({"m", "1"}, signature(), request, outputs);
+  infer_answer({"m", "1"}, signature(), request, outputs);
+}
+
+const std::vector<std::string>& seeds(int kind) {
+  static const std::vector<std::vector<std::string>> all = {
+      {"POST /v2/models/m%20x/infer?q=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\nExpect: 100-continue\r\n\r\n",
+       "GET http://a/b HTTP/1.0\r\nConnection: keep-alive, x\r\n\r\n",
+       "\r\nPUT / HTTP/1.1\r\nhost:b\r\nTransfer-Encoding: chunked\r\n\r\n"},
+      {"5\r\nhello\r\n00a;x=y\r\n0123456789\r\n0\r\nTrailer: z\r\n\r\n", "0\r\n\r\n"},
+      {R"({"id":"\u00e9\ud83d\ude00","parameters":{"priority":1,"sequence_id":"s","dequantize":true},"inputs":[)"
+       R"({"name":"a","datatype":"UINT8","shape":[2,4],"data":[[1,2,3,4],[5,6,7,255]]},)"
+       R"({"name":"b","datatype":"FP32","shape":[2,2,2],"data":[1.5,-2e3,0,1e-7,3.14159265358979,7,8,1E+2]},)"
+       R"({"name":"c","datatype":"INT64","shape":[2],"data":[-9223372036854775808,9223372036854775807]}],)"
+       R"("outputs":[{"name":"y","parameters":{"classification":2}},{"name":"z","parameters":{"binary_data":true}}]})"},
+      {std::string("\x0a\x01m\x1a\x01i", 6) + std::string("\x2a\x15\x0a\x01" "a\x12\x05UINT8\x1a\x02\x01\x04\x2a\x05\x22\x03\x01\x02\x03", 23)},
+      {compressed("a tensor, again and again, a tensor, again and again", "gzip")}};
+  return all[static_cast<size_t>(kind)];
+}
+
+void read(int kind, const std::string& bytes) {
+  try {
+    switch (kind) {
+      case 0:
+        return heads(bytes);
+      case 1:
+        return chunks(bytes);
+      case 2:
+        return answer(fitted(read_json(bytes), signature()));
+      case 3:
+        return answer(fitted(read_infer(bytes).form, signature()));
+      default:
+        inflated(bytes, "gzip", 1 << 16);
+    }
+  } catch (const Problem& problem) {
+    problem.document("/", "id");
+  }
+}
+
+std::string damaged(std::string bytes, std::minstd_rand& random) {
+  constexpr std::string_view kLikely = "{}[]\":,\\0-.eE \r\n;=aAtfnu\x80\xff";
+  for (unsigned count = random() % 6; count > 0 && !bytes.empty(); --count) {
+    size_t at = random() % bytes.size();
+    switch (random() % 5) {
+      case 0:
+        bytes[at] = static_cast<char>(random());
+        break;
+      case 1:
+        bytes[at] = kLikely[random() % kLikely.size()];
+        break;
+      case 2:
+        bytes.erase(at, random() % 8 + 1);
+        break;
+      case 3:
+        bytes.insert(at, 1, kLikely[random() % kLikely.size()]);
+        break;
+      default:
+        bytes.insert(at, bytes.substr(random() % bytes.size(), random() % 32));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 3) return 2;
+  std::minstd_rand random(static_cast<unsigned>(std::atoi(arguments[2])) + 1);
+  auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1e3 * std::atof(arguments[1])));
+  uint64_t inputs = 0;
+  for (; std::chrono::steady_clock::now() < until; ++inputs) {
+    int kind = static_cast<int>(random() % 5);
+    const auto& texts = seeds(kind);
+    read(kind, damaged(texts[random() % texts.size()], random));
+  }
+  std::printf("%llu inputs\n", static_cast<unsigned long long>(inputs));
+  return 0;
+}

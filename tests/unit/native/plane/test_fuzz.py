@@ -1,0 +1,28 @@
+"""Damaged heads, bodies, JSON and messages (tests/fuzz/native/plane.cc)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.native import compile_plane
+
+_PROGRAM = Path(__file__).parents[3] / "fuzz" / "native" / "plane.cc"
+_SOURCES = (
+    *("text/json_reader", "text/json_writer", "text/protobuf", "net/http1", "net/gzip"),
+    *("request/contents", "request/elements", "request/form", "request/infer_form", "request/json_form"),
+    *("request/problem", "request/request", "request/signature", "answer/answer", "answer/outputs"),
+)
+_SANITIZED = ("g++", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="the sanitizers' runtime comes with a system's compiler")
+def test_damaged_requests_break_nothing_that_sanitizers_see(tmp_path: Path) -> None:
+    program = compile_plane(_PROGRAM, tmp_path, _SOURCES, _SANITIZED)
+    run = subprocess.run([program, "20", "1"], capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert int(run.stdout.split()[0]) > 10_000

@@ -1,0 +1,107 @@
+"""JSON in the data plane, beside Python's."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.native import compile_plane
+
+_PROGRAM = Path(__file__).parents[3] / "native" / "plane" / "json_probe.cc"
+_SOURCES = ("text/json_reader", "text/json_writer", "request/problem")
+
+_DIGITS = st.text("0123456789", min_size=1, max_size=40)
+_NUMBERS = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.integers(-(10**40), 10**40).map(str),
+    st.builds("{}.{}e{}".format, st.integers(0, 10**6), _DIGITS, st.integers(-330, 330)),
+    st.text("0123456789-+.eE", min_size=1, max_size=12),
+)
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_TEXTS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+class Probe:
+    """A running `json_probe.cc`."""
+
+    def __init__(self, program: Path) -> None:
+        self._process = subprocess.Popen([program], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1)
+
+    def ask(self, verb: str, text: str) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{verb} {text}\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().rstrip("\n")
+
+    def end(self) -> None:
+        with self._process as process:
+            assert process.stdin is not None
+            process.stdin.close()
+        assert self._process.returncode == 0
+
+
+@pytest.fixture(scope="module")
+def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probe]:
+    probe = Probe(compile_plane(_PROGRAM, tmp_path_factory.mktemp("json"), _SOURCES))
+    yield probe
+    probe.end()
+
+
+def _number(text: str) -> str:
+    """As C prints it in hexadecimal, or `error`."""
+    try:
+        return float.fromhex(float(json.loads(text)).hex()).hex()
+    except (ValueError, OverflowError):
+        return "error"
+
+
+@given(_NUMBERS)
+def test_numbers_are_those_of_python(probe: Probe, text: str) -> None:
+    answer = probe.ask("number", text)
+    if "inf" in answer or len(text) > 300:
+        return
+    assert (answer if answer == "error" else float.fromhex(answer).hex()) == _number(text)
+
+
+@given(_TEXTS, st.booleans())
+def test_strings_are_those_of_python(probe: Probe, text: str, ascii_only: bool) -> None:
+    written = json.dumps(text, ensure_ascii=ascii_only).encode()
+    assert probe.ask("string", written.hex()) == text.encode().hex()
+    if text:
+        assert json.loads(probe.ask("write", text.encode().hex())) == text
+
+
+@given(_VALUES, st.sampled_from([None, 1, "\t"]))
+def test_takes_what_python_writes(probe: Probe, value: object, indent: int | str | None) -> None:
+    assert probe.ask("value", json.dumps(value, indent=indent).encode().hex()) == "ok"
+
+
+@given(st.text('{}[]",:0-.eE1 tfn\\u"', min_size=1, max_size=24))
+def test_takes_no_more_than_python_does(probe: Probe, text: str) -> None:
+    try:
+        json.loads(text)
+        is_json = "NaN" not in text
+    except ValueError:
+        is_json = False
+    answer = probe.ask("value", text.encode().hex())
+    if "\\u" not in text:  # half of a surrogate pair is refused, which Python takes
+        assert answer == ("ok" if is_json else "error")
+    elif not is_json:
+        assert answer == "error"
+
+
+@pytest.mark.parametrize("text", ["ff", "c080", "eda080", "f4908080", "e282"])
+def test_refuses_what_is_not_utf8(probe: Probe, text: str) -> None:
+    assert probe.ask("value", f"22{text}22") == "error"
+    assert "�" in probe.ask("write", text)
