@@ -1,10 +1,11 @@
 // The data plane: a process that answers predictions, and nothing else. docs/adr/0042 says what it is told by whom.
 //
-//     octet-plane --control FD [--http FD] [--grpc FD] [--running FD] [--orders FD]
+//     octet-plane [--control FD] [--http FD] [--grpc FD] [--running FD] [--orders FD] [--reads PATH]...
 //
-// Each is the number of a descriptor that it inherits: sockets that listen, for the control plane, HTTP and gRPC; the
-// table of what runs; frames that are obeyed first, as if the control plane had sent them. SIGTERM ends it when what is
-// under way is answered, and once more at once.
+// FD is the number of a descriptor that it inherits: sockets that listen, for the control plane, HTTP and gRPC; the
+// table of what runs; frames that are obeyed first, as if the control plane had sent them. PATH is where artifacts are:
+// with the first, the process gives up its rights to all others. SIGTERM ends it when what is under way is answered, and
+// once more at once.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -18,9 +19,12 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "control/lockdown.h"
 #include "control/orders.h"
 #include "control/plane.h"
 #include "net/grpc_connection.h"
@@ -48,7 +52,6 @@ class Process {
       : reactor_(plane_.budgets), running_(descriptors.count("running") ? Running(descriptors.at("running")) : Running()), orders_(plane_, running_) {
     plane_.with = [this](int64_t exchange, const auto& act) { reactor_.with(Plane::descriptor_of(exchange), act); };
     plane_.take_in = [this](int descriptor, auto peer) { reactor_.take_in(descriptor, std::move(peer)); };
-    load_zlib();
     watch_signals();
     reactor_.watch(plane_.mailbox->descriptor(), [this](uint32_t) { deliver(); });
     reactor_.watch(plane_.background.descriptor(), [this](uint32_t) { plane_.background.finish(); });
@@ -118,6 +121,7 @@ class Process {
   }
 
   // Frames in a file, which may be a pipe; models are loaded before anybody is listened to.
+  // Throws std::runtime_error where one cannot be.
   void obey_first(int descriptor) {
     std::string text;
     char piece[64 << 10];
@@ -135,6 +139,7 @@ class Process {
         ::usleep(500);
         plane_.background.finish();
       }
+      if (!orders_.failure().empty()) throw std::runtime_error(orders_.failure());
     }
   }
 
@@ -180,7 +185,12 @@ int numbered(const char* text) {
 
 int main(int count, char** arguments) {
   std::map<std::string, int> descriptors;
+  std::vector<std::string> readable;
   for (int index = 1; index + 1 < count; index += 2) {
+    if (std::strcmp(arguments[index], "--reads") == 0) {
+      readable.emplace_back(arguments[index + 1]);
+      continue;
+    }
     int descriptor = octet::plane::numbered(arguments[index + 1]);
     if (std::strncmp(arguments[index], "--", 2) != 0 || descriptor < 0) {
       std::fprintf(stderr, "octet-plane: %s is no descriptor\n", arguments[index + 1]);
@@ -192,6 +202,13 @@ int main(int count, char** arguments) {
   ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // before there are threads, which inherit it
   ::signal(SIGPIPE, SIG_IGN);
   try {
+    octet::plane::load_zlib();  // while it may open files
+    if (!readable.empty()) {
+      std::string missing = octet::plane::lock_in(readable);
+      if (!missing.empty()) {
+        std::fprintf(stderr, "octet-plane: this kernel has no %s to lock artifacts in\n", missing.c_str());
+      }
+    }
     octet::plane::Process process(descriptors);
     process.run();
   } catch (const std::exception& error) {

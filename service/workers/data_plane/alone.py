@@ -77,7 +77,8 @@ def serve(sources: Sequence[Source], settings: Settings, on_bound: Callable[[int
     os.lseek(memory, 0, os.SEEK_SET)
     grpc = listeners.get("grpc")
     on_bound(listeners["http"].getsockname()[1], grpc.getsockname()[1] if grpc else None)
-    program.become({"orders": memory} | {name: listener.fileno() for name, listener in listeners.items()})
+    inherited = {"orders": memory} | {name: listener.fileno() for name, listener in listeners.items()}
+    program.become(inherited, [source.folder for source in sources])
 
 
 def _load(key: int, source: Source, settings: Settings) -> orders.Members:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,8 +12,12 @@ from service.core.errors import Unsupported
 _PATH = Path(__file__).parents[2] / "native" / "octet-plane"
 
 
-def become(descriptors: Mapping[str, int]) -> NoReturn:
-    """Replaces this process by the data plane, which inherits `descriptors`: see `service/native/plane/main.cc`.
+def become(descriptors: Mapping[str, int], readable: Sequence[Path]) -> NoReturn:
+    """Replaces this process by the data plane: see `service/native/plane/main.cc`.
+
+    Args:
+        descriptors: that it inherits.
+        readable: where artifacts are; it may open no other files.
 
     Raises:
         Unsupported: it was not built.
@@ -24,4 +28,6 @@ def become(descriptors: Mapping[str, int]) -> NoReturn:
     for name, descriptor in descriptors.items():
         os.set_inheritable(descriptor, True)
         arguments += f"--{name}", str(descriptor)
+    for path in readable:
+        arguments += "--reads", str(path.resolve())
     os.execv(_PATH, arguments)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -284,8 +286,17 @@ def test_asks_whose_page_sent_it(served: PlaneProcess) -> None:
 
 
 def test_refuses_an_address_that_others_reach(tmp_path: Path) -> None:
-    with pytest.raises(json.JSONDecodeError), plane([str(tmp_path)], OCTET_HOST="0.0.0.0"):
-        pass
+    command = [sys.executable, "-m", "service.cli", "worker", "serve", str(tmp_path), "--host=0.0.0.0"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode != 0
+    assert "other machines can reach 0.0.0.0" in run.stdout + run.stderr
+
+
+def test_says_which_folder_holds_no_model(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "service.cli", "worker", "serve", f"m={tmp_path}", "--port=0", "--grpc-port=0"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode != 0
+    assert str(tmp_path) in run.stdout + run.stderr
 
 
 def test_is_small(served: PlaneProcess) -> None:

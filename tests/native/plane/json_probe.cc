@@ -56,6 +56,7 @@ void answer(const std::string& verb, const std::string& text) {
 }  // namespace
 
 int main() {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   for (std::string verb, text; std::cin >> verb && std::getline(std::cin >> std::ws, text);) {
     try {
       answer(verb, text);

@@ -8,8 +8,10 @@ namespace octet::plane {
 
 Background::Background(int threads) {
   for (int index = 0; index < threads; ++index) {
-    threads_.emplace_back([this] { run(); });
-    pthread_setname_np(threads_.back().native_handle(), "octet-aside");
+    threads_.emplace_back([this] {
+      pthread_setname_np(pthread_self(), "octet-aside");
+      run();
+    });
   }
 }
 

@@ -270,6 +270,7 @@ void Orders::loaded(const LoadOrder& order, ModelRef model, const Problem* probl
 }
 
 void Orders::send_failure(int64_t key, const Problem& problem) {
+  failure_ = problem.sentence();
   JsonWriter json;
   json.begin('{').member("type").string("failed").member("key").integer(key);
   json.member("code").string(problem.facts().code).member("detail").string(problem.said());

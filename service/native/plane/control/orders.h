@@ -30,6 +30,8 @@ class Orders {
   void report(int64_t gather);
   // Whether orders have been given whose end is not there.
   bool is_loading() const { return !loading_.empty(); }
+  // Why a model could not be loaded that was to be; empty where all could.
+  const std::string& failure() const { return failure_; }
 
  private:
   void configure(std::string_view json);
@@ -49,6 +51,7 @@ class Orders {
   std::map<int64_t, ModelRef> models_;   // by key
   std::vector<ModelRef> leaving_;        // whose last requests are being answered
   std::set<int64_t> loading_;
+  std::string failure_;
   std::map<Version, double> retired_;    // whose counts are kept for a while, since when
 };
 

@@ -48,9 +48,11 @@ std::shared_ptr<ModelQueue> ModelQueue::start(const std::string& name, Rules rul
   std::shared_ptr<ModelQueue> queue(new ModelQueue(rules, std::move(instances)));
   for (size_t index = 0; index < queue->instances_.size(); ++index) {
     // The thread keeps the queue, and not the queue its threads: who forgets to join them is not stopped by them.
-    std::thread thread([queue, instance = queue->instances_[index].get()] { queue->work(*instance); });
     std::string title = (name + "-" + std::to_string(index)).substr(0, 15);
-    pthread_setname_np(thread.native_handle(), title.c_str());
+    std::thread thread([queue, instance = queue->instances_[index].get(), title] {
+      pthread_setname_np(pthread_self(), title.c_str());
+      queue->work(*instance);
+    });
     thread.detach();
   }
   return queue;

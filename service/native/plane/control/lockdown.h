@@ -1,0 +1,14 @@
+// Rights that the process gives up for ever, before it runs the code of an artifact. docs/adr/0042 says which.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace octet::plane {
+
+// From now on no thread reads files but those beneath `readable` and what the loader and the runtime read of the system,
+// or writes any; none starts programs or processes, or makes sockets but pairs of them. To be called while there is one
+// thread. Returns what this kernel cannot take away; empty: nothing. Throws std::system_error.
+std::string lock_in(const std::vector<std::string>& readable);
+
+}  // namespace octet::plane
