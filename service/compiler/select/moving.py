@@ -28,11 +28,7 @@ class Layouts(Protocol):
 
 
 class Moving:
-    """The moves of a model that kernels compute.
-
-    Attributes:
-        skipped: concatenations that are never written, because whatever reads them is made of their parts.
-    """
+    """The moves of a model that kernels compute."""
 
     def __init__(
         self,
@@ -50,7 +46,6 @@ class Moving:
         self._model, self._library, self._layouts = model, library, layouts
         results = {result for result in graph.results_of(model.function) if isinstance(result, relax.Var)}
         self.moves = Moves(model.bindings, results)
-        self.skipped: set[relax.Var] = set()
         self._written, self._read = set(taken), read
         self._found: dict[relax.Var, Movement | None] = {}
         self._images: dict[relax.Var, bool] = {}
@@ -69,7 +64,6 @@ class Moving:
         self._found.update(found)
         for end in ends:
             self._model.views.pop(end, None)
-        self.skipped.add(join)
         return True
 
     def prefers(self, join: relax.Var) -> bool:

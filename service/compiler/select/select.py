@@ -180,7 +180,7 @@ class _Emission:
         outputs = [self._output(region, var) for var in region.outputs]
         made = self.library.rows(region, sources, outputs)
         both = list(zip(region.outputs, outputs, strict=True))
-        types = [relax.TensorType([output.access.size], _dtype(var, output)) for var, output in both]
+        types = [relax.TensorType([output.access.size], output.access.dtype) for _, output in both]
         if made.memory:
             types.append(relax.TensorType([made.memory], "float32"))
         alone = types[0] if len(types) == 1 else types
@@ -399,7 +399,3 @@ class _Emission:
         place = len(arguments)
         call = relax.op.call_inplace_packed(symbol, *arguments, into, inplace_indices=place, ty_args=out_type)
         return self.builder.emit(call, name)
-
-
-def _dtype(var: relax.Var, output: Output) -> str:
-    return str(var.ty.dtype) if output.image is None else "uint8"
