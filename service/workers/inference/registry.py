@@ -18,9 +18,8 @@ from time import monotonic
 from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady, OctetError
-from service.core.metadata import ModelMetadata
 from service.core.queueing import Scheduling
-from service.workers.inference.candidates import Candidate
+from service.workers.inference.finder import CannotLoad, Finder
 from service.workers.inference.inventory import Indexed, Inventory, ModelState
 from service.workers.inference.loader import Loader
 from service.workers.inference.memory import Memory
@@ -35,10 +34,6 @@ from service.workers.inference.tables import Tables
 from service.workers.inference.variants import Variants
 
 _logger = logging.getLogger(__name__)
-
-
-class _CannotLoad(Exception):
-    """There are builds that could answer, but not here or not now; the argument is the error to show."""
 
 
 class Registry:
@@ -78,9 +73,9 @@ class Registry:
         self._refresh_s = refresh_s
         self._memory = Memory(memory_bytes)
         self._loader = Loader(builds, artifacts, scheduling, self._start, on_lost, self._forget, self._memory)
+        self._finder = Finder(self._tables, self._loader)
         self._inventory = Inventory(builds, models, self._tables.targets, self._loader)
         self._current = Routes()
-        self._unloaded: set[tuple[str, int | None]] = set()
         self._warnings = NameWarnings()
         self._refreshing: SingleFlight[Name, None] = SingleFlight()
         self._refresher: asyncio.Task[None] | None = None
@@ -170,7 +165,7 @@ class Registry:
             NotFound: there is no such model or version.
             NotReady: no verified artifact of it runs here; the hint says why.
         """
-        await self._allow(model, version)
+        await self._finder.allow(model, version)
         await self._refreshed((model, version))
 
     def preload(self, names: Sequence[Name] | None) -> Coroutine[None, None, None]:
@@ -200,11 +195,11 @@ class Registry:
         Raises:
             NotFound, NotReady: as `load`.
         """
-        await self._allow(model, version)
+        await self._finder.allow(model, version)
         try:
-            served = await self._find(model, version)
-        except _CannotLoad as failure:
-            raise failure.args[0] from failure.__cause__
+            served = await self._finder.find(model, version)
+        except CannotLoad as failure:
+            raise failure.error from failure.__cause__
         try:
             with served.held():
                 yield
@@ -219,8 +214,7 @@ class Registry:
         Raises:
             NotFound: there is no such model or version.
         """
-        await asyncio.to_thread(self._tables.check_known, model, version)
-        self._unloaded.add((model, version))
+        await self._finder.forbid(model, version)
         for name, route in list(self._current.items()):
             if any(self.is_unloaded(each.identity.model, each.identity.version) for each in route):
                 del self._current[name]
@@ -239,7 +233,7 @@ class Registry:
         Args:
             entirely: they were all that the model had.
         """
-        self._unloaded -= {(model, version) for version in versions} | ({(model, None)} if entirely else set())
+        self._finder.forget(model, versions, entirely=entirely)
         await self.refresh(model)
         for identity, served in list(self._loader.loaded.items()):
             if identity.model == model and identity.version in versions and not self._answers(served):
@@ -281,11 +275,11 @@ class Registry:
             raise NotReady("the server is shutting down")
         model, wanted = name[0], await asyncio.to_thread(self._tables.plan, *name)
         try:
-            main = await self._find(model, wanted.version)
-        except _CannotLoad as failure:
+            main = await self._finder.find(model, wanted.version)
+        except CannotLoad as failure:
             if name not in self._current:
-                raise failure.args[0] from failure.__cause__
-            self._warnings.report(name, f"what answers goes on: {failure.args[0]}")
+                raise failure.error from failure.__cause__
+            self._warnings.report(name, f"what answers goes on: {failure.error}")
             return
         with main.held():  # while the canary is loaded
             canary = await self._canary(name, wanted)
@@ -300,68 +294,19 @@ class Registry:
         warning, canary = "", None
         if wanted.canary is not None:
             try:
-                canary = await self._find(name[0], wanted.canary)
-            except (_CannotLoad, NotFound, NotReady) as error:
+                canary = await self._finder.find(name[0], wanted.canary)
+            except (CannotLoad, NotFound, NotReady) as error:
                 warning = f"version {wanted.canary} gets no requests: {error}"
         self._warnings.report(name, warning)
         return canary
 
-    async def _find(self, model: str, version: int | None) -> Served:
-        """The best that is loaded, or can be.
-
-        Raises:
-            _CannotLoad: there are builds, but none can be loaded here.
-            NotFound, NotReady: there is no build that could be.
-        """
-        failure: OctetError | None = None
-        for build, identity in await asyncio.to_thread(self._candidates, model, version):
-            try:
-                return await self._load(build, identity)
-            except OctetError as error:
-                failure = error
-        if failure is None:
-            raise await asyncio.to_thread(self._tables.why_not_ready, model, version)
-        kind = type(failure) if isinstance(failure, NotReady) else NotReady
-        message = f"model {model!r} cannot be loaded here: {failure.message}"
-        here = kind(message, hint=failure.hint, retry_after_s=failure.retry_after_s)
-        raise _CannotLoad(here) from failure
-
-    async def _load(self, build: Build, identity: Identity) -> Served:
-        while True:
-            if self.is_unloaded(identity.model, identity.version):
-                raise NotReady(
-                    f"version {identity.version} of model {identity.model!r} was unloaded",
-                    hint=f"POST /v2/repository/models/{identity.model}/load loads it",
-                )
-            served = await self._loader.load(build, identity)
-            served.metadata = await asyncio.to_thread(self._metadata, identity)
-            if self.is_unloaded(identity.model, identity.version):  # while it was loaded
-                self._loader.unload(served)
-            elif self._loader.holds(served):  # and nobody was faster to unload it again
-                return served
-
-    def _metadata(self, identity: Identity) -> ModelMetadata:
-        """What was said of a version, and what its file says."""
-        return self._tables.models.metadata(identity.model, identity.version).over(
-            self._loader.file_metadata(identity.artifact)
-        )
-
-    async def _allow(self, model: str, version: int | None) -> None:
-        """Takes an `unload` back, and lets what could not be loaded be tried again."""
-        self._unloaded -= {(model, None), (model, version)}
-        for _, identity in await asyncio.to_thread(self._candidates, model, version):
-            await self.forgive(identity.artifact)
-
     async def forgive(self, artifact: Digest) -> None:
         """Lets an artifact be tried again that crashed the server, or could not be loaded."""
-        await asyncio.to_thread(self._loader.forgive, artifact)
-
-    def _candidates(self, model: str, version: int | None) -> list[Candidate]:
-        return self._tables.candidates(model, version, self._loader.is_usable)
+        await self._finder.forgive(artifact)
 
     def is_unloaded(self, model: str, version: int) -> bool:
         """Whether somebody has unloaded a version, or the whole model. From any thread."""
-        return not self._unloaded.isdisjoint({(model, None), (model, version)})
+        return self._finder.is_unloaded(model, version)
 
     def _start(self, identity: Identity, variants: Variants) -> Served:
         return Served(identity, variants, scheduling=self._scheduling(identity.model), observer=self._observer)
