@@ -28,6 +28,19 @@ _logger = logging.getLogger(__name__)
 
 worker = typer.Typer(help="Run one part of octet serve as a separate process.", no_args_is_help=True)
 
+HostOption = Annotated[str | None, typer.Option("--host", help="The address to listen on.")]
+PortOption = Annotated[int | None, typer.Option("--port", help="The port for HTTP; 0 takes a free one.")]
+GrpcPortOption = Annotated[
+    int | None,
+    typer.Option("--grpc-port", help="The port for gRPC; 0 takes a free one.", show_default="the one after --port"),
+]
+NoGrpcOption = Annotated[bool, typer.Option("--no-grpc", help="Answer over HTTP only.")]
+ThreadsOption = Annotated[int | None, typer.Option("--threads", help="Threads per prediction; 0: one for each core.")]
+QueueSizeOption = Annotated[int | None, typer.Option("--queue-size", help="How many requests may wait for a model.")]
+InstancesOption = Annotated[
+    int | None,
+    typer.Option("--instances", help="Concurrent predictions per model; 0: one for each core, up to 8."),
+]
 UnsandboxedOption = Annotated[
     bool, typer.Option("--allow-unsandboxed", help="Build even if this kernel cannot sandbox the compiler.")
 ]
@@ -39,13 +52,10 @@ VerboseOption = Annotated[bool, typer.Option("--verbose", help="Log normal opera
 
 
 def serve(
-    host: Annotated[str | None, typer.Option("--host", help="The address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option("--port", help="The port for HTTP; 0 takes a free one.")] = None,
-    grpc_port: Annotated[
-        int | None,
-        typer.Option("--grpc-port", help="The port for gRPC; 0 takes a free one.", show_default="the one after --port"),
-    ] = None,
-    no_grpc: Annotated[bool, typer.Option("--no-grpc", help="Answer over HTTP only.")] = False,
+    host: HostOption = None,
+    port: PortOption = None,
+    grpc_port: GrpcPortOption = None,
+    no_grpc: NoGrpcOption = False,
     data_dir: DataDirOption = None,
     models: Annotated[
         list[Path] | None,
@@ -65,16 +75,9 @@ def serve(
     tls_key: Annotated[
         Path | None, typer.Option("--tls-key", help="A PEM file with the certificate's private key.")
     ] = None,
-    threads: Annotated[
-        int | None, typer.Option("--threads", help="Threads per prediction; 0: one for each core.")
-    ] = None,
-    instances: Annotated[
-        int | None,
-        typer.Option("--instances", help="Concurrent predictions per model; 0: one for each core, up to 8."),
-    ] = None,
-    queue_size: Annotated[
-        int | None, typer.Option("--queue-size", help="How many requests may wait for a model.")
-    ] = None,
+    threads: ThreadsOption = None,
+    instances: InstancesOption = None,
+    queue_size: QueueSizeOption = None,
     max_batch: Annotated[
         int | None,
         typer.Option("--max-batch", help="Most samples to combine in one call; 0: the largest size built."),
@@ -115,22 +118,13 @@ def serve_alone(
     models: Annotated[
         list[str], typer.Argument(metavar="[NAME=]DIR...", help="Folders that octet compile wrote, and their names.")
     ],
-    host: Annotated[str | None, typer.Option("--host", help="The address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option("--port", help="The port for HTTP; 0 takes a free one.")] = None,
-    grpc_port: Annotated[
-        int | None,
-        typer.Option("--grpc-port", help="The port for gRPC; 0 takes a free one.", show_default="the one after --port"),
-    ] = None,
-    no_grpc: Annotated[bool, typer.Option("--no-grpc", help="Answer over HTTP only.")] = False,
-    threads: Annotated[
-        int | None, typer.Option("--threads", help="Threads per prediction; 0: one for each core.")
-    ] = None,
-    instances: Annotated[
-        int | None, typer.Option("--instances", help="Concurrent predictions per model; 0: one for each core, up to 8.")
-    ] = None,
-    queue_size: Annotated[
-        int | None, typer.Option("--queue-size", help="How many requests may wait for a model.")
-    ] = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    grpc_port: GrpcPortOption = None,
+    no_grpc: NoGrpcOption = False,
+    threads: ThreadsOption = None,
+    instances: InstancesOption = None,
+    queue_size: QueueSizeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Serve compiled models with the data plane alone: no API, no database, no Python."""

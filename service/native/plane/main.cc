@@ -54,7 +54,9 @@ class Process {
     plane_.take_in = [this](int descriptor, auto peer) { reactor_.take_in(descriptor, std::move(peer)); };
     watch_signals();
     reactor_.watch(plane_.mailbox->descriptor(), [this](uint32_t) { deliver(); });
-    reactor_.watch(plane_.background.descriptor(), [this](uint32_t) { plane_.background.finish(); });
+    for (Background* each : {&plane_.background, &plane_.loader}) {
+      reactor_.watch(each->descriptor(), [each](uint32_t) { each->finish(); });
+    }
     reactor_.alarm([this] { return plane_.alarms.next_s(); }, [this](double now_s) { wake(now_s); });
     plane_.gather = [this] { orders_.gather(); };
     plane_.is_alone = descriptors.count("control") == 0;
@@ -137,7 +139,7 @@ class Process {
       at += 8 + size_t{json} + bytes;
       while (orders_.is_loading()) {
         ::usleep(500);
-        plane_.background.finish();
+        plane_.loader.finish();
       }
       if (!orders_.failure().empty()) throw std::runtime_error(orders_.failure());
     }

@@ -251,7 +251,7 @@ void Orders::load_model(std::string_view its) {
       outcome->problem = Problem(Kind::kMemoryFull, error.what());
     }
   };
-  plane_.background.post(work, [this, order, outcome] {
+  plane_.loader.post(work, [this, order, outcome] {
     loading_.erase(order->key);
     loaded(*order, outcome->model, outcome->problem ? &*outcome->problem : nullptr);
   });
@@ -290,7 +290,7 @@ void Orders::unload(int64_t key) {
   }
   model->queue->close();
   leaving_.push_back(model);
-  plane_.background.post([queue = model->queue] { queue->join(); }, [this, model, key] {
+  plane_.loader.post([queue = model->queue] { queue->join(); }, [this, model, key] {
     model->gather();
     leaving_.erase(std::find(leaving_.begin(), leaving_.end(), model));
     Version version{model->identity.model, model->identity.version};

@@ -78,6 +78,7 @@ class Plane {
   std::shared_ptr<Mailbox> mailbox = std::make_shared<Mailbox>();
   std::shared_ptr<Pool> pool = std::make_shared<Pool>(size_t{64} << 20);
   Background background{2};
+  Background loader{2};  // of models, which takes long
   Alarms alarms;
   std::shared_ptr<PeerBudgets> budgets = PeerBudgets::of(PeerLimits{});
   std::string scratch = std::string(64 << 10, '\0');  // what arrives is read here, where it has no place yet
