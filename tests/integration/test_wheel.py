@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
@@ -17,7 +18,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 ARCHITECTURES = {"x86_64": 62, "aarch64": 183}  # ELF's e_machine
 _FOLDER = "service/native"
-LIBRARIES = [f"{_FOLDER}/liboctet{part}.so" for part in ("", "_fused", "_python", "_runtime")]
+_LOADED_LIBRARIES = [f"{_FOLDER}/liboctet{part}.so" for part in ("", "_python", "_runtime")]
+LIBRARIES = sorted([*_LOADED_LIBRARIES, f"{_FOLDER}/liboctet_fused.so"])
+PROGRAM = f"{_FOLDER}/octet-plane"
 EXAMPLES = ROOT / "examples"
 
 
@@ -27,7 +30,9 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     tree = tmp_path_factory.mktemp("wheel")
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
-    shutil.copytree(ROOT / "service", tree / "service", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    shutil.copytree(
+        ROOT / "service", tree / "service", ignore=shutil.ignore_patterns("__pycache__", "*.so", "octet-plane")
+    )
     for architecture in ARCHITECTURES:
         _run(
             *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"),
@@ -38,7 +43,9 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {architecture: next((tree / "dist").glob(f"*{architecture}.whl")) for architecture in ARCHITECTURES}
 
 
-@pytest.fixture(scope="module", params=[(each, name) for each in ARCHITECTURES for name in LIBRARIES], ids=str)
+@pytest.fixture(
+    scope="module", params=[(each, name) for each in ARCHITECTURES for name in (*LIBRARIES, PROGRAM)], ids=str
+)
 def library(request: pytest.FixtureRequest, wheels: dict[str, Path]) -> Iterator[tuple[str, bytes]]:
     architecture, name = request.param
     with zipfile.ZipFile(wheels[architecture]) as wheel:
@@ -89,7 +96,8 @@ class TestWheels:
         octet = str(python.with_name("octet"))
         assert _run(octet, "--version", cwd=tmp_path).startswith("octet 0.")
         mapped = _run(str(python), "-c", _LOADED, cwd=tmp_path)
-        assert [name for name in LIBRARIES if name not in mapped] == []
+        assert [name for name in _LOADED_LIBRARIES if name not in mapped] == []
+        assert os.access(tmp_path / f"venv/lib/python3.{minor}/site-packages" / PROGRAM, os.X_OK)
         artifact = str(tmp_path / "digits.octet")
         _run(octet, "compile", str(EXAMPLES / "digits_int8.tflite"), "--output", artifact, cwd=tmp_path)
         picture = str(EXAMPLES / "digits/2.png")
