@@ -60,19 +60,22 @@ std::shared_ptr<ModelQueue> ModelQueue::start(const std::string& name, Rules rul
 
 bool ModelQueue::admit() {
   std::vector<JobRef> hopeless;
+  bool is_admitted = false;
   {
     std::lock_guard lock(mutex_);
     if (is_closing_) return false;
     double now = now_s();
     if (!has_place()) hopeless = shed(now);
-    if (!has_place()) return false;
-    ++waiting_;
-    ++admitted_;
-    used_s_ = now;
-    note_concurrency(now);
+    is_admitted = has_place();
+    if (is_admitted) {
+      ++waiting_;
+      ++admitted_;
+      used_s_ = now;
+      note_concurrency(now);
+    }
   }
-  put(hopeless);
-  return true;
+  put(hopeless);  // who gets a place or not: they are told
+  return is_admitted;
 }
 
 void ModelQueue::release(bool has_place) {
