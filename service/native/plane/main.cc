@@ -72,7 +72,7 @@ class Process {
  private:
   template <typename Connection>
   Reactor::Make make() {
-    return [this](int descriptor, const std::string& client, Lease seat) -> std::unique_ptr<Peer> {
+    return [this](int descriptor, const std::string& client, Holding seat) -> std::unique_ptr<Peer> {
       auto transport = std::make_unique<PlainTransport>(descriptor);
       return std::make_unique<Connection>(plane_, descriptor, std::move(transport), client, std::move(seat), now_s());
     };

@@ -29,7 +29,7 @@ constexpr size_t kWorthFreeing = 64;     // of a string's memory
 
 }  // namespace
 
-Connection::Connection(ServerState& state, int descriptor, std::string first, Lease seat, double now_s)
+Connection::Connection(ServerState& state, int descriptor, std::string first, Holding seat, double now_s)
     : state_(state),
       descriptor_(descriptor),
       seat_(std::move(seat)),

@@ -22,7 +22,7 @@ namespace octet {
 class Connection final : public Peer {
  public:
   // `first`: what has been read of it before.
-  Connection(ServerState& state, int descriptor, std::string first, Lease seat, double now_s);
+  Connection(ServerState& state, int descriptor, std::string first, Holding seat, double now_s);
   ~Connection() override;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -80,7 +80,7 @@ class Connection final : public Peer {
 
   ServerState& state_;
   const int descriptor_;
-  Lease seat_;
+  Holding seat_;
   Input input_ = Input::kHead;
   Output output_ = Output::kNone;
   bool may_read_ = true;    // an edge has come, and not been used up

@@ -47,7 +47,7 @@ void Front::ended() {
   for (const Adopted& each : adopted_) ::close(each.descriptor);
 }
 
-std::unique_ptr<Peer> Front::make(int descriptor, Lease seat, double now_s) {
+std::unique_ptr<Peer> Front::make(int descriptor, Holding seat, double now_s) {
   return std::make_unique<Connection>(state_, descriptor, std::string(), std::move(seat), now_s);
 }
 
@@ -83,7 +83,7 @@ void Front::handle_messages() {
     if (is_told_to_stop()) {
       ::close(each.descriptor);
     } else {
-      Lease seat = budgets().readmit(address_of_peer(each.descriptor));
+      Holding seat = budgets().readmit(address_of_peer(each.descriptor));
       take_in(each.descriptor,
               std::make_unique<Connection>(state_, each.descriptor, std::move(each.bytes), std::move(seat), now_s()));
     }

@@ -49,7 +49,7 @@ class Front final : public Reactor {
     std::string answer;
   };
 
-  std::unique_ptr<Peer> make(int descriptor, Lease seat, double now_s) override;
+  std::unique_ptr<Peer> make(int descriptor, Holding seat, double now_s) override;
   void handle_messages() override;
   void check_alarms(double now_s) override;
   double next_s() const override { return state_.alarms.next_s(); }

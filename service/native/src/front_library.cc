@@ -103,7 +103,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
         self->entry->refuse_with(std::string(kind), ProblemTemplate(status, view(answer)));
       });
   refl::ObjectDef<PeerBudgetsObj>(refl::init(false)).def("held", held);
-  refl::ObjectDef<SeatObj>(refl::init(false)).def("leave", [](SeatObj* self) { self->lease = {}; });
+  refl::ObjectDef<SeatObj>(refl::init(false)).def("leave", [](SeatObj* self) { self->holding = {}; });
   refl::ObjectDef<FrontObj>(refl::init(false))
       .def("descriptor", [](FrontObj* self) { return self->front.descriptor(); })
       .def("events", events)

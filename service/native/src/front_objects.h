@@ -43,8 +43,8 @@ using PeerBudgetsRef = Ref<PeerBudgetsObj>;
 // A connection's place, while Python has the connection.
 class SeatObj : public ffi::Object {
  public:
-  Lease lease;
-  explicit SeatObj(Lease its) : lease(std::move(its)) {}
+  Holding holding;
+  explicit SeatObj(Holding its) : holding(std::move(its)) {}
   static constexpr bool _type_mutable = true;
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("octet.Seat", SeatObj, ffi::Object);
 };

@@ -56,8 +56,8 @@ struct Command {
 
 // What a call holds, until nobody works on it and its answer is taken: longer than its client may wait for it.
 struct CallHold {
-  Lease slot;
-  Lease messages, answers;  // in bytes
+  Holding slot;
+  Holding messages, answers;  // in bytes
 };
 
 struct GrpcServerState : ServerState {
@@ -69,8 +69,8 @@ struct GrpcServerState : ServerState {
   const size_t max_streams;      // of a connection
   // By call:
   struct WithPython {
-    Lease slot;
-    std::deque<Lease> messages;  // that it works on, or has not looked at
+    Holding slot;
+    std::deque<Holding> messages;  // that it works on, or has not looked at
   };
   std::unordered_map<int64_t, WithPython> with_python;
   struct Left {

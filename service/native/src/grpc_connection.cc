@@ -55,7 +55,7 @@ bool is_for_python(std::string_view name) {
 
 }  // namespace
 
-GrpcConnection::GrpcConnection(GrpcServerState& state, int descriptor, Lease seat, double now_s)
+GrpcConnection::GrpcConnection(GrpcServerState& state, int descriptor, Holding seat, double now_s)
     : state_(state),
       descriptor_(descriptor),
       seat_(std::move(seat)),
@@ -172,7 +172,7 @@ void GrpcConnection::on_alarm(int64_t id, double now_s) {
 }
 
 void GrpcConnection::on_call(h2::CallId stream, const h2::CallHead& head) {
-  Lease slot = seat_.budget()->hold(is_health(head.path) ? Resource::kHealthCalls : Resource::kCalls, 1);
+  Holding slot = seat_.budget()->hold(is_health(head.path) ? Resource::kHealthCalls : Resource::kCalls, 1);
   if (!slot) {
     session_.finish(stream, h2::GrpcStatus::kResourceExhausted, "there are too many calls under way");
     return session_.refused();

@@ -19,7 +19,7 @@ namespace octet {
 // For the front's thread.
 class GrpcConnection final : public Peer, private h2::GrpcHandler {
  public:
-  GrpcConnection(GrpcServerState& state, int descriptor, Lease seat, double now_s);
+  GrpcConnection(GrpcServerState& state, int descriptor, Holding seat, double now_s);
   ~GrpcConnection() override;
 
   void begin() override { read(); }
@@ -68,7 +68,7 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
 
   void pass_on(h2::CallId stream, Call& call);
   void pass_on_message(h2::CallId stream, Call& call, h2::Buffer message, bool is_compressed);
-  Lease bytes() const { return seat_.budget()->hold(Resource::kMessageBytes, 0); }
+  Holding bytes() const { return seat_.budget()->hold(Resource::kMessageBytes, 0); }
   void read();
   bool receive();
   void break_off_slow(double now_s);
@@ -80,7 +80,7 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
 
   GrpcServerState& state_;
   const int descriptor_;
-  const Lease seat_;
+  const Holding seat_;
   h2::GrpcSession session_;
   std::unordered_map<h2::CallId, Call> calls_;
   std::unordered_map<int64_t, h2::CallId> streams_;  // of those calls, by their ids

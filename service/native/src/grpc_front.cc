@@ -29,7 +29,7 @@ void GrpcFront::stopping() {
   ::shutdown(listener_, SHUT_RDWR);
 }
 
-std::unique_ptr<Peer> GrpcFront::make(int descriptor, Lease seat, double now_s) {
+std::unique_ptr<Peer> GrpcFront::make(int descriptor, Holding seat, double now_s) {
   return std::make_unique<GrpcConnection>(state_, descriptor, std::move(seat), now_s);
 }
 

@@ -32,7 +32,7 @@ class GrpcFront final : public Reactor {
   std::pair<std::deque<Record>, int64_t> records() { return state_.records.take(); }
 
  private:
-  std::unique_ptr<Peer> make(int descriptor, Lease seat, double now_s) override;
+  std::unique_ptr<Peer> make(int descriptor, Holding seat, double now_s) override;
   void handle_messages() override;
   void deliver();
   void flush_all(std::vector<int> descriptors);

@@ -43,7 +43,7 @@ PeerAddress address_of_peer(int descriptor) {
   return address_of(socket);
 }
 
-Lease PeerBudget::hold(Resource what, size_t amount) {
+Holding PeerBudget::hold(Resource what, size_t amount) {
   if (!take(what, amount, true)) return {};
   return {shared_from_this(), what, amount};
 }
@@ -81,7 +81,7 @@ bool PeerBudget::may_disturb(h2::Clock::time_point now) {
   return address_->nuisances.take(now) && all_->nuisances_.take(now);
 }
 
-Lease& Lease::operator=(Lease&& other) noexcept {
+Holding& Holding::operator=(Holding&& other) noexcept {
   if (this == &other) return *this;
   release();
   budget_ = std::move(other.budget_);
@@ -90,18 +90,18 @@ Lease& Lease::operator=(Lease&& other) noexcept {
   return *this;
 }
 
-bool Lease::grow(size_t amount) {
+bool Holding::grow(size_t amount) {
   if (!budget_->take(what_, amount, true)) return false;
   amount_ += amount;
   return true;
 }
 
-void Lease::charge(size_t amount) {
+void Holding::charge(size_t amount) {
   budget_->take(what_, amount, false);
   amount_ += amount;
 }
 
-void Lease::release() {
+void Holding::release() {
   if (amount_ > 0) budget_->give_back(what_, std::exchange(amount_, 0));
 }
 
@@ -116,11 +116,11 @@ PeerBudgets::PeerBudgets(const PeerLimits& limits)
       nuisances_(times(limits.nuisances, limits.process_rates)),
       forgets_at_(kAddresses) {}
 
-Lease PeerBudgets::connect(const PeerAddress& address) { return connect(address, true); }
+Holding PeerBudgets::connect(const PeerAddress& address) { return connect(address, true); }
 
-Lease PeerBudgets::readmit(const PeerAddress& address) { return connect(address, false); }
+Holding PeerBudgets::readmit(const PeerAddress& address) { return connect(address, false); }
 
-Lease PeerBudgets::connect(const PeerAddress& address, bool is_bounded) {
+Holding PeerBudgets::connect(const PeerAddress& address, bool is_bounded) {
   std::shared_ptr<PeerBudget> budget(new PeerBudget(shared_from_this(), known(address)));
   if (!budget->take(Resource::kConnections, 1, is_bounded)) return {};
   return {std::move(budget), Resource::kConnections, 1};

@@ -41,7 +41,7 @@ using PeerAddress = std::array<uint8_t, 16>;
 PeerAddress address_of(const sockaddr_storage& socket);
 PeerAddress address_of_peer(int descriptor);
 
-class Lease;
+class Holding;
 class PeerBudgets;
 
 // A connection's part, for any thread. An address takes at most `share` of what other addresses leave to it, and a
@@ -49,13 +49,13 @@ class PeerBudgets;
 // (dynamic thresholds, Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
 class PeerBudget final : public h2::Budget, public std::enable_shared_from_this<PeerBudget> {
  public:
-  // An empty lease where there is no room.
-  Lease hold(Resource what, size_t amount);
+  // Empty where there is no room.
+  Holding hold(Resource what, size_t amount);
   bool may_reset(h2::Clock::time_point now) override;
   bool may_disturb(h2::Clock::time_point now) override;
 
  private:
-  friend class Lease;
+  friend class Holding;
   friend class PeerBudgets;
 
   // What an address has, which lasts beyond its connections: else who has used it up would only have to connect again.
@@ -78,12 +78,12 @@ class PeerBudget final : public h2::Budget, public std::enable_shared_from_this<
 };
 
 // Something that is held until this is gone.
-class Lease {
+class Holding {
  public:
-  Lease() = default;
-  Lease(Lease&& other) noexcept { *this = std::move(other); }
-  Lease& operator=(Lease&& other) noexcept;
-  ~Lease() { release(); }
+  Holding() = default;
+  Holding(Holding&& other) noexcept { *this = std::move(other); }
+  Holding& operator=(Holding&& other) noexcept;
+  ~Holding() { release(); }
 
   explicit operator bool() const { return budget_ != nullptr; }
   const std::shared_ptr<PeerBudget>& budget() const { return budget_; }
@@ -91,14 +91,14 @@ class Lease {
   bool grow(size_t amount);
   // There must be room.
   void charge(size_t amount);
-  // All that is held, as another lease; this one may hold more.
-  Lease split() { return {budget_, what_, std::exchange(amount_, 0)}; }
+  // All that is held, as another; this one may hold more.
+  Holding split() { return {budget_, what_, std::exchange(amount_, 0)}; }
   void release();  // likewise, of what is given back
 
  private:
   friend class PeerBudget;
   friend class PeerBudgets;
-  Lease(std::shared_ptr<PeerBudget> budget, Resource what, size_t amount)
+  Holding(std::shared_ptr<PeerBudget> budget, Resource what, size_t amount)
       : budget_(std::move(budget)), what_(what), amount_(amount) {}
 
   std::shared_ptr<PeerBudget> budget_;
@@ -111,10 +111,10 @@ class PeerBudgets final : public std::enable_shared_from_this<PeerBudgets> {
  public:
   static std::shared_ptr<PeerBudgets> of(const PeerLimits& limits);
 
-  // A connection, with a budget of its own; an empty lease where there are too many.
-  Lease connect(const PeerAddress& address);
+  // A connection, with a budget of its own; empty where there are too many.
+  Holding connect(const PeerAddress& address);
   // One that was let in before.
-  Lease readmit(const PeerAddress& address);
+  Holding readmit(const PeerAddress& address);
 
   // What a connection may hold where there is no other.
   size_t most(Resource what) const;
@@ -124,7 +124,7 @@ class PeerBudgets final : public std::enable_shared_from_this<PeerBudgets> {
  private:
   friend class PeerBudget;
   explicit PeerBudgets(const PeerLimits& limits);
-  Lease connect(const PeerAddress& address, bool is_bounded);
+  Holding connect(const PeerAddress& address, bool is_bounded);
   std::shared_ptr<PeerBudget::Address> known(const PeerAddress& address);
   void forget_some();
 

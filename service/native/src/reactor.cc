@@ -187,7 +187,7 @@ void Reactor::accept_some(double now_s) {
     int descriptor =
         ::accept4(listener_, reinterpret_cast<sockaddr*>(&address), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (descriptor >= 0) {
-      if (Lease seat = budgets_->connect(address_of(address))) {
+      if (Holding seat = budgets_->connect(address_of(address))) {
         take_in(descriptor, make(descriptor, std::move(seat), now_s));
       } else {
         ::close(descriptor);

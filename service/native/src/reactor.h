@@ -76,7 +76,7 @@ class Reactor {
   }
 
   // `seat`: its place among the connections.
-  virtual std::unique_ptr<Peer> make(int descriptor, Lease seat, double now_s) = 0;
+  virtual std::unique_ptr<Peer> make(int descriptor, Holding seat, double now_s) = 0;
   virtual void handle_messages() = 0;
   virtual void check_alarms(double now_s) = 0;  // after each awakening
   virtual double next_s() const = 0;    // when `check_alarms` has something to do, by `now_s()`

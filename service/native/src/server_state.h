@@ -37,7 +37,7 @@ struct Limits {
 struct Handover {
   int descriptor;
   std::string bytes;
-  Lease seat;
+  Holding seat;
 };
 
 // A request of which Python is to compose the answer: what failed, and refusals for which an entry has no template.

@@ -11,6 +11,7 @@
 #include <functional>
 #include <system_error>
 
+#include "control/prediction.h"
 #include "text/json_writer.h"
 
 namespace octet::plane {
@@ -67,6 +68,26 @@ void Plane::ask(int64_t exchange, std::string_view kind, const std::function<voi
 Problem Plane::nobody() const {
   if (is_alone) return Problem(Kind::kNotFound, "there is no such model, version or method here");
   return Problem(Kind::kRestarting, "what decides about models is not there at the moment", "try again later");
+}
+
+void Plane::resolve(int64_t exchange, const std::string& model, const std::string& version, Found found) {
+  auto name = [&](JsonWriter& json) { json.member("model").string(model).member("version").string(version); };
+  ask(exchange, "resolve", name, {}, [this, model, version, found = std::move(found)](const Said& said) {
+    Problem unknown(Kind::kNotReady, {}, "try again later");
+    const Route* route = said.problem ? nullptr : find(model, version);
+    found(route, said.problem ? said.problem : &unknown);
+  });
+}
+
+void Plane::decode(int64_t exchange, const Prediction& prediction,
+                   const std::function<void(size_t index, const Said& said)>& hear) {
+  for (const auto& [index, file] : prediction.pictures()) {
+    auto members = [&, index = index](JsonWriter& json) {
+      json.member("key").integer(prediction.model().key);
+      json.member("input").integer(static_cast<int64_t>(prediction.request().inputs[index].index));
+    };
+    ask(exchange, "picture", members, std::string(file), [hear, index = index](const Said& said) { hear(index, said); });
+  }
 }
 
 void Plane::heard(int64_t question, const Said& said) {

@@ -17,7 +17,7 @@
 #include "control/model.h"
 #include "control/report.h"
 #include "peer_budget.h"
-#include "queue/clock.h"
+#include "clock.h"
 #include "queue/job.h"
 #include "queue/tensor.h"
 #include "request/problem.h"
@@ -48,8 +48,8 @@ class Alarms {
 
 // What a gRPC call holds, until nobody works on it and its answer is taken: longer than its client may wait for it.
 struct CallHold {
-  Lease slot;
-  Lease messages, answers;  // in bytes
+  Holding slot;
+  Holding messages, answers;  // in bytes
 };
 
 // What nobody waits for any more, and still computes.
@@ -99,6 +99,12 @@ class Plane {
   // question's JSON, behind its kind and number. Where nobody is there, or leaves, that is what is heard.
   void ask(int64_t exchange, std::string_view kind, const std::function<void(class JsonWriter&)>& members,
            std::string bytes, Hear hear);
+  // Who answers for a name that is not known here: null where that cannot be said, for the reason that there then is.
+  using Found = std::function<void(const Route* route, const Problem* problem)>;
+  void resolve(int64_t exchange, const std::string& model, const std::string& version, Found found);
+  // Has the pictures of a request decoded, for one that has some; `hear` is called for each, with its input's place.
+  void decode(int64_t exchange, const class Prediction& prediction,
+              const std::function<void(size_t index, const Said& said)>& hear);
   void heard(int64_t question, const Said& said);
   void nobody_answers();
   Problem nobody() const;  // what is said where the control plane is not there

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "queue/clock.h"
+#include "clock.h"
 #include "request/elements.h"
 #include "request/problem.h"
 

@@ -133,6 +133,12 @@ std::string ModelCounts::statistics_message() const {
   return message.take();
 }
 
+void Refusals::rejected(const Problem& problem) {
+  bool is_full = problem.kind == Kind::kQueueFull, is_late = problem.kind == Kind::kDeadlinePassed;
+  bool is_unavailable = problem.facts().http == 503;
+  ++rejected_[is_full ? "queue_full" : is_late ? "deadline" : is_unavailable ? "no_worker" : "invalid"];
+}
+
 void Refusals::write_changes(JsonWriter& json) {
   write_counts(json, "rejected", rejected_);
   write_counts(json, "not_allowed", not_allowed_);

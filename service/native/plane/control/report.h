@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "queue/job.h"
+#include "request/problem.h"
 #include "text/json_writer.h"
 
 namespace octet::plane {
@@ -104,7 +105,8 @@ class ModelCounts {
 // Of the whole process: how many requests were refused, by reason.
 class Refusals {
  public:
-  void rejected(std::string_view reason) { ++rejected_[std::string(reason)]; }
+  void rejected(const Problem& problem);
+  void canceled() { ++rejected_["canceled"]; }  // the client has left
   void not_allowed(std::string_view code) { ++not_allowed_[std::string(code)]; }
   void write_changes(JsonWriter& json);
 

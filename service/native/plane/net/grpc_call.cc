@@ -7,7 +7,6 @@
 #include "net/gzip.h"
 #include "net/tracing.h"
 #include "request/infer_form.h"
-#include "text/json_writer.h"
 #include "text/protobuf.h"
 
 namespace octet::plane {
@@ -155,19 +154,17 @@ void GrpcCall::begin() {
 }
 
 // Calls `then` with who answers for a name, once that is known.
-void GrpcCall::resolve(std::string model, std::string version, std::function<void(const Route&)> then) {
+void GrpcCall::resolve(const std::string& model, const std::string& version, std::function<void(const Route&)> then) {
   if (const Route* route = plane_.find(model, version)) return then(*route);
-  auto name = [&](JsonWriter& json) { json.member("model").string(model).member("version").string(version); };
   std::weak_ptr<bool> is_here = is_here_;
-  plane_.ask(id_, "resolve", name, {}, [this, is_here, model, version, then = std::move(then)](const Said& said) {
+  auto found = [this, is_here, then = std::move(then)](const Route* route, const Problem* problem) {
     if (is_here.expired() || is_over_) return;
     guard([&] {
-      if (said.problem) throw *said.problem;
-      const Route* route = plane_.find(model, version);
-      if (route == nullptr) throw Problem(Kind::kNotReady, {}, "try again later");
+      if (route == nullptr) throw *problem;
       then(*route);
     });
-  });
+  };
+  plane_.resolve(id_, model, version, std::move(found));
 }
 
 void GrpcCall::predict(h2::Buffer message) {
@@ -204,24 +201,17 @@ void GrpcCall::take(const Route&) {
 }
 
 void GrpcCall::decode_pictures() {
-  auto pictures = prediction_->pictures();
-  pictures_ = static_cast<int>(pictures.size());
-  if (pictures.empty()) return submit();
+  pictures_ = prediction_->pictures().size();
+  if (pictures_ == 0) return submit();
   std::weak_ptr<bool> is_here = is_here_;
-  for (const auto& [index, file] : pictures) {
-    auto members = [&, index = index](JsonWriter& json) {
-      json.member("key").integer(prediction_->model().key);
-      json.member("input").integer(static_cast<int64_t>(prediction_->request().inputs[index].index));
-    };
-    plane_.ask(id_, "picture", members, std::string(file), [this, is_here, index = index](const Said& said) {
-      if (is_here.expired() || is_over_ || !is_busy_) return;
-      guard([&] {
-        if (said.problem) throw *said.problem;
-        prediction_->set_picture(index, said.bytes);
-        if (--pictures_ == 0) submit();
-      });
+  plane_.decode(id_, *prediction_, [this, is_here](size_t index, const Said& said) {
+    if (is_here.expired() || is_over_ || !is_busy_) return;
+    guard([&] {
+      if (said.problem) throw *said.problem;
+      prediction_->set_picture(index, said.bytes);
+      if (--pictures_ == 0) submit();
     });
-  }
+  });
 }
 
 void GrpcCall::submit() {
@@ -275,10 +265,7 @@ void GrpcCall::refuse(const Problem& problem) {
   if (std::exchange(is_over_, true)) return;
   const KindFacts& its = problem.facts();
   if (is_busy_) {
-    plane_.refusals.rejected(problem.kind == Kind::kQueueFull        ? "queue_full"
-                             : problem.kind == Kind::kDeadlinePassed ? "deadline"
-                             : its.http == 503                       ? "no_worker"
-                                                                     : "invalid");
+    plane_.refusals.rejected(problem);
     if (prediction_) prediction_->count(name_of(its.grpc), false, now_s());
     trace(name_of(its.grpc));
   }
@@ -303,7 +290,7 @@ void GrpcCall::finish(std::string_view timing) {
 // Its client waits no more. A computation that has begun is not interrupted, and what it gives is thrown away.
 void GrpcCall::on_cancel() {
   if (std::exchange(is_over_, true) || !is_busy_ || prediction_ == nullptr) return;
-  plane_.refusals.rejected("canceled");
+  plane_.refusals.canceled();
   prediction_->count("CANCELLED", false, now_s());
   trace("CANCELLED");
   if (!prediction_->withdraw()) plane_.left[id_] = {prediction_, std::move(hold)};

@@ -53,7 +53,7 @@ class GrpcCall {
   void admit_caller();
   void begin();
   void answer_known();
-  void resolve(std::string model, std::string version, std::function<void(const Route&)> then);
+  void resolve(const std::string& model, const std::string& version, std::function<void(const Route&)> then);
   void about_model(std::string_view message);
   void predict(h2::Buffer message);
   void take(const Route& route);
@@ -81,7 +81,7 @@ class GrpcCall {
   std::shared_ptr<h2::Buffer> message_ = std::make_shared<h2::Buffer>();  // that is looked at
   std::shared_ptr<struct InferForm> form_;
   std::shared_ptr<Prediction> prediction_;
-  int pictures_ = 0;
+  size_t pictures_ = 0;
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 

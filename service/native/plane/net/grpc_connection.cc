@@ -38,7 +38,7 @@ h2::GrpcLimits call_limits(const Limits& limits) {
 }  // namespace
 
 GrpcConnection::GrpcConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client,
-                               Lease seat, double now_s)
+                               Holding seat, double now_s)
     : plane_(plane),
       descriptor_(descriptor),
       transport_(std::move(transport)),
@@ -158,7 +158,7 @@ void GrpcConnection::on_alarm(int64_t id, double now_s) {
 
 void GrpcConnection::on_call(h2::CallId stream, const h2::CallHead& head) {
   const auto& budget = seat_.budget();
-  Lease slot = budget->hold(is_health(head.path) ? Resource::kHealthCalls : Resource::kCalls, 1);
+  Holding slot = budget->hold(is_health(head.path) ? Resource::kHealthCalls : Resource::kCalls, 1);
   if (!slot) {
     session_.finish(stream, h2::GrpcStatus::kResourceExhausted, "there are too many calls under way");
     return session_.refused();

@@ -21,7 +21,7 @@ class GrpcCall;
 
 class GrpcConnection final : public Peer, private h2::GrpcHandler {
  public:
-  GrpcConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client, Lease seat,
+  GrpcConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client, Holding seat,
                  double now_s);
   ~GrpcConnection() override;
 
@@ -63,7 +63,7 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   const int descriptor_;
   std::unique_ptr<Transport> transport_;
   const std::string client_;
-  const Lease seat_;
+  const Holding seat_;
   h2::GrpcSession session_;
   std::unordered_map<h2::CallId, std::unique_ptr<GrpcCall>> calls_;
   std::unordered_map<int64_t, h2::CallId> streams_;  // of those, by their exchange

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "queue/clock.h"
+#include "clock.h"
 
 namespace octet::plane {
 
@@ -54,7 +54,7 @@ std::string_view status_line(int status) {
 }
 
 HttpConnection::HttpConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client,
-                               Lease seat, double now_s)
+                               Holding seat, double now_s)
     : plane_(plane),
       descriptor_(descriptor),
       transport_(std::move(transport)),

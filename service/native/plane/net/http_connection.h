@@ -51,7 +51,7 @@ struct HttpResponse {
 
 class HttpConnection final : public Peer {
  public:
-  HttpConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client, Lease seat,
+  HttpConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client, Holding seat,
                  double now_s);
   ~HttpConnection() override;
 
@@ -111,7 +111,7 @@ class HttpConnection final : public Peer {
   const int descriptor_;
   std::unique_ptr<Transport> transport_;
   const std::string client_;
-  const Lease seat_;
+  const Holding seat_;
   Input input_ = Input::kHead;
   Output output_ = Output::kNone;
   bool may_read_ = true;     // an edge has come, and not been used up

@@ -87,14 +87,15 @@ void Known::answer() {
   }
   auto [model, version] = parse_address(model_, version_);
   if (plane.find(model, version) != nullptr) return about_model(model, version);
-  auto name = [&](JsonWriter& json) { json.member("model").string(model).member("version").string(version); };
-  plane.ask(connection_.id(), "resolve", name, {}, [this, model = model, version = version](const Said& said) {
+  std::weak_ptr<bool> is_here = is_here_;  // or the next connection of this number would be answered
+  auto found = [this, is_here, model = model, version = version](const Route* route, const Problem* problem) {
+    if (is_here.expired()) return;
     guard([&] {
-      if (said.problem) throw *said.problem;
-      if (connection_.plane().find(model, version) == nullptr) throw Problem(Kind::kNotReady, {}, "try again later");
+      if (route == nullptr) throw *problem;
       about_model(model, version);
     });
-  });
+  };
+  plane.resolve(connection_.id(), model, version, std::move(found));
 }
 
 void Known::about_model(const std::string& model, const std::string& version) {

@@ -29,6 +29,7 @@ class Known final : public HttpExchange {
   HttpConnection& connection_;
   const What what_;
   const std::string model_, version_;
+  std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 
 // The statistics of a loaded version, or of all whose name and version these are; empty: any.

@@ -8,7 +8,6 @@
 
 #include "net/gzip.h"
 #include "net/tracing.h"
-#include "text/json_writer.h"
 
 namespace octet::plane {
 
@@ -153,16 +152,11 @@ void Predict::read_headers() {
 void Predict::look_up() {
   auto [model, version] = parse_address(model_, version_);
   if (const Route* route = plane_.find(model, version)) return admit(*route);
-  auto name = [model = model, version = version](JsonWriter& json) {
-    json.member("model").string(model).member("version").string(version);
-  };
   std::weak_ptr<bool> is_here = is_here_;
-  plane_.ask(connection_.id(), "resolve", name, {}, [this, is_here, model = model, version = version](const Said& said) {
+  plane_.resolve(connection_.id(), model, version, [this, is_here](const Route* route, const Problem* problem) {
     if (is_here.expired()) return;
     guard([&] {
-      if (said.problem) throw *said.problem;
-      const Route* route = plane_.find(model, version);
-      if (route == nullptr) throw Problem(Kind::kNotReady, {}, "try again later");
+      if (route == nullptr) throw *problem;
       admit(*route);
       connection_.want_body();
     });
@@ -248,24 +242,17 @@ void Predict::fill_aside() {
 }
 
 void Predict::decode_pictures() {
-  auto pictures = prediction_->pictures();
-  pictures_ = static_cast<int>(pictures.size());
-  if (pictures.empty()) return submit();
+  pictures_ = prediction_->pictures().size();
+  if (pictures_ == 0) return submit();
   std::weak_ptr<bool> is_here = is_here_;
-  for (const auto& [index, file] : pictures) {
-    auto members = [&, index = index](JsonWriter& json) {
-      json.member("key").integer(prediction_->model().key);
-      json.member("input").integer(static_cast<int64_t>(prediction_->request().inputs[index].index));
-    };
-    plane_.ask(connection_.id(), "picture", members, std::string(file), [this, is_here, index = index](const Said& said) {
-      if (is_here.expired() || has_failed_) return;
-      guard([&] {
-        if (said.problem) throw *said.problem;
-        prediction_->set_picture(index, said.bytes);
-        if (--pictures_ == 0) submit();
-      });
+  plane_.decode(connection_.id(), *prediction_, [this, is_here](size_t index, const Said& said) {
+    if (is_here.expired() || has_failed_) return;
+    guard([&] {
+      if (said.problem) throw *said.problem;
+      prediction_->set_picture(index, said.bytes);
+      if (--pictures_ == 0) submit();
     });
-  }
+  });
 }
 
 void Predict::submit() {
@@ -314,12 +301,8 @@ void Predict::answer() {
 
 void Predict::refuse(const Problem& problem) {
   if (std::exchange(has_failed_, true)) return;
-  const KindFacts& its = problem.facts();
-  plane_.refusals.rejected(problem.kind == Kind::kQueueFull        ? "queue_full"
-                           : problem.kind == Kind::kDeadlinePassed ? "deadline"
-                           : its.http == 503                       ? "no_worker"
-                                                                   : "invalid");
-  std::string code = std::to_string(its.http);
+  plane_.refusals.rejected(problem);
+  std::string code = std::to_string(problem.facts().http);
   if (prediction_) prediction_->count(code, false, now_s());
   trace(code);
   connection_.respond(problem);
@@ -342,7 +325,7 @@ void Predict::trace(std::string_view code) {
 void Predict::on_gone() {
   if (std::exchange(has_failed_, true) || prediction_ == nullptr) return;
   constexpr std::string_view kLeft = "499";  // nginx's, for an answer that nobody waits for
-  plane_.refusals.rejected("canceled");
+  plane_.refusals.canceled();
   prediction_->count(kLeft, false, now_s());
   trace(kLeft);
   if (!prediction_->withdraw()) plane_.left[connection_.id()] = {prediction_, {}};

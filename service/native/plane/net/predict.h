@@ -60,7 +60,7 @@ class Predict final : public HttpExchange {
   std::shared_ptr<Prediction> prediction_;  // shared with work aside
   std::shared_ptr<std::string> body_ = std::make_shared<std::string>();  // what is not received where it belongs
   bool has_model_ = false, is_parsed_ = false, has_failed_ = false;
-  int pictures_ = 0;  // that are being decoded
+  size_t pictures_ = 0;  // that are being decoded
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 

@@ -155,7 +155,7 @@ void Reactor::accept_some(int descriptor, Listener& listener) {
     socklen_t bytes = sizeof address;
     int client = ::accept4(descriptor, reinterpret_cast<sockaddr*>(&address), &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (client >= 0) {
-      Lease seat = budgets_->connect(octet::address_of(address));
+      Holding seat = budgets_->connect(octet::address_of(address));
       if (!seat) {
         ::close(client);
         continue;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "peer_budget.h"
-#include "queue/clock.h"
+#include "clock.h"
 
 namespace octet::plane {
 
@@ -36,7 +36,7 @@ class Peer {
 class Reactor {
  public:
   // Of a connection from this address; `seat`: its place among the connections.
-  using Make = std::function<std::unique_ptr<Peer>(int descriptor, const std::string& client, Lease seat)>;
+  using Make = std::function<std::unique_ptr<Peer>(int descriptor, const std::string& client, Holding seat)>;
 
   explicit Reactor(std::shared_ptr<PeerBudgets> budgets);
   ~Reactor();

@@ -17,7 +17,7 @@
 
 #include "queue/job.h"
 #include "queue/runner.h"
-#include "queue/clock.h"
+#include "clock.h"
 #include "waiting_line.h"
 
 namespace octet::plane {

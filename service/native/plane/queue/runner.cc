@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "queue/clock.h"
+#include "clock.h"
 
 namespace octet::plane {
 

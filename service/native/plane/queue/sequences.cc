@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "queue/clock.h"
+#include "clock.h"
 #include "request/problem.h"
 
 namespace octet::plane {
