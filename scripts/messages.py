@@ -1,37 +1,98 @@
-"""Writes service/api/grpc's messages from inference.proto: `make messages`; with --check, only compares."""
+"""Writes what is made of the .proto files: `make messages`; with --check, only compares.
+
+The messages of Python, and for reflection what the data plane tells of its services.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-DIRECTORY = Path(__file__).resolve().parent.parent / "service" / "api" / "grpc"
-_PROTOCOL = "inference.proto"
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+ROOT = Path(__file__).resolve().parent.parent
+_PYTHON = Path("service/api/grpc")
 _FILES = ("inference_pb2.py", "inference_pb2.pyi")
+_PLANE = Path("service/native/plane")
+_DESCRIPTORS = _PLANE / "net" / "descriptors.h"
+_REFLECTION = "grpc/reflection/v1/reflection.proto"
+_LINE_BYTES = 28  # of a file, in a line of its text
 
 
 def main() -> int:
     check = "--check" in sys.argv
-    stale = {name: text for name, text in generated().items() if _text_of(DIRECTORY / name) != text}
+    stale = {name: text for name, text in generated().items() if _text_of(ROOT / name) != text}
     for name, text in stale.items():
         if not check:
-            (DIRECTORY / name).write_text(text)
-        print(f"service/api/grpc/{name} {'is out of date; make messages writes it' if check else 'written'}")
+            (ROOT / name).write_text(text)
+        print(f"{name} {'is out of date; make messages writes it' if check else 'written'}")
     return 1 if stale and check else 0
 
 
 def generated() -> dict[str, str]:
+    """The text of each file, by its path."""
     with TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{DIRECTORY}"]
-        subprocess.run([*command, f"--python_out={folder}", f"--pyi_out={folder}", _PROTOCOL], check=True)
-        return {name: _in_a_pool_of_its_own((Path(folder) / name).read_text()) for name in _FILES}
+        _protoc(_PYTHON, "inference.proto", f"--python_out={folder}", f"--pyi_out={folder}")
+        found = {str(_PYTHON / name): _in_a_pool_of_its_own((Path(folder) / name).read_text()) for name in _FILES}
+    return found | {str(_DESCRIPTORS): _descriptors()}
+
+
+def _protoc(sources: Path, file: str, *options: str) -> None:
+    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT / sources}", *options, file], check=True)
 
 
 def _in_a_pool_of_its_own(code: str) -> str:
     """Clients of the protocol bring messages of the same names: in one pool, whichever is imported second fails."""
     return code.replace("_descriptor_pool.Default()", "_descriptor_pool.DescriptorPool()")
+
+
+def _descriptors() -> str:
+    """A header of C++ with the serialized FileDescriptorProto of each file."""
+    protocols = _PLANE / "protocols"
+    files = [
+        _described(_PYTHON, "inference.proto"),
+        _described(protocols, "grpc/health/v1/health.proto"),
+        _described(protocols, _REFLECTION),
+    ]
+    with TemporaryDirectory() as folder:
+        older = Path(folder) / _REFLECTION.replace("/v1/", "/v1alpha/")
+        older.parent.mkdir(parents=True)
+        text = (ROOT / protocols / _REFLECTION).read_text()
+        older.write_text(text.replace("package grpc.reflection.v1;", "package grpc.reflection.v1alpha;"))
+        files.append(_described(Path(folder), str(older.relative_to(folder))))
+    literals = ",\n".join(_literal(file) for file in files)
+    return (
+        "// Written by `make messages`: what clients are told of the services, each a serialized FileDescriptorProto.\n"
+        "#pragma once\n\n"
+        "#include <string_view>\n\n"
+        "namespace octet::plane {\n\n"
+        f"inline constexpr std::string_view kDescriptors[] = {{\n{literals},\n}};\n\n"
+        "}  // namespace octet::plane\n"
+    )
+
+
+def _described(sources: Path, file: str) -> bytes:
+    with TemporaryDirectory() as folder:
+        target = Path(folder) / "descriptors"
+        _protoc(sources, file, f"--descriptor_set_out={target}")
+        return FileDescriptorSet.FromString(target.read_bytes()).file[0].SerializeToString(deterministic=True)
+
+
+def _literal(data: bytes) -> str:
+    def lines() -> Iterator[str]:
+        for at in range(0, len(data), _LINE_BYTES):
+            yield '     "' + "".join(map(_escaped, data[at : at + _LINE_BYTES])) + '"'
+
+    return "    {\n" + "\n".join(lines()) + f",\n     {len(data)}}}"
+
+
+def _escaped(byte: int) -> str:
+    """As C++ reads it: three digits, since a shorter number would go on in the next character."""
+    char = chr(byte)
+    return char if char.isascii() and (char.isalnum() or char in " ._/") else f"\\{byte:03o}"
 
 
 def _text_of(path: Path) -> str | None:

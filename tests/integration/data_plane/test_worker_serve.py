@@ -21,21 +21,12 @@ from tritonclient import grpc as triton_grpc
 from tritonclient import http as triton_http
 from tritonclient.utils import InferenceServerException
 
-from service.cache import OciLayout
-from tests.support.compiled import PICTURES, compile_sample, expected
-from tests.support.plane_process import PlaneProcess, plane
+from tests.support.compiled import PICTURES, expected
+from tests.support.plane_process import PlaneProcess
 
 FILE = "digits_uint8.tflite"
 IMAGES = [np.asarray(Image.open(path).convert("L"), np.uint8).reshape(1, 16, 16, 1) for path in PICTURES]
 BINARY = {"binary_data_output": True}
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlaneProcess]:
-    folder = tmp_path_factory.mktemp("plane")
-    compile_sample(FILE, OciLayout(folder / "digits"), folder / "scratch")
-    with plane([f"digits={folder / 'digits'}"]) as process:
-        yield process
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "net/gzip.h"
+#include "net/reflection.h"
 #include "net/tracing.h"
 #include "request/infer_form.h"
 #include "text/protobuf.h"
@@ -73,7 +74,8 @@ GrpcCall::GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, cons
     deadline_s_ = std::chrono::duration<double>(head.deadline->time_since_epoch()).count();
     plane_.alarms.set(deadline_s_, id);
   }
-  is_streaming_ = rpc_of(path_, kService) == "ModelStreamInfer";
+  is_reflection_ = is_reflection(path_);
+  is_streaming_ = is_reflection_ || rpc_of(path_, kService) == "ModelStreamInfer";
 }
 
 GrpcCall::~GrpcCall() = default;
@@ -82,7 +84,7 @@ void GrpcCall::guard(const std::function<void()>& act) {
   try {
     act();
   } catch (const Problem& problem) {
-    is_streaming_ && has_begun_ ? refused_in_stream(problem) : refuse(problem);
+    is_streaming_ && has_begun_ && !is_reflection_ ? refused_in_stream(problem) : refuse(problem);
   } catch (const std::bad_alloc&) {
     refuse(Problem(Kind::kMemoryFull, {}, "try again later, or send smaller requests"));
   }
@@ -131,15 +133,16 @@ void GrpcCall::admit_caller() {
   }
 }
 
-// Of a stream: its next message, when the one before is answered.
+// Of a stream: its next messages, each when the one before is answered. Answering calls it again, which goes no deeper:
+// who sends thousands that are answered at once needs no more of the stack.
 void GrpcCall::next() {
-  if (is_over_ || is_busy_) return;
-  if (messages_.empty()) {
-    if (is_half_closed_) finish();
-    return;
+  if (std::exchange(is_advancing_, true)) return;
+  while (!is_over_ && !is_busy_ && !messages_.empty()) {
+    has_begun_ = false;
+    guard([this] { begin(); });
   }
-  has_begun_ = false;
-  guard([this] { begin(); });
+  is_advancing_ = false;
+  if (!is_over_ && !is_busy_ && is_half_closed_) finish();
 }
 
 void GrpcCall::begin() {
@@ -150,7 +153,9 @@ void GrpcCall::begin() {
   connection_.resume(call_);
   std::string_view rpc = rpc_of(path_, kService);
   if (rpc == "ModelInfer" || rpc == "ModelStreamInfer") return predict(*message_);
-  answer_known();
+  if (!is_reflection_) return answer_known();
+  send(reflected(view(*message_)));
+  next();
 }
 
 // Calls `then` with who answers for a name, once that is known.

@@ -76,7 +76,8 @@ class GrpcCall {
   std::string authorization_, affinity_, traceparent_, tracestate_, encoding_;
   double deadline_s_ = kNever;
   bool has_begun_ = false, is_half_closed_ = false, is_over_ = false, is_busy_ = false, is_streaming_ = false;
-  bool is_watching_ = false;
+  bool is_reflection_ = false, is_watching_ = false;
+  bool is_advancing_ = false;  // to its next messages
   std::deque<h2::Buffer> messages_;  // that came, and are not looked at
   std::shared_ptr<h2::Buffer> message_ = std::make_shared<h2::Buffer>();  // that is looked at
   std::shared_ptr<struct InferForm> form_;

@@ -40,7 +40,11 @@ constexpr size_t kLongest = 30, kBegin = 13, kEnd = 14;  // as Python's reprlib
 
 std::string shortened(std::string_view text) {
   if (text.size() <= kLongest) return std::string(text);
-  return std::string(text.substr(0, kBegin)) + "..." + std::string(text.substr(text.size() - kEnd));
+  size_t begin = kBegin, end = text.size() - kEnd;
+  auto is_within_character = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80; };
+  while (begin > 0 && is_within_character(begin)) --begin;
+  while (end < text.size() && is_within_character(end)) ++end;
+  return std::string(text.substr(0, begin)) + "..." + std::string(text.substr(end));
 }
 
 }  // namespace

@@ -58,4 +58,4 @@ def test_datatypes_have_the_numbers_of_the_client() -> None:
 
 def test_the_generated_files_are_those_of_the_proto() -> None:
     for name, text in messages.generated().items():
-        assert (messages.DIRECTORY / name).read_text() == text, "make messages writes it"
+        assert (messages.ROOT / name).read_text() == text, "make messages writes it"
