@@ -78,7 +78,8 @@ def _described(sources: Path, file: str) -> bytes:
     with TemporaryDirectory() as folder:
         target = Path(folder) / "descriptors"
         _protoc(sources, file, f"--descriptor_set_out={target}")
-        return FileDescriptorSet.FromString(target.read_bytes()).file[0].SerializeToString(deterministic=True)
+        files = FileDescriptorSet.FromString(target.read_bytes()).file
+        return bytes(files[0].SerializeToString(deterministic=True))
 
 
 def _literal(data: bytes) -> str:
