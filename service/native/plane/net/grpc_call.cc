@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "net/compressing.h"
 #include "net/gzip.h"
 #include "net/reflection.h"
 #include "net/tracing.h"
@@ -75,7 +76,16 @@ GrpcCall::GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, cons
     plane_.alarms.set(deadline_s_, id);
   }
   is_reflection_ = is_reflection(path_);
-  is_streaming_ = is_reflection_ || rpc_of(path_, kService) == "ModelStreamInfer";
+  std::string_view rpc = rpc_of(path_, kService);
+  is_streaming_ = is_reflection_ || rpc == "ModelStreamInfer";
+  // Every client of gRPC says that it takes compressed answers, without having been asked whether it wants them. Who
+  // does says it by the word of HTTP.
+  std::string wanted, accepted;
+  keep("accept-encoding", wanted);
+  keep("grpc-accept-encoding", accepted);
+  std::string coding = preferred_coding(wanted);
+  bool is_predict = rpc == "ModelInfer" || rpc == "ModelStreamInfer";
+  if (is_predict && !coding.empty() && accepts(accepted, coding)) wanted_coding_ = coding;
 }
 
 GrpcCall::~GrpcCall() = default;
@@ -248,11 +258,18 @@ void GrpcCall::answer() {
   h2::Buffer message = h2::Buffer::allocate(head.size() + answer.bytes());
   auto* next_byte = std::copy(head.begin(), head.end(), message.data);
   for (std::string_view piece : pieces) next_byte = std::copy(piece.begin(), piece.end(), next_byte);
+  if (wanted_coding_.empty() || message.size < kWorthCompressing) return reply(std::move(message), false);
+  compress_aside(plane_, id_, is_here_, std::string(view(message)), wanted_coding_, [this](std::string bytes, bool is_compressed) {
+    if (!is_over_) reply(h2::Buffer::copy_of(bytes), is_compressed);
+  });
+}
+
+void GrpcCall::reply(h2::Buffer message, bool is_compressed) {
   prediction_->count("OK", true, now_s());
   trace("OK");
   is_busy_ = false;
   hold.answers.charge(message.size);
-  connection_.send(call_, std::move(message));
+  send(std::move(message), is_compressed);
   if (is_streaming_) return next();
   finish(server_timing(prediction_->job->stages, prediction_->times.ended_s - prediction_->times.arrived_s));
 }
@@ -282,7 +299,10 @@ void GrpcCall::refuse(const Problem& problem) {
   connection_.finish(call_, static_cast<h2::GrpcStatus>(its.grpc), problem.sentence(), trailers);
 }
 
-void GrpcCall::send(std::string message) { connection_.send(call_, h2::Buffer::copy_of(message)); }
+void GrpcCall::send(h2::Buffer message, bool is_compressed) {
+  if (!wanted_coding_.empty()) connection_.send_metadata(call_, h2::HeaderBlock().add("grpc-encoding", wanted_coding_));
+  connection_.send(call_, std::move(message), is_compressed);
+}
 
 void GrpcCall::finish(std::string_view timing) {
   if (std::exchange(is_over_, true)) return;
@@ -298,7 +318,8 @@ void GrpcCall::on_cancel() {
   plane_.refusals.canceled();
   prediction_->count("CANCELLED", false, now_s());
   trace("CANCELLED");
-  if (!prediction_->withdraw()) plane_.left[id_] = {prediction_, std::move(hold)};
+  bool has_run = prediction_->times.ran_s > 0;  // and its answer is compressed
+  if (!has_run && !prediction_->withdraw()) plane_.left[id_] = {prediction_, std::move(hold)};
 }
 
 void GrpcCall::trace(std::string_view code) {

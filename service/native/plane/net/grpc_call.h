@@ -60,10 +60,12 @@ class GrpcCall {
   void decode_pictures();
   void submit();
   void answer();
+  void reply(h2::Buffer message, bool is_compressed);
   void refuse(const Problem& problem);
   void refused_in_stream(const Problem& problem);
   void next();
-  void send(std::string message);
+  void send(h2::Buffer message, bool is_compressed = false);
+  void send(const std::string& message) { send(h2::Buffer::copy_of(message)); }
   void finish(std::string_view timing = {});
   void trace(std::string_view code);
 
@@ -74,6 +76,7 @@ class GrpcCall {
   const double began_s_;
   const std::string path_, request_id_;
   std::string authorization_, affinity_, traceparent_, tracestate_, encoding_;
+  std::string wanted_coding_;  // of answers
   double deadline_s_ = kNever;
   bool has_begun_ = false, is_half_closed_ = false, is_over_ = false, is_busy_ = false, is_streaming_ = false;
   bool is_reflection_ = false, is_watching_ = false;

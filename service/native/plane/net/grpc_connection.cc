@@ -185,9 +185,9 @@ void GrpcConnection::on_cancel(h2::CallId stream) {
   forget(stream);
 }
 
-void GrpcConnection::send(h2::CallId stream, h2::Buffer message) {
+void GrpcConnection::send(h2::CallId stream, h2::Buffer message, bool is_compressed) {
   wants_flush_ = true;
-  session_.send_message(stream, std::move(message));
+  session_.send_message(stream, std::move(message), is_compressed);
 }
 
 void GrpcConnection::finish(h2::CallId stream, h2::GrpcStatus status, std::string_view details,

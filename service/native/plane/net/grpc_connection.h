@@ -39,7 +39,8 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   // For calls.
   Plane& plane() { return plane_; }
   bool is_encrypted() const { return transport_->is_encrypted(); }
-  void send(h2::CallId call, h2::Buffer message);
+  void send_metadata(h2::CallId call, const h2::HeaderBlock& metadata) { session_.send_metadata(call, metadata); }
+  void send(h2::CallId call, h2::Buffer message, bool is_compressed);
   void finish(h2::CallId call, h2::GrpcStatus status, std::string_view details, const h2::HeaderBlock& trailers);
   void pause(h2::CallId call) { session_.pause(call); }
   void resume(h2::CallId call) { session_.resume(call); }

@@ -81,8 +81,7 @@ void load_zlib() {
 
 bool is_known_coding(std::string_view coding) { return coding == "gzip" || coding == "x-gzip" || coding == "deflate"; }
 
-std::string preferred_coding(std::string_view accepted) {
-  bool takes_gzip = false, takes_deflate = false;
+bool accepts(std::string_view accepted, std::string_view wanted) {
   while (!accepted.empty()) {
     std::string_view item = accepted.substr(0, accepted.find(','));
     accepted.remove_prefix(std::min(accepted.size(), item.size() + 1));
@@ -90,11 +89,14 @@ std::string preferred_coding(std::string_view accepted) {
     std::string quality(item.substr(std::min(item.size(), item.find(';'))));
     quality.erase(std::remove(quality.begin(), quality.end(), ' '), quality.end());
     while (!quality.empty() && quality.back() == '0') quality.pop_back();
-    if (same_but_case(quality, ";q=") || same_but_case(quality, ";q=0.")) continue;
-    takes_gzip = takes_gzip || same_but_case(coding, "gzip");
-    takes_deflate = takes_deflate || same_but_case(coding, "deflate");
+    bool is_refused = same_but_case(quality, ";q=") || same_but_case(quality, ";q=0.");
+    if (!is_refused && same_but_case(coding, wanted)) return true;
   }
-  return takes_gzip ? "gzip" : takes_deflate ? "deflate" : "";
+  return false;
+}
+
+std::string preferred_coding(std::string_view accepted) {
+  return accepts(accepted, "gzip") ? "gzip" : accepts(accepted, "deflate") ? "deflate" : "";
 }
 
 std::string compressed(std::string_view bytes, std::string_view coding) {

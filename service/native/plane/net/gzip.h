@@ -8,6 +8,7 @@
 namespace octet::plane {
 
 bool is_known_coding(std::string_view coding);  // in lower case
+bool accepts(std::string_view accepted, std::string_view coding);  // of an `Accept-Encoding`
 // The coding in which an answer to an `Accept-Encoding` comes: gzip, deflate, or empty for neither.
 std::string preferred_coding(std::string_view accepted);
 

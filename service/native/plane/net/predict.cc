@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "net/compressing.h"
 #include "net/gzip.h"
 #include "net/tracing.h"
 
@@ -13,7 +14,6 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kWorthCompressing = 4096;  // a shorter answer takes longer to compress than to send
 constexpr size_t kMostDigits = 18;
 
 uint64_t number_of(std::string_view name, std::string_view what, std::string_view value) {
@@ -289,14 +289,16 @@ void Predict::answer() {
       .append(server_timing(prediction_->job->stages, now - prediction_->times.arrived_s))
       .append("\r\n");
   answer.append_to(response.body);
-  std::string whole;
-  if (!wanted_coding_.empty() && answer.bytes() >= kWorthCompressing) {
-    for (std::string_view piece : response.body) whole.append(piece);
-    whole = compressed(whole, wanted_coding_);
-    response.body = {whole};
-    response.headers.append("content-encoding: ").append(wanted_coding_).append("\r\nvary: accept-encoding\r\n");
-  }
-  finish(std::move(response), "200", true);
+  if (wanted_coding_.empty() || answer.bytes() < kWorthCompressing) return finish(std::move(response), "200", true);
+  std::string whole = joined(std::exchange(response.body, {}));
+  auto then = [this, response](std::string bytes, bool is_compressed) mutable {
+    if (has_failed_) return;
+    if (is_compressed) response.headers.append("content-encoding: ").append(wanted_coding_).append("\r\n");
+    response.headers.append("vary: accept-encoding\r\n");
+    response.body = {bytes};
+    finish(std::move(response), "200", true);
+  };
+  compress_aside(plane_, connection_.id(), is_here_, std::move(whole), wanted_coding_, then);
 }
 
 void Predict::refuse(const Problem& problem) {
@@ -328,7 +330,8 @@ void Predict::on_gone() {
   plane_.refusals.canceled();
   prediction_->count(kLeft, false, now_s());
   trace(kLeft);
-  if (!prediction_->withdraw()) plane_.left[connection_.id()] = {prediction_, {}};
+  bool has_run = prediction_->times.ran_s > 0;  // and its answer is compressed
+  if (!has_run && !prediction_->withdraw()) plane_.left[connection_.id()] = {prediction_, {}};
 }
 
 }  // namespace octet::plane

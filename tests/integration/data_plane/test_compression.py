@@ -1,0 +1,99 @@
+"""Answers that come compressed to clients that ask for it, over both protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import grpc
+import httpx
+import numpy as np
+import pytest
+
+from service.api.grpc import inference_pb2 as pb
+from tests.support.plane_models import LENGTH, WIDE, bare_plane, sleeping, wide
+from tests.support.plane_process import PlaneProcess
+from tests.support.relay import relay
+
+SERVICE = "/inference.GRPCInferenceService"
+WANTED = (("accept-encoding", "gzip"),)
+SMOOTH = np.zeros((1, WIDE), np.int32)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlaneProcess]:
+    folder = tmp_path_factory.mktemp("compression")
+    with bare_plane(folder, [wide(folder, 1), sleeping(folder, 2)]) as process:
+        yield process
+
+
+def request_of(array: np.ndarray[tuple[int, ...], np.dtype[np.int32]], model: str = "wide") -> pb.ModelInferRequest:
+    request = pb.ModelInferRequest(model_name=model, raw_input_contents=[array.tobytes()])
+    request.inputs.add(name="in0", datatype="INT32", shape=array.shape)
+    return request
+
+
+def doubled(answer: pb.ModelInferResponse) -> list[int]:
+    values: list[int] = np.frombuffer(answer.raw_output_contents[0], np.int32).tolist()
+    return values
+
+
+@pytest.mark.parametrize(
+    ("metadata", "is_compressed"),
+    [
+        (WANTED, True),
+        ((("accept-encoding", "deflate, gzip;q=0"),), True),
+        ((), False),
+        ((("accept-encoding", "br"),), False),
+    ],
+)
+def test_a_call_is_answered_as_its_client_asked(
+    served: PlaneProcess, metadata: tuple[tuple[str, str], ...], is_compressed: bool
+) -> None:
+    with relay(served.grpc) as between, grpc.insecure_channel(between.address) as channel:
+        call = channel.unary_unary(
+            f"{SERVICE}/ModelInfer",
+            request_serializer=pb.ModelInferRequest.SerializeToString,
+            response_deserializer=pb.ModelInferResponse.FromString,
+        )
+        answer = call(request_of(SMOOTH + 7), metadata=metadata, timeout=10)
+    assert doubled(answer) == [14] * WIDE
+    assert (len(between.answered) < WIDE) == is_compressed
+
+
+def test_a_stream_has_both_kinds_of_answers(served: PlaneProcess) -> None:
+    """The first is an error, which is not worth it."""
+    with relay(served.grpc) as between, grpc.insecure_channel(between.address) as channel:
+        call = channel.stream_stream(
+            f"{SERVICE}/ModelStreamInfer",
+            request_serializer=pb.ModelInferRequest.SerializeToString,
+            response_deserializer=pb.ModelStreamInferResponse.FromString,
+        )
+        requests = [pb.ModelInferRequest(model_name="other"), *(request_of(SMOOTH + each) for each in range(3))]
+        wrong, *answers = call(iter(requests), metadata=WANTED, timeout=10)
+    assert wrong.error_message
+    assert [doubled(each.infer_response) for each in answers] == [[2 * each] * WIDE for each in range(3)]
+    assert len(between.answered) < WIDE
+
+
+@pytest.mark.parametrize(("accepted", "coding"), [("gzip", "gzip"), ("deflate", "deflate"), ("gzip;q=0", None)])
+def test_over_http(served: PlaneProcess, accepted: str, coding: str | None) -> None:
+    body = {
+        "inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, WIDE], "data": [3] * WIDE}],
+        "outputs": [{"name": "out0"}],
+    }
+    with httpx.Client(base_url=served.url) as client:
+        for _ in range(2):  # on one connection
+            answer = client.post("/v2/models/wide/infer", json=body, headers={"accept-encoding": accepted})
+            assert answer.headers.get("content-encoding") == coding
+            assert answer.json()["outputs"][0]["data"] == [6] * WIDE
+
+
+def test_messages_that_wait_for_an_answer_use_no_stack(served: PlaneProcess) -> None:
+    """Thousands that are refused at once, behind one that takes its time."""
+    long = np.full((1, LENGTH), 200, np.int32)
+    with grpc.insecure_channel(served.grpc) as channel:
+        call = channel.stream_stream(f"{SERVICE}/ModelStreamInfer")
+        messages = [request_of(long, "sleeping").SerializeToString(), *[b""] * 30_000]
+        answers = list(call(iter(messages), timeout=60))
+    assert len(answers) == len(messages)
+    assert doubled(pb.ModelStreamInferResponse.FromString(answers[0]).infer_response) == [400] * LENGTH

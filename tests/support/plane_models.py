@@ -1,0 +1,119 @@
+"""Models of a few lines of C, and a data plane that is told to load them without a look at their code."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from service.core.digest import canonical_json
+from service.core.settings import Settings
+from service.native import __file__ as native
+from service.workers.data_plane import orders
+from service.workers.data_plane.frames import frame
+from tests.support.plane_process import PlaneProcess
+from tests.support.small_artifact import CONSTANTS, COUNTING, FUNCTIONS, LENGTH, compiled, config_of
+
+_PROGRAM = Path(native).with_name("octet-plane")
+_PATIENCE_S = 60
+WIDE = 4096  # elements of the wide model's tensors
+_SLEEPING = """
+#include <stdint.h>
+#include <time.h>
+int32_t sleeps(void* const* operands) {
+  const int32_t* in = operands[0];
+  int32_t* out = operands[1];
+  struct timespec pause = {in[0] / 1000, in[0] % 1000 * 1000000L};
+  nanosleep(&pause, 0);
+  for (int i = 0; i < 16; ++i) out[i] = 2 * in[i];
+  return 0;
+}
+"""
+_WIDE = f"""
+#include <stdint.h>
+int32_t twice(void* const* operands) {{
+  for (int i = 0; i < {WIDE}; ++i) ((int32_t*)operands[1])[i] = 2 * ((const int32_t*)operands[0])[i];
+  return 0;
+}}
+"""
+_ONE_CALL = [("input", 0), ("output", 0)]
+
+
+def sleeping(folder: Path, key: int, **rules: Any) -> orders.Members:
+    """INT32 `in0` `[1, LENGTH]`, whose first element says for how many milliseconds; `out0` is twice as much."""
+    return _load(folder, key, "sleeping", config_of(_ONE_CALL, [("sleeps", [0, 1])]), _SLEEPING, **rules)
+
+
+def wide(folder: Path, key: int, **rules: Any) -> orders.Members:
+    """INT32 `in0` `[1, WIDE]`, and `out0` of the same shape, twice as much."""
+    config = deepcopy(config_of(_ONE_CALL, [("twice", [0, 1])]))
+    for buffer in config["plan"]["buffers"]:
+        buffer[2] = 4 * WIDE
+    for spec in (*config["signature"]["inputs"], *config["signature"]["outputs"]):
+        spec["shape"] = [1, WIDE]
+    return _load(folder, key, "wide", config, _WIDE, **rules)
+
+
+def counting(folder: Path, key: int, **rules: Any) -> orders.Members:
+    """INT32 `[1, LENGTH]`: `out0` is the sum of a sequence's `in0`."""
+    return _load(folder, key, "counting", COUNTING, FUNCTIONS, **rules)
+
+
+def _load(folder: Path, key: int, name: str, config: dict[str, Any], source: str, **rules: Any) -> orders.Members:
+    folder = folder / name
+    folder.mkdir()
+    constants = folder / "constants"
+    constants.write_bytes(CONSTANTS.tobytes())
+    part = {
+        "batch": 1,
+        "artifact": "",
+        "config": canonical_json(config).decode(),
+        "library": str(compiled(source, folder=folder)),
+        "constants": str(constants),
+    }
+    signature = config["signature"]
+    known = {"inputs": signature["inputs"], "outputs": signature["outputs"], "keeps_state": "states" in signature}
+    loaded = {"type": "load", "key": key, "model": name, "version": "1", "parts": [part], "signature": known}
+    return loaded | {"instances": 1, "threads": 1, "queue_size": 64} | rules
+
+
+@contextmanager
+def bare_plane(
+    folder: Path, loads: Sequence[orders.Members], *arguments: str, **settings: Any
+) -> Iterator[PlaneProcess]:
+    """Serves what is loaded, under its own names.
+
+    Args:
+        folder: that it may read.
+        settings: of the deployment, by their names.
+    """
+    said = [orders.configure(Settings(data_dir=folder, **settings)), orders.no_keys(), *loads]
+    names = [orders.Named(each["model"], "", each["key"], ["1"]) for each in loads]
+    memory = os.memfd_create("orders")
+    os.write(memory, b"".join(map(frame, [*said, orders.routes(names)])))
+    os.lseek(memory, 0, os.SEEK_SET)
+    listeners = [socket.create_server(("127.0.0.1", 0), backlog=1024) for _ in range(2)]
+    for listener in listeners:
+        listener.setblocking(False)
+    http, grpc = (listener.fileno() for listener in listeners)
+    command = [str(_PROGRAM), "--orders", str(memory), "--http", str(http), "--grpc", str(grpc)]
+    process = subprocess.Popen([*command, "--reads", str(folder), *arguments], pass_fds=[memory, http, grpc])
+    addresses = [f"127.0.0.1:{listener.getsockname()[1]}" for listener in listeners]
+    for listener in listeners:
+        listener.close()
+    os.close(memory)
+    try:
+        yield PlaneProcess(f"http://{addresses[0]}", addresses[1], process.pid)
+        process.terminate()
+        assert process.wait(_PATIENCE_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+__all__ = ["LENGTH", "WIDE", "bare_plane", "counting", "sleeping", "wide"]
