@@ -55,7 +55,7 @@ _LIBCXXABI = (
 
 _PLANE = Path("service/native/plane")
 # Each room of it is a unit; HTTP/2 is shared with the library.
-_PLANE_ROOMS = ("request text answer", "queue control", "net")
+_PLANE_ROOMS = ("request text answer", "queue control tls", "net")
 _PLANE_OPTIONS = [
     *("-std=c++20", "-Wall", "-Wextra", "-Werror", "-I.", f"-I{_PLANE}", "-Iservice/native", f"-I{_SOURCES}"),
 ]
@@ -151,7 +151,7 @@ def _units(sources: Sequence[str]) -> list[Unit]:
 
 def _plane_units() -> list[Unit]:
     others = {
-        "queue control": [_RUNTIME / "sha256.cc"],
+        "queue control tls": [_RUNTIME / "sha256.cc"],
         "net": [_SOURCES / "peer_budget.cc", *sorted((_SOURCES / "h2").glob("*.cc")), _PLANE / "main.cc"],
     }
     return [

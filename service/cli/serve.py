@@ -34,6 +34,10 @@ GrpcPortOption = Annotated[
     int | None,
     typer.Option("--grpc-port", help="The port for gRPC; 0 takes a free one.", show_default="the one after --port"),
 ]
+TlsCertOption = Annotated[
+    Path | None, typer.Option("--tls-cert", help="A PEM file of certificates, for HTTPS and gRPC over TLS.")
+]
+TlsKeyOption = Annotated[Path | None, typer.Option("--tls-key", help="A PEM file with the certificate's private key.")]
 NoGrpcOption = Annotated[bool, typer.Option("--no-grpc", help="Answer over HTTP only.")]
 ThreadsOption = Annotated[int | None, typer.Option("--threads", help="Threads per prediction; 0: one for each core.")]
 QueueSizeOption = Annotated[int | None, typer.Option("--queue-size", help="How many requests may wait for a model.")]
@@ -69,12 +73,8 @@ def serve(
     no_auth: Annotated[
         bool, typer.Option("--no-auth", help="Require no API key, even if others can reach the address.")
     ] = False,
-    tls_cert: Annotated[
-        Path | None, typer.Option("--tls-cert", help="A PEM file of certificates, for HTTPS and gRPC over TLS.")
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", help="A PEM file with the certificate's private key.")
-    ] = None,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
     threads: ThreadsOption = None,
     instances: InstancesOption = None,
     queue_size: QueueSizeOption = None,
@@ -122,6 +122,8 @@ def serve_alone(
     port: PortOption = None,
     grpc_port: GrpcPortOption = None,
     no_grpc: NoGrpcOption = False,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
     threads: ThreadsOption = None,
     instances: InstancesOption = None,
     queue_size: QueueSizeOption = None,
@@ -130,6 +132,7 @@ def serve_alone(
     """Serve compiled models with the data plane alone: no API, no database, no Python."""
     flags: dict[str, Any] = {"host": host, "port": port, "grpc_port": grpc_port, "threads": threads}
     flags |= {"instances": instances, "queue_size": queue_size, "grpc": False if no_grpc else None}
+    flags |= {"tls_cert": tls_cert, "tls_key": tls_key}
     settings = load_checked(flags)
     with reporting(as_json) as output:
         from service.workers.data_plane import alone
@@ -206,7 +209,7 @@ def _welcome_worker(output: Output, name: str, settings: Settings) -> None:
 def _welcome_alone(
     output: Output, sources: Sequence[Source], settings: Settings, port: int, grpc_port: int | None
 ) -> None:
-    url = local_url(settings.host, port, False)
+    url = local_url(settings.host, port, settings.tls_cert is not None)
     grpc = local_url(settings.host, grpc_port).removeprefix("http://") if grpc_port else None
     if output.as_json:
         output.document({"url": url, "grpc": grpc, "models": [each.name for each in sources], "pid": os.getpid()})

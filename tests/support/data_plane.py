@@ -24,9 +24,9 @@ from service.api.oip import InferenceTelemetry, install
 from service.api.ops.metrics import Metrics
 from service.api.ops.middleware import with_middleware
 from service.api.ops.peers import peer_budgets
-from service.api.ops.tls import certificate_of
 from service.api.services import Services
 from service.core.build import Build
+from service.core.certificate import certificate_of
 from service.core.settings import Settings
 from service.core.signature import datatype_of
 from service.workers.inference import Registry, Scheduling

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -39,7 +40,9 @@ def plane(models: Sequence[str], **settings: str) -> Iterator[PlaneProcess]:
     try:
         with process.stdout as stdout:
             said = json.loads(stdout.readline())
-        httpx.get(f"{said['url']}/v2/health/live", timeout=_PATIENCE_S).raise_for_status()
+        trusted = settings.get("OCTET_TLS_CERT")
+        verify = ssl.create_default_context(cafile=trusted) if trusted else False
+        httpx.get(f"{said['url']}/v2/health/live", timeout=_PATIENCE_S, verify=verify).raise_for_status()
         yield PlaneProcess(said["url"], said["grpc"], process.pid)
         process.terminate()
         assert process.wait(_PATIENCE_S) == 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from service.api.grpc.native import NativeGrpcServer
 from service.api.grpc.server import GrpcServer
-from service.api.ops.tls import Certificate
 from service.api.services import Services
+from service.core.certificate import Certificate
 
 
 def grpc_server(

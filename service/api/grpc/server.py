@@ -13,8 +13,8 @@ from service.api.grpc.health import Health
 from service.api.grpc.interceptor import DrainInterceptor
 from service.api.grpc.service import NAME, InferenceService
 from service.api.ops.peers import HEAD_BYTES, MAX_CALLS
-from service.api.ops.tls import Certificate
 from service.api.services import Services
+from service.core.certificate import Certificate
 from service.core.errors import Conflict
 
 

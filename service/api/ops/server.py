@@ -23,7 +23,7 @@ from service.api.grpc.native import NativeGrpcServer
 from service.api.grpc.server import GrpcServer
 from service.api.oip.front import Fronted
 from service.api.oip.front.shortcut import connections
-from service.api.ops.tls import Certificate
+from service.core.certificate import Certificate
 from service.core.logs import Seldom
 from service.core.running import Running
 from service.core.settings import Settings

@@ -21,8 +21,8 @@ from service.api.access import check_exposure
 from service.api.grpc.port import reserve
 from service.api.ops.sockets import notice_lost_clients
 from service.api.ops.standby import Standby
-from service.api.ops.tls import certificate_of
 from service.compiler.sandbox import Finding, check
+from service.core.certificate import certificate_of
 from service.core.errors import Conflict, InvalidInput
 from service.core.running import Running
 from service.core.settings import Settings

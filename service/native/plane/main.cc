@@ -27,10 +27,10 @@
 #include "control/lockdown.h"
 #include "control/orders.h"
 #include "control/plane.h"
-#include "net/grpc_connection.h"
 #include "net/gzip.h"
-#include "net/http_connection.h"
+#include "net/opening.h"
 #include "net/reactor.h"
+#include "tls/openssl.h"
 
 namespace octet::plane {
 
@@ -60,21 +60,20 @@ class Process {
     reactor_.alarm([this] { return plane_.alarms.next_s(); }, [this](double now_s) { wake(now_s); });
     plane_.gather = [this] { orders_.gather(); };
     plane_.is_alone = descriptors.count("control") == 0;
+    plane_.speaks_grpc = descriptors.count("grpc") == 1;
     reactor_.every(kReportEveryS, [this](double) { plane_.link.is_open() ? orders_.report(0) : orders_.gather(); });
     if (descriptors.count("orders")) obey_first(descriptors.at("orders"));
     if (descriptors.count("control")) listen_for_control(descriptors.at("control"));
-    if (descriptors.count("http")) reactor_.listen(descriptors.at("http"), make<HttpConnection>());
-    if (descriptors.count("grpc")) reactor_.listen(descriptors.at("grpc"), make<GrpcConnection>());
+    if (descriptors.count("http")) reactor_.listen(descriptors.at("http"), taking(Port::kHttp));
+    if (descriptors.count("grpc")) reactor_.listen(descriptors.at("grpc"), taking(Port::kGrpc));
   }
 
   void run() { reactor_.run(); }
 
  private:
-  template <typename Connection>
-  Reactor::Make make() {
-    return [this](int descriptor, const std::string& client, Holding seat) -> std::unique_ptr<Peer> {
-      auto transport = std::make_unique<PlainTransport>(descriptor);
-      return std::make_unique<Connection>(plane_, descriptor, std::move(transport), client, std::move(seat), now_s());
+  Reactor::Make taking(Port port) {
+    return [this, port](int descriptor, const std::string& client, Holding seat) {
+      return open_connection(plane_, port, descriptor, client, std::move(seat));
     };
   }
 
@@ -205,6 +204,7 @@ int main(int count, char** arguments) {
   ::signal(SIGPIPE, SIG_IGN);
   try {
     octet::plane::load_zlib();  // while it may open files
+    octet::plane::load_openssl();
     if (!readable.empty()) {
       std::string missing = octet::plane::lock_in(readable);
       if (!missing.empty()) {

@@ -14,6 +14,7 @@ from typing import NoReturn
 from service.cache import OciLayout
 from service.core.artifact import ARTIFACT_TYPE, ArtifactConfig
 from service.core.buckets import opened
+from service.core.certificate import certificate_of
 from service.core.digest import Digest
 from service.core.errors import Conflict, InvalidInput, NotFound
 from service.core.queueing import scheduling_of
@@ -53,7 +54,8 @@ def serve(sources: Sequence[Source], settings: Settings, on_bound: Callable[[int
 
     Raises:
         Conflict: a port is taken.
-        InvalidInput: others than this machine reach the address, and no key is asked for; or two models have one name.
+        InvalidInput: others than this machine reach the address, and no key is asked for; two models have one name;
+            or the files of the certificate are none.
         OctetError: a model cannot run here.
     """
     if settings.auth is not Auth.OFF and not ip_address(settings.host).is_loopback:
@@ -63,10 +65,16 @@ def serve(sources: Sequence[Source], settings: Settings, on_bound: Callable[[int
         )
     if len({source.name for source in sources}) < len(sources):
         raise InvalidInput("two models have the same name", hint="name them: NAME=DIR")
+    certificate = certificate_of(settings)
+    if certificate is not None:
+        program.require_tls()
     listeners = {"http": _listen(settings.host, settings.port)}
     if settings.grpc:
         listeners["grpc"] = _listen(settings.host, settings.port_of_grpc)
     said = [frames.frame(orders.configure(settings)), frames.frame(orders.no_keys())]
+    if certificate is not None:
+        pair = certificate.pair()
+        said.append(frames.frame(*orders.certificate(pair.cert_pem, pair.key_pem)))
     named: list[orders.Named] = []
     for key, source in enumerate(sources, 1):
         said.append(frames.frame(_load(key, source, settings)))

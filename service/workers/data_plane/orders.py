@@ -120,6 +120,15 @@ def routes(named: Sequence[Named]) -> Members:
     }
 
 
+def certificate(chain: bytes, key: bytes) -> tuple[Members, bytes]:
+    """The order to encrypt new connections, and the bytes behind it. Before the first one they are in plain text.
+
+    Args:
+        chain, key: PEM, the server's certificate first; the key without a password.
+    """
+    return {"type": "certificate", "chain_bytes": len(chain)}, chain + key
+
+
 def no_keys() -> Members:
     """Requests need none."""
     return {"type": "keys", "is_asked": False, "keys": []}

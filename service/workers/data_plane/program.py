@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,17 @@ from typing import NoReturn
 from service.core.errors import Unsupported
 
 _PATH = Path(__file__).parents[2] / "native" / "octet-plane"
+_OPENSSL = "libssl.so.3"
+
+
+def require_tls() -> None:
+    """Raises `Unsupported`: the program cannot encrypt here."""
+    try:
+        ctypes.CDLL(_OPENSSL)
+    except OSError as error:
+        raise Unsupported(
+            f"TLS needs OpenSSL 3, and {_OPENSSL} is not on this machine", hint="install libssl3, or openssl-libs"
+        ) from error
 
 
 def become(descriptors: Mapping[str, int], readable: Sequence[Path]) -> NoReturn:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <stdexcept>
 #include <unordered_map>
 #include <utility>
 
@@ -200,6 +201,7 @@ void Orders::obey(const Link::Frame& frame) {
   if (type == "keys") return set_keys(frame.json);
   if (type == "answer") return answer(frame);
   if (type == "gather") return report(number);
+  if (type == "certificate") return certify(frame);
 }
 
 void Orders::greet() {
@@ -344,6 +346,23 @@ void Orders::answer(const Link::Frame& frame) {
   std::optional<Problem> problem;
   read_object(json, {{"question", whole(json, question)}, {"problem", [&] { problem = read_problem(json); }}});
   plane_.heard(question, {problem ? &*problem : nullptr, frame.json, frame.bytes});
+}
+
+// One that is of no use leaves the one before where it is.
+void Orders::certify(const Link::Frame& frame) {
+  JsonReader json(frame.json);
+  uint64_t chain_bytes = 0;
+  read_object(json, {{"chain_bytes", whole(json, chain_bytes)}});
+  std::string problem;
+  try {
+    std::string_view chain = frame.bytes.substr(0, chain_bytes);
+    plane_.certificate = std::make_unique<Certificate>(chain, frame.bytes.substr(chain.size()));
+  } catch (const std::runtime_error& error) {
+    problem = failure_ = error.what();
+  }
+  JsonWriter answer;
+  answer.begin('{').member("type").string("certificate").member("problem").string(problem).end('}');
+  plane_.link.send(answer.take());
 }
 
 void Orders::gather() {

@@ -21,6 +21,7 @@
 #include "queue/job.h"
 #include "queue/tensor.h"
 #include "request/problem.h"
+#include "tls/certificate.h"
 
 namespace octet::plane {
 
@@ -84,6 +85,8 @@ class Plane {
   std::string scratch = std::string(64 << 10, '\0');  // what arrives is read here, where it has no place yet
   std::string not_ready = "the server is starting";   // why requests are not welcome; empty while they are
   std::string release;
+  std::unique_ptr<Certificate> certificate;  // by which connections are encrypted; null: they are not
+  bool speaks_grpc = false;   // over HTTP/2, on the port for HTTP too
   bool is_stopping = false;
   bool is_alone = false;      // no control plane will come: what is not known here is not there
   std::function<void()> gather = [] {};  // counts what the queues have done until now

@@ -35,9 +35,7 @@ std::string chunk_of(std::string_view piece) {
 }  // namespace
 
 Upstream::Upstream(Plane& plane, int descriptor, int64_t exchange, double)
-    : plane_(plane), descriptor_(descriptor), exchange_(exchange), transport_(descriptor) {}
-
-Upstream::~Upstream() { ::close(descriptor_); }
+    : plane_(plane), exchange_(exchange), transport_(descriptor) {}
 
 void Upstream::send(std::string_view bytes) {
   if (!is_over_ && !outbox_.send(transport_, {bytes})) is_over_ = true;

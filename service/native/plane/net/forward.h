@@ -15,7 +15,6 @@ namespace octet::plane {
 class Upstream final : public Peer {
  public:
   Upstream(Plane& plane, int descriptor, int64_t exchange, double now_s);
-  ~Upstream() override;
 
   void begin() override { read(); }
   void happened(uint32_t events) override;
@@ -35,7 +34,6 @@ class Upstream final : public Peer {
   void read();
 
   Plane& plane_;
-  const int descriptor_;
   const int64_t exchange_;
   PlainTransport transport_;
   Outbox outbox_;

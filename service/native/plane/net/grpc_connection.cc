@@ -1,7 +1,6 @@
 #include "net/grpc_connection.h"
 
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include <array>
 #include <chrono>
@@ -38,7 +37,7 @@ h2::GrpcLimits call_limits(const Limits& limits) {
 }  // namespace
 
 GrpcConnection::GrpcConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client,
-                               Holding seat, double now_s)
+                               Holding seat, double now_s, std::string received)
     : plane_(plane),
       descriptor_(descriptor),
       transport_(std::move(transport)),
@@ -47,11 +46,17 @@ GrpcConnection::GrpcConnection(Plane& plane, int descriptor, std::unique_ptr<Tra
       session_(http_limits(*plane.budgets), call_limits(plane.limits), *seat_.budget(), *this),
       read_s_(now_s),
       head_s_(now_s),
-      taken_(now_s, minimum_rate(plane.limits)) {}
+      taken_(now_s, minimum_rate(plane.limits)),
+      received_(std::move(received)) {}
 
 GrpcConnection::~GrpcConnection() {
   session_.disconnect();
-  ::close(descriptor_);
+}
+
+void GrpcConnection::begin() {
+  std::string received = std::move(received_);
+  session_.receive(reinterpret_cast<const uint8_t*>(received.data()), received.size(), h2::Clock::now());
+  read();
 }
 
 void GrpcConnection::happened(uint32_t) {

@@ -21,11 +21,12 @@ class GrpcCall;
 
 class GrpcConnection final : public Peer, private h2::GrpcHandler {
  public:
+  // `received`: bytes that were read before it was known what they are.
   GrpcConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client, Holding seat,
-                 double now_s);
+                 double now_s, std::string received = {});
   ~GrpcConnection() override;
 
-  void begin() override { read(); }
+  void begin() override;
   void happened(uint32_t events) override;
   void go_on() override { read(); }
   void check_timeouts(double now_s) override;
@@ -74,6 +75,7 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   double head_s_;              // when it was last not within a head
   Progress taken_;             // of what is written
   uint64_t written_bytes_ = 0;
+  std::string received_;       // before it began
   bool may_read_ = true;       // an edge has come, and not been used up
   bool wants_turn_ = false;
   bool wants_flush_ = false;   // a call has said something since

@@ -2,13 +2,13 @@
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <utility>
 
 #include "clock.h"
+#include "net/grpc_connection.h"
 
 namespace octet::plane {
 
@@ -19,6 +19,7 @@ constexpr size_t kBeginningBytes = 4096;   // a head, and a little: what follows
 constexpr size_t kWorthFreeing = 64;       // of a string's memory
 constexpr size_t kMostDiscarded = 1 << 20; // of a body that nobody wants: beyond it the connection ends
 constexpr double kLingerS = 2;             // a client has read by then what it was sent last
+constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
 std::string plain_response(int status, std::string_view what) {
@@ -62,10 +63,7 @@ HttpConnection::HttpConnection(Plane& plane, int descriptor, std::unique_ptr<Tra
       seat_(std::move(seat)),
       due_s_(now_s + plane.limits.head_timeout_s) {}
 
-HttpConnection::~HttpConnection() {
-  exchange_.reset();
-  ::close(descriptor_);
-}
+HttpConnection::~HttpConnection() { exchange_.reset(); }
 
 void HttpConnection::happened(uint32_t events) {
   if (is_over_) return;
@@ -141,10 +139,22 @@ void HttpConnection::proceed() {
   }
 }
 
+// Whether a client speaks HTTP/2 without having asked (RFC 9113, section 3.3), and is gone to another connection.
+bool HttpConnection::is_http2() {
+  if (!is_fresh_ || !plane_.speaks_grpc || !in_.starts_with(kHttp2Preface)) return false;
+  successor_ = std::make_unique<GrpcConnection>(plane_, descriptor_, std::move(transport_), std::move(client_),
+                                                std::move(seat_), now_s(), std::exchange(in_, {}));
+  is_over_ = true;
+  return true;
+}
+
 void HttpConnection::read_head() {
+  if (is_http2()) return;
   BadHead bad{};
   RequestHead head;
-  HeadState state = plane::read_head(in_, plane_.limits.max_head_bytes, head, bad);
+  bool may_be_http2 = is_fresh_ && plane_.speaks_grpc && kHttp2Preface.starts_with(in_);
+  HeadState state = may_be_http2 ? HeadState::kUnfinished
+                                 : plane::read_head(in_, plane_.limits.max_head_bytes, head, bad);
   if (state == HeadState::kUnfinished) {
     due_s_ = std::min(due_s_, now_s() + plane_.limits.head_timeout_s);
     return;

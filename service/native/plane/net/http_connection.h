@@ -63,6 +63,7 @@ class HttpConnection final : public Peer {
   bool is_over() const override { return is_over_; }
   bool is_idle() const override { return exchange_ == nullptr; }
   bool wants_turn() const override { return wants_turn_; }
+  std::unique_ptr<Peer> successor() override { return std::move(successor_); }
 
   // Of the exchange under way.
   int64_t id() const { return id_; }
@@ -95,6 +96,7 @@ class HttpConnection final : public Peer {
   size_t receive(char* data, size_t bytes);
   void proceed();
   void read_head();
+  bool is_http2();
   void begin_exchange();
   bool take_body();
   void end_body();
@@ -110,8 +112,8 @@ class HttpConnection final : public Peer {
   Plane& plane_;
   const int descriptor_;
   std::unique_ptr<Transport> transport_;
-  const std::string client_;
-  const Holding seat_;
+  std::string client_;
+  Holding seat_;
   Input input_ = Input::kHead;
   Output output_ = Output::kNone;
   bool may_read_ = true;     // an edge has come, and not been used up
@@ -134,6 +136,7 @@ class HttpConnection final : public Peer {
   int64_t id_ = 0;
   std::unique_ptr<HttpExchange> exchange_;
   std::unique_ptr<HttpExchange> finished_;  // which may be the one that says so
+  std::unique_ptr<Peer> successor_;         // who goes on, in HTTP/2
 };
 
 // What answers the request whose head is there. Never null.

@@ -134,6 +134,13 @@ void Reactor::settle() {
     touched_.pop_back();
     Slot& slot = slots_[static_cast<size_t>(descriptor)];
     if (slot.peer == nullptr) continue;
+    if (std::unique_ptr<Peer> next = slot.peer->successor()) {
+      slot.peer = std::move(next);
+      ++depth_;  // what it touches, and itself, is looked at by this loop
+      with(descriptor, [](Peer& peer) { peer.begin(); });
+      --depth_;
+      continue;
+    }
     bool is_over = slot.peer->is_over(), is_idle = is_over || slot.peer->is_idle();
     busy_ += static_cast<int64_t>(slot.was_idle) - static_cast<int64_t>(is_idle);
     slot.was_idle = is_idle;

@@ -30,6 +30,8 @@ class Peer {
   virtual bool is_over() const = 0;     // to be destroyed
   virtual bool is_idle() const = 0;     // nothing is under way
   virtual bool wants_turn() const = 0;  // there is more to do than is done at a time
+  // Who goes on with the descriptor in its place, asked after each act; null: it does itself.
+  virtual std::unique_ptr<Peer> successor() { return nullptr; }
 };
 
 // For one thread, but for `wake` and `stop`.

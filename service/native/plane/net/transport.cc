@@ -1,10 +1,13 @@
 #include "net/transport.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 
 namespace octet::plane {
+
+Transport::~Transport() { ::close(descriptor_); }
 
 ssize_t PlainTransport::receive(char* data, size_t bytes) {
   while (true) {

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from service.api.oip.front.shortcut import Shortcut
 from service.api.ops.standby import Standby
-from service.api.ops.tls import certificate_of
+from service.core.certificate import certificate_of
 from service.core.errors import InvalidInput
 from service.core.settings import Settings
 from tests.support.certificates import make_certificate

@@ -1,0 +1,50 @@
+// How connections begin: with TLS or without, and what is spoken over them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "control/plane.h"
+#include "net/reactor.h"
+#include "net/tls_transport.h"
+#include "peer_budget.h"
+
+namespace octet::plane {
+
+enum class Port { kHttp, kGrpc };
+
+// A connection that a port has taken.
+std::unique_ptr<Peer> open_connection(Plane& plane, Port port, int descriptor, std::string client, Holding seat);
+
+// A connection whose TLS handshake is under way.
+class Opening final : public Peer {
+ public:
+  Opening(Plane& plane, Port port, int descriptor, std::string client, Holding seat);
+
+  void begin() override { go_on(); }
+  void happened(uint32_t) override { go_on(); }
+  void go_on() override;
+  void check_timeouts(double now_s) override { is_over_ = is_over_ || now_s > due_s_; }
+  void stop(bool) override { is_over_ = true; }
+  bool is_over() const override { return is_over_; }
+  bool is_idle() const override { return true; }
+  bool wants_turn() const override { return false; }
+  std::unique_ptr<Peer> successor() override { return std::move(successor_); }
+
+ private:
+  void speak();
+  void say_that_it_is_tls() const;
+
+  Plane& plane_;
+  const Port port_;
+  const int descriptor_;
+  std::unique_ptr<TlsTransport> transport_;
+  std::string client_;
+  Holding seat_;
+  const double due_s_;
+  bool is_over_ = false;
+  std::unique_ptr<Peer> successor_;
+};
+
+}  // namespace octet::plane

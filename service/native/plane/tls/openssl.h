@@ -1,0 +1,74 @@
+// What is used of OpenSSL 3, which is found at run time: no header of it is there where this is compiled.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace octet::plane {
+
+// OpenSSL's own, of which nothing is known but the addresses.
+struct Ssl;         // SSL
+struct SslContext;  // SSL_CTX
+struct SslMethod;   // SSL_METHOD
+struct Bio;         // BIO
+struct X509;
+struct PrivateKey;  // EVP_PKEY
+
+// By the names that its manual has them under; the numbers of ssl.h, which are part of its binary interface.
+struct OpenSsl {
+  static constexpr int kErrorWantRead = 2, kErrorWantWrite = 3, kErrorZeroReturn = 6;
+  static constexpr int kLibraryPem = 9, kLibrarySsl = 20;
+  static constexpr int kNoStartLine = 108, kHttpRequest = 156;  // reasons: of PEM, and of SSL
+
+  int (*init_ssl)(uint64_t, const void*);
+  const SslMethod* (*server_method)();
+  SslContext* (*context_new)(const SslMethod*);
+  void (*context_free)(SslContext*);
+  long (*context_ctrl)(SslContext*, int, long, void*);
+  uint64_t (*context_set_options)(SslContext*, uint64_t);
+  int (*context_set_cipher_list)(SslContext*, const char*);
+  int (*context_use_certificate)(SslContext*, X509*);
+  int (*context_use_private_key)(SslContext*, PrivateKey*);
+  int (*context_check_private_key)(const SslContext*);
+  using ChooseProtocol = int(Ssl*, const unsigned char** out, unsigned char* out_bytes, const unsigned char* in,
+                             unsigned in_bytes, void* argument);
+  void (*context_set_alpn_select)(SslContext*, ChooseProtocol*, void*);
+
+  Ssl* (*ssl_new)(SslContext*);
+  void (*ssl_free)(Ssl*);
+  int (*set_fd)(Ssl*, int);
+  int (*set_ex_data)(Ssl*, int, void*);
+  void* (*get_ex_data)(const Ssl*, int);
+  int (*accept)(Ssl*);
+  int (*read)(Ssl*, void*, size_t, size_t*);
+  int (*write)(Ssl*, const void*, size_t, size_t*);
+  int (*has_pending)(const Ssl*);
+  int (*shutdown)(Ssl*);
+  int (*get_error)(const Ssl*, int);
+  void (*get_alpn_selected)(const Ssl*, const unsigned char**, unsigned*);
+
+  void (*clear_error)();
+  unsigned long (*peek_last_error)();
+  const char* (*reason_error_string)(unsigned long);
+
+  Bio* (*bio_new_mem_buf)(const void*, int);
+  int (*bio_free)(Bio*);
+  using Password = int(char* buffer, int bytes, int is_writing, void* argument);
+  X509* (*pem_read_x509)(Bio*, X509**, Password*, void*);
+  PrivateKey* (*pem_read_private_key)(Bio*, PrivateKey**, Password*, void*);
+  void (*x509_free)(X509*);
+  void (*private_key_free)(PrivateKey*);
+
+  static int library_of(unsigned long error) { return static_cast<int>(error >> 23 & 0xff); }
+  static int reason_of(unsigned long error) { return static_cast<int>(error & 0x7fffff); }
+  // What the last error of this thread says.
+  std::string what() const;
+};
+
+// Throws std::runtime_error where this machine has none.
+const OpenSsl& openssl();
+// Loads it, while the process may open files; whoever needs it later is told where it is not there.
+void load_openssl();
+
+}  // namespace octet::plane
