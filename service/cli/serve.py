@@ -127,13 +127,16 @@ def serve_alone(
     threads: ThreadsOption = None,
     instances: InstancesOption = None,
     queue_size: QueueSizeOption = None,
+    shared_memory: Annotated[
+        bool, typer.Option("--shared-memory", help="Let clients on this machine pass tensors in /dev/shm.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Serve compiled models with the data plane alone: no API, no database, no Python."""
     flags: dict[str, Any] = {"host": host, "port": port, "grpc_port": grpc_port, "threads": threads}
     flags |= {"instances": instances, "queue_size": queue_size, "grpc": False if no_grpc else None}
     flags |= {"tls_cert": tls_cert, "tls_key": tls_key}
-    settings = load_checked(flags)
+    settings = load_checked(flags | {"shared_memory": shared_memory or None})
     with reporting(as_json) as output:
         from service.workers.data_plane import alone
 

@@ -125,6 +125,11 @@ class Settings(BaseSettings, Serving):
     min_body_bytes_per_s: int = Field(
         1000, ge=0, description="a body that stays slower than this for `stall_timeout_s` is refused"
     )
+    shared_memory: bool = Field(
+        False,
+        description="clients on this machine may have tensors read from, and written to, files of /dev/shm that this "
+        "process's user may open (`octet worker serve`)",
+    )
     max_connections: int = Field(
         0,
         ge=0,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -84,20 +85,31 @@ def _load(folder: Path, key: int, name: str, config: dict[str, Any], source: str
 
 @contextmanager
 def bare_plane(
-    folder: Path, loads: Sequence[orders.Members], *arguments: str, **settings: Any
+    folder: Path,
+    loads: Sequence[orders.Members],
+    *arguments: str,
+    keys: Mapping[str, str] | None = None,
+    host: str = "127.0.0.1",
+    **settings: Any,
 ) -> Iterator[PlaneProcess]:
     """Serves what is loaded, under its own names.
 
     Args:
         folder: that it may read.
+        keys: by their scopes.
         settings: of the deployment, by their names.
     """
-    said = [orders.configure(Settings(data_dir=folder, **settings)), orders.no_keys(), *loads]
+    asked = [
+        {"id": key.split("_")[1], "sha256": sha256(key.encode()).hexdigest(), "scopes": [scope]}
+        for scope, key in (keys or {}).items()
+    ]
+    known = {"type": "keys", "is_asked": True, "keys": asked} if asked else orders.no_keys()
+    said = [orders.configure(Settings(data_dir=folder, host=host, **settings)), known, *loads]
     names = [orders.Named(each["model"], "", each["key"], ["1"]) for each in loads]
     memory = os.memfd_create("orders")
     os.write(memory, b"".join(map(frame, [*said, orders.routes(names)])))
     os.lseek(memory, 0, os.SEEK_SET)
-    listeners = [socket.create_server(("127.0.0.1", 0), backlog=1024) for _ in range(2)]
+    listeners = [socket.create_server((host, 0), backlog=1024) for _ in range(2)]
     for listener in listeners:
         listener.setblocking(False)
     http, grpc = (listener.fileno() for listener in listeners)

@@ -1,10 +1,12 @@
 // The data plane: a process that answers predictions, and nothing else. docs/adr/0042 says what it is told by whom.
 //
 //     octet-plane [--control FD] [--http FD] [--grpc FD] [--running FD] [--orders FD] [--reads PATH]...
+//                 [--writes PATH]...
 //
 // FD is the number of a descriptor that it inherits: sockets that listen, for the control plane, HTTP and gRPC; the
 // table of what runs; frames that are obeyed first, as if the control plane had sent them. PATH is where artifacts are:
-// with the first, the process gives up its rights to all others. SIGTERM ends it when what is under way is answered, and
+// with the first, the process gives up its rights to all others. In the folders of `--writes` it may also change files
+// that are there, which it does where clients share memory. SIGTERM ends it when what is under way is answered, and
 // once more at once.
 #include <fcntl.h>
 #include <signal.h>
@@ -186,10 +188,14 @@ int numbered(const char* text) {
 
 int main(int count, char** arguments) {
   std::map<std::string, int> descriptors;
-  std::vector<std::string> readable;
+  std::vector<std::string> readable, writable;
   for (int index = 1; index + 1 < count; index += 2) {
     if (std::strcmp(arguments[index], "--reads") == 0) {
       readable.emplace_back(arguments[index + 1]);
+      continue;
+    }
+    if (std::strcmp(arguments[index], "--writes") == 0) {
+      writable.emplace_back(arguments[index + 1]);
       continue;
     }
     int descriptor = octet::plane::numbered(arguments[index + 1]);
@@ -206,7 +212,7 @@ int main(int count, char** arguments) {
     octet::plane::load_zlib();  // while it may open files
     octet::plane::load_openssl();
     if (!readable.empty()) {
-      std::string missing = octet::plane::lock_in(readable);
+      std::string missing = octet::plane::lock_in(readable, writable);
       if (!missing.empty()) {
         std::fprintf(stderr, "octet-plane: this kernel has no %s to lock artifacts in\n", missing.c_str());
       }

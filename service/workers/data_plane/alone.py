@@ -86,7 +86,8 @@ def serve(sources: Sequence[Source], settings: Settings, on_bound: Callable[[int
     grpc = listeners.get("grpc")
     on_bound(listeners["http"].getsockname()[1], grpc.getsockname()[1] if grpc else None)
     inherited = {"orders": memory} | {name: listener.fileno() for name, listener in listeners.items()}
-    program.become(inherited, [source.folder for source in sources])
+    shared = [program.SHARED_MEMORY] if settings.shared_memory else []
+    program.become(inherited, [source.folder for source in sources], shared)
 
 
 def _load(key: int, source: Source, settings: Settings) -> orders.Members:

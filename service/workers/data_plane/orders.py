@@ -50,6 +50,7 @@ def configure(settings: Settings, not_ready: str = "") -> Members:
         "max_head_bytes": settings.max_head_bytes,
         "max_body_bytes": settings.max_predict_bytes,
         "host": settings.host,
+        "shared_memory": settings.shared_memory,
         "is_particular": settings.auth is not Auth.OFF,
         "not_ready": not_ready,
     }

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from service.core.errors import Unsupported
 
+SHARED_MEMORY = Path("/dev/shm")  # where shm_open's files are
 _PATH = Path(__file__).parents[2] / "native" / "octet-plane"
 _OPENSSL = "libssl.so.3"
 
@@ -24,12 +25,13 @@ def require_tls() -> None:
         ) from error
 
 
-def become(descriptors: Mapping[str, int], readable: Sequence[Path]) -> NoReturn:
+def become(descriptors: Mapping[str, int], readable: Sequence[Path], writable: Sequence[Path] = ()) -> NoReturn:
     """Replaces this process by the data plane: see `service/native/plane/main.cc`.
 
     Args:
         descriptors: that it inherits.
         readable: where artifacts are; it may open no other files.
+        writable: but those that are here, and change them.
 
     Raises:
         Unsupported: it was not built.
@@ -42,4 +44,6 @@ def become(descriptors: Mapping[str, int], readable: Sequence[Path]) -> NoReturn
         arguments += f"--{name}", str(descriptor)
     for path in readable:
         arguments += "--reads", str(path.resolve())
+    for path in writable:
+        arguments += "--writes", str(path)
     os.execv(_PATH, arguments)

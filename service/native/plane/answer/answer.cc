@@ -1,5 +1,7 @@
 #include "answer/answer.h"
 
+#include <utility>
+
 #include "text/json_writer.h"
 #include "text/protobuf.h"
 
@@ -14,10 +16,26 @@ void describe(const Output& output, JsonWriter& json) {
   json.end(']');
 }
 
-std::string described(const Output& output) {
+// Where an output in shared memory is: all that the answer says of its elements.
+void describe(const SharedPlace& place, size_t bytes, JsonWriter& json) {
+  json.member("parameters").begin('{').member("shared_memory_region").string(place.region);
+  json.member("shared_memory_offset").integer(static_cast<int64_t>(place.offset));
+  json.member("shared_memory_byte_size").integer(static_cast<int64_t>(bytes)).end('}');
+}
+
+std::string described(const Output& output, const std::optional<SharedPlace>& place) {
+  constexpr uint64_t kParameters = 4, kWhole = 2, kText = 3;
   MessageWriter shape, tensor;
   for (int64_t size : output.shape) shape.varint(3, static_cast<uint64_t>(size));
   tensor.bytes(1, *output.name).bytes(2, facts(output.datatype).name);
+  if (place) {
+    auto put = [&](std::string_view name, const MessageWriter& value) {
+      shape.bytes(kParameters, MessageWriter().bytes(1, name).bytes(2, value.text()).text());
+    };
+    put("shared_memory_region", MessageWriter().bytes(kText, place->region));
+    put("shared_memory_offset", MessageWriter().varint(kWhole, place->offset));
+    put("shared_memory_byte_size", MessageWriter().varint(kWhole, output.bytes().size()));
+  }
   return tensor.take() + shape.take();
 }
 
@@ -45,11 +63,15 @@ Answer json_answer(const Identity& identity, const Signature& signature, const R
   json.begin('{').member("model_name").string(identity.model).member("model_version").string(identity.version);
   if (request.id) json.member("id").string(*request.id);
   json.member("outputs").begin('[');
-  for (const WantedOutput& wanted : request.outputs) {
+  for (size_t index = 0; index < request.outputs.size(); ++index) {
+    const WantedOutput& wanted = request.outputs[index];
     Output output = output_of(signature, wanted, stored[wanted.index]);
     json.begin('{');
     describe(output, json);
-    if (wanted.is_binary) {
+    if (wanted.shared) {
+      describe(*wanted.shared, output.bytes().size(), json);
+      answer.shared.emplace_back(index, std::move(output));
+    } else if (wanted.is_binary) {
       json.member("parameters").begin('{').member("binary_data_size");
       json.integer(static_cast<int64_t>(output.bytes().size())).end('}');
       answer.has_binary = true;
@@ -74,9 +96,12 @@ Answer infer_answer(const Identity& identity, const Signature& signature, const 
   MessageWriter message;
   message.bytes(1, identity.model).bytes(2, identity.version);
   if (request.id) message.bytes(3, *request.id);
-  for (const WantedOutput& wanted : request.outputs) {
-    answer.outputs.push_back(output_of(signature, wanted, stored[wanted.index]));
-    message.bytes(5, described(answer.outputs.back()));
+  for (size_t index = 0; index < request.outputs.size(); ++index) {
+    const WantedOutput& wanted = request.outputs[index];
+    Output output = output_of(signature, wanted, stored[wanted.index]);
+    message.bytes(5, described(output, wanted.shared));
+    if (wanted.shared) answer.shared.emplace_back(index, std::exchange(output, {}));  // an empty one has its place
+    answer.outputs.push_back(std::move(output));
     answer.heads.push_back(MessageWriter().head(6, answer.outputs.back().bytes().size()).take());
   }
   answer.document = message.take();

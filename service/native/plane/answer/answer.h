@@ -20,6 +20,7 @@ struct Answer {
   bool has_binary = false;
   std::vector<Output> outputs;  // those that follow it
   std::vector<std::string> heads;  // before each of those, over gRPC
+  std::vector<std::pair<size_t, Output>> shared;  // those that go into shared memory, by their places in the request
 
   size_t bytes() const;
   void append_to(std::vector<std::string_view>& pieces) const;

@@ -24,7 +24,7 @@ namespace {
 // --- Landlock (https://docs.kernel.org/userspace-api/landlock.html), whose header may be older than the kernel -------
 
 constexpr long kCreateRuleset = 444, kAddRule = 445, kRestrictSelf = 446;
-constexpr uint64_t kReadFile = 1 << 2, kReadDir = 1 << 3, kReading = kReadFile | kReadDir;
+constexpr uint64_t kWriteFile = 1 << 1, kReadFile = 1 << 2, kReadDir = 1 << 3, kReading = kReadFile | kReadDir;
 constexpr uint32_t kVersion = 1, kPathBeneath = 1;
 // Of an ABI version, all the rights to files that it can take away; by the first version that has one more.
 constexpr std::array<std::pair<int, uint64_t>, 4> kRights = {
@@ -48,12 +48,13 @@ struct __attribute__((packed)) PathBeneath {
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
 // False: there is no such path.
-bool allow(int ruleset, const std::string& path) {
+bool allow(int ruleset, const std::string& path, uint64_t rights = 0) {
   int descriptor = ::open(path.c_str(), O_PATH | O_CLOEXEC);
   if (descriptor < 0) return false;
   struct stat status{};
   bool is_folder = ::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode);
-  PathBeneath rule{is_folder ? kReading : kReadFile, descriptor};
+  if (rights == 0) rights = is_folder ? kReading : kReadFile;
+  PathBeneath rule{rights, descriptor};
   long result = ::syscall(kAddRule, ruleset, kPathBeneath, &rule, 0);
   ::close(descriptor);
   if (result < 0) fail("landlock_add_rule");
@@ -61,7 +62,7 @@ bool allow(int ruleset, const std::string& path) {
 }
 
 // False: this kernel has none.
-bool restrict_files(const std::vector<std::string>& readable) {
+bool restrict_files(const std::vector<std::string>& readable, const std::vector<std::string>& writable) {
   long version = ::syscall(kCreateRuleset, nullptr, 0, kVersion);
   if (version <= 0) return false;
   Ruleset handled;
@@ -74,6 +75,9 @@ bool restrict_files(const std::vector<std::string>& readable) {
   for (const char* path : kSystem) allow(ruleset, path);
   for (const std::string& path : readable) {
     if (!allow(ruleset, path)) fail(path);
+  }
+  for (const std::string& path : writable) {
+    if (!allow(ruleset, path, kReadFile | kWriteFile)) fail(path);  // of files that are there; none is made or removed
   }
   if (::syscall(kRestrictSelf, ruleset, 0) < 0) fail("landlock_restrict_self");
   ::close(ruleset);
@@ -116,11 +120,12 @@ constexpr uint32_t kLow = 0;  // of an argument, little-endian
 
 class Filter {
  public:
-  Filter() {
+  explicit Filter(bool writes_files) {
     load(offsetof(seccomp_data, arch));
     unless(kArchitecture, SECCOMP_RET_KILL_PROCESS);
     load(offsetof(seccomp_data, nr));
     for (long number : kAllowed) if_equal(static_cast<uint32_t>(number), SECCOMP_RET_ALLOW);
+    if (writes_files) if_equal(__NR_pwrite64, SECCOMP_RET_ALLOW);
     if_equal(__NR_clone3, kUnknown);
     only_with(__NR_clone, CLONE_THREAD);
     only_if(__NR_socketpair, AF_UNIX);
@@ -160,12 +165,12 @@ class Filter {
 
 }  // namespace
 
-std::string lock_in(const std::vector<std::string>& readable) {
+std::string lock_in(const std::vector<std::string>& readable, const std::vector<std::string>& writable) {
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) fail("no_new_privs");
   ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);  // what it holds is nobody's to attach to
   std::string missing;
-  if (!restrict_files(readable)) missing = "Landlock";
-  if (!Filter().install()) missing.append(missing.empty() ? "" : " and no ").append("seccomp");
+  if (!restrict_files(readable, writable)) missing = "Landlock";
+  if (!Filter(!writable.empty()).install()) missing.append(missing.empty() ? "" : " and no ").append("seccomp");
   return missing;
 }
 

@@ -7,8 +7,9 @@
 namespace octet::plane {
 
 // From now on no thread reads files but those beneath `readable` and what the loader and the runtime read of the system,
-// or writes any; none starts programs or processes, or makes sockets but pairs of them. To be called while there is one
-// thread. Returns what this kernel cannot take away; empty: nothing. Throws std::system_error.
-std::string lock_in(const std::vector<std::string>& readable);
+// or writes any but those beneath `writable`, which it reads and does not make; none starts programs or processes, or
+// makes sockets but pairs of them. To be called while there is one thread. Returns what this kernel cannot take away;
+// empty: nothing. Throws std::system_error.
+std::string lock_in(const std::vector<std::string>& readable, const std::vector<std::string>& writable = {});
 
 }  // namespace octet::plane

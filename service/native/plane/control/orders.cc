@@ -217,7 +217,7 @@ void Orders::configure(std::string_view its) {
   JsonReader json(its);
   Limits limits = plane_.limits;
   std::string host;
-  bool is_particular = true;
+  bool is_particular = true, shares_memory = plane_.shared_memory.is_on();
   double traced = plane_.traced;
   read_object(json, {{"head_timeout_s", real(json, limits.head_timeout_s)},
                      {"keep_alive_s", real(json, limits.keep_alive_s)},
@@ -227,11 +227,13 @@ void Orders::configure(std::string_view its) {
                      {"max_body_bytes", whole(json, limits.max_body_bytes)},
                      {"host", text(json, host)},
                      {"is_particular", flag(json, is_particular)},
+                     {"shared_memory", flag(json, shares_memory)},
                      {"traced", real(json, traced)},
                      {"not_ready", text(json, plane_.not_ready)},
                      {"release", text(json, plane_.release)}});
   plane_.limits = limits;
   plane_.traced = traced;
+  plane_.shared_memory.turn_on(shares_memory);
   plane_.access.set_sites(std::move(host), is_particular);
 }
 

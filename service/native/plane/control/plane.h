@@ -16,6 +16,7 @@
 #include "control/link.h"
 #include "control/model.h"
 #include "control/report.h"
+#include "control/shared_memory.h"
 #include "peer_budget.h"
 #include "clock.h"
 #include "queue/job.h"
@@ -81,6 +82,7 @@ class Plane {
   Background background{2};
   Background loader{2};  // of models, which takes long
   Alarms alarms;
+  SharedMemory shared_memory;
   std::shared_ptr<PeerBudgets> budgets = PeerBudgets::of(PeerLimits{});
   std::string scratch = std::string(64 << 10, '\0');  // what arrives is read here, where it has no place yet
   std::string not_ready = "the server is starting";   // why requests are not welcome; empty while they are

@@ -74,6 +74,22 @@ void Prediction::accept(Request request, double timeout_s, Pool& pool) {
   filled(0);
 }
 
+void Prediction::find_shared(const SharedMemory& memory, std::string_view client) {
+  for (size_t index = 0; index < inputs_.size(); ++index) {
+    const GivenInput& given = request_.inputs[index];
+    auto* place = std::get_if<SharedPlace>(&given.elements);
+    if (place == nullptr) continue;
+    memory.admit(client);
+    inputs_[index].shared = memory.piece(*place, model_->signature.inputs[given.index].name);
+  }
+  for (size_t index = 0; index < request_.outputs.size(); ++index) {
+    const WantedOutput& wanted = request_.outputs[index];
+    if (!wanted.shared) continue;
+    memory.admit(client);
+    shared_outputs_.emplace(index, memory.piece(*wanted.shared, model_->signature.outputs[wanted.index].name));
+  }
+}
+
 Room Prediction::room() {
   if (input_ == inputs_.size()) return {nullptr, 0};
   Input& input = inputs_[input_];
@@ -123,6 +139,7 @@ void Prediction::fill() {
       fill_contents(contents->message, spec, given.shape, input.tensor.data());
       continue;
     }
+    if (input.shared) input.shared->read(input.tensor.data());
     check_elements(spec, input.tensor.data(), input.tensor.bytes());
   }
 }
@@ -223,6 +240,10 @@ Answer Prediction::answer(Pool& pool) {
   for (const Tensor& output : outputs_) stored.push_back({output.shape(), output.data(), output.bytes()});
   return protocol_ == Protocol::kRest ? json_answer(model_->identity, signature, request_, stored)
                                       : infer_answer(model_->identity, signature, request_, stored);
+}
+
+void Prediction::share(const Answer& answer) const {
+  for (const auto& [index, output] : answer.shared) shared_outputs_.at(index).write(output.bytes());
 }
 
 void Prediction::count(std::string_view code, bool is_success, double now_s) {

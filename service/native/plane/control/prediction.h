@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "answer/answer.h"
 #include "control/model.h"
+#include "control/shared_memory.h"
 #include "queue/job.h"
 #include "queue/sequences.h"
 #include "request/buckets.h"
@@ -65,6 +67,8 @@ class Prediction {
 
   // What is asked, of the model that it is asked of. Throws Problem.
   void accept(Request request, double timeout_s, Pool& pool);
+  // Where the tensors are that its client shares, of which a request may have some. Throws Problem.
+  void find_shared(const SharedMemory& memory, std::string_view client);
   // Where the next of the bytes that follow go; of no bytes where all are there.
   Room room();
   void filled(size_t bytes);
@@ -86,6 +90,8 @@ class Prediction {
 
   // Of a job that is done. Throws Problem.
   Answer answer(Pool& pool);
+  // Of an answer that somebody waits for: writes the outputs that go there. Throws Problem.
+  void share(const Answer& answer) const;
   // It was answered, refused or left.
   void count(std::string_view code, bool is_success, double now_s);
   Problem queue_full() const;
@@ -95,6 +101,7 @@ class Prediction {
     Tensor tensor;
     std::string file;  // of a picture
     size_t bytes = 0;  // that follow
+    std::optional<SharedPiece> shared;  // where its elements are
   };
 
   void enqueue(std::shared_ptr<Mailbox> mailbox, Pool& pool);
@@ -114,6 +121,7 @@ class Prediction {
   bool is_waiting_ = false;         // for its turn
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
   std::vector<Tensor> outputs_;
+  std::map<size_t, SharedPiece> shared_outputs_;  // by their places in the request
 };
 
 }  // namespace octet::plane

@@ -84,15 +84,18 @@ void put_configured(MessageWriter& message, uint64_t number, const std::vector<T
 
 }  // namespace
 
-Documents about_server(const std::string& release) {
+Documents about_server(const Plane& plane) {
   JsonWriter json;
   MessageWriter message;
+  const std::string& release = plane.release;
   json.begin('{').member("name").string("octet").member("version").string(release).member("extensions").begin('[');
   message.bytes(1, "octet").bytes(2, release);
-  for (const char* each : kExtensions) {
-    json.string(each);
-    message.bytes(3, each);
-  }
+  auto add = [&](const char* extension) {
+    json.string(extension);
+    message.bytes(3, extension);
+  };
+  std::for_each(kExtensions.begin(), kExtensions.end(), add);
+  if (plane.shared_memory.is_on()) add("system_shared_memory");
   json.end(']').end('}');
   return {json.take(), message.take()};
 }

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "control/model.h"
+#include "control/plane.h"
 
 namespace octet::plane {
 
@@ -11,7 +11,7 @@ struct Documents {
   std::string json, message;  // the body over HTTP, the message over gRPC
 };
 
-Documents about_server(const std::string& release);
+Documents about_server(const Plane& plane);
 Documents about_model(const std::string& name, const Route& route);
 // In Triton's form, where a batch is no part of `dims`. Times are in microseconds; 0 stands for no limit.
 Documents model_config(const std::string& name, const Model& model);

@@ -7,6 +7,7 @@
 #include "net/compressing.h"
 #include "net/gzip.h"
 #include "net/reflection.h"
+#include "net/shared_regions.h"
 #include "net/tracing.h"
 #include "request/infer_form.h"
 #include "text/protobuf.h"
@@ -32,11 +33,14 @@ struct GrpcCall::Aside {
   std::shared_ptr<Prediction> prediction;
   std::shared_ptr<InferForm> form;
   std::shared_ptr<Pool> pool;
+  const SharedMemory& shared_memory;
+  std::string client;
   std::optional<Problem> problem;
 
   void run() noexcept {
     try {
       prediction->accept(fitted(std::move(form->form), prediction->model().signature), kNever, *pool);
+      prediction->find_shared(shared_memory, client);
       prediction->take(form->raw);
       prediction->fill();
     } catch (const Problem& raised) {
@@ -127,7 +131,7 @@ void GrpcCall::on_half_close() {
 void GrpcCall::admit_caller() {
   std::string_view rpc = rpc_of(path_, kService);
   if (rpc == "ServerLive" || rpc == "ServerReady" || path_.starts_with(kHealth)) return;
-  bool predicts = rpc == "ModelInfer" || rpc == "ModelStreamInfer";
+  bool predicts = rpc == "ModelInfer" || rpc == "ModelStreamInfer" || rpc.starts_with(kSharedMemoryRpc);
   bool changes = rpc == "RepositoryModelLoad" || rpc == "RepositoryModelUnload";
   try {
     if (predicts) {
@@ -196,7 +200,7 @@ void GrpcCall::predict(h2::Buffer message) {
 }
 
 void GrpcCall::take(const Route&) {
-  auto aside = std::make_shared<Aside>(Aside{prediction_, form_, plane_.pool, {}});
+  auto aside = std::make_shared<Aside>(Aside{prediction_, form_, plane_.pool, plane_.shared_memory, connection_.client(), {}});
   auto done = [this, aside] {
     guard([&] {
       if (aside->problem) throw *aside->problem;
@@ -252,6 +256,7 @@ void GrpcCall::on_ran() {
 
 void GrpcCall::answer() {
   Answer answer = prediction_->answer(*plane_.pool);
+  prediction_->share(answer);
   std::vector<std::string_view> pieces;
   answer.append_to(pieces);
   std::string head = is_streaming_ ? MessageWriter().head(2, answer.bytes()).take() : "";

@@ -39,6 +39,7 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
 
   // For calls.
   Plane& plane() { return plane_; }
+  const std::string& client() const { return client_; }  // its address
   bool is_encrypted() const { return transport_->is_encrypted(); }
   void send_metadata(h2::CallId call, const h2::HeaderBlock& metadata) { session_.send_metadata(call, metadata); }
   void send(h2::CallId call, h2::Buffer message, bool is_compressed);

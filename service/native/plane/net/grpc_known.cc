@@ -4,6 +4,7 @@
 #include "net/about.h"
 #include "net/grpc_call.h"
 #include "net/known.h"
+#include "net/shared_regions.h"
 #include "text/json_writer.h"
 #include "text/protobuf.h"
 
@@ -35,7 +36,7 @@ void GrpcCall::answer_known() {
   bool is_ready = plane_.not_ready.empty() && !plane_.is_stopping;
   if (rpc == "ServerLive") return reply(MessageWriter().varint(1, 1).take());
   if (rpc == "ServerReady") return reply(is_ready ? MessageWriter().varint(1, 1).take() : "");
-  if (rpc == "ServerMetadata") return reply(about_server(plane_.release).message);
+  if (rpc == "ServerMetadata") return reply(about_server(plane_).message);
   if (rpc_of(path_, kHealth) == "Check") {
     std::string service = name_and_version(message).first;
     if (!service.empty() && service != kService.substr(1, kService.size() - 2)) {
@@ -55,6 +56,10 @@ void GrpcCall::answer_known() {
     auto [model, version] = name_and_version(message);
     if (model.empty()) return reply(statistics_message(plane_, {}, {}));
     return about_model(message);
+  }
+  if (rpc.starts_with(kSharedMemoryRpc)) {
+    plane_.shared_memory.admit(connection_.client());
+    return reply(shared_regions_answer(plane_.shared_memory, rpc.substr(kSharedMemoryRpc.size()), message));
   }
   auto members = [this](JsonWriter& json) { json.member("path").string(path_).member("request_id").string(request_id_); };
   std::weak_ptr<bool> is_here = is_here_;

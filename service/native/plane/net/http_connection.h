@@ -74,7 +74,7 @@ class HttpConnection final : public Peer {
   Plane& plane() { return plane_; }
   const RequestHead& head() const { return head_; }
   const std::string& request_id() const { return request_id_; }
-  const std::string& client() const { return client_; }
+  const std::string& client() const { return client_; }  // its address
   bool is_encrypted() const { return transport_->is_encrypted(); }
   void respond(const HttpResponse& response);
   void respond(const Problem& problem);

@@ -79,7 +79,7 @@ void Known::begin() {
 void Known::answer() {
   Plane& plane = connection_.plane();
   if (what_ == What::kLive) return json(R"({"live":true})");
-  if (what_ == What::kServer) return json(about_server(plane.release).json);
+  if (what_ == What::kServer) return json(about_server(plane).json);
   if (what_ == What::kAllStatistics) return json(statistics_json(plane, {}, {}));
   if (what_ == What::kReady) {
     if (!plane.not_ready.empty()) throw Problem(Kind::kNotReady, plane.not_ready);

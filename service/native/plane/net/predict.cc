@@ -45,7 +45,8 @@ struct Predict::Aside {
   std::shared_ptr<Prediction> prediction;
   std::shared_ptr<std::string> body;
   std::shared_ptr<Pool> pool;
-  std::string coding;
+  const SharedMemory& shared_memory;
+  std::string client, coding;
   BodyFacts facts;
   size_t most_bytes;
   double timeout_s;
@@ -57,6 +58,7 @@ struct Predict::Aside {
       Request request;
       size_t at = read_request(*body, body->size(), facts, prediction->model().signature, request);
       prediction->accept(std::move(request), timeout_s, *pool);
+      prediction->find_shared(shared_memory, client);
       prediction->take({std::string_view(*body).substr(at)});
       prediction->fill();
     } catch (const Problem& raised) {
@@ -201,6 +203,7 @@ void Predict::parse() {
   uint64_t bytes = *connection_.head().content_length;
   size_t at = read_request(*body_, bytes, facts_, signature(), request);
   prediction_->accept(std::move(request), timeout_s_, *plane_.pool);
+  prediction_->find_shared(plane_.shared_memory, connection_.client());
   prediction_->take({std::string_view(*body_).substr(at)});
   is_parsed_ = true;
 }
@@ -218,8 +221,8 @@ void Predict::on_body_end() {
 
 // The rest of the reading: at once where it is little.
 void Predict::fill_aside() {
-  auto aside = std::make_shared<Aside>(Aside{prediction_, body_, plane_.pool, coding_, facts_,
-                                             plane_.limits.max_body_bytes, timeout_s_, {}});
+  auto aside = std::make_shared<Aside>(Aside{prediction_, body_, plane_.pool, plane_.shared_memory,
+                                             connection_.client(), coding_, facts_, plane_.limits.max_body_bytes, timeout_s_, {}});
   auto done = [this, aside] {
     guard([&] {
       if (aside->problem) throw *aside->problem;
@@ -277,6 +280,7 @@ void Predict::on_ran() {
 
 void Predict::answer() {
   Answer answer = prediction_->answer(*plane_.pool);
+  prediction_->share(answer);
   double now = now_s();
   HttpResponse response;
   if (answer.has_binary) {

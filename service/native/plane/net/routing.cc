@@ -8,6 +8,7 @@
 #include "net/http_connection.h"
 #include "net/known.h"
 #include "net/predict.h"
+#include "net/shared_regions.h"
 
 namespace octet::plane {
 
@@ -60,6 +61,15 @@ std::optional<Known::What> about_server(std::string_view path) {
   return std::nullopt;
 }
 
+// /v2/systemsharedmemory[/region/{name}]/{verb}
+std::unique_ptr<HttpExchange> about_regions(HttpConnection& connection, const std::vector<std::string>& segments) {
+  bool has_name = segments.size() == 5 && segments[2] == "region" && !segments[3].empty();
+  if ((!has_name && segments.size() != 3) || segments[1] != "systemsharedmemory") return nullptr;
+  auto what = SharedRegions::what_of(connection.head().method, segments.back());
+  if (!what || (*what == SharedRegions::What::kRegister && !has_name)) return nullptr;
+  return std::make_unique<SharedRegions>(connection, *what, has_name ? segments[3] : "");
+}
+
 }  // namespace
 
 std::unique_ptr<HttpExchange> make_exchange(HttpConnection& connection) {
@@ -69,7 +79,9 @@ std::unique_ptr<HttpExchange> make_exchange(HttpConnection& connection) {
     bool looks = head.method == "GET" || head.method == "HEAD";
     auto about = looks ? about_server(path) : std::nullopt;
     if (about) return std::make_unique<Known>(connection, *about, "", "");
-    if (auto model = model_path(segments_of(path))) {
+    auto segments = segments_of(path);
+    if (auto regions = about_regions(connection, segments)) return regions;
+    if (auto model = model_path(segments)) {
       if (head.method == "POST" && model->verb == "infer") {
         return std::make_unique<Predict>(connection, std::move(model->model), std::move(model->version));
       }

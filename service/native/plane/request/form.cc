@@ -34,6 +34,19 @@ std::string brief_value(const Value& value) {
   return brief_json(std::get<Other>(value).json);
 }
 
+std::optional<SharedPlace> shared_place(const Parameters& parameters, const std::string& tensor) {
+  const Value* region = parameters.find("shared_memory_region");
+  if (region == nullptr) return std::nullopt;
+  auto* name = std::get_if<std::string>(region);
+  if (name == nullptr || parameters.find("shared_memory_byte_size") == nullptr) {
+    throw Problem(Kind::kInvalidTensor,
+                  brief(std::string_view(tensor)) + " is in shared memory without the name of a region, or a 'shared_memory_byte_size'",
+                  {}, tensor);
+  }
+  return SharedPlace{*name, static_cast<uint64_t>(parameters.whole("shared_memory_offset")),
+                     static_cast<uint64_t>(parameters.whole("shared_memory_byte_size"))};
+}
+
 size_t Form::following_bytes() const {
   size_t sum = 0;
   for (const SentInput& each : inputs) {

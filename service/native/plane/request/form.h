@@ -41,7 +41,14 @@ struct JsonElements {
 struct Contents {  // a serialized InferTensorContents
   std::string_view message;
 };
-using Elements = std::variant<FollowingBytes, JsonElements, Contents>;
+struct SharedPlace {  // in memory that the client shares
+  std::string region;
+  uint64_t offset, bytes;
+};
+using Elements = std::variant<FollowingBytes, JsonElements, Contents, SharedPlace>;
+
+// Of an input or output, if its parameters say that it is there. Throws Problem.
+std::optional<SharedPlace> shared_place(const Parameters& parameters, const std::string& tensor);
 
 struct SentInput {
   std::string name, datatype;

@@ -63,11 +63,15 @@ SentInput input(std::string_view message, bool& has_contents) {
       has_contents = true;
     }
   }
-  if (parameters.find("shared_memory_region") != nullptr) {
-    throw Problem(Kind::kInvalidTensor,
-                  "input " + brief(std::string_view(sent.name)) + " is in shared memory, which is not supported", {}, sent.name);
+  if (auto shared = shared_place(parameters, sent.name)) {
+    if (has_contents) {
+      throw Problem(Kind::kInvalidTensor,
+                    "input " + brief(std::string_view(sent.name)) + " is in shared memory, and in the request too", {}, sent.name);
+    }
+    sent.elements = std::move(*shared);
+  } else {
+    sent.elements = Contents{contents};
   }
-  sent.elements = Contents{contents};
   return sent;
 }
 
@@ -81,20 +85,25 @@ AskedOutput output(std::string_view message) {
   return asked;
 }
 
-// Every input has its elements in `raw`, or none has.
+bool is_shared(const SentInput& input) { return std::holds_alternative<SharedPlace>(input.elements); }
+
+// Every input that is not in shared memory has its elements in `raw`, or none has.
 void place(std::vector<SentInput>& inputs, const std::vector<bool>& has_contents, const std::vector<std::string_view>& raw) {
   if (raw.empty()) return;
-  if (raw.size() != inputs.size()) {
-    throw Problem(Kind::kInvalidInput, "the request has " + std::to_string(inputs.size()) + " inputs and " +
+  auto shared = static_cast<size_t>(std::count_if(inputs.begin(), inputs.end(), is_shared));
+  if (raw.size() != inputs.size() - shared) {
+    throw Problem(Kind::kInvalidInput, "the request has " + std::to_string(inputs.size() - shared) + " inputs and " +
                                            std::to_string(raw.size()) + " raw_input_contents");
   }
+  auto next = raw.begin();
   for (size_t index = 0; index < inputs.size(); ++index) {
     SentInput& input = inputs[index];
+    if (is_shared(input)) continue;
     if (has_contents[index]) {
       throw Problem(Kind::kInvalidTensor,
                     "input " + brief(std::string_view(input.name)) + " has both contents and raw_input_contents", {}, input.name);
     }
-    input.elements = FollowingBytes{raw[index].size()};
+    input.elements = FollowingBytes{(next++)->size()};
   }
 }
 

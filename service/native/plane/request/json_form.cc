@@ -111,8 +111,9 @@ size_t size_of(const Parameters& parameters, std::string_view name, const std::s
 Elements elements(const Entry& entry) {
   const std::string& name = *entry.name;
   const Value* size = entry.parameters.find("binary_data_size");
-  if (entry.parameters.find("shared_memory_region") != nullptr) {
-    throw Problem(Kind::kInvalidTensor, "input " + brief(name) + " is in shared memory, which is not supported", {}, name);
+  if (auto shared = shared_place(entry.parameters, name)) {
+    if (size == nullptr && !entry.data) return *shared;
+    throw Problem(Kind::kInvalidTensor, "input " + brief(name) + " is in shared memory, and in the request too", {}, name);
   }
   if ((size == nullptr) == !entry.data) {
     const char* both = size == nullptr ? "neither 'data' nor" : "both 'data' and";

@@ -22,6 +22,7 @@ constexpr KindFacts kFacts[] = {
     {"foreign_host", "The request names a host that is not this machine, and this server requires no API key.", 403,
      kPermissionDenied, false},
     {"not_found", "There is no such resource.", 404, kNotFound, false},
+    {"conflict", "The request conflicts with the current state.", 409, kAlreadyExists, false},
     {"unknown_sequence", "The sequence is not under way.", 409, kAlreadyExists, false},
     {"too_large", "The body is larger than the limit.", 413, kInvalidArgument, false},
     {"unsupported_format", "The file is not of a model format that Octet reads.", 415, kInvalidArgument, false},

@@ -18,6 +18,7 @@ enum class Kind : uint8_t {
   kCrossSite,
   kForeignHost,
   kNotFound,
+  kConflict,
   kUnknownSequence,
   kTooLarge,
   kUnsupportedFormat,

@@ -70,6 +70,7 @@ GivenInput given(SentInput sent, size_t index, const Signature& signature, int64
   if (sent.datatype == "BYTES" && spec.is_image()) {
     bool is_one = !sent.shape.empty() && std::all_of(sent.shape.begin(), sent.shape.end(), [](auto n) { return n == 1; });
     if (!is_one) misfit(spec, "has shape " + brief_json(spoken(sent.shape)) + "; as BYTES it is one picture, of shape [1]");
+    if (std::holds_alternative<SharedPlace>(sent.elements)) misfit(spec, "is a picture in shared memory, where only tensors may be");
     if (std::holds_alternative<JsonElements>(sent.elements)) {
       misfit(spec, "is a picture in JSON, which cannot hold its bytes",
              "send it as binary data, with the parameter binary_data_size");
@@ -84,6 +85,7 @@ GivenInput given(SentInput sent, size_t index, const Signature& signature, int64
   size_t bytes = bytes_of(spec, sent.shape);
   size_t declared = bytes;
   if (auto* following = std::get_if<FollowingBytes>(&sent.elements)) declared = following->count;
+  if (auto* shared = std::get_if<SharedPlace>(&sent.elements)) declared = shared->bytes;
   if (declared != bytes) {
     misfit(spec, "declares " + std::to_string(declared) + " bytes of binary data, but its shape and datatype make " +
                      std::to_string(bytes));
@@ -139,7 +141,8 @@ std::vector<WantedOutput> outputs_of(const Form& form, const Signature& signatur
     bool is_twice = std::any_of(found.begin(), found.end(), [&](const WantedOutput& other) { return other.index == index; });
     if (is_twice) throw Problem(Kind::kInvalidInput, "output '" + each.name + "' is requested twice", {}, each.name);
     found.push_back({index, each.parameters.flag("binary_data", is_binary), each.parameters.whole("classification"),
-                     each.parameters.flag("dequantize", is_real) && can_be_real(index)});
+                     each.parameters.flag("dequantize", is_real) && can_be_real(index),
+                     shared_place(each.parameters, each.name)});
   }
   return found;
 }

@@ -19,6 +19,7 @@ struct WantedOutput {
   bool is_binary;
   int64_t classes = 0;   // how many of its greatest elements are wanted, as text; 0: all of it
   bool is_real = false;  // dequantized
+  std::optional<SharedPlace> shared = std::nullopt;  // where it goes, instead of into the answer
 
   bool is_stored() const { return classes == 0 && !is_real; }  // the bytes that the model wrote
 };

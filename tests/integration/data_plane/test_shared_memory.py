@@ -1,0 +1,360 @@
+"""Tensors that clients on the same machine pass in /dev/shm, by Triton's own client and by hand."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import numpy as np
+import pytest
+from tritonclient import grpc as triton_grpc
+from tritonclient import http as triton_http
+from tritonclient.utils import InferenceServerException
+from tritonclient.utils import shared_memory as shm
+
+from tests.support.plane_models import LENGTH, WIDE, bare_plane, sleeping, wide
+from tests.support.plane_process import PlaneProcess, plane
+
+SHARING = ("--writes", "/dev/shm")
+BYTES = 4 * WIDE
+VALUES = np.arange(WIDE, dtype=np.int32).reshape(1, WIDE)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlaneProcess]:
+    folder = tmp_path_factory.mktemp("shared")
+    with bare_plane(folder, [wide(folder, 1), sleeping(folder, 2)], *SHARING, shared_memory=True) as process:
+        yield process
+
+
+@pytest.fixture(params=[triton_http, triton_grpc], ids=["http", "grpc"])
+def triton(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def address_of(triton: Any, served: PlaneProcess) -> str:
+    return served.grpc if triton is triton_grpc else served.url.removeprefix("http://")
+
+
+@contextmanager
+def connected(triton: Any, served: PlaneProcess) -> Iterator[Any]:
+    client = triton.InferenceServerClient(address_of(triton, served))
+    try:
+        yield client
+    finally:
+        client.unregister_system_shared_memory()
+        client.close()
+
+
+@pytest.fixture
+def client(triton: Any, served: PlaneProcess) -> Iterator[Any]:
+    with connected(triton, served) as opened:
+        yield opened
+
+
+@pytest.fixture
+def key() -> Iterator[str]:
+    """Of shared memory that has room for an input, and behind it for an output."""
+    name = f"octet-{uuid4().hex}"
+    handle = shm.create_shared_memory_region("there", f"/{name}", 2 * BYTES)
+    shm.set_shared_memory_region(handle, [VALUES])
+    yield name
+    shm.destroy_shared_memory_region(handle)
+
+
+def stored(key: str, count: int = WIDE, at: int = BYTES) -> list[int]:
+    values: list[int] = np.fromfile(f"/dev/shm/{key}", np.int32, count, offset=at).tolist()
+    return values
+
+
+def shared_input(triton: Any, **place: Any) -> Any:
+    tensor = triton.InferInput("in0", [1, WIDE], "INT32")
+    tensor.set_shared_memory("region", **({"byte_size": BYTES} | place))
+    return tensor
+
+
+def shared_output(triton: Any, **place: Any) -> Any:
+    output = triton.InferRequestedOutput("out0")
+    output.set_shared_memory("region", **({"byte_size": BYTES, "offset": BYTES} | place))
+    return output
+
+
+def test_tensors_go_both_ways(client: Any, triton: Any, key: str) -> None:
+    client.register_system_shared_memory("region", f"/{key}", 2 * BYTES)
+    answer = client.infer("wide", [shared_input(triton)], outputs=[shared_output(triton)])
+    assert stored(key) == (2 * VALUES).ravel().tolist()
+    output = answer.get_output("out0")
+    if triton is triton_http:
+        where = output["parameters"]
+    else:
+        where = {name: value.string_param or value.int64_param for name, value in output.parameters.items()}
+    assert where == {
+        "shared_memory_region": "region",
+        "shared_memory_offset": BYTES,
+        "shared_memory_byte_size": BYTES,
+    }
+
+
+def test_one_of_them_may_be_in_the_request_or_the_answer(client: Any, triton: Any, key: str) -> None:
+    client.register_system_shared_memory("region", key, 2 * BYTES)
+    answer = client.infer("wide", [shared_input(triton)])
+    assert answer.as_numpy("out0").tolist() == (2 * VALUES).tolist()
+    tensor = triton.InferInput("in0", [1, WIDE], "INT32")
+    tensor.set_data_from_numpy(VALUES + 1)
+    client.infer("wide", [tensor], outputs=[shared_output(triton)])
+    assert stored(key) == (2 * VALUES + 2).ravel().tolist()
+
+
+def test_regions_begin_where_they_were_said_to(client: Any, triton: Any, key: str) -> None:
+    client.register_system_shared_memory("region", key, BYTES + 4, offset=BYTES - 4)
+    np.memmap(f"/dev/shm/{key}", np.int32, "r+")[:] = 5
+    client.infer("wide", [shared_input(triton, offset=4)], outputs=[shared_output(triton, offset=4)])
+    assert stored(key, 2 * WIDE, 0) == [5] * WIDE + [10] * WIDE
+
+
+def test_tells_which_regions_there_are(client: Any, triton: Any, key: str) -> None:
+    client.register_system_shared_memory("one", f"/{key}", BYTES, offset=8)
+    client.register_system_shared_memory("other one", key, 7)
+    one = {"name": "one", "key": f"/{key}", "offset": 8, "byte_size": BYTES}
+    other = {"name": "other one", "key": key, "offset": 0, "byte_size": 7}
+    assert regions(client, triton) == [one, other]
+    assert regions(client, triton, "other one") == [other]
+    client.unregister_system_shared_memory("one")
+    assert regions(client, triton) == [other]
+    with pytest.raises(InferenceServerException, match="there is no region 'one'"):
+        client.get_system_shared_memory_status("one")
+    client.unregister_system_shared_memory("one")
+    client.unregister_system_shared_memory()
+    assert regions(client, triton) == []
+
+
+def regions(client: Any, triton: Any, name: str = "") -> list[dict[str, Any]]:
+    status = client.get_system_shared_memory_status(name)
+    if triton is triton_http:
+        return list(status)
+    return [
+        {"name": each.name, "key": each.key, "offset": each.offset, "byte_size": each.byte_size}
+        for _, each in sorted(status.regions.items())
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key_", "offset", "size", "message"),
+    [
+        ("", 0, 1, "is no name of shared memory"),
+        (".", 0, 1, "is no name of shared memory"),
+        ("..", 0, 1, "is no name of shared memory"),
+        ("//octet", 0, 1, "is no name of shared memory"),
+        ("../../etc/passwd", 0, 1, "is no name of shared memory"),
+        ("a/b", 0, 1, "is no name of shared memory"),
+        ("x" * 256, 0, 1, "is no name of shared memory"),
+        ("octet-nothing", 0, 1, "cannot be opened: No such file"),
+        ("LINK", 0, 1, "cannot be opened: Too many levels of symbolic links"),
+        ("PIPE", 0, 1, "is of something else than shared memory"),
+        ("FOLDER", 0, 1, "cannot be opened: Is a directory"),
+        ("KEY", 0, 0, "there is no region of 0 bytes"),
+        ("KEY", 0, 2 * BYTES + 1, f"has {2 * BYTES} bytes, and the region ends at {2 * BYTES + 1}"),
+        ("KEY", 1, 2 * BYTES, "and the region ends at"),
+        ("KEY", 2**63 - 1, 2**63 - 1, "there is no region of"),
+    ],
+)
+def test_refuses_what_is_no_shared_memory(
+    client: Any, key: str, key_: str, offset: int, size: int, message: str, tmp_path: Path
+) -> None:
+    odd = Path("/dev/shm", f"octet-{uuid4().hex}")
+    secret = tmp_path / "secret"
+    secret.write_text("it")
+    makers: dict[str, Callable[[], Any]] = {
+        "LINK": lambda: odd.symlink_to(secret),
+        "PIPE": lambda: os.mkfifo(odd),
+        "FOLDER": odd.mkdir,
+    }
+    if maker := makers.get(key_):
+        maker()
+    try:
+        name = odd.name if maker else key_.replace("KEY", key)
+        with pytest.raises(InferenceServerException, match=message):
+            client.register_system_shared_memory("region", name, size, offset=offset)
+    finally:
+        if maker:
+            odd.rmdir() if key_ == "FOLDER" else odd.unlink()
+
+
+def test_refuses_a_name_that_is_taken(client: Any, key: str) -> None:
+    client.register_system_shared_memory("region", key, BYTES)
+    with pytest.raises(InferenceServerException, match="there is a region 'region' already"):
+        client.register_system_shared_memory("region", key, BYTES)
+
+
+def test_there_are_so_many_regions_at_most(client: Any, key: str) -> None:
+    for index in range(256):
+        client.register_system_shared_memory(f"r{index}", key, 1)
+    with pytest.raises(InferenceServerException, match="there are 256 regions already"):
+        client.register_system_shared_memory("another", key, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "message"),
+    [
+        ({"byte_size": BYTES - 4}, {}, f"declares {BYTES - 4} bytes"),
+        ({"offset": BYTES + 4}, {}, "ends behind the region"),
+        ({"offset": 2**62}, {}, "ends behind the region"),
+        ({}, {"offset": BYTES + 4}, "ends behind the region"),
+        ({}, {"byte_size": BYTES - 4}, f"output 'out0' has {BYTES} bytes, and its place .* has {BYTES - 4}"),
+    ],
+)
+def test_refuses_places_that_do_not_fit(
+    client: Any, triton: Any, key: str, given: dict[str, int], wanted: dict[str, int], message: str
+) -> None:
+    client.register_system_shared_memory("region", key, 2 * BYTES)
+    with pytest.raises(InferenceServerException, match=message):
+        client.infer("wide", [shared_input(triton, **given)], outputs=[shared_output(triton, **wanted)])
+    assert stored(key) == [0] * WIDE
+
+
+def test_refuses_a_region_that_is_not_registered(client: Any, triton: Any) -> None:
+    with pytest.raises(InferenceServerException, match="'in0' is in the region 'region', which is not registered"):
+        client.infer("wide", [shared_input(triton)])
+    tensor = triton.InferInput("in0", [1, WIDE], "INT32")
+    tensor.set_data_from_numpy(VALUES)
+    with pytest.raises(InferenceServerException, match="'out0' is in the region 'region', which is not registered"):
+        client.infer("wide", [tensor], outputs=[shared_output(triton)])
+
+
+def test_a_file_that_is_cut_off_ends_nothing_and_is_not_extended(client: Any, triton: Any, key: str) -> None:
+    """A mapping of it would end the server: SIGBUS."""
+    client.register_system_shared_memory("region", key, 2 * BYTES)
+    os.truncate(f"/dev/shm/{key}", BYTES)
+    with pytest.raises(InferenceServerException, match="which has become shorter"):
+        client.infer("wide", [shared_input(triton)], outputs=[shared_output(triton)])
+    os.truncate(f"/dev/shm/{key}", 100)
+    with pytest.raises(InferenceServerException, match="which has become shorter"):
+        client.infer("wide", [shared_input(triton)])
+    assert Path("/dev/shm", key).stat().st_size == 100
+    assert client.is_server_live()
+
+
+def test_a_request_under_way_keeps_its_region(served: PlaneProcess, client: Any, key: str) -> None:
+    client.register_system_shared_memory("region", key, 2 * BYTES)
+    place = {"shared_memory_region": "region", "shared_memory_byte_size": BYTES, "shared_memory_offset": BYTES}
+    request = {
+        "inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [300] * LENGTH}],
+        "outputs": [{"name": "out0", "parameters": place}],
+    }
+    with ThreadPoolExecutor() as pool, httpx.Client(base_url=served.url) as other:
+        asking = pool.submit(other.post, "/v2/models/sleeping/infer", json=request)
+        time.sleep(0.15)
+        client.unregister_system_shared_memory("region")
+        assert asking.result().status_code == 200
+    assert stored(key, LENGTH) == [600] * LENGTH
+
+
+def test_who_has_left_has_nothing_written(served: PlaneProcess, client: Any, key: str) -> None:
+    """The memory may be somebody else's tensor by then."""
+    client.register_system_shared_memory("region", key, 2 * BYTES)
+    place = {"shared_memory_region": "region", "shared_memory_byte_size": BYTES, "shared_memory_offset": BYTES}
+    request = {
+        "inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [300] * LENGTH}],
+        "outputs": [{"name": "out0", "parameters": place}],
+    }
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{served.url}/v2/models/sleeping/infer", json=request, timeout=0.1)
+    short = {"inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [0] * LENGTH}]}
+    httpx.post(f"{served.url}/v2/models/sleeping/infer", json=short).raise_for_status()  # after it, on its instance
+    assert stored(key, LENGTH) == [0] * LENGTH
+
+
+REFUSED = [
+    ({"shared_memory_region": 7, "shared_memory_byte_size": BYTES}, {}, "without the name of a region"),
+    ({"shared_memory_region": "region"}, {}, "without the name of a region"),
+    ({"shared_memory_region": "region", "shared_memory_byte_size": -1}, {}, "'shared_memory_byte_size' is -1"),
+    ({"shared_memory_region": "region", "shared_memory_byte_size": BYTES}, {"data": [1]}, "and in the request too"),
+    (
+        {"shared_memory_region": "region", "shared_memory_byte_size": BYTES, "binary_data_size": BYTES},
+        {},
+        "and in the request too",
+    ),
+]
+
+
+@pytest.mark.parametrize(("parameters", "members", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_refuses_parameters_that_say_too_little_or_too_much(
+    served: PlaneProcess, parameters: dict[str, Any], members: dict[str, Any], message: str
+) -> None:
+    entry = {"name": "in0", "datatype": "INT32", "shape": [1, WIDE], "parameters": parameters, **members}
+    answer = httpx.post(f"{served.url}/v2/models/wide/infer", json={"inputs": [entry]})
+    assert answer.status_code == 400
+    assert message in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"key": "x", "offset": -1}', b'{"offset": 1.5}', b"\xff", b" " * 5000])
+def test_refuses_what_is_no_registration(served: PlaneProcess, body: bytes) -> None:
+    answer = httpx.post(f"{served.url}/v2/systemsharedmemory/region/r/register", content=body)
+    assert answer.status_code in (400, 413)
+
+
+def test_is_off_unless_it_is_turned_on(digits: Path, triton: Any) -> None:
+    with plane([f"digits={digits}"]) as served:
+        _is_refused(triton, address_of(triton, served), "this server shares no memory", "digits", "image")
+
+
+def test_the_command_turns_it_on(digits: Path, triton: Any, key: str) -> None:
+    with plane([f"digits={digits}"], OCTET_SHARED_MEMORY="true") as served, connected(triton, served) as client:
+        about = client.get_server_metadata()
+        assert "system_shared_memory" in (about["extensions"] if triton is triton_http else about.extensions)
+        client.register_system_shared_memory("region", key, 256)
+        tensor = triton.InferInput("image", [1, 16, 16, 1], "UINT8")
+        tensor.set_shared_memory("region", 256)
+        assert client.infer("digits", [tensor]).as_numpy("probabilities").shape == (1, 10)
+
+
+def test_is_for_clients_on_this_machine(tmp_path: Path, triton: Any) -> None:
+    with socket.socket(type=socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # nothing is sent
+        except OSError:
+            pytest.skip("this machine has no other address")
+        host = probe.getsockname()[0]
+    with bare_plane(tmp_path, [wide(tmp_path, 1)], *SHARING, host="0.0.0.0", auth="off", shared_memory=True) as served:
+        port = address_of(triton, served).rsplit(":", 1)[1]
+        _is_refused(triton, f"{host}:{port}", "only clients on the server's machine", "wide", "in0")
+
+
+def test_wants_a_key_that_may_predict(tmp_path: Path) -> None:
+    keys = {"predict": f"octet_predicts_{'a' * 32}", "read": f"octet_reads_{'b' * 32}"}
+    with bare_plane(tmp_path, [wide(tmp_path, 1)], *SHARING, keys=keys, shared_memory=True) as served:
+        url = f"{served.url}/v2/systemsharedmemory/status"
+        answers = [httpx.get(url, headers={"authorization": f"Bearer {key}"}) for key in keys.values()]
+        assert [answer.status_code for answer in answers] == [200, 403]
+        assert httpx.get(url).status_code == 401
+        with triton_grpc.InferenceServerClient(served.grpc) as client:
+            client.get_system_shared_memory_status(headers={"authorization": f"Bearer {keys['predict']}"})
+            with pytest.raises(InferenceServerException, match="PERMISSION_DENIED"):
+                client.get_system_shared_memory_status(headers={"authorization": f"Bearer {keys['read']}"})
+
+
+def _is_refused(triton: Any, address: str, message: str, model: str, name: str) -> None:
+    client = triton.InferenceServerClient(address)
+    about = client.get_model_metadata(model)
+    spec = about["inputs"][0] if triton is triton_http else about.inputs[0]
+    shape = spec["shape"] if triton is triton_http else list(spec.shape)
+    datatype = spec["datatype"] if triton is triton_http else spec.datatype
+    tensor = triton.InferInput(name, shape, datatype)
+    tensor.set_shared_memory("region", int(np.prod(shape)) * (4 if datatype == "INT32" else 1))
+    for act in (
+        client.get_system_shared_memory_status,
+        lambda: client.register_system_shared_memory("region", "key", 1),
+        client.unregister_system_shared_memory,
+        lambda: client.infer(model, [tensor]),
+    ):
+        with pytest.raises(InferenceServerException, match=message):
+            act()
+    client.close()
