@@ -1,20 +1,26 @@
-"""`octet worker serve` as a process."""
+"""The data plane as a process: of `octet worker serve`, and of a control plane that a test is."""
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
+from service.native import __file__ as native
+from service.workers.data_plane.frames import Frames, frame
+
 _PATIENCE_S = 60
+_PROGRAM = Path(native).with_name("octet-plane")
 
 
 @dataclass(frozen=True)
@@ -49,3 +55,70 @@ def plane(models: Sequence[str], **settings: str) -> Iterator[PlaneProcess]:
     finally:
         process.kill()
         process.wait()
+
+
+class ControlledPlane:
+    """A data plane with this process as its control plane, which says nothing but what it is told to.
+
+    Attributes:
+        http, grpc: the addresses of its ports.
+        process: the data plane.
+        connections: sockets that it has sent.
+    """
+
+    def __init__(self, folder: Path, first: bytes) -> None:
+        """Starts it.
+
+        Args:
+            folder: where its control socket is made; it may read what is beneath, and nothing else.
+            first: frames that it obeys before it listens.
+        """
+        path = folder / "control"
+        with ExitStack() as stack:
+            control = stack.enter_context(socket.socket(socket.AF_UNIX))
+            control.bind(str(path))
+            ports = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+            for listener in (control, *ports):
+                listener.setblocking(False)
+                listener.listen(128)
+            orders = os.memfd_create("orders")
+            stack.callback(os.close, orders)
+            os.write(orders, first)
+            os.lseek(orders, 0, os.SEEK_SET)
+            names = dict(zip(("control", "http", "grpc"), (control, *ports), strict=True))
+            descriptors = {name: listener.fileno() for name, listener in names.items()} | {"orders": orders}
+            arguments = [text for name, each in descriptors.items() for text in (f"--{name}", str(each))]
+            self.http, self.grpc = (listener.getsockname() for listener in ports)
+            self.process = subprocess.Popen([_PROGRAM, *arguments, "--reads", folder], pass_fds=descriptors.values())
+        self._link = socket.socket(socket.AF_UNIX)
+        self._link.settimeout(_PATIENCE_S)
+        self._link.connect(str(path))
+        self._frames, self._heard = Frames(), list[dict[str, Any]]()
+        self.connections: list[socket.socket] = []
+
+    def __enter__(self) -> ControlledPlane:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._link.close()
+        for each in self.connections:
+            each.close()
+        self.process.kill()
+        self.process.wait()
+
+    def say(self, message: Mapping[str, Any], data: bytes = b"") -> None:
+        self._link.sendall(frame(message, data))
+
+    def hear(self, kind: str) -> dict[str, Any]:
+        """The next message of this type; others are passed over."""
+        while True:
+            while self._heard:
+                message = self._heard.pop(0)
+                if message["type"] == kind:
+                    return message
+            data, descriptors, _, _ = socket.recv_fds(self._link, 1 << 16, 8)
+            assert data, "the data plane is gone"
+            for each in descriptors:
+                self.connections.append(socket.socket(fileno=each))
+                self.connections[-1].settimeout(_PATIENCE_S)
+            self._heard += [message for message, _ in self._frames.feed(data)]

@@ -56,7 +56,7 @@ class Process {
     plane_.take_in = [this](int descriptor, auto peer) { reactor_.take_in(descriptor, std::move(peer)); };
     watch_signals();
     reactor_.watch(plane_.mailbox->descriptor(), [this](uint32_t) { deliver(); });
-    for (Background* each : {&plane_.background, &plane_.loader}) {
+    for (Background* each : {&plane_.background, &plane_.loader, &plane_.handshakes}) {
       reactor_.watch(each->descriptor(), [each](uint32_t) { each->finish(); });
     }
     reactor_.alarm([this] { return plane_.alarms.next_s(); }, [this](double now_s) { wake(now_s); });

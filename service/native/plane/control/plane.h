@@ -81,6 +81,7 @@ class Plane {
   std::shared_ptr<Pool> pool = std::make_shared<Pool>(size_t{64} << 20);
   Background background{2};
   Background loader{2};  // of models, which takes long
+  Background handshakes{1};
   Alarms alarms;
   SharedMemory shared_memory;
   std::shared_ptr<PeerBudgets> budgets = PeerBudgets::of(PeerLimits{});

@@ -38,7 +38,7 @@ Upstream::Upstream(Plane& plane, int descriptor, int64_t exchange, double)
     : plane_(plane), exchange_(exchange), transport_(descriptor) {}
 
 void Upstream::send(std::string_view bytes) {
-  if (!is_over_ && !outbox_.send(transport_, {bytes})) is_over_ = true;
+  if (!outbox_.send(transport_, {bytes})) outbox_ = {};  // it takes no more, and may have answered
 }
 
 void Upstream::happened(uint32_t events) {
@@ -80,8 +80,15 @@ void Upstream::read() {
 }
 
 Forward::~Forward() {
+  with_upstream([](Upstream& upstream) { upstream.end(); });
+}
+
+void Forward::with_upstream(const std::function<void(Upstream&)>& act) const {
   if (upstream_ < 0) return;
-  connection_.plane().with(upstream_, [](Peer& peer) { static_cast<Upstream&>(peer).end(); });
+  connection_.plane().with(upstream_, [&](Peer& peer) {
+    auto* upstream = dynamic_cast<Upstream*>(&peer);
+    if (upstream != nullptr && upstream->exchange() == exchange_) act(*upstream);
+  });
 }
 
 void Forward::begin() {
@@ -91,13 +98,13 @@ void Forward::begin() {
     return connection_.respond(plane.is_alone ? Problem(Kind::kNotFound, "there is nothing at this path") : plane.nobody());
   }
   upstream_ = ends[0];
-  plane.take_in(ends[0], std::make_unique<Upstream>(plane, ends[0], connection_.id(), now_s()));
+  plane.take_in(ends[0], std::make_unique<Upstream>(plane, ends[0], exchange_, now_s()));
   plane.link.send(R"({"type":"connection"})", {}, ends[1]);
   send(request_head());
 }
 
 void Forward::send(std::string_view bytes) {
-  connection_.plane().with(upstream_, [&](Peer& peer) { static_cast<Upstream&>(peer).send(bytes); });
+  with_upstream([&](Upstream& upstream) { upstream.send(bytes); });
 }
 
 std::string Forward::request_head() const {
@@ -122,7 +129,7 @@ void Forward::on_body_end() {
 
 bool Forward::wants_body() const {
   bool does = true;
-  connection_.plane().with(upstream_, [&](Peer& peer) { does = static_cast<Upstream&>(peer).unsent_bytes() <= kMostUnsent; });
+  with_upstream([&](const Upstream& upstream) { does = upstream.unsent_bytes() <= kMostUnsent; });
   return does;
 }
 
@@ -195,7 +202,7 @@ void Forward::on_response_end() {
 }
 
 void Forward::on_drained() {
-  if (upstream_ >= 0) connection_.plane().with(upstream_, [](Peer& peer) { static_cast<Upstream&>(peer).resume(); });
+  with_upstream([](Upstream& upstream) { upstream.resume(); });
 }
 
 }  // namespace octet::plane

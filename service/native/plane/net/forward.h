@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,7 @@ class Upstream final : public Peer {
   size_t unsent_bytes() const { return outbox_.bytes(); }
   void resume() { read(); }  // the client took what there was
   void end() { is_over_ = true; }
+  int64_t exchange() const { return exchange_; }
 
  private:
   void read();
@@ -42,7 +44,7 @@ class Upstream final : public Peer {
 
 class Forward final : public HttpExchange {
  public:
-  explicit Forward(HttpConnection& connection) : connection_(connection) {}
+  explicit Forward(HttpConnection& connection) : connection_(connection), exchange_(connection.id()) {}
   ~Forward() override;
 
   void begin() override;
@@ -56,12 +58,15 @@ class Forward final : public HttpExchange {
   void on_response_end();
 
  private:
+  // Nothing happens where it is gone: its number may be another's by then.
+  void with_upstream(const std::function<void(Upstream&)>& act) const;
   void send(std::string_view bytes);
   std::string request_head() const;
   bool read_response_head();
   void follow(std::string_view body);
 
   HttpConnection& connection_;
+  const int64_t exchange_;
   int upstream_ = -1;         // the descriptor
   std::string response_;      // its head, as far as it came
   bool has_head_ = false, is_broken_ = false;

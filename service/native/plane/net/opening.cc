@@ -42,15 +42,40 @@ Opening::Opening(Plane& plane, Port port, int descriptor, std::string client, Ho
     : plane_(plane),
       port_(port),
       descriptor_(descriptor),
+      id_(plane.next_exchange(descriptor)),
       transport_(std::make_unique<TlsTransport>(descriptor, *plane.certificate, protocols_of(port, plane.speaks_grpc))),
       client_(std::move(client)),
       seat_(std::move(seat)),
       due_s_(now_s() + plane.limits.head_timeout_s) {}
 
-void Opening::go_on() {
+void Opening::shake() {
   if (is_over_) return;
-  switch (transport_->shake()) {
+  if (!transport_) {
+    has_more_ = true;
+    return;
+  }
+  struct Step {
+    std::unique_ptr<TlsTransport> transport;  // the socket stays open as long as the thread uses it
+    TlsTransport::Handshake state = TlsTransport::Handshake::kNotYet;
+  };
+  auto step = std::make_shared<Step>(Step{std::move(transport_)});
+  std::weak_ptr<bool> is_here = is_here_;
+  auto work = [step, is_here] {
+    if (!is_here.expired()) step->state = step->transport->shake();
+  };
+  plane_.handshakes.post(work, [this, step, is_here] {
+    if (is_here.expired()) return;
+    plane_.with(id_, [&](Peer&) {
+      transport_ = std::move(step->transport);
+      shaken(step->state);
+    });
+  });
+}
+
+void Opening::shaken(TlsTransport::Handshake state) {
+  switch (state) {
     case TlsTransport::Handshake::kNotYet:
+      if (std::exchange(has_more_, false)) shake();
       return;
     case TlsTransport::Handshake::kDone:
       speak();
