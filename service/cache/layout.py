@@ -182,9 +182,18 @@ class OciLayout:
 
     def attached(self, subject: Digest, artifact_type: str) -> bytes | None:
         """The report of this type about `subject`, if there is one. Raises `CorruptBlob`."""
+        content = self._content(subject, artifact_type)
+        return None if content is None else self.blobs.read(content)
+
+    def attached_file(self, subject: Digest, artifact_type: str) -> Path | None:
+        """As `attached`, where it lies; not to be changed."""
+        content = self._content(subject, artifact_type)
+        return None if content is None else self.blobs.path(content)
+
+    def _content(self, subject: Digest, artifact_type: str) -> Digest | None:
         for entry in self._index.read():
             if self._is_about(entry, {subject}, artifact_type):
-                return self.blobs.read(self.manifest(entry["digest"]).layers[0].digest)
+                return self.manifest(entry["digest"]).layers[0].digest
         return None
 
     def referrers(self, subject: Digest) -> list[Descriptor]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -24,12 +22,15 @@ from service.cli.options import (
     KeyOption,
     SecondsOption,
     ServerOption,
+    UnsandboxedOption,
     server_url,
 )
 from service.cli.output import Output, reporting
 from service.cli.quantities import count, duration
-from service.core.digest import parse_digest
-from service.core.errors import BuildFailed, from_json
+from service.core.digest import Digest, parse_digest
+
+if TYPE_CHECKING:
+    from service.cache import OciLayout
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _TIMES = ("min", "p50", "p90", "p99", "max")
@@ -50,37 +51,25 @@ def bench(
     seconds: SecondsOption = 2.0,
     server: ServerOption = None,
     key: KeyOption = None,
-    one: Annotated[bool, typer.Option("--one", hidden=True)] = False,
+    unsandboxed: UnsandboxedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure the latency of a model on this machine, with different numbers of threads."""
     counts = counts_of(threads)
     with reporting(as_json) as output:
-        if one:  # what this command starts for each number of threads
-            output.document(measured(Path(model), artifact, counts[0], seconds))
-            return
-        with _folder(model, artifact, server, key) as (folder, named):
-            rows = []
-            for threads_each in counts:
-                with output.progress.status(f"{threads_each} threads …"):
-                    rows.append(_in_a_process(folder, named, threads_each, seconds))
+        from service.cli.locked import LockedArtifact
+
+        with _layout(model, artifact, server, key) as (layout, named):
+            locked, rows = LockedArtifact.read(layout, named, unsandboxed=unsandboxed), []
+            for count in counts:
+                spinner = Spinner("dots", f"{count} threads …")
+                # Without a thread of its own: this process is forked.
+                with Live(spinner, console=output.progress, auto_refresh=False, transient=True) as live:
+                    rows.append({"artifact": locked.digest, **locked.bench(count, seconds, live.refresh)})
         if as_json:
             output.document({"machine": _machine(), "artifact": rows[0]["artifact"], "latencies": rows})
         else:
             show(output, rows)
-
-
-def measured(folder: Path, artifact: str | None, threads: int, seconds: float) -> dict[str, Any]:
-    """The distribution for one number of threads, measured in this process, which stays on their cores."""
-    from service import runtime
-    from service.runtime.latency import measure
-    from service.runtime.threads import confined
-
-    shared = confined(threads)
-    model = runtime.load(folder, parse_digest(artifact) if artifact else None, threads=shared)
-    cores = sorted(os.sched_getaffinity(0))
-    latency = measure(model, seconds=seconds)
-    return {"artifact": model.digest, "threads": shared.count, "cores": cores, **latency.to_json()}
 
 
 def counts_of(threads: str | None) -> list[int]:
@@ -98,34 +87,20 @@ def counts_of(threads: str | None) -> list[int]:
 
 
 @contextmanager
-def _folder(model: str, artifact: str | None, server: str | None, key: str | None) -> Iterator[tuple[Path, str | None]]:
+def _layout(
+    model: str, artifact: str | None, server: str | None, key: str | None
+) -> Iterator[tuple[OciLayout, Digest | None]]:
     """A folder that holds the artifact, and its digest where that is known."""
-    folder = folder_of(model)
+    from service.cache import OciLayout
+
+    folder, named = folder_of(model), parse_digest(artifact) if artifact else None
     if folder is not None:
-        yield folder, artifact
+        yield OciLayout.open(folder), named
         return
     with Client(server_url(server), key) as client:
-        digest = artifact or artifact_of(client, model)
-        with fetched(client, parse_digest(digest)) as layout:
-            yield layout.root, digest
-
-
-def _in_a_process(folder: Path, artifact: str | None, threads: int, seconds: float) -> dict[str, Any]:
-    """`measured`, in a process of its own: TVM's threads are made once per process.
-
-    Raises:
-        OctetError: as it says.
-    """
-    command = [sys.executable, "-m", "service.cli", "bench", str(folder), "--one", "--json"]
-    command += ["--threads", str(threads), "--seconds", str(seconds), *(["--artifact", artifact] if artifact else [])]
-    process = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    try:
-        answer: dict[str, Any] = json.loads(process.stdout)
-    except ValueError as error:
-        raise BuildFailed(f"the measuring process ended with status {process.returncode}") from error
-    if "error" in answer:
-        raise from_json(answer["error"])
-    return answer
+        digest = named or artifact_of(client, model)
+        with fetched(client, digest) as layout:
+            yield layout, digest
 
 
 def show(output: Output, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -90,9 +90,8 @@ def _sandbox(settings: Settings) -> Iterator[Check]:
                 finding.name, State.WARNING, f"{finding.detail}, and OCTET_ALLOW_UNSANDBOXED is set: {finding.lost}"
             )
         else:
-            yield Check(
-                finding.name, State.PROBLEM, f"{finding.detail}; builds are refused", "OCTET_ALLOW_UNSANDBOXED=1"
-            )
+            detail = f"{finding.detail}; builds and octet run are refused"
+            yield Check(finding.name, State.PROBLEM, detail, "OCTET_ALLOW_UNSANDBOXED=1")
 
 
 def _builds(settings: Settings) -> Check:

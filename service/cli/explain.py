@@ -23,6 +23,7 @@ from service.cli.options import (
     SecondsOption,
     ServerOption,
     TargetOption,
+    UnsandboxedOption,
     server_url,
 )
 from service.cli.output import Output, reporting
@@ -59,6 +60,7 @@ def explain(
     numerics: NumericsOption = None,
     server: ServerOption = None,
     key: KeyOption = None,
+    unsandboxed: UnsandboxedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show each layer's kernel, its time on this machine, and why a layer has no kernel."""
@@ -73,10 +75,12 @@ def explain(
         if folder is not None:
             from service.cache import OciLayout
 
-            digest, explanation = measured(OciLayout.open(folder), named, threads, seconds, attach=attach)
+            digest, explanation = measured(
+                OciLayout.open(folder), named, threads, seconds, attach=attach, unsandboxed=unsandboxed
+            )
         else:
             with Client(server_url(server), key) as client:
-                digest, explanation = asked(client, named or artifact_of(client, model), threads, seconds)
+                digest, explanation = asked(client, named or artifact_of(client, model), threads, seconds, unsandboxed)
         if as_json:
             output.document({"artifact": digest, **explanation.to_json()})
         else:
@@ -84,37 +88,43 @@ def explain(
 
 
 def measured(
-    layout: OciLayout, digest: Digest | None, threads: int, seconds: float, *, attach: bool = False
+    layout: OciLayout,
+    digest: Digest | None,
+    threads: int,
+    seconds: float,
+    *,
+    attach: bool = False,
+    unsandboxed: bool = False,
 ) -> tuple[Digest, Explanation]:
-    """Profiles an artifact, the only one by default, in this process, which stays on the cores that it takes.
+    """Profiles an artifact, the only one by default, in a process of its own.
 
     Raises:
         NotFound: nothing is attached to it that says what its layers are.
     """
-    from service import runtime
+    from service.cli.locked import LockedArtifact
     from service.core.artifact import Report
-    from service.runtime.profile import profile
-    from service.runtime.threads import confined
 
-    model = runtime.load(layout, digest, threads=confined(threads))
-    digest = parse_digest(model.digest)
+    locked = LockedArtifact.read(layout, digest, unsandboxed=unsandboxed)
+    digest = locked.digest
     coverage = layout.attached(digest, Report.COVERAGE)
     if coverage is None:
         raise NotFound(f"no coverage report is attached to {digest}", hint="compile the model again")
     described = json.loads(coverage)
-    taken = profile(model, peak=described.get("kernels", {}).get("peak"), seconds=seconds).to_json()
+    taken = locked.explain(threads, seconds, described.get("kernels", {}).get("peak"))
     if attach:
         layout.attach(digest, Report.PROFILE, json.dumps(taken).encode())
     return digest, explained(described, taken)
 
 
-def asked(client: Client, digest: Digest, threads: int, seconds: float) -> tuple[Digest, Explanation]:
+def asked(
+    client: Client, digest: Digest, threads: int, seconds: float, unsandboxed: bool
+) -> tuple[Digest, Explanation]:
     """With the times that are attached to the artifact on the server; those measured here if there are none of so many
     threads."""
     profile = client.report(digest, "profile")
     if profile is None or profile["threads"] != threads:
         with fetched(client, digest) as layout:
-            return measured(layout, digest, threads, seconds)
+            return measured(layout, digest, threads, seconds, unsandboxed=unsandboxed)
     coverage = client.report(digest, "coverage")
     if coverage is None:
         raise NotFound(f"no coverage report is attached to {digest}", hint="push the model again")

@@ -29,6 +29,7 @@ from service.cli.options import (
     StdOption,
     TargetOption,
     TuneOption,
+    UnsandboxedOption,
     load_checked,
     metadata_from,
 )
@@ -134,52 +135,58 @@ def run(
     save: SaveOption = None,
     raw: RawOption = False,
     threads: Annotated[int, typer.Option("--threads", min=0, help="0: all the cores this process may use.")] = 0,
+    unsandboxed: UnsandboxedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a compiled folder on a picture or a tensor."""
     with reporting(as_json) as output:
-        from service import runtime
         from service.cache import OciLayout
         from service.cache.metadata import metadata_of
+        from service.cli.locked import LockedModel
         from service.runtime.image import decode
 
-        named = parse_digest(artifact) if artifact else None
-        model = runtime.load(directory, named, threads) if named else runtime.load_model(directory, threads)
+        stored = OciLayout.open(directory)
+        model = LockedModel(stored, parse_digest(artifact) if artifact else None, unsandboxed=unsandboxed)
         specs = model.signature.inputs
         if len(specs) != len(inputs):
             names = ", ".join(spec.name for spec in specs)
             raise InvalidInput(f"the model has {len(specs)} inputs, and {len(inputs)} were given", hint=names)
         given = (read_input(path) for path in inputs)
         said = metadata_from(labels, mean, std, resize, layout)
-        metadata = said.over(metadata_of(OciLayout.open(directory), parse_digest(model.digest)))
+        metadata = said.over(metadata_of(stored, model.digest))
         tensors = [
             decode(value, spec, metadata) if isinstance(value, bytes) else value
             for value, spec in zip(given, specs, strict=True)
         ]
-        started_s = time.perf_counter()
-        outputs = model.run(tensors)
-        took_s = time.perf_counter() - started_s
+        outputs, took_s = model.run(tensors, threads)
         values = {spec.name: value for spec, value in zip(model.signature.outputs, outputs, strict=True)}
         answer = Answer(str(directory), values, model.signature.outputs, took_s, metadata.labels)
         show_answer(output, answer, labels, save, raw)
 
 
-def verify(directory: ArtifactDir, artifact: ArtifactOption = None, as_json: JsonOption = False) -> None:
+def verify(
+    directory: ArtifactDir,
+    artifact: ArtifactOption = None,
+    unsandboxed: UnsandboxedOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Check that a compiled folder computes the same outputs here as where it was compiled."""
     with reporting(as_json) as output:
-        from service import runtime
         from service.cache import OciLayout
+        from service.cli.locked import LockedArtifact
         from service.core.artifact import Report
         from service.core.errors import NotFound
+        from service.runtime.verification import verdict
 
         layout = OciLayout.open(directory)
-        model = runtime.load(layout, parse_digest(artifact) if artifact else None)
-        vectors = layout.attached(parse_digest(model.digest), Report.VECTORS)
+        named = parse_digest(artifact) if artifact else None
+        model = LockedArtifact.read(layout, named, unsandboxed=unsandboxed)
+        vectors = layout.attached_file(model.digest, Report.VECTORS)
         if vectors is None:
             raise NotFound(
                 f"no expected outputs to verify {model.digest} are attached to it", hint="compile the model again"
             )
-        report = runtime.verify(model, vectors)
+        report = verdict(model.compare(vectors))
         if as_json:
             output.document(report)
         else:

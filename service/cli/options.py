@@ -56,6 +56,9 @@ ArtifactOption = Annotated[
     str | None,
     typer.Option("--artifact", help="The artifact's digest, if the folder holds several.", show_default="the only one"),
 ]
+UnsandboxedOption = Annotated[
+    bool, typer.Option("--unsandboxed", help="Let the artifact's code do all that you may; it is native code.")
+]
 FolderOrModel = Annotated[
     str,
     typer.Argument(

@@ -1,8 +1,8 @@
 """The process that an upload is read in: `python -m service.compiler.child ROLE DESCRIPTOR PARENT_DEATH`.
 
-Started by `sandbox.run_child`, or forked from a `sandbox.zygote`, with its orders on stdin and the pipe to report on as
-DESCRIPTOR. It closes off all files but those it was given, imports the role's modules (ours, trusted; a zygote has
-done so before), closes off system calls, and only then looks at the request.
+Started by `sandbox.run_child`, or forked, with its orders on stdin and the pipe to report on as DESCRIPTOR. It closes
+off all files but those it was given, imports the role's modules (ours, trusted; who forked it has done so before),
+closes off system calls, and only then looks at the request.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import json
 import os
 import runpy
 import sys
+import tempfile
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from service.compiler.sandbox import lockdown, parent_death
@@ -23,6 +25,7 @@ from service.compiler.sandbox.policy import Access, Limits
 from service.compiler.sandbox.report import EXECUTE, Report
 from service.compiler.sandbox.termination import is_out_of_memory, out_of_memory
 from service.compiler.sandbox.watch import too_much_written
+from service.compiler.sandbox.zygotes import ChildDescriptors
 from service.core.errors import BuildFailed, OctetError
 from service.core.imports import without_torch
 
@@ -42,7 +45,44 @@ ROLES: Mapping[str, str] = {
     "profile": "service.compiler.checking_roles:profile_role",
     "race": "service.compiler.checking_roles:race_role",
     "verify": "service.compiler.checking_roles:verify_role",
+    "run": "service.compiler.running_roles:run_role",
+    "bench": "service.compiler.running_roles:bench_role",
+    "explain": "service.compiler.running_roles:explain_role",
 }
+
+
+def load(role: str) -> None:
+    """Imports what `role` needs: before a process is forked for it. What is no role of ours is imported there."""
+    if role in ROLES:
+        importlib.import_module(ROLES[role].split(":")[0])
+
+
+def become(
+    role: str, ends: ChildDescriptors, directory: Path, env: Mapping[str, str], keep: Collection[int] = ()
+) -> None:
+    """Sets up a forked process as `subprocess` would between fork and exec, and does `main`.
+
+    Args:
+        keep: descriptors that stay open besides `ends`, by their numbers.
+    """
+    os.chdir(directory)
+    for source, place in ((ends.stdin, 0), (ends.log, 1), (ends.log, 2)):
+        os.dup2(source, place)
+    _close_all_but({0, 1, 2, ends.messages, ends.parent_death, *keep})
+    # Those of the parent may stand for other descriptors, and hold what it has not written yet.
+    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode, 1, closefd=False) for number, mode in enumerate("rww"))
+    os.environ.update(env)
+    tempfile.tempdir = None  # it is determined again
+    main(role, ends.messages, ends.parent_death)
+
+
+def _close_all_but(kept: Iterable[int]) -> None:
+    first = 0
+    for descriptor in sorted(kept):
+        if first < descriptor:  # of an empty range, close_range(2) would make one without end
+            os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
 def main(role: str, descriptor: int, parent_death_end: int) -> None:
@@ -62,13 +102,16 @@ def main(role: str, descriptor: int, parent_death_end: int) -> None:
     _close_stdin()
     limits = Limits(**orders["limits"])
     try:
-        lockdown.close_files(Access.from_json(orders["access"]), limits, allow_unsandboxed=orders["allow_unsandboxed"])
+        if not orders["unsandboxed"]:
+            access = Access.from_json(orders["access"])
+            lockdown.close_files(access, limits, allow_unsandboxed=orders["allow_unsandboxed"])
         if role == EXECUTE:
             _execute(orders, limits, report)
         if role != "reference":
             without_torch()
         handler = _handler(role, orders["handlers"])
-        lockdown.close_calls(limits)
+        if not orders["unsandboxed"]:
+            lockdown.close_calls(limits)
         report.locked()
         report.result(handler(orders["request"], report))
     except BaseException as error:

@@ -12,9 +12,9 @@ import json
 import os
 import socket
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from service.compiler import child
@@ -58,7 +58,8 @@ def _fork(request: Mapping[str, Any], descriptors: Sequence[int], channel: socke
             os.read(go, 1)  # ends when the zygote closes its end, and it does when `middle` is gone
             os.close(go)
             try:
-                _become(request, descriptors)
+                ends = ChildDescriptors(*descriptors)
+                child.become(request["role"], ends, Path(request["directory"]), request["env"])
             finally:  # whatever happened: it is no zygote
                 os._exit(1)
         os._exit(0)
@@ -67,19 +68,6 @@ def _fork(request: Mapping[str, Any], descriptors: Sequence[int], channel: socke
     for end in (number, number_end, go, go_end):
         os.close(end)
     return pid
-
-
-def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-    """Sets up the forked process as `subprocess` would between fork and exec."""
-    stdin, log, messages, parent_death = descriptors
-    os.chdir(request["directory"])
-    for source, place in ((stdin, 0), (log, 1), (log, 2)):
-        os.dup2(source, place)
-    os.close(stdin)
-    os.close(log)
-    os.environ.update(request["env"])
-    tempfile.tempdir = None  # it is determined again
-    child.main(request["role"], messages, parent_death)
 
 
 def main(descriptor: int, modules: Sequence[str]) -> None:

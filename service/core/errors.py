@@ -267,7 +267,7 @@ class CorruptBlob(OctetError):
 
 
 class SandboxUnavailable(OctetError):
-    """This kernel cannot sandbox the compiler."""
+    """This kernel cannot sandbox the process that reads or runs a model."""
 
     code = "sandbox_unavailable"
 

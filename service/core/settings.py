@@ -89,7 +89,9 @@ class Settings(BaseSettings, Serving):
     model_files: tuple[Path, ...] = Field(
         (), description="model files, artifact folders and folders of them, which are served as long as they are there"
     )
-    allow_unsandboxed: bool = Field(False, description="build even where the kernel cannot sandbox the compiler")
+    allow_unsandboxed: bool = Field(
+        False, description="build, and run artifacts, even where the kernel cannot sandbox that"
+    )
     build_time_limit_s: float = Field(600.0, gt=0)
     build_memory_limit_bytes: int = Field(8 << 30, gt=0)
     build_nice: int = Field(10, ge=0, le=19, description="niceness of builds, as in nice(1)")

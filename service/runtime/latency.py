@@ -17,7 +17,7 @@ from service.runtime.model import Array, Model
 _WARM_UP = 0.1  # of the time for measuring
 _FEWEST_CALLS = 10
 _BINS = 24
-_PERCENTILES = (50, 90, 99)
+PERCENTILES = (50, 90, 99)
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Latency:
 
     def to_json(self) -> dict[str, Any]:
         """The distribution. The last bin of the histogram holds all the calls that took longer than 99 % of them."""
-        percentiles = dict(zip(_PERCENTILES, np.percentile(self.taken_s, _PERCENTILES).tolist(), strict=True))
-        low, high = float(self.taken_s.min()), percentiles[_PERCENTILES[-1]]
+        percentiles = dict(zip(PERCENTILES, np.percentile(self.taken_s, PERCENTILES).tolist(), strict=True))
+        low, high = float(self.taken_s.min()), percentiles[PERCENTILES[-1]]
         edges = np.linspace(low, high, _BINS + 1)
         counts, _ = np.histogram(np.minimum(self.taken_s, high), edges)
         return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 from service.cache import OciLayout
@@ -65,11 +66,23 @@ def load_model(path: Path | str | OciLayout, threads: int | Threads = 0) -> Mode
         CorruptBlob, Unsupported, UnsafeLibrary: as for `load`.
     """
     layout = path if isinstance(path, OciLayout) else OciLayout.open(Path(path))
-    digests = [entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE]
-    if len(digests) < 2 or len({_model_of(layout, digest) for digest in digests}) > 1:
-        return load(layout, threads=threads)
+    digests = artifacts_of_model(layout)
     shared = threads if isinstance(threads, Threads) else Threads(threads)
-    return BucketedModel([_loaded(layout, digest, shared, None) for digest in digests])
+    models = [_loaded(layout, digest, shared, None) for digest in digests]
+    return models[0] if len(models) == 1 else BucketedModel(models)
+
+
+def artifacts_of_model(layout: OciLayout) -> list[Digest]:
+    """The only artifact in the layout, or those that are the buckets of one model.
+
+    Raises:
+        NotFound: there is none, or artifacts that are not one model.
+    """
+    listed = layout.index()
+    digests = [entry.digest for entry in listed if entry.artifact_type == ARTIFACT_TYPE]
+    if len(digests) < 2 or len({_model_of(layout, digest) for digest in digests}) > 1:
+        return [only_artifact((entry.digest, entry.artifact_type) for entry in listed)]
+    return digests
 
 
 def _model_of(layout: OciLayout, digest: Digest) -> object:
@@ -81,15 +94,38 @@ def _model_of(layout: OciLayout, digest: Digest) -> object:
     return json.dumps(buckets), *(annotations[name] for name in _OF_A_MODEL)
 
 
+@dataclass(frozen=True)
+class StoredArtifact:
+    """An artifact whose bytes were hashed, and of which nothing is loaded."""
+
+    digest: Digest
+    config: ArtifactConfig
+    library: Path
+    constants: Path
+
+    @staticmethod
+    def read(layout: OciLayout, digest: Digest) -> StoredArtifact:
+        """
+        Raises:
+            NotFound, CorruptBlob: some of it is gone or damaged.
+            Unsupported: it is for another release.
+        """
+        manifest = layout.manifest(digest)
+        check_config_type(manifest.config.media_type)
+        config = ArtifactConfig.from_json(json.loads(layout.blobs.read(manifest.config.digest)))
+        files = {layer.media_type: layout.blobs.path(layer.digest) for layer in manifest.layers}
+        return StoredArtifact(digest, config, files[LIBRARY_MEDIA_TYPE], files[CONSTANTS_MEDIA_TYPE])
+
+    def check(self) -> None:
+        """Raises `Unsupported` and `UnsafeLibrary`, as `load_files` does before it loads it."""
+        check_host(self.config)
+        check_code(self.config, self.library)
+
+
 def _loaded(layout: OciLayout, digest: Digest, threads: int | Threads, running: Running | None) -> Model:
-    manifest = layout.manifest(digest)
-    check_config_type(manifest.config.media_type)
-    config = ArtifactConfig.from_json(json.loads(layout.blobs.read(manifest.config.digest)))
-    files = {layer.media_type: layout.blobs.path(layer.digest) for layer in manifest.layers}
+    stored = StoredArtifact.read(layout, digest)
     place = running.place(digest) if running else None
-    return load_files(
-        config, files[LIBRARY_MEDIA_TYPE], files[CONSTANTS_MEDIA_TYPE], digest=digest, threads=threads, place=place
-    )
+    return load_files(stored.config, stored.library, stored.constants, digest=digest, threads=threads, place=place)
 
 
 def load_files(

@@ -148,10 +148,15 @@ class Model:
 
     def _taken(self, inputs: Sequence[Array]) -> list[Array]:
         """`inputs` as functions want them; copied if need be."""
-        specs = self.signature.inputs
-        if len(inputs) != len(specs):
-            raise InvalidTensor(f"the model takes {len(specs)} inputs, not {len(inputs)}")
-        return [as_aligned(_check(spec, np.asarray(array))) for spec, array in zip(specs, inputs, strict=True)]
+        return [as_aligned(array) for array in checked(self.signature, inputs)]
+
+
+def checked(signature: ModelSignature, inputs: Sequence[Array]) -> list[Array]:
+    """`inputs`. Raises `InvalidTensor` where they do not fit the signature."""
+    specs = signature.inputs
+    if len(inputs) != len(specs):
+        raise InvalidTensor(f"the model takes {len(specs)} inputs, not {len(inputs)}")
+    return [_check(spec, np.asarray(array)) for spec, array in zip(specs, inputs, strict=True)]
 
 
 def _addresses(arrays: Sequence[Array]) -> list[int]:

@@ -24,6 +24,11 @@ def verify(model: Model, vectors: bytes) -> dict[str, Any]:
         `core.witnesses.report`.
     """
     (comparison,) = compare(model, [vectors])
+    return verdict(comparison)
+
+
+def verdict(comparison: Comparison) -> dict[str, Any]:
+    """`core.witnesses.report` of a comparison with the canonical form's answers."""
     kinds = sample_kinds(len(comparison.inputs))
     return report([Statement(CANONICAL, comparison)], [], kinds, "an artifact carries no other answers")
 

@@ -6,6 +6,7 @@ its `Limits` allow, and otherwise only compute; `check` tells what the running k
 
 from service.compiler.sandbox.check import Finding, check
 from service.compiler.sandbox.policy import Access, Limits
+from service.compiler.sandbox.process import Fork
 from service.compiler.sandbox.report import Report
 from service.compiler.sandbox.run import run_child, run_program
 from service.compiler.sandbox.scratch import scratch_directory
@@ -14,6 +15,7 @@ from service.compiler.sandbox.zygotes import shut_down, warm
 __all__ = [
     "Access",
     "Finding",
+    "Fork",
     "Limits",
     "Report",
     "check",

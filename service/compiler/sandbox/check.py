@@ -46,10 +46,10 @@ def require(*, allow_unsandboxed: bool = False) -> None:
     missing = [finding for finding in check() if not finding.available]
     if missing and not allow_unsandboxed:
         raise SandboxUnavailable(
-            "this kernel cannot sandbox the compiler: "
+            "this kernel cannot sandbox the process that reads or runs a model: "
             + "; ".join(f"no {finding.name} ({finding.detail}), so {finding.lost}" for finding in missing),
-            hint="build on Linux 5.13 or newer with landlock in /sys/kernel/security/lsm; or, if every model file "
-            "comes from people you trust, allow it with OCTET_ALLOW_UNSANDBOXED=1",
+            hint="use Linux 5.13 or newer with landlock in /sys/kernel/security/lsm; or, if every model file and "
+            "artifact comes from people you trust, allow it with OCTET_ALLOW_UNSANDBOXED=1",
         )
 
 

@@ -50,7 +50,7 @@ def close_files(access: Access, limits: Limits, *, allow_unsandboxed: bool) -> N
 def close_calls(limits: Limits, *, execute: bool = False) -> None:
     """No system calls but those that computing needs; after the imports."""
     if seccomp.is_available():
-        seccomp.install(threads=limits.threads > 1, execute=execute)
+        seccomp.install(threads=limits.threads > 1, execute=execute, places_threads=limits.places_threads)
 
 
 def _limit(limits: Limits) -> None:

@@ -27,13 +27,17 @@ _CHILD_ERRORS = (errors.InvalidInput, errors.Unsupported, errors.UnsupportedForm
 class Conversation:
     """The messages that one child has sent so far.
 
+    Args:
+        also: errors that it may report besides those about its request.
+
     Attributes:
         position: stage, op and tensor last reported.
         locked: whether the child said that its sandbox is closed.
         result, error: its last word, once said.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, also: tuple[type[OctetError], ...] = ()) -> None:
+        self._errors: tuple[type[OctetError], ...] = (*_CHILD_ERRORS, *also)
         self.position: dict[str, str] = {}
         self.locked = False
         self.result: dict[str, Any] | None = None
@@ -128,7 +132,7 @@ class Conversation:
 
     def _error(self, members: Mapping[str, Any]) -> OctetError:
         texts = {name: clean(text, _TEXT_CHARACTERS) for name, text in members.items() if isinstance(text, str)}
-        allowed = _CHILD_ERRORS if self.locked else (*_CHILD_ERRORS, errors.SandboxUnavailable)
+        allowed = self._errors if self.locked else (*self._errors, errors.SandboxUnavailable)
         error = errors.from_json(texts)
         if not isinstance(error, allowed):
             error = errors.from_json({**texts, "code": BuildFailed.code})

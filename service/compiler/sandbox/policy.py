@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 from collections.abc import Mapping
@@ -13,6 +14,10 @@ import service
 from service.compiler.sandbox.landlock import EXECUTE, READ, USE_DEVICE, WRITE, Right
 
 Rules = list[tuple[Path, Right]]
+
+UNLIMITED_BYTES = 1 << 62
+_TEN_YEARS_S = 10 * 365 * 86400.0
+_ORDERS_BYTES = 64 << 20  # what a child is told lies in a file until it has read it
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,8 @@ class Limits:
         threads: threads, the first included; with 1 it cannot start any.
         nice: as in `core.scheduling.step_back`.
         processors: where it may run, by number; none: where its parent may.
+        places_threads: whether it may say where each of its threads runs, for the sake of timings that are to be had
+            outside, too. It may then say so of any process of its user; nothing else bounds that.
     """
 
     wall_s: float
@@ -79,6 +86,23 @@ class Limits:
     threads: int = 64
     nice: int = 0
     processors: tuple[int, ...] = ()
+    places_threads: bool = False
+
+
+def unlimited(file_bytes: int) -> Limits:
+    """Limits of a child that somebody waits for, and may end: nothing but the machine's own.
+
+    Args:
+        file_bytes: of the memory that it shares with its parent, which counts as a file.
+    """
+    return Limits(
+        wall_s=_TEN_YEARS_S,
+        cpu_s=_TEN_YEARS_S,
+        memory_bytes=UNLIMITED_BYTES,
+        file_bytes=file_bytes + _ORDERS_BYTES,
+        threads=64 + 2 * (os.cpu_count() or 1),
+        places_threads=True,
+    )
 
 
 def system_rules() -> Rules:
@@ -100,6 +124,7 @@ def system_rules() -> Rules:
         "/proc/stat",
         "/proc/sys/vm/overcommit_memory",
         "/sys/devices/system/cpu",
+        "/sys/fs/cgroup",  # how much of the processors is paid for
         "/dev/urandom",
         "/dev/zero",
     )

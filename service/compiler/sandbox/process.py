@@ -23,7 +23,10 @@ from service.compiler.sandbox.report import EXECUTE
 from service.compiler.sandbox.termination import Termination, oom_kills
 from service.compiler.sandbox.watch import REPORT_IT, Watch
 from service.compiler.sandbox.zygotes import ENVIRONMENT, FORKED, ZYGOTES, ChildDescriptors
-from service.core.errors import BuildFailed, BuildTimedOut
+from service.core.errors import BuildFailed, BuildTimedOut, CorruptBlob
+
+# Forks this process for a role, with these ends, in a directory, in an environment; the child's process id.
+Fork = Callable[[str, ChildDescriptors, Path, Mapping[str, str]], int]
 
 _TICK_S = 0.1
 _EXIT_GRACE_S = 10.0  # between the last word and the exit; freeing gigabytes takes a second
@@ -45,9 +48,12 @@ class Child:
         limits: Limits,
         env: Mapping[str, str],
         allow_unsandboxed: bool,
+        unsandboxed: bool = False,
+        fork: Fork | None = None,
     ) -> None:
-        require(allow_unsandboxed=allow_unsandboxed)
-        self.conversation = Conversation()
+        require(allow_unsandboxed=allow_unsandboxed or unsandboxed)
+        # A command's child may say that of the command's files; a server knows its store itself.
+        self.conversation = Conversation(() if fork is None else (CorruptBlob,))
         self._role, self._limits = role, limits
         self._tail = bytearray()
         self._log_bytes = 0
@@ -68,11 +74,14 @@ class Child:
             "parent": os.getpid(),
             "alone_s": limits.wall_s + _ALONE_S,
             "allow_unsandboxed": allow_unsandboxed,
+            "unsandboxed": unsandboxed,
         }
         try:
             with _memory_file(json.dumps(whole).encode()) as stdin:
-                if role in FORKED:
-                    ends = ChildDescriptors(stdin, log_end, messages_end, parent_death_end)
+                ends = ChildDescriptors(stdin, log_end, messages_end, parent_death_end)
+                if fork is not None:
+                    self._pid = fork(role, ends, scratch or Path("/"), {**ENVIRONMENT, **home, **env})
+                elif role in FORKED:
                     self._pid = ZYGOTES.fork(role, ends, scratch or Path("/"), {**home, **env})
                 else:
                     numbers = [str(messages_end), str(parent_death_end)]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from service.compiler.sandbox.policy import Access, Limits
-from service.compiler.sandbox.process import Child
+from service.compiler.sandbox.process import Child, Fork
 from service.compiler.sandbox.report import EXECUTE
 from service.compiler.sandbox.zygotes import FORKED, ZYGOTES
 from service.core.errors import OctetError
@@ -23,6 +23,8 @@ def run_child(
     poll: Callable[[], None] = lambda: None,
     env: Mapping[str, str] | None = None,
     allow_unsandboxed: bool = False,
+    unsandboxed: bool = False,
+    fork: Fork | None = None,
     handlers: Path | None = None,
 ) -> dict[str, Any]:
     """Runs `role` (of `service.compiler.child.ROLES`) in a sandboxed process of its own and returns its result.
@@ -36,6 +38,8 @@ def run_child(
         poll: called about every 100 ms; may raise (`BuildCanceled`), which ends the child.
         env: environment variables, on top of a minimal set; nothing is inherited.
         allow_unsandboxed: go on where the kernel lacks Landlock or seccomp.
+        unsandboxed: take nothing from the child: it may do all that this process may.
+        fork: makes the child; by default it is started anew, or forked from a zygote.
         handlers: a Python file whose functions are the roles. For tests; nothing else passes it.
 
     Raises:
@@ -47,9 +51,9 @@ def run_child(
         SandboxUnavailable: the kernel lacks something, and `allow_unsandboxed` is False.
     """
     setup = {"request": request, "handlers": None if handlers is None else str(handlers)}
-    if role in FORKED:
+    if role in FORKED and fork is None:
         ZYGOTES.warm().wait(poll)
-    with Child(role, setup, access, limits, env or {}, allow_unsandboxed) as child:
+    with Child(role, setup, access, limits, env or {}, allow_unsandboxed, unsandboxed, fork) as child:
         conversation = child.conversation
         try:
             termination = child.run(on_message, poll)

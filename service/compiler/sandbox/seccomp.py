@@ -81,7 +81,9 @@ _FCNTL_ALLOWED = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030)
 _O_ACCMODE, _O_TRUNC = 0o3, 0o1000
 
 
-def build(machine: str, pid: int, *, threads: bool = True, execute: bool = False) -> bpf.Program:
+def build(
+    machine: str, pid: int, *, threads: bool = True, execute: bool = False, places_threads: bool = False
+) -> bpf.Program:
     """The filter for `machine` (`x86_64` or `aarch64`).
 
     Args:
@@ -89,6 +91,7 @@ def build(machine: str, pid: int, *, threads: bool = True, execute: bool = False
         pid: of the process to be filtered: the only one that it may signal.
         threads: whether it may start threads.
         execute: whether it may become another program (Landlock says which one).
+        places_threads: whether it may say on which processors a thread runs: any, for no filter knows its own.
     """
     table = numbers(machine)
     allow, refuse, missing = bpf.RET_ALLOW, bpf.RET_ERRNO | errno.EPERM, bpf.RET_ERRNO | errno.ENOSYS
@@ -104,7 +107,7 @@ def build(machine: str, pid: int, *, threads: bool = True, execute: bool = False
         "kill": among(0, [pid]),
         "tgkill": among(0, [pid]),  # abort() and raise() signal their own thread
         "prlimit64": among(0, [0, pid]),
-        "sched_setaffinity": among(0, [0, pid]),
+        "sched_setaffinity": bpf.give(allow) if places_threads else among(0, [0, pid]),
         "prctl": among(0, _PRCTL_ALLOWED),
         "ioctl": among(1, _IOCTL_ALLOWED, bpf.RET_ERRNO | errno.ENOTTY),
         "fcntl": among(1, _FCNTL_ALLOWED),
@@ -164,13 +167,13 @@ def is_available() -> bool:
     return True
 
 
-def install(*, threads: bool = True, execute: bool = False) -> None:
+def install(*, threads: bool = True, execute: bool = False, places_threads: bool = False) -> None:
     """Filters this process, all its threads (TSYNC), for ever. Needs no_new_privs.
 
     Raises:
         OSError: the kernel has no seccomp, or a thread could not be synchronized.
     """
-    program = build(architecture(), os.getpid(), threads=threads, execute=execute)
+    program = build(architecture(), os.getpid(), threads=threads, execute=execute, places_threads=places_threads)
     packed = b"".join(instruction.pack() for instruction in program)
     instructions = ctypes.create_string_buffer(packed, len(packed))
     fprog = struct.pack("@HP", len(program), ctypes.addressof(instructions))

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.compiler.sandbox.messages import clean
-from service.compiler.sandbox.policy import Limits
+from service.compiler.sandbox.policy import UNLIMITED_BYTES, Limits
 from service.compiler.sandbox.watch import REPORT_IT, too_much_written
 from service.core.errors import BuildCrashed, BuildTimedOut, OctetError, OutOfMemory
 
+_FAULT_HANDLER = "Fatal Python error: "  # what follows says where Python was, and ends with a list of modules
 _OUT_OF_MEMORY = re.compile(r"bad_alloc|out of memory|Cannot allocate memory|MemoryError|bad_array_new_length", re.I)
 
 
@@ -54,7 +55,8 @@ class Termination:
             how = f"died of {_signal_name(number)}"
         elif self.status > 0:
             how = f"exited with status {self.status}"
-        last = next((line for line in reversed(self.log.splitlines()) if line.strip()), "")
+        own = self.log.partition(_FAULT_HANDLER)[0]
+        last = next((line for line in reversed(own.splitlines()) if line.strip()), "")
         return BuildCrashed(
             f"{who} {how}" + (f": {clean(last, 200)}" if last else ""),
             hint="another process killed it; build again" if number == signal.SIGKILL else REPORT_IT,
@@ -62,6 +64,8 @@ class Termination:
 
 
 def out_of_memory(who: str, limits: Limits) -> OutOfMemory:
+    if limits.memory_bytes == UNLIMITED_BYTES:
+        return OutOfMemory(f"{who} found no memory", hint="use a machine with more memory, or a smaller model")
     return OutOfMemory(
         f"{who} needed more than {limits.memory_bytes} bytes of memory",
         hint="raise OCTET_BUILD_MEMORY_LIMIT_BYTES, or build a smaller model",

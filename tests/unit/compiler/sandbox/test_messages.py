@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from service.compiler.sandbox import messages
 from service.compiler.sandbox.messages import Conversation, clean
-from service.core.errors import BuildFailed, MalformedModel, OctetError, SandboxUnavailable
+from service.core.errors import BuildFailed, CorruptBlob, MalformedModel, OctetError, SandboxUnavailable
 
 
 def feed(conversation: Conversation, *said: Any) -> list[dict[str, Any]]:
@@ -190,3 +190,9 @@ def test_members_of_an_error_are_checked() -> None:
 )
 def test_clean_leaves_one_short_harmless_line(text: str, expected: str) -> None:
     assert clean(text, 10 if text.startswith("0") else 100) == expected
+
+
+def test_a_child_says_what_it_may_besides() -> None:
+    conversation = Conversation((CorruptBlob,))
+    feed(conversation, {"locked": True}, {"error": {"code": "corrupt_blob", "message": "m"}})
+    assert type(conversation.error) is CorruptBlob

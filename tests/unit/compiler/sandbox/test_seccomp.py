@@ -210,3 +210,10 @@ def test_the_filter_is_one_that_the_kernel_accepts(machine: str) -> None:
         assert at + 1 + max(instruction.jt, instruction.jf) <= len(program)
         assert len(instruction.pack()) == 8
     assert program[-1].code == bpf.RET
+
+
+@both
+def test_who_places_threads_may_name_any(machine: str) -> None:
+    program, number = seccomp.build(machine, PID, places_threads=True), syscall_numbers(machine)["sched_setaffinity"]
+    assert run_filter(program, AUDIT[machine], number, (PID + 1,)) == ALLOW
+    assert verdict(machine, "sched_setaffinity", PID + 1) == EPERM

@@ -1,0 +1,72 @@
+"""The tensors of one call in memory of two processes: neither trusts what the other says of sizes.
+
+Both know the model's signature, and so where each tensor lies. The memory is sealed: it neither grows nor shrinks, so
+that who reads it cannot be made to read beyond it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import mmap
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from service.core.buffers import ALIGNMENT_BYTES
+from service.core.errors import CorruptBlob
+from service.core.signature import ModelSignature, TensorSpec
+from service.runtime.model import Array
+
+_MOST_ELEMENTS = 1 << 40
+
+
+class SharedTensors:
+    """
+    Attributes:
+        descriptor: of the memory; the maker's, to be handed to the other.
+        inputs, outputs: in the signature's order; 64-byte aligned, C-ordered, writeable by both.
+    """
+
+    def __init__(self, signature: ModelSignature, descriptor: int) -> None:
+        """The memory that `made` gave `descriptor` for. Raises `CorruptBlob`: no tensor has such a shape."""
+        self.descriptor = descriptor
+        memory = mmap.mmap(descriptor, bytes_of(signature))
+        arrays, at = [], 0
+        for spec in _tensors(signature):
+            elements = np.frombuffer(memory, spec.dtype, _elements(spec), at)
+            arrays.append(elements.reshape(spec.shape))
+            at += _room(spec)
+        split = len(signature.inputs)
+        self.inputs: Sequence[Array] = arrays[:split]
+        self.outputs: Sequence[Array] = arrays[split:]
+
+    @staticmethod
+    def made(signature: ModelSignature) -> SharedTensors:
+        """New memory, for a model of static shapes. Raises `CorruptBlob`: no tensor has such a shape."""
+        descriptor = os.memfd_create("tensors", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(descriptor, bytes_of(signature))
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+        return SharedTensors(signature, descriptor)
+
+
+def bytes_of(signature: ModelSignature) -> int:
+    return sum(map(_room, _tensors(signature)))
+
+
+def _tensors(signature: ModelSignature) -> Sequence[TensorSpec]:
+    return (*signature.inputs, *signature.outputs)
+
+
+def _elements(spec: TensorSpec) -> int:
+    elements = math.prod(spec.shape)
+    if min(spec.shape, default=0) < 0 or elements > _MOST_ELEMENTS:
+        raise CorruptBlob(f"{spec.name!r} cannot have the shape {list(spec.shape)}")
+    return elements
+
+
+def _room(spec: TensorSpec) -> int:
+    """Bytes; at least one line, so that an empty tensor lies within the memory, too."""
+    size_bytes = _elements(spec) * spec.dtype.itemsize
+    return max(1, -(-size_bytes // ALIGNMENT_BYTES)) * ALIGNMENT_BYTES

@@ -1,0 +1,128 @@
+"""Commands that run an artifact: its code computes, and reaches nothing else, unless it is told otherwise."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.cache import OciLayout
+from service.cache.export import export
+from service.compiler.artifact_archive import received
+from service.compiler.pipeline import CompileRequest
+from service.compiler.received import publish_received
+from service.compiler.sandbox import check
+from service.core.artifact import TRAVELING
+from service.core.digest import digest_of_file
+from service.core.errors import VerificationFailed
+from service.core.settings import Settings
+from tests.support.compiled import Unreported
+from tests.support.hostile import ATTEMPTS, Trap, trap
+from tests.support.small_artifact import tensor
+from tests.support.waiting import WORK_TIMEOUT_S
+
+pytestmark = pytest.mark.skipif(
+    not all(finding.available for finding in check()), reason="this kernel cannot sandbox anything"
+)
+COMMANDS = {
+    "run": ("run", "FOLDER", "INPUT", "--raw"),
+    "verify": ("verify", "FOLDER"),
+    "bench": ("bench", "FOLDER", "--threads", "1", "--seconds", "0"),
+    "explain": ("explain", "FOLDER", "--seconds", "0"),
+}
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Iterator[Trap]:
+    with trap(tmp_path) as made:
+        yield made
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_code_of_an_artifact_reaches_nothing(hostile: Trap, command: str) -> None:
+    octet(hostile, command, status=1 if command == "verify" else 0)
+    assert hostile.reached() == set()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_told_otherwise_it_reaches_what_its_user_may(hostile: Trap, command: str) -> None:
+    octet(hostile, command, "--unsandboxed", status=1 if command == "verify" else 0)
+    assert hostile.reached() == {*hostile.traces, "remove a file", "connect"}
+
+
+def test_each_attempt_is_refused(hostile: Trap) -> None:
+    answered = dict(zip(ATTEMPTS, answers(hostile), strict=False))
+    assert {name: value for name, value in answered.items() if value >= 0} == {}
+
+
+def test_told_otherwise_each_attempt_succeeds(hostile: Trap) -> None:
+    answered = dict(zip(ATTEMPTS, answers(hostile, "--unsandboxed"), strict=False))
+    assert {name: value for name, value in answered.items() if value < 0} == {}
+
+
+def test_an_artifact_that_is_pushed_reaches_nothing_where_it_is_verified(hostile: Trap, tmp_path: Path) -> None:
+    archive, scratch = tmp_path / "archive.tar", tmp_path / "work"
+    archive.write_bytes(b"".join(export(OciLayout.open(hostile.folder), hostile.digest, TRAVELING).chunks()))
+    scratch.mkdir()
+    found = received(archive)
+    request = CompileRequest(archive, digest_of_file(archive), found.target, found.numerics, found.options)
+    with pytest.raises(VerificationFailed):
+        publish_received(request, OciLayout(tmp_path / "store"), scratch, Unreported(), Settings(data_dir=tmp_path))
+    assert hostile.reached() == set()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("told", [(), ("--unsandboxed",)])
+def test_a_crash_is_an_error_that_names_its_signal(tmp_path: Path, command: str, told: tuple[str, ...]) -> None:
+    with trap(tmp_path, crash="*(volatile int*)0 = 0;") as crashing:
+        error = json.loads(octet(crashing, command, *told, "--json", status=1).stdout)["error"]
+    assert error["code"] == "build_crashed"
+    assert error["message"].startswith(f"the {command} process died of {signal.SIGSEGV.name}")
+    assert "Traceback" not in error["message"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_kernel_that_cannot_lock_it_in_runs_nothing(hostile: Trap, command: str) -> None:
+    process = octet(hostile, command, "--json", status=1, without_landlock=True)
+    error = json.loads(process.stdout)["error"]
+    assert error["code"] == "sandbox_unavailable"
+    assert "--unsandboxed" in error["hint"]
+    assert hostile.reached() == set()
+
+
+def answers(hostile: Trap, *told: str) -> list[int]:
+    """What the kernel answered to each attempt."""
+    document = json.loads(octet(hostile, "run", *told, "--json").stdout)
+    values: list[int] = document["outputs"][0]["data"]
+    return values
+
+
+# Octet in a kernel as a container's filter leaves it: landlock_create_ruleset answers ENOSYS.
+_WITHOUT_LANDLOCK = """
+import errno, sys
+from service.compiler.sandbox import landlock
+landlock.abi = lambda: 0
+from service.cli.commands import main
+sys.argv[0] = "octet"
+main()
+"""
+
+
+def octet(hostile: Trap, command: str, *options: str, status: int = 0, without_landlock: bool = False) -> Any:
+    given = hostile.folder.with_name("input.npy")
+    np.save(given, tensor(1))
+    words = {"FOLDER": str(hostile.folder), "INPUT": str(given)}
+    program = ["-c", _WITHOUT_LANDLOCK] if without_landlock else ["-m", "service.cli"]
+    arguments = [words.get(word, word) for word in COMMANDS[command]]
+    process = subprocess.run(
+        [sys.executable, *program, *arguments, *options], capture_output=True, text=True, timeout=WORK_TIMEOUT_S
+    )
+    assert process.returncode == status, (process.stdout, process.stderr)
+    return process

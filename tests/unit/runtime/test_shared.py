@@ -1,0 +1,47 @@
+"""Tensors in memory of two processes."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from service.core.buffers import ALIGNMENT_BYTES, is_aligned
+from service.core.errors import CorruptBlob
+from service.core.signature import ModelSignature, TensorSpec
+from service.runtime.shared import SharedTensors, bytes_of
+
+SIGNATURE = ModelSignature(
+    (TensorSpec("a", "INT8", (1, 3)), TensorSpec("b", "FP32", (2, 5)), TensorSpec("empty", "INT32", (0, 4))),
+    (TensorSpec("c", "INT64", (7,)), TensorSpec("scalar", "UINT8", ())),
+)
+
+
+def test_what_one_writes_the_other_reads() -> None:
+    mine = SharedTensors.made(SIGNATURE)
+    theirs = SharedTensors(SIGNATURE, mine.descriptor)
+    for number, array in enumerate((*mine.inputs, *mine.outputs)):
+        array[...] = number
+    for number, (spec, array) in enumerate(
+        zip((*SIGNATURE.inputs, *SIGNATURE.outputs), (*theirs.inputs, *theirs.outputs), strict=True)
+    ):
+        assert (array.shape, array.dtype) == (spec.shape, spec.dtype)
+        assert is_aligned(array)
+        assert np.all(array == number)
+    os.close(mine.descriptor)
+
+
+def test_it_neither_grows_nor_shrinks() -> None:
+    """Who reads memory that was cut off behind its back dies of SIGBUS."""
+    shared = SharedTensors.made(SIGNATURE)
+    for size in (0, bytes_of(SIGNATURE) + ALIGNMENT_BYTES):
+        with pytest.raises(PermissionError):
+            os.ftruncate(shared.descriptor, size)
+    os.close(shared.descriptor)
+
+
+@pytest.mark.parametrize("shape", [(-1, 4), (1 << 40, 1 << 40), (1 << 62,)])
+def test_a_shape_that_no_tensor_has_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(CorruptBlob, match="'x' cannot have the shape"):
+        SharedTensors.made(ModelSignature((TensorSpec("x", "INT8", shape),), ()))
