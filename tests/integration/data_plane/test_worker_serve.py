@@ -276,6 +276,17 @@ def test_asks_whose_page_sent_it(served: PlaneProcess) -> None:
     assert infer(served, body, Origin=served.url).status_code == 200
 
 
+def test_says_that_it_decodes_no_pictures(served: PlaneProcess, grpc: triton_grpc.InferenceServerClient) -> None:
+    picture = PICTURES[0].read_bytes()
+    answer = infer(served, picture, Inference_Header_Content_Length="0", Content_Type="image/png")
+    assert (answer.status_code, answer.json()["code"]) == (422, "unsupported")
+    assert answer.json()["detail"] == "pictures are not decoded by a data plane alone"
+    tensor = triton_grpc.InferInput("image", [1], "BYTES")
+    tensor.set_data_from_numpy(np.array([picture], np.object_))
+    with pytest.raises(InferenceServerException, match="pictures are not decoded by a data plane alone"):
+        grpc.infer("digits", [tensor])
+
+
 def test_refuses_an_address_that_others_reach(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "service.cli", "worker", "serve", str(tmp_path), "--host=0.0.0.0"]
     run = subprocess.run(command, capture_output=True, text=True)

@@ -52,9 +52,9 @@ const Route* Plane::find(std::string_view model, std::string_view version) const
 
 void Plane::ask(int64_t exchange, std::string_view kind, const std::function<void(JsonWriter&)>& members,
                 std::string bytes, Hear hear) {
-  Asked asked{exchange, std::move(hear)};
+  Asked asked{exchange, std::string(kind), std::move(hear)};
   if (!link.is_open()) {
-    Problem problem = nobody();
+    Problem problem = nobody(kind);
     return tell(asked, {&problem, {}, {}});
   }
   JsonWriter json;
@@ -65,7 +65,10 @@ void Plane::ask(int64_t exchange, std::string_view kind, const std::function<voi
   link.send(json.take(), std::move(bytes));
 }
 
-Problem Plane::nobody() const {
+Problem Plane::nobody(std::string_view kind) const {
+  if (is_alone && kind == "picture") {
+    return Problem(Kind::kUnsupported, "pictures are not decoded by a data plane alone", "send a tensor, or use octet serve");
+  }
   if (is_alone) return Problem(Kind::kNotFound, "there is no such model, version or method here");
   return Problem(Kind::kRestarting, "what decides about models is not there at the moment", "try again later");
 }
@@ -103,8 +106,10 @@ void Plane::tell(const Asked& asked, const Said& said) {
 }
 
 void Plane::nobody_answers() {
-  Problem problem = nobody();
-  for (auto& [question, asked] : std::exchange(asked_, {})) tell(asked, {&problem, {}, {}});
+  for (auto& [question, asked] : std::exchange(asked_, {})) {
+    Problem problem = nobody(asked.kind);
+    tell(asked, {&problem, {}, {}});
+  }
 }
 
 std::string_view Plane::date() {

@@ -113,7 +113,7 @@ class Plane {
               const std::function<void(size_t index, const Said& said)>& hear);
   void heard(int64_t question, const Said& said);
   void nobody_answers();
-  Problem nobody() const;  // what is said where the control plane is not there
+  Problem nobody(std::string_view kind = {}) const;  // what is said to a question where the control plane is not there
 
   std::string_view date();  // the value of `Date`, of now
 
@@ -125,6 +125,7 @@ class Plane {
   int64_t exchanges_ = 0, questions_ = 0;
   struct Asked {
     int64_t exchange;
+    std::string kind;
     Hear hear;
   };
 

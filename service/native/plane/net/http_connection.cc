@@ -67,8 +67,10 @@ HttpConnection::~HttpConnection() { exchange_.reset(); }
 
 void HttpConnection::happened(uint32_t events) {
   if (is_over_) return;
+  finished_.reset();
   may_read_ = true;  // be it an end or an error
-  if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) has_left_ = true;
+  if (events & (EPOLLHUP | EPOLLERR)) has_left_ = true;
+  if (events & EPOLLRDHUP) is_half_closed_ = true;
   if (!outbox_.is_empty() && (events & (EPOLLOUT | EPOLLIN | EPOLLHUP | EPOLLERR))) send({});
   read();
 }
@@ -104,7 +106,18 @@ void HttpConnection::read() {
     }
   }
   // An answer that is being written is written to its end: who sends no more may still read.
-  if (has_left_ && !is_over_ && !has_responded()) gone();
+  if (is_over_ || has_responded()) return;
+  if (has_left_) return gone();
+  if (is_half_closed_ && input_ == Input::kNothing) wait_for_half_closed();
+}
+
+// Who has sent a request and closes that half of the connection, and who closes all of it, look the same. So it is told
+// to go on, which HTTP/1.1's clients pass over (RFC 9110, section 15.2): the machine of one that has left answers by a
+// reset, and its work is withdrawn. Who is there has its answer if that takes no longer than the stall timeout.
+void HttpConnection::wait_for_half_closed() {
+  if (std::exchange(is_waited_for_, true)) return;
+  due_s_ = now_s() + plane_.limits.stall_timeout_s;
+  if (head_.minor_version > 0) send({kContinue});
 }
 
 size_t HttpConnection::receive(char* data, size_t bytes) {
@@ -183,6 +196,7 @@ void HttpConnection::begin_exchange() {
   if (head_.is_chunked) chunks_.emplace();
   input_ = Input::kBody;
   window_bytes_ = 0;
+  is_waited_for_ = false;
   due_s_ = now + plane_.limits.stall_timeout_s;
   exchange_ = make_exchange(*this);
   exchange_->begin();
@@ -323,6 +337,7 @@ void HttpConnection::end(std::string_view farewell) {
 }
 
 void HttpConnection::check_timeouts(double now_s) {
+  finished_.reset();  // what an idle connection's last request held
   if (input_ == Input::kHead && in_.empty() && in_.capacity() + head_text_.capacity() > kWorthFreeing) {
     in_.shrink_to_fit();
     head_text_ = {};
@@ -340,7 +355,7 @@ void HttpConnection::check_timeouts(double now_s) {
   }
   bool may_answer = !has_responded();
   if (exchange_ && may_answer) exchange_->on_gone();
-  end(may_answer ? plain_response(408, "the body of the request came too slowly") : "");
+  end(may_answer && input_ == Input::kBody ? plain_response(408, "the body of the request came too slowly") : "");
 }
 
 void HttpConnection::stop(bool at_once) {

@@ -83,6 +83,8 @@ class HttpConnection final : public Peer {
   void finish_relay(bool keeps_alive);
   size_t unsent_bytes() const { return outbox_.bytes(); }
   bool has_responded() const { return output_ != Output::kNone; }
+  // Memory of clients that a request needs, as it grows.
+  Holding hold_bytes() { return seat_.budget()->hold(Resource::kMessageBytes, 0); }
   void want_body() { wants_turn_ = true; }  // what `wants_body` says has changed
   bool keeps_alive() const { return !is_last_; }
   HttpExchange* exchange() { return exchange_.get(); }
@@ -105,6 +107,7 @@ class HttpConnection final : public Peer {
   void has_written();
   void next();
   void linger();
+  void wait_for_half_closed();
   void gone();
   void end(std::string_view farewell = {});
   bool has_long_rest() const;
@@ -117,7 +120,9 @@ class HttpConnection final : public Peer {
   Input input_ = Input::kHead;
   Output output_ = Output::kNone;
   bool may_read_ = true;     // an edge has come, and not been used up
-  bool has_left_ = false;    // the client sends no more
+  bool has_left_ = false;    // the client sends no more, and all that it sent is read
+  bool is_half_closed_ = false;  // it sends no more, and may read
+  bool is_waited_for_ = false;   // that one, in which an answer must be there
   bool is_fresh_ = true;     // no request has been answered
   bool is_last_ = false;     // of its requests
   bool wants_turn_ = false;

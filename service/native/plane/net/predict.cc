@@ -33,6 +33,8 @@ std::string lower(std::string_view text) {
   return its;
 }
 
+Problem no_memory() { return Problem(Kind::kMemoryFull, {}, "try again later, or send smaller requests"); }
+
 [[noreturn]] void refuse_size(size_t most) {
   throw Problem(Kind::kTooLarge, "the request is larger than " + std::to_string(most) + " bytes",
                 "the server's OCTET_MAX_PREDICT_BYTES raises the limit");
@@ -50,11 +52,15 @@ struct Predict::Aside {
   BodyFacts facts;
   size_t most_bytes;
   double timeout_s;
+  Holding hold;
   std::optional<Problem> problem;
 
   void run() noexcept {
     try {
-      if (!coding.empty()) *body = inflated(*body, coding, most_bytes);
+      if (!coding.empty()) {
+        *body = inflated(*body, coding, most_bytes);
+        if (!hold.grow(body->size())) throw no_memory();
+      }
       Request request;
       size_t at = read_request(*body, body->size(), facts, prediction->model().signature, request);
       prediction->accept(std::move(request), timeout_s, *pool);
@@ -64,7 +70,7 @@ struct Predict::Aside {
     } catch (const Problem& raised) {
       problem = raised;
     } catch (const std::exception&) {
-      problem = Problem(Kind::kMemoryFull, {}, "try again later, or send smaller requests");
+      problem = no_memory();
     }
   }
 };
@@ -74,7 +80,8 @@ Predict::Predict(HttpConnection& connection, std::string model, std::string vers
       plane_(connection.plane()),
       model_(std::move(model)),
       version_(std::move(version)),
-      began_s_(now_s()) {}
+      began_s_(now_s()),
+      hold_{{}, connection.hold_bytes(), connection.hold_bytes()} {}
 
 Predict::~Predict() = default;
 
@@ -85,7 +92,7 @@ void Predict::guard(const std::function<void()>& act) {
   } catch (const Problem& problem) {
     refuse(problem);
   } catch (const std::bad_alloc&) {
-    refuse(Problem(Kind::kMemoryFull, {}, "try again later, or send smaller requests"));
+    refuse(no_memory());
   }
 }
 
@@ -178,11 +185,20 @@ Room Predict::room() {
   return prediction_->room();
 }
 
-void Predict::filled(size_t bytes) { prediction_->filled(bytes); }
+void Predict::filled(size_t bytes) {
+  prediction_->filled(bytes);
+  guard([&] { charge(bytes); });
+}
+
+// What has come of a body is held as long as the request is there.
+void Predict::charge(size_t bytes) {
+  if (!hold_.messages.grow(bytes)) throw no_memory();
+}
 
 void Predict::on_body(std::string_view piece) {
   if (has_failed_) return;
   guard([&] {
+    charge(piece.size());
     if (is_parsed_) return prediction_->take({piece});
     if (body_->size() + piece.size() > plane_.limits.max_body_bytes) refuse_size(plane_.limits.max_body_bytes);
     body_->append(piece);
@@ -222,11 +238,13 @@ void Predict::on_body_end() {
 // The rest of the reading: at once where it is little.
 void Predict::fill_aside() {
   auto aside = std::make_shared<Aside>(Aside{prediction_, body_, plane_.pool, plane_.shared_memory,
-                                             connection_.client(), coding_, facts_, plane_.limits.max_body_bytes, timeout_s_, {}});
+                                             connection_.client(), coding_, facts_, plane_.limits.max_body_bytes, timeout_s_,
+                                             connection_.hold_bytes(), {}});
   auto done = [this, aside] {
     guard([&] {
       if (aside->problem) throw *aside->problem;
       is_parsed_ = true;
+      inflated_ = std::move(aside->hold);
       decode_pictures();
     });
   };
@@ -317,6 +335,7 @@ void Predict::refuse(const Problem& problem) {
 void Predict::finish(HttpResponse response, std::string_view code, bool is_success) {
   prediction_->count(code, is_success, now_s());
   trace(code);
+  for (std::string_view piece : response.body) hold_.answers.charge(piece.size());
   connection_.respond(response);
 }
 
@@ -335,7 +354,7 @@ void Predict::on_gone() {
   prediction_->count(kLeft, false, now_s());
   trace(kLeft);
   bool has_run = prediction_->times.ran_s > 0;  // and its answer is compressed
-  if (!has_run && !prediction_->withdraw()) plane_.left[connection_.id()] = {prediction_, {}};
+  if (!has_run && !prediction_->withdraw()) plane_.left[connection_.id()] = {prediction_, std::move(hold_)};
 }
 
 }  // namespace octet::plane

@@ -46,6 +46,7 @@ class Predict final : public HttpExchange {
   void submit();
   void answer();
   void refuse(const Problem& problem);
+  void charge(size_t bytes);
   void finish(HttpResponse response, std::string_view code, bool is_success);
   void trace(std::string_view code);
 
@@ -56,6 +57,8 @@ class Predict final : public HttpExchange {
   BodyFacts facts_;
   std::string coding_, wanted_coding_;
   std::string traceparent_, tracestate_;
+  CallHold hold_;  // of memory
+  Holding inflated_;
   double timeout_s_ = kNever;
   std::shared_ptr<Prediction> prediction_;  // shared with work aside
   std::shared_ptr<std::string> body_ = std::make_shared<std::string>();  // what is not received where it belongs
