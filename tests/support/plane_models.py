@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from hashlib import sha256
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,16 @@ int32_t twice(void* const* operands) {{
   return 0;
 }}
 """
+_BATCHED = """
+#include <stdint.h>
+#include <time.h>
+int32_t twice(void* const* operands) {
+  struct timespec pause = {0, 20000000};
+  nanosleep(&pause, 0);
+  for (int i = 0; i < 16 * SAMPLES; ++i) ((int32_t*)operands[1])[i] = 2 * ((const int32_t*)operands[0])[i];
+  return 0;
+}
+"""
 _ONE_CALL = [("input", 0), ("output", 0)]
 
 
@@ -52,12 +63,21 @@ def sleeping(folder: Path, key: int, **rules: Any) -> orders.Members:
 
 def wide(folder: Path, key: int, **rules: Any) -> orders.Members:
     """INT32 `in0` `[1, WIDE]`, and `out0` of the same shape, twice as much."""
-    config = deepcopy(config_of(_ONE_CALL, [("twice", [0, 1])]))
-    for buffer in config["plan"]["buffers"]:
-        buffer[2] = 4 * WIDE
-    for spec in (*config["signature"]["inputs"], *config["signature"]["outputs"]):
-        spec["shape"] = [1, WIDE]
+    config = _sized(config_of(_ONE_CALL, [("twice", [0, 1])]), [1, WIDE])
     return _load(folder, key, "wide", config, _WIDE, **rules)
+
+
+def batched(folder: Path, key: int, sizes: Sequence[int], **rules: Any) -> orders.Members:
+    """INT32 `[1, LENGTH]` for each sample; a call takes 20 ms, however many samples of `sizes` it has."""
+    parts, loaded = [], orders.Members()
+    for size in sizes:
+        config = _sized(config_of(_ONE_CALL, [("twice", [0, 1])]), [size, LENGTH])
+        source = _BATCHED.replace("SAMPLES", str(size))
+        loaded = _load(folder / f"batch{size}", key, "batched", config, source, **rules)
+        parts += [part | {"batch": size} for part in loaded["parts"]]
+    one = _sized(config_of(_ONE_CALL, []), [1, LENGTH])["signature"]
+    known = {"inputs": one["inputs"], "outputs": one["outputs"], "batches": max(sizes), "is_batched": True}
+    return loaded | {"parts": parts, "signature": known}
 
 
 def counting(folder: Path, key: int, **rules: Any) -> orders.Members:
@@ -65,9 +85,19 @@ def counting(folder: Path, key: int, **rules: Any) -> orders.Members:
     return _load(folder, key, "counting", COUNTING, FUNCTIONS, **rules)
 
 
+def _sized(config: dict[str, Any], shape: list[int]) -> dict[str, Any]:
+    """With all tensors of another shape."""
+    changed = deepcopy(config)
+    for buffer in changed["plan"]["buffers"]:
+        buffer[2] = 4 * prod(shape)
+    for spec in (*changed["signature"]["inputs"], *changed["signature"]["outputs"]):
+        spec["shape"] = shape
+    return changed
+
+
 def _load(folder: Path, key: int, name: str, config: dict[str, Any], source: str, **rules: Any) -> orders.Members:
     folder = folder / name
-    folder.mkdir()
+    folder.mkdir(parents=True)
     constants = folder / "constants"
     constants.write_bytes(CONSTANTS.tobytes())
     part = {
@@ -90,6 +120,7 @@ def bare_plane(
     *arguments: str,
     keys: Mapping[str, str] | None = None,
     host: str = "127.0.0.1",
+    peers: orders.Members | None = None,
     **settings: Any,
 ) -> Iterator[PlaneProcess]:
     """Serves what is loaded, under its own names.
@@ -97,6 +128,7 @@ def bare_plane(
     Args:
         folder: that it may read.
         keys: by their scopes.
+        peers: what clients may hold, in place of what the settings say.
         settings: of the deployment, by their names.
     """
     asked = [
@@ -104,7 +136,8 @@ def bare_plane(
         for scope, key in (keys or {}).items()
     ]
     known = {"type": "keys", "is_asked": True, "keys": asked} if asked else orders.no_keys()
-    said = [orders.configure(Settings(data_dir=folder, host=host, **settings)), known, *loads]
+    limits = orders.configure(Settings(data_dir=folder, host=host, **settings)) | ({"peers": peers} if peers else {})
+    said = [limits, known, *loads]
     names = [orders.Named(each["model"], "", each["key"], ["1"]) for each in loads]
     memory = os.memfd_create("orders")
     os.write(memory, b"".join(map(frame, [*said, orders.routes(names)])))
@@ -128,4 +161,4 @@ def bare_plane(
         process.wait()
 
 
-__all__ = ["LENGTH", "WIDE", "bare_plane", "counting", "sleeping", "wide"]
+__all__ = ["LENGTH", "WIDE", "bare_plane", "batched", "counting", "sleeping", "wide"]
