@@ -21,6 +21,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -208,6 +209,9 @@ int main(int count, char** arguments) {
   sigset_t ends = octet::plane::ending_signals();
   ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // before there are threads, which inherit it
   ::signal(SIGPIPE, SIG_IGN);
+  std::set<int> kept;
+  for (const auto& [name, descriptor] : descriptors) kept.insert(descriptor);
+  octet::plane::keep_only(kept);
   try {
     octet::plane::load_zlib();  // while it may open files
     octet::plane::load_openssl();

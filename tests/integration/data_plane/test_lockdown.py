@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,13 +13,25 @@ import pytest
 from service.core.digest import canonical_json
 from service.native import __file__ as native
 from service.workers.data_plane.frames import frame
+from tests.support.plane_process import PlaneProcess
 from tests.support.small_artifact import CONSTANTS, SIMPLE
 
 _PLANE = Path(native).with_name("octet-plane")
+_ATTEMPTS = (
+    *("read", "write", "write beside", "unlink", "socket", "unix socket", "connect", "connect by a message"),
+    *("send to a socket", "read what was left open", "read beneath what was left open", "truncate"),
+    *("truncate without access", "signal", "let the kernel signal", "limit", "outlive", "open up"),
+    *("fork", "exec", "read in a thread"),
+)
 # It tells what became of each attempt where only a parent reads it.
 _HOSTILE = """
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -40,6 +53,27 @@ __attribute__((constructor)) static void mischief(void) {
   say("unlink", unlink("SECRET"));
   say("socket", socket(AF_INET, SOCK_STREAM, 0));
   say("unix socket", socket(AF_UNIX, SOCK_STREAM, 0));
+  // A socket that listened becomes one that connects, without a call for it.
+  struct sockaddr_in other = {AF_INET, htons(OTHERS), {htonl(INADDR_LOOPBACK)}};
+  shutdown(LISTENS, SHUT_RDWR);
+  say("connect", sendto(LISTENS, "x", 1, MSG_FASTOPEN, (struct sockaddr*)&other, sizeof other));
+  struct iovec part = {"x", 1};
+  struct msghdr message = {&other, sizeof other, &part, 1};
+  say("connect by a message", sendmsg(LISTENS, &message, MSG_FASTOPEN));
+  // A datagram goes where it says, whomever its socket is connected to.
+  int pair[2] = {-1, -1};
+  struct sockaddr_un mailbox = {AF_UNIX, "MAILBOX"};
+  socketpair(AF_UNIX, SOCK_DGRAM, 0, pair);
+  say("send to a socket", sendto(pair[0], "x", 1, 0, (struct sockaddr*)&mailbox, sizeof mailbox));
+  say("read what was left open", pread(LEFT_FILE, &part, 1, 0));
+  say("read beneath what was left open", openat(LEFT_FOLDER, "secret", O_RDONLY));
+  say("truncate", open("CONSTANTS", O_RDONLY | O_TRUNC));
+  say("truncate without access", open("CONSTANTS", 3 | O_TRUNC));
+  say("signal", syscall(SYS_tgkill, PARENT, PARENT, 0));
+  say("let the kernel signal", fcntl(LISTENS, F_SETOWN, PARENT));
+  say("limit", prlimit(PARENT, RLIMIT_NOFILE, 0, (void*)&other));
+  say("outlive", prctl(PR_SET_PDEATHSIG, 0));
+  say("open up", prctl(PR_SET_DUMPABLE, 1));
   say("fork", fork());
   char* arguments[] = {"/bin/true", 0};
   say("exec", execve("/bin/true", arguments, 0));
@@ -59,11 +93,22 @@ def said(tmp_path: Path) -> list[str]:
     place.mkdir()
     store.mkdir()
     source, library = tmp_path / "hostile.c", store / "hostile.so"
-    text = _HOSTILE.replace("SECRET", str(secret)).replace("PLACE", str(place)).replace("STORE", str(store))
-    source.write_text(text)
-    subprocess.run([sys.executable, "-m", "ziglang", "cc", "-shared", "-fPIC", "-w", source, "-o", library], check=True)
     constants = store / "constants"
     constants.write_bytes(CONSTANTS.tobytes())
+    listens, outside = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
+    mailbox = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    mailbox.bind(str(tmp_path / "mailbox"))
+    left = [os.open(secret, os.O_RDONLY), os.open(tmp_path, os.O_RDONLY)]
+    words = {
+        **{"SECRET": secret, "PLACE": place, "STORE": store, "CONSTANTS": constants, "MAILBOX": tmp_path / "mailbox"},
+        **{"LISTENS": listens.fileno(), "OTHERS": outside.getsockname()[1], "PARENT": os.getpid()},
+        **{"LEFT_FILE": left[0], "LEFT_FOLDER": left[1]},
+    }
+    text = _HOSTILE
+    for word, meaning in words.items():
+        text = text.replace(word, str(meaning))
+    source.write_text(text)
+    subprocess.run([sys.executable, "-m", "ziglang", "cc", "-shared", "-fPIC", "-w", source, "-o", library], check=True)
     part = {
         "batch": 1,
         "artifact": "",
@@ -75,15 +120,33 @@ def said(tmp_path: Path) -> list[str]:
     os.write(orders, frame({"type": "load", "key": 1, "model": "m", "version": "1", "parts": [part]}))
     os.lseek(orders, 0, os.SEEK_SET)
     process = subprocess.Popen(
-        [_PLANE, "--orders", str(orders), "--reads", store], pass_fds=[orders], stderr=subprocess.PIPE, text=True
+        [_PLANE, "--orders", str(orders), "--http", str(listens.fileno()), "--reads", store],
+        pass_fds=[orders, listens.fileno(), *left],
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stderr is not None
-    lines = [process.stderr.readline().strip() for _ in range(9)]
-    process.terminate()
+    lines = [process.stderr.readline().strip() for _ in _ATTEMPTS]
+    process.kill()  # it no longer listens
     process.communicate()
+    for each in (listens, outside, mailbox):
+        each.close()
+    for descriptor in (orders, *left):
+        os.close(descriptor)
+    assert constants.read_bytes() == CONSTANTS.tobytes()
     return lines
 
 
 def test_code_of_an_artifact_reaches_no_file_no_program_and_no_network(said: list[str]) -> None:
-    attempts = ("read", "write", "write beside", "unlink", "socket", "unix socket", "fork", "exec", "read in a thread")
-    assert said == [f"{attempt} refused" for attempt in attempts]
+    assert said == [f"{attempt} refused" for attempt in _ATTEMPTS]
+
+
+def test_it_has_no_capabilities_and_a_network_of_its_own(served: PlaneProcess) -> None:
+    process = Path("/proc", str(served.pid))
+    status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines() if ":\t" in line)
+    assert {status[f"Cap{kind}"] for kind in ("Inh", "Prm", "Eff", "Amb")} == {"0" * 16}
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--user", "--net", "true"]).returncode:
+        pytest.skip("only root may look, and only where there are user namespaces")
+    assert (process / "ns/user").readlink() != Path("/proc/self/ns/user").readlink()
+    assert (process / "ns/net").readlink() != Path("/proc/self/ns/net").readlink()
+    assert (process / "uid_map").read_text().split() == [str(os.geteuid()), str(os.geteuid()), "1"]

@@ -2,8 +2,9 @@
 
 #include <fcntl.h>
 #include <linux/audit.h>
-#include <linux/filter.h>
+#include <linux/capability.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <stddef.h>
 #include <sys/prctl.h>
@@ -12,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -23,7 +25,7 @@ namespace {
 
 // --- Landlock (https://docs.kernel.org/userspace-api/landlock.html), whose header may be older than the kernel -------
 
-constexpr long kCreateRuleset = 444, kAddRule = 445, kRestrictSelf = 446;
+constexpr long kCreateRuleset = 444, kAddRule = 445, kRestrictSelf = 446, kCloseRange = 436;
 constexpr uint64_t kWriteFile = 1 << 1, kReadFile = 1 << 2, kReadDir = 1 << 3, kReading = kReadFile | kReadDir;
 constexpr uint32_t kVersion = 1, kPathBeneath = 1;
 // Of an ABI version, all the rights to files that it can take away; by the first version that has one more.
@@ -84,7 +86,39 @@ bool restrict_files(const std::vector<std::string>& readable, const std::vector<
   return true;
 }
 
+// --- What no list of calls takes away: capabilities, and what is around ----------------------------------------------
+
+void write_to(const char* path, const std::string& text) {
+  int descriptor = ::open(path, O_WRONLY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  if (::write(descriptor, text.data(), text.size()) < 0) {}  // then others' names stay unknown here, and nothing is lost
+  ::close(descriptor);
+}
+
+// A user namespace of its own, where there are such: no capability in it counts outside. With it a network without
+// interfaces, whose abstract sockets are its own, and shared memory of System V. Sockets that there are belong where they
+// were made. Files keep their owners: this user is mapped to itself.
+void leave_namespaces() {
+  std::string user = std::to_string(::geteuid()), group = std::to_string(::getegid());
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC) < 0) return;
+  write_to("/proc/self/setgroups", "deny");
+  write_to("/proc/self/uid_map", user + " " + user + " 1");
+  write_to("/proc/self/gid_map", group + " " + group + " 1");
+}
+
+void drop_capabilities() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
+  if (::syscall(__NR_capset, &header, none) < 0) fail("capset");
+}
+
 // --- seccomp ---------------------------------------------------------------------------------------------------------
+
+// False: this kernel has none.
+bool install(std::vector<sock_filter> code) {
+  sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
+  return ::syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
+}
 
 #if defined(__x86_64__)
 constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
@@ -94,21 +128,22 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 
 // A list of what is allowed: each kernel brings new calls, and a list of what is not would let them pass.
 constexpr long kAllowed[] = {
-    // Memory, threads and time.
+    // Memory, threads and time. The runtime says where its threads run, by their numbers, which no filter knows: what can
+    // place them can place any process of this user.
     __NR_brk, __NR_mmap, __NR_munmap, __NR_mremap, __NR_mprotect, __NR_madvise, __NR_membarrier, __NR_futex,
-    __NR_set_robust_list, __NR_rseq, __NR_exit, __NR_exit_group, __NR_gettid, __NR_getpid, __NR_tgkill, __NR_sched_yield,
-    __NR_sched_getaffinity, __NR_sched_setaffinity, __NR_getcpu, __NR_prctl, __NR_prlimit64, __NR_sysinfo, __NR_uname,
-    __NR_clock_gettime, __NR_clock_nanosleep, __NR_nanosleep, __NR_gettimeofday, __NR_getrandom, __NR_restart_syscall,
+    __NR_set_robust_list, __NR_rseq, __NR_exit, __NR_exit_group, __NR_gettid, __NR_getpid, __NR_sched_yield,
+    __NR_sched_getaffinity, __NR_sched_setaffinity, __NR_getcpu, __NR_sysinfo, __NR_uname, __NR_clock_gettime,
+    __NR_clock_nanosleep, __NR_nanosleep, __NR_gettimeofday, __NR_getrandom, __NR_restart_syscall,
     // Signals.
     __NR_rt_sigaction, __NR_rt_sigprocmask, __NR_rt_sigreturn, __NR_sigaltstack, __NR_signalfd4,
     // Files, as far as Landlock lets them be opened.
-    __NR_openat, __NR_close, __NR_read, __NR_readv, __NR_pread64, __NR_lseek, __NR_fstat, __NR_newfstatat, __NR_fcntl,
-    __NR_getdents64, __NR_write, __NR_writev,
+    __NR_close, __NR_read, __NR_readv, __NR_pread64, __NR_lseek, __NR_fstat, __NR_newfstatat, __NR_getdents64, __NR_write,
+    __NR_writev,
     // Sockets that there are, and those that are accepted.
-    __NR_accept4, __NR_recvfrom, __NR_recvmsg, __NR_sendto, __NR_sendmsg, __NR_shutdown, __NR_getsockopt, __NR_setsockopt,
-    __NR_getsockname, __NR_getpeername, __NR_epoll_create1, __NR_epoll_ctl, __NR_epoll_pwait, __NR_eventfd2, __NR_ppoll,
+    __NR_accept4, __NR_recvfrom, __NR_recvmsg, __NR_shutdown, __NR_getsockopt, __NR_getsockname, __NR_getpeername,
+    __NR_epoll_create1, __NR_epoll_ctl, __NR_epoll_pwait, __NR_eventfd2, __NR_ppoll,
 #if defined(__x86_64__)
-    __NR_open, __NR_stat, __NR_lstat, __NR_epoll_wait, __NR_poll, __NR_time, __NR_arch_prctl, __NR_readlink, __NR_access,
+    __NR_stat, __NR_lstat, __NR_epoll_wait, __NR_poll, __NR_time, __NR_arch_prctl, __NR_readlink, __NR_access,
 #endif
     __NR_readlinkat, __NR_faccessat,
 };
@@ -116,61 +151,112 @@ constexpr long kAllowed[] = {
 constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
 // glibc asks clone3 first, whose flags are in memory, which no filter reads; and then clone.
 constexpr uint32_t kUnknown = SECCOMP_RET_ERRNO | ENOSYS;
-constexpr uint32_t kLow = 0;  // of an argument, little-endian
 
-class Filter {
- public:
-  explicit Filter(bool writes_files) {
-    load(offsetof(seccomp_data, arch));
-    unless(kArchitecture, SECCOMP_RET_KILL_PROCESS);
-    load(offsetof(seccomp_data, nr));
-    for (long number : kAllowed) if_equal(static_cast<uint32_t>(number), SECCOMP_RET_ALLOW);
-    if (writes_files) if_equal(__NR_pwrite64, SECCOMP_RET_ALLOW);
-    if_equal(__NR_clone3, kUnknown);
-    only_with(__NR_clone, CLONE_THREAD);
-    only_if(__NR_socketpair, AF_UNIX);
-    put(BPF_RET | BPF_K, kRefuse);
-  }
+constexpr uint32_t kThread = CLONE_THREAD | CLONE_VM | CLONE_SIGHAND;
+constexpr uint32_t kOfThreads = kThread | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID |
+                                CLONE_CHILD_CLEARTID | CLONE_DETACHED | CLONE_CHILD_SETTID;
+// A name of a thread, and of a mapping, is all that the C library sets. Others would take back what was given up here.
+constexpr uint32_t kSetVma = 0x53564d41;
+// Not F_SETOWN and what belongs to it: with them the kernel signals another process.
+constexpr std::array<uint32_t, 6> kDescriptorCommands = {F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC};
+constexpr uint32_t kConnects = MSG_FASTOPEN;  // a socket that listened and was shut down, too
 
-  // False: this kernel has none.
-  bool install() {
-    sock_fprog program{static_cast<unsigned short>(code_.size()), code_.data()};
-    return ::syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
-  }
+using Program = std::vector<sock_filter>;
 
- private:
-  void put(uint16_t code, uint32_t value, uint8_t yes = 0, uint8_t no = 0) { code_.push_back({code, yes, no, value}); }
-  void load(uint32_t offset) { put(BPF_LD | BPF_W | BPF_ABS, offset); }
-  void if_equal(uint32_t value, uint32_t result) {
-    put(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
-    put(BPF_RET | BPF_K, result);
-  }
-  void unless(uint32_t value, uint32_t result) {
-    put(BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0);
-    put(BPF_RET | BPF_K, result);
-  }
-  // A call whose first argument has this flag, or is this.
-  void only_with(uint32_t number, uint32_t flag) { only(number, BPF_JSET, flag); }
-  void only_if(uint32_t number, uint32_t value) { only(number, BPF_JEQ, value); }
-  void only(uint32_t number, uint16_t test, uint32_t value) {
-    put(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 4);
-    load(offsetof(seccomp_data, args) + kLow);
-    put(static_cast<uint16_t>(BPF_JMP | test | BPF_K), value, 0, 1);
-    put(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-    put(BPF_RET | BPF_K, kRefuse);
-  }
+sock_filter statement(int code, uint32_t value) { return {static_cast<uint16_t>(code), 0, 0, value}; }
+sock_filter give(uint32_t result) { return statement(BPF_RET | BPF_K, result); }
+sock_filter word(size_t offset) { return statement(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset)); }
+// The half of an argument that the kernel reads of an int, little-endian; and the other.
+sock_filter low(int argument) { return word(offsetof(seccomp_data, args) + 8 * argument); }
+sock_filter high(int argument) { return word(offsetof(seccomp_data, args) + 8 * argument + 4); }
 
-  std::vector<sock_filter> code_;
-};
+Program operator+(Program first, const Program& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+// `then`, which has to return, where the value is this.
+Program if_equal(uint32_t value, const Program& then) {
+  auto skipped = static_cast<uint8_t>(then.size());
+  return Program{{BPF_JMP | BPF_JEQ | BPF_K, 0, skipped, value}} + then;
+}
+
+// The same of the bits of a word that `mask` has.
+Program if_masked(sock_filter what, uint32_t mask, uint32_t value, const Program& then) {
+  return Program{what, statement(BPF_ALU | BPF_AND | BPF_K, mask)} + if_equal(value, then);
+}
+
+template <typename Values>
+Program only_among(int argument, const Values& values) {
+  Program program{low(argument)};
+  for (uint32_t value : values) program = program + if_equal(value, {give(SECCOMP_RET_ALLOW)});
+  return program + Program{give(kRefuse)};
+}
+
+Program only_without(int argument, uint32_t flags) {
+  return if_masked(low(argument), flags, 0, {give(SECCOMP_RET_ALLOW)}) + Program{give(kRefuse)};
+}
+
+// Landlock asks for no right to truncate before its third version, and for none at all for access mode 3.
+Program only_untruncated(int argument) {
+  return if_masked(low(argument), O_ACCMODE, O_ACCMODE, {give(kRefuse)}) +
+         if_masked(low(argument), O_ACCMODE | O_TRUNC, O_RDONLY | O_TRUNC, {give(kRefuse)}) +
+         Program{give(SECCOMP_RET_ALLOW)};
+}
 
 }  // namespace
 
+std::vector<sock_filter> filter_of(pid_t process, bool writes_files) {
+  auto own = static_cast<uint32_t>(process);
+  const Program allow{give(SECCOMP_RET_ALLOW)}, refuse{give(kRefuse)};
+  const Program nowhere = if_masked(low(4), ~0u, 0, if_masked(high(4), ~0u, 0, allow) + refuse) + refuse;
+  const Program stream = if_masked(low(1), ~(SOCK_NONBLOCK | SOCK_CLOEXEC), SOCK_STREAM, allow) + refuse;
+  // First what each answer is sent by: the kernel runs the filter for these alone, and knows what is always allowed.
+  const std::pair<long, Program> conditions[] = {
+      {__NR_sendmsg, only_without(2, kConnects)},
+      {__NR_sendto, if_masked(low(3), kConnects, kConnects, refuse) + nowhere},
+      {__NR_clone3, {give(kUnknown)}},
+      {__NR_clone, if_masked(low(0), ~kOfThreads, 0, if_masked(low(0), kThread, kThread, allow) + refuse) + refuse},
+      {__NR_tgkill, only_among(0, std::array{own})},
+      {__NR_prlimit64, only_among(0, std::array{0u, own})},
+      {__NR_prctl, only_among(0, std::array<uint32_t, 3>{PR_SET_NAME, PR_GET_NAME, kSetVma})},
+      {__NR_fcntl, only_among(1, kDescriptorCommands)},
+      {__NR_openat, only_untruncated(2)},
+      // Pairs that are connected for good: a datagram names whom it is for.
+      {__NR_socketpair, if_masked(low(0), ~0u, AF_UNIX, stream) + refuse},
+      {__NR_setsockopt, only_among(1, std::array<uint32_t, 2>{SOL_SOCKET, IPPROTO_TCP})},
+#if defined(__x86_64__)
+      {__NR_open, only_untruncated(1)},
+#endif
+  };
+  Program program{word(offsetof(seccomp_data, arch)), {BPF_JMP | BPF_JEQ | BPF_K, 1, 0, kArchitecture}};
+  program = program + Program{give(SECCOMP_RET_KILL_PROCESS), word(offsetof(seccomp_data, nr))};
+  for (const auto& [number, then] : conditions) program = program + if_equal(static_cast<uint32_t>(number), then);
+  for (long number : kAllowed) program = program + if_equal(static_cast<uint32_t>(number), allow);
+  if (writes_files) program = program + if_equal(__NR_pwrite64, allow);
+  return program + refuse;
+}
+
+void keep_only(const std::set<int>& descriptors) {
+  unsigned first = 3;
+  for (int kept : descriptors) {
+    auto next = static_cast<unsigned>(kept);
+    if (next > first) ::syscall(kCloseRange, first, next - 1, 0);
+    first = std::max(first, next + 1);
+  }
+  ::syscall(kCloseRange, first, ~0u, 0);
+}
+
 std::string lock_in(const std::vector<std::string>& readable, const std::vector<std::string>& writable) {
+  leave_namespaces();
+  drop_capabilities();
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) fail("no_new_privs");
   ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);  // what it holds is nobody's to attach to
   std::string missing;
   if (!restrict_files(readable, writable)) missing = "Landlock";
-  if (!Filter(!writable.empty()).install()) missing.append(missing.empty() ? "" : " and no ").append("seccomp");
+  if (!install(filter_of(::getpid(), !writable.empty()))) {
+    missing.append(missing.empty() ? "" : " and no ").append("seccomp");
+  }
   return missing;
 }
 

@@ -1,6 +1,10 @@
 // Rights that the process gives up for ever, before it runs the code of an artifact. docs/adr/0042 says which.
 #pragma once
 
+#include <linux/filter.h>
+#include <sys/types.h>
+
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,5 +15,12 @@ namespace octet::plane {
 // makes sockets but pairs of them. To be called while there is one thread. Returns what this kernel cannot take away;
 // empty: nothing. Throws std::system_error.
 std::string lock_in(const std::vector<std::string>& readable, const std::vector<std::string>& writable = {});
+
+// The list of system calls that `process`, which it is about, may then make. Those that it may make on itself alone, or
+// in part, are compared by their arguments.
+std::vector<sock_filter> filter_of(pid_t process, bool writes_files);
+
+// Closes all descriptors but 0, 1, 2 and these, whoever forgot them.
+void keep_only(const std::set<int>& descriptors);
 
 }  // namespace octet::plane

@@ -1,0 +1,117 @@
+"""The data plane's list of system calls, call by call: an interpreter stands in for the kernel."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from service.compiler.sandbox import bpf
+from service.compiler.sandbox.kernel import architecture
+from tests.support.bpf_machine import run_filter
+from tests.support.kernel_headers import syscall_numbers
+from tests.support.native import compile_plane
+
+_PROGRAM = Path(__file__).parents[3] / "native" / "plane" / "lockdown_probe.cc"
+_AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_OWN = 4711
+ALLOW, EPERM, ENOSYS = bpf.RET_ALLOW, bpf.RET_ERRNO | errno.EPERM, bpf.RET_ERRNO | errno.ENOSYS
+
+THREAD = 0x3D0F00  # as glibc makes one
+CLONE_NEWUSER, CLONE_NEWNET, CLONE_THREAD, CLONE_PARENT = 0x10000000, 0x40000000, 0x00010000, 0x00008000
+MSG_NOSIGNAL, MSG_FASTOPEN = 0x4000, 0x20000000
+F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETFL, F_NOTIFY, F_SETLEASE = 8, 10, 15, 4, 1026, 1024
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_SECCOMP, PR_SET_PTRACER = 1, 4, 15, 22, 0x59616D61
+ANY_PLACE = 0x7FFF_0000_0000  # an address of which the lower half is zero
+REFUSED = """
+    socket connect bind listen accept sendmmsg ptrace process_vm_readv process_vm_writev pidfd_open pidfd_getfd
+    pidfd_send_signal kill tkill rt_sigqueueinfo rt_tgsigqueueinfo execve execveat fork vfork mount unshare setns bpf
+    io_uring_setup io_uring_enter io_uring_register keyctl add_key userfaultfd perf_event_open memfd_create openat2
+    unlink unlinkat rename mkdir mkdirat truncate ftruncate creat linkat symlinkat fchmod fchown setxattr utimensat
+    pwrite64 pwritev shmget msgget semget mq_open setuid setgroups capset setsid setpgid setpriority sched_setscheduler
+    timer_create setitimer ioctl personality name_to_handle_at open_by_handle_at process_madvise splice tee vmsplice
+    landlock_restrict_self seccomp dup dup2 dup3 chdir fchdir inotify_init1 fanotify_init
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> bpf.Program:
+    probe = compile_plane(_PROGRAM, tmp_path_factory.mktemp("lockdown"), ["control/lockdown"])
+    lines = subprocess.run([probe, str(_OWN)], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+    return [bpf.Instruction(*map(int, line.split())) for line in lines]
+
+
+def verdict(program: bpf.Program, name: str, *arguments: int) -> int:
+    machine = architecture()
+    return run_filter(program, _AUDIT[machine], syscall_numbers(machine)[name], arguments)
+
+
+@pytest.mark.parametrize("name", REFUSED.split())
+def test_what_is_not_listed_is_refused(program: bpf.Program, name: str) -> None:
+    if name in syscall_numbers(architecture()):
+        assert verdict(program, name) == EPERM
+
+
+def test_calls_of_another_architecture_kill(program: bpf.Program) -> None:
+    assert run_filter(program, 0x40000003, 1) == bpf.RET_KILL_PROCESS
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        # Signals and limits are one's own.
+        ("tgkill", (_OWN,), ALLOW),
+        ("tgkill", (_OWN + 1,), EPERM),
+        ("prlimit64", (0,), ALLOW),
+        ("prlimit64", (_OWN,), ALLOW),
+        ("prlimit64", (_OWN + 1,), EPERM),
+        # Threads, and nothing around them.
+        ("clone", (THREAD,), ALLOW),
+        ("clone", (CLONE_THREAD,), EPERM),
+        ("clone", (17,), EPERM),
+        ("clone", (THREAD | CLONE_NEWUSER,), EPERM),
+        ("clone", (THREAD | CLONE_NEWNET,), EPERM),
+        ("clone", (THREAD | CLONE_PARENT,), EPERM),
+        ("clone3", (), ENOSYS),
+        # Nothing of what was given up is taken back.
+        ("prctl", (PR_SET_NAME,), ALLOW),
+        ("prctl", (PR_SET_PDEATHSIG,), EPERM),
+        ("prctl", (PR_SET_DUMPABLE, 1), EPERM),
+        ("prctl", (PR_SET_PTRACER,), EPERM),
+        ("prctl", (PR_SET_SECCOMP,), EPERM),
+        # Descriptors signal nobody.
+        ("fcntl", (3, F_SETFL), ALLOW),
+        *(("fcntl", (3, command), EPERM) for command in (F_SETOWN, F_SETSIG, F_SETOWN_EX, F_NOTIFY, F_SETLEASE)),
+        # Nothing is sent but to whom a socket is connected.
+        ("sendmsg", (3, 1, MSG_NOSIGNAL), ALLOW),
+        ("sendmsg", (3, 1, MSG_NOSIGNAL | MSG_FASTOPEN), EPERM),
+        ("sendto", (3, 1, 1, MSG_NOSIGNAL, 0), ALLOW),
+        ("sendto", (3, 1, 1, MSG_NOSIGNAL, 4096), EPERM),
+        ("sendto", (3, 1, 1, MSG_NOSIGNAL, ANY_PLACE), EPERM),
+        ("sendto", (3, 1, 1, MSG_FASTOPEN, 0), EPERM),
+        ("socketpair", (socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK), ALLOW),
+        ("socketpair", (socket.AF_UNIX, socket.SOCK_DGRAM), EPERM),
+        ("socketpair", (socket.AF_UNIX, socket.SOCK_SEQPACKET), EPERM),
+        ("socketpair", (socket.AF_INET, socket.SOCK_STREAM), EPERM),
+        ("setsockopt", (3, socket.IPPROTO_TCP), ALLOW),
+        ("setsockopt", (3, socket.SOL_SOCKET), ALLOW),
+        ("setsockopt", (3, socket.IPPROTO_IP), EPERM),
+        # Files are opened, not emptied.
+        ("openat", (-100, 1, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY), ALLOW),
+        ("openat", (-100, 1, os.O_RDONLY | os.O_TRUNC), EPERM),
+        ("openat", (-100, 1, 3), EPERM),
+        ("openat", (-100, 1, 3 | os.O_TRUNC), EPERM),
+    ],
+)
+def test_arguments_decide(program: bpf.Program, name: str, arguments: tuple[int, ...], expected: int) -> None:
+    assert verdict(program, name, *arguments) == expected
+
+
+def test_the_older_name_of_opening_files_is_no_way_around(program: bpf.Program) -> None:
+    if "open" in syscall_numbers(architecture()):
+        assert verdict(program, "open", 1, os.O_RDONLY) == ALLOW
+        assert verdict(program, "open", 1, os.O_RDONLY | os.O_TRUNC) == EPERM
