@@ -16,10 +16,12 @@
 #include "answer/answer.h"
 #include "net/gzip.h"
 #include "net/http1.h"
+#include "net/reflection.h"
 #include "request/elements.h"
 #include "request/infer_form.h"
 #include "request/problem.h"
 #include "request/request.h"
+#include "text/protobuf.h"
 
 namespace {
 
@@ -87,6 +89,18 @@ void answer(const Request& request) {
   infer_answer({"m", "1"}, signature(), request, outputs);
 }
 
+// A call whose first input is in shared memory.
+std::string shared_call() {
+  auto parameter = [](std::string_view name, const MessageWriter& value) {
+    return MessageWriter().bytes(1, name).bytes(2, value.text()).take();
+  };
+  MessageWriter input;
+  input.bytes(1, "a").bytes(2, "UINT8").bytes(3, "\x01\x04");
+  input.bytes(4, parameter("shared_memory_region", MessageWriter().bytes(3, "r")));
+  input.bytes(4, parameter("shared_memory_byte_size", MessageWriter().varint(2, 4)));
+  return MessageWriter().bytes(1, "m").bytes(5, input.text()).bytes(7, "following").take();
+}
+
 const std::vector<std::string>& seeds(int kind) {
   static const std::vector<std::vector<std::string>> all = {
       {"POST /v2/models/m%20x/infer?q=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\nExpect: 100-continue\r\n\r\n",
@@ -97,9 +111,15 @@ const std::vector<std::string>& seeds(int kind) {
        R"({"name":"a","datatype":"UINT8","shape":[2,4],"data":[[1,2,3,4],[5,6,7,255]]},)"
        R"({"name":"b","datatype":"FP32","shape":[2,2,2],"data":[1.5,-2e3,0,1e-7,3.14159265358979,7,8,1E+2]},)"
        R"({"name":"c","datatype":"INT64","shape":[2],"data":[-9223372036854775808,9223372036854775807]}],)"
-       R"("outputs":[{"name":"y","parameters":{"classification":2}},{"name":"z","parameters":{"binary_data":true}}]})"},
-      {std::string("\x0a\x01m\x1a\x01i", 6) + std::string("\x2a\x15\x0a\x01" "a\x12\x05UINT8\x1a\x02\x01\x04\x2a\x05\x22\x03\x01\x02\x03", 23)},
-      {compressed("a tensor, again and again, a tensor, again and again", "gzip")}};
+       R"("outputs":[{"name":"y","parameters":{"classification":2}},{"name":"z","parameters":{"binary_data":true}}]})",
+       R"({"inputs":[{"name":"a","datatype":"UINT8","shape":[1,4],)"
+       R"("parameters":{"shared_memory_region":"r","shared_memory_byte_size":4,"shared_memory_offset":9}},)"
+       R"({"name":"b","datatype":"FP32","shape":[1,2,2],"data":[1,2,3,4]},{"name":"c","datatype":"INT64","shape":[1],"data":[0]}],)"
+       R"("outputs":[{"name":"y","parameters":{"shared_memory_region":"r","shared_memory_byte_size":3}}]})"},
+      {std::string("\x0a\x01m\x1a\x01i", 6) + std::string("\x2a\x15\x0a\x01" "a\x12\x05UINT8\x1a\x02\x01\x04\x2a\x05\x22\x03\x01\x02\x03", 23), shared_call()},
+      {compressed("a tensor, again and again, a tensor, again and again", "gzip")},
+      {MessageWriter().bytes(1, "host").bytes(4, "inference.ModelInferRequest").take(), MessageWriter().bytes(3, "inference.proto").take(),
+       MessageWriter().bytes(6, "inference.ModelInferRequest").take(), MessageWriter().bytes(7, "*").take()}};
   return all[static_cast<size_t>(kind)];
 }
 
@@ -114,8 +134,11 @@ void read(int kind, const std::string& bytes) {
         return answer(fitted(read_json(bytes), signature()));
       case 3:
         return answer(fitted(read_infer(bytes).form, signature()));
-      default:
+      case 4:
         inflated(bytes, "gzip", 1 << 16);
+        return;
+      default:
+        reflected(bytes);
     }
   } catch (const Problem& problem) {
     problem.document("/", "id");
@@ -154,7 +177,7 @@ int main(int count, char** arguments) {
   auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1e3 * std::atof(arguments[1])));
   uint64_t inputs = 0;
   for (; std::chrono::steady_clock::now() < until; ++inputs) {
-    int kind = static_cast<int>(random() % 5);
+    int kind = static_cast<int>(random() % 6);
     const auto& texts = seeds(kind);
     read(kind, damaged(texts[random() % texts.size()], random));
   }
