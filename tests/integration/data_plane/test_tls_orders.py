@@ -6,6 +6,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from pathlib import Path
 
@@ -123,6 +124,33 @@ def test_what_is_no_certificate_leaves_the_one_before(plane: ControlledPlane, fi
     plane.say({"type": "certificate", "chain_bytes": -1}, cert)
     assert plane.hear("certificate")["problem"].startswith("the private key cannot be read")
     assert presented(plane, files) == [True]
+
+
+def test_handshakes_go_on_while_certificates_come_and_clients_leave(
+    plane: ControlledPlane, files: Files, renewed: Files
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(files[0])
+    context.load_verify_locations(renewed[0])
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing, server_hostname="localhost").do_handshake()
+    hello = outgoing.read()
+
+    def shake(number: int) -> bool:
+        with socket.create_connection(plane.http, GIVE_UP_S) as leaving:
+            leaving.sendall(hello[: len(hello) - number % 2])
+        with context.wrap_socket(socket.create_connection(plane.http, GIVE_UP_S), server_hostname="localhost") as it:
+            it.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            return it.recv(1 << 16).startswith(b"HTTP/1.1 200")
+
+    with ThreadPoolExecutor(8) as pool:
+        shaken = pool.map(shake, range(200))
+        for number in range(20):
+            pair = (files, renewed)[number % 2]
+            plane.say(*orders.certificate(*(each.read_bytes() for each in pair)))
+            assert plane.hear("certificate")["problem"] == ""
+        assert all(shaken)
 
 
 def test_long_bodies_go_both_ways_to_who_reads_slowly(plane: ControlledPlane, files: Files) -> None:
