@@ -85,3 +85,8 @@ def test_nothing_keeps_a_privilege(service: dict[str, Any]) -> None:
 
 def test_a_server_is_left_the_time_to_drain(service: dict[str, Any]) -> None:
     assert int(service["stop_grace_period"].removesuffix("s")) > load_settings().grace_s
+
+
+def test_a_container_that_ends_is_started_again(service: dict[str, Any]) -> None:
+    assert service["restart"] == "unless-stopped"
+    assert service["init"] is True  # what is left of a container whose main process was killed ends with it

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -15,7 +17,19 @@ import pytest
 from service.cache import OciLayout
 from service.core.digest import digest_of
 from tests.integration.serve.conftest import LEASE
-from tests.support.serving import INT8, OTHERS, RUNS_HERE, UINT8, Served, children_of, connect, model, serving
+from tests.support.serving import (
+    INT8,
+    OTHERS,
+    RUNS_HERE,
+    UINT8,
+    Served,
+    children_of,
+    command,
+    connect,
+    environment,
+    model,
+    serving,
+)
 from tests.support.waiting import GIVE_UP_S, eventually
 
 HALF_BYTES = 1 << 20  # sent of an upload; more than the server collects before it writes
@@ -152,3 +166,22 @@ def test_a_database_that_is_lost_is_rebuilt_from_the_store(tmp_path: Path) -> No
         assert served.label(8, "numbers") == 8
         again = served.push()
         assert (again["state"], again["artifact"]) == ("succeeded", artifact)
+
+
+def test_who_starts_it_again_has_it_back_at_the_same_port_when_its_supervisor_was_killed(tmp_path: Path) -> None:
+    """As systemd does, and a container's engine: nothing within is left that could (docs/how-to/service.md)."""
+    with serving(tmp_path) as served:
+        assert served.ended(served.push()["id"])["state"] == "succeeded"
+        port, children = int(served.url.rpartition(":")[2]), children_of(served.process.pid)
+        os.kill(served.process.pid, signal.SIGKILL)
+        served.process.wait(GIVE_UP_S)
+        eventually(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+        with subprocess.Popen(command(tmp_path, port), env=environment(), stdout=subprocess.PIPE, text=True) as again:
+            try:
+                assert again.stdout is not None
+                assert json.loads(again.stdout.readline())["url"] == served.url
+                assert served.label(3) == 3
+                again.terminate()
+                assert again.wait(GIVE_UP_S) == 0
+            finally:
+                again.kill()
