@@ -212,12 +212,26 @@ def test_there_are_so_many_regions_at_most(client: Any, key: str) -> None:
     ],
 )
 def test_refuses_places_that_do_not_fit(
-    client: Any, triton: Any, key: str, given: dict[str, int], wanted: dict[str, int], message: str
+    served: PlaneProcess,
+    client: Any,
+    triton: Any,
+    key: str,
+    given: dict[str, int],
+    wanted: dict[str, int],
+    message: str,
 ) -> None:
     client.register_system_shared_memory("region", key, 2 * BYTES)
+    before = executions(served)
     with pytest.raises(InferenceServerException, match=message):
         client.infer("wide", [shared_input(triton, **given)], outputs=[shared_output(triton, **wanted)])
     assert stored(key) == [0] * WIDE
+    assert executions(served) == before
+
+
+def executions(served: PlaneProcess) -> int:
+    (stats,) = httpx.get(f"{served.url}/v2/models/wide/stats").json()["model_stats"]
+    count: int = stats["execution_count"]
+    return count
 
 
 def test_refuses_a_region_that_is_not_registered(client: Any, triton: Any) -> None:

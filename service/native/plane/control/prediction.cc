@@ -86,7 +86,12 @@ void Prediction::find_shared(const SharedMemory& memory, std::string_view client
     const WantedOutput& wanted = request_.outputs[index];
     if (!wanted.shared) continue;
     memory.admit(client);
-    shared_outputs_.emplace(index, memory.piece(*wanted.shared, model_->signature.outputs[wanted.index].name));
+    const TensorSpec& spec = model_->signature.outputs[wanted.index];
+    SharedPiece piece = memory.piece(*wanted.shared, spec.name);
+    if (wanted.is_stored() && model_->signature.buckets.empty()) {  // else it is known when it is there
+      piece.check_room(elements_of(spec.shape) * static_cast<size_t>(request_.samples) * facts(spec.datatype).bytes);
+    }
+    shared_outputs_.emplace(index, std::move(piece));
   }
 }
 

@@ -77,13 +77,16 @@ void SharedPiece::read(char* memory) const {
   }
 }
 
+void SharedPiece::check_room(size_t bytes) const {
+  if (bytes <= place_.bytes) return;
+  throw Problem(Kind::kInvalidTensor,
+                "output '" + tensor_ + "' has " + std::to_string(bytes) + " bytes, and its place in the region " +
+                    brief(place_.region) + " has " + std::to_string(place_.bytes),
+                {}, tensor_);
+}
+
 void SharedPiece::write(std::string_view elements) const {
-  if (elements.size() > place_.bytes) {
-    throw Problem(Kind::kInvalidTensor,
-                  "output '" + tensor_ + "' has " + std::to_string(elements.size()) + " bytes, and its place in the region " +
-                      brief(place_.region) + " has " + std::to_string(place_.bytes),
-                  {}, tensor_);
-  }
+  check_room(elements.size());
   uint64_t begin = region_->offset + place_.offset;
   struct stat status{};
   if (::fstat(region_->descriptor, &status) < 0) fail("cannot be written");

@@ -36,7 +36,8 @@ class SharedPiece {
  public:
   SharedPiece(std::shared_ptr<const SharedRegion> region, SharedPlace place, std::string tensor);
 
-  size_t bytes() const { return place_.bytes; }
+  // Throws Problem where an output of so many bytes has no room.
+  void check_room(size_t bytes) const;
   // They throw Problem where the file has become shorter, or cannot be read or written.
   void read(char* memory) const;
   void write(std::string_view elements) const;
