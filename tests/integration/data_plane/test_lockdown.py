@@ -15,6 +15,7 @@ from service.native import __file__ as native
 from service.workers.data_plane.frames import frame
 from tests.support.plane_process import PlaneProcess
 from tests.support.small_artifact import CONSTANTS, SIMPLE
+from tests.support.waiting import eventually
 
 _PLANE = Path(native).with_name("octet-plane")
 _ATTEMPTS = (
@@ -150,3 +151,36 @@ def test_it_has_no_capabilities_and_a_network_of_its_own(served: PlaneProcess) -
     assert (process / "ns/user").readlink() != Path("/proc/self/ns/user").readlink()
     assert (process / "ns/net").readlink() != Path("/proc/self/ns/net").readlink()
     assert (process / "uid_map").read_text().split() == [str(os.geteuid()), str(os.geteuid()), "1"]
+
+
+# Starts the data plane as the supervisor does, says its number, and is killed.
+_PARENT = """
+import ctypes, os, signal, sys
+if (pid := os.fork()) == 0:
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    os.execv(sys.argv[1], sys.argv[1:])
+print(pid, flush=True)
+signal.pause()
+"""
+
+
+def test_it_ends_with_its_parent_though_it_has_changed_its_credentials(tmp_path: Path) -> None:
+    """The kernel forgets the signal of the parent's death where credentials grow."""
+    with socket.create_server(("127.0.0.1", 0)) as listens:
+        arguments = [str(_PLANE), "--http", str(listens.fileno()), "--reads", str(tmp_path)]
+        parent = subprocess.Popen(
+            [sys.executable, "-c", _PARENT, *arguments], stdout=subprocess.PIPE, text=True, pass_fds=[listens.fileno()]
+        )
+        assert parent.stdout is not None
+        process = Path("/proc", parent.stdout.readline().strip())
+        eventually(lambda: "Seccomp:\t2" in (process / "status").read_text())
+        parent.kill()
+        parent.communicate()
+        eventually(lambda: has_ended(process))
+
+
+def has_ended(process: Path) -> bool:
+    try:
+        return "\nState:\tZ" in (process / "status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
