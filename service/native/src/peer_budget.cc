@@ -17,6 +17,10 @@ size_t index_of(Resource what) { return static_cast<size_t>(what); }
 
 Rate times(Rate rate, double factor) { return {rate.burst * factor, rate.per_second * factor}; }
 
+std::array<size_t, kResources> totals(const PeerLimits& limits) {
+  return {limits.max_connections, limits.max_calls, 0, limits.max_message_bytes};
+}
+
 PeerAddress mapped(const void* ipv4) {
   PeerAddress address{};
   address[10] = address[11] = 0xff;
@@ -111,10 +115,16 @@ std::shared_ptr<PeerBudgets> PeerBudgets::of(const PeerLimits& limits) {
 
 PeerBudgets::PeerBudgets(const PeerLimits& limits)
     : limits_(limits),
-      total_{limits.max_connections, limits.max_calls, 0, limits.max_message_bytes},
+      total_(totals(limits)),
       resets_(times(limits.resets, limits.process_rates)),
       nuisances_(times(limits.nuisances, limits.process_rates)),
       forgets_at_(kAddresses) {}
+
+void PeerBudgets::limit(const PeerLimits& limits) {
+  std::lock_guard lock(mutex_);
+  limits_ = limits;
+  total_ = totals(limits);
+}
 
 Holding PeerBudgets::connect(const PeerAddress& address) { return connect(address, true); }
 
@@ -146,6 +156,7 @@ void PeerBudgets::forget_some() {
 }
 
 size_t PeerBudgets::most(Resource what) const {
+  std::lock_guard lock(mutex_);
   return static_cast<size_t>(limits_.share * limits_.share * static_cast<double>(total_[index_of(what)]));
 }
 

@@ -110,6 +110,8 @@ class Holding {
 class PeerBudgets final : public std::enable_shared_from_this<PeerBudgets> {
  public:
   static std::shared_ptr<PeerBudgets> of(const PeerLimits& limits);
+  // Other limits, from now on; rates of addresses that are known stay as they are.
+  void limit(const PeerLimits& limits);
 
   // A connection, with a budget of its own; empty where there are too many.
   Holding connect(const PeerAddress& address);
@@ -128,9 +130,9 @@ class PeerBudgets final : public std::enable_shared_from_this<PeerBudgets> {
   std::shared_ptr<PeerBudget::Address> known(const PeerAddress& address);
   void forget_some();
 
-  const PeerLimits limits_;
-  const std::array<size_t, kResources> total_;
   mutable std::mutex mutex_;
+  PeerLimits limits_;
+  std::array<size_t, kResources> total_;
   std::array<size_t, kResources> held_{};
   TokenBucket resets_, nuisances_;
   std::map<PeerAddress, std::shared_ptr<PeerBudget::Address>> addresses_;

@@ -153,6 +153,15 @@ LoadOrder read_load(std::string_view text_of_it) {
   return order;
 }
 
+PeerLimits read_peer_limits(JsonReader& json) {
+  PeerLimits limits;
+  read_object(json, {{"max_connections", whole(json, limits.max_connections)},
+                     {"max_calls", whole(json, limits.max_calls)},
+                     {"max_message_bytes", whole(json, limits.max_message_bytes)},
+                     {"share", real(json, limits.share)}});
+  return limits;
+}
+
 Key read_key(JsonReader& json) {
   Key key;
   read_object(json, {{"id", text(json, key.id)},
@@ -221,6 +230,7 @@ void Orders::configure(std::string_view its) {
   double traced = plane_.traced;
   read_object(json, {{"head_timeout_s", real(json, limits.head_timeout_s)},
                      {"keep_alive_s", real(json, limits.keep_alive_s)},
+                     {"peers", [&] { plane_.budgets->limit(read_peer_limits(json)); }},
                      {"stall_timeout_s", real(json, limits.stall_timeout_s)},
                      {"min_body_bytes", whole(json, limits.min_body_bytes)},
                      {"max_head_bytes", whole(json, limits.max_head_bytes)},
