@@ -90,10 +90,10 @@ def test_over_http(served: PlaneProcess, accepted: str, coding: str | None) -> N
 
 def test_messages_that_wait_for_an_answer_use_no_stack(served: PlaneProcess) -> None:
     """Thousands that are refused at once, behind one that takes its time."""
-    long = np.full((1, LENGTH), 200, np.int32)
+    long = np.full((1, LENGTH), 3000, np.int32)
     with grpc.insecure_channel(served.grpc) as channel:
         call = channel.stream_stream(f"{SERVICE}/ModelStreamInfer")
         messages = [request_of(long, "sleeping").SerializeToString(), *[b""] * 30_000]
         answers = list(call(iter(messages), timeout=60))
     assert len(answers) == len(messages)
-    assert doubled(pb.ModelStreamInferResponse.FromString(answers[0]).infer_response) == [400] * LENGTH
+    assert doubled(pb.ModelStreamInferResponse.FromString(answers[0]).infer_response) == [6000] * LENGTH
