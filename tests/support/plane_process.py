@@ -66,12 +66,13 @@ class ControlledPlane:
         connections: sockets that it has sent.
     """
 
-    def __init__(self, folder: Path, first: bytes) -> None:
+    def __init__(self, folder: Path, first: bytes, program: Path | None = None) -> None:
         """Starts it.
 
         Args:
             folder: where its control socket is made; it may read what is beneath, and nothing else.
             first: frames that it obeys before it listens.
+            program: under a sanitizer, which needs rights that the product gives up; it ends at the first finding.
         """
         path = folder / "control"
         with ExitStack() as stack:
@@ -89,7 +90,10 @@ class ControlledPlane:
             descriptors = {name: listener.fileno() for name, listener in names.items()} | {"orders": orders}
             arguments = [text for name, each in descriptors.items() for text in (f"--{name}", str(each))]
             self.http, self.grpc = (listener.getsockname() for listener in ports)
-            self.process = subprocess.Popen([_PROGRAM, *arguments, "--reads", folder], pass_fds=descriptors.values())
+            command = [str(program or _PROGRAM), *arguments]
+            command += [] if program else ["--reads", str(folder)]
+            environment = {**os.environ, "TSAN_OPTIONS": "halt_on_error=1"}
+            self.process = subprocess.Popen(command, pass_fds=descriptors.values(), env=environment)
         self._link = socket.socket(socket.AF_UNIX)
         self._link.settimeout(_PATIENCE_S)
         self._link.connect(str(path))
@@ -103,8 +107,10 @@ class ControlledPlane:
         self._link.close()
         for each in self.connections:
             each.close()
+        status = self.process.poll()
         self.process.kill()
         self.process.wait()
+        assert status is None, "it ended before it was told to"
 
     def say(self, message: Mapping[str, Any], data: bytes = b"") -> None:
         self._link.sendall(frame(message, data))

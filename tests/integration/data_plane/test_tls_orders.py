@@ -21,6 +21,7 @@ from service.workers.data_plane import orders
 from service.workers.data_plane.frames import frame
 from tests.support.certificates import make_certificate
 from tests.support.plane_process import ControlledPlane
+from tests.support.sanitized_plane import sanitized_plane
 from tests.support.small_artifact import compiled, config_of
 from tests.support.waiting import GIVE_UP_S
 
@@ -54,8 +55,16 @@ def trusting(files: Files) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(files[0]))
 
 
+_SANITIZED = [pytest.param(each, marks=pytest.mark.slow) for each in ("address,undefined", "thread")]
+
+
+@pytest.fixture(scope="module", params=["", *_SANITIZED])
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    return sanitized_plane(tmp_path_factory.mktemp("sanitized"), request.param) if request.param else None
+
+
 @pytest.fixture
-def plane(tmp_path: Path, files: Files) -> Iterator[ControlledPlane]:
+def plane(tmp_path: Path, files: Files, program: Path | None) -> Iterator[ControlledPlane]:
     config = deepcopy(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])], arena_bytes=64))
     config["plan"]["buffers"] = [["input", 0, BYTES], ["output", 0, BYTES]]
     for specs in (config["signature"]["inputs"], config["signature"]["outputs"]):
@@ -77,7 +86,7 @@ def plane(tmp_path: Path, files: Files) -> Iterator[ControlledPlane]:
     said = (limits, orders.no_keys(), load | rules | {"signature": signature})
     named = orders.routes([orders.Named("twice", version, 1, ["1"]) for version in ("", "1")])
     first = certified(files) + b"".join(frame(each) for each in (*said, named))
-    with ControlledPlane(tmp_path, first) as process:
+    with ControlledPlane(tmp_path, first, program) as process:
         assert process.hear("hello")["models"] == [1]
         yield process
 
