@@ -7,6 +7,7 @@ import ssl
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from copy import deepcopy
 from pathlib import Path
 
@@ -160,6 +161,26 @@ def test_handshakes_go_on_while_certificates_come_and_clients_leave(
             plane.say(*orders.certificate(*(each.read_bytes() for each in pair)))
             assert plane.hear("certificate")["problem"] == ""
         assert all(shaken)
+
+
+def test_handshakes_have_places_among_their_address_connections(plane: ControlledPlane, files: Files) -> None:
+    plane.say({"type": "configure", "peers": {"max_connections": 16, "share": 0.5}})
+    plane.say(*orders.certificate(*(each.read_bytes() for each in files)))
+    plane.hear("certificate")  # and so that is obeyed, too
+    with ExitStack() as stack:
+        greedy = [stack.enter_context(socket.create_connection(plane.http, GIVE_UP_S)) for _ in range(20)]
+        assert greedy[-1].recv(1) == b""  # refused, as those before it: they are accepted in their order
+        for each in greedy:
+            each.setblocking(False)
+        refused = 0
+        for each in greedy:
+            with suppress(BlockingIOError):
+                refused += each.recv(1) == b""
+        assert refused == 12
+        other = stack.enter_context(socket.create_connection(plane.http, GIVE_UP_S, ("127.0.0.2", 0)))
+        with trusting(files).wrap_socket(other, server_hostname="localhost") as secured:
+            secured.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert secured.recv(1 << 16).startswith(b"HTTP/1.1 200")
 
 
 def test_long_bodies_go_both_ways_to_who_reads_slowly(plane: ControlledPlane, files: Files) -> None:
