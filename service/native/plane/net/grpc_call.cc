@@ -112,7 +112,7 @@ void GrpcCall::on_message(h2::Buffer message, bool is_compressed) {
       message = h2::Buffer::copy_of(inflated(view(message), encoding_, plane_.limits.max_body_bytes));
       hold.messages.charge(message.size);
     }
-    messages_.push_back(std::move(message));
+    messages_.push_back({std::move(message), hold.messages.split()});
     connection_.pause(call_);  // until it is looked at, the next one waits
     if (is_streaming_) next();
   });
@@ -151,18 +151,19 @@ void GrpcCall::admit_caller() {
 // who sends thousands that are answered at once needs no more of the stack.
 void GrpcCall::next() {
   if (std::exchange(is_advancing_, true)) return;
-  while (!is_over_ && !is_busy_ && !messages_.empty()) {
+  while (!is_over_ && !is_busy_ && !messages_.empty() && !connection_.is_clogged(call_)) {
     has_begun_ = false;
     guard([this] { begin(); });
   }
   is_advancing_ = false;
-  if (!is_over_ && !is_busy_ && is_half_closed_) finish();
+  if (!is_over_ && !is_busy_ && is_half_closed_ && messages_.empty()) finish();
 }
 
 void GrpcCall::begin() {
   admit_caller();
   has_begun_ = true;
-  *message_ = std::move(messages_.front());
+  *message_ = std::move(messages_.front().message);
+  message_hold_ = std::move(messages_.front().hold);
   messages_.pop_front();
   connection_.resume(call_);
   std::string_view rpc = rpc_of(path_, kService);
@@ -273,7 +274,6 @@ void GrpcCall::reply(h2::Buffer message, bool is_compressed) {
   prediction_->count("OK", true, now_s());
   trace("OK");
   is_busy_ = false;
-  hold.answers.charge(message.size);
   send(std::move(message), is_compressed);
   if (is_streaming_) return next();
   finish(server_timing(prediction_->job->stages, prediction_->times.ended_s - prediction_->times.arrived_s));
@@ -305,6 +305,7 @@ void GrpcCall::refuse(const Problem& problem) {
 }
 
 void GrpcCall::send(h2::Buffer message, bool is_compressed) {
+  hold.answers.charge(message.size);
   if (!wanted_coding_.empty()) connection_.send_metadata(call_, h2::HeaderBlock().add("grpc-encoding", wanted_coding_));
   connection_.send(call_, std::move(message), is_compressed);
 }
@@ -324,7 +325,9 @@ void GrpcCall::on_cancel() {
   prediction_->count("CANCELLED", false, now_s());
   trace("CANCELLED");
   bool has_run = prediction_->times.ran_s > 0;  // and its answer is compressed
-  if (!has_run && !prediction_->withdraw()) plane_.left[id_] = {prediction_, std::move(hold)};
+  if (has_run || prediction_->withdraw()) return;
+  hold.messages = std::move(message_hold_);
+  plane_.left[id_] = {prediction_, std::move(hold)};
 }
 
 void GrpcCall::trace(std::string_view code) {

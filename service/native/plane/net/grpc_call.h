@@ -39,6 +39,8 @@ class GrpcCall {
   void on_cancel();
   void on_ran();
   void on_alarm(double now_s);
+  void on_drained() { next(); }  // its client has read what it was sent
+  bool has_waiting() const { return !messages_.empty(); }
   // Whether it is told of the server's health for as long as it likes: of its end, too.
   bool is_watching() const { return is_watching_; }
   void tell_end();
@@ -81,8 +83,13 @@ class GrpcCall {
   bool has_begun_ = false, is_half_closed_ = false, is_over_ = false, is_busy_ = false, is_streaming_ = false;
   bool is_reflection_ = false, is_watching_ = false;
   bool is_advancing_ = false;  // to its next messages
-  std::deque<h2::Buffer> messages_;  // that came, and are not looked at
+  struct Waiting {
+    h2::Buffer message;
+    Holding hold;
+  };
+  std::deque<Waiting> messages_;  // that came, and are not looked at
   std::shared_ptr<h2::Buffer> message_ = std::make_shared<h2::Buffer>();  // that is looked at
+  Holding message_hold_;
   std::shared_ptr<struct InferForm> form_;
   std::shared_ptr<Prediction> prediction_;
   size_t pictures_ = 0;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kMostReads = 16;   // then other connections have their turn
 constexpr size_t kMostSlices = 64;  // of a write
+constexpr size_t kMostUnread = 1 << 20;  // of a call's answers
 constexpr size_t kMessageHeadBytes = 64 << 10;  // of a message, beside its tensors
 
 h2::Limits http_limits(const PeerBudgets& budgets) {
@@ -99,7 +100,11 @@ void GrpcConnection::flush() {
     session_.consume(static_cast<size_t>(sent));
     written_bytes_ += static_cast<uint64_t>(sent);
   }
-  if (session_.closed()) end();
+  if (session_.closed()) return end();
+  for (h2::CallId stream : std::exchange(drained_, {})) {
+    auto found = calls_.find(stream);
+    if (found != calls_.end()) found->second->on_drained();
+  }
 }
 
 void GrpcConnection::end() {
@@ -179,6 +184,15 @@ bool GrpcConnection::reserve(h2::CallId stream, size_t bytes) { return calls_.at
 
 void GrpcConnection::on_message(h2::CallId stream, h2::Buffer message, bool is_compressed) {
   calls_.at(stream)->on_message(std::move(message), is_compressed);
+}
+
+bool GrpcConnection::is_clogged(h2::CallId stream) const { return session_.unsent_bytes(stream) > kMostUnread; }
+
+void GrpcConnection::on_drained(h2::CallId stream) {
+  auto found = calls_.find(stream);
+  if (found == calls_.end()) return;
+  found->second->hold.answers.release();
+  if (found->second->has_waiting()) drained_.push_back(stream);
 }
 
 void GrpcConnection::on_sent(h2::CallId stream) { sending_.erase(stream); }

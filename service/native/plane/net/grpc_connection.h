@@ -46,10 +46,13 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   void finish(h2::CallId call, h2::GrpcStatus status, std::string_view details, const h2::HeaderBlock& trailers);
   void pause(h2::CallId call) { session_.pause(call); }
   void resume(h2::CallId call) { session_.resume(call); }
+  // Whether a call's client is to read before it is answered more.
+  bool is_clogged(h2::CallId call) const;
 
  private:
   void on_call(h2::CallId call, const h2::CallHead& head) override;
   bool reserve(h2::CallId call, size_t bytes) override;
+  void on_drained(h2::CallId call) override;
   void on_sent(h2::CallId call) override;
   void on_message(h2::CallId call, h2::Buffer message, bool is_compressed) override;
   void on_half_close(h2::CallId call) override;
@@ -71,6 +74,7 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   std::unordered_map<h2::CallId, std::unique_ptr<GrpcCall>> calls_;
   std::unordered_map<int64_t, h2::CallId> streams_;  // of those, by their exchange
   std::vector<std::unique_ptr<GrpcCall>> finished_;  // which may be those that say so
+  std::vector<h2::CallId> drained_;  // calls whose next message may be answered
   std::unordered_map<h2::CallId, CallHold> sending_;  // calls that are over but for their answers
   double read_s_;              // when the peer last sent something
   double head_s_;              // when it was last not within a head

@@ -1,0 +1,70 @@
+"""gRPC streams that last, and clients that do not read what they asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
+
+from service.api.grpc import inference_pb2 as pb
+from tests.support.http2_frames import DATA, END_STREAM, HEADERS, Peer, frame, message
+from tests.support.plane_models import WIDE, bare_plane, wide
+from tests.support.plane_process import PlaneProcess
+
+TOTAL = 1 << 20  # bytes of messages that clients may hold
+REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[PlaneProcess]:
+    peers = {"max_connections": 100, "max_calls": 100, "max_message_bytes": TOTAL, "share": 0.75}
+    with bare_plane(tmp_path, [wide(tmp_path, 1)], peers=peers) as process:
+        yield process
+
+
+def test_a_stream_holds_only_what_is_under_way(served: PlaneProcess) -> None:
+    """All its messages together, and all its answers, are several times what a client may hold."""
+    values = np.arange(WIDE, dtype=np.int32)
+    request = pb.ModelInferRequest(model_name="wide", raw_input_contents=[values.tobytes()])
+    request.inputs.add(name="in0", datatype="INT32", shape=[1, WIDE])
+    count = 4 * TOTAL // values.nbytes
+    with grpc.insecure_channel(served.grpc) as channel:
+        call = channel.stream_stream(
+            "/inference.GRPCInferenceService/ModelStreamInfer",
+            request_serializer=pb.ModelInferRequest.SerializeToString,
+            response_deserializer=pb.ModelStreamInferResponse.FromString,
+        )
+        answers = list(call(iter([request] * count), timeout=60))
+    assert len(answers) == count
+    assert all(each.infer_response.raw_output_contents[0] == (2 * values).tobytes() for each in answers)
+
+
+def test_who_does_not_read_is_answered_no_more(served: PlaneProcess) -> None:
+    """A short question has a long answer: thousands of them are in one window."""
+    question = message(ServerReflectionRequest(file_by_filename="inference.proto").SerializeToString())
+    count = 60_000 // len(question)
+    before_kb = served.memory_kb()
+    head = [(":method", "POST"), (":scheme", "http"), (":path", REFLECTION), (":authority", "test")]
+    with Peer(int(served.grpc.rpartition(":")[2])) as peer:
+        peer.headers(1, [*head, ("content-type", "application/grpc"), ("te", "trailers")])
+        for _ in range(count // 500):
+            peer.send(frame(DATA, 0, 1, question * 500))
+        peer.send(frame(DATA, END_STREAM, 1, question * (count % 500)))
+        peer.expect(HEADERS, 1)
+        received = 0
+        while received < 65_535:  # all that its window lets through
+            received += len(peer.expect(DATA, 1).payload)
+        assert served.memory_kb() - before_kb < 6 << 10
+
+
+def test_who_reads_late_has_all_answers(served: PlaneProcess) -> None:
+    requests = [ServerReflectionRequest(file_by_filename="inference.proto")] * 1000
+    with grpc.insecure_channel(served.grpc) as channel:
+        call = channel.stream_stream(REFLECTION, request_serializer=ServerReflectionRequest.SerializeToString)
+        answers = list(call(iter(requests), timeout=60))
+    assert len(answers) == len(requests)
+    assert len(set(answers)) == 1
