@@ -156,6 +156,11 @@ def _explain(error: BaseException, role: str, limits: Limits) -> OctetError:
         return out_of_memory(who, limits)
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return too_much_written(limits)
+    if isinstance(error, PermissionError) and error.filename is not None and os.geteuid() == 0:
+        return BuildFailed(
+            f"{who} may not read {error.filename}",
+            hint="it gives up root's right to the files of others: run it as their owner, or let others read them",
+        )
     return BuildFailed(
         f"{who} failed: {type(error).__name__}: {_first_line(str(error))}",
         hint="this is a bug in the compiler; please report it, with the model",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -95,6 +96,15 @@ def test_a_kernel_that_cannot_lock_it_in_runs_nothing(hostile: Trap, command: st
     assert error["code"] == "sandbox_unavailable"
     assert "--unsandboxed" in error["hint"]
     assert hostile.reached() == set()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_root_is_told_that_its_right_to_the_files_of_others_is_given_up(hostile: Trap) -> None:
+    hostile.folder.chmod(0o700)
+    os.chown(hostile.folder, 65534, 65534)
+    error = json.loads(octet(hostile, "run", "--json", status=1).stdout)["error"]
+    assert error["message"].startswith(f"the run process may not read {hostile.folder}")
+    assert "as their owner" in error["hint"]
 
 
 def answers(hostile: Trap, *told: str) -> list[int]:
