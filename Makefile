@@ -8,7 +8,7 @@ LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --un
 # By files, whose fixtures are then made once; most of a test's time is spent in children, which use a core of their own.
 PARALLEL := --numprocesses 2 --dist loadfile
 
-NATIVE := $(shell find service/native/plane service/native/src service/native/runtime service/native/python service/native/fused -name '*.cc' -o -name '*.h')
+NATIVE := $(shell find service/native/plane service/native/runtime service/native/python service/native/fused -name '*.cc' -o -name '*.h')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo serve wheel test test-all bench bench-serving soak docs messages lint format lock clean

@@ -6,7 +6,6 @@ They need nothing of CPython but its stable ABI, so one wheel for each architect
 from __future__ import annotations
 
 import platform
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,22 +14,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import tvm_ffi.libinfo
 import ziglang
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-_SOURCES = Path("service/native/src")
 _RUNTIME = Path("service/native/runtime")
 _PYTHON = Path("service/native/python")
 _FUSED = Path("service/native/fused")
-_HEADERS = Path(tvm_ffi.libinfo.find_include_path())
 _ZIG = Path(ziglang.__file__).parent / "lib"
-_GLIBC = "2.28"  # the oldest that the wheels of tvm-ffi run on
+_GLIBC = "2.28"  # the oldest that the wheels of apache-tvm-ffi run on
 _PLATFORM = f"manylinux_{_GLIBC.replace('.', '_')}_"
 _FLAGS = ["-O2", "-g0", "-fPIC", "-pthread", "-fvisibility=hidden"]
-_OURS = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-I.", "-isystem", _HEADERS]
 
 # The parts of C++'s library that the native one uses. zig would compile all of it, file by file: a minute of one core
 # in each new environment. The macros are those of zig's own build, but for two: definitions for programs that were
@@ -54,10 +49,10 @@ _LIBCXXABI = (
 )
 
 _PLANE = Path("service/native/plane")
-# Each room of it is a unit; HTTP/2 is shared with the library.
-_PLANE_ROOMS = ("request text answer", "queue control tls", "net")
+# Rooms that are compiled together.
+_PLANE_ROOMS = ("request text answer", "queue control tls", "net h2")
 _PLANE_OPTIONS = [
-    *("-std=c++20", "-Wall", "-Wextra", "-Werror", "-I.", f"-I{_PLANE}", "-Iservice/native", f"-I{_SOURCES}"),
+    *("-std=c++20", "-Wall", "-Wextra", "-Werror", "-I.", f"-I{_PLANE}", "-Iservice/native"),
 ]
 _PLANE_PROGRAM = "service.native.octet-plane"
 
@@ -97,7 +92,7 @@ class BuildNative(build_ext):
     """Takes half a minute of two cores, the first time on a machine."""
 
     def get_ext_filename(self, fullname: str) -> str:
-        """Not of one Python: the libraries know only tvm-ffi's interface, and the program none."""
+        """Not of one Python: the libraries know none, or only its stable interface."""
         return fullname.replace(".", "/") + ("" if _PLANE_PROGRAM.endswith(fullname) else ".so")
 
     def build_extension(self, ext: Extension) -> None:
@@ -113,12 +108,9 @@ class BuildNative(build_ext):
             units, libraries = [Unit("python", ext.sources, _SMALL)], [*_PYTHON_LINKED, *with_runtime]
         elif ext.name == _FUSED_LIBRARY:
             units, libraries = [Unit("fused", ext.sources, _SMALL)], list[object](_FUSED_LINKED)
-        elif ext.name == _PLANE_PROGRAM:
+        else:
             units = [*_plane_units(), *_library_units()]
             libraries = [*with_runtime, "-lunwind", "-ldl", _DEFINED]
-        else:
-            units = [*_units(ext.sources), *_library_units()]
-            libraries = [*with_runtime, _stub(architecture, folder), "-lunwind", _DEFINED]
         with ThreadPoolExecutor() as pool:
             objects = list(pool.map(partial(_compiled, architecture, folder), units))
         unfinished = target.with_name(f"{target.name}.unfinished")
@@ -134,8 +126,8 @@ def _zig(command: str, architecture: str, *arguments: object) -> None:
 
 @dataclass(frozen=True)
 class Unit:
-    """A file that includes `sources`: most of the time goes into reading the headers of C++ and of tvm-ffi, which each
-    of them would do again. The price: names in anonymous namespaces must differ within a unit.
+    """A file that includes `sources`: most of the time goes into reading the headers of C++, which each of them would
+    do again. The price: names in anonymous namespaces must differ within a unit.
     """
 
     name: str
@@ -143,16 +135,10 @@ class Unit:
     options: Sequence[object]
 
 
-def _units(sources: Sequence[str]) -> list[Unit]:
-    """The longest first, since they are compiled in parallel."""
-    grpc = [source for source in sources if source.startswith((str(_SOURCES / "grpc"), str(_SOURCES / "h2")))]
-    return [Unit("rest", [source for source in sources if source not in grpc], _OURS), Unit("grpc", grpc, _OURS)]
-
-
 def _plane_units() -> list[Unit]:
     others = {
         "queue control tls": [_RUNTIME / "sha256.cc"],
-        "net": [_SOURCES / "peer_budget.cc", *sorted((_SOURCES / "h2").glob("*.cc")), _PLANE / "main.cc"],
+        "net h2": [_PLANE / "main.cc"],
     }
     return [
         Unit(
@@ -182,17 +168,6 @@ def _compiled(architecture: str, folder: Path, unit: Unit) -> Path:
     return compiled
 
 
-def _stub(architecture: str, folder: Path) -> Path:
-    """A library with the names of tvm-ffi's C interface, to link against: its own is for one architecture."""
-    names = set[str]()
-    for header in _HEADERS.rglob("*.h"):
-        names.update(re.findall(r"\bTVM_FFI_DLL\s[^;{(]*?\b(TVMFFI\w+)\(", header.read_text()))
-    source, stub = folder / "libtvm_ffi.c", folder / "libtvm_ffi.so"
-    source.write_text("".join(f"void {name}(void) {{}}\n" for name in sorted(names)))
-    _zig("cc", architecture, "-shared", "-nostdlib", f"-Wl,-soname,{stub.name}", "-o", stub, source)
-    return stub
-
-
 setup(
     ext_modules=[
         Extension(
@@ -211,14 +186,9 @@ setup(
             depends=[str(_FUSED / "exports.map")],
         ),
         Extension(
-            "service.native.liboctet",
-            sources=sorted(map(str, _SOURCES.rglob("*.cc"))),
-            depends=sorted(map(str, _SOURCES.rglob("*.h"))),
-        ),
-        Extension(
             _PLANE_PROGRAM,
             sources=sorted(map(str, _PLANE.rglob("*.cc"))),
-            depends=sorted(map(str, [*_PLANE.rglob("*.h"), *(_SOURCES / "h2").iterdir()])),
+            depends=sorted(map(str, _PLANE.rglob("*.h"))),
         ),
     ],
     cmdclass={"build_ext": BuildNative, "bdist_wheel": Wheel},

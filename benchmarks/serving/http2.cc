@@ -1,6 +1,6 @@
 // What HTTP/2 costs a server of gRPC: ours (h2::GrpcSession) beside nghttp2, without sockets. ADR 0042 has the figures.
 //
-//     c++ -std=c++20 -O2 -I. -Iservice/native/src benchmarks/serving/http2.cc service/native/src/h2/*.cc -lnghttp2
+//     c++ -std=c++20 -O2 -I. -Iservice/native/plane benchmarks/serving/http2.cc service/native/plane/h2/*.cc -lnghttp2
 //     ./a.out [REQUEST_BYTES ANSWER_BYTES CALLS]
 //
 // The client is nghttp2's for both, with eight calls under way. Only the server's part is timed: from the bytes that came

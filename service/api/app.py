@@ -1,4 +1,4 @@
-"""The application: the control plane, the data plane, `/metrics` and the page on one port."""
+"""The application: what the data plane does not answer itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from service import __version__
-from service.api import oip, problems
+from service.api import problems
 from service.api.control import (
     aliases,
     artifacts,
@@ -26,13 +26,14 @@ from service.api.control import (
     targets,
     workers,
 )
+from service.api.oip import repository
 from service.api.oip.address import parse_addresses
 from service.api.ops import scrape
-from service.api.ops.collectors import BuildCollector, CacheCollector
+from service.api.ops.collectors import BuildCollector, CacheCollector, ModelCollector
 from service.api.ops.middleware import with_middleware
 from service.api.services import Services
 
-_SAVE_USAGE_S = 10.0
+_SAVE_USAGE_S = 1.0  # what is lost of it when this process is killed
 _DESCRIPTION = (
     "Octet compiles models that are already quantized to 8 bits, and serves predictions. Push a "
     "model with `PUT /api/v1/models?name=…`, wait for its build, and send predictions to `POST "
@@ -77,8 +78,9 @@ def create_app(services: Services) -> FastAPI:
     app.add_middleware(with_middleware, services=services)
     app.state.services = services
     app.router.lifespan_context = _lifespan
-    oip.install(app, services)
+    app.router.routes[:0] = repository.routes(services)
     app.router.routes += [*page.routes(), *page.reference_routes()]
+    services.metrics.registry.register(ModelCollector(services.registry))
     services.metrics.registry.register(BuildCollector(services.builds))
     services.metrics.registry.register(CacheCollector(services.layout.blobs))
     return app
@@ -88,13 +90,14 @@ def create_app(services: Services) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     services: Services = app.state.services
     wanted = parse_addresses(services.settings.preload)
+    reaching = asyncio.create_task(services.plane.run())
     saving = asyncio.create_task(_save_usage(services))
     preloading = asyncio.create_task(services.registry.preload(wanted))  # requests are taken meanwhile
     following = asyncio.create_task(_follow_files(services))
     await asyncio.sleep(0)  # so that it has begun before the server is announced as ready
     yield
     services.stopping.set()
-    for task in (preloading, saving, following):
+    for task in (preloading, saving, following, reaching):
         task.cancel()
     await services.registry.close()
     await asyncio.to_thread(services.access.save)

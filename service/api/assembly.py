@@ -8,21 +8,20 @@ from contextlib import contextmanager
 
 from service.api.access import Access, AuditLog
 from service.api.control.submission import request_again
-from service.api.oip import InferenceTelemetry
 from service.api.ops.metrics import Metrics
-from service.api.ops.peers import peer_budgets
 from service.api.ops.traced import start_tracing
 from service.api.services import Services
 from service.cache import OciLayout
 from service.core.build import Build
+from service.core.certificate import Certificate
 from service.core.errors import OctetError
 from service.core.queueing import scheduling_of
-from service.core.running import Running
 from service.core.settings import Settings
 from service.core.target import TARGETS, Host
 from service.db import AliasStore, BuildStore, Database, ModelStore, WorkerStore
 from service.workers.catalog import synchronize
 from service.workers.crashes import Crashes, crashes_of
+from service.workers.data_plane.plane import DataPlane
 from service.workers.inference import Registry
 from service.workers.inference.artifacts import StoredArtifacts
 
@@ -33,14 +32,17 @@ _logger = logging.getLogger(__name__)
 def assemble(
     settings: Settings,
     host: Host,
-    running: Running | None = None,
+    plane: DataPlane,
     crashes: Crashes | None = None,
+    certificate: Certificate | None = None,
     on_lost: Callable[[], None] = lambda: None,
 ) -> Iterator[Services]:
     """The services of one process, on the folder that `settings` name; brought up to date, and restored if need be.
 
     Args:
-        running, crashes: see `StoredArtifacts`.
+        plane: what answers.
+        crashes: see `StoredArtifacts`.
+        certificate: of the public ports; None for plain text.
         on_lost: see `Database`.
 
     Raises:
@@ -65,11 +67,11 @@ def assemble(
     registry = Registry(
         builds,
         models,
-        StoredArtifacts(layout, running, crashes),
+        StoredArtifacts(layout, crashes),
+        plane,
         aliases=aliases,
         targets=[target.name for target in TARGETS if target.runs_on(host)],
         scheduling=lambda model: scheduling_of(settings.serving(model)),
-        observer=InferenceTelemetry(metrics),
         on_lost=build_again,
         memory_bytes=settings.model_memory_bytes,
     )
@@ -82,13 +84,14 @@ def assemble(
         aliases,
         workers,
         registry,
+        plane,
         host,
         metrics,
         access,
         AuditLog(settings.audit_file),
         crashes,
-        peer_budgets(settings),
         tracing=tracing,
+        certificate=certificate,
     )
     try:
         yield services

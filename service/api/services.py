@@ -11,15 +11,16 @@ from fastapi import Depends, Request
 from service.api.access import Access, AuditLog
 from service.api.ops.metrics import Metrics
 from service.cache import OciLayout
+from service.core.certificate import Certificate
 from service.core.settings import Settings
 from service.core.target import Host
 from service.db import AliasStore, BuildStore, ModelStore, WorkerStore
-
-if TYPE_CHECKING:  # it loads the runtime, which the control plane does without
-    from service.api.ops.tracing import Tracing
-    from service.native import PeerBudgets
-    from service.workers.crashes import Crashes
+from service.workers.crashes import Crashes
+from service.workers.data_plane.plane import DataPlane
 from service.workers.inference import Registry
+
+if TYPE_CHECKING:  # it loads OpenTelemetry
+    from service.api.ops.tracing import Tracing
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,10 @@ class Services:
     """The components behind the API.
 
     Attributes:
-        registry: the models loaded in this process.
+        registry: which models answer.
+        plane: what answers with them.
         tracing: None where requests are not traced.
-        peers: what clients hold of this process.
+        certificate: None where connections are in plain text.
         broken_files: what `--models` names and cannot be served, by the file's name, and why.
         stopping: set when the process was told to stop; handlers that hold a request open end it then.
     """
@@ -41,15 +43,21 @@ class Services:
     aliases: AliasStore
     workers: WorkerStore
     registry: Registry
+    plane: DataPlane
     host: Host
     metrics: Metrics
     access: Access
     audit: AuditLog
     crashes: Crashes
-    peers: PeerBudgets
     broken_files: dict[str, str] = field(default_factory=dict)
     stopping: threading.Event = field(default_factory=threading.Event)
     tracing: Tracing | None = None
+    certificate: Certificate | None = None
+
+    @property
+    def traced(self) -> float:
+        """Which part of the requests to trace that do not say it themselves; below 0: none at all."""
+        return self.tracing.ratio if self.tracing is not None else -1.0
 
 
 async def _of(request: Request) -> Services:  # async, because FastAPI runs what is not in a thread

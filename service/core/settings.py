@@ -130,7 +130,7 @@ class Settings(BaseSettings, Serving):
     shared_memory: bool = Field(
         False,
         description="clients on this machine may have tensors read from, and written to, files of /dev/shm that this "
-        "process's user may open (`octet worker serve`)",
+        "process's user may open",
     )
     max_connections: int = Field(
         0,

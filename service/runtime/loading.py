@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +24,6 @@ from service.core.digest import Digest, canonical_json
 from service.core.elf import ElfError, check_library
 from service.core.errors import UnsafeLibrary, Unsupported
 from service.core.options import buckets_of
-from service.core.running import Place, Running
 from service.core.target import detect_host, parse_target
 from service.runtime.bucketed import BucketedModel
 from service.runtime.model import Model
@@ -39,13 +37,11 @@ def load(
     path: Path | str | OciLayout,
     digest: Digest | None = None,
     threads: int | Threads = 0,
-    running: Running | None = None,
 ) -> Model:
     """The artifact `digest` of the OCI layout at `path`; without a digest, the layout must hold exactly one.
 
     Args:
         threads: per call; at most, and for 0, one for each core that this process may use.
-        running: where it is noted that native code of the artifact runs, its loading included.
 
     Raises:
         NotFound: there is no such artifact.
@@ -55,7 +51,7 @@ def load(
     """
     layout = path if isinstance(path, OciLayout) else OciLayout.open(Path(path))
     digest = digest or only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
-    return _loaded(layout, digest, threads, running)
+    return _loaded(layout, digest, threads)
 
 
 def load_model(path: Path | str | OciLayout, threads: int | Threads = 0) -> Model | BucketedModel:
@@ -68,7 +64,7 @@ def load_model(path: Path | str | OciLayout, threads: int | Threads = 0) -> Mode
     layout = path if isinstance(path, OciLayout) else OciLayout.open(Path(path))
     digests = artifacts_of_model(layout)
     shared = threads if isinstance(threads, Threads) else Threads(threads)
-    models = [_loaded(layout, digest, shared, None) for digest in digests]
+    models = [_loaded(layout, digest, shared) for digest in digests]
     return models[0] if len(models) == 1 else BucketedModel(models)
 
 
@@ -122,10 +118,9 @@ class StoredArtifact:
         check_code(self.config, self.library)
 
 
-def _loaded(layout: OciLayout, digest: Digest, threads: int | Threads, running: Running | None) -> Model:
+def _loaded(layout: OciLayout, digest: Digest, threads: int | Threads) -> Model:
     stored = StoredArtifact.read(layout, digest)
-    place = running.place(digest) if running else None
-    return load_files(stored.config, stored.library, stored.constants, digest=digest, threads=threads, place=place)
+    return load_files(stored.config, stored.library, stored.constants, digest=digest, threads=threads)
 
 
 def load_files(
@@ -135,9 +130,8 @@ def load_files(
     *,
     digest: str = "",
     threads: int | Threads = 0,
-    place: Place | None = None,
 ) -> Model:
-    """The artifact made of `config` and two files; `threads` as for `load`, `place` as for `Model`.
+    """The artifact made of `config` and two files; `threads` as for `load`.
 
     Raises:
         CorruptBlob: the constants layer is too short for what the config says of it.
@@ -147,9 +141,8 @@ def load_files(
     check_host(config)
     check_code(config, library)
     shared = threads if isinstance(threads, Threads) else Threads(threads)
-    with place or nullcontext():
-        native = NativeModel.load_files(canonical_json(config.to_json()), library, constants)
-        return Model(config, native, digest, shared, place)
+    native = NativeModel.load_files(canonical_json(config.to_json()), library, constants)
+    return Model(config, native, digest, shared)
 
 
 def check_host(config: ArtifactConfig) -> None:

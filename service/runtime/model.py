@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 from service.core.artifact import ArtifactConfig
 from service.core.buffers import aligned_empty, as_aligned, is_aligned
 from service.core.errors import InvalidTensor
-from service.core.running import Place
 from service.core.sequence import SequenceState
 from service.core.signature import ModelSignature, TensorSpec
 from service.runtime.octet_library import NativeModel
@@ -30,30 +28,18 @@ class Model:
         native: NativeModel,
         digest: str = "",
         threads: Threads | None = None,
-        place: Place | None = None,
     ) -> None:
         """
         Args:
             native: the loaded library and constants.
             threads: that share a call; by default one for each core that this process may use.
-            place: marked while the library computes, for whoever watches over this process.
         """
-        self._place = place
         self.config, self.digest = config, digest
         self.threads = threads or Threads()
         self.native = native
         self.instance = native.instance(self.threads.team, self.threads.count)
-        if place is not None:
-            self.instance.mark(ctypes.addressof(ctypes.c_uint8.from_buffer(place.mark)))
         self._bound: tuple[Sequence[Array], ...] | None = None  # kept alive
         self._keeps_state = bool(self.signature.states)
-
-    @property
-    def runner(self) -> Any:
-        """The same without Python; a state's tensors, where there is one, follow its inputs and outputs."""
-        from service.native import compiled_runner  # here: what only runs models needs no server's library
-
-        return compiled_runner(self.native.handle.value or 0, self.instance.handle.value or 0)
 
     @property
     def signature(self) -> ModelSignature:
@@ -61,8 +47,7 @@ class Model:
 
     def clone(self) -> Model:
         """Another instance, with memory of its own."""
-        place = self._place.another() if self._place else None
-        return Model(self.config, self.native, self.digest, self.threads, place)
+        return Model(self.config, self.native, self.digest, self.threads)
 
     def __call__(self, *inputs: Array) -> Any:
         """The output for `inputs` (in the signature's order), or a tuple of outputs where there are several.

@@ -26,11 +26,24 @@ from service.core.errors import NotStarted, OctetError, from_json
 _logger = logging.getLogger(__name__)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 30.0
 _HEALTHY_S = 60.0  # a child that lived this long did not fail at its start
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 _TOLD = (signal.SIGTERM, signal.SIGINT)
 _VM_STATISTICS = Path("/proc/vmstat")
 
-Ready = Callable[[], None]
+
+class Ready:
+    """A child says by it that it is ready."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+
+    def __call__(self) -> None:
+        _say(self._pipe, {})
+
+    @property
+    def descriptor(self) -> int:
+        """Of the pipe, for a program that this process becomes to hold: by its end that of the process is noticed."""
+        return self._pipe
 
 
 @dataclass(frozen=True)
@@ -171,8 +184,8 @@ class SupervisedProcess:
         """Never returns."""
         status = 1
         try:
-            _leave(parent, {*self._kept, pipe})
-            self._main(lambda: _say(pipe, {}))
+            _leave(parent, {*self._kept, pipe}, self._name)
+            self._main(Ready(pipe))
             status = 0
         except OctetError as error:
             _say(pipe, {"error": error.to_json()})
@@ -183,8 +196,8 @@ class SupervisedProcess:
             os._exit(status)  # what was to be done at the parent's end is none of the child's business
 
 
-def _leave(parent: int, keep: Collection[int]) -> None:
-    """Makes a fork a process of its own, which ends with its parent."""
+def _leave(parent: int, keep: Collection[int], name: str) -> None:
+    """Makes a fork a process of its own, which ends with its parent; `ps -o comm` shows its name."""
     os.setpgid(0, 0)  # Ctrl-C in the terminal is for the parent, which then tells its children
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # a group in the background may still log to the terminal
     signal.set_wakeup_fd(-1)
@@ -195,7 +208,9 @@ def _leave(parent: int, keep: Collection[int]) -> None:
         descriptor = int(path.name)
         if descriptor > 2 and descriptor not in keep and _is_channel(path):
             os.close(descriptor)  # a connection or a port must not outlive the parent's use of it
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # however the parent dies
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_NAME, name.replace(" ", "-").encode())
+    prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # however the parent dies
     if os.getppid() != parent:  # it died before we asked
         os._exit(1)
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.data_plane import DataPlane, sample_tables
-from tests.support.uvicorn_thread import listening
+from tests.support.data_plane import DataPlane, sample_tables, serving
 from tests.support.waiting import WORK_TIMEOUT_S
 
 PYTHON = Path(os.environ.get("OCTET_KSERVE", Path.home() / ".cache" / "octet-kserve" / "venv")) / "bin" / "python"
@@ -23,7 +22,7 @@ COLUMNS = (np.arange(64, dtype=np.int32) * 4 % 256).reshape(8, 8).sum(axis=0).to
 @pytest.mark.skipif(not PYTHON.exists(), reason=f"NOT TESTED, since there is no kserve at {PYTHON}: pip install kserve")
 def test_what_the_sdk_sees() -> None:
     plane = DataPlane(sample_tables())
-    with listening(plane.app) as address:
+    with serving(plane) as address:
         done = subprocess.run(
             [str(PYTHON), str(SESSION), f"http://{address}", plane.grpc],
             capture_output=True,

@@ -20,8 +20,9 @@ from service.api.app import control_plane as described
 from service.api.app import create_app
 from service.api.assembly import assemble
 from service.core.settings import Auth, Settings
-from tests.support.control_plane import HOST, ControlPlane
-from tests.support.data_plane import DataPlane, sample_tables
+from service.workers.data_plane import plane
+from tests.support.control_plane import HOST, NOBODY, ControlPlane
+from tests.support.data_plane import DataPlane, sample_tables, serving
 from tests.support.uvicorn_thread import listening
 from tests.support.waiting import WORK_TIMEOUT_S
 
@@ -54,15 +55,16 @@ OPERATIONS = dict(operations())
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """Where both planes listen, and path parameters of what is there."""
-    with assemble(Settings(data_dir=tmp_path_factory.mktemp("data"), auth=Auth.OFF), HOST) as services:  # keys are made
+    chosen = Settings(data_dir=tmp_path_factory.mktemp("data"), auth=Auth.OFF)  # keys are made
+    with assemble(chosen, HOST, plane.DataPlane(NOBODY)) as services:
         app = create_app(services)
-        with listening(app) as control, listening(DataPlane(sample_tables()).app) as data:
+        with listening(app) as control, serving(DataPlane(sample_tables())) as data:
             import httpx
 
             with httpx.Client(base_url=f"http://{control}", timeout=WORK_TIMEOUT_S) as client:
-                plane = ControlPlane(services, client)
-                build = plane.push().json()
-                artifact = plane.succeed()
+                pushed = ControlPlane(services, client)
+                build = pushed.push().json()
+                artifact = pushed.succeed()
             yield {
                 "/v2": f"http://{data}",
                 "/": f"http://{control}",

@@ -1,4 +1,4 @@
-"""An unmodified `tritonclient.grpc`, blocking and asyncio, against the data plane beside a real uvicorn."""
+"""An unmodified `tritonclient.grpc`, blocking and asyncio, against the data plane."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from tritonclient.utils import InferenceServerException
 
 from service import __version__
 from service.core.signature import DATATYPES
-from tests.support.data_plane import DataPlane, extremes, sample_tables
-from tests.support.uvicorn_thread import listening
+from tests.support.data_plane import DataPlane, extremes, sample_tables, serving
 from tests.support.waiting import WORK_TIMEOUT_S
 
 IMAGE = (np.arange(64, dtype=np.uint8) * 4).reshape(1, 8, 8, 1)
@@ -27,7 +26,7 @@ COLUMNS = IMAGE.sum(axis=(1, 3), dtype=np.int32)
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     plane = DataPlane(sample_tables())
-    with listening(plane.app):
+    with serving(plane):
         yield plane.grpc
 
 

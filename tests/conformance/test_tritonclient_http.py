@@ -1,4 +1,4 @@
-"""An unmodified `tritonclient.http` against the data plane behind a real uvicorn."""
+"""An unmodified `tritonclient.http` against the data plane."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from tritonclient.utils import InferenceServerException
 
 from service import __version__
 from service.core.signature import DATATYPES
-from tests.support.data_plane import DataPlane, extremes, sample_tables
-from tests.support.uvicorn_thread import listening
+from tests.support.data_plane import DataPlane, extremes, sample_tables, serving
 
 IMAGE = (np.arange(64, dtype=np.uint8) * 4).reshape(1, 8, 8, 1)
 COLUMNS = IMAGE.sum(axis=(1, 3), dtype=np.int32)
@@ -25,7 +24,7 @@ COLUMNS = IMAGE.sum(axis=(1, 3), dtype=np.int32)
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with listening(DataPlane(sample_tables()).app) as address:
+    with serving(DataPlane(sample_tables())) as address:
         yield address
 
 

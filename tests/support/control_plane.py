@@ -28,9 +28,11 @@ from service.core.settings import Settings
 from service.core.signature import ModelSignature, TensorSpec
 from service.core.target import Host
 from service.db import Claim
+from service.workers.data_plane.plane import DataPlane
 from tests.support.asgi import client_of
 
 HOST = Host("x86_64", frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"]), "a CPU of the tests")
+NOBODY = b"\0octet-test-nobody"  # where no data plane is
 HOST_TARGET = "x86-64-v3"
 MODEL = b"\x1c\x00\x00\x00TFL3" + bytes(range(100))  # as much of a model as the API looks at
 FACTS = Facts(
@@ -76,7 +78,7 @@ class ControlPlane:
 @contextmanager
 def control_plane(data_dir: Path, **settings: Any) -> Iterator[ControlPlane]:
     with (
-        assemble(Settings(data_dir=data_dir, **settings), HOST) as services,
+        assemble(Settings(data_dir=data_dir, **settings), HOST, DataPlane(NOBODY)) as services,
         client_of(create_app(services)) as client,
     ):
         yield ControlPlane(services, client)

@@ -1,10 +1,15 @@
-"""The data plane over in-memory tables, and requests to it in the protocol's binary form."""
+"""A data plane, the real process, over in-memory tables; and requests to it in the protocol's binary form."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,39 +18,47 @@ from typing import TYPE_CHECKING, Any, cast
 import httpx
 import numpy as np
 import numpy.typing as npt
+import uvicorn
 from fastapi import FastAPI
 from grpc.aio import Channel, insecure_channel
-from starlette.types import ASGIApp
+from uvicorn.server import ServerState
 
 from service.api import problems
 from service.api.access import Access
-from service.api.grpc.auto import grpc_server
-from service.api.oip import InferenceTelemetry, install
+from service.api.data_plane.listener import Listener
+from service.api.oip import repository
+from service.api.ops import scrape
+from service.api.ops.collectors import ModelCollector
 from service.api.ops.metrics import Metrics
 from service.api.ops.middleware import with_middleware
-from service.api.ops.peers import peer_budgets
+from service.api.ops.sockets import notice_lost_clients
 from service.api.services import Services
 from service.core.build import Build
 from service.core.certificate import certificate_of
 from service.core.settings import Settings
 from service.core.signature import datatype_of
+from service.workers.data_plane import plane, program
 from service.workers.inference import Registry, Scheduling
 from service.workers.inference.ports import Aliases, Artifacts, Builds, Models
+from tests.support import gates, runners
 from tests.support.runners import affine, digits, identity
 from tests.support.tables import TARGET, Tables
+from tests.support.waiting import GIVE_UP_S
 
 if TYPE_CHECKING:
     from service.api.ops.tracing import Tracing
 
 Array = npt.NDArray[Any]
-GRACE_S = 60.0  # for calls under way when a data plane stops
 
 
 class DataPlane:
-    """The `/v2` routes as the whole application has them: in the same context, with the same problem documents.
+    """A data plane's process, and on the event loop of its user the control plane that it needs.
 
     Attributes:
-        grpc: where the same models answer over gRPC, between the application's startup and its shutdown.
+        http, grpc: where it answers, within `lifespan`.
+        process: that answers there.
+        registry: the models that it is told to load.
+        app: what answers the requests that it sends on.
     """
 
     def __init__(
@@ -58,69 +71,223 @@ class DataPlane:
         targets: Sequence[str] = (TARGET,),
         on_lost: Callable[[Build], None] = lambda build: None,
         tracing: Tracing | None = None,
+        reads: Sequence[Path] = (),
+        memory_bytes: int = 0,
         **settings: Any,
     ) -> None:
-        """`Tables` are all four of the ports; a test that has the real thing gives it instead."""
+        """`Tables` are all four of the ports; a test that has the real thing gives it instead.
+
+        Args:
+            reads: where artifacts are that the process has to be able to read, beside those of `FunctionRunner`.
+            memory_bytes: what models may take together; 0: there is no limit.
+        """
+        self.http = self.grpc = ""
+        self.process: subprocess.Popen[bytes] | None = None
         self.metrics = Metrics()
         self.audited: list[tuple[str, Any]] = []
+        self._address = b"\0octet-test-" + os.urandom(8).hex().encode()
+        self._reads = [runners.folder(), *reads]
+        self.orders = plane.DataPlane(self._address)
         self.registry = Registry(
             builds,
             models or cast(Tables, builds),
             artifacts or cast(Tables, builds),
+            self.orders,
             targets=targets,
             aliases=aliases or (builds if isinstance(builds, Tables) else None),
             scheduling=lambda model: Scheduling(**(scheduling or {"queue_size": 8})),
-            observer=InferenceTelemetry(self.metrics),
             on_lost=on_lost,
             refresh_s=0.02,
+            memory_bytes=memory_bytes,
         )
-        api = FastAPI(lifespan=self.lifespan)
-        problems.install(api)
+        self.metrics.registry.register(ModelCollector(self.registry))
         chosen = Settings(**{"data_dir": Path("/nonexistent"), **settings})
         services = SimpleNamespace(
             registry=self.registry,
+            plane=self.orders,
             metrics=self.metrics,
             settings=chosen,
             access=Access(chosen),
             audit=SimpleNamespace(note=lambda action, **what: self.audited.append((action, what))),
             tracing=tracing,
-            peers=peer_budgets(chosen),
+            traced=-1.0 if tracing is None else tracing.ratio,
+            certificate=certificate_of(chosen),
         )
-        self.services = api.state.services = cast(Services, services)
-        self.grpc = ""
-        api.router.routes.clear()
-        install(api, self.services)
-        api.add_middleware(with_middleware, services=self.services)
-        self.app: ASGIApp = api
+        self.services = cast(Services, services)
+        self.app = FastAPI()
+        problems.install(self.app)
+        self.app.state.services = self.services
+        self.app.router.routes[:] = repository.routes(self.services)
+        self.app.include_router(scrape.router)
+        self.app.add_middleware(with_middleware, services=self.services)
+        self._connections: set[asyncio.Task[Any]] = set()
 
     @asynccontextmanager
-    async def lifespan(self, app: FastAPI | None = None) -> AsyncIterator[None]:
-        chosen = self.services.settings
-        server = grpc_server(self.services, "127.0.0.1", chosen.grpc_port or 0, certificate_of(chosen))
-        self.grpc = f"127.0.0.1:{await server.start()}"
-        yield
-        await server.stop(GRACE_S)
-        await self.registry.close()
+    async def lifespan(self) -> AsyncIterator[None]:
+        """From the start of the process until it has answered its last request."""
+        with ExitStack() as stack:
+            listeners = {"control": stack.enter_context(_unix(self._address))}
+            listeners["http"] = stack.enter_context(_loopback())
+            if self.services.settings.grpc:
+                listeners["grpc"] = stack.enter_context(_loopback())
+                self.grpc = "{}:{}".format(*listeners["grpc"].getsockname())
+            self.http = "{}:{}".format(*listeners["http"].getsockname())
+            self._listeners = listeners
+            self.start()
+            tasks = self._control()
+            try:
+                await self._knows(tasks)
+                yield
+                await self.orders.gather()  # what was noted of the last request is told after its answer
+            finally:
+                await self.stop()
+                await self.registry.close()
+                for task in [*tasks, *self._connections]:
+                    task.cancel()
+                await asyncio.gather(*tasks, *self._connections, return_exceptions=True)
+
+    def start(self) -> None:
+        """Starts the process: the first, or another on the same ports."""
+        descriptors = {name: listener.fileno() for name, listener in self._listeners.items()}
+        descriptors["gates"] = gates.descriptor()  # it keeps open what it is told of, and this is for its models
+        arguments = [str(program.PATH)]
+        for name, descriptor in descriptors.items():
+            arguments += f"--{name}", str(descriptor)
+        for path in self._reads:
+            arguments += "--reads", str(path.resolve())
+        self.process = subprocess.Popen(arguments, pass_fds=list(descriptors.values()))
+
+    async def stop(self) -> None:
+        """Ends the process when it has answered what is under way."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            status = await asyncio.to_thread(process.wait, GIVE_UP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            await asyncio.to_thread(process.wait)
+            raise
+        assert status == 0, f"octet-plane ended with {status}"
+
+    async def scraped(self) -> str:
+        """The metrics of all that was answered until now."""
+        await self.orders.gather()
+        return (await asyncio.to_thread(self.metrics.text)).decode()
+
+    async def _knows(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
+        """Waits until the process has heard all that it is told first."""
+
+        async def reach() -> None:
+            await self.orders.reached()
+            await self.orders.gather()
+
+        reaching = asyncio.ensure_future(reach())
+        done, _ = await asyncio.wait([reaching, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for each in done:  # the others only end where they fail
+            await each
+
+    def _control(self) -> list[asyncio.Task[Any]]:
+        config = uvicorn.Config(
+            self.app,
+            lifespan="off",
+            ws="none",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            proxy_headers=True,
+            forwarded_allow_ips="*",
+        )
+        config.load()
+        protocol: Callable[..., asyncio.Protocol] = config.http_protocol_class
+        make = partial(protocol, config=config, server_state=ServerState(), app_state={})
+        loop = asyncio.get_running_loop()
+
+        async def serve(connection: socket.socket) -> None:
+            with suppress(OSError):  # it was closed meanwhile
+                await loop.connect_accepted_socket(make, connection)
+
+        def take(descriptor: int) -> None:
+            connection = socket.socket(fileno=descriptor)
+            connection.setblocking(False)
+            task = loop.create_task(serve(connection))
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
+
+        listener = Listener(self.services, take)
+        self.orders.listener = listener
+        return [loop.create_task(listener.keep_telling()), loop.create_task(self.orders.run())]
 
 
 @asynccontextmanager
 async def channel(plane: DataPlane, **options: Any) -> AsyncIterator[Channel]:
-    """A gRPC channel to a data plane on the same event loop."""
+    """A gRPC channel to a data plane."""
     async with plane.lifespan(), insecure_channel(plane.grpc, **options) as opened:
         yield opened
 
 
 @asynccontextmanager
+async def client_of(plane: DataPlane) -> AsyncIterator[httpx.AsyncClient]:
+    """An HTTP client of a data plane."""
+    async with plane.lifespan(), httpx.AsyncClient(base_url=f"http://{plane.http}", timeout=GIVE_UP_S) as client:
+        yield client
+
+
+@asynccontextmanager
 async def connect(tables: Tables, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a data plane without a socket in between."""
+    """An HTTP client of a data plane over `tables`, which is its attribute `plane`."""
     plane = DataPlane(tables, **options)
-    transport = httpx.ASGITransport(plane.app, raise_app_exceptions=False)
+    async with client_of(plane) as client:
+        client.plane = plane  # type: ignore[attr-defined]
+        yield client
+
+
+@contextmanager
+def serving(plane: DataPlane) -> Iterator[str]:
+    """Runs a data plane with an event loop of its own, in a thread; gives `host:port`, where it answers over HTTP."""
+    started, stopping = threading.Event(), threading.Event()
+    failures: list[BaseException] = []
+
+    async def serve() -> None:
+        async with plane.lifespan():
+            started.set()
+            await asyncio.to_thread(stopping.wait)
+
+    def run() -> None:
+        try:
+            asyncio.run(serve())
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            started.set()
+
+    thread = threading.Thread(target=run, name="control plane")
+    thread.start()
     try:
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            client.plane = plane  # type: ignore[attr-defined]
-            yield client
+        assert started.wait(GIVE_UP_S), "the data plane did not start"
+        if not failures:
+            yield plane.http
     finally:
-        await plane.registry.close()
+        stopping.set()
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def _unix(address: bytes) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(address)
+    listener.listen()
+    listener.setblocking(False)
+    return listener
+
+
+def _loopback() -> socket.socket:
+    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    notice_lost_clients(listener)
+    listener.setblocking(False)
+    return listener
 
 
 def entry(name: str, array: Array, **members: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ class Load:
 
     def check(self) -> None:
         """Nobody saw more of a crash than a cut connection or a 503."""
-        assert set(self.statuses) <= {0, 200, 503}
+        assert set(self.statuses) <= {0, 200, 503}, set(self.statuses)
         # What each had in flight, and what it had in the listener's queue.
         assert self.statuses.count(0) <= 2 * self.clients
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from tests.support.waiting import GIVE_UP_S
 
 _ROOT = Path(__file__).parents[2]
-_SOURCES = _ROOT / "service" / "native" / "src"
 _PLANE = _ROOT / "service" / "native" / "plane"
 _TESTS = _ROOT / "tests" / "native"
 _WARNINGS = ("-Wall", "-Wextra", "-Werror")
@@ -20,7 +19,7 @@ _ZIG = (sys.executable, "-m", "ziglang", "c++", "-O2")
 
 def compile_h2(program: str, directory: Path, compiler: tuple[str, ...] = _ZIG) -> Path:
     """`tests/native/h2/PROGRAM.cc` with the HTTP/2 session, in `directory`; one unit, in a third of the time."""
-    session = [f"-include{source}" for source in sorted((_SOURCES / "h2").glob("*.cc"))]
+    session = [f"-include{source}" for source in sorted((_PLANE / "h2").glob("*.cc"))]
     return _compile(_TESTS / "h2" / f"{program}.cc", directory, compiler, session)
 
 
@@ -32,15 +31,13 @@ def compile_queue(program: str, directory: Path) -> Path:
 def compile_plane(program: Path, directory: Path, sources: Sequence[str], compiler: tuple[str, ...] = _ZIG) -> Path:
     """A program of the tests, with `sources` of the data plane: names below its folder, without their ends."""
     included = [str(_PLANE / f"{source}.cc") for source in sources]
-    folders = [f"-I{_PLANE}", f"-I{_PLANE.parent}"]
-    return _compile(program, directory, compiler, [*folders, *included, "-ldl"], "c++20")
+    return _compile(program, directory, compiler, [*included, "-ldl"])
 
 
-def _compile(
-    source: Path, directory: Path, compiler: Sequence[str], included: Sequence[str] = (), standard: str = "c++17"
-) -> Path:
+def _compile(source: Path, directory: Path, compiler: Sequence[str], included: Sequence[str] = ()) -> Path:
     output = directory / source.stem
-    command = [*compiler, f"-std={standard}", *_WARNINGS, f"-I{_SOURCES}", *included, str(source), "-o", str(output)]
+    folders = [f"-I{_PLANE}", f"-I{_PLANE.parent}"]
+    command = [*compiler, "-std=c++20", *_WARNINGS, *folders, *included, str(source), "-o", str(output)]
     compiled = subprocess.run(command, capture_output=True, text=True)
     assert compiled.returncode == 0, compiled.stderr
     return output

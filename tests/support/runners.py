@@ -1,67 +1,83 @@
-"""A servable model that is a Python function: the twin of `service.runtime.Model`."""
+"""Models of a few lines of C, which a data plane loads like any other: what a compiler writes, without a compiler."""
 
 from __future__ import annotations
 
+import atexit
+import hashlib
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from service.core.errors import InvalidTensor
-from service.core.sequence import SequenceState
+from service.core.digest import Digest
 from service.core.signature import ModelSignature, Quantization, State, TensorSpec
-from service.native import Runner, as_runner
+from tests.support.gates import Gate
 
-Array = npt.NDArray[Any]
-Function = Callable[..., Sequence[Array]]
+_TYPES = {
+    "BOOL": "uint8_t",
+    "UINT8": "uint8_t",
+    "UINT16": "uint16_t",
+    "INT8": "int8_t",
+    "INT16": "int16_t",
+    "INT32": "int32_t",
+    "INT64": "int64_t",
+    "FP32": "float",
+}
+_compiling = threading.Lock()
+
+
+@cache
+def folder() -> Path:
+    """Where the libraries are, which a data plane has to be able to read. It goes with this process."""
+    made = Path(tempfile.mkdtemp(prefix="octet-models-"))
+    (made / "constants").write_bytes(bytes(64))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
 
 
 class FunctionRunner:
-    """Runs `function`, which takes states after inputs, and gives the next ones after outputs.
+    """A model that is one function of C.
 
-    Like the real one it checks its inputs, and refuses to be entered twice at a time.
+    The function sees each tensor as an array of its name, and how many elements it has as `count_NAME`. A state is
+    `NAME`, and what it is next `next_NAME`. It gives 0, or the call fails.
     """
 
-    def __init__(self, signature: ModelSignature, function: Function) -> None:
+    def __init__(self, signature: ModelSignature, body: str, gate: Gate | None = None) -> None:
+        """
+        Args:
+            body: statements; data planes call it once with zeros, when they load it.
+            gate: that the body calls.
+        """
         self.signature = signature
-        self.calls = 0
-        self._function = function
-        self._running = threading.Lock()
+        self._source = _source(signature, body, gate)
 
-    def run(self, inputs: Sequence[Array], state: SequenceState | None = None) -> list[Array]:
-        if not self._running.acquire(blocking=False):
-            raise AssertionError("two threads run one instance")
-        try:
-            for spec, array in zip(self.signature.inputs, inputs, strict=True):
-                if array.shape != spec.shape or array.dtype != spec.dtype:
-                    raise InvalidTensor(f"input {spec.name!r} does not fit", tensor=spec.name)
-            self.calls += 1
-            if not self.signature.states:
-                return list(self._function(*inputs))
-            state = state or SequenceState(self.signature)
-            results = self._function(*inputs, *state.tensors)
-            state.advance(results[len(self.signature.outputs) :])
-            return list(results[: len(self.signature.outputs)])
-        finally:
-            self._running.release()
-
-    @property
-    def runner(self) -> Runner:
-        return as_runner(self._run_with_state)
-
-    def _run_with_state(self, tensors: Sequence[Array]) -> list[Array]:
-        count = len(self.signature.inputs)
-        if not self.signature.states:
-            return self.run(tensors)
-        state = SequenceState(self.signature)
-        state.advance(tensors[count:])
-        outputs = self.run(tensors[:count], state)
-        return [*outputs, *state.tensors]
-
-    def clone(self) -> FunctionRunner:
-        return FunctionRunner(self.signature, self._function)
+    def part(self, batch: int, artifact: Digest) -> dict[str, Any]:
+        """What a data plane is told of it, as `loads.part` has it."""
+        config = {
+            "abi_version": 1,
+            "numerics": "litert-reference",
+            "plan": _plan(self.signature),
+            "requires": [],
+            "signature": self.signature.to_json(),
+            "target": "x86-64-v3",
+        }
+        text = json.dumps(config, sort_keys=True, separators=(",", ":"))
+        return {
+            "batch": batch,
+            "artifact": str(artifact),
+            "config": text,
+            "library": str(_library(self._source)),
+            "constants": str(folder() / "constants"),
+        }
 
 
 def tensor(name: str, datatype: str, *shape: int) -> TensorSpec:
@@ -73,10 +89,16 @@ def digits(bias: int = 0) -> FunctionRunner:
     signature = ModelSignature(
         (tensor("image", "UINT8", 1, 8, 8, 1),), (tensor("columns", "INT32", 1, 8), tensor("top", "UINT8", 1))
     )
-    return FunctionRunner(
-        signature,
-        lambda image: (image.sum(axis=(1, 3), dtype=np.int32), (image.max(axis=(1, 2, 3)) + np.uint8(bias))),
-    )
+    body = f"""
+      for (int column = 0; column < 8; ++column) columns[column] = 0;
+      top[0] = 0;
+      for (int at = 0; at < 64; ++at) {{
+        columns[at % 8] += image[at];
+        if (image[at] > top[0]) top[0] = image[at];
+      }}
+      top[0] += {bias};
+    """
+    return FunctionRunner(signature, body)
 
 
 def affine() -> FunctionRunner:
@@ -85,25 +107,79 @@ def affine() -> FunctionRunner:
         (tensor("x", "FP32", 1, 4), tensor("a", "INT8", 1, 4), tensor("b", "INT64", 1, 4)),
         (tensor("y", "FP32", 1, 4),),
     )
-    return FunctionRunner(signature, lambda x, a, b: ((x * a + b).astype(np.float32),))
+    return FunctionRunner(
+        signature, "for (int i = 0; i < 4; ++i) y[i] = (float)((double)(x[i] * a[i]) + (double)b[i]);"
+    )
 
 
 def tally() -> FunctionRunner:
     """The sum of all inputs of a sequence, which begins at 100."""
     total = State(tensor("total", "INT32", 1), np.array([100], "<i4").tobytes())
     signature = ModelSignature((tensor("x", "INT32", 1),), (tensor("y", "INT32", 1),), (total,))
-    return FunctionRunner(signature, lambda x, total: (x + total, x + total))
+    return FunctionRunner(signature, "y[0] = next_total[0] = x[0] + total[0];")
 
 
-def identity(datatype: str, *shape: int) -> FunctionRunner:
-    """Gives its one input back."""
-    return FunctionRunner(
-        ModelSignature((tensor("x", datatype, *shape),), (tensor("y", datatype, *shape),)), lambda x: (x.copy(),)
-    )
+def identity(datatype: str, *shape: int, body: str = "", gate: Gate | None = None) -> FunctionRunner:
+    """Gives its one input, `x`, back as `y`, after what `body` says."""
+    signature = ModelSignature((tensor("x", datatype, *shape),), (tensor("y", datatype, *shape),))
+    return FunctionRunner(signature, body + "__builtin_memcpy(y, x, count_x * sizeof *x);", gate)
+
+
+def held(gate: Gate, datatype: str = "UINT8", *shape: int) -> FunctionRunner:
+    """`identity`, which stands still at the gate, but where its first element is 0, as when it is loaded."""
+    return identity(datatype, *shape or (1, 1), body="if (x[0] && gate(x[0])) return 1;", gate=gate)
+
+
+def failing(datatype: str = "UINT8", *shape: int) -> FunctionRunner:
+    """`identity`, which fails, but where its first element is 0, as when it is loaded."""
+    return identity(datatype, *shape or (1, 1), body="if (x[0]) return 7;")
 
 
 def quantized() -> FunctionRunner:
     """Gives its one input back twice: with a scale of 0.5 and a zero point of -3, and as FP32."""
     stored = TensorSpec("y", "INT8", (1, 4), Quantization(0.5, -3))
     signature = ModelSignature((tensor("x", "INT8", 1, 4),), (stored, tensor("z", "FP32", 1, 4)))
-    return FunctionRunner(signature, lambda x: (x.copy(), x.astype(np.float32)))
+    return FunctionRunner(signature, "for (int i = 0; i < 4; ++i) { y[i] = x[i]; z[i] = x[i]; }")
+
+
+def _operands(signature: ModelSignature) -> list[tuple[str, int, str, TensorSpec]]:
+    """Space, index, name in C and tensor of each operand of the function."""
+    states = [state.spec for state in signature.states]
+    return [
+        *(("input", index, spec.name, spec) for index, spec in enumerate(signature.inputs)),
+        *(("state", index, spec.name, spec) for index, spec in enumerate(states)),
+        *(("output", index, spec.name, spec) for index, spec in enumerate(signature.outputs)),
+        *(("next_state", index, f"next_{spec.name}", spec) for index, spec in enumerate(states)),
+    ]
+
+
+def _plan(signature: ModelSignature) -> dict[str, Any]:
+    operands = _operands(signature)
+    return {
+        "arena_bytes": 0,
+        "buffers": [[space, index, math.prod(spec.shape) * spec.dtype.itemsize] for space, index, _, spec in operands],
+        "calls": [["model", list(range(len(operands)))]],
+        "copies": [],
+        "version": 1,
+    }
+
+
+def _source(signature: ModelSignature, body: str, gate: Gate | None) -> str:
+    names = []
+    for number, (space, _, name, spec) in enumerate(_operands(signature)):
+        constant = "const " if space in ("input", "state") else ""
+        known = re.sub(r"\W", "_", name, flags=re.ASCII)
+        names.append(f"{constant}{_TYPES[spec.datatype]}* {known} = operands[{number}]; (void){known};")
+        names.append(f"enum {{ count_{known} = {math.prod(spec.shape)} }};")
+    declared = "\n  ".join(names)
+    before = gate.source if gate else "#include <stdint.h>\n"
+    return f"{before}\nint32_t model(void* const* operands) {{\n  {declared}\n  {body}\n  return 0;\n}}\n"
+
+
+def _library(source: str) -> Path:
+    path = folder() / f"{hashlib.sha256(source.encode()).hexdigest()[:24]}.so"
+    with _compiling:
+        if not path.exists():
+            compiler = [sys.executable, "-m", "ziglang", "cc", "-x", "c", "-", "-shared", "-nostdlib", "-O1", "-fPIC"]
+            subprocess.run([*compiler, "-ffp-contract=off", "-o", str(path)], input=source.encode(), check=True)
+    return path

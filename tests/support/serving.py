@@ -84,16 +84,23 @@ class Served:
         scores: list[int] = response.json()["outputs"][0]["data"]
         return scores.index(max(scores))
 
-    def inference_worker(self) -> int:
-        """The process id of the child that answers, which makes itself known when it is up already."""
-        children, found = children_of(self.process.pid), list[int]()
+    def data_plane(self) -> int:
+        """The process id of the child that owns the ports."""
+        return self._child("octet-plane")
 
-        def is_known() -> bool:
-            workers = self.client.get("/api/v1/workers").json()["workers"]
-            found.extend(int(w["pid"]) for w in workers if w["kind"] == "inference" and int(w["pid"]) in children)
+    def control_plane(self) -> int:
+        """The process id of the child that decides, and answers what the data plane does not."""
+        return self._child("control-plane")
+
+    def _child(self, name: str) -> int:
+        """One that may be on its way: after the death of another it takes a moment."""
+        found = list[int]()
+
+        def is_there() -> bool:
+            found.extend(pid for pid in children_of(self.process.pid) if _name_of(pid) == name)
             return bool(found)
 
-        eventually(is_known)
+        eventually(is_there)
         return found[0]
 
     def compile_worker(self) -> int:
@@ -169,6 +176,13 @@ def _is_zygote(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return b"service.compiler.zygote" in command and place == Path("/")
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().rstrip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def children_of(pid: int) -> list[int]:

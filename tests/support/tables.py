@@ -2,23 +2,51 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
+from service.cache import OciLayout
 from service.core.alias import Alias
+from service.core.artifact import ArtifactConfig
+from service.core.buckets import opened
 from service.core.build import Build, BuildState
 from service.core.digest import Digest, digest_of
 from service.core.errors import NotFound, OctetError
 from service.core.metadata import NOTHING, ModelMetadata
 from service.core.model import ModelVersion
+from service.core.queueing import Scheduling
+from service.core.signature import ModelSignature
+from service.workers.data_plane import loads
+from service.workers.inference.identity import Identity
 from service.workers.inference.memory import Weight
-from service.workers.inference.runner import Runner
 
 TARGET = "x86-64-v4+vnni"
 LESSER_TARGET = "x86-64-v3"
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Runner(Protocol):
+    """What a data plane can load: a `FunctionRunner`, or one that is `Stored`."""
+
+    signature: ModelSignature
+
+    def part(self, batch: int, artifact: Digest) -> dict[str, Any]:
+        """As `loads.part` has it."""
+
+
+class Stored:
+    """An artifact of an OCI layout, which a data plane has to be able to read."""
+
+    def __init__(self, layout: OciLayout, digest: Digest) -> None:
+        config = json.loads(layout.blobs.read(layout.manifest(digest).config.digest))
+        self.signature = ArtifactConfig.from_json(config).signature
+        self._layout, self._digest = layout, digest
+
+    def part(self, batch: int, artifact: Digest) -> dict[str, Any]:
+        return {**loads.part(self._layout, batch, self._digest), "artifact": str(artifact)}
 
 
 class Tables:
@@ -34,6 +62,7 @@ class Tables:
         self.loads: list[Digest] = []
         self._versions: dict[str, int] = {}
         self._load: dict[Digest, Callable[[], Runner]] = {}
+        self._checked: dict[Digest, Runner] = {}
 
     # What a test says.
 
@@ -119,9 +148,17 @@ class Tables:
     def weigh(self, artifact: Digest) -> Weight:
         return self.weights.get(artifact, Weight({}, 0))
 
-    def load(self, artifact: Digest, threads: int = 0) -> Runner:
+    def check(self, artifact: Digest) -> None:
         self.loads.append(artifact)
-        return self._load[artifact]()
+        self._checked[artifact] = self._load[artifact]()
+
+    def order(self, identity: Identity, scheduling: Scheduling) -> tuple[dict[str, Any], ModelSignature]:
+        sizes = [(1, identity.artifact), *((1, artifact) for artifact in identity.buckets), *identity.variants]
+        signatures = [self._checked[artifact].signature for artifact in (identity.artifact, *identity.buckets)]
+        whole = opened(signatures) if len(signatures) > 1 else signatures[0]
+        parts = [self._checked[artifact].part(batch, artifact) for batch, artifact in sizes]
+        order = loads.load_parts(identity.model, str(identity.version), identity.target, parts, whole, scheduling)
+        return order, whole
 
     def forgive(self, artifact: Digest) -> None:
         pass

@@ -16,11 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from service.core.errors import BuildFailed
 from tests.support.control_plane import control_plane
-from tests.support.data_plane import as_json, connect
+from tests.support.data_plane import DataPlane, as_json, connect
 from tests.support.promql import parse
 from tests.support.runners import digits
 from tests.support.tables import Tables
-from tests.support.waiting import eventually_async
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana" / "octet.json").read_text())
@@ -47,11 +46,8 @@ async def predictions() -> str:
         url = "/v2/models/digits/infer"
         assert (await client.post(url, json=request)).status_code == 200
         assert (await client.post(url, json=request, headers={"Octet-Timeout-Ms": "0"})).status_code == 504
-        metrics = client.plane.metrics  # type: ignore[attr-defined]
-        # it is counted after the answer was sent
-        await eventually_async(lambda: b"octet_requests_total{" in metrics.text() and b'code="504"' in metrics.text())
-        text: bytes = metrics.text()
-    return text.decode()
+        plane: DataPlane = client.plane  # type: ignore[attr-defined]
+        return await plane.scraped()
 
 
 def builds(folder: Path) -> str:

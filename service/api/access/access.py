@@ -6,6 +6,7 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Iterable, Mapping
+from datetime import date
 
 from service.api.access.keys import Keys, key_file
 from service.api.access.limits import Meters
@@ -110,6 +111,17 @@ class Access:
     def changed(self) -> None:
         """Notes that this process changed the keys: later requests use the new ones."""
         self._look_at_s = 0.0
+
+    def known(self) -> list[tuple[Key, date, int]]:
+        """The keys, and of each the day and how many of its requests are known to have been let through on it."""
+        return [(key, *self._meters.usage(key)) for key in self._known.values()]
+
+    def used(self, counts: Mapping[str, int]) -> bool:
+        """Counts requests that the data plane has let through, by the id of their key; whether there were any."""
+        for id, count in counts.items():
+            if id in self._known:
+                self._meters.add(self._known[id], count)
+        return bool(counts)
 
     def save(self) -> None:
         """Writes down how much of their quotas keys have used. From any thread."""

@@ -63,11 +63,17 @@ class Meter:
     def has_quota(self) -> bool:
         return self._limits.requests_per_day is not None
 
-    def _check_day(self, most: int) -> None:
+    @property
+    def today(self) -> Usage:
+        """The use on the day that it is now."""
         now = self._clock.now()
         if self.usage.day != now.date():
             self.usage = self._begin(now.date())  # a new object: saving the old one does not change it
-        if self.usage.total >= most:
+        return self.usage
+
+    def _check_day(self, most: int) -> None:
+        now = self._clock.now()
+        if self.today.total >= most:
             raise QuotaExceeded(
                 f"the key's {most} requests of this day are used up",
                 hint="the next day begins at midnight, UTC",
@@ -102,12 +108,19 @@ class Meters:
 
     def charge(self, key: Key) -> None:
         """Counts a request of `key`. Raises as `Meter.charge`."""
-        try:
-            meter = self._meters[key.id]
-        except KeyError:
-            meter = self._meters[key.id] = self._meter(key)
-        if meter is not None:
+        if (meter := self._of(key)) is not None:
             meter.charge()
+
+    def add(self, key: Key, count: int) -> None:
+        """Counts requests that were let through elsewhere."""
+        if (meter := self._of(key)) is not None:
+            meter.today.own += count
+
+    def usage(self, key: Key) -> tuple[date, int]:
+        """The day, and how many of its requests are known to have been let through on it."""
+        meter = self._of(key)
+        today = self._clock.now().date()
+        return today, meter.today.total if meter is not None else 0
 
     def save(self) -> None:
         """Adds what was used since to what is written down, and learns the rest. Where it cannot, the log says so."""
@@ -133,6 +146,13 @@ class Meters:
         self._known = found
         for id, usage in usages.items():
             usage.saved, usage.others = owns[id], totals[id] - owns[id]
+
+    def _of(self, key: Key) -> Meter | None:
+        try:
+            return self._meters[key.id]
+        except KeyError:
+            meter = self._meters[key.id] = self._meter(key)
+            return meter
 
     def _meter(self, key: Key) -> Meter | None:
         if key.limits == Limits():

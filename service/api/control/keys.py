@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 
+from service.api.access.told import changed
 from service.api.control import paths, views, wire
 from service.api.control.bounded import BoundedRoute
 from service.api.services import ServicesOf
@@ -29,6 +30,7 @@ async def create_key(asked: wire.KeyRequest, services: ServicesOf) -> wire.NewKe
     """
     limits = Limits(asked.requests_per_s, asked.requests_per_day)
     key, text = await run_in_threadpool(services.access.create, asked.name, asked.scopes, limits)
+    await changed(services)
     return wire.NewKey(key=text, **views.key(key).model_dump())
 
 
@@ -38,5 +40,5 @@ async def revoke_key(id: wire.PathKey, services: ServicesOf) -> wire.Key:
     twice changes nothing.
     """
     key = await run_in_threadpool(services.access.keys.revoke, id)
-    services.access.changed()
+    await changed(services)
     return views.key(key)

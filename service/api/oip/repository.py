@@ -1,7 +1,7 @@
 """The model_repository extension: which models there are, and loading and unloading them by hand.
 
 A load is not needed before a prediction, which loads what it needs; it tries again at once what failed before, and
-takes back an unload. An unload frees the memory and has requests refused, in this process, until a load or its end.
+takes back an unload. An unload frees the memory and has requests refused, in this server, until a load or its end.
 """
 
 from __future__ import annotations
@@ -12,60 +12,79 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from service.api.access import AuditLog
-from service.api.oip.about import About
-from service.api.oip.body import Head, read_body
 from service.api.oip.members import flag, json_object, parameters_of
-from service.core.errors import Unsupported
-from service.workers.inference import Registry
+from service.api.services import Services
+from service.core.errors import TooLarge, Unsupported
+from service.workers.inference import ModelState, Registry
 
 _MAX_BYTES = 64 << 10
 
+Members = dict[str, Any]
+
 
 class Repository:
-    """The endpoints, for one registry."""
+    """What the extension can do, whichever protocol asks."""
 
-    def __init__(self, registry: Registry, about: About, audit: AuditLog) -> None:
-        self._registry, self._about, self._audit = registry, about, audit
+    def __init__(self, registry: Registry, audit: AuditLog) -> None:
+        self._registry, self._audit = registry, audit
 
-    async def index(self, request: Request) -> JSONResponse:
-        return JSONResponse(await self._about.index(flag(await _body(request), "ready", False)))
+    async def index(self, ready: bool) -> list[Members]:
+        """Every version of every model; or those that are ready."""
+        return [
+            {"name": each.model, "version": str(each.version), "state": each.state.value, "reason": each.reason}
+            for each in await self._registry.index()
+            if each.state is ModelState.READY or not ready
+        ]
 
-    async def load(self, request: Request) -> JSONResponse:
-        check_load(parameters_of(await _body(request), "the request"))
+    async def load(self, name: str, parameters: Mapping[str, Any]) -> None:
+        """Raises `Unsupported` where a load is asked to change the model, as Triton's may: here that is a push."""
+        for parameter in parameters:
+            if parameter == "config" or parameter.startswith("file:"):
+                raise Unsupported(
+                    f"a load takes no parameter {parameter!r}: a model is what was pushed",
+                    hint="push the changed model as a new version",
+                )
+        await self._registry.load(name)
+        await asyncio.to_thread(self._audit.note, "load", model=name)
+
+    async def unload(self, name: str, parameters: Mapping[str, Any]) -> None:
+        flag(parameters, "unload_dependents", False)  # there are none
+        await self._registry.unload(name)
+        await asyncio.to_thread(self._audit.note, "unload", model=name)
+
+
+def routes(services: Services) -> list[Route]:
+    """Those of HTTP."""
+    repository = Repository(services.registry, services.audit)
+
+    async def index(request: Request) -> JSONResponse:
+        return JSONResponse(await repository.index(flag(await _body(request), "ready", False)))
+
+    async def load(request: Request) -> JSONResponse:
         name = request.path_params["model"]
-        await load(self._registry, self._audit, name)
+        await repository.load(name, parameters_of(await _body(request), "the request"))
         return JSONResponse({"name": name, "load": True})
 
-    async def unload(self, request: Request) -> JSONResponse:
-        flag(parameters_of(await _body(request), "the request"), "unload_dependents", False)  # there are none
+    async def unload(request: Request) -> JSONResponse:
         name = request.path_params["model"]
-        await unload(self._registry, self._audit, name)
+        await repository.unload(name, parameters_of(await _body(request), "the request"))
         return JSONResponse({"name": name, "unload": True})
 
-
-async def load(registry: Registry, audit: AuditLog, name: str) -> None:
-    await registry.load(name)
-    await asyncio.to_thread(audit.note, "load", model=name)
-
-
-async def unload(registry: Registry, audit: AuditLog, name: str) -> None:
-    await registry.unload(name)
-    await asyncio.to_thread(audit.note, "unload", model=name)
-
-
-def check_load(parameters: Mapping[str, Any]) -> None:
-    """Raises `Unsupported` where a load is asked to change the model, as Triton's may: here that is a push."""
-    for name in parameters:
-        if name == "config" or name.startswith("file:"):
-            raise Unsupported(
-                f"a load takes no parameter {name!r}: a model is what was pushed",
-                hint="push the changed model as a new version",
-            )
+    return [
+        Route("/v2/repository/index", index, methods=["POST"]),
+        Route("/v2/repository/models/{model}/load", load, methods=["POST"]),
+        Route("/v2/repository/models/{model}/unload", unload, methods=["POST"]),
+    ]
 
 
 async def _body(request: Request) -> Mapping[str, Any]:
     """The members of the JSON object that is the body; none if it is empty."""
-    body = await read_body(request.receive, Head.of(request.scope["headers"]), _MAX_BYTES)
-    return json_object(body.take(body.remaining_bytes)) if body.remaining_bytes else {}
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _MAX_BYTES:
+            raise TooLarge(f"the body has more than {_MAX_BYTES} bytes")
+    return json_object(bytes(body)) if body else {}

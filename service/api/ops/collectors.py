@@ -16,11 +16,12 @@ from prometheus_client.registry import Collector
 from service.cache import BlobStore
 from service.db import BuildStore
 
-if TYPE_CHECKING:  # it loads the native library
+if TYPE_CHECKING:
     from service.workers.inference import Registry
 
 # Stages take from a millisecond (link) to minutes (a large model's codegen).
 STAGE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_ARTIFACT = ("model", "version", "target", "digest", "numerics")
 _CACHE_SIZE_S = 30.0  # a store of many blobs takes a while to add up
 
 
@@ -62,9 +63,13 @@ class ModelCollector(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         queued: dict[str, int] = defaultdict(int)
         admitted: dict[str, int] = defaultdict(int)
+        artifacts = GaugeMetricFamily("octet_artifact_info", "The artifacts loaded here; always 1.", labels=_ARTIFACT)
         for served in self._registry.in_memory():
+            its = served.identity
+            artifacts.add_metric((its.model, str(its.version), its.target, its.artifact, its.numerics), 1)
             queued[served.identity.model] += served.queued
             admitted[served.identity.model] += served.admitted
+        yield artifacts
         yield _by_model("octet_queue_depth", "Predict requests that wait for their model.", queued)
         yield _by_model("octet_inflight_requests", "Predict requests admitted and not yet answered.", admitted)
         yield GaugeMetricFamily(

@@ -9,7 +9,6 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.ops.request_log import about_request, id_of
-from service.api.ops.traced import TRACE
 from service.api.problems import request_id, unexpected_response
 from service.core.logs import about
 
@@ -17,8 +16,6 @@ _logger = logging.getLogger(__name__)
 
 
 class RequestContext:
-    """Bare ASGI, because predict requests pass through it."""
-
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
@@ -57,4 +54,4 @@ def _about(scope: Scope) -> dict[str, str]:
     traceparent = next((value for name, value in scope["headers"] if name == b"traceparent"), b"")
     parameters = scope.get("path_params", {})
     model = str(parameters.get("model") or parameters.get("name") or "")
-    return about_request(request_id(scope), traceparent.decode("latin-1"), scope.get(TRACE), model)
+    return about_request(request_id(scope), traceparent.decode("latin-1"), model)

@@ -1,4 +1,4 @@
-"""The metrics of `/metrics`. Predict requests are observed as they happen; gauges are read when scraped.
+"""The metrics of `/metrics`. Predict requests are counted by the data plane; gauges are read when scraped.
 
 A label is never a request, a tensor or anything else that a client may choose freely: `model`, `version` and
 `target` are those of a model that is loaded here.
@@ -6,19 +6,17 @@ A label is never a request, a tensor or anything else that a client may choose f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from prometheus_client import (
     CollectorRegistry,
     Counter,
-    Gauge,
     ProcessCollector,
     disable_created_metrics,
     generate_latest,
 )
 
 from service.api.ops.histograms import CountOf, Histograms
-from service.api.ops.statistics import Statistics
 from service.api.ops.versions import Versions
 
 # int8 vision models take 0.3 to 30 ms: the library's default buckets start at 5 ms.
@@ -38,9 +36,7 @@ class Metrics:
 
     Attributes:
         registry: where collectors of other packages can be registered.
-        statistics: the same by model version, in the form of the predict protocol.
         versions: the versions that the metrics report.
-        sources: called by `gather`, each to count what was noted elsewhere.
         request_duration: arrival of the last byte of a predict request to its answer. `protocol` is `rest` or `grpc`.
         requests_not_allowed: refused for their key; `reason` is the code of the error.
         requests_rejected: `reason` is queue_full, deadline, no_worker, canceled or invalid.
@@ -49,14 +45,11 @@ class Metrics:
         batch_size: requests computed together.
         cache_hits: questions answered without computing; `tier` is `artifact` (a finished build answers a new request).
         cache_misses: questions that had to be computed, by the same label.
-        artifact_info: 1 for each artifact that is loaded here.
     """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)  # memory, processor time, file descriptors and start of the server
-        self.statistics = Statistics()
-        self.sources: list[Callable[[], None]] = []
         answers = *_MODEL, "protocol", "code"
         self.request_duration = self._histogram(
             "octet_request_duration_seconds", "Time to answer a predict request.", answers
@@ -77,17 +70,8 @@ class Metrics:
         self.batch_size = self._histogram("octet_batch_size", "Requests computed together.", _MODEL, _BATCH_BUCKETS)
         self.cache_hits = self._counter("octet_cache_hits", "Questions that a cache answered.", ("tier",))
         self.cache_misses = self._counter("octet_cache_misses", "Questions that had to be computed.", ("tier",))
-        self.artifact_info = self._gauge(
-            "octet_artifact_info", "The artifacts loaded here; always 1.", (*_MODEL, "digest", "numerics")
-        )
         by_model = self.request_duration, self.queue_duration, self.compute_duration, self.batch_size
-        self.versions = Versions(by_model, self.statistics)
-
-    def gather(self) -> None:
-        """Has everything counted that happened until now. For the event loop's thread."""
-        for source in self.sources:
-            source()
-        self.versions.prune()
+        self.versions = Versions(by_model)
 
     def text(self) -> bytes:
         """Prometheus' text format, version 0.0.4."""
@@ -102,6 +86,3 @@ class Metrics:
 
     def _counter(self, name: str, help: str, labels: tuple[str, ...]) -> Counter:
         return Counter(name, help, labels, registry=self.registry)
-
-    def _gauge(self, name: str, help: str, labels: tuple[str, ...]) -> Gauge:
-        return Gauge(name, help, labels, registry=self.registry)

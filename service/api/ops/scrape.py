@@ -20,5 +20,5 @@ router = APIRouter(tags=["metrics"])
 )
 async def scrape(services: ServicesOf) -> Response:
     """Metrics of requests, queues, computation, builds and the cache, in Prometheus' text format."""
-    services.metrics.gather()
+    await services.plane.gather()
     return Response(await asyncio.to_thread(services.metrics.text), media_type=CONTENT_TYPE_PLAIN_0_0_4)

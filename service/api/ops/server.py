@@ -1,59 +1,52 @@
-"""The process that serves: the API and the inference worker, on a socket that `supervisor` holds."""
+"""The control plane's process: the API, on connections that the data plane hands over."""
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
 import logging
 import os
-import resource
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from types import FrameType, TracebackType
+from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
 from uvicorn.server import HANDLED_SIGNALS
 
 from service.api.app import create_app
 from service.api.assembly import assemble
-from service.api.grpc.auto import grpc_server
-from service.api.grpc.native import NativeGrpcServer
-from service.api.grpc.server import GrpcServer
-from service.api.oip.front import Fronted
-from service.api.oip.front.shortcut import connections
+from service.api.data_plane.listener import Listener
+from service.api.services import Services
 from service.core.certificate import Certificate
 from service.core.logs import Seldom
-from service.core.running import Running
 from service.core.settings import Settings
 from service.core.target import detect_host
 from service.core.worker import WorkerKind
 from service.workers.crashes import Crashes
+from service.workers.data_plane.plane import DataPlane
 from service.workers.presence import Presence
 
 _logger = logging.getLogger(__name__)
-_KEEP_ALIVE_S = 75  # longer than a client's pool keeps a connection, or its next request meets a closing one
 
 
 def run(
     settings: Settings,
-    listener: socket.socket,
-    grpc: tuple[str, int] | None,
+    address: bytes,
     certificate: Certificate | None,
-    running: Running,
     crashes: Crashes,
     ready: Callable[[], None],
 ) -> None:
     """Serves until SIGTERM or SIGINT comes, be it while it still starts. To be called in the main thread.
 
     Args:
-        listener: takes connections already.
-        grpc: the address for gRPC, where it is served.
-        certificate: None where connections are in plain text.
-        running: where it is noted which artifact computes.
-        crashes: what crashes of earlier processes were put down to.
-        ready: called once, when requests are taken.
+        address: where the data plane takes a connection.
+        certificate: of the public ports; None where connections are in plain text.
+        crashes: what crashes of earlier data planes were put down to.
+        ready: called once, when the data plane knows what holds.
 
     Raises:
         OctetError: the database or the store cannot be opened.
@@ -61,22 +54,13 @@ def run(
     with ExitStack() as stack:
         signals = stack.enter_context(_Signals())
         faulthandler.enable()  # a crash says where in the log
-        _raise_descriptors()
         logging.getLogger("uvicorn.error").addFilter(Seldom())  # or malformed requests fill the log
-        services = stack.enter_context(assemble(settings, detect_host(), running, crashes, signals.database_lost))
-        second = grpc_server(services, *grpc, certificate) if grpc else None
-        server = _Server(create_app(services), settings, certificate, signals, ready, second)
-        if services.host.best is not None:  # only a process that can run a target is an inference worker
+        host, plane = detect_host(), DataPlane(address)
+        services = stack.enter_context(assemble(settings, host, plane, crashes, certificate, signals.database_lost))
+        if host.best is not None:  # only a machine that can run a target is an inference worker
             stack.enter_context(Presence(services.workers, WorkerKind.INFERENCE, settings.heartbeat_s))
         if not signals.came:
-            server.run(sockets=[listener])
-
-
-def _raise_descriptors() -> None:
-    """Every idle connection is one, and the default is a thousand."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+            _Server(services, signals, ready).run()
 
 
 class _Signals:
@@ -108,42 +92,38 @@ class _Signals:
         self.came = True
 
 
-class _Server(Fronted):
-    """Notifies all waiters when the process is told to stop."""
+class _Server(uvicorn.Server):
+    """uvicorn, without a socket of its own. Notifies all waiters when the process is told to stop."""
 
-    def __init__(
-        self,
-        app: FastAPI,
-        settings: Settings,
-        certificate: Certificate | None,
-        signals: _Signals,
-        on_started: Callable[[], None],
-        grpc: GrpcServer | NativeGrpcServer | None = None,
-    ) -> None:
-        config = uvicorn.Config(
-            app,
-            http=connections(settings),  # type: ignore[arg-type]  # protocols, with buffers of their own
-            ssl_context_factory=None if certificate is None else lambda config, default: certificate.context,
-            lifespan="on",
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=max(1, round(settings.grace_s)),
+    def __init__(self, services: Services, signals: _Signals, on_started: Callable[[], None]) -> None:
+        app = create_app(services)
+        super().__init__(
+            uvicorn.Config(
+                app,
+                lifespan="on",
+                ws="none",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                proxy_headers=True,
+                forwarded_allow_ips="*",  # the data plane says them, and passes nobody else's on
+                timeout_graceful_shutdown=max(1, round(services.settings.grace_s)),
+            )
         )
-        super().__init__(config, app, settings)
-        self._stopping = app.state.services.stopping
-        self._signals, self._on_started, self._grpc = signals, on_started, grpc
+        self._services, self._signals, self._on_started = services, signals, on_started
+        self._listener = Listener(services, self._take)
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        if self._grpc is not None:
-            await self._grpc.start()
-        await super().startup(sockets)
-        if not self.should_exit:  # otherwise the server accepts no requests any more, and is not announced
-            self._on_started()
+        self._services.plane.listener = self._listener
+        await super().startup([])
+        self._do(self._listener.keep_telling())  # by now it is known whether models are to be loaded first
+        self._do(self._announce())
 
-    def drains(self) -> list[Awaitable[None]]:
-        return super().drains() + ([] if self._grpc is None else [self._grpc.stop(self._settings.grace_s)])
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown()
+        for task in self._tasks:
+            task.cancel()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -159,5 +139,33 @@ class _Server(Fronted):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._signals.came = True
-        self._stopping.set()  # requests that wait for a build end now, not when the time to drain is over
+        self._services.stopping.set()  # requests that wait for a build end now, not when the time to drain is over
         super().handle_exit(sig, frame)
+
+    async def _announce(self) -> None:
+        await self._services.plane.reached()
+        await self._services.plane.gather()  # it has heard all by then
+        if not self.should_exit:  # otherwise the server accepts no requests any more, and is not announced
+            self._on_started()
+
+    def _take(self, descriptor: int) -> None:
+        """Goes on with a connection that the data plane hands over."""
+        connection = socket.socket(fileno=descriptor)
+        connection.setblocking(False)
+        protocol: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        make = partial(
+            protocol,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        self._do(asyncio.get_running_loop().connect_accepted_socket(make, connection))
+
+    def _do(self, work: Any) -> None:
+        async def run() -> None:
+            with suppress(OSError):  # a connection was closed meanwhile
+                await work
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

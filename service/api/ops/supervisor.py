@@ -1,7 +1,8 @@
-"""`octet serve`: the process that a person starts and stops. It keeps a server and a compile worker running.
+"""`octet serve`: the process that a person starts and stops. It keeps the data plane, the control plane and a compile
+worker running.
 
-It holds the sockets, so that the ports stay ours and a client gets an answer while the server is down; it takes
-note of what ran when the server crashed; and it does nothing else, so that nothing can bring it down. What the server
+It holds the sockets, so that the ports stay ours and a client gets an answer while the data plane is down; it takes
+note of what ran when that crashed; and it does nothing else, so that nothing can bring it down. What the control plane
 is made of is loaded here, so that another is there at once, and used only there.
 """
 
@@ -13,12 +14,11 @@ import importlib
 import logging
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from service.api.access import check_exposure
-from service.api.grpc.port import reserve
 from service.api.ops.sockets import notice_lost_clients
 from service.api.ops.standby import Standby
 from service.compiler.sandbox import Finding, check
@@ -28,11 +28,14 @@ from service.core.running import Running
 from service.core.settings import Settings
 from service.core.target import Host, detect_host
 from service.workers.crashes import crashes_of
+from service.workers.data_plane import orders, program
+from service.workers.data_plane.program import raise_descriptors
 from service.workers.supervised import End, Ready, SupervisedProcess
 
 _logger = logging.getLogger(__name__)
 _BACKLOG = 2048
 _PATIENCE_S = 10.0  # beyond the time that requests under way have
+_CANNOT_START = 1  # as the data plane says it
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # which no model's own code raises
 
 
@@ -84,20 +87,16 @@ async def _serve(settings: Settings, compile: bool, on_started: Callable[[Starte
         loop.add_signal_handler(number, told.put_nowait, number)
     with ExitStack() as stack:
         check_exposure(settings)
-        listener = stack.enter_context(_listen(settings.host, settings.port))
-        grpc: tuple[str, int] | None = None
+        listeners = {"http": stack.enter_context(_listen(settings.host, settings.port))}
         if settings.grpc:
-            grpc = stack.enter_context(reserve(settings.host, settings.port_of_grpc)).getsockname()[:2]
-        _load_server()
-        await asyncio.sleep(0)
-        if not told.empty():
-            return 0
-        supervisor = _Supervisor(settings, listener, grpc, compile, on_started)
+            listeners["grpc"] = stack.enter_context(_listen(settings.host, settings.port_of_grpc))
+        control = stack.enter_context(_control())
+        supervisor = _Supervisor(settings, listeners, control, compile, on_started)
         return await supervisor.run(told)
 
 
 def _load_server() -> None:
-    """Half a second of imports, once, for this child and all that follow it: a fork has them."""
+    """What the control plane is made of: half a second of imports, once. A fork has them."""
     gc.disable()  # nothing of it is garbage, and to look for some takes a fifth of the time
     importlib.import_module("service.api.ops.server")
     gc.freeze()  # or a child that looks for garbage writes to each page that it shares with us
@@ -105,39 +104,51 @@ def _load_server() -> None:
 
 
 class _Supervisor:
-    """The supervision of one serving process: callbacks for its start, readiness and end."""
+    """The supervision of the processes that serve: callbacks for their start, readiness and end."""
 
     def __init__(
         self,
         settings: Settings,
-        listener: socket.socket,
-        grpc: tuple[str, int] | None,
+        listeners: Mapping[str, socket.socket],
+        control: socket.socket,
         compile: bool,
         on_started: Callable[[Started], None],
     ) -> None:
-        self._settings, self._listener, self._grpc, self._compile = settings, listener, grpc, compile
+        self._settings, self._listeners, self._control, self._compile = settings, listeners, control, compile
         self._on_started: Callable[[Started], None] | None = on_started
+        self._address: bytes = control.getsockname()
         self._running = Running()
         self._crashes = crashes_of(settings)
         self._certificate = certificate_of(settings)
-        self._standby = Standby(listener, self._certificate.context if self._certificate else None)
+        if self._certificate is not None:
+            program.require_tls()
+        self._standby = Standby(listeners["http"], self._certificate.context if self._certificate else None)
         grace_s = settings.grace_s + _PATIENCE_S
-        self._server = SupervisedProcess(
-            "server",
-            self._be_server,
+        data_plane = SupervisedProcess(
+            "data plane",
+            self._be_data_plane,
             grace_s=grace_s,
-            keep=[listener.fileno()],
-            on_ready=self._server_is_ready,
-            on_end=self._server_ended,
+            keep=[control.fileno(), *(listener.fileno() for listener in listeners.values())],
+            on_ready=self._standby.end,
+            on_end=self._data_plane_ended,
         )
-        self._children = [self._server]
+        control_plane = SupervisedProcess(
+            "control plane",
+            self._be_control_plane,
+            grace_s=grace_s,
+            on_ready=self._control_plane_is_ready,
+            on_end=lambda end: self._on_started is None,  # not if the first could not start
+        )
+        self._children = [data_plane, control_plane]
         if compile:
             self._children.append(SupervisedProcess("compile worker", self._be_compile_worker, grace_s=grace_s))
 
     async def run(self, told: asyncio.Queue[int]) -> int:
-        self._standby.begin("the server is starting")
-        running = asyncio.gather(*(child.run() for child in self._children))
         stopping = asyncio.ensure_future(self._stop_when(told))
+        first = asyncio.ensure_future(self._children[0].run())
+        await asyncio.sleep(0)  # the data plane is on its way, and says so to who asks meanwhile
+        _load_server()
+        running = asyncio.gather(first, *(child.run() for child in self._children[1:]))
         try:
             await running
             return stopping.result() if stopping.done() else 0
@@ -157,20 +168,32 @@ class _Supervisor:
             child.kill()
         return 128 + number
 
-    def _be_server(self, ready: Ready) -> None:
+    def _be_data_plane(self, ready: Ready) -> None:
+        settings = self._settings
+        raise_descriptors()
+        said = [(orders.configure(settings, "the server is starting"), b"")]
+        if self._certificate is not None:
+            pair = self._certificate.pair()
+            said.append(orders.certificate(pair.cert_pem, pair.key_pem))
+        settings.store_dir.mkdir(parents=True, exist_ok=True)
+        ready()
+        inherited = {name: listener.fileno() for name, listener in self._listeners.items()}
+        inherited |= {"control": self._control.fileno(), "running": self._running.descriptor, "held": ready.descriptor}
+        program.become(inherited, [settings.store_dir], program.writable(settings), said)
+
+    def _be_control_plane(self, ready: Ready) -> None:
         from service.api.ops.server import run
 
-        run(self._settings, self._listener, self._grpc, self._certificate, self._running, self._crashes, ready)
+        run(self._settings, self._address, self._certificate, self._crashes, ready)
 
     def _be_compile_worker(self, ready: Ready) -> None:
         from service.workers.compile_worker import run_until_signaled
 
         run_until_signaled(self._settings, on_started=lambda _: ready())
 
-    def _server_is_ready(self) -> None:
-        self._standby.end()
+    def _control_plane_is_ready(self) -> None:
         if self._on_started is None:
-            _logger.warning("the server is ready again")
+            _logger.warning("the control plane is ready again")
             return
         on_started, self._on_started = self._on_started, None
         machine = detect_host()
@@ -179,19 +202,19 @@ class _Supervisor:
         findings = tuple(check()) if self._compile else ()
         for finding in findings:
             _report(finding, self._settings)
-        port, grpc_port = self._listener.getsockname()[1], self._grpc[1] if self._grpc else None
-        on_started(Started(self._settings.host, port, grpc_port, machine, findings))
+        ports = {name: listener.getsockname()[1] for name, listener in self._listeners.items()}
+        on_started(Started(self._settings.host, ports["http"], ports.get("grpc"), machine, findings))
 
-    def _server_ended(self, end: End) -> bool:
+    def _data_plane_ended(self, end: End) -> bool:
         """Whether to start another: not if the first could not start, but for a model that it was to load."""
-        self._standby.begin(f"the server ended ({end}), and is starting again")
+        self._standby.begin(f"the data plane ended ({end}), and is starting again")
         ran = self._running.marked()
         self._running.clear()
         if not ran or -end.status in _FROM_OUTSIDE:
-            return self._on_started is None
+            return end.error is None and end.status != _CANNOT_START
         for artifact, record in self._crashes.note(ran, str(end)).items():
             _logger.error(
-                "the server crashed (%s) while artifact %s ran: %s",
+                "the data plane crashed (%s) while artifact %s ran: %s",
                 end,
                 artifact,
                 "it is in quarantine now"
@@ -199,6 +222,17 @@ class _Supervisor:
                 else f"crash {len(record.crashes)} of {self._settings.max_crashes} before it is put in quarantine",
             )
         return True
+
+
+def _control() -> socket.socket:
+    """Where the data plane takes the control plane's connection: a name that the kernel chooses, which is no file and
+    goes with its users. The data plane looks at whose process it is that connects.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind("")
+    listener.listen()
+    listener.setblocking(False)
+    return listener
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -215,6 +249,7 @@ def _listen(host: str, port: int) -> socket.socket:
             f"cannot listen on {host}:{port}: {error.strerror}", hint="choose another --port; 0 takes a free one"
         ) from error
     notice_lost_clients(listener)
+    listener.setblocking(False)  # who takes connections has others to attend to
     return listener
 
 

@@ -1,7 +1,7 @@
 """Traces of predict requests, for OpenTelemetry: http or rpc → input, queue, batch → run, output.
 
-What a request costs is noted in its `Timeline` anyway; its spans are made of that when it was answered, and sent by a
-thread of the SDK. OpenTelemetry is loaded only if traces are configured.
+The data plane tells when what was done of a request that is traced; its spans are made of that afterwards, and sent by
+a thread of the SDK. OpenTelemetry is loaded only if traces are configured.
 
 Each trace is whole: of requests that were computed together each has a span `batch` and `run`, with the same times,
 and its `batch` is linked to the others. One span for all would be missing in the traces of all but one of them, and in
@@ -11,6 +11,7 @@ every one if that one was not sampled.
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from time import monotonic_ns, time_ns
 from typing import Any
@@ -20,102 +21,108 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
-from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from service import __version__
-from service.api.oip.timeline import Timeline
-from service.workers.inference import Identity
 
 _PATIENCE_S = 3.0  # for a collector that does not answer, when the process ends
 _W3C = TraceContextTextMapPropagator()
 _HEADERS = ("traceparent", "tracestate")
+_FAILED = {"INTERNAL", "UNKNOWN", "DATA_LOSS", "UNAVAILABLE", "DEADLINE_EXCEEDED", "UNIMPLEMENTED"}  # by the server
+_GRPC_CODES = (
+    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"),
+    *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED"),
+    *("INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"),
+)
+
+Members = dict[str, Any]
 
 
 class Tracing:
-    """Makes traces, and has them sent."""
+    """Makes traces, and has them sent. For the event loop's thread.
+
+    Attributes:
+        ratio: of the requests that do not say it themselves (`traceparent`), which part is to be told of.
+    """
 
     def __init__(self, endpoint: str | None, ratio: float | None) -> None:
         """Starts a thread.
 
         Args:
             endpoint: of an OTLP/HTTP collector, such as `http://localhost:4318`; None for that of the environment.
-            ratio: which part of the requests to trace that do not say it themselves (`traceparent`); None for what
-                the environment says, and all if that says nothing.
+            ratio: None for what the environment says, and all if that says nothing.
         """
         exporter = OTLPSpanExporter(endpoint and f"{endpoint.rstrip('/')}/v1/traces")
         resource = Resource.create({"service.name": "octet", "service.version": __version__})
+        self.ratio = 1.0 if ratio is None else ratio
         self._provider = TracerProvider(
             resource=resource.merge(OTELResourceDetector().detect()),  # the environment's name for it wins
-            sampler=None if ratio is None else ParentBased(TraceIdRatioBased(ratio)),
+            sampler=None if ratio is None else ALWAYS_ON,  # what is told of was chosen
             shutdown_on_exit=False,
         )
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("octet", __version__)
+        self._noted: list[Members] = []
 
-    def begin(self, name: str, headers: Iterable[tuple[str, str]], attributes: Mapping[str, Any]) -> Trace | None:
-        """The trace of a request that begins now; None if it is not among those that are traced.
+    def note(self, trace: Members) -> None:
+        """A request was answered, which is a trace at the next `flush`."""
+        self._noted.append(trace)
 
-        Args:
-            headers: of the request; `traceparent` says whose trace it is part of.
-        """
-        found = {key: value for key, value in headers if key in _HEADERS}
-        context = _W3C.extract(found, Context()) if found else Context()
-        span = self._tracer.start_span(name, context, SpanKind.SERVER, attributes)
-        return Trace(self._tracer, span) if span.is_recording() else None
+    def flush(self) -> None:
+        """Makes spans of what was noted; of requests that were computed together at once, as far as they are there."""
+        noted, self._noted = self._noted, []
+        epoch_ns = time_ns() - monotonic_ns()
+        began = [(trace, span) for trace in noted if (span := self._begin(trace, epoch_ns)).is_recording()]
+        together: defaultdict[tuple[int, int], list[Span]] = defaultdict(list)
+        for trace, span in began:
+            if "call" in trace:
+                together[trace["key"], trace["call"]].append(span)
+        for trace, span in began:
+            same_call = together[trace["key"], trace["call"]] if "call" in trace else []
+            _Spans(self._tracer, span, epoch_ns).end(trace, [each for each in same_call if each is not span])
 
     def close(self) -> None:
         """Sends what was not sent yet, if the collector takes it."""
+        self.flush()
         closing = threading.Thread(target=self._provider.shutdown, name="octet-traces", daemon=True)
         closing.start()
         closing.join(_PATIENCE_S)
 
-
-class Trace:
-    """One request's span, and those within."""
-
-    def __init__(self, tracer: Tracer, span: Span) -> None:
-        self._tracer, self._span = tracer, span
-        self._inside = set_span_in_context(span, Context())
-        self._epoch_ns = time_ns() - monotonic_ns()
-
-    @property
-    def context(self) -> SpanContext:
-        """The context that other spans link to."""
-        return self._span.get_span_context()
-
-    @property
-    def trace_id(self) -> str:
-        return format(self.context.trace_id, "032x")
-
-    def describe(self, identity: Identity, timeline: Timeline) -> None:
-        """Adds the attributes and child spans of a request that was computed by the model loaded as `identity`."""
-        self._span.set_attributes(
-            {"octet.model": identity.model, "octet.version": identity.version, "octet.target": identity.target}
+    def _begin(self, trace: Members, epoch_ns: int) -> Span:
+        found = {key: trace[key] for key in _HEADERS if trace[key]}
+        context = _W3C.extract(found, Context()) if found else Context()
+        name, attributes = _described(trace)
+        began_s = trace.get("began_s") or trace["now_s"]
+        return self._tracer.start_span(
+            name, context, SpanKind.SERVER, attributes, start_time=epoch_ns + round(1e9 * began_s)
         )
-        if timeline.prepared_s:
-            self._child("input", timeline.arrived_s, timeline.prepared_s)
-        if (stages := timeline.stages) is not None:
-            called_s = stages.taken_s + stages.batched_s
-            self._child("queue", stages.taken_s - stages.queued_s, stages.taken_s)
-            links = [Link(trace.context) for trace in stages.batch_tags if trace is not self]
-            together = {"octet.batch.requests": stages.requests, "octet.batch.samples": stages.samples}
-            batch = self._child("batch", stages.taken_s, called_s + stages.run_s, self._inside, links, together)
-            self._child("run", called_s, called_s + stages.run_s, set_span_in_context(batch, Context()))
-            if timeline.ended_s:
-                self._child("output", timeline.ran_s, timeline.ended_s)
 
-    def end(self, attributes: Mapping[str, Any], has_failed: bool) -> None:
-        """It was answered.
 
-        Args:
-            has_failed: by the server's fault.
-        """
-        self._span.set_attributes(attributes)
-        if has_failed:
+class _Spans:
+    """Those of one request."""
+
+    def __init__(self, tracer: Any, span: Span, epoch_ns: int) -> None:
+        self._tracer, self._span, self._epoch_ns = tracer, span, epoch_ns
+        self._inside = set_span_in_context(span, Context())
+
+    def end(self, trace: Members, same_call: Iterable[Span]) -> None:
+        if trace.get("prepared_s"):
+            self._child("input", trace["arrived_s"], trace["prepared_s"])
+        if "call" in trace:
+            taken_s, ended_s = trace["taken_s"], trace["computed_s"]
+            called_s = ended_s - trace["run_s"]
+            self._child("queue", trace["submitted_s"], taken_s)
+            links = [Link(other.get_span_context()) for other in same_call]
+            counts = {"octet.batch.requests": trace["requests"], "octet.batch.samples": trace["samples"]}
+            batch = self._child("batch", taken_s, ended_s, self._inside, links, counts)
+            self._child("run", called_s, ended_s, set_span_in_context(batch, Context()))
+            if trace.get("ended_s"):
+                self._child("output", trace["ran_s"], trace["ended_s"])
+        if _has_failed(trace):
             self._span.set_status(Status(StatusCode.ERROR))
-        self._span.end()
+        self._span.end(self._ns(trace.get("ended_s") or trace["now_s"]))
 
     def _child(
         self,
@@ -126,9 +133,34 @@ class Trace:
         links: Iterable[Link] = (),
         attributes: Mapping[str, Any] | None = None,
     ) -> Span:
-        began_ns, ended_ns = (self._epoch_ns + round(1e9 * moment_s) for moment_s in (began_s, ended_s))
-        span = self._tracer.start_span(
-            name, parent or self._inside, SpanKind.INTERNAL, attributes, list(links), began_ns
+        span: Span = self._tracer.start_span(
+            name, parent or self._inside, SpanKind.INTERNAL, attributes, list(links), self._ns(began_s)
         )
-        span.end(ended_ns)
+        span.end(self._ns(ended_s))
         return span
+
+    def _ns(self, moment_s: float) -> int:
+        return self._epoch_ns + round(1e9 * moment_s)
+
+
+def _described(trace: Members) -> tuple[str, Members]:
+    """The name and the attributes of a request's span, by OpenTelemetry's conventions."""
+    attributes: Members = {"octet.request_id": trace["request_id"]}
+    if "model" in trace:
+        attributes |= {
+            "octet.model": trace["model"],
+            "octet.version": int(trace["version"]),
+            "octet.target": trace["target"],
+        }
+    if trace["protocol"] == "grpc":
+        service, _, method = trace["path"].lstrip("/").partition("/")
+        attributes |= {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method}
+        attributes["rpc.grpc.status_code"] = _GRPC_CODES.index(trace["code"])
+        return f"{service}/{method}", attributes
+    attributes |= {"http.request.method": "POST", "http.route": trace["route"], "url.path": trace["path"]}
+    attributes |= {"url.scheme": trace["scheme"], "http.response.status_code": int(trace["code"])}
+    return f"POST {trace['route']}", attributes
+
+
+def _has_failed(trace: Members) -> bool:
+    return trace["code"] in _FAILED if trace["protocol"] == "grpc" else int(trace["code"]) >= 500

@@ -1,12 +1,13 @@
 // The data plane: a process that answers predictions, and nothing else. docs/adr/0042 says what it is told by whom.
 //
 //     octet-plane [--control FD] [--http FD] [--grpc FD] [--running FD] [--orders FD] [--reads PATH]...
-//                 [--writes PATH]...
+//                 [--writes PATH]... [--held FD]
 //
 // FD is the number of a descriptor that it inherits: sockets that listen, for the control plane, HTTP and gRPC; the
 // table of what runs; frames that are obeyed first, as if the control plane had sent them. PATH is where artifacts are:
 // with the first, the process gives up its rights to all others. In the folders of `--writes` it may also change files
-// that are there, which it does where clients share memory. SIGTERM ends it when what is under way is answered, and
+// that are there, which it does where clients share memory. What is held is a pipe, by whose end that of the process is
+// noticed. SIGTERM ends it when what is under way is answered, and
 // once more at once.
 #include <fcntl.h>
 #include <signal.h>
@@ -47,6 +48,13 @@ sigset_t ending_signals() {
   sigaddset(&ends, SIGTERM);
   sigaddset(&ends, SIGINT);
   return ends;
+}
+
+// Whether a process of the same user is at the other end: the socket may have a name that others can see.
+bool is_ours(int descriptor) {
+  ucred peer{};
+  socklen_t bytes = sizeof peer;
+  return ::getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == ::geteuid();
 }
 
 class Process {
@@ -152,6 +160,10 @@ class Process {
     reactor_.watch(listener, [this, listener](uint32_t) {
       int descriptor = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (descriptor < 0) return;
+      if (!is_ours(descriptor)) {
+        ::close(descriptor);
+        return;
+      }
       leave_control();
       plane_.link.open(descriptor);
       reactor_.watch(descriptor, [this](uint32_t events) { hear_control(events); }, true);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from service.core.errors import Conflict, InvalidInput, NotFound
 from service.core.queueing import scheduling_of
 from service.core.settings import Auth, Settings
 from service.core.signature import ModelSignature
-from service.workers.data_plane import frames, orders, program
+from service.workers.data_plane import loads, orders, program
 
 _BACKLOG = 2048
 
@@ -71,23 +70,20 @@ def serve(sources: Sequence[Source], settings: Settings, on_bound: Callable[[int
     listeners = {"http": _listen(settings.host, settings.port)}
     if settings.grpc:
         listeners["grpc"] = _listen(settings.host, settings.port_of_grpc)
-    said = [frames.frame(orders.configure(settings)), frames.frame(orders.no_keys())]
+    program.raise_descriptors()
+    said = [(orders.configure(settings), b""), (orders.keys(is_asked=False), b"")]
     if certificate is not None:
         pair = certificate.pair()
-        said.append(frames.frame(*orders.certificate(pair.cert_pem, pair.key_pem)))
+        said.append(orders.certificate(pair.cert_pem, pair.key_pem))
     named: list[orders.Named] = []
     for key, source in enumerate(sources, 1):
-        said.append(frames.frame(_load(key, source, settings)))
+        said.append((_load(key, source, settings), b""))
         named += [orders.Named(source.name, version, key, ["1"]) for version in ("", "1")]
-    said.append(frames.frame(orders.routes(named)))
-    memory = os.memfd_create("octet-orders")
-    os.write(memory, b"".join(said))
-    os.lseek(memory, 0, os.SEEK_SET)
+    said.append((orders.routes(named), b""))
     grpc = listeners.get("grpc")
     on_bound(listeners["http"].getsockname()[1], grpc.getsockname()[1] if grpc else None)
-    inherited = {"orders": memory} | {name: listener.fileno() for name, listener in listeners.items()}
-    shared = [program.SHARED_MEMORY] if settings.shared_memory else []
-    program.become(inherited, [source.folder for source in sources], shared)
+    inherited = {name: listener.fileno() for name, listener in listeners.items()}
+    program.become(inherited, [source.folder for source in sources], program.writable(settings), said)
 
 
 def _load(key: int, source: Source, settings: Settings) -> orders.Members:
@@ -97,7 +93,8 @@ def _load(key: int, source: Source, settings: Settings) -> orders.Members:
         raise NotFound(f"{source.folder} holds no artifact", hint="octet compile FILE --output DIR writes one")
     artifacts, signature = _sizes(layout, digests)
     scheduling = scheduling_of(settings.serving(source.name))
-    return orders.load(key, source.name, "1", layout, artifacts, signature, scheduling)
+    order = loads.load(source.name, "1", layout, artifacts, signature, scheduling)
+    return {**order, "key": key}
 
 
 def _sizes(layout: OciLayout, digests: Sequence[Digest]) -> tuple[list[tuple[int, Digest]], ModelSignature]:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+import resource
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 from service import __version__
-from service.cache import OciLayout
-from service.core.artifact import CONSTANTS_MEDIA_TYPE, LIBRARY_MEDIA_TYPE, ArtifactConfig
-from service.core.compatibility import check_config_type
-from service.core.digest import Digest, canonical_json
-from service.core.metadata import NOTHING, ModelMetadata
-from service.core.queueing import Scheduling
+from service.core.key import Key
+from service.core.metadata import ModelMetadata
 from service.core.settings import Auth, Settings
-from service.core.signature import ModelSignature
-from service.runtime.loading import check_code, check_host
 
 Members = dict[str, Any]
+
+_EPOCH = date(1970, 1, 1)
+_HEAD_BYTES = 64 << 10  # what a message may have beside its tensors
+_MAX_CALLS = 1000  # under way at a time: each holds a message before it is known which model's queue it belongs to
+_BUFFERED_MESSAGES = 16  # of the largest, together
+_LEAST_MESSAGE_BYTES = 256 << 20  # or a stream of many small ones would find no room
+_MOST_CONNECTIONS = 100_000
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,13 @@ class Named:
     percent: int = 0
 
 
-def configure(settings: Settings, not_ready: str = "") -> Members:
-    """The limits of connections, as `settings` have them."""
+def configure(settings: Settings, not_ready: str = "", traced: float = -1.0) -> Members:
+    """The limits of connections, as `settings` have them.
+
+    Args:
+        not_ready: why requests are not welcome; empty where they are.
+        traced: which part of the requests to tell of that do not say it themselves; below 0: of none at all.
+    """
     return {
         "type": "configure",
         "release": __version__,
@@ -53,54 +60,20 @@ def configure(settings: Settings, not_ready: str = "") -> Members:
         "shared_memory": settings.shared_memory,
         "is_particular": settings.auth is not Auth.OFF,
         "not_ready": not_ready,
+        "traced": traced,
+        "peers": _peers(settings),
     }
 
 
-def load(
-    key: int,
-    model: str,
-    version: str,
-    layout: OciLayout,
-    artifacts: Sequence[tuple[int, Digest]],
-    signature: ModelSignature,
-    scheduling: Scheduling,
-    metadata: ModelMetadata = NOTHING,
-    *,
-    is_suspect: bool = False,
-) -> Members:
-    """The order to load a model. Its artifacts are checked here, whose code the data plane runs.
-
-    Args:
-        artifacts: by the number of samples of a call; of 1 there are several where it has buckets, ascending.
-        signature: of one sample, with its buckets.
-
-    Raises:
-        OctetError: one of them cannot run here, or is damaged.
-    """
-    configs = {digest: _config(layout, digest) for _, digest in artifacts}
-    batches = max(batch for batch, _ in artifacts)
+def describe(metadata: ModelMetadata) -> Members:
+    """What is known of a loaded model."""
     known = metadata.to_json()
-    return {
-        "type": "load",
-        "key": key,
-        "model": model,
-        "version": version,
-        "target": str(configs[artifacts[0][1]].target),
-        "parts": [_part(layout, batch, digest, configs[digest]) for batch, digest in artifacts],
-        "instances": scheduling.instances,
-        "threads": scheduling.threads,
-        "queue_size": scheduling.queue_size,
-        "levels": scheduling.priority_levels,
-        "max_batch": scheduling.max_batch,
-        "max_delay_s": scheduling.max_delay_s,
-        "max_wait_s": scheduling.max_wait_s,
-        "timeout_s": scheduling.timeout_s,
-        "most_sequences": scheduling.max_sequences,
-        "sequence_idle_s": scheduling.sequence_idle_s,
-        "is_suspect": is_suspect,
-        "signature": _signature(signature, batches, metadata.labels),
-        **({"parameters": known} if known else {}),
-    }
+    return {"type": "describe", "labels": list(metadata.labels), **({"parameters": known} if known else {})}
+
+
+def unload(key: int) -> Members:
+    """A model goes when its last request is over."""
+    return {"type": "unload", "key": key}
 
 
 def routes(named: Sequence[Named]) -> Members:
@@ -130,45 +103,40 @@ def certificate(chain: bytes, key: bytes) -> tuple[Members, bytes]:
     return {"type": "certificate", "chain_bytes": len(chain)}, chain + key
 
 
-def no_keys() -> Members:
-    """Requests need none."""
-    return {"type": "keys", "is_asked": False, "keys": []}
+def keys(is_asked: bool, known: Iterable[tuple[Key, date, int]] = ()) -> Members:
+    """Who may ask.
+
+    Args:
+        is_asked: whether requests need a key.
+        known: the keys, and of each a day and how many of its requests are known to have been let through on it.
+    """
+    return {"type": "keys", "is_asked": is_asked, "keys": [_key(*each) for each in known]}
 
 
-def _config(layout: OciLayout, digest: Digest) -> ArtifactConfig:
-    manifest = layout.manifest(digest)
-    check_config_type(manifest.config.media_type)
-    config = ArtifactConfig.from_json(json.loads(layout.blobs.read(manifest.config.digest)))
-    check_host(config)
-    return config
-
-
-def _part(layout: OciLayout, batch: int, digest: Digest, config: ArtifactConfig) -> Members:
-    files = {layer.media_type: layout.blobs.path(layer.digest) for layer in layout.manifest(digest).layers}
-    check_code(config, files[LIBRARY_MEDIA_TYPE])
+def _key(key: Key, day: date, used: int) -> Members:
     return {
-        "batch": batch,
-        "artifact": str(digest),
-        "config": canonical_json(config.to_json()).decode(),
-        "library": str(files[LIBRARY_MEDIA_TYPE]),
-        "constants": str(files[CONSTANTS_MEDIA_TYPE]),
+        "id": key.id,
+        "sha256": key.digest,
+        "scopes": sorted(key.scopes),
+        "per_s": key.limits.requests_per_s or 0,
+        "per_day": key.limits.requests_per_day or 0,
+        "day": (day - _EPOCH).days,
+        "used": used,
+        "is_valid": key.revoked_at is None,
     }
 
 
-def _signature(signature: ModelSignature, batches: int, labels: Sequence[str]) -> Members:
-    def shapes(specs: Any) -> list[list[int]]:
-        return [list(spec.shape) for spec in specs]
-
-    whole: Mapping[str, Any] = signature.to_json()
+def _peers(settings: Settings) -> Members:
+    largest_bytes = settings.max_predict_bytes + _HEAD_BYTES
     return {
-        "inputs": whole["inputs"],
-        "outputs": whole["outputs"],
-        "buckets": [
-            {"inputs": shapes(each.inputs), "outputs": shapes(each.outputs), "pads": each.pads}
-            for each in signature.buckets
-        ],
-        "batches": batches,
-        "is_batched": batches > 1,
-        "keeps_state": bool(signature.states),
-        "labels": list(labels),
+        "max_connections": settings.max_connections or _affordable_connections(),
+        "max_calls": _MAX_CALLS,
+        "max_message_bytes": max(_LEAST_MESSAGE_BYTES, _BUFFERED_MESSAGES * largest_bytes),
+        "share": settings.peer_share,
     }
+
+
+def _affordable_connections() -> int:
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = descriptors == resource.RLIM_INFINITY
+    return _MOST_CONNECTIONS if unlimited else min(_MOST_CONNECTIONS, descriptors * 3 // 4)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping, Sequence
+import resource
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from service.core.errors import Unsupported
+from service.core.settings import Settings
+from service.workers.data_plane.frames import frame
 
-SHARED_MEMORY = Path("/dev/shm")  # where shm_open's files are
-_PATH = Path(__file__).parents[2] / "native" / "octet-plane"
+PATH = Path(__file__).parents[2] / "native" / "octet-plane"
+_SHARED_MEMORY = Path("/dev/shm")  # where shm_open's files are
 _OPENSSL = "libssl.so.3"
 
 
@@ -25,25 +29,47 @@ def require_tls() -> None:
         ) from error
 
 
-def become(descriptors: Mapping[str, int], readable: Sequence[Path], writable: Sequence[Path] = ()) -> NoReturn:
+def raise_descriptors() -> None:
+    """Every idle connection is one, and the default is a thousand."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def writable(settings: Settings) -> Sequence[Path]:
+    """What `settings` let it change."""
+    return [_SHARED_MEMORY] if settings.shared_memory else []
+
+
+def become(
+    descriptors: Mapping[str, int],
+    readable: Sequence[Path],
+    writable: Sequence[Path],
+    orders: Iterable[tuple[Mapping[str, Any], bytes]],
+) -> NoReturn:
     """Replaces this process by the data plane: see `service/native/plane/main.cc`.
 
     Args:
         descriptors: that it inherits.
         readable: where artifacts are; it may open no other files.
         writable: but those that are here, and change them.
+        orders: that it obeys before it takes a connection.
 
     Raises:
         Unsupported: it was not built.
     """
-    if not _PATH.is_file():
-        raise Unsupported(f"{_PATH.name} was not built", hint="run make setup or pip install to build it")
-    arguments = [str(_PATH)]
-    for name, descriptor in descriptors.items():
+    if not PATH.is_file():
+        raise Unsupported(f"{PATH.name} was not built", hint="run make setup or pip install to build it")
+    memory = os.memfd_create("octet-orders")
+    with os.fdopen(os.dup(memory), "wb") as file:
+        file.writelines(frame(*order) for order in orders)
+    os.lseek(memory, 0, os.SEEK_SET)
+    arguments = [str(PATH)]
+    for name, descriptor in {"orders": memory, **descriptors}.items():
         os.set_inheritable(descriptor, True)
         arguments += f"--{name}", str(descriptor)
     for path in readable:
         arguments += "--reads", str(path.resolve())
     for path in writable:
         arguments += "--writes", str(path)
-    os.execv(_PATH, arguments)
+    os.execv(PATH, arguments)

@@ -1,26 +1,26 @@
-"""Loads verified artifacts from the store. The one module of this room that needs the runtime."""
+"""Artifacts of the store: whether they may be loaded, and what the data plane is told to load them."""
 
 from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from service import native, runtime
 from service.cache import OciLayout
 from service.cache.metadata import metadata_of
 from service.core.artifact import ArtifactConfig, Report
+from service.core.buckets import opened
 from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady
 from service.core.metadata import ModelMetadata
-from service.core.running import Running
-from service.core.sequence import SequenceState
+from service.core.queueing import Scheduling
 from service.core.signature import ModelSignature
 from service.workers.crashes import Crashes
+from service.workers.data_plane import loads
+from service.workers.inference.identity import Identity
 from service.workers.inference.memory import Weight
-from service.workers.inference.runner import Array, Runner
 
 _logger = logging.getLogger(__name__)
 
@@ -31,20 +31,14 @@ class StoredArtifacts:
 
     Attributes:
         layout: the store.
-        running: where it is noted what computes; None where nobody reads it.
-        crashes: what earlier crashes were put down to.
+        crashes: what earlier crashes were put down to; None where nobody notes them.
     """
 
     layout: OciLayout
-    running: Running | None = None
     crashes: Crashes | None = None
 
-    def load(self, artifact: Digest, threads: int = 0) -> Runner:
-        """An instance of `artifact`, if a worker of its target has verified it.
-
-        Args:
-            threads: that share a call; 0 for all the cores that this process may use.
-
+    def check(self, artifact: Digest) -> None:
+        """
         Raises:
             CorruptBlob, NotFound: some of its bytes are damaged or gone. Its numerics report is one of its parts: every
                 build attaches one.
@@ -52,7 +46,7 @@ class StoredArtifacts:
             Quarantined: the server crashed too often while it ran.
             OctetError: it cannot run here.
         """
-        is_suspect = self.crashes is not None and self.crashes.check(artifact)
+        self._is_suspect(artifact)
         attached = self.layout.attached(artifact, Report.NUMERICS)
         if attached is None:
             raise NotFound(f"artifact {artifact} has no numerics report")
@@ -62,8 +56,23 @@ class StoredArtifacts:
             raise NotReady(
                 f"artifact {artifact} was not verified: {reason}", hint="octet verify, on its target, does it"
             )
-        runner = runtime.load(self.layout, artifact, threads=threads, running=self.running)
-        return Alone(runner) if is_suspect else runner
+        loads.part(self.layout, 1, artifact)
+
+    def order(self, identity: Identity, scheduling: Scheduling) -> tuple[dict[str, Any], ModelSignature]:
+        """What the data plane is told to load a model whose artifacts were checked, and its signature."""
+        sizes = [(1, identity.artifact), *((1, artifact) for artifact in identity.buckets), *identity.variants]
+        signature = self._signature([identity.artifact, *identity.buckets])
+        ascending = sorted(sizes, key=lambda size: (size[0], self._place(size[1], signature)))
+        order = loads.load(
+            identity.model,
+            str(identity.version),
+            self.layout,
+            ascending,
+            signature,
+            scheduling,
+            is_suspect=any(self._is_suspect(artifact) for _, artifact in sizes),
+        )
+        return order, signature
 
     def forgive(self, artifact: Digest) -> None:
         """Lets an artifact run that is in quarantine."""
@@ -80,31 +89,21 @@ class StoredArtifacts:
         Raises:
             CorruptBlob, NotFound: its manifest or its config is damaged or gone.
         """
-        manifest = self.layout.manifest(artifact)
-        config = ArtifactConfig.from_json(json.loads(self.layout.blobs.read(manifest.config.digest)))
-        return Weight({layer.digest: layer.size_bytes for layer in manifest.layers}, config.plan.arena_bytes)
+        config = self._config(artifact)
+        layers = self.layout.manifest(artifact).layers
+        return Weight({layer.digest: layer.size_bytes for layer in layers}, config.plan.arena_bytes)
 
+    def _is_suspect(self, artifact: Digest) -> bool:
+        return self.crashes is not None and self.crashes.check(artifact)
 
-class Alone:
-    """A `Runner` beside which no other of its kind runs, so that a crash tells which of them it was."""
+    def _config(self, artifact: Digest) -> ArtifactConfig:
+        config = self.layout.manifest(artifact).config
+        return ArtifactConfig.from_json(json.loads(self.layout.blobs.read(config.digest)))
 
-    _lock = threading.Lock()
+    def _signature(self, artifacts: Sequence[Digest]) -> ModelSignature:
+        signatures = [self._config(artifact).signature for artifact in artifacts]
+        return opened(signatures) if len(signatures) > 1 else signatures[0]
 
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
-
-    @property
-    def signature(self) -> ModelSignature:
-        return self._runner.signature
-
-    @property
-    def runner(self) -> native.Runner:
-        return native.serialized(self._runner.runner, Alone._lock)
-
-    def run(self, inputs: Sequence[Array], state: SequenceState | None = None) -> Sequence[Array]:
-        """As `Runner.run`."""
-        with Alone._lock:
-            return self._runner.run(inputs, state)
-
-    def clone(self) -> Alone:
-        return Alone(self._runner.clone())
+    def _place(self, artifact: Digest, whole: ModelSignature) -> int:
+        """Among the buckets of a model that has some."""
+        return whole.buckets.index(self._config(artifact).signature) if whole.buckets else 0

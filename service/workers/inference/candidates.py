@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from service.core.build import Build
 from service.core.digest import Digest
 from service.core.options import batch_of, buckets_of, place_of, tune_s_of
-from service.workers.inference.observer import Identity
+from service.workers.inference.identity import Identity
 from service.workers.inference.ports import Builds
 
 Candidate = tuple[Build, Identity]

@@ -10,8 +10,8 @@ from service.core.digest import Digest
 from service.core.errors import NotReady, OctetError
 from service.core.metadata import ModelMetadata
 from service.workers.inference.candidates import Candidate
+from service.workers.inference.identity import Identity
 from service.workers.inference.loader import Loader
-from service.workers.inference.observer import Identity
 from service.workers.inference.served import Served
 from service.workers.inference.tables import Tables
 
@@ -90,7 +90,7 @@ class Finder:
                     hint=f"POST /v2/repository/models/{identity.model}/load loads it",
                 )
             served = await self._loader.load(build, identity)
-            served.metadata = await asyncio.to_thread(self._metadata, identity)
+            self._loader.describe(served, await asyncio.to_thread(self._metadata, identity))
             if self.is_unloaded(identity.model, identity.version):  # while it was loaded
                 self._loader.unload(served)
             elif self._loader.holds(served):  # and nobody was faster to unload it again

@@ -1,28 +1,25 @@
-"""From a build to a model that is loaded and warm. What cannot be loaded is remembered, and left alone for a while."""
+"""From a build to a model that the data plane has loaded. What cannot be is remembered, and left alone for a while."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 
 from service.core.build import Build
 from service.core.digest import Digest
-from service.core.errors import CorruptBlob, MemoryFull, NotFound, NotReady, OctetError
+from service.core.errors import CorruptBlob, NotFound, NotReady, OctetError, Restarting
 from service.core.metadata import NOTHING, ModelMetadata
 from service.core.queueing import Scheduling
-from service.workers.inference.buckets import BucketRunner
+from service.workers.data_plane import orders
+from service.workers.inference.identity import Identity
 from service.workers.inference.memory import Memory, Weight, together
-from service.workers.inference.observer import Identity
-from service.workers.inference.ports import Artifacts, Builds
-from service.workers.inference.runner import Runner
+from service.workers.inference.ports import Artifacts, Builds, Plane
 from service.workers.inference.served import Served
 from service.workers.inference.single_flight import SingleFlight
-from service.workers.inference.variants import Variants
 
 _logger = logging.getLogger(__name__)
 _RETRY_LOAD_S = 10.0  # an artifact that could not be loaded is not tried again for this long
@@ -46,7 +43,7 @@ class Loader:
         builds: Builds,
         artifacts: Artifacts,
         scheduling: Callable[[str], Scheduling],
-        start: Callable[[Identity, Variants], Served],
+        plane: Plane,
         on_lost: Callable[[Build], None],
         forget: Callable[[Served], None],
         memory: Memory,
@@ -54,13 +51,13 @@ class Loader:
         """
         Args:
             scheduling: the rules of each model, by its name.
-            start: makes a model take requests.
+            plane: loads them.
             on_lost: called in a thread with a build whose artifact is damaged or gone.
             forget: sends no more requests to what has to make room for another.
             memory: what all models together may take.
         """
         self._builds, self._artifacts = builds, artifacts
-        self._scheduling, self._start = scheduling, start
+        self._scheduling, self._plane = scheduling, plane
         self._on_lost, self._forget = on_lost, forget
         self._memory = memory
         self._making_room = asyncio.Lock()
@@ -126,12 +123,25 @@ class Loader:
         self._failed.pop(artifact, None)
         self._artifacts.forgive(artifact)
 
-    async def close(self) -> None:
-        """Ends what is being loaded, and waits for the requests that hold what is."""
-        await self._loading.end()
-        for served in list(self.loaded.values()):
+    def describe(self, served: Served, metadata: ModelMetadata) -> None:
+        """What is known of a loaded model, from now on."""
+        if served.metadata != metadata:
+            served.metadata = metadata
+            self._plane.describe(served.key, orders.describe(metadata))
+
+    def lost(self, present: Collection[int]) -> list[Served]:
+        """Forgets what is loaded no more: all but what has these keys."""
+        gone = [served for served in self.in_memory() if served.key not in present]
+        for served in gone:
+            served.is_lost = True
             self.unload(served)
-        await asyncio.gather(*self._leaving.values())
+        return gone
+
+    async def close(self) -> None:
+        """Ends what is being loaded; what is loaded stays with the data plane."""
+        await self._loading.end()
+        for leaving in self._leaving.values():
+            leaving.cancel()
 
     async def _load_now(self, build: Build, identity: Identity) -> Served:
         _logger.info("loading %s version %d: %s", identity.model, identity.version, identity.artifact)
@@ -139,7 +149,7 @@ class Loader:
             weight = await asyncio.to_thread(self._weigh, identity)
             receipt = await self._take_room(identity, weight)
             try:
-                served = await self._start_warm(identity)
+                served = await self._start(identity)
             except BaseException:
                 self._memory.give_back(receipt)
                 raise
@@ -147,6 +157,8 @@ class Loader:
             raise error.args[0] from None  # nothing is wrong with the artifact
         except (CorruptBlob, NotFound) as error:
             raise await self._lost(build, identity) from error
+        except Restarting:  # nor then
+            raise
         except Exception as error:  # whatever a library does when it is loaded: this model cannot run, others can
             failure = self._note(identity.artifact, error)
             _logger.exception("artifact %s cannot be served: %s", identity.artifact, failure)
@@ -158,21 +170,31 @@ class Loader:
         self.loaded[served.identity] = served
         return served
 
-    async def _start_warm(self, identity: Identity) -> Served:
-        variants, identity = await asyncio.to_thread(self._load_variants, identity)
-        served = self._start(identity, variants)
+    async def _start(self, identity: Identity) -> Served:
+        """In all its sizes; but for one sample, those that cannot be loaded are left out from now on."""
+        await asyncio.to_thread(self._artifacts.check, identity.artifact)
+        usable = {each for each in identity.others if await asyncio.to_thread(self._is_good, each)}
         try:
-            await served.warm()
-        except BaseException:
-            served.retire()
+            return await self._ordered(_without(identity, set(identity.others) - usable))
+        except Restarting:
             raise
-        return served
+        except NotReady as error:
+            if not usable:
+                raise
+            _logger.error("of %s version %d only one size is served: %s", identity.model, identity.version, error)
+            for artifact in usable:
+                self._note(artifact, error)
+            return await self._ordered(_without(identity, set(identity.others)))
+
+    async def _ordered(self, identity: Identity) -> Served:
+        order, signature = await asyncio.to_thread(self._artifacts.order, identity, self._scheduling(identity.model))
+        return Served(await self._plane.load(order), identity, signature)
 
     def _weigh(self, identity: Identity) -> Weight:
         """All its sizes; raises what `Artifacts.weigh` raises for the first."""
         weights = [self._artifacts.weigh(identity.artifact)]
-        for artifact in (*(each for _, each in identity.variants), *identity.buckets):
-            with suppress(CorruptBlob, NotFound):  # as `_load_variants` will find
+        for artifact in identity.others:
+            with suppress(CorruptBlob, NotFound):  # as `_is_good` will find
                 weights.append(self._artifacts.weigh(artifact))
         one = together(weights)
         return replace(one, own_bytes=one.own_bytes * self._scheduling(identity.model).instances)
@@ -199,6 +221,7 @@ class Loader:
 
     async def _unload_least_recent(self) -> None:
         """Unloads a model that nobody holds; where there is none, waits a little."""
+        await self._plane.gather()
         unused = [served for served in self.loaded.values() if not served.is_held]
         if not unused:
             await asyncio.sleep(_LOOK_AGAIN_S)
@@ -210,39 +233,29 @@ class Loader:
         await self._leaving[served]
 
     async def _see_off(self, served: Served) -> None:
-        await served.closed()
+        await served.unused()
+        if not served.is_lost:  # or its key may be that of another by now
+            await self._plane.unload(served.key)
         self._memory.give_back(self._receipts.pop(served))
         del self._leaving[served]
 
-    def _load_variants(self, identity: Identity) -> tuple[Variants, Identity]:
-        """The model in all its sizes; but for one sample, those that cannot be loaded are left out from now on."""
-        threads = self._scheduling(identity.model).threads
-        one = self._artifacts.load(identity.artifact, threads)
-        found = {
-            artifact: runner
-            for artifact in (*(each for _, each in identity.variants), *identity.buckets)
-            if (runner := self._load_variant(artifact, threads)) is not None
-        }
-        variants = tuple((batch, artifact) for batch, artifact in identity.variants if artifact in found)
-        buckets = tuple(artifact for artifact in identity.buckets if artifact in found)
-        first = BucketRunner([one, *(found[artifact] for artifact in buckets)]) if buckets else one
-        loaded = replace(identity, variants=variants, buckets=buckets)
-        return Variants(first, {batch: found[artifact] for batch, artifact in variants}), loaded
-
-    def _load_variant(self, artifact: Digest, threads: int) -> Runner | None:
-        """One size of a model; None where it cannot be loaded, but the others can."""
+    def _is_good(self, artifact: Digest) -> bool:
+        """Whether one size of a model can be loaded; the others can where it cannot."""
         try:
-            return self._artifacts.load(artifact, threads)
+            self._artifacts.check(artifact)
         except (CorruptBlob, NotFound):
             _logger.exception("artifact %s, of one size of a model, is damaged or gone", artifact)
             self._builds.invalidate(artifact)
         except Exception as error:  # as for the model itself
             _logger.exception("artifact %s, of one size of a model, cannot be served", artifact)
             self._note(artifact, error)
-        return None
+        else:
+            return True
+        return False
 
     def _note(self, artifact: Digest, error: Exception) -> OctetError:
         failure = error if isinstance(error, OctetError) else _understood(error)
+        failure.retry_after_s = failure.retry_after_s or _RETRY_LOAD_S
         self._failed[artifact] = monotonic() + _RETRY_LOAD_S, failure
         return failure
 
@@ -257,10 +270,16 @@ class Loader:
 
 
 def _understood(error: Exception) -> NotReady:
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
-        hint = "give the server more memory, or this model fewer instances"
-        return MemoryFull(f"there is not enough memory for it: {error}", hint=hint, retry_after_s=_RETRY_LOAD_S)
     return NotReady(f"{type(error).__name__}: {error}", retry_after_s=_RETRY_LOAD_S)
+
+
+def _without(identity: Identity, artifacts: Collection[Digest]) -> Identity:
+    variants = tuple((batch, artifact) for batch, artifact in identity.variants if artifact not in artifacts)
+    return replace(
+        identity,
+        variants=variants,
+        buckets=tuple(artifact for artifact in identity.buckets if artifact not in artifacts),
+    )
 
 
 def _mb(size_bytes: int) -> str:

@@ -1,16 +1,18 @@
-"""What the registry needs of others: the stores of `db`, and `artifacts.StoredArtifacts`, satisfy it."""
+"""What the registry needs of others: the stores of `db`, `artifacts.StoredArtifacts` and `DataPlane` satisfy it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from service.core.alias import Alias
 from service.core.build import Build, BuildState
 from service.core.digest import Digest
 from service.core.metadata import ModelMetadata
+from service.core.queueing import Scheduling
+from service.core.signature import ModelSignature
+from service.workers.inference.identity import Identity
 from service.workers.inference.memory import Weight
-from service.workers.inference.runner import Runner
 
 
 class Builds(Protocol):
@@ -45,14 +47,17 @@ class Aliases(Protocol):
 
 
 class Artifacts(Protocol):
-    def load(self, artifact: Digest, threads: int) -> Runner:
-        """An instance of a verified artifact; `threads` share a call, 0 for all the cores that this process may use.
-
+    def check(self, artifact: Digest) -> None:
+        """
         Raises:
             CorruptBlob, NotFound: some of its bytes are damaged or gone.
             NotReady: no worker of its target has verified it, or it crashed the server too often.
             OctetError: it cannot run here.
         """
+
+    def order(self, identity: Identity, scheduling: Scheduling) -> tuple[dict[str, Any], ModelSignature]:
+        """What the data plane is told to load a model whose artifacts were checked, and its
+        signature. Raises as `check`."""
 
     def weigh(self, artifact: Digest) -> Weight:
         """What an instance of it would take of memory. Raises `CorruptBlob`, `NotFound`."""
@@ -62,3 +67,25 @@ class Artifacts(Protocol):
 
     def forgive(self, artifact: Digest) -> None:
         """Holds earlier crashes against an artifact no more."""
+
+
+class Plane(Protocol):
+    """What keeps models in memory, and answers: `service.workers.data_plane.plane.DataPlane`."""
+
+    async def load(self, order: Mapping[str, Any]) -> int:
+        """The key of what is loaded from now on, or was already. Raises `OctetError`."""
+
+    def describe(self, key: int, members: dict[str, Any]) -> None:
+        """What is known of a loaded model: `orders.describe`."""
+
+    async def unload(self, key: int) -> None:
+        """Returns when its last request is over."""
+
+    def leftovers(self) -> Collection[int]:
+        """What is loaded, and was never asked for here."""
+
+    async def gather(self) -> None:
+        """Has it report now."""
+
+    def order(self, members: dict[str, Any]) -> None:
+        """What stands until another order of this type: `orders.routes`."""

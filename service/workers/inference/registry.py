@@ -1,8 +1,8 @@
 """Which models are loaded here: found when first asked for, kept, and replaced by newer builds of themselves.
 
-A predict request costs one dictionary look-up. The tables are asked on the first request for a name, and then for every
-loaded name about twice a second, by one task for all of them. What shall answer is loaded and warm before the name is
-switched to it; what answered goes when its last request is over.
+They are loaded in the data plane, which answers by what it was told last. The tables are asked when it first asks for a
+name, and then for every loaded name about twice a second, by one task for all of them. What shall answer is loaded and
+warm before the name is switched to it; what answered goes when its last request is over.
 """
 
 from __future__ import annotations
@@ -12,26 +12,23 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context
-from functools import partial
-from time import monotonic
+from typing import Any
 
 from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady, OctetError
 from service.core.queueing import Scheduling
+from service.workers.data_plane import orders
 from service.workers.inference.finder import CannotLoad, Finder
 from service.workers.inference.inventory import Indexed, Inventory, ModelState
 from service.workers.inference.loader import Loader
 from service.workers.inference.memory import Memory
 from service.workers.inference.name_warnings import NameWarnings, spoken
-from service.workers.inference.observer import Identity, Observer, Unobserved
-from service.workers.inference.ports import Aliases, Artifacts, Builds, Models
+from service.workers.inference.ports import Aliases, Artifacts, Builds, Models, Plane
 from service.workers.inference.routes import Name, Plan, Reference, Route, Routes
-from service.workers.inference.runner import Array
 from service.workers.inference.served import Served
 from service.workers.inference.single_flight import SingleFlight
 from service.workers.inference.tables import Tables
-from service.workers.inference.variants import Variants
 
 _logger = logging.getLogger(__name__)
 
@@ -44,11 +41,11 @@ class Registry:
         builds: Builds,
         models: Models,
         artifacts: Artifacts,
+        plane: Plane,
         *,
         targets: Sequence[str],
         aliases: Aliases | None = None,
         scheduling: Callable[[str], Scheduling] = lambda model: Scheduling(),
-        observer: Observer | None = None,
         on_lost: Callable[[Build], None] = lambda build: None,
         refresh_s: float = 0.5,
         memory_bytes: int = 0,
@@ -58,24 +55,24 @@ class Registry:
         Args:
             builds: where succeeded builds are found, and lost ones reported.
             models: tells an unknown model from one that has no build.
-            artifacts: loads what the builds made.
+            artifacts: what the builds made.
+            plane: loads it, and is told who answers.
             targets: canonical names of the targets that run here, the best first.
             aliases: say which versions the names of versions stand for; None where there are none.
             scheduling: the rules of each model, by its name.
-            observer: told of every model and request.
             on_lost: called in a thread with a build whose artifact is damaged or gone, so that it is built again.
             refresh_s: how often newer builds of loaded models are looked for.
             memory_bytes: what the models may take together; 0: there is no limit.
         """
         self._tables = Tables(builds, models, aliases, tuple(targets))
-        self._scheduling = scheduling
-        self._observer: Observer = observer or Unobserved()
+        self._plane = plane
         self._refresh_s = refresh_s
         self._memory = Memory(memory_bytes)
-        self._loader = Loader(builds, artifacts, scheduling, self._start, on_lost, self._forget, self._memory)
+        self._loader = Loader(builds, artifacts, scheduling, plane, on_lost, self._forget, self._memory)
         self._finder = Finder(self._tables, self._loader)
         self._inventory = Inventory(builds, models, self._tables.targets, self._loader)
-        self._current = Routes()
+        self._current = Routes(self._tell)
+        self._earlier: dict[Name, orders.Named] = {}  # answered for, and not looked for yet
         self._warnings = NameWarnings()
         self._refreshing: SingleFlight[Name, None] = SingleFlight()
         self._refresher: asyncio.Task[None] | None = None
@@ -108,44 +105,63 @@ class Registry:
         """The loaded models, and those that are on their way out. From any thread."""
         return self._loader.in_memory()
 
-    def watch(self, changed: Callable[[Mapping[Name, Route]], None]) -> None:
-        """Has `changed` called with who answers, now and after every change."""
-        self._current.watchers.append(partial(changed, self._current))
-        changed(self._current)
+    def told(self, report: Mapping[str, Any]) -> None:
+        """The data plane has said how its models are used."""
+        uses = {each["key"]: each for each in report["models"]}
+        for served in self._loader.in_memory():
+            if (use := uses.get(served.key)) is not None:
+                served.told(use["admitted"], use["queued"], use["used_s"])
 
-    async def acquire(self, model: str, version: Reference = None, affinity: bytes | None = None) -> Served:
-        """The loaded model, held: the caller owes it a `release`.
+    async def found(self, present: Collection[int], routes: Mapping[Name, orders.Named]) -> None:
+        """A data plane is there, another than before or for the first time: what it lacks is loaded again.
+
+        Args:
+            present: the keys of what is loaded; of that, what nobody answers with goes.
+            routes: who answers, by what an earlier control plane said; they go on until better is known.
+        """
+        self._earlier = dict(routes)
+        lost = self._loader.lost(present)
+        wanted = [name for name, route in self._current.items() if any(served in lost for served in route)]
+        for name in wanted:
+            self._current.drop(name)
+        for name in dict.fromkeys([*wanted, *routes]):
+            await self._follow(name)
+        self._tell()
+        for key in self._plane.leftovers():
+            await self._plane.unload(key)
+
+    async def _follow(self, name: Name) -> None:
+        """Makes a name that was answered for stand for what the tables say, as soon as they can be read."""
+        while not self._closed:
+            try:
+                await self._refreshed(name)
+            except (NotFound, NotReady) as error:
+                _logger.error("%s is not served any more: %s", spoken(name), error)
+            except OctetError as error:
+                _logger.warning("could not look for %s: %s", spoken(name), error)
+                await asyncio.sleep(self._refresh_s)
+                continue
+            self._earlier.pop(name, None)
+            return
+
+    async def resolve(self, model: str, version: Reference = None) -> None:
+        """Has the data plane know who answers for a name.
 
         Args:
             model: its name.
             version: a number or an alias; None for what is stable, or else for the newest that is ready.
-            affinity: requests with the same are answered by the same version, where two share an alias.
 
         Raises:
             NotFound: there is no such model, version or alias.
             NotReady: no verified artifact of it runs here; the hint says why.
         """
         name = model, version
-        while (route := self._current.get(name)) is None:
+        while name not in self._current:
             await self._refreshed(name)
-        served = route.choose(affinity)
-        served.asked_s = monotonic()
-        served.hold()
-        return served
 
-    async def infer(self, model: str, version: Reference, inputs: Sequence[Array]) -> Sequence[Array]:
-        """The model's outputs for `inputs`, both in the signature's order.
-
-        Raises:
-            NotFound, NotReady: as `acquire`.
-            QueueFull: too many requests wait for the model.
-            InvalidTensor: an input does not fit the signature.
-        """
-        served = await self.acquire(model, version)
-        try:
-            return await served.infer(inputs)
-        finally:
-            served.release()
+    def served(self, key: int) -> Served | None:
+        """What is loaded under that key."""
+        return next((served for served in self._loader.in_memory() if served.key == key), None)
 
     async def versions(self, model: str, reference: Reference = None) -> list[int]:
         """The versions of a model that have a build for this host, in ascending order.
@@ -248,12 +264,11 @@ class Registry:
         return await asyncio.to_thread(self._index)
 
     async def close(self) -> None:
-        """Takes no new requests, and waits for those that were taken."""
+        """Follows the tables no more; what is loaded goes on answering."""
         self._closed = True
         if self._refresher:
             self._refresher.cancel()
         await self._refreshing.end()
-        self._current.clear()
         await self._loader.close()
 
     async def _preload(self, names: Sequence[Name] | None) -> None:
@@ -273,7 +288,8 @@ class Registry:
     async def _resolve(self, name: Name) -> None:
         if self._closed:
             raise NotReady("the server is shutting down")
-        model, wanted = name[0], await asyncio.to_thread(self._tables.plan, *name)
+        model = name[0]
+        wanted, versions = await asyncio.to_thread(self._planned, *name)
         try:
             main = await self._finder.find(model, wanted.version)
         except CannotLoad as failure:
@@ -283,7 +299,7 @@ class Registry:
             return
         with main.held():  # while the canary is loaded
             canary = await self._canary(name, wanted)
-        route = Route(main, canary, wanted.percent if canary else 0)
+        route = Route(main, canary, wanted.percent if canary else 0, versions)
         if all(map(self._loader.holds, route)):
             self._switch(name, route)
         else:  # somebody unloaded one of them meanwhile
@@ -308,8 +324,24 @@ class Registry:
         """Whether somebody has unloaded a version, or the whole model. From any thread."""
         return self._finder.is_unloaded(model, version)
 
-    def _start(self, identity: Identity, variants: Variants) -> Served:
-        return Served(identity, variants, scheduling=self._scheduling(identity.model), observer=self._observer)
+    def _planned(self, model: str, version: Reference) -> tuple[Plan, Sequence[int]]:
+        return self._tables.plan(model, version), tuple(self._tables.versions(model, None))
+
+    def _tell(self) -> None:
+        """Tells the data plane who answers."""
+        named = [
+            orders.Named(
+                model,
+                "" if version is None else str(version),
+                route.main.key,
+                [str(number) for number in route.versions],
+                route.canary.key if route.canary else 0,
+                route.percent,
+            )
+            for (model, version), route in self._current.items()
+        ]
+        named += [earlier for name, earlier in self._earlier.items() if name not in self._current]
+        self._plane.order(orders.routes(named))
 
     def _switch(self, name: Name, route: Route) -> None:
         old = self._current.get(name, ())

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 
 from service.core.alias import LATEST, STABLE, Alias
 from service.core.errors import NotFound
@@ -14,7 +12,6 @@ from service.workers.inference.served import Served
 
 Reference = int | str | None  # a version, an alias, or what answers those who name none
 Name = tuple[str, Reference]  # a model, and which version of it
-_POINTS = 1 << 64
 
 
 @dataclass(frozen=True)
@@ -59,62 +56,37 @@ class Route:
     Attributes:
         main: answers all requests but the canary's.
         percent: the canary's share.
+        versions: that there are of the model.
     """
 
     main: Served
     canary: Served | None = None
     percent: int = 0
+    versions: Sequence[int] = ()
 
     def __iter__(self) -> Iterator[Served]:
         yield self.main
         if self.canary is not None:
             yield self.canary
 
-    def choose(self, affinity: bytes | None) -> Served:
-        """Who answers the next request: by chance, or, for all that come with the same `affinity`, the same model.
-
-        With a growing share, who had the canary keeps it.
-        """
-        if self.canary is None:
-            return self.main
-        point = random.random() if affinity is None else self._point(affinity)
-        return self.canary if 100 * point < self.percent else self.main
-
-    def _point(self, affinity: bytes) -> float:
-        """In [0, 1), evenly; of each model another, so that the same clients are not everywhere the first to suffer."""
-        digest = blake2b(affinity, digest_size=8, key=self.main.identity.model.encode()[:64])
-        return int.from_bytes(digest.digest()) / _POINTS
-
 
 class Routes(dict[Name, Route]):
-    """Who answers, by name.
+    """Who answers, by name. `changed` is called after every change."""
 
-    Attributes:
-        watchers: called after every change.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[], None]) -> None:
         super().__init__()
-        self.watchers: list[Callable[[], None]] = []
+        self._changed = changed
 
     def __setitem__(self, name: Name, route: Route) -> None:
         super().__setitem__(name, route)
-        self._tell()
+        self._changed()
 
     def __delitem__(self, name: Name) -> None:
         super().__delitem__(name)
-        self._tell()
+        self._changed()
 
     def drop(self, name: Name) -> Iterable[Served]:
         """Takes a name out; who answered for it."""
         route = super().pop(name, None)
-        self._tell()
+        self._changed()
         return route or ()
-
-    def clear(self) -> None:
-        super().clear()
-        self._tell()
-
-    def _tell(self) -> None:
-        for changed in self.watchers:
-            changed()

@@ -78,7 +78,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 def test_a_renewed_certificate_is_used_and_a_wrong_one_is_not(scene: Scene, tmp_path: Path) -> None:
-    server = scene.served.inference_worker()
+    server = scene.served.data_plane()
     first = _normal(scene.cert.read_text())
     assert scene.shown() == {first}
     second = scene.renew(tmp_path / "second")

@@ -138,7 +138,7 @@ def test_an_explicit_call_tries_it_again(scene: Scene) -> None:
 def test_a_server_that_is_killed_from_outside_accuses_nobody(scene: Scene) -> None:
     record = (scene.data_dir / "crashes.json").read_bytes()
     with scene.load() as load:
-        os.kill(scene.served.inference_worker(), signal.SIGKILL)
+        os.kill(scene.served.data_plane(), signal.SIGKILL)
         eventually(lambda: scene.predict_safely("digits") == 200)
     load.check()
     assert (scene.data_dir / "crashes.json").read_bytes() == record
@@ -154,7 +154,7 @@ def test_a_server_that_is_killed_is_back_sooner_than_it_starts(tmp_path: Path) -
     began_s = time.monotonic()
     with serving(tmp_path) as served:
         start_s = time.monotonic() - began_s
-        os.kill(served.inference_worker(), signal.SIGKILL)
+        os.kill(served.data_plane(), signal.SIGKILL)
         killed_s = time.monotonic()
         eventually(lambda: is_ready(served))
         assert time.monotonic() - killed_s < start_s

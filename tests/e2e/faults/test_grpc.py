@@ -13,12 +13,12 @@ import pytest
 from grpc.aio import AioRpcError, Channel, insecure_channel
 
 from service.api.grpc import inference_pb2 as pb
-from service.api.grpc.service import NAME
 from tests.support.serving import UPLOAD, Served, connect, serving
 from tests.support.waiting import GIVE_UP_S, eventually
 
 pytestmark = pytest.mark.anyio
 CALLS = 300
+NAME = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
 
 
 def request(served: Served) -> pb.ModelInferRequest:

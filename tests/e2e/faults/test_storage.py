@@ -114,7 +114,7 @@ def test_a_log_that_finds_no_room_costs_its_lines_and_nothing_else(tmp_path: Pat
         path = tmp_path / "logs" / "log"
         with path.open("a") as log, built(tmp_path, log, log_format="json") as served:
             ballast = fill(tmp_path / "logs")
-            server = served.inference_worker()
+            server = served.data_plane()
             for _ in range(30):  # each says so in the log, which is more than a buffer holds
                 served.client.post("/v2/repository/models/digits/unload")
                 served.client.post("/v2/repository/models/digits/load")

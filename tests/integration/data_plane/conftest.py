@@ -1,4 +1,4 @@
-"""The sample, compiled and served by a data plane alone."""
+"""The event loop of the tests; and the sample, compiled and served by a data plane alone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ import pytest
 from service.cache import OciLayout
 from tests.support.compiled import compile_sample
 from tests.support.plane_process import PlaneProcess, plane
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 def test_an_upstream_that_takes_no_more_of_a_request_still_answers_it(tmp_path: Path) -> None:
     configured = {"type": "configure", "host": "127.0.0.1", "is_particular": False, "not_ready": ""}
-    with ControlledPlane(tmp_path, frame(configured) + frame(orders.no_keys())) as plane:
+    with ControlledPlane(tmp_path, frame(configured) + frame(orders.keys(is_asked=False))) as plane:
         plane.hear("hello")
         with socket.create_connection(plane.http, GIVE_UP_S) as client:
             client.sendall(REQUEST)

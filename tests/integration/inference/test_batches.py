@@ -14,18 +14,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from service.api.ops.statistics import STAGES
 from service.cache import OciLayout
 from service.core.build import BuildState
 from service.core.digest import Digest
 from service.core.options import with_batch
 from service.workers.inference.artifacts import StoredArtifacts
 from tests.support.compiled import PICTURES, compile_sample, expected
-from tests.support.data_plane import DataPlane, as_binary, unpacked
+from tests.support.data_plane import DataPlane, as_binary, serving, unpacked
 from tests.support.tables import Tables
-from tests.support.uvicorn_thread import listening
 from tests.support.waiting import GIVE_UP_S, WORK_TIMEOUT_S
 
+STAGES = ("queue", "compute_input", "compute_infer", "compute_output")
 FILE, SIZE = "digits_uint8.tflite", 4
 CLIENTS, REQUESTS = 10, 30
 
@@ -42,16 +41,21 @@ def store(
 
 
 @contextmanager
-def serving(store: tuple[OciLayout, dict[int, Digest]], **scheduling: float) -> Iterator[tuple[DataPlane, str]]:
+def served(store: tuple[OciLayout, dict[int, Digest]], **scheduling: float) -> Iterator[str]:
     layout, artifacts = store
     tables = Tables()
     version = tables.push("digits")
     for size, artifact in artifacts.items():
         tables.build("digits", version, BuildState.SUCCEEDED, artifact=artifact)
         tables.builds[0] = replace(tables.builds[0], options=with_batch(size))
-    plane = DataPlane(tables, artifacts=StoredArtifacts(layout), scheduling={"queue_size": 64, **scheduling})
-    with listening(plane.app) as address:
-        yield plane, address
+    plane = DataPlane(
+        tables,
+        artifacts=StoredArtifacts(layout),
+        scheduling={"queue_size": 64, **scheduling},
+        reads=[layout.root],
+    )
+    with serving(plane) as address:
+        yield address
 
 
 @pytest.mark.parametrize(
@@ -78,17 +82,18 @@ def test_every_client_gets_the_answers_to_its_own_pictures(
                 (answer,) = unpacked(response)[1].values()
                 np.testing.assert_array_equal(answer, right[chosen])
 
-    with serving(store, **scheduling) as (plane, address), ThreadPoolExecutor(CLIENTS) as pool:
+    with served(store, **scheduling) as address, ThreadPoolExecutor(CLIENTS) as pool:
         for answer in [pool.submit(ask, address, seed) for seed in range(CLIENTS)]:
             answer.result()
-    statistics = plane.metrics.statistics.of("digits", 1).to_json()
+        url = f"http://{address}/v2/models/digits/stats"
+        (statistics,) = httpx.get(url, timeout=GIVE_UP_S).json()["model_stats"]
     for stage in ("success", *STAGES):  # each answered once, and perf_analyzer wants equal counts
         assert statistics["inference_stats"][stage]["count"] == CLIENTS * REQUESTS
     assert statistics["inference_count"] > statistics["execution_count"]  # and some of them together
 
 
 def test_the_configuration_says_how_requests_are_scheduled(store: tuple[OciLayout, dict[int, Digest]]) -> None:
-    with serving(store, instances=2, max_delay_s=0.005, timeout_s=1.5) as (_, address):
+    with served(store, instances=2, max_delay_s=0.005, timeout_s=1.5) as address:
         config = httpx.get(f"http://{address}/v2/models/digits/config", timeout=GIVE_UP_S).json()
     assert config["max_batch_size"] == 4
     assert config["instance_group"] == [{"name": "cpu", "kind": "KIND_CPU", "count": 2}]

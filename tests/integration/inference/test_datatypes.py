@@ -29,7 +29,7 @@ async def test_uint16_out_and_in(case: str, datatypes: tuple[str, str], tmp_path
     layout, tables = OciLayout(tmp_path / "store"), Tables()
     artifact = compile_file(source, layout, tmp_path / "scratch", numerics="onnxruntime")
     tables.build("case", tables.push("case"), BuildState.SUCCEEDED, artifact=artifact)
-    async with connect(tables, artifacts=StoredArtifacts(layout)) as client:
+    async with connect(tables, artifacts=StoredArtifacts(layout), reads=[layout.root]) as client:
         (spec,) = (await client.get("/v2/models/case")).json()["inputs"]
         response = await client.post("/v2/models/case/infer", json=as_json(CASES[f"{case}.input0"], spec["name"]))
     (output,) = response.json()["outputs"]

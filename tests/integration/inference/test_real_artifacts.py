@@ -21,10 +21,9 @@ from service.core.target import detect_host
 from service.workers.inference.artifacts import StoredArtifacts
 from tests.support.assembly import constructor
 from tests.support.compiled import PICTURES, expected
-from tests.support.data_plane import DataPlane, connect
+from tests.support.data_plane import DataPlane, connect, serving
 from tests.support.poison import with_library
 from tests.support.tables import Tables
-from tests.support.uvicorn_thread import listening
 from tests.support.waiting import GIVE_UP_S
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +46,7 @@ async def test_pictures_get_the_reference_runtimes_answers(
     store: OciLayout, artifacts: dict[str, Digest], file: str
 ) -> None:
     url = f"/v2/models/{file.removesuffix('.tflite')}/infer"
-    async with connect(tables_of(artifacts), artifacts=StoredArtifacts(store)) as client:
+    async with connect(tables_of(artifacts), artifacts=StoredArtifacts(store), reads=[store.root]) as client:
         answers = [
             (await client.post(url, content=picture.read_bytes(), headers=RAW)).json()["outputs"][0]["data"]
             for picture in PICTURES
@@ -70,8 +69,8 @@ def test_many_clients_at_once_get_each_their_own_answer(store: OciLayout, artifa
             np.testing.assert_array_equal(result.as_numpy(output)[0], right[index])
         client.close()
 
-    plane = DataPlane(tables_of(artifacts), artifacts=StoredArtifacts(store))
-    with listening(plane.app) as address, ThreadPoolExecutor(4) as pool:
+    plane = DataPlane(tables_of(artifacts), artifacts=StoredArtifacts(store), reads=[store.root])
+    with serving(plane) as address, ThreadPoolExecutor(4) as pool:
         for answer in [pool.submit(ask, address) for _ in range(4)]:
             answer.result()
 
@@ -84,8 +83,8 @@ def test_models_that_are_asked_at_once_answer_as_if_alone(store: OciLayout, arti
                 answer = client.post(f"/v2/models/{file.removesuffix('.tflite')}/infer", content=picture)
                 np.testing.assert_array_equal(answer.json()["outputs"][0]["data"], expected(file)[index])
 
-    plane = DataPlane(tables_of(artifacts), artifacts=StoredArtifacts(store))
-    with listening(plane.app) as address, ThreadPoolExecutor(4) as pool:
+    plane = DataPlane(tables_of(artifacts), artifacts=StoredArtifacts(store), reads=[store.root])
+    with serving(plane) as address, ThreadPoolExecutor(4) as pool:
         for answer in [pool.submit(ask, address, file) for file in SAMPLES * 2]:
             answer.result()
 
@@ -112,7 +111,7 @@ async def test_a_damaged_artifact_is_never_served_and_is_built_again(
     damage(store.root / "blobs" / damaged.replace(":", "/"))
     tables, lost = tables_of({file: artifact}), list[Build]()
     (build,) = tables.builds
-    async with connect(tables, artifacts=StoredArtifacts(store), on_lost=lost.append) as client:
+    async with connect(tables, artifacts=StoredArtifacts(store), on_lost=lost.append, reads=[store.root]) as client:
         response = await client.post("/v2/models/digits_int8/infer", content=PICTURES[0].read_bytes(), headers=RAW)
     assert response.status_code == 503
     assert "damaged" in response.json()["error"]
@@ -125,7 +124,7 @@ async def test_a_library_with_a_constructor_is_refused_before_it_is_loaded(
     made = tmp_path / "made"
     library = constructor(tmp_path, made, detect_host().architecture).read_bytes()
     tables = tables_of({SAMPLES[0]: with_library(store, artifacts[SAMPLES[0]], library)})
-    async with connect(tables, artifacts=StoredArtifacts(store)) as client:
+    async with connect(tables, artifacts=StoredArtifacts(store), reads=[store.root]) as client:
         response = await client.post("/v2/models/digits_int8/infer", content=PICTURES[0].read_bytes(), headers=RAW)
     assert response.status_code == 503
     assert "initializers (DT_INIT_ARRAY)" in response.json()["error"]
@@ -138,7 +137,7 @@ async def test_an_artifact_that_was_not_verified_is_never_served(
     report = {"verified": False, "reason": "this host lacks i8mm"}
     store.attach(artifacts[SAMPLES[0]], Report.NUMERICS, json.dumps(report).encode())
     tables = tables_of({SAMPLES[0]: artifacts[SAMPLES[0]]})
-    async with connect(tables, artifacts=StoredArtifacts(store)) as client:
+    async with connect(tables, artifacts=StoredArtifacts(store), reads=[store.root]) as client:
         response = await client.get("/v2/models/digits_int8/ready")
     assert response.status_code == 503
     assert "was not verified: this host lacks i8mm" in response.json()["error"]

@@ -18,10 +18,9 @@ from service.core.build import BuildState
 from service.workers.inference.artifacts import StoredArtifacts
 from tests.support import litert
 from tests.support.compiled import compile_file
-from tests.support.data_plane import DataPlane
+from tests.support.data_plane import DataPlane, serving
 from tests.support.tables import Tables
 from tests.support.tflite_recurrent import MODELS
-from tests.support.uvicorn_thread import listening
 from tests.support.waiting import GIVE_UP_S
 
 STEPS = 6
@@ -44,7 +43,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tables, OciLayout]
 
 @pytest.fixture
 def plane(stored: tuple[Tables, OciLayout]) -> DataPlane:
-    return DataPlane(stored[0], artifacts=StoredArtifacts(stored[1]))
+    return DataPlane(stored[0], artifacts=StoredArtifacts(stored[1]), reads=[stored[1].root])
 
 
 @pytest.mark.parametrize("protocol", [http, grpc])
@@ -54,7 +53,7 @@ def test_two_interleaved_sequences_answer_as_two_interpreters(
 ) -> None:
     interpreters = {id_: litert.interpreter(model()) for id_ in (7, "left")}
     rng = np.random.default_rng(0)
-    with listening(plane.app) as address:
+    with serving(plane) as address:
         client = protocol.InferenceServerClient(address if protocol is http else plane.grpc)
         (spec,), (output,) = SIGNATURES[name].inputs, SIGNATURES[name].outputs
         for step in range(STEPS):
@@ -73,7 +72,7 @@ def test_two_interleaved_sequences_answer_as_two_interpreters(
 def test_the_command_line_asks_from_the_beginning(plane: DataPlane) -> None:
     x = np.random.default_rng(0).integers(-128, 128, (1, 5), np.int8)
     (wanted,) = litert.run(litert.interpreter(STATEFUL["variable"]()), [x])
-    with listening(plane.app) as address, Client(f"http://{address}") as client:
+    with serving(plane) as address, Client(f"http://{address}") as client:
         for _ in range(2):
             _, outputs = client.infer("variable", ["x"], [x])
             np.testing.assert_array_equal(outputs["y"], wanted)
@@ -81,7 +80,7 @@ def test_the_command_line_asks_from_the_beginning(plane: DataPlane) -> None:
 
 def test_a_request_of_no_sequence_is_told_what_to_send(plane: DataPlane) -> None:
     body = {"inputs": [{"name": "x", "datatype": "INT8", "shape": [1, 5], "data": [0] * 5}]}
-    with listening(plane.app) as address:
+    with serving(plane) as address:
         url = f"http://{address}/v2/models/variable/infer"
         refused = httpx.post(url, json=body, timeout=GIVE_UP_S)
         unknown = httpx.post(url, json={**body, "parameters": {"sequence_id": 3}}, timeout=GIVE_UP_S)

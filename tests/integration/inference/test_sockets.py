@@ -9,10 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.support.data_plane import DataPlane, as_json
+from tests.support.data_plane import DataPlane, as_json, serving
 from tests.support.runners import digits
 from tests.support.tables import Tables
-from tests.support.uvicorn_thread import listening
 from tests.support.waiting import GIVE_UP_S
 
 LIMIT_BYTES = 100_000
@@ -23,7 +22,7 @@ BODY = json.dumps(as_json(np.zeros((1, 8, 8, 1), np.uint8), "image")).encode()
 def server() -> Iterator[tuple[str, int]]:
     tables = Tables()
     tables.model("digits", digits)
-    with listening(DataPlane(tables, max_predict_bytes=LIMIT_BYTES).app) as address:
+    with serving(DataPlane(tables, max_predict_bytes=LIMIT_BYTES)) as address:
         host, port = address.split(":")
         yield host, int(port)
 
@@ -70,7 +69,7 @@ def test_a_chunked_body_is_as_good_as_another(connection: socket.socket) -> None
 
 
 @pytest.mark.parametrize(
-    ("length", "model", "expected"), [(LIMIT_BYTES + 1, "digits", 413), (1 << 60, "digits", 413), (10, "cats", 404)]
+    ("length", "model", "expected"), [(LIMIT_BYTES + 1, "digits", 413), (1 << 59, "digits", 413), (10, "cats", 404)]
 )
 def test_a_client_that_asks_first_is_refused_without_sending_its_body(
     connection: socket.socket, length: int, model: str, expected: int

@@ -19,7 +19,7 @@ from service.core.target import detect_host
 from service.db import BuildStore, Database, ModelStore
 from service.workers.inference.artifacts import StoredArtifacts
 from tests.support.compiled import PICTURES, expected
-from tests.support.data_plane import DataPlane
+from tests.support.data_plane import DataPlane, client_of
 from tests.support.waiting import GIVE_UP_S
 
 pytestmark = pytest.mark.anyio
@@ -43,8 +43,9 @@ class Service:
             artifacts=StoredArtifacts(store),
             on_lost=self.submit_again,
             targets=(TARGET,),
+            reads=[store.root],
         )
-        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.plane.app), base_url="http://localhost")
+        self.client: httpx.AsyncClient
 
     def push(self, name: str, file: str, numerics: str = "litert-reference") -> Build:
         """What the control plane does with an upload."""
@@ -76,9 +77,8 @@ class Service:
 @pytest.fixture
 async def service(tmp_path: Path, store: OciLayout, artifacts: dict[str, Digest]) -> AsyncIterator[Service]:
     service = Service(tmp_path, store, artifacts)
-    yield service
-    await service.client.aclose()
-    await service.plane.registry.close()
+    async with client_of(service.plane) as service.client:
+        yield service
     service.database.close()
 
 

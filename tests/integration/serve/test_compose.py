@@ -59,13 +59,13 @@ def test_a_model_pushed_to_the_one_is_compiled_by_the_other_and_answered_by_the_
             assert kinds == sorted(
                 [
                     (WorkerKind.COMPILE, running["compile-worker"].pid),
-                    (WorkerKind.INFERENCE, api.inference_worker()),
-                    (WorkerKind.INFERENCE, inference.inference_worker()),
+                    (WorkerKind.INFERENCE, api.control_plane()),
+                    (WorkerKind.INFERENCE, inference.control_plane()),
                 ]
             )
-            mapped = Path(f"/proc/{inference.inference_worker()}/maps").read_text()
+            mapped = Path(f"/proc/{inference.data_plane()}/maps").read_text()
             assert "liboctet_runtime" in mapped
-            assert "libtvm_" not in mapped.replace("libtvm_ffi", "")
+            assert "libtvm" not in mapped
         for process in running.values():
             process.send_signal(signal.SIGTERM)
         assert {name: process.wait(WORK_TIMEOUT_S) for name, process in running.items()} == dict.fromkeys(running, 0)

@@ -80,17 +80,19 @@ def test_tuning_goes_on_behind_what_is_served(served: Served) -> None:
 
 
 def test_both_workers_are_listed(served: Served) -> None:
-    pids = {served.inference_worker(), served.compile_worker()}
+    pids = {served.control_plane(), served.compile_worker()}
     workers = served.client.get("/api/v1/workers").json()["workers"]
     assert sorted(worker["kind"] for worker in workers) == ["compile", "inference"]
     assert {worker["pid"] for worker in workers} == pids <= set(children_of(served.process.pid))
 
 
-def test_the_serving_process_never_loads_the_compiler(served: Served) -> None:
+def test_what_answers_has_neither_python_nor_the_compiler(served: Served) -> None:
     served.label(0)
-    mapped = Path(f"/proc/{served.inference_worker()}/maps").read_text()
+    mapped = Path(f"/proc/{served.data_plane()}/maps").read_text()
     assert "liboctet_runtime" in mapped
-    assert "libtvm_" not in mapped.replace("libtvm_ffi", "")
+    assert "python" not in mapped
+    assert "libtvm" not in mapped
+    assert "libtvm_" not in Path(f"/proc/{served.control_plane()}/maps").read_text().replace("libtvm_ffi", "")
 
 
 def test_a_build_can_be_followed_while_it_happens(served: Served) -> None:
@@ -211,6 +213,5 @@ def test_the_same_answers_over_grpc_also_after_a_crash(served: Served) -> None:
             return True
 
         assert same()
-        workers = served.client.get("/api/v1/workers").json()["workers"]
-        os.kill(next(worker["pid"] for worker in workers if worker["kind"] == "inference"), signal.SIGKILL)
+        os.kill(served.data_plane(), signal.SIGKILL)
         eventually(same)

@@ -19,8 +19,6 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from service.api.grpc import inference_pb2 as pb
-from service.api.grpc.service import NAME
-from service.api.ops.peers import HEAD_BYTES
 from tests.support.data_plane import as_binary
 from tests.support.http2_frames import (
     CANCEL,
@@ -39,10 +37,11 @@ from tests.support.http2_frames import (
 from tests.support.serving import Served, serving
 from tests.support.waiting import GIVE_UP_S
 
+NAME = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
 ELSEWHERE = "127.0.0.2"  # another address of this machine, from which a client may connect
 STALL_S = 3.0
 TIMEOUT_S = 2.0  # in which the other client wants its answers
-MAX_PREDICT_BYTES = 8 << 20
+MAX_PREDICT_BYTES, HEAD_BYTES = 8 << 20, 64 << 10
 _PAGES, _FILLING = ("/api/v1/openapi.json", "/metrics"), 24
 _OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 
@@ -128,10 +127,10 @@ def test_silent_streams_lock_nobody_out_and_have_a_deadline(port: int, other: Ot
         assert literal("grpc-status", "4") in late.payload
 
 
-def test_who_opens_streams_and_resets_them_is_sent_away_and_keeps_python_from_nobody(
+def test_who_opens_streams_and_resets_them_is_sent_away_and_delays_nobody(
     served: Served, port: int, other: Other
 ) -> None:
-    worker = served.inference_worker()
+    worker = served.data_plane()
     before = rss_bytes(worker)
     lost = 0
     with other.asking():

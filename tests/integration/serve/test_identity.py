@@ -22,7 +22,7 @@ from service.api.access import key_file
 from service.core.settings import Settings
 from tests.support.certificates import make_certificate
 from tests.support.compiled import EXAMPLES
-from tests.support.serving import INT8, Served, children_of, environment, serving
+from tests.support.serving import INT8, Served, environment, serving
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 PICTURE = EXAMPLES / "digits" / "7.png"
@@ -156,8 +156,7 @@ def test_what_the_folder_says_of_keys_counts_within_a_second(scene: Scene, serve
 
 def test_keys_and_their_use_outlive_the_process_and_the_time_between_is_encrypted(scene: Scene, served: Served) -> None:
     key = scene.new_key(served)
-    server = next(pid for pid in children_of(served.process.pid) if pid != served.compile_worker())
-    os.kill(server, signal.SIGKILL)
+    os.kill(served.data_plane(), signal.SIGKILL)
     seen = set()
 
     def is_back() -> bool:

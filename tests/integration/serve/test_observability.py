@@ -33,6 +33,3 @@ def test_each_line_of_the_log_is_an_object_and_each_prediction_a_trace(tmp_path:
     assert "not-to-be-logged" not in text
     lines: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
     assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
-    (loading,) = [line for line in lines if line["message"].startswith("loading digits")]
-    belongs_to = {name: loading[name] for name in ("request_id", "trace_id", "model")}
-    assert belongs_to == {"request_id": "mine", "trace_id": TRACE, "model": "digits"}

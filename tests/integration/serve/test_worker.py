@@ -30,7 +30,7 @@ def working(data_dir: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 def test_builds_are_nicer_than_predictions_and_share_their_session(tmp_path: Path) -> None:
     """In another session their niceness would count for nothing: see core.scheduling."""
     with serving(tmp_path, build_nice=7) as served:
-        server, worker = served.inference_worker(), served.compile_worker()
+        server, worker = served.data_plane(), served.compile_worker()
         every = [worker, *children_of(worker)]
         assert len(every) > 1, "the zygote"
         assert [os.getpriority(os.PRIO_PROCESS, each) for each in every] == [7] * len(every)

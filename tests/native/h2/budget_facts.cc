@@ -1,5 +1,5 @@
 // What `peer_budget.h` promises, each line of it a fact; ends by abort() where one does not hold.
-#include "peer_budget.cc"
+#include "net/peer_budget.cc"
 
 #include <cstdio>
 #include <cstdlib>
@@ -23,9 +23,9 @@ PeerAddress address(uint8_t last) {
   return one;
 }
 
-size_t take_all(PeerBudget& budget, Resource what, std::vector<Lease>& leases) {
+size_t take_all(PeerBudget& budget, Resource what, std::vector<Holding>& leases) {
   size_t count = 0;
-  for (; Lease one = budget.hold(what, 1); ++count) leases.push_back(std::move(one));
+  for (; Holding one = budget.hold(what, 1); ++count) leases.push_back(std::move(one));
   return count;
 }
 
@@ -33,7 +33,7 @@ void calls_are_shared() {
   PeerLimits limits;
   limits.max_calls = 1000;
   auto budgets = PeerBudgets::of(limits);
-  std::vector<Lease> seats, leases;
+  std::vector<Holding> seats, leases;
   auto connect = [&](uint8_t from) -> PeerBudget& {
     seats.push_back(budgets->connect(address(from)));
     return *seats.back().budget();
@@ -52,8 +52,8 @@ void calls_are_shared() {
 
 void health_is_exempt() {
   auto budgets = PeerBudgets::of({});
-  Lease seat = budgets->connect(address(1));
-  std::vector<Lease> leases;
+  Holding seat = budgets->connect(address(1));
+  std::vector<Holding> leases;
   take_all(*seat.budget(), Resource::kCalls, leases);
   REQUIRE(take_all(*seat.budget(), Resource::kHealthCalls, leases) == 8);
 }
@@ -62,8 +62,8 @@ void all_of_it_where_the_share_is_one() {
   PeerLimits limits;
   limits.share = 1;
   limits.max_calls = 10;
-  Lease seat = PeerBudgets::of(limits)->connect(address(1));
-  std::vector<Lease> leases;
+  Holding seat = PeerBudgets::of(limits)->connect(address(1));
+  std::vector<Holding> leases;
   REQUIRE(take_all(*seat.budget(), Resource::kCalls, leases) == 10);
 }
 
@@ -71,8 +71,8 @@ void connections_are_shared() {
   PeerLimits limits;
   limits.max_connections = 40;
   auto budgets = PeerBudgets::of(limits);
-  std::vector<Lease> seats;
-  while (Lease seat = budgets->connect(address(1))) seats.push_back(std::move(seat));
+  std::vector<Holding> seats;
+  while (Holding seat = budgets->connect(address(1))) seats.push_back(std::move(seat));
   REQUIRE(seats.size() == 30);
   REQUIRE(budgets->connect(address(2)));
   REQUIRE(budgets->readmit(address(1)));
@@ -82,16 +82,16 @@ void connections_are_shared() {
 
 void leases_outlive_their_connection() {
   auto budgets = PeerBudgets::of({});
-  Lease seat = budgets->connect(address(1));
-  Lease call = seat.budget()->hold(Resource::kCalls, 1), bytes = seat.budget()->hold(Resource::kMessageBytes, 10);
+  Holding seat = budgets->connect(address(1));
+  Holding call = seat.budget()->hold(Resource::kCalls, 1), bytes = seat.budget()->hold(Resource::kMessageBytes, 10);
   seat = {};
   REQUIRE(budgets->held(Resource::kConnections) == 0 && budgets->held(Resource::kCalls) == 1);
   REQUIRE(bytes.grow(5) && budgets->held(Resource::kMessageBytes) == 15);
-  Lease split = bytes.split();
+  Holding split = bytes.split();
   bytes.charge(1);
   split.release();
   REQUIRE(budgets->held(Resource::kMessageBytes) == 1);
-  Lease moved = std::move(bytes);
+  Holding moved = std::move(bytes);
   REQUIRE(!bytes && moved);
   moved = {};
   REQUIRE(budgets->held(Resource::kMessageBytes) == 0);
@@ -103,7 +103,7 @@ void a_budget_outlives_connections_and_is_the_addresss() {
   limits.process_rates = 2;
   auto budgets = PeerBudgets::of(limits);
   auto resets = [&](uint8_t from) {
-    Lease seat = budgets->connect(address(from));
+    Holding seat = budgets->connect(address(from));
     int count = 0;
     while (seat.budget()->may_reset(h2::Clock::time_point{})) ++count;
     return count;

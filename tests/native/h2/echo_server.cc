@@ -1,4 +1,4 @@
-// A server of the methods below on a free port of 127.0.0.1, for the tests of service/native/src/h2: prints the port,
+// A server of the methods below on a free port of 127.0.0.1, for the tests of service/native/plane/h2: prints the port,
 // and ends with its standard input. Arguments are NAME=NUMBER, see `Options`.
 //
 //   Unary     answers with its last message       Stream   answers every message as it comes
@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "h2/grpc.h"
-#include "token_bucket.h"
+#include "net/token_bucket.h"
 
 using namespace octet::h2;
 

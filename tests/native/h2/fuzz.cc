@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "h2/grpc.h"
-#include "peer_budget.cc"
+#include "net/peer_budget.cc"
 
 using namespace octet::h2;
 
@@ -76,7 +76,7 @@ class Service final : public GrpcHandler {
   Service(Dice& dice, octet::PeerBudget& budget) : dice_(dice), budget_(budget) {}
   GrpcSession* session = nullptr;
   std::set<CallId> calls;
-  std::map<CallId, octet::Lease> slots, messages;  // of calls, and of those whose answers are being sent
+  std::map<CallId, octet::Holding> slots, messages;  // of calls, and of those whose answers are being sent
 
   void on_call(CallId id, const CallHead& head) override {
     require(calls.insert(id).second, "a call begins once");
@@ -329,7 +329,7 @@ class Connection {
 
   Dice dice_;
   std::shared_ptr<octet::PeerBudgets> budgets_;
-  octet::Lease seat_;
+  octet::Holding seat_;
   Service service_;
   GrpcSession session_;
   Reader checker_;

@@ -1,4 +1,4 @@
-// Header compression from the command line, for the tests of service/native/src/h2/hpack.h. Reads lines:
+// Header compression from the command line, for the tests of service/native/plane/h2/hpack.h. Reads lines:
 //
 //   decode HEX       the next block of the connection: prints `name TAB value` of its fields, or "error"
 //   encode NAME VALUE  prints the block in hexadecimal

@@ -9,7 +9,7 @@
 #include <iostream>
 #include <string>
 
-#include "waiting_line.h"
+#include "queue/waiting_line.h"
 
 namespace {
 

@@ -81,7 +81,6 @@ def test_a_path_that_does_not_exist_on_the_data_plane(plane: ControlPlane) -> No
         ("/api/v1/models", "GET, POST, PUT"),
         ("/api/v1/builds/x/cancel", "POST"),
         ("/api/v1/targets", "GET"),
-        ("/v2/models/digits/infer", "POST"),
     ],
 )
 def test_a_method_that_is_not_taken(plane: ControlPlane, path: str, allowed: str) -> None:

@@ -7,11 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 from typer.testing import CliRunner
 
-from service.api.app import create_app
-from service.api.assembly import assemble
 from service.cache import OciLayout
 from service.cli.app import app
 from service.core.digest import digest_of
@@ -20,7 +17,7 @@ from service.core.target import detect_host
 from service.db import Database
 from service.workers.crashes import Crashes
 from tests.support.old_cpu import LACKS, on_old_cpu
-from tests.support.uvicorn_thread import listening
+from tests.support.serving import serving
 
 Checks = dict[str, dict[str, str]]
 Doctor = Callable[..., Checks]
@@ -53,12 +50,11 @@ def test_it_says_what_this_machine_runs_and_with_what(doctor: Doctor) -> None:
 
 def test_a_server_that_wants_a_key_is_asked_with_one(tmp_path: Path) -> None:
     admin_key = "octet_cluster_" + 48 * "x"
-    settings = Settings(data_dir=tmp_path, admin_key=SecretStr(admin_key))
-    with assemble(settings, detect_host()) as services, listening(create_app(services)) as where:
+    with serving(tmp_path, admin_key=admin_key) as served:
 
         def server(*options: str) -> dict[str, str]:
             folder = ["--data-dir", str(tmp_path / "own")]
-            result = CliRunner().invoke(app, ["doctor", *folder, "--server", where, "--json", *options])
+            result = CliRunner().invoke(app, ["doctor", *folder, "--server", served.url, "--json", *options])
             return dict(next(check for check in json.loads(result.stdout) if check["name"] == "server"))
 
         assert server("--key", admin_key)["state"] == "ok"

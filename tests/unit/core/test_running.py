@@ -1,25 +1,47 @@
-"""Notes of what runs, in memory that a fork shares."""
+"""Notes of what runs, in memory that another process writes."""
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 
-from service.core.digest import digest_of
+from service.core.digest import Digest, digest_of
 from service.core.running import Running
 
 FIRST, SECOND = digest_of(b"first"), digest_of(b"second")
+SLOTS, DIGEST_BYTES = 16_384, 71  # as service/native/plane/control/loading.cc has them
+
+
+class DataPlane:
+    """What it does with the memory that it inherits."""
+
+    def __init__(self, running: Running) -> None:
+        self._memory = mmap.mmap(os.dup(running.descriptor), SLOTS * (1 + DIGEST_BYTES))
+        self._used = 0
+
+    def place(self, artifact: Digest) -> int:
+        start = SLOTS + self._used * DIGEST_BYTES
+        self._memory[start : start + DIGEST_BYTES] = artifact.encode()
+        self._used += 1
+        return self._used - 1
+
+    def mark(self, place: int, is_running: bool = True) -> None:
+        self._memory[place] = is_running
 
 
 def test_only_marked_artifacts_are_named_each_once() -> None:
     running = Running()
-    one, other = running.place(FIRST), running.place(SECOND)
-    clone = one.another()
+    plane = DataPlane(running)
+    one, other, clone = plane.place(FIRST), plane.place(SECOND), plane.place(FIRST)
     assert running.marked() == []
-    with one, clone:
-        assert running.marked() == [FIRST]
-        with other:
-            assert running.marked() == [FIRST, SECOND]
+    plane.mark(one)
+    plane.mark(clone)
+    assert running.marked() == [FIRST]
+    plane.mark(other)
+    assert running.marked() == [FIRST, SECOND]
+    for each in (one, other, clone):
+        plane.mark(each, False)
     assert running.marked() == []
 
 
@@ -27,8 +49,8 @@ def test_a_mark_outlives_the_process_that_set_it() -> None:
     running = Running()
     pid = os.fork()
     if pid == 0:
-        place = running.place(FIRST)
-        place.mark[0] = 1
+        plane = DataPlane(running)
+        plane.mark(plane.place(FIRST))
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
     assert running.marked() == [FIRST]
@@ -36,11 +58,8 @@ def test_a_mark_outlives_the_process_that_set_it() -> None:
     assert running.marked() == []
 
 
-def test_places_are_given_back() -> None:
+def test_what_is_no_digest_is_nobodys() -> None:
     running = Running()
-    for _ in range(100):
-        running.place(FIRST)
-    kept = [running.place(SECOND) for _ in range(3)]
-    kept[2].mark[0] = 1
-    assert running.marked() == [SECOND]
-    assert running._used <= 4
+    plane = DataPlane(running)
+    plane.mark(plane.place(Digest("x" * DIGEST_BYTES)))
+    assert running.marked() == []

@@ -88,6 +88,7 @@ bool is_local(std::string_view name) {
 }  // namespace
 
 void Access::set_keys(bool is_asked, std::vector<Key> keys) {
+  is_known_ = true;
   is_asked_ = is_asked;
   std::map<std::string, Metered, std::less<>> known;
   for (Key& key : keys) {
@@ -95,6 +96,7 @@ void Access::set_keys(bool is_asked, std::vector<Key> keys) {
     auto old = keys_.find(id);
     Metered metered;
     if (old != keys_.end()) metered = old->second;
+    metered.own = metered.untold;  // of what was told, `used` knows
     metered.key = std::move(key);
     known.emplace(std::move(id), std::move(metered));
   }
@@ -108,6 +110,7 @@ void Access::set_sites(std::string host, bool is_particular) {
 
 Caller Access::admit(std::string_view authorization, const Origin& origin,
                      std::initializer_list<std::string_view> scopes, double now_s) {
+  if (!is_known_) throw Problem(Kind::kRestarting, "which API keys there are is not known yet", "try again later");
   if (!is_asked_) {
     check_site(origin);
     return {};

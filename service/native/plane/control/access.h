@@ -58,7 +58,8 @@ class Access {
   static void charge(Metered& metered, double now_s);
   void check_site(const Origin& origin) const;
 
-  bool is_asked_ = true, is_particular_ = true;  // until it is known
+  bool is_known_ = false, is_asked_ = true;  // until then nobody is let in, nor told that a key is wrong
+  bool is_particular_ = true;
   std::string host_;
   std::map<std::string, Metered, std::less<>> keys_;  // by id
 };

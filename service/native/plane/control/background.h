@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "event_queue.h"
+#include "queue/event_queue.h"
 
 namespace octet::plane {
 

@@ -131,7 +131,7 @@ constexpr long kAllowed[] = {
     // Memory, threads and time. The runtime says where its threads run, by their numbers, which no filter knows: what can
     // place them can place any process of this user.
     __NR_brk, __NR_mmap, __NR_munmap, __NR_mremap, __NR_mprotect, __NR_madvise, __NR_membarrier, __NR_futex,
-    __NR_set_robust_list, __NR_rseq, __NR_exit, __NR_exit_group, __NR_gettid, __NR_getpid, __NR_sched_yield,
+    __NR_set_robust_list, __NR_rseq, __NR_exit, __NR_exit_group, __NR_gettid, __NR_getpid, __NR_geteuid, __NR_sched_yield,
     __NR_sched_getaffinity, __NR_sched_setaffinity, __NR_getcpu, __NR_sysinfo, __NR_uname, __NR_clock_gettime,
     __NR_clock_nanosleep, __NR_nanosleep, __NR_gettimeofday, __NR_getrandom, __NR_restart_syscall,
     // Signals.

@@ -1,8 +1,8 @@
 #include "control/model.h"
 
 #include <algorithm>
-#include <random>
 
+#include "control/chance.h"
 #include "queue/sequences.h"
 #include "request/problem.h"
 #include "runtime/sha256.h"
@@ -36,11 +36,6 @@ double point_of(std::string_view model, std::string_view affinity) {
   return point;
 }
 
-double chance() {
-  thread_local std::minstd_rand random{std::random_device{}()};
-  return std::uniform_real_distribution<double>()(random);
-}
-
 }  // namespace
 
 Model::Model() = default;
@@ -68,6 +63,11 @@ const ModelRef& Route::choose(std::string_view affinity) const {
 
 std::string address_of(std::string_view model, std::string_view version) {
   return std::string(model).append("\n").append(version);
+}
+
+std::pair<std::string, std::string> names_in(std::string_view address) {
+  size_t end = address.rfind('\n');
+  return {std::string(address.substr(0, end)), std::string(address.substr(end + 1))};
 }
 
 std::pair<std::string, std::string> parse_address(std::string_view model, std::string_view version) {

@@ -61,6 +61,7 @@ struct Route {
 using Routes = std::map<std::string, Route, std::less<>>;
 
 std::string address_of(std::string_view model, std::string_view version);
+std::pair<std::string, std::string> names_in(std::string_view address);
 
 // The name and the version in what a client calls a model: name@version too. Throws Problem.
 std::pair<std::string, std::string> parse_address(std::string_view model, std::string_view version);

@@ -205,6 +205,7 @@ void Orders::obey(const Link::Frame& frame) {
   read_object(json, {{"type", text(json, type)}, {"key", whole(json, number)}, {"gather", whole(json, number)}});
   if (type == "configure") return configure(frame.json);
   if (type == "load") return load_model(frame.json);
+  if (type == "describe") return describe(frame.json);
   if (type == "unload") return unload(number);
   if (type == "routes") return route(frame.json);
   if (type == "keys") return set_keys(frame.json);
@@ -218,6 +219,15 @@ void Orders::greet() {
   json.begin('{').member("type").string("hello").member("protocol").integer(kProtocolVersion);
   json.member("models").begin('[');
   for (const auto& [key, model] : models_) json.integer(key);
+  json.end(']').member("routes").begin('[');
+  for (const auto& [address, route] : plane_.routes) {
+    auto [name, version] = names_in(address);
+    json.begin('{').member("model").string(name).member("version").string(version);
+    json.member("main").integer(route.main->key).member("canary").integer(route.canary ? route.canary->key : 0);
+    json.member("percent").number(route.percent).member("versions").begin('[');
+    for (const std::string& each : route.versions) json.string(each);
+    json.end(']').end('}');
+  }
   json.end(']').end('}');
   plane_.link.send(json.take());
 }
@@ -290,6 +300,21 @@ void Orders::send_failure(int64_t key, const Problem& problem) {
   json.member("code").string(problem.facts().code).member("detail").string(problem.said());
   json.member("hint").string(problem.hint).end('}');
   plane_.link.send(json.take());
+}
+
+// What is said of a loaded model in the place of what was said before.
+void Orders::describe(std::string_view its) {
+  JsonReader json(its);
+  int64_t key = 0;
+  std::vector<std::string> labels;
+  std::string parameters;
+  read_object(json, {{"key", whole(json, key)},
+                     {"labels", [&] { json.array([&] { labels.push_back(json.string()); }); }},
+                     {"parameters", [&] { parameters = json.value(); }}});
+  auto found = models_.find(key);
+  if (found == models_.end()) return;
+  found->second->signature.labels = std::move(labels);
+  found->second->parameters_json = std::move(parameters);
 }
 
 // It goes when its last request is over.

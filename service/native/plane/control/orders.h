@@ -37,6 +37,7 @@ class Orders {
   void configure(std::string_view json);
   void load_model(std::string_view json);
   void loaded(const LoadOrder& order, ModelRef model, const Problem* problem);
+  void describe(std::string_view json);
   void unload(int64_t key);
   void route(std::string_view json);
   void set_keys(std::string_view json);

@@ -1,15 +1,30 @@
 #include "control/prediction.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
-#include "clock.h"
+#include "queue/clock.h"
 #include "request/elements.h"
 #include "request/problem.h"
 
 namespace octet::plane {
+
+namespace {
+
+// Once a second at most, or who sends what a model fails on fills the log. On the event loop's thread.
+void note_failure(const Identity& identity, const std::string& fault) {
+  static double next_s = 0;
+  double now = now_s();
+  if (now < next_s) return;
+  next_s = now + 1;
+  std::fprintf(stderr, "octet-plane: a call of %s version %s failed: %s\n", identity.model.c_str(), identity.version.c_str(),
+               fault.c_str());
+}
+
+}  // namespace
 
 bool Place::take(ModelRef model) {
   give_up();
@@ -229,6 +244,7 @@ Answer Prediction::answer(Pool& pool) {
     throw Problem(Kind::kMemoryFull, {}, "try again later, or send smaller requests");
   }
   if (job->outcome != Outcome::kAnswered || job->outputs.size() < signature.outputs.size()) {
+    note_failure(model_->identity, job->fault);
     throw Problem(Kind::kInternal, "The server failed in a way that it did not foresee.",
                   "the server's log says more");
   }

@@ -115,6 +115,7 @@ std::string Forward::request_head() const {
     if (!is_left_out(field.name)) text.append(field.name).append(": ").append(field.value).append("\r\n");
   }
   if (!head.has("host")) text.append("host: \r\n");
+  if (head.expects_continue) text.append("expect: 100-continue\r\n");
   text.append("connection: close\r\nx-request-id: ").append(connection_.request_id());
   text.append("\r\nx-forwarded-for: ").append(connection_.client());
   text.append("\r\nx-forwarded-proto: ").append(connection_.is_encrypted() ? "https" : "http");
@@ -128,22 +129,41 @@ void Forward::on_body_end() {
 }
 
 bool Forward::wants_body() const {
-  bool does = true;
+  bool does = is_asked_;
+  if (!does) return false;
   with_upstream([&](const Upstream& upstream) { does = upstream.unsent_bytes() <= kMostUnsent; });
   return does;
 }
 
 bool Forward::on_response(std::string_view bytes) {
+  is_hearing_ = true;
+  bool goes_on = hear(bytes);
+  is_hearing_ = false;
+  return goes_on;
+}
+
+bool Forward::hear(std::string_view bytes) {
   if (has_head_) {
     follow(bytes);
   } else {
     response_.append(bytes);
+    pass_over_continue();
     if (response_.size() > kLongestHead || !read_response_head()) {
       is_broken_ = response_.size() > kLongestHead;
       return !is_broken_;
     }
   }
   return connection_.unsent_bytes() <= kMostUnsent;
+}
+
+// Who asks for the body has read the head: RFC 9110, section 10.1.1.
+void Forward::pass_over_continue() {
+  constexpr std::string_view kBeginning = "HTTP/1.1 100 ";
+  size_t end = response_.find("\r\n\r\n");
+  if (end == response_.npos || !response_.starts_with(kBeginning)) return;
+  response_.erase(0, end + 4);
+  is_asked_ = true;
+  connection_.want_body();
 }
 
 // Once it is whole. False: it is not.
@@ -202,6 +222,7 @@ void Forward::on_response_end() {
 }
 
 void Forward::on_drained() {
+  if (is_hearing_) return;  // the next piece has to wait for the rest of this one
   with_upstream([](Upstream& upstream) { upstream.resume(); });
 }
 

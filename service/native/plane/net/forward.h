@@ -44,7 +44,7 @@ class Upstream final : public Peer {
 
 class Forward final : public HttpExchange {
  public:
-  explicit Forward(HttpConnection& connection) : connection_(connection), exchange_(connection.id()) {}
+  explicit Forward(HttpConnection& connection) : connection_(connection), exchange_(connection.id()), is_asked_(!connection.head().expects_continue) {}
   ~Forward() override;
 
   void begin() override;
@@ -58,10 +58,12 @@ class Forward final : public HttpExchange {
   void on_response_end();
 
  private:
+  bool hear(std::string_view bytes);
   // Nothing happens where it is gone: its number may be another's by then.
   void with_upstream(const std::function<void(Upstream&)>& act) const;
   void send(std::string_view bytes);
   std::string request_head() const;
+  void pass_over_continue();
   bool read_response_head();
   void follow(std::string_view body);
 
@@ -69,7 +71,8 @@ class Forward final : public HttpExchange {
   const int64_t exchange_;
   int upstream_ = -1;         // the descriptor
   std::string response_;      // its head, as far as it came
-  bool has_head_ = false, is_broken_ = false;
+  bool is_asked_;  // for the body, which some clients wait for
+  bool has_head_ = false, is_broken_ = false, is_hearing_ = false;
   std::optional<uint64_t> left_;          // of the response's body
   std::optional<ChunkedBody> chunks_;
 };

@@ -135,11 +135,11 @@ void GrpcCall::admit_caller() {
   bool changes = rpc == "RepositoryModelLoad" || rpc == "RepositoryModelUnload";
   try {
     if (predicts) {
-      plane_.access.admit(authorization_, {}, {"predict"}, now_s());
+      caller_ = plane_.access.admit(authorization_, {}, {"predict"}, now_s()).id;
     } else if (changes) {
-      plane_.access.admit(authorization_, {}, {"push"}, now_s());
+      caller_ = plane_.access.admit(authorization_, {}, {"push"}, now_s()).id;
     } else {
-      plane_.access.admit(authorization_, {}, {"predict", "read"}, now_s());
+      caller_ = plane_.access.admit(authorization_, {}, {"predict", "read"}, now_s()).id;
     }
   } catch (const Problem& problem) {
     plane_.refusals.not_allowed(problem.facts().code);
@@ -156,7 +156,15 @@ void GrpcCall::next() {
     guard([this] { begin(); });
   }
   is_advancing_ = false;
-  if (!is_over_ && !is_busy_ && is_half_closed_ && messages_.empty()) finish();
+  if (is_over_ || is_busy_ || !messages_.empty()) return;
+  if (is_half_closed_) return finish();
+  if (plane_.is_stopping) stop();
+}
+
+void GrpcCall::stop() {
+  if (is_watching_) return tell_end();
+  if (!is_streaming_ || is_busy_ || !messages_.empty() || is_over_) return;
+  refuse(Problem(Kind::kRestarting, "the server is stopping", "try again later"));
 }
 
 void GrpcCall::begin() {
@@ -165,7 +173,7 @@ void GrpcCall::begin() {
   *message_ = std::move(messages_.front().message);
   message_hold_ = std::move(messages_.front().hold);
   messages_.pop_front();
-  connection_.resume(call_);
+  if (!plane_.is_stopping) connection_.resume(call_);
   std::string_view rpc = rpc_of(path_, kService);
   if (rpc == "ModelInfer" || rpc == "ModelStreamInfer") return predict(*message_);
   if (!is_reflection_) return answer_known();
@@ -173,16 +181,15 @@ void GrpcCall::begin() {
   next();
 }
 
-// Calls `then` with who answers for a name, once that is known.
-void GrpcCall::resolve(const std::string& model, const std::string& version, std::function<void(const Route&)> then) {
+// Calls `then` with who answers for a name, once that is known, or `otherwise` with why nobody does.
+void GrpcCall::resolve(const std::string& model, const std::string& version, std::function<void(const Route&)> then,
+                       std::function<void(const Problem&)> otherwise) {
   if (const Route* route = plane_.find(model, version)) return then(*route);
   std::weak_ptr<bool> is_here = is_here_;
-  auto found = [this, is_here, then = std::move(then)](const Route* route, const Problem* problem) {
+  auto found = [this, is_here, then = std::move(then), otherwise = std::move(otherwise)](const Route* route,
+                                                                                          const Problem* problem) {
     if (is_here.expired() || is_over_) return;
-    guard([&] {
-      if (route == nullptr) throw *problem;
-      then(*route);
-    });
+    guard([&] { route == nullptr ? otherwise(*problem) : then(*route); });
   };
   plane_.resolve(id_, model, version, std::move(found));
 }

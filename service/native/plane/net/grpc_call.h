@@ -12,7 +12,7 @@
 #include "control/prediction.h"
 #include "h2/grpc.h"
 #include "net/grpc_connection.h"
-#include "progress.h"
+#include "net/progress.h"
 
 namespace octet::plane {
 
@@ -39,11 +39,11 @@ class GrpcCall {
   void on_cancel();
   void on_ran();
   void on_alarm(double now_s);
+  // Ends it where it would go on for as long as its client likes: a watch of the server's health, a stream between two
+  // messages.
+  void stop();
   void on_drained() { next(); }  // its client has read what it was sent
   bool has_waiting() const { return !messages_.empty(); }
-  // Whether it is told of the server's health for as long as it likes: of its end, too.
-  bool is_watching() const { return is_watching_; }
-  void tell_end();
   int64_t id() const { return id_; }
   CallHold hold;
   Progress arriving;  // of its messages
@@ -52,10 +52,12 @@ class GrpcCall {
   struct Aside;
 
   void guard(const std::function<void()>& act);
+  void tell_end();  // of the server, to who watches it
   void admit_caller();
   void begin();
   void answer_known();
-  void resolve(const std::string& model, const std::string& version, std::function<void(const Route&)> then);
+  void resolve(const std::string& model, const std::string& version, std::function<void(const Route&)> then,
+               std::function<void(const Problem&)> otherwise = [](const Problem& problem) { throw problem; });
   void about_model(std::string_view message);
   void predict(h2::Buffer message);
   void take(const Route& route);
@@ -77,7 +79,7 @@ class GrpcCall {
   const int64_t id_;
   const double began_s_;
   const std::string path_, request_id_;
-  std::string authorization_, affinity_, traceparent_, tracestate_, encoding_;
+  std::string authorization_, affinity_, traceparent_, tracestate_, encoding_, caller_;
   std::string wanted_coding_;  // of answers
   double deadline_s_ = kNever;
   bool has_begun_ = false, is_half_closed_ = false, is_over_ = false, is_busy_ = false, is_streaming_ = false;

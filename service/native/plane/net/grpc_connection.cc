@@ -140,11 +140,9 @@ void GrpcConnection::break_off_slow(double now_s) {
 
 void GrpcConnection::stop(bool at_once) {
   if (is_over_) return;
-  std::vector<GrpcCall*> watching;
-  for (const auto& [stream, call] : calls_) {
-    if (call->is_watching()) watching.push_back(call.get());
-  }
-  for (GrpcCall* call : watching) call->tell_end();
+  std::vector<GrpcCall*> calls;
+  for (const auto& [stream, call] : calls_) calls.push_back(call.get());
+  for (GrpcCall* call : calls) call->stop();
   session_.drain();
   flush();
   if (at_once) end();

@@ -12,8 +12,8 @@
 #include "h2/grpc.h"
 #include "net/reactor.h"
 #include "net/transport.h"
-#include "peer_budget.h"
-#include "progress.h"
+#include "net/peer_budget.h"
+#include "net/progress.h"
 
 namespace octet::plane {
 

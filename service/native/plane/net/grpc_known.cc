@@ -12,6 +12,7 @@ namespace octet::plane {
 
 namespace {
 
+constexpr int kNotFound = 404, kUnavailable = 503;  // of HTTP
 constexpr uint64_t kServing = 1, kNotServing = 2, kServiceUnknown = 3;  // of grpc.health.v1
 
 // The first two fields of the messages that ask about a model.
@@ -61,7 +62,9 @@ void GrpcCall::answer_known() {
     plane_.shared_memory.admit(connection_.client());
     return reply(shared_regions_answer(plane_.shared_memory, rpc.substr(kSharedMemoryRpc.size()), message));
   }
-  auto members = [this](JsonWriter& json) { json.member("path").string(path_).member("request_id").string(request_id_); };
+  auto members = [this](JsonWriter& json) {
+    json.member("path").string(path_).member("request_id").string(request_id_).member("caller").string(caller_);
+  };
   std::weak_ptr<bool> is_here = is_here_;
   plane_.ask(id_, "call", members, std::string(message), [this, is_here](const Said& said) {
     if (is_here.expired() || is_over_) return;
@@ -76,7 +79,7 @@ void GrpcCall::answer_known() {
 void GrpcCall::about_model(std::string_view message) {
   auto [name, number] = name_and_version(message);
   auto [model, version] = parse_address(name, number);
-  resolve(model, version, [this, model = model, version = version](const Route& route) {
+  auto tell = [this, model = model, version = version](const Route& route) {
     std::string_view rpc = rpc_of(path_, kService);
     if (rpc == "ModelReady") send(MessageWriter().varint(1, 1).take());
     if (rpc == "ModelMetadata") send(plane::about_model(model, route).message);
@@ -84,6 +87,12 @@ void GrpcCall::about_model(std::string_view message) {
     if (rpc == "ModelStatistics") {
       send(statistics_message(plane_, model, version.empty() ? "" : route.main->identity.version));
     }
+    finish();
+  };
+  resolve(model, version, std::move(tell), [this](const Problem& problem) {
+    bool is_not_there = problem.facts().http == kNotFound || problem.facts().http == kUnavailable;
+    if (rpc_of(path_, kService) != "ModelReady" || !is_not_there) throw problem;
+    send("");  // which says that it is not
     finish();
   });
 }

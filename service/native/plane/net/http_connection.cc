@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "clock.h"
 #include "net/grpc_connection.h"
+#include "queue/clock.h"
 
 namespace octet::plane {
 
@@ -67,7 +67,6 @@ HttpConnection::~HttpConnection() { exchange_.reset(); }
 
 void HttpConnection::happened(uint32_t events) {
   if (is_over_) return;
-  finished_.reset();
   may_read_ = true;  // be it an end or an error
   if (events & (EPOLLHUP | EPOLLERR)) has_left_ = true;
   if (events & EPOLLRDHUP) is_half_closed_ = true;
@@ -84,6 +83,7 @@ void HttpConnection::read() {
   wants_turn_ = false;
   size_t budget = kMostAtOnce;
   if (!in_.empty()) proceed();
+  ask_for_body();
   while (may_read_ && is_reading()) {
     Room room{nullptr, 0};
     if (input_ == Input::kBody && !chunks_ && in_.empty() && !has_responded()) room = exchange_->room();
@@ -197,12 +197,20 @@ void HttpConnection::begin_exchange() {
   input_ = Input::kBody;
   window_bytes_ = 0;
   is_waited_for_ = false;
+  must_ask_ = head_.expects_continue;
   due_s_ = now + plane_.limits.stall_timeout_s;
   exchange_ = make_exchange(*this);
   exchange_->begin();
   if (is_over_) return;
-  if (head_.expects_continue && !has_responded() && in_.empty()) send({kContinue});
+  ask_for_body();
   if (!is_over_ && !chunks_ && body_left_ == 0) end_body();
+}
+
+// Who waits to be asked for the body is, once it is wanted: not while it may still be refused unread.
+void HttpConnection::ask_for_body() {
+  if (!must_ask_ || input_ != Input::kBody || has_responded() || !is_reading()) return;
+  must_ask_ = false;
+  if (in_.empty()) send({kContinue});
 }
 
 // Takes what is there of the body. False: there is no more of it now.
@@ -254,12 +262,13 @@ void HttpConnection::respond(const HttpResponse& response) {
   send(pieces);
 }
 
-void HttpConnection::respond(const Problem& problem) {
+void HttpConnection::respond(const Problem& problem, std::string_view headers) {
   std::string document = problem.document(percent_decoded(head_.path()).value_or(std::string(head_.path())), request_id_);
   HttpResponse response{problem.facts().http, "content-type: application/problem+json\r\n", {document}};
   if (problem.facts().may_be_retried) {
     response.headers.append("retry-after: ").append(std::to_string(problem.whole_retry_after_s())).append("\r\n");
   }
+  response.headers.append(headers);
   if (problem.kind == Kind::kUnauthorized) response.headers.append("www-authenticate: Bearer\r\n");
   respond(response);
 }
@@ -337,7 +346,6 @@ void HttpConnection::end(std::string_view farewell) {
 }
 
 void HttpConnection::check_timeouts(double now_s) {
-  finished_.reset();  // what an idle connection's last request held
   if (input_ == Input::kHead && in_.empty() && in_.capacity() + head_text_.capacity() > kWorthFreeing) {
     in_.shrink_to_fit();
     head_text_ = {};

@@ -57,6 +57,7 @@ class HttpConnection final : public Peer {
 
   void begin() override { read(); }
   void happened(uint32_t events) override;
+  void settled() override { finished_.reset(); }
   void go_on() override { read(); }
   void check_timeouts(double now_s) override;
   void stop(bool at_once) override;
@@ -77,7 +78,7 @@ class HttpConnection final : public Peer {
   const std::string& client() const { return client_; }  // its address
   bool is_encrypted() const { return transport_->is_encrypted(); }
   void respond(const HttpResponse& response);
-  void respond(const Problem& problem);
+  void respond(const Problem& problem, std::string_view headers = {});  // further lines, each with its end
   // Raw bytes of a response, head and all; `finish_relay` after the last. `keeps_alive`: its end is plain to the client.
   void relay(std::string_view bytes);
   void finish_relay(bool keeps_alive);
@@ -100,6 +101,7 @@ class HttpConnection final : public Peer {
   void read_head();
   bool is_http2();
   void begin_exchange();
+  void ask_for_body();
   bool take_body();
   void end_body();
   void refuse_head(const BadHead& bad);
@@ -123,6 +125,7 @@ class HttpConnection final : public Peer {
   bool has_left_ = false;    // the client sends no more, and all that it sent is read
   bool is_half_closed_ = false;  // it sends no more, and may read
   bool is_waited_for_ = false;   // that one, in which an answer must be there
+  bool must_ask_ = false;    // the client sends the body when it is told to
   bool is_fresh_ = true;     // no request has been answered
   bool is_last_ = false;     // of its requests
   bool wants_turn_ = false;

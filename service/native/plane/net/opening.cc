@@ -5,7 +5,7 @@
 #include <array>
 #include <utility>
 
-#include "clock.h"
+#include "queue/clock.h"
 #include "net/grpc_connection.h"
 #include "net/http_connection.h"
 

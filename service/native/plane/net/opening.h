@@ -8,7 +8,7 @@
 #include "control/plane.h"
 #include "net/reactor.h"
 #include "net/tls_transport.h"
-#include "peer_budget.h"
+#include "net/peer_budget.h"
 
 namespace octet::plane {
 

@@ -167,7 +167,7 @@ void Predict::look_up() {
     guard([&] {
       if (route == nullptr) throw *problem;
       admit(*route);
-      connection_.want_body();
+      has_body_ended_ ? on_body_end() : connection_.want_body();
     });
   });
 }
@@ -226,6 +226,8 @@ void Predict::parse() {
 
 void Predict::on_body_end() {
   if (has_failed_) return;
+  has_body_ended_ = true;
+  if (prediction_ == nullptr) return;  // there was none, and who answers is not known yet
   guard([this] {
     prediction_->times.arrived_s = now_s();
     prediction_->claim();

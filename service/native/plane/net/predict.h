@@ -62,7 +62,7 @@ class Predict final : public HttpExchange {
   double timeout_s_ = kNever;
   std::shared_ptr<Prediction> prediction_;  // shared with work aside
   std::shared_ptr<std::string> body_ = std::make_shared<std::string>();  // what is not received where it belongs
-  bool has_model_ = false, is_parsed_ = false, has_failed_ = false;
+  bool has_model_ = false, is_parsed_ = false, has_failed_ = false, has_body_ended_ = false;
   size_t pictures_ = 0;  // that are being decoded
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };

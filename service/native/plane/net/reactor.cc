@@ -141,6 +141,9 @@ void Reactor::settle() {
       --depth_;
       continue;
     }
+    ++depth_;  // what it touches is looked at by this loop
+    slot.peer->settled();
+    --depth_;
     bool is_over = slot.peer->is_over(), is_idle = is_over || slot.peer->is_idle();
     busy_ += static_cast<int64_t>(slot.was_idle) - static_cast<int64_t>(is_idle);
     slot.was_idle = is_idle;

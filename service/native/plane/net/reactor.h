@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "peer_budget.h"
-#include "clock.h"
+#include "net/peer_budget.h"
+#include "queue/clock.h"
 
 namespace octet::plane {
 
@@ -24,6 +24,7 @@ class Peer {
   virtual void go_on() = 0;                       // after `wants_turn`: others have had one
   virtual void check_timeouts(double now_s) = 0;  // looks for who is too slow
   virtual void stop(bool at_once) = 0;            // what is under way is the last; `at_once`: it is over now
+  virtual void settled() {}                       // all that it was called for has returned
   virtual void on_job(int64_t) {}                 // what computes for one of its exchanges is done
   virtual void on_alarm(int64_t, double) {}       // an alarm of one of its exchanges
 

@@ -70,6 +70,26 @@ std::unique_ptr<HttpExchange> about_regions(HttpConnection& connection, const st
   return std::make_unique<SharedRegions>(connection, *what, has_name ? segments[3] : "");
 }
 
+// A path that is known, and a method that it does not take.
+class NotAllowed final : public HttpExchange {
+ public:
+  NotAllowed(HttpConnection& connection, std::string_view allowed) : connection_(connection), allowed_(allowed) {}
+
+  void begin() override {
+    const RequestHead& head = connection_.head();
+    std::string detail = std::string(head.path()) + " does not take " + std::string(head.method);
+    connection_.respond(Problem(Kind::kMethodNotAllowed, std::move(detail)), "allow: " + allowed_ + "\r\n");
+  }
+  void on_body(std::string_view) override {}
+  void on_body_end() override {}
+
+ private:
+  HttpConnection& connection_;
+  const std::string allowed_;
+};
+
+constexpr std::string_view kLooking = "GET, HEAD";
+
 }  // namespace
 
 std::unique_ptr<HttpExchange> make_exchange(HttpConnection& connection) {
@@ -77,15 +97,19 @@ std::unique_ptr<HttpExchange> make_exchange(HttpConnection& connection) {
   std::string_view path = head.path();
   if (path.substr(0, 3) == "/v2") {
     bool looks = head.method == "GET" || head.method == "HEAD";
-    auto about = looks ? about_server(path) : std::nullopt;
-    if (about) return std::make_unique<Known>(connection, *about, "", "");
+    if (auto about = about_server(path)) {
+      if (!looks) return std::make_unique<NotAllowed>(connection, kLooking);
+      return std::make_unique<Known>(connection, *about, "", "");
+    }
     auto segments = segments_of(path);
     if (auto regions = about_regions(connection, segments)) return regions;
     if (auto model = model_path(segments)) {
-      if (head.method == "POST" && model->verb == "infer") {
+      if (model->verb == "infer") {
+        if (head.method != "POST") return std::make_unique<NotAllowed>(connection, "POST");
         return std::make_unique<Predict>(connection, std::move(model->model), std::move(model->version));
       }
-      if (auto what = looks ? about_model(*model) : std::nullopt) {
+      if (auto what = about_model(*model)) {
+        if (!looks) return std::make_unique<NotAllowed>(connection, kLooking);
         return std::make_unique<Known>(connection, *what, std::move(model->model), std::move(model->version));
       }
     }

@@ -1,8 +1,8 @@
 #include "net/tracing.h"
 
 #include <charconv>
-#include <random>
 
+#include "control/chance.h"
 #include "text/json_writer.h"
 
 namespace octet::plane {
@@ -19,8 +19,7 @@ bool is_traced(const Plane& plane, std::string_view traceparent) {
     const char* digits = traceparent.data() + kFlagsAt;
     if (std::from_chars(digits, digits + 2, flags, 16).ptr == digits + 2) return flags & 1;
   }
-  thread_local std::minstd_rand random{std::random_device{}()};
-  return std::uniform_real_distribution<double>()(random) < plane.traced;
+  return chance() < plane.traced;
 }
 
 void tell_trace(Plane& plane, const Traced& traced) {

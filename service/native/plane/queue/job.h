@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "event_queue.h"
+#include "queue/event_queue.h"
 #include "queue/tensor.h"
 
 namespace octet::plane {

@@ -17,8 +17,8 @@
 
 #include "queue/job.h"
 #include "queue/runner.h"
-#include "clock.h"
-#include "waiting_line.h"
+#include "queue/clock.h"
+#include "queue/waiting_line.h"
 
 namespace octet::plane {
 

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "clock.h"
+#include "queue/clock.h"
 
 namespace octet::plane {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "clock.h"
+#include "queue/clock.h"
 #include "request/problem.h"
 
 namespace octet::plane {

@@ -38,11 +38,8 @@ std::optional<int64_t> only_length(const Signature& signature, const std::vector
 }
 
 [[noreturn]] void refuse(const Signature& signature, const std::vector<Shape>& shapes) {
-  std::string sizes, built;
+  std::string sizes, built = sizes_of(signature, 0);
   for (const Shape& shape : shapes) sizes.append(sizes.empty() ? "" : " and ").append(spoken(shape));
-  for (const Bucket& bucket : signature.buckets) {
-    built.append(built.empty() ? "it is built for " : ", ").append(spoken(bucket.inputs[0]));
-  }
   if (shapes.size() > 1) {
     throw Problem(Kind::kInvalidTensor, "the inputs have the shapes " + sizes + ", which do not go together", built);
   }
@@ -74,6 +71,16 @@ void copy_common(const Tensor& from, const Tensor& to, size_t element) {
 }
 
 }  // namespace
+
+std::string sizes_of(const Signature& signature, size_t index) {
+  std::string built;
+  bool pads = false;
+  for (const Bucket& bucket : signature.buckets) {
+    built.append(built.empty() ? "it is built for " : ", ").append(spoken(bucket.inputs[index]));
+    pads = pads || bucket.pads;
+  }
+  return pads ? built + ", and shorter ones are filled up" : built;
+}
 
 Fit fit(const Signature& signature, const std::vector<Shape>& shapes) {
   for (size_t place = 0; place < signature.buckets.size(); ++place) {

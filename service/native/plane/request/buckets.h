@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "queue/tensor.h"
@@ -14,6 +15,9 @@ struct Fit {
   size_t bucket;
   std::optional<int64_t> length;  // of the request, where its inputs are filled up and its outputs cut
 };
+
+// The sizes of an input, in words.
+std::string sizes_of(const Signature& signature, size_t index);
 
 // Throws Problem where there is none.
 Fit fit(const Signature& signature, const std::vector<Shape>& shapes);

@@ -21,19 +21,26 @@ std::string counted(size_t count, const Shape& shape) {
          std::to_string(elements_of(shape));
 }
 
+// `value`: JSON, which `spec` does not have.
+[[noreturn]] void refuse_integer(std::string_view value, const TensorSpec& spec) {
+  bool is_number = value[0] == '-' || (value[0] >= '0' && value[0] <= '9');
+  bool is_whole = is_number && value.find_first_of(".eE") == value.npos;
+  if (!is_whole) refuse(spec, "holds " + brief_json(value) + ", but takes whole numbers");
+  const DatatypeFacts& its = facts(spec.datatype);
+  refuse(spec, "holds " + brief_json(value) + ", but " + std::string(its.name) + " goes from " +
+                   std::to_string(its.least) + " to " + std::to_string(its.greatest));
+}
+
 template <typename Number>
 Number read_integer(JsonReader& json, const TensorSpec& spec) {
   int64_t number;
   char begin = json.peek();
-  if ((begin == '0' || begin == '-') && json.integer(number)) {
-    if (number >= std::numeric_limits<Number>::min() && number <= std::numeric_limits<Number>::max()) {
-      return static_cast<Number>(number);
-    }
-    const DatatypeFacts& its = facts(spec.datatype);
-    refuse(spec, "holds " + std::to_string(number) + ", but " + std::string(its.name) + " goes from " +
-                     std::to_string(its.least) + " to " + std::to_string(its.greatest));
+  bool is_number = begin == '0' || begin == '-';
+  if (!is_number || !json.integer(number)) refuse_integer(json.value(), spec);
+  if (number < std::numeric_limits<Number>::min() || number > std::numeric_limits<Number>::max()) {
+    refuse_integer(std::to_string(number), spec);
   }
-  refuse(spec, "holds " + brief_json(json.value()) + ", but takes whole numbers");
+  return static_cast<Number>(number);
 }
 
 bool read_bool(JsonReader& json, const TensorSpec& spec) {

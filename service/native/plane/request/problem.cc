@@ -23,6 +23,7 @@ constexpr KindFacts kFacts[] = {
      kPermissionDenied, false},
     {"not_found", "There is no such resource.", 404, kNotFound, false},
     {"conflict", "The request conflicts with the current state.", 409, kAlreadyExists, false},
+    {"method_not_allowed", "Method Not Allowed.", 405, kUnimplemented, false},
     {"unknown_sequence", "The sequence is not under way.", 409, kAlreadyExists, false},
     {"too_large", "The body is larger than the limit.", 413, kInvalidArgument, false},
     {"unsupported_format", "The file is not of a model format that Octet reads.", 415, kInvalidArgument, false},

@@ -19,6 +19,7 @@ enum class Kind : uint8_t {
   kForeignHost,
   kNotFound,
   kConflict,
+  kMethodNotAllowed,
   kUnknownSequence,
   kTooLarge,
   kUnsupportedFormat,

@@ -1,5 +1,7 @@
 #include "request/request.h"
 
+#include "request/buckets.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -20,16 +22,6 @@ size_t bytes_of(const TensorSpec& spec, const Shape& shape) { return elements_of
 std::string sizes(const Signature& signature) {
   if (!signature.is_batched) return "send one sample in each request, or push the model with --batch";
   return "it is built for batches of up to " + std::to_string(signature.batches);
-}
-
-std::string bucket_sizes(const Signature& signature, size_t index) {
-  std::string text;
-  bool pads = false;
-  for (const Bucket& bucket : signature.buckets) {
-    text.append(text.empty() ? "it is built for " : ", ").append(spoken(bucket.inputs[index]));
-    pads = pads || bucket.pads;
-  }
-  return pads ? text + ", and shorter ones are filled up" : text;
 }
 
 // The shape of an input that a request with so many samples has.
@@ -56,7 +48,7 @@ void check_shape(const SentInput& sent, size_t index, const Signature& signature
   if (is_right) return;
   std::string hint = takes({spec});
   if (!signature.buckets.empty()) {
-    hint = bucket_sizes(signature, index);
+    hint = sizes_of(signature, index);
   } else if (!sent.shape.empty() && Shape(sent.shape.begin() + 1, sent.shape.end()) ==
                                         Shape(wanted.begin() + (wanted.empty() ? 0 : 1), wanted.end())) {
     hint = sizes(signature);
@@ -79,7 +71,8 @@ GivenInput given(SentInput sent, size_t index, const Signature& signature, int64
   }
   if (datatype_of(sent.datatype) != spec.datatype) {
     std::string known(facts(spec.datatype).name);
-    misfit(spec, "is sent as " + brief(std::string_view(sent.datatype)) + ", but the model takes " + known, takes({spec}));
+    std::string how = sent.datatype.empty() ? "without a 'datatype'" : "as " + brief(std::string_view(sent.datatype));
+    misfit(spec, "is sent " + how + ", but the model takes " + known, takes({spec}));
   }
   check_shape(sent, index, signature, samples);
   size_t bytes = bytes_of(spec, sent.shape);

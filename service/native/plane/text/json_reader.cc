@@ -128,13 +128,21 @@ bool JsonReader::boolean() {
   return is_true;
 }
 
+// What many a program writes for a number that is none.
+void JsonReader::refuse_number(std::string_view text) const {
+  if (text.starts_with("NaN")) refuse("NaN is not JSON");
+  if (text.starts_with("Infinity") || text.starts_with("-Infinity")) refuse("Infinity is not JSON");
+  bool has_begun = !text.empty() && (text[0] == '-' || is_digit(text[0]));
+  refuse(has_begun ? "a number without digits" : "no value");
+}
+
 std::string_view JsonReader::number_text() {
   skip_space();
   const char* from = at_;
   auto digits = [&] {
     const char* first = at_;
     while (at_ < end_ && is_digit(*at_)) ++at_;
-    if (at_ == first) refuse(at_ == from ? "no value" : "a number without digits");
+    if (at_ == first) refuse_number({from, static_cast<size_t>(end_ - from)});
     return first;
   };
   if (at_ < end_ && *at_ == '-') ++at_;

@@ -57,6 +57,7 @@ class JsonReader {
   void escaped(std::string& text);
   uint32_t unicode();
   std::string_view number_text();
+  [[noreturn]] void refuse_number(std::string_view text) const;
   void literal(std::string_view wanted);
 
   const char* const begin_;

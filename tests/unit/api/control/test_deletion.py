@@ -163,7 +163,7 @@ class TestState:
     def test_one_that_cannot_be_loaded_says_why(self, plane: ControlPlane) -> None:
         plane.push()
         plane.succeed()  # nothing in it can run
-        plane.client.get("/v2/models/digits")
+        plane.client.post("/v2/repository/models/digits/load")
         state, reason = self.state(plane)
         assert state == "failed"
         assert reason

@@ -55,6 +55,8 @@ def ask(plane: ControlPlane, method: str, path: str, headers: dict[str, str] | N
 
 def test_an_operation_is_for_those_who_have_a_key(locked: ControlPlane) -> None:
     for method, path in OPERATIONS:
+        if path in OPEN and path.startswith("/v2"):
+            continue  # the data plane answers it
         answer = ask(locked, method, path)
         assert answer.status_code == (200 if path in OPEN else 401), (method, path)
         assert answer.headers.get("www-authenticate") == (None if path in OPEN else "Bearer")

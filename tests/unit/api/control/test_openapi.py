@@ -6,10 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from starlette.responses import Response
-from starlette.routing import Route
 
-from service.api import oip
 from service.api.app import control_plane
 from tests.support.control_plane import ControlPlane
 
@@ -68,22 +65,6 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
     found = set(references(document))
     assert found
     assert found <= {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
-
-
-def test_the_data_plane_is_described_route_by_route(plane: ControlPlane, document: dict[str, Any]) -> None:
-    routes = {
-        (route.path, method)
-        for route in oip.routes(plane.services, Response())
-        if isinstance(route, Route)
-        for method in (route.methods or set()) - {"HEAD"}
-    }
-    described = {
-        (path, method.upper())
-        for path, item in document["paths"].items()
-        for method in METHODS
-        if path.startswith("/v2") and method in item
-    }
-    assert described == routes
 
 
 def test_a_problem_document_has_the_members_of_its_schema(plane: ControlPlane, document: dict[str, Any]) -> None:

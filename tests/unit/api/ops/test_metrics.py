@@ -1,4 +1,5 @@
-"""What a scrape tells of builds and of the cache; what it tells of predictions is in `v2/test_telemetry.py`."""
+"""What a scrape tells of builds and of the cache; what it tells of predictions is in
+`integration/data_plane/test_metrics.py`."""
 
 from __future__ import annotations
 

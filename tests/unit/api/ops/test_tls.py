@@ -1,4 +1,4 @@
-"""HTTPS, with a certificate that `openssl` made."""
+"""Certificates, and what is answered with one in place of the server; with one that `openssl` made."""
 
 from __future__ import annotations
 
@@ -9,21 +9,15 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
-import numpy as np
 import pytest
-from starlette.types import Receive, Scope, Send
 
-from service.api.oip.front.shortcut import Shortcut
 from service.api.ops.standby import Standby
 from service.core.certificate import certificate_of
 from service.core.errors import InvalidInput
 from service.core.settings import Settings
 from tests.support.certificates import make_certificate
-from tests.support.data_plane import DataPlane, as_binary, sample_tables, unpacked
-from tests.support.uvicorn_thread import listening
 from tests.support.waiting import GIVE_UP_S
 
 
@@ -45,32 +39,6 @@ def client(files: tuple[Path, Path]) -> Iterator[httpx.Client]:
         verify=ssl.create_default_context(cafile=str(files[0])), timeout=GIVE_UP_S, trust_env=False
     ) as client:
         yield client
-
-
-def test_predictions_take_the_shortcut_under_tls_too(client: httpx.Client, context: ssl.SSLContext) -> None:
-    app: Any = DataPlane(sample_tables()).app
-    taken = []
-    shortcut = app.state.shortcut
-
-    async def predict(scope: Scope, receive: Receive, send: Send) -> None:
-        taken.append(scope["scheme"])
-        await shortcut.predict(scope, receive, send)
-
-    app.state.shortcut = Shortcut(predict, shortcut.longest_bytes)
-    image = np.random.default_rng(0).integers(0, 256, (1, 224, 224, 3), np.uint8)
-    body, headers = as_binary({"x": image}, {"parameters": {"binary_data_output": True}})
-    with listening(app, context) as where:
-        for turn in range(1, 4):  # on one connection, with another kind of request between
-            answer = client.post(f"https://{where}/v2/models/large/infer", content=body, headers=headers)
-            assert answer.status_code == 200, answer.text
-            np.testing.assert_array_equal(unpacked(answer)[1]["y"], image)
-            assert client.get(f"https://{where}/v2/health/live").json() == {"live": True}
-            assert taken == ["https"] * turn
-
-
-def test_a_client_in_plain_text_is_not_answered(context: ssl.SSLContext) -> None:
-    with listening(DataPlane(sample_tables()).app, context) as where, pytest.raises(httpx.RemoteProtocolError):
-        httpx.get(f"http://{where}/v2/health/live", trust_env=False)
 
 
 def test_old_protocols_are_refused(context: ssl.SSLContext) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -18,13 +19,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.proto.trace.v1.trace_pb2 import Status as SpanStatus
 
 from service.api.grpc import inference_pb2 as pb
-from service.api.grpc.service import NAME
-from service.api.oip.timeline import Timeline
 from service.api.ops.traced import start_tracing
-from service.api.ops.tracing import Trace, Tracing
-from service.core.digest import digest_of
+from service.api.ops.tracing import Tracing
 from service.core.settings import Settings
-from service.workers.inference import Identity, Stages
 from tests.support.data_plane import DataPlane, as_json, channel, connect
 from tests.support.otlp_collector import Collected, attributes, collector
 from tests.support.runners import digits
@@ -32,6 +29,7 @@ from tests.support.tables import TARGET, Tables
 from tests.support.waiting import WORK_TIMEOUT_S
 
 pytestmark = pytest.mark.anyio
+NAME = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
 
 IMAGE = np.zeros((1, 8, 8, 1), np.uint8)
 REQUEST = as_json(IMAGE, "image")
@@ -142,28 +140,38 @@ async def test_what_the_client_says_of_sampling_holds_and_else_the_ratio(tables:
     assert len(collected.spans) == 1 + len(STAGES)
 
 
+def told(request_id: str, **members: Any) -> dict[str, Any]:
+    """A request over HTTP, as the data plane tells of it."""
+    now_s = time.monotonic()
+    times = {name: now_s + 0.001 * at for at, name in enumerate(("began_s", "arrived_s", "prepared_s", "submitted_s"))}
+    computed = {"taken_s": now_s + 0.005, "computed_s": now_s + 0.01, "run_s": 0.002, "ran_s": now_s + 0.011}
+    return {
+        **{"protocol": "rest", "path": "/v2/models/digits/infer", "route": "/v2/models/{model}/infer"},
+        **{"scheme": "http", "traceparent": "", "tracestate": "", "request_id": request_id, "code": "200"},
+        **{"model": "digits", "version": "1", "target": TARGET, "key": 1, "call": 7, "requests": 3, "samples": 3},
+        **{"now_s": now_s + 0.012, "ended_s": now_s + 0.012, **times, **computed, **members},
+    }
+
+
 def test_a_batch_is_linked_to_the_others_that_it_joined() -> None:
-    identity = Identity("digits", 1, TARGET, "xnnpack", digest_of(b"artifact"))
     with tracing() as (collected, made):
-        company = [begin(made), begin(made)]
-        for trace in company:
-            timeline = Timeline(unforeseen=500)
-            timeline.prepared_s = timeline.arrived_s
-            taken_s = timeline.arrived_s + 0.001
-            timeline.stages = Stages(0.001, 0.0, 0.002, 0.0, 3, 3, taken_s, tuple(company))
-            trace.describe(identity, timeline)
-            trace.end({}, has_failed=False)
-    roots, batches = collected.named("request"), collected.named("batch")
-    links = [[link.span_id for link in batch.links] for batch in batches]
-    assert links == [[roots[1].span_id], [roots[0].span_id]]
-    assert [batch.parent_span_id for batch in batches] == [root.span_id for root in roots]
-    assert attributes(batches[0])["octet.batch.requests"] == 3  # one of which is not traced
+        made.note(told("a"))
+        made.note(told("b"))
+        made.note(told("c", call=8))
+        made.note(told("d", key=2))
+    roots = {attributes(span)["octet.request_id"]: span for span in collected.named("POST /v2/models/{model}/infer")}
+    batches = {span.parent_span_id: span for span in collected.named("batch")}
+    links = {name: [link.span_id for link in batches[root.span_id].links] for name, root in roots.items()}
+    assert links == {"a": [roots["b"].span_id], "b": [roots["a"].span_id], "c": [], "d": []}
+    assert attributes(batches[roots["a"].span_id])["octet.batch.requests"] == 3  # one of which is not traced
 
 
-def begin(tracing: Tracing) -> Trace:
-    trace = tracing.begin("request", [], {})
-    assert trace is not None
-    return trace
+async def test_traces_are_sent_while_the_server_runs(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")  # milliseconds
+    with tracing() as (collected, traces):
+        async with connect(tables, tracing=traces) as client:
+            await client.post("/v2/models/digits/infer", json=REQUEST)
+            await asyncio.to_thread(collected.wait, 1 + len(STAGES))
 
 
 async def test_a_collector_that_is_not_there_delays_neither_answers_nor_the_end(
@@ -199,20 +207,13 @@ def test_traces_are_made_where_an_endpoint_is_set(
         started.close()
 
 
-def test_without_traces_nothing_of_them_is_loaded_and_nothing_lies_on_the_road() -> None:
+def test_without_traces_nothing_of_them_is_loaded() -> None:
     program = """
 import sys
 import service.api.ops.server
 from service.api.ops.traced import start_tracing
 from service.core.settings import Settings
 assert start_tracing(Settings()) is None
-from tests.support.data_plane import DataPlane
-from tests.support.tables import Tables
-from service.api.oip.infer import Infer
-predict = DataPlane(Tables()).app.state.shortcut.predict
-while not isinstance(predict, Infer):
-    assert type(predict).__name__ != "Traced"
-    predict = predict._app
 # FastAPI itself loads the API, which does nothing alone.
 print([name for name in sys.modules if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter", "requests"))])
 """

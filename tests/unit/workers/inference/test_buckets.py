@@ -1,126 +1,86 @@
-"""A model that was built for several shapes answers each request by the smallest bucket that takes it."""
+"""A model that was built for several shapes is loaded as one, of an artifact for each."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import pytest
 
 from service.core.build import Build
-from service.core.errors import CorruptBlob, InvalidTensor
+from service.core.errors import CorruptBlob
 from service.core.options import with_sizes
 from service.core.signature import ModelSignature, TensorSpec
-from service.workers.inference import Registry
-from tests.support.runners import Array, FunctionRunner
-from tests.support.tables import TARGET, Tables
+from tests.support.fake_plane import Blank, FakePlane
+from tests.support.tables import Tables
+from tests.unit.workers.inference.conftest import Serving
 
 pytestmark = pytest.mark.anyio
 SIZES = (4, 8, 16)
+ONCE = 1e6  # seconds until the tables are looked at again
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-async def tables() -> Tables:
-    return Tables()
-
-
-@pytest.fixture
-async def registry(tables: Tables) -> AsyncIterator[Registry]:
-    registry = Registry(tables, tables, tables, targets=(TARGET,), refresh_s=0.01)
-    try:
-        yield registry
-    finally:
-        await registry.close()
-
-
-def runner(length: int, *, pads: bool = True) -> FunctionRunner:
-    """Gives each element plus the length of the bucket, so that an answer says where it was computed."""
+def model(length: int) -> Blank:
     inputs = (TensorSpec("ids", "INT64", (1, length)),)
-    signature = ModelSignature(inputs, (TensorSpec("y", "INT64", (1, length)),), pads=pads)
-    return FunctionRunner(signature, lambda ids: [ids + 100 * length])
+    return Blank(ModelSignature(inputs, (TensorSpec("y", "INT64", (1, length)),), pads=True))
 
 
-def bucket(tables: Tables, length: int, load: Callable[[], FunctionRunner] | None = None) -> Build:
-    build = tables.built("m", 1, load or partial(runner, length))
-    options = with_sizes([1], {"ids": [1, list(SIZES)]})[SIZES.index(length)]
+def bucket(tables: Tables, length: int, sizes: tuple[int, ...] = SIZES, lost: bool = False) -> Build:
+    build = tables.built("m", 1, CorruptBlob("damaged") if lost else partial(model, length))
+    options = with_sizes([1], {"ids": [1, list(sizes)]})[sizes.index(length)]
     tables.builds[0] = replace(build, options=options)
     return tables.builds[0]
 
 
-def ids(length: int) -> Array:
-    return np.arange(length, dtype=np.int64)[None]
+def loaded(plane: FakePlane) -> tuple[list[str], list[list[list[int]]]]:
+    """The artifacts of what answers, and the shapes of the buckets of its signature."""
+    route = plane.routed("m")
+    assert route
+    order = plane.models[route["main"]]
+    shapes = [each["inputs"] for each in order["signature"]["buckets"]]
+    return [part["artifact"] for part in order["parts"]], shapes
 
 
-async def asked(registry: Registry, length: int) -> list[int]:
-    (answer,) = await registry.infer("m", None, [ids(length)])
-    return [int(each) for each in np.asarray(answer)[0]]
-
-
-async def test_each_length_has_its_bucket(tables: Tables, registry: Registry) -> None:
+async def test_the_buckets_are_loaded_together_the_smallest_first(plane: FakePlane, serving: Serving) -> None:
+    tables = Tables()
     tables.push("m")
-    for length in reversed(SIZES):
-        bucket(tables, length)
-    for length, taken in ((1, 4), (4, 4), (5, 8), (16, 16)):
-        assert await asked(registry, length) == [100 * taken + place for place in range(length)]
-    served = await registry.acquire("m", None)
-    assert served.signature.inputs[0].shape == served.signature.outputs[0].shape == (1, -1)
-    served.release()
+    builds = {length: bucket(tables, length) for length in reversed(SIZES)}
+    async with serving(tables) as registry:
+        await registry.resolve("m")
+        assert loaded(plane) == ([builds[length].artifact for length in SIZES], [[[1, length]] for length in SIZES])
+        (served,) = registry.in_memory()
+        assert served.signature.inputs[0].shape == served.signature.outputs[0].shape == (1, -1)
 
 
-async def test_a_length_beyond_all_is_refused_with_their_list(tables: Tables, registry: Registry) -> None:
+async def test_the_smallest_answers_until_the_others_are_built(plane: FakePlane, serving: Serving) -> None:
+    tables = Tables()
     tables.push("m")
-    for length in SIZES:
-        bucket(tables, length)
-    with pytest.raises(InvalidTensor) as caught:
-        await asked(registry, 17)
-    assert caught.value.hint == "it is built for [1, 4], [1, 8], [1, 16], and shorter ones are filled up"
+    first = bucket(tables, 4)
+    async with serving(tables, ONCE) as registry:
+        await registry.resolve("m")
+        assert loaded(plane)[0] == [first.artifact]
+        second = bucket(tables, 8)
+        await registry.refresh("m")
+        assert loaded(plane)[0] == [first.artifact, second.artifact]
 
 
-async def test_where_nothing_is_filled_up_only_the_sizes_are_answered(tables: Tables, registry: Registry) -> None:
+async def test_a_bucket_that_is_lost_leaves_the_others(plane: FakePlane, serving: Serving) -> None:
+    tables = Tables()
     tables.push("m")
-    for length in SIZES:
-        bucket(tables, length, partial(runner, length, pads=False))
-    assert await asked(registry, 8) == [800 + place for place in range(8)]
-    with pytest.raises(InvalidTensor):
-        await asked(registry, 7)
+    first = bucket(tables, 4)
+    bucket(tables, 8, lost=True)
+    last = bucket(tables, 16)
+    async with serving(tables) as registry:
+        await registry.resolve("m")
+        assert loaded(plane)[0] == [first.artifact, last.artifact]
 
 
-async def test_the_smallest_answers_until_the_others_are_built(tables: Tables, registry: Registry) -> None:
-    tables.push("m")
-    bucket(tables, 4)
-    assert await asked(registry, 4) == [400, 401, 402, 403]
-    with pytest.raises(InvalidTensor):
-        await asked(registry, 8)
-    bucket(tables, 8)
-    await registry.refresh("m")
-    assert (await asked(registry, 8))[0] == 800
-
-
-async def test_a_bucket_that_is_lost_leaves_the_others(tables: Tables, registry: Registry) -> None:
-    def lost() -> FunctionRunner:
-        raise CorruptBlob("damaged")
-
-    tables.push("m")
-    bucket(tables, 4)
-    bucket(tables, 8, lost)
-    bucket(tables, 16)
-    assert (await asked(registry, 8))[0] == 1600
-
-
-async def test_a_newer_list_takes_the_place_of_an_older(tables: Tables, registry: Registry) -> None:
+async def test_a_newer_list_takes_the_place_of_an_older(plane: FakePlane, serving: Serving) -> None:
+    tables = Tables()
     tables.push("m")
     for length in SIZES:
         bucket(tables, length)
-    other = with_sizes([1], {"ids": [1, [2, 3]]})
-    for options, length in zip(other, (2, 3), strict=True):
-        tables.builds[0] = replace(tables.built("m", 1, partial(runner, length)), options=options)
-    assert (await asked(registry, 3))[0] == 300
-    with pytest.raises(InvalidTensor):
-        await asked(registry, 4)
+    newer = [bucket(tables, length, (2, 3)) for length in (2, 3)]
+    async with serving(tables) as registry:
+        await registry.resolve("m")
+        assert loaded(plane)[0] == [build.artifact for build in newer]

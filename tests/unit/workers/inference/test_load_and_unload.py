@@ -3,125 +3,122 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
 
-import numpy as np
 import pytest
 
 from service.core.build import BuildState
 from service.core.errors import NotFound, NotReady
 from service.workers.inference import Indexed, ModelState, Registry
-from tests.support.runners import FunctionRunner, digits
-from tests.support.tables import TARGET, Tables
-from tests.support.waiting import GIVE_UP_S
+from tests.support.fake_plane import FakePlane, answerer
+from tests.support.tables import Tables
+from tests.support.waiting import eventually_async
+from tests.unit.workers.inference.conftest import Serving, blank
 
 pytestmark = pytest.mark.anyio
-BLACK = [np.zeros((1, 8, 8, 1), np.uint8)]
-REFRESH_S = 0.01
-
-
-@asynccontextmanager
-async def serving(tables: Tables) -> AsyncIterator[Registry]:
-    registry = Registry(tables, tables, tables, targets=(TARGET,), refresh_s=REFRESH_S)
-    try:
-        yield registry
-    finally:
-        await registry.close()
 
 
 async def states(registry: Registry) -> list[tuple[str, int, str]]:
     return [(each.model, each.version, each.state) for each in await registry.index()]
 
 
-def two_versions() -> Tables:
+@pytest.fixture
+def tables() -> Tables:
+    """A model of two versions."""
     tables = Tables()
-    for bias in (1, 2):
-        tables.built("digits", tables.push("digits"), partial(digits, bias))
+    for _ in range(2):
+        tables.built("m", tables.push("m"), blank)
     return tables
 
 
-async def test_a_model_that_was_loaded_is_ready_before_the_first_request() -> None:
-    tables = two_versions()
+async def test_a_model_that_was_loaded_is_ready_before_the_first_request(
+    plane: FakePlane, serving: Serving, tables: Tables
+) -> None:
     async with serving(tables) as registry:
-        await registry.load("digits")
-        await registry.load("digits", 1)
-        assert len(tables.loads) == 2
-        await registry.infer("digits", None, BLACK)
-        assert len(tables.loads) == 2
-        assert await states(registry) == [("digits", 1, "READY"), ("digits", 2, "READY")]
+        await registry.load("m")
+        await registry.load("m", 1)
+        assert plane.routed("m")
+        assert len(plane.loads) == 2
+        assert await states(registry) == [("m", 1, "READY"), ("m", 2, "READY")]
 
 
-async def test_an_unloaded_model_is_refused_until_it_is_loaded() -> None:
-    async with serving(two_versions()) as registry:
-        await registry.load("digits")
-        await registry.unload("digits")
+async def test_an_unloaded_model_is_refused_until_it_is_loaded(
+    plane: FakePlane, serving: Serving, tables: Tables
+) -> None:
+    async with serving(tables) as registry:
+        await registry.load("m")
+        await registry.unload("m")
         for version in (None, 1, 2):
+            assert plane.routed("m", version) is None
             with pytest.raises(NotReady, match="was unloaded") as caught:
-                await registry.acquire("digits", version)
-        assert "/v2/repository/models/digits/load" in str(caught.value.hint)
+                await registry.resolve("m", version)
+        assert "/v2/repository/models/m/load" in str(caught.value.hint)
         assert {each.reason for each in await registry.index()} == {"it was unloaded"}
-        await registry.load("digits")
-        assert await states(registry) == [("digits", 1, "UNAVAILABLE"), ("digits", 2, "READY")]
+        await eventually_async(lambda: not plane.models)
+        await registry.load("m")
+        assert await states(registry) == [("m", 1, "UNAVAILABLE"), ("m", 2, "READY")]
 
 
-async def test_without_the_newest_version_the_one_before_answers() -> None:
-    async with serving(two_versions()) as registry:
-        await registry.load("digits")
-        await registry.unload("digits", 2)
-        assert (await registry.infer("digits", None, BLACK))[1][0] == 1
-        with pytest.raises(NotReady, match="version 2 of model 'digits' was unloaded"):
-            await registry.acquire("digits", 2)
-
-
-async def test_a_request_that_holds_an_unloaded_model_is_answered() -> None:
-    async with serving(two_versions()) as registry:
-        held = await registry.acquire("digits")
-        await registry.unload("digits")
-        assert (await held.infer(BLACK))[1][0] == 2
-        held.release()
-        await held.closed()
-
-
-async def test_a_model_that_is_unloaded_while_it_is_loaded_stays_unloaded() -> None:
-    tables, loading, may_load = Tables(), threading.Event(), threading.Event()
-
-    def slowly() -> FunctionRunner:
-        loading.set()
-        assert may_load.wait(GIVE_UP_S)
-        return digits()
-
-    tables.model("digits", slowly)
+async def test_without_the_newest_version_the_one_before_answers(
+    plane: FakePlane, serving: Serving, tables: Tables
+) -> None:
     async with serving(tables) as registry:
-        load = asyncio.create_task(registry.load("digits"))
-        await asyncio.to_thread(loading.wait, 10)
-        assert await registry.index() == [Indexed("digits", 1, ModelState.LOADING, "it is being loaded")]
-        await registry.unload("digits")
-        may_load.set()
+        await registry.load("m")
+        await registry.unload("m", 2)
+        route = await answerer(registry, plane, "m")
+        assert plane.models[route["main"]]["version"] == "1"
+        with pytest.raises(NotReady, match="version 2 of model 'm' was unloaded"):
+            await registry.resolve("m", 2)
+
+
+async def test_an_unloaded_model_takes_memory_until_its_last_request_is_over(
+    plane: FakePlane, serving: Serving, tables: Tables
+) -> None:
+    async with serving(tables) as registry:
+        route = await answerer(registry, plane, "m")
+        with plane.using(route["main"]):
+            await registry.unload("m")
+            await eventually_async(lambda: not plane.models)
+            assert len(registry.in_memory()) == 1
+        await eventually_async(lambda: registry.in_memory() == [])
+
+
+async def test_a_model_that_is_unloaded_while_it_is_loaded_stays_unloaded(plane: FakePlane, serving: Serving) -> None:
+    tables = Tables()
+    tables.model("m", blank)
+    async with serving(tables) as registry:
+        plane.may_load.clear()
+        load = asyncio.create_task(registry.load("m"))
+        loading = [Indexed("m", 1, ModelState.LOADING, "it is being loaded")]
+        async with asyncio.timeout(60):
+            while await registry.index() != loading:
+                await asyncio.sleep(0.01)
+        await registry.unload("m")
+        plane.may_load.set()
         with pytest.raises(NotReady, match="was unloaded"):
             await load
-        assert await states(registry) == [("digits", 1, "UNAVAILABLE")]
+        assert await states(registry) == [("m", 1, "UNAVAILABLE")]
+        await eventually_async(lambda: not plane.models)
 
 
-async def test_load_tries_again_at_once_what_could_not_be_loaded() -> None:
+async def test_load_tries_again_at_once_what_could_not_be_loaded(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
-    build = tables.built("digits", tables.push("digits"), NotReady("no memory"))
+    build = tables.model("m", blank)
+    assert build.artifact
+    plane.failures[build.artifact] = NotReady("no memory")
     async with serving(tables) as registry:
         for _ in range(2):
             with pytest.raises(NotReady, match="no memory"):
-                await registry.acquire("digits")
+                await registry.resolve("m")
         assert len(tables.loads) == 1
         assert [each.reason for each in await registry.index()] == ["no memory"]
-        tables._load[build.artifact] = digits  # type: ignore[index]
-        await registry.load("digits")
-        assert await states(registry) == [("digits", 1, "READY")]
+        plane.failures.clear()
+        await registry.load("m")
+        assert await states(registry) == [("m", 1, "READY")]
 
 
-async def test_the_index_says_why_a_model_is_not_ready() -> None:
+async def test_the_index_says_why_a_model_is_not_ready(serving: Serving) -> None:
     tables = Tables()
-    tables.model("lazy", digits)
+    tables.model("lazy", blank)
     tables.build("queued", tables.push("queued"), BuildState.QUEUED)
     tables.push("unbuilt")
     async with serving(tables) as registry:
@@ -132,10 +129,23 @@ async def test_the_index_says_why_a_model_is_not_ready() -> None:
         }
 
 
-async def test_an_unknown_model_is_neither_loaded_nor_unloaded() -> None:
-    async with serving(two_versions()) as registry:
+async def test_an_unknown_model_is_neither_loaded_nor_unloaded(serving: Serving, tables: Tables) -> None:
+    async with serving(tables) as registry:
         for change in (registry.load, registry.unload):
             with pytest.raises(NotFound, match="no model 'cats'"):
                 await change("cats")
             with pytest.raises(NotFound, match="no version 3"):
-                await change("digits", 3)
+                await change("m", 3)
+
+
+async def test_a_deleted_version_is_unloaded(plane: FakePlane, serving: Serving, tables: Tables) -> None:
+    async with serving(tables, 1e6) as registry:
+        for version in (1, 2):
+            await registry.resolve("m", version)
+        (gone,) = (build for build in tables.builds if build.version == 1)
+        assert gone.artifact
+        tables.invalidate(gone.artifact)
+        await registry.deleted("m", [1], entirely=False)
+        await eventually_async(lambda: len(plane.models) == 1)
+        assert plane.routed("m", 1) is None
+        assert plane.routed("m", 2)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -15,13 +13,14 @@ from service.core.digest import digest_of
 from service.core.errors import NotReady
 from service.workers.inference import Registry, loader
 from service.workers.inference.memory import Memory, Weight, together
-from tests.support.runners import digits
-from tests.support.tables import TARGET, Tables
+from tests.support.fake_plane import FakePlane, answerer
+from tests.support.tables import Tables
+from tests.unit.workers.inference.conftest import Serving, blank
 
 pytestmark = pytest.mark.anyio
-BLACK = [np.zeros((1, 8, 8, 1), np.uint8)]
 CONSTANTS, OTHERS = digest_of(b"constants"), digest_of(b"other constants")
 LIMIT_BYTES = 100
+LIMITED = {"refresh_s": 1e6, "memory_bytes": LIMIT_BYTES}
 
 
 def test_a_file_that_several_models_map_counts_once() -> None:
@@ -45,143 +44,140 @@ class Tenants(Tables):
 
     def __init__(self, count: int = 3) -> None:
         super().__init__()
-        for bias, name in enumerate("abcdef"[:count]):
-            self.tenant(name, bias)
+        for name in "abcdef"[:count]:
+            self.tenant(name)
 
-    def tenant(self, name: str, bias: int, weight: Weight | None = None) -> Build:
-        build = self.built(name, self.push(name), partial(digits, bias))
+    def tenant(self, name: str, weight: Weight | None = None) -> Build:
+        build = self.built(name, self.push(name), blank)
         assert build.artifact
         self.weights[build.artifact] = weight or Weight({build.artifact: 30}, 10)
         return build
 
 
-@asynccontextmanager
-async def serving(tables: Tables, refresh_s: float = 1e6) -> AsyncIterator[Registry]:
-    registry = Registry(
-        tables, tables, tables, aliases=tables, targets=(TARGET,), refresh_s=refresh_s, memory_bytes=LIMIT_BYTES
-    )
-    try:
-        yield registry
-    finally:
-        await registry.close()
+async def ask(registry: Registry, plane: FakePlane, *models: str) -> list[int]:
+    """The keys of what answers requests, one after the other."""
+    return [(await answerer(registry, plane, model))["main"] for model in models]
 
 
-async def ask(registry: Registry, *models: str) -> list[int]:
-    return [int((await registry.infer(model, None, BLACK))[1][0]) for model in models]
+def loaded(plane: FakePlane) -> str:
+    return "".join(sorted(each["model"] for each in plane.models.values()))
 
 
-async def loaded(registry: Registry) -> str:
-    return "".join(each.model for each in await registry.index() if each.state == "READY")
+async def test_what_was_not_used_for_longest_makes_room(plane: FakePlane, serving: Serving) -> None:
+    async with serving(Tenants(), **LIMITED) as registry:
+        await ask(registry, plane, "a", "b", "a", "c")
+        assert loaded(plane) == "ac"
+        await ask(registry, plane, "b")
+        assert loaded(plane) == "bc"
+        assert len(plane.loads) == 4
 
 
-async def test_what_was_not_used_for_longest_makes_room() -> None:
-    tables = Tenants()
-    async with serving(tables) as registry:
-        await ask(registry, "a", "b", "a", "c")
-        assert await loaded(registry) == "ac"
-        assert await ask(registry, "b") == [1]
-        assert await loaded(registry) == "bc"
-        assert len(tables.loads) == 4
-
-
-async def test_a_model_that_a_request_holds_is_never_unloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_that_a_request_holds_is_never_unloaded(
+    plane: FakePlane, serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loader, "_PATIENCE_S", 0.05)
-    async with serving(Tenants()) as registry:
-        a, b = await registry.acquire("a"), await registry.acquire("b")
-        with pytest.raises(NotReady, match=r"version 1 of model 'c' needs .* models in use take") as caught:
-            await registry.acquire("c")
-        assert "OCTET_MODEL_MEMORY_BYTES" in str(caught.value.hint)
-        assert [int((await held.infer(BLACK))[1][0]) for held in (a, b)] == [0, 1]
-        b.release()
-        assert await ask(registry, "c") == [2]
-        assert await loaded(registry) == "ac"
-        a.release()
+    async with serving(Tenants(), **LIMITED) as registry:
+        a, b = await ask(registry, plane, "a", "b")
+        with plane.using(a):
+            with plane.using(b), pytest.raises(NotReady, match=r"'c' needs .* models in use take") as caught:
+                await registry.resolve("c")
+            assert "OCTET_MODEL_MEMORY_BYTES" in str(caught.value.hint)
+            assert loaded(plane) == "ab"
+            await ask(registry, plane, "c")
+            assert loaded(plane) == "ac"
 
 
-async def test_a_request_waits_for_the_room_of_another() -> None:
-    async with serving(Tenants()) as registry:
-        held = [await registry.acquire(model) for model in "ab"]
-        asking = asyncio.create_task(ask(registry, "c"))
-        await asyncio.sleep(0.05)
-        assert not asking.done()
-        for each in held:
-            each.release()
-        assert await asking == [2]
+async def test_a_request_waits_for_the_room_of_another(plane: FakePlane, serving: Serving) -> None:
+    async with serving(Tenants(), **LIMITED) as registry:
+        with ExitStack() as held:
+            for key in await ask(registry, plane, "a", "b"):
+                held.enter_context(plane.using(key))
+            asking = asyncio.create_task(registry.resolve("c"))
+            await asyncio.sleep(0.05)
+            assert not asking.done()
+        await asking
+        assert plane.routed("c")
 
 
-async def test_a_model_larger_than_the_budget_is_refused_and_unloads_nobody() -> None:
+async def test_a_model_larger_than_the_budget_is_refused_and_unloads_nobody(plane: FakePlane, serving: Serving) -> None:
     tables = Tenants()
-    tables.tenant("huge", 9, Weight({CONSTANTS: 90}, 11))
-    async with serving(tables) as registry:
-        await ask(registry, "a", "b")
+    tables.tenant("huge", Weight({CONSTANTS: 90}, 11))
+    async with serving(tables, **LIMITED) as registry:
+        await ask(registry, plane, "a", "b")
         for _ in range(2):
             with pytest.raises(NotReady, match=r"'huge' needs 0\.0 MB; the limit for all models together is"):
-                await registry.acquire("huge")
-        assert await loaded(registry) == "ab"
-        assert len(tables.loads) == 2
+                await registry.resolve("huge")
+        assert loaded(plane) == "ab"
 
 
-async def test_models_of_the_same_constants_fit_together() -> None:
+async def test_models_of_the_same_constants_fit_together(plane: FakePlane, serving: Serving) -> None:
     tables = Tenants(0)
-    for bias, name in enumerate("abcd"):
-        tables.tenant(name, bias, Weight({CONSTANTS: 60}, 10))
-    async with serving(tables) as registry:
-        await ask(registry, *"abcd")
-        assert await loaded(registry) == "abcd"
+    for name in "abcd":
+        tables.tenant(name, Weight({CONSTANTS: 60}, 10))
+    async with serving(tables, **LIMITED) as registry:
+        await ask(registry, plane, *"abcd")
+        assert loaded(plane) == "abcd"
 
 
-async def test_a_new_version_takes_the_place_of_the_old_where_both_have_no_room() -> None:
+async def test_a_new_version_takes_the_place_of_the_old_where_both_have_no_room(
+    plane: FakePlane, serving: Serving
+) -> None:
     tables = Tenants(0)
-    tables.tenant("a", 1, Weight({CONSTANTS: 80}, 10))
-    async with serving(tables) as registry:
-        assert await ask(registry, "a") == [1]
-        tables.tenant("a", 2, Weight({OTHERS: 80}, 10))
+    tables.tenant("a", Weight({CONSTANTS: 80}, 10))
+    async with serving(tables, **LIMITED) as registry:
+        await ask(registry, plane, "a")
+        newer = tables.tenant("a", Weight({OTHERS: 80}, 10))
         await registry.refresh("a")
-        assert await ask(registry, "a") == [2]
+        (key,) = await ask(registry, plane, "a")
+        assert plane.artifact(key) == newer.artifact
 
 
-async def test_a_new_version_that_has_no_room_leaves_the_old_answering(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_version_that_has_no_room_leaves_the_old_answering(
+    plane: FakePlane, serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loader, "_PATIENCE_S", 0.05)
     tables = Tenants(0)
-    tables.tenant("a", 1, Weight({CONSTANTS: 80}, 10))
-    async with serving(tables) as registry:
-        held = await registry.acquire("a")
-        tables.tenant("a", 2, Weight({OTHERS: 80}, 10))
-        await registry.refresh("a")
-        assert await ask(registry, "a") == [1]
-        held.release()
+    older = tables.tenant("a", Weight({CONSTANTS: 80}, 10))
+    async with serving(tables, **LIMITED) as registry:
+        (key,) = await ask(registry, plane, "a")
+        with plane.using(key):
+            tables.tenant("a", Weight({OTHERS: 80}, 10))
+            await registry.refresh("a")
+            assert plane.artifact(*await ask(registry, plane, "a")) == older.artifact
 
 
-async def test_many_models_under_load_answer_all_their_requests_within_the_budget() -> None:
-    tables = Tenants(6)
-    async with serving(tables, refresh_s=0.01) as registry:
+async def test_many_models_under_load_answer_all_their_requests_within_the_budget(
+    plane: FakePlane, serving: Serving
+) -> None:
+    async with serving(Tenants(6), refresh_s=0.01, memory_bytes=LIMIT_BYTES) as registry:
         models = [str(model) for model in np.random.default_rng(0).choice(list("abcdef"), 300)]
 
         async def client(mine: list[str]) -> None:
             for model in mine:
-                assert await ask(registry, model) == ["abcdef".index(model)]
+                await registry.resolve(model)
                 assert registry.memory_bytes <= LIMIT_BYTES
 
         await asyncio.gather(*(client(models[start::6]) for start in range(6)))
-        assert len(await loaded(registry)) <= 2
+        assert len(plane.models) <= 2
 
 
-async def test_preloaded_models_are_ready_before_the_server_is(caplog: pytest.LogCaptureFixture) -> None:
-    tables = Tenants()
-    async with serving(tables) as registry:
+async def test_preloaded_models_are_ready_before_the_server_is(
+    plane: FakePlane, serving: Serving, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(Tenants(), **LIMITED) as registry:
         preloading = registry.preload([("a", None), ("cats", None), ("b", 1)])
         assert (registry.is_ready, registry.unready) == (False, "models are being loaded")
         await preloading
         assert registry.is_ready
-        assert await loaded(registry) == "ab"
+        assert loaded(plane) == "ab"
         assert "model cats cannot be preloaded" in caplog.text
 
 
-async def test_all_models_are_preloaded_that_are_built() -> None:
+async def test_all_models_are_preloaded_that_are_built(plane: FakePlane, serving: Serving) -> None:
     tables = Tenants(2)
     tables.push("unbuilt")
-    async with serving(tables) as registry:
+    async with serving(tables, **LIMITED) as registry:
         await registry.preload(None)
-        assert await loaded(registry) == "ab"
+        assert loaded(plane) == "ab"
         await registry.preload([])
         assert registry.is_ready

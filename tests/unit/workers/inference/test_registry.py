@@ -1,212 +1,134 @@
-"""Which artifact answers for a model: found, loaded once, replaced without a failed request, never served when bad."""
+"""Which artifact answers for a model: found, loaded once, replaced without a gap, never served when bad."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from service.core.build import Build, BuildState, Stage
+from service.core.digest import Digest
 from service.core.errors import CorruptBlob, NotBuilt, NotFound, NotReady
-from service.workers.inference import Array, Registry, Scheduling
-from tests.support.runners import FunctionRunner, digits, identity
+from service.workers.inference import Reference, Registry
+from tests.support.fake_plane import Blank, FakePlane, answerer
 from tests.support.tables import LESSER_TARGET, TARGET, Tables
+from tests.support.waiting import eventually_async
+from tests.unit.workers.inference.conftest import Serving, blank
 
 pytestmark = pytest.mark.anyio
-REFRESH_S = 0.01
-BLACK = [np.zeros((1, 8, 8, 1), np.uint8)]
 
 
-@asynccontextmanager
-async def serving(tables: Tables, on_lost: Callable[[Build], None] = lambda build: None) -> AsyncIterator[Registry]:
-    registry = Registry(
-        tables,
-        tables,
-        tables,
-        targets=(TARGET, LESSER_TARGET),
-        on_lost=on_lost,
-        refresh_s=REFRESH_S,
-        scheduling=lambda model: Scheduling(queue_size=4),
-    )
-    try:
-        yield registry
-    finally:
-        await registry.close()
+async def answering(registry: Registry, plane: FakePlane, model: str = "m", reference: Reference = None) -> Digest:
+    """The artifact that answers for a model."""
+    return plane.artifact((await answerer(registry, plane, model, reference))["main"])
 
 
-async def top(registry: Registry, model: str = "digits", version: int | None = None) -> int:
-    """The digits model's answer to a black picture: its bias."""
-    return int((await registry.infer(model, version, BLACK))[1][0])
+def is_switched(plane: FakePlane, build: Build) -> bool:
+    route = plane.routed("m")
+    return route is not None and plane.artifact(route["main"]) == build.artifact
 
 
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(10):
-        while not await condition():
-            await asyncio.sleep(REFRESH_S)
-
-
-async def test_a_model_is_loaded_when_first_asked_for_and_once() -> None:
+async def test_a_model_is_loaded_when_first_asked_for_and_once(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
-    tables.model("digits", digits)
+    build = tables.model("m", blank)
     async with serving(tables) as registry:
-        assert tables.loads == []
-        await asyncio.gather(*(top(registry) for _ in range(4)), top(registry, version=1))
-        assert len(tables.loads) == 1
+        assert plane.loads == []
+        await asyncio.gather(*(registry.resolve("m") for _ in range(4)), registry.resolve("m", 1))
+        assert plane.loads == [build.artifact]
+        assert plane.routed("m") == {**plane.routed("m", 1), "version": ""}  # type: ignore[dict-item]
 
 
-async def test_a_loaded_model_is_warm() -> None:
-    tables, runner = Tables(), digits()
-    tables.model("digits", lambda: runner)
-    async with serving(tables) as registry:
-        served = await registry.acquire("digits")
-        assert runner.calls == 1
-        served.release()
-
-
-async def test_a_request_to_a_loaded_model_asks_no_table() -> None:
+async def test_a_name_that_is_known_asks_no_table(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
-    tables.model("digits", digits)
-    registry = Registry(tables, tables, tables, targets=(TARGET,), refresh_s=1e6)
-    await top(registry)
-    queries = tables.queries
-    for _ in range(10):
-        await top(registry)
-    assert tables.queries == queries
-    await registry.close()
+    tables.model("m", blank)
+    async with serving(tables, 1e6) as registry:
+        await registry.resolve("m")
+        queries = tables.queries
+        await registry.resolve("m")
+        assert tables.queries == queries
 
 
-async def test_without_a_version_the_newest_that_is_built_answers() -> None:
+async def test_without_a_version_the_newest_that_is_built_answers(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
-    for bias in (1, 2):
-        tables.built("digits", tables.push("digits"), partial(digits, bias))
-    tables.push("digits")
+    first, second = (tables.built("m", tables.push("m"), blank) for _ in range(2))
+    tables.push("m")
     async with serving(tables) as registry:
-        assert await top(registry) == 2
-        assert await top(registry, version=1) == 1
-        assert await registry.versions("digits") == [1, 2]
+        assert await answering(registry, plane) == second.artifact
+        assert await answering(registry, plane, reference=1) == first.artifact
+        assert await registry.versions("m") == [1, 2]
+        assert plane.routed("m")["versions"] == ["1", "2"]  # type: ignore[index]
 
 
-async def test_the_best_target_answers() -> None:
+async def test_the_best_target_answers(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
-    version = tables.push("digits")
-    tables.built("digits", version, lambda: digits(1), target=TARGET)
-    tables.built("digits", version, lambda: digits(2), target=LESSER_TARGET)
+    version = tables.push("m")
+    best = tables.built("m", version, blank, target=TARGET)
+    tables.built("m", version, blank, target=LESSER_TARGET)
     async with serving(tables) as registry:
-        served = await registry.acquire("digits")
-        assert served.identity.target == TARGET
-        served.release()
+        assert await answering(registry, plane) == best.artifact
 
 
-async def test_a_newer_build_takes_over() -> None:
+async def test_a_newer_build_takes_over_when_it_is_loaded_and_the_older_goes(
+    plane: FakePlane, serving: Serving
+) -> None:
     tables = Tables()
-    tables.model("digits", lambda: digits(1))
+    first = tables.model("m", blank)
     async with serving(tables) as registry:
-        assert await top(registry) == 1
-        tables.built("digits", 1, lambda: digits(2))
-        await until(lambda: _is(registry, 2))
-        tables.built("digits", tables.push("digits"), lambda: digits(3))
-        await until(lambda: _is(registry, 3))
-        assert await top(registry, version=1) == 2
+        assert await answering(registry, plane) == first.artifact
+        for version in (1, tables.push("m")):
+            plane.may_load.clear()
+            newer = tables.built("m", version, blank)
+            await asyncio.sleep(0.05)
+            assert not is_switched(plane, newer)  # what was there answers meanwhile
+            assert plane.routed("m") is not None
+            plane.may_load.set()
+            await eventually_async(partial(is_switched, plane, newer))
+            await eventually_async(lambda: len(plane.models) == 1)
 
 
-async def _is(registry: Registry, bias: int) -> bool:
-    return await top(registry) == bias
-
-
-async def test_a_request_in_flight_is_answered_by_the_build_it_began_with() -> None:
+async def test_what_is_replaced_goes_when_its_last_request_is_over(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
-    tables.model("digits", lambda: digits(1))
+    tables.model("m", blank)
     async with serving(tables) as registry:
-        held = await registry.acquire("digits")
-        tables.built("digits", 1, lambda: digits(2))
-        await until(lambda: _is(registry, 2))
-        assert (await held.infer(BLACK))[1][0] == 1
-        held.release()
+        route = await answerer(registry, plane, "m")
+        with plane.using(route["main"]):
+            newer = tables.built("m", 1, blank)
+            await eventually_async(partial(is_switched, plane, newer))
+            assert [served.key for served in registry.in_memory()] == [plane.routed("m")["main"], route["main"]]  # type: ignore[index]
+        await eventually_async(lambda: len(registry.in_memory()) == 1)
 
 
-async def test_no_request_fails_while_builds_replace_each_other() -> None:
+async def test_a_newer_build_that_cannot_be_loaded_leaves_the_old_one_serving(
+    plane: FakePlane, serving: Serving
+) -> None:
     tables = Tables()
-    tables.model("digits", lambda: digits(0))
+    first = tables.model("m", blank)
     async with serving(tables) as registry:
-        answers: list[int] = []
-
-        async def ask() -> None:
-            while answers[-1:] != [20]:
-                answers.append(await top(registry))
-                await asyncio.sleep(0)
-
-        asking = asyncio.create_task(ask())
-        for bias in range(1, 21):
-            tables.built("digits", 1, partial(digits, bias))
-            await asyncio.sleep(REFRESH_S)
-        async with asyncio.timeout(10):
-            await asking
-        assert answers == sorted(answers)
+        await registry.resolve("m")
+        broken = tables.built("m", 1, NotReady("not verified"))
+        await eventually_async(lambda: broken.artifact in tables.loads)
+        assert await answering(registry, plane) == first.artifact
 
 
-async def test_a_replaced_model_is_unloaded() -> None:
+async def test_a_build_that_no_longer_counts_is_unloaded(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
-    tables.model("replaced", lambda: digits(1))
+    build = tables.model("m", blank)
     async with serving(tables) as registry:
-        served = await registry.acquire("replaced")
-        tables.built("replaced", 1, lambda: digits(2))
-
-        async def replaced() -> bool:
-            return await top(registry, "replaced") == 2
-
-        await until(replaced)
-        assert len(_threads("replaced")) == 2
-        served.release()
-        async with asyncio.timeout(10):
-            await served.closed()
-        assert len(_threads("replaced")) == 1
-
-
-def _threads(model: str) -> list[str]:
-    names = [task.read_text() for task in Path("/proc/self/task").glob("*/comm")]
-    return [name for name in names if name.startswith(f"{model}-")]
-
-
-async def test_a_newer_build_that_cannot_be_loaded_leaves_the_old_one_serving() -> None:
-    tables = Tables()
-    tables.model("digits", lambda: digits(1))
-    async with serving(tables) as registry:
-        await top(registry)
-        broken = tables.built("digits", 1, NotReady("not verified"))
-        await until(lambda: _loaded(tables, broken))
-        assert await top(registry) == 1
-
-
-async def _loaded(tables: Tables, build: Build) -> bool:
-    return build.artifact in tables.loads
-
-
-async def test_a_build_that_no_longer_counts_is_unloaded() -> None:
-    tables = Tables()
-    build = tables.model("digits", digits)
-    async with serving(tables) as registry:
-        await top(registry)
+        await registry.resolve("m")
         assert build.artifact
         tables.invalidate(build.artifact)
-
-        async def refused() -> bool:
-            try:
-                await top(registry)
-            except NotReady:
-                return True
-            return False
-
-        await until(refused)
+        await eventually_async(lambda: plane.routed("m") is None and not plane.models)
+        with pytest.raises(NotReady):
+            await registry.resolve("m")
 
 
-async def test_a_table_that_cannot_be_read_leaves_loaded_models_serving(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_table_that_cannot_be_read_leaves_loaded_models_serving(
+    plane: FakePlane, serving: Serving, caplog: pytest.LogCaptureFixture
+) -> None:
     class Broken(Tables):
         broken = False
 
@@ -216,85 +138,85 @@ async def test_a_table_that_cannot_be_read_leaves_loaded_models_serving(caplog: 
             return super().serving(model, version, targets)
 
     tables = Broken()
-    tables.model("digits", digits)
+    build = tables.model("m", blank)
     async with serving(tables) as registry:
-        await top(registry)
+        await registry.resolve("m")
         tables.broken = True
-
-        async def noticed() -> bool:
-            return "could not look for a newer build" in caplog.text
-
-        await until(noticed)
-        assert await top(registry) == 0
+        await eventually_async(lambda: "could not look for a newer build" in caplog.text)
+        assert is_switched(plane, build)
 
 
 @pytest.mark.parametrize("error", [CorruptBlob, NotFound])
-async def test_a_lost_artifact_is_never_served_and_is_built_again(error: type[CorruptBlob | NotFound]) -> None:
+async def test_a_lost_artifact_is_never_served_and_is_built_again(
+    plane: FakePlane, serving: Serving, error: type[CorruptBlob | NotFound]
+) -> None:
     tables = Tables()
     lost: list[Build] = []
-    build = tables.model("digits", digits)
+    build = tables.model("m", blank)
     tables._load[build.artifact] = _raise(error())  # type: ignore[index]
-    async with serving(tables, lost.append) as registry:
+    async with serving(tables, on_lost=lost.append) as registry:
         with pytest.raises(NotReady, match="damaged") as caught:
-            await top(registry)
+            await registry.resolve("m")
         assert "being rebuilt" in str(caught.value.hint)
         assert lost == [build]
         assert tables.builds == []
-        rebuilt = replace(build, id="again")  # the same inputs give the same artifact
-        tables.builds.append(rebuilt)
-        tables._load[build.artifact] = digits  # type: ignore[index]
-        assert await top(registry) == 0
+        tables.builds.append(replace(build, id="again"))  # the same inputs give the same artifact
+        tables._load[build.artifact] = blank  # type: ignore[index]
+        assert await answering(registry, plane) == build.artifact
 
 
-def _raise(error: Exception) -> Callable[[], FunctionRunner]:
-    def load() -> FunctionRunner:
+def _raise(error: Exception) -> Callable[[], Blank]:
+    def load() -> Blank:
         raise error
 
     return load
 
 
-async def test_while_a_lost_artifact_is_built_again_the_version_before_answers() -> None:
+async def test_while_a_lost_artifact_is_built_again_the_version_before_answers(
+    plane: FakePlane, serving: Serving
+) -> None:
     tables = Tables()
-    tables.built("digits", tables.push("digits"), lambda: digits(1))
-    tables.built("digits", tables.push("digits"), CorruptBlob())
+    first = tables.built("m", tables.push("m"), blank)
+    tables.built("m", tables.push("m"), CorruptBlob())
     async with serving(tables) as registry:
-        assert await top(registry) == 1
+        assert await answering(registry, plane) == first.artifact
 
 
 @pytest.mark.parametrize("error", [NotReady("not verified"), RuntimeError("undefined symbol")])
 async def test_an_artifact_that_cannot_be_loaded_is_not_tried_at_every_request(
-    error: Exception, caplog: pytest.LogCaptureFixture
+    serving: Serving, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     tables = Tables()
-    build = tables.model("digits", digits)
+    build = tables.model("m", blank)
     tables._load[build.artifact] = _raise(error)  # type: ignore[index]
     async with serving(tables) as registry:
         for _ in range(3):
             with pytest.raises(NotReady, match=str(error)):
-                await top(registry)
+                await registry.resolve("m")
     assert len(tables.loads) == 1
     assert [record.levelno for record in caplog.records].count(logging.ERROR) == 1
 
 
-async def test_a_model_whose_warm_up_fails_is_not_served() -> None:
-    def fail(x: Array) -> Sequence[Array]:
-        raise RuntimeError("illegal instruction")
-
+async def test_what_the_data_plane_cannot_load_is_not_served(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
-    tables.model("broken", lambda: FunctionRunner(identity("INT32", 1).signature, fail))
+    build = tables.model("m", blank)
+    assert build.artifact
+    plane.failures[build.artifact] = NotReady("illegal instruction")
     async with serving(tables) as registry:
-        with pytest.raises(NotReady, match="illegal instruction"):
-            await registry.acquire("broken")
+        with pytest.raises(NotReady, match="model 'm' cannot be loaded here: illegal instruction"):
+            await registry.resolve("m")
+        assert str(registry.failure(build.artifact)) == "illegal instruction"
+        assert plane.routed("m") is None
 
 
-async def test_an_unknown_model_and_an_unknown_version_are_not_found() -> None:
+async def test_an_unknown_model_and_an_unknown_version_are_not_found(serving: Serving) -> None:
     tables = Tables()
-    tables.model("digits", digits)
+    tables.model("m", blank)
     async with serving(tables) as registry:
         with pytest.raises(NotFound, match="no model 'cats'"):
-            await registry.acquire("cats")
+            await registry.resolve("cats")
         with pytest.raises(NotFound, match="no version 2"):
-            await registry.acquire("digits", 2)
+            await registry.resolve("m", 2)
         with pytest.raises(NotFound):
             await registry.versions("cats")
 
@@ -302,7 +224,7 @@ async def test_an_unknown_model_and_an_unknown_version_are_not_found() -> None:
 @pytest.mark.parametrize(
     ("build", "message", "hint"),
     [
-        (None, "has not been built", "POST /api/v1/models/digits/builds"),
+        (None, "has not been built", "POST /api/v1/models/m/builds"),
         ({"state": BuildState.QUEUED}, r"is being built \(queued\)", "wait for build build-0"),
         ({"state": BuildState.RUNNING, "stage": Stage.CODEGEN}, r"is being built \(codegen\)", "wait for build"),
         ({"state": BuildState.FAILED, "error": {"message": "no room"}}, "could not be built: no room", "build-0"),
@@ -312,27 +234,26 @@ async def test_an_unknown_model_and_an_unknown_version_are_not_found() -> None:
 )
 @pytest.mark.parametrize("version", [None, 1])
 async def test_a_model_that_is_not_ready_says_why(
-    build: dict[str, object] | None, message: str, hint: str, version: int | None
+    serving: Serving, build: dict[str, object] | None, message: str, hint: str, version: int | None
 ) -> None:
     tables = Tables()
-    tables.push("digits")
+    tables.push("m")
     if build:
-        tables.build("digits", 1, **build)  # type: ignore[arg-type]
+        tables.build("m", 1, **build)  # type: ignore[arg-type]
     async with serving(tables) as registry:
         with pytest.raises(NotReady, match=message) as caught:
-            await registry.acquire("digits", version)
+            await registry.resolve("m", version)
         assert hint in str(caught.value.hint)
         assert isinstance(caught.value, NotBuilt) != ("is being built" in caught.value.message)
 
 
-async def test_a_closed_registry_refuses_and_has_no_threads_left() -> None:
+async def test_a_closed_registry_refuses_and_leaves_what_is_loaded(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
-    tables.model("closed", digits)
+    build = tables.model("m", blank)
     async with serving(tables) as registry:
         assert registry.is_ready
-        await top(registry, "closed")
-        assert len(_threads("closed")) == 1
+        await registry.resolve("m")
     assert not registry.is_ready
     with pytest.raises(NotReady, match="shutting down"):
-        await registry.acquire("closed")
-    assert _threads("closed") == []
+        await registry.resolve("others")
+    assert is_switched(plane, build)

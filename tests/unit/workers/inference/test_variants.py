@@ -1,132 +1,91 @@
-"""A model that was built for several batch sizes answers each by its own artifact."""
+"""A model that was built for several batch sizes is loaded as one, of several artifacts."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 
-import numpy as np
 import pytest
 
 from service.core.build import Build
-from service.core.errors import CorruptBlob, InvalidTensor
+from service.core.errors import CorruptBlob, NotReady
 from service.core.options import with_batch, with_tuning
-from service.workers.inference import Registry
-from tests.support.data_plane import as_json, connect
-from tests.support.runners import FunctionRunner, identity
-from tests.support.tables import TARGET, Tables
+from tests.support.fake_plane import FakePlane, answerer
+from tests.support.tables import Tables
+from tests.support.waiting import eventually_async
+from tests.unit.workers.inference.conftest import Serving, blank
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-def variant(tables: Tables, batch: int, load: object) -> Build:
+def variant(tables: Tables, batch: int, load: object = blank) -> Build:
     build = tables.built("m", 1, load)  # type: ignore[arg-type]
     tables.builds[0] = replace(build, options=with_batch(batch))
     return tables.builds[0]
 
 
-@asynccontextmanager
-async def serving(tables: Tables) -> AsyncIterator[Registry]:
-    registry = Registry(tables, tables, tables, targets=(TARGET,), refresh_s=0.01)
-    try:
-        yield registry
-    finally:
-        await registry.close()
+def sizes(plane: FakePlane) -> list[int]:
+    """The batches that what answers was built for."""
+    route = plane.routed("m")
+    return [part["batch"] for part in plane.models[route["main"]]["parts"]] if route else []
 
 
-def batch_of(batch: int) -> np.ndarray:
-    return np.arange(batch * 3, dtype=np.int8).reshape(batch, 3)
-
-
-async def test_each_size_runs_on_its_own_artifact_when_it_is_warm() -> None:
-    tables, four = Tables(), identity("INT8", 4, 3)
-    tables.model("m", partial(identity, "INT8", 1, 3))
-    variant(tables, 4, lambda: four)
-    async with serving(tables) as registry:
-        await registry.load("m")
-        warm_ups = four.calls
-        assert warm_ups > 0
-        for batch, calls in ((1, 0), (4, 1)):
-            outputs = await registry.infer("m", None, [batch_of(batch)])
-            np.testing.assert_array_equal(outputs[0], batch_of(batch))
-            assert four.calls - warm_ups == calls
-        with pytest.raises(InvalidTensor):
-            await registry.infer("m", None, [batch_of(5)])
-
-
-@pytest.mark.parametrize("batch", [2, 3, 5, 6, 7])
-async def test_a_size_that_was_not_built_is_computed_by_those_that_were(batch: int) -> None:
+async def test_all_sizes_are_loaded_together(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
-    tables.model("m", partial(identity, "INT8", 1, 3))
-    for size in (4, 7):
-        variant(tables, size, partial(identity, "INT8", size, 3))
+    one = tables.model("m", blank)
+    seven, four = variant(tables, 7), variant(tables, 4)
     async with serving(tables) as registry:
-        np.testing.assert_array_equal((await registry.infer("m", None, [batch_of(batch)]))[0], batch_of(batch))
+        route = await answerer(registry, plane, "m")
+        parts = plane.models[route["main"]]["parts"]
+        assert [(part["batch"], part["artifact"]) for part in parts] == [
+            (1, one.artifact),
+            (4, four.artifact),
+            (7, seven.artifact),
+        ]
 
 
-async def test_a_variant_joins_the_model_that_is_served_already() -> None:
+async def test_a_variant_joins_the_model_that_is_served_already(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
-    tables.model("m", partial(identity, "INT8", 1, 3))
+    tables.model("m", blank)
     async with serving(tables) as registry:
-        await registry.infer("m", None, [batch_of(1)])
-        variant(tables, 4, partial(identity, "INT8", 4, 3))
-        async with asyncio.timeout(10):
-            while not (served := await registry.acquire("m")).batches:
-                served.release()
-                await asyncio.sleep(0.01)
-        served.release()
-        await registry.infer("m", None, [batch_of(4)])
+        await registry.resolve("m")
+        assert sizes(plane) == [1]
+        variant(tables, 4)
+        await eventually_async(lambda: sizes(plane) == [1, 4])
 
 
-async def test_a_variant_alone_serves_nothing_and_a_broken_one_takes_nothing_down() -> None:
+async def test_a_lost_variant_takes_nothing_down(plane: FakePlane, serving: Serving) -> None:
     tables = Tables()
-    tables.model("m", partial(identity, "INT8", 1, 3))
+    tables.model("m", blank)
     broken = variant(tables, 4, CorruptBlob("gone"))
     async with serving(tables) as registry:
-        await registry.infer("m", None, [batch_of(1)])
+        await registry.resolve("m")
+        assert sizes(plane) == [1]
         assert broken not in tables.builds  # a push builds it again
 
 
+async def test_a_variant_that_the_data_plane_cannot_load_takes_nothing_down(plane: FakePlane, serving: Serving) -> None:
+    tables = Tables()
+    tables.model("m", blank)
+    broken = variant(tables, 4)
+    assert broken.artifact
+    plane.failures[broken.artifact] = NotReady("no memory")
+    async with serving(tables) as registry:
+        await registry.resolve("m")
+        assert sizes(plane) == [1]
+        await registry.refresh("m")
+        assert len(plane.loads) == 1  # nor is it tried again and again
+
+
 @pytest.mark.parametrize(("days", "wins"), [(1, "tuned"), (-1, "plain")])
-async def test_a_tuned_build_serves_until_a_newer_one_is_made(days: int, wins: str) -> None:
+async def test_a_tuned_build_serves_until_a_newer_one_is_made(
+    plane: FakePlane, serving: Serving, days: int, wins: str
+) -> None:
     """However often the plain one is asked for again, which puts it first."""
     tables = Tables()
-    runners = {"tuned": identity("INT8", 1, 3), "plain": identity("INT8", 1, 3)}
-    tuned = replace(tables.model("m", lambda: runners["tuned"]), options=with_tuning({}, 60.0))
+    tuned = replace(tables.model("m", blank), options=with_tuning({}, 60.0))
     tables.builds[0] = replace(tuned, created_at=tuned.created_at + timedelta(days=days))
-    tables.built("m", 1, lambda: runners["plain"])
+    artifacts = {"tuned": tuned.artifact, "plain": tables.built("m", 1, blank).artifact}
     async with serving(tables) as registry:
-        await registry.infer("m", None, [batch_of(1)])
-        assert [name for name, runner in runners.items() if runner.calls] == [wins]
-
-
-async def test_a_request_says_its_size_and_others_are_told_which_there_are() -> None:
-    tables = Tables()
-    tables.model("m", lambda: _sum(1))
-    variant(tables, 4, lambda: _sum(4))
-    async with connect(tables) as client:
-        for batch in (1, 4):
-            response = await client.post("/v2/models/m/infer", json=as_json(batch_of(batch), "x"))
-            assert response.json()["outputs"][0]["data"] == batch_of(batch).sum(axis=1).tolist()
-        raw = await client.post(
-            "/v2/models/m/infer", content=batch_of(4).tobytes(), headers={"Inference-Header-Content-Length": "0"}
-        )
-        assert raw.json()["outputs"][0]["shape"] == [4]
-        refused = await client.post("/v2/models/m/infer", json=as_json(batch_of(5), "x"))
-        assert refused.status_code == 400
-        assert "batches of up to 4" in refused.json()["hint"]
-
-
-def _sum(batch: int) -> FunctionRunner:
-    runner = identity("INT8", batch, 3)
-    outputs = (replace(runner.signature.outputs[0], datatype="INT32", shape=(batch,)),)
-    return FunctionRunner(replace(runner.signature, outputs=outputs), lambda x: (x.sum(axis=1, dtype=np.int32),))
+        await registry.resolve("m")
+        assert plane.loads == [artifacts[wins]]

@@ -1,0 +1,74 @@
+"""The control plane, as the data plane hears it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from service.api.access import told
+from service.api.data_plane.questions import Questions
+from service.api.data_plane.reports import Reports
+from service.api.oip.address import parse_address
+from service.api.services import Services
+from service.workers.data_plane import orders
+from service.workers.data_plane.plane import Found, Said, Unheard
+
+_logger = logging.getLogger(__name__)
+_LOOK_EVERY_S = 0.5
+
+Members = dict[str, Any]
+
+
+class Listener(Unheard):
+    """Answers, counts, and keeps the data plane informed."""
+
+    def __init__(self, services: Services, take: Callable[[int], None]) -> None:
+        """
+        Args:
+            take: goes on with a connection, by its descriptor.
+        """
+        self._services, self._take = services, take
+        self._questions, self._reports = Questions(services), Reports(services.metrics)
+
+    async def found(self, found: Found) -> None:
+        routes = {parse_address(each.model, each.version): each for each in found.routes}
+        await self._services.registry.found(found.models, routes)
+
+    def reported(self, report: Members) -> None:
+        self._reports.count(report)
+        self._services.registry.told(report)
+        if self._services.tracing is not None:
+            self._services.tracing.flush()
+        if self._services.access.used(report["used"]):
+            told.tell(self._services)
+
+    def traced(self, trace: Members) -> None:
+        if self._services.tracing is not None:
+            self._services.tracing.note(trace)
+
+    def connected(self, descriptor: int) -> None:
+        self._take(descriptor)
+
+    async def asked(self, question: Members, data: bytes) -> Said:
+        return await self._questions.answer(question, data)
+
+    def tell(self) -> None:
+        """Says what holds now: limits, whether requests are welcome, the certificate, and keys."""
+        services = self._services
+        services.access.changed()  # maybe: another process may have written the file of the keys
+        services.plane.order(orders.configure(services.settings, services.registry.unready, services.traced))
+        if services.certificate is not None:
+            pair = services.certificate.pair()
+            services.plane.order(*orders.certificate(pair.cert_pem, pair.key_pem))
+        told.tell(services)
+
+    async def keep_telling(self) -> None:
+        """Says it again where it changes, until canceled."""
+        while True:
+            try:
+                self.tell()
+            except Exception:  # a file that cannot be read now: what was said before holds
+                _logger.exception("the data plane could not be told what holds")
+            await asyncio.sleep(_LOOK_EVERY_S)

@@ -1,0 +1,85 @@
+"""What the data plane asks: who answers for a name, what a picture shows, and calls that are about the repository."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from concurrent.futures import ThreadPoolExecutor
+from math import ceil
+from typing import Any
+
+from service.api.access import ANYBODY
+from service.api.access.audit import asking
+from service.api.documents import title_of
+from service.api.grpc.repository import Calls
+from service.api.grpc.status import status_of as grpc_status_of
+from service.api.oip.address import parse_address
+from service.api.oip.repository import Repository
+from service.api.problems import may_be_retried, no_memory, status_of
+from service.api.services import Services
+from service.core.errors import NotReady, OctetError
+from service.workers.inference import Served
+
+_logger = logging.getLogger(__name__)
+
+Members = dict[str, Any]
+
+
+class Questions:
+    """Answers each with members and bytes."""
+
+    def __init__(self, services: Services) -> None:
+        self._registry = services.registry
+        self._calls = Calls(Repository(services.registry, services.audit))
+        self._decoders = ThreadPoolExecutor(len(os.sched_getaffinity(0)), "octet-decode")  # bounds their memory
+
+    async def answer(self, question: Members, data: bytes) -> tuple[Members, bytes]:
+        try:
+            return {}, await self._answer(question, data)
+        except Exception as exception:
+            return {"problem": _problem(exception)}, b""
+
+    async def _answer(self, question: Members, data: bytes) -> bytes:
+        match question["kind"]:
+            case "resolve":
+                await self._registry.resolve(*parse_address(question["model"], question["version"]))
+                return b""
+            case "picture":
+                return await self._decoded(question, data)
+            case "call":
+                asking.set((question["caller"] or ANYBODY, question["request_id"]))
+                return await self._calls.answer(question["path"], data)
+        raise NotImplementedError(question["kind"])
+
+    async def _decoded(self, question: Members, data: bytes) -> bytes:
+        served = self._registry.served(question["key"])
+        if served is None:
+            raise NotReady(hint="try again later")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._decoders, _decode, data, served, question["input"])
+
+
+def _decode(picture: bytes, served: Served, index: int) -> bytes:
+    from service.runtime.image import decode  # Pillow, 3 MB with its libraries: most models are sent tensors
+
+    return decode(picture, served.signature.largest.inputs[index], served.metadata).tobytes()
+
+
+def _problem(exception: Exception) -> Members:
+    error = no_memory(exception) if isinstance(exception, MemoryError) else exception
+    if not isinstance(error, OctetError):
+        _logger.error("a question of the data plane failed", exc_info=exception)
+        detail = "The server failed in a way that it did not foresee; its log says more."
+        return {"code": "internal_error", "title": "Internal error.", "http": 500, "grpc": 13, "detail": detail}
+    return {
+        "code": error.code,
+        "title": title_of(type(error)),
+        "http": status_of(error),
+        "grpc": int(grpc_status_of(error)),
+        "may_be_retried": may_be_retried(error),
+        "detail": error.message,
+        "hint": error.hint or "",
+        "tensor": error.tensor or "",
+        "retry_after_s": ceil(error.retry_after_s or 0),
+    }

@@ -1,0 +1,57 @@
+// What a session knows of one stream, and of those that have been.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "h2/buffer.h"
+#include "h2/frame.h"
+
+namespace octet::h2 {
+
+/// A stream that is open or half closed (RFC 9113 section 5.1).
+struct Stream {
+  int64_t send_window = 0;     // bytes; SETTINGS may take it below zero (section 6.9.2)
+  int64_t receive_window = 0;  // bytes that the peer may still send
+  size_t receive_credit = 0;   // bytes consumed that no WINDOW_UPDATE has given back yet
+  std::optional<uint64_t> content_length;
+  uint64_t received = 0;       // bytes of content
+  bool remote_ended = false;   // END_STREAM has come
+  bool local_ended = false;    // nothing may be added to what is `pending`
+  bool ended_by_data = false;  // END_STREAM has been sent, on DATA
+  bool in_line = false;        // stands among the session's senders, or those that its window starves
+  std::deque<Buffer> pending;  // content to send
+  size_t pending_bytes = 0;
+  std::string final_block;  // header block that ends the stream; empty: the last DATA does
+};
+
+/// How the last streams that are no more came to their end, which decides what a late frame means.
+class ClosedStreams {
+ public:
+  enum class How : uint8_t { kUnknown, kEnded, kResetByPeer, kResetByUs };
+
+  void add(StreamId stream, How how) { last_[next_++ % last_.size()] = {stream, how}; }
+
+  How find(StreamId stream) const {
+    for (size_t back = 1; back <= last_.size(); ++back) {
+      const Closed& closed = last_[(next_ - back) % last_.size()];
+      if (closed.stream == stream) return closed.how;
+    }
+    return How::kUnknown;
+  }
+
+ private:
+  struct Closed {
+    StreamId stream = 0;
+    How how = How::kUnknown;
+  };
+
+  std::array<Closed, 256> last_{};
+  size_t next_ = last_.size();
+};
+
+}  // namespace octet::h2

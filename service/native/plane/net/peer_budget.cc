@@ -1,0 +1,173 @@
+#include "net/peer_budget.h"
+
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+namespace octet {
+
+namespace {
+
+constexpr size_t kHealthCallsOfConnection = 8;
+constexpr size_t kAddresses = 1024;  // then those that hold nothing are looked for
+
+size_t index_of(Resource what) { return static_cast<size_t>(what); }
+
+Rate times(Rate rate, double factor) { return {rate.burst * factor, rate.per_second * factor}; }
+
+std::array<size_t, kResources> totals(const PeerLimits& limits) {
+  return {limits.max_connections, limits.max_calls, 0, limits.max_message_bytes};
+}
+
+PeerAddress mapped(const void* ipv4) {
+  PeerAddress address{};
+  address[10] = address[11] = 0xff;
+  std::memcpy(&address[12], ipv4, 4);
+  return address;
+}
+
+}  // namespace
+
+PeerAddress address_of(const sockaddr_storage& socket) {
+  if (socket.ss_family == AF_INET) return mapped(&reinterpret_cast<const sockaddr_in&>(socket).sin_addr);
+  PeerAddress address{};
+  if (socket.ss_family != AF_INET6) return address;
+  const in6_addr& its = reinterpret_cast<const sockaddr_in6&>(socket).sin6_addr;
+  if (IN6_IS_ADDR_V4MAPPED(&its)) return mapped(&its.s6_addr[12]);
+  std::memcpy(address.data(), its.s6_addr, 8);
+  return address;
+}
+
+PeerAddress address_of_peer(int descriptor) {
+  sockaddr_storage socket{};
+  socklen_t size = sizeof socket;
+  if (::getpeername(descriptor, reinterpret_cast<sockaddr*>(&socket), &size) != 0) socket.ss_family = AF_UNSPEC;
+  return address_of(socket);
+}
+
+Holding PeerBudget::hold(Resource what, size_t amount) {
+  if (!take(what, amount, true)) return {};
+  return {shared_from_this(), what, amount};
+}
+
+bool PeerBudget::take(Resource what, size_t amount, bool is_bounded) {
+  if (amount == 0) return true;
+  std::lock_guard lock(all_->mutex_);
+  if (is_bounded && room(what) < static_cast<double>(amount)) return false;
+  for (auto* each : {&held_, &address_->held, &all_->held_}) (*each)[index_of(what)] += amount;
+  return true;
+}
+
+void PeerBudget::give_back(Resource what, size_t amount) {
+  std::lock_guard lock(all_->mutex_);
+  for (auto* each : {&held_, &address_->held, &all_->held_}) (*each)[index_of(what)] -= amount;
+}
+
+// How much more of it may be held. With s for the share, h for what a part holds and f for what is free above it: a part
+// may hold s / (1 - s) of what it leaves to others, so n more where h + n <= s / (1 - s) (f - n).
+double PeerBudget::room(Resource what) const {
+  auto amount = [&](const std::array<size_t, kResources>& of) { return static_cast<double>(of[index_of(what)]); };
+  if (what == Resource::kHealthCalls) return static_cast<double>(kHealthCallsOfConnection) - amount(held_);
+  double share = all_->limits_.share;
+  double room = share * (amount(all_->total_) - amount(all_->held_)) - (1 - share) * amount(address_->held);
+  return what == Resource::kConnections ? room : share * room - (1 - share) * amount(held_);
+}
+
+bool PeerBudget::may_reset(h2::Clock::time_point now) {
+  std::lock_guard lock(all_->mutex_);
+  return address_->resets.take(now) && all_->resets_.take(now);
+}
+
+bool PeerBudget::may_disturb(h2::Clock::time_point now) {
+  std::lock_guard lock(all_->mutex_);
+  return address_->nuisances.take(now) && all_->nuisances_.take(now);
+}
+
+Holding& Holding::operator=(Holding&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  budget_ = std::move(other.budget_);
+  what_ = other.what_;
+  amount_ = std::exchange(other.amount_, 0);
+  return *this;
+}
+
+bool Holding::grow(size_t amount) {
+  if (!budget_->take(what_, amount, true)) return false;
+  amount_ += amount;
+  return true;
+}
+
+void Holding::charge(size_t amount) {
+  budget_->take(what_, amount, false);
+  amount_ += amount;
+}
+
+void Holding::release() {
+  if (amount_ > 0) budget_->give_back(what_, std::exchange(amount_, 0));
+}
+
+std::shared_ptr<PeerBudgets> PeerBudgets::of(const PeerLimits& limits) {
+  return std::shared_ptr<PeerBudgets>(new PeerBudgets(limits));
+}
+
+PeerBudgets::PeerBudgets(const PeerLimits& limits)
+    : limits_(limits),
+      total_(totals(limits)),
+      resets_(times(limits.resets, limits.process_rates)),
+      nuisances_(times(limits.nuisances, limits.process_rates)),
+      forgets_at_(kAddresses) {}
+
+void PeerBudgets::limit(const PeerLimits& limits) {
+  std::lock_guard lock(mutex_);
+  limits_ = limits;
+  total_ = totals(limits);
+}
+
+Holding PeerBudgets::connect(const PeerAddress& address) { return connect(address, true); }
+
+Holding PeerBudgets::readmit(const PeerAddress& address) { return connect(address, false); }
+
+Holding PeerBudgets::connect(const PeerAddress& address, bool is_bounded) {
+  std::shared_ptr<PeerBudget> budget(new PeerBudget(shared_from_this(), known(address)));
+  if (!budget->take(Resource::kConnections, 1, is_bounded)) return {};
+  return {std::move(budget), Resource::kConnections, 1};
+}
+
+std::shared_ptr<PeerBudget::Address> PeerBudgets::known(const PeerAddress& address) {
+  std::lock_guard lock(mutex_);
+  if (addresses_.size() >= forgets_at_) forget_some();
+  auto& found = addresses_[address];
+  if (found == nullptr) found = std::make_shared<PeerBudget::Address>(limits_);
+  return found;
+}
+
+// Those that could as well come for the first time: they hold nothing, and may do all that they might.
+void PeerBudgets::forget_some() {
+  auto now = h2::Clock::now();
+  for (auto each = addresses_.begin(); each != addresses_.end();) {
+    PeerBudget::Address& its = *each->second;
+    bool is_new = each->second.use_count() == 1 && its.resets.is_full(now) && its.nuisances.is_full(now);
+    each = is_new ? addresses_.erase(each) : std::next(each);
+  }
+  forgets_at_ = std::max(kAddresses, 2 * addresses_.size());
+}
+
+size_t PeerBudgets::most(Resource what) const {
+  std::lock_guard lock(mutex_);
+  return static_cast<size_t>(limits_.share * limits_.share * static_cast<double>(total_[index_of(what)]));
+}
+
+size_t PeerBudgets::held(Resource what) const {
+  std::lock_guard lock(mutex_);
+  return held_[index_of(what)];
+}
+
+size_t PeerBudgets::addresses() const {
+  std::lock_guard lock(mutex_);
+  return addresses_.size();
+}
+
+}  // namespace octet

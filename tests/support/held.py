@@ -1,0 +1,46 @@
+"""A data plane whose model stands still until a test lets it go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from service.workers.inference import Served
+from tests.support.data_plane import DataPlane
+from tests.support.gates import Gate
+from tests.support.runners import held
+from tests.support.tables import Tables
+from tests.support.waiting import GIVE_UP_S
+
+
+class Held:
+    """Its model `m` takes `x`, UINT8 `[1, 1]`, and gives it back; a 0 passes at once.
+
+    Attributes:
+        gate: where requests with other values stand.
+    """
+
+    def __init__(self, settings: dict[str, Any] | None = None, **scheduling: Any) -> None:
+        self.gate = Gate()
+        tables = Tables()
+        tables.model("m", lambda: held(self.gate))
+        self.plane = DataPlane(tables, scheduling=scheduling, **(settings or {}))
+
+    async def queued(self, count: int) -> None:
+        """Returns when so many requests wait for the model."""
+        await self._until(lambda served: served.queued == count)
+
+    async def admitted(self, count: int) -> None:
+        """Returns when so many requests hold a place with the model, those that run among them."""
+        await self._until(lambda served: served.admitted == count)
+
+    async def _until(self, holds: Callable[[Served], bool]) -> None:
+        deadline_s = monotonic() + GIVE_UP_S
+        while True:
+            await self.plane.orders.gather()
+            if all(map(holds, self.plane.registry.in_memory())):
+                return
+            assert monotonic() < deadline_s, "it did not come to pass"
+            await asyncio.sleep(0.005)

@@ -1,0 +1,75 @@
+"""The other end of the control plane's connection, where a test plays the data plane frame by frame."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from service.workers.data_plane.frames import PROTOCOL, Frames, frame
+from tests.support.waiting import GIVE_UP_S
+
+Members = dict[str, Any]
+
+
+class PlaneEnd:
+    """Listens where a `DataPlane` connects; for one connection at a time.
+
+    Attributes:
+        address: of its Unix socket, which is no file.
+    """
+
+    def __init__(self) -> None:
+        self.address = b"\0octet-test-" + os.urandom(8).hex().encode()
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self.address)
+        self._listener.listen()
+        self._listener.setblocking(False)
+        self._frames, self._heard = Frames(), deque[tuple[Members, bytes]]()
+        self._connection: socket.socket | None = None
+
+    async def accept(self, models: Sequence[int] = (), routes: Sequence[Members] = ()) -> None:
+        """Takes the connection, and says hello: that `models` are loaded, and who answers."""
+        connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
+        connection.setblocking(False)
+        self._connection = connection
+        self._frames = Frames()
+        self._heard.clear()
+        self.say({"type": "hello", "protocol": PROTOCOL, "models": list(models), "routes": list(routes)})
+
+    def say(self, members: Members, data: bytes = b"", descriptors: Sequence[int] = ()) -> None:
+        self.say_bytes(frame(members, data), descriptors)
+
+    def say_bytes(self, raw: bytes, descriptors: Sequence[int] = ()) -> None:
+        assert self._connection is not None
+        sent = socket.send_fds(self._connection, [raw], descriptors)
+        assert sent == len(raw)
+
+    async def hear(self) -> tuple[Members, bytes]:
+        """The next frame."""
+        assert self._connection is not None
+        while not self._heard:
+            async with asyncio.timeout(GIVE_UP_S):
+                received = await asyncio.get_running_loop().sock_recv(self._connection, 1 << 16)
+            assert received, "the control plane has closed the connection"
+            self._heard += self._frames.feed(received)
+        return self._heard.popleft()
+
+    async def heard(self, kind: str) -> Members:
+        """The next frame, which is of that type and has no bytes."""
+        members, data = await self.hear()
+        assert (members["type"], data) == (kind, b"")
+        return members
+
+    def leave(self) -> None:
+        assert self._connection is not None
+        self._connection.close()
+        self._connection = None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._listener.close()

@@ -1,0 +1,165 @@
+"""A data plane goes and another comes; or the control plane does, and finds what another has left."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+
+import pytest
+
+from service.core.build import Build
+from service.core.errors import DatabaseBusy, NotReady
+from tests.support.fake_plane import FakePlane
+from tests.support.tables import Tables
+from tests.support.waiting import eventually_async
+from tests.unit.workers.inference.conftest import Serving, blank
+
+pytestmark = pytest.mark.anyio
+ONCE = 1e6  # seconds until the tables are looked at again
+
+
+def tables_of(*models: str) -> Tables:
+    tables = Tables()
+    for model in models:
+        tables.model(model, blank)
+    return tables
+
+
+async def test_another_data_plane_is_told_to_load_what_the_last_one_had(plane: FakePlane, serving: Serving) -> None:
+    tables = tables_of("a", "b", "c")
+    tables.promote("a", 1, alias="mine")
+    async with serving(tables, ONCE) as registry:
+        for name in (("a", None), ("a", "mine"), ("b", 1)):
+            await registry.resolve(*name)
+        loads = list(plane.loads)
+        plane.end()
+        await registry.found([], {})
+        assert plane.loads == loads * 2
+        assert all(plane.routed(*name) for name in (("a", None), ("a", "mine"), ("b", 1)))
+        assert sorted(served.key for served in registry.in_memory()) == sorted(plane.models)
+
+
+async def test_a_model_that_is_lost_while_somebody_holds_it_is_not_taken_for_the_next(
+    plane: FakePlane, serving: Serving
+) -> None:
+    async with serving(tables_of("a"), ONCE) as registry:
+        await registry.resolve("a")
+        (lost,) = registry.in_memory()
+        with lost.held():
+            plane.end()
+            await registry.found([], {})
+            (loaded,) = plane.models
+            lost.key = loaded  # a data plane numbers anew, and the same order gives the same key
+        await eventually_async(lambda: lost not in registry.in_memory())
+        assert list(plane.models) == [loaded]
+
+
+async def test_what_the_last_control_plane_left_answers_at_once_and_is_not_loaded_again(
+    plane: FakePlane, serving: Serving
+) -> None:
+    tables = tables_of("a", "b")
+    async with serving(tables, ONCE) as registry:
+        for model in "ab":
+            await registry.resolve(model)
+    loads, routes = list(plane.loads), plane.left_by_another()
+    async with serving(tables, ONCE) as registry:
+        plane.may_load.clear()
+        finding = asyncio.create_task(registry.found(list(plane.models), routes))
+        await asyncio.sleep(0.05)
+        assert plane.routed("a")
+        assert plane.routed("b")
+        plane.may_load.set()
+        await finding
+        assert plane.routed("a")
+        assert plane.routed("b")
+        assert plane.loads == loads
+        assert sorted(served.key for served in registry.in_memory()) == sorted(plane.models)
+
+
+async def test_while_names_are_looked_for_one_by_one_the_others_go_on(plane: FakePlane, serving: Serving) -> None:
+    tables = tables_of("a", "b", "c")
+    async with serving(tables, ONCE) as registry:
+        for model in "abc":
+            await registry.resolve(model)
+    routes, told = plane.left_by_another(), list[int]()
+    say = plane.order
+
+    def listen(members: dict[str, list[object]]) -> None:
+        told.append(len(members["routes"]))
+        say(members)
+
+    plane.order = listen  # type: ignore[method-assign]
+    async with serving(tables, ONCE) as registry:
+        await registry.found(list(plane.models), routes)
+    assert told
+    assert set(told) == {3}
+
+
+async def test_what_nobody_needs_any_more_is_unloaded(plane: FakePlane, serving: Serving) -> None:
+    tables = tables_of("a", "b")
+    async with serving(tables, ONCE) as registry:
+        for model in "ab":
+            await registry.resolve(model)
+    routes = plane.left_by_another()
+    (gone,) = (build for build in tables.builds if build.model == "b")
+    assert gone.artifact
+    tables.invalidate(gone.artifact)
+    newer = tables.built("a", 1, blank)
+    async with serving(tables, ONCE) as registry:
+        await registry.found(list(plane.models), routes)
+        assert [plane.artifact(key) for key in plane.models] == [newer.artifact]
+        assert plane.routed("b") is None
+        with pytest.raises(NotReady):
+            await registry.resolve("b")
+
+
+async def test_tables_that_are_busy_take_nothing_down_that_answers(plane: FakePlane, serving: Serving) -> None:
+    class Busy(Tables):
+        is_busy = False
+
+        def serving(self, model: str, version: int | None, targets: Sequence[str]) -> list[Build]:
+            if self.is_busy:
+                raise DatabaseBusy("locked") from sqlite3.OperationalError()
+            return super().serving(model, version, targets)
+
+    tables = Busy()
+    tables.model("a", blank)
+    async with serving(tables, ONCE) as registry:
+        await registry.resolve("a")
+    routes = plane.left_by_another()
+    tables.is_busy = True
+    async with serving(tables, 0.01) as registry:
+        finding = asyncio.create_task(registry.found(list(plane.models), routes))
+        await asyncio.sleep(0.1)
+        assert not finding.done()
+        assert plane.routed("a")
+        tables.is_busy = False
+        await finding
+        assert plane.routed("a")
+        assert len(plane.loads) == 1
+
+
+async def test_without_a_data_plane_a_model_is_refused_and_not_held_against_it(
+    plane: FakePlane, serving: Serving
+) -> None:
+    async with serving(tables_of("a"), ONCE) as registry:
+        plane.is_there = False
+        with pytest.raises(NotReady, match="the data plane is not there"):
+            await registry.resolve("a")
+        plane.is_there = True
+        await registry.resolve("a")
+        assert plane.routed("a")
+
+
+async def test_memory_that_the_lost_took_is_free_again(plane: FakePlane, serving: Serving) -> None:
+    tables = tables_of("a")
+    async with serving(tables, ONCE) as registry:
+        await registry.resolve("a")
+        plane.end()
+        (build,) = tables.builds
+        assert build.artifact
+        tables.invalidate(build.artifact)
+        await registry.found([], {})
+        await eventually_async(lambda: registry.in_memory() == [])
+        assert registry.memory_bytes == 0
