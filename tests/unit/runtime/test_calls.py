@@ -164,6 +164,7 @@ def test_a_call_releases_what_it_was_given(load: Callable[..., Model]) -> None:
     arrays = [tensor(3), unaligned(3), tensor(3)[:, :8], tensor(3).astype(np.int64)]
     memory = type(models[0](arrays[0]).base)
     held = [*arrays, models[0].signature.outputs[0].dtype, arrays[0].dtype, np.ndarray, memory, "dtype"]
+    gc.collect()  # what other tests have left refers to some of that, too
     before = [sys.getrefcount(each) for each in held]
     for _ in range(10):
         for model, given in product(models, range(len(arrays))):
