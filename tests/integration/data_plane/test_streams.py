@@ -15,7 +15,7 @@ from tests.support.http2_frames import DATA, END_STREAM, HEADERS, Peer, frame, m
 from tests.support.plane_models import WIDE, bare_plane, wide
 from tests.support.plane_process import PlaneProcess
 
-TOTAL = 1 << 20  # bytes of messages that clients may hold
+TOTAL = 8 << 20  # bytes of messages that clients may hold: more than the answers that a slow reader may leave unread
 REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 
 
