@@ -29,6 +29,7 @@ from tests.support.small_artifact import COUNTING, FUNCTIONS, LENGTH, SIMPLE, co
 
 Array = np.ndarray[Any, Any]
 
+_ROUNDS = 10
 _TWICE = config_of([("input", 0), ("output", 0)], [("twice", [0, 1])])
 _FAILING = config_of([("input", 0), ("output", 0)], [("unless_3", [0, 1])])  # where the values are 3
 _CALLS = 100_000
@@ -164,13 +165,13 @@ def test_a_call_releases_what_it_was_given(load: Callable[..., Model]) -> None:
     arrays = [tensor(3), unaligned(3), tensor(3)[:, :8], tensor(3).astype(np.int64)]
     memory = type(models[0](arrays[0]).base)
     held = [*arrays, models[0].signature.outputs[0].dtype, arrays[0].dtype, np.ndarray, memory, "dtype"]
-    gc.collect()  # what other tests have left refers to some of that, too
     before = [sys.getrefcount(each) for each in held]
-    for _ in range(10):
+    for _ in range(_ROUNDS):
         for model, given in product(models, range(len(arrays))):
             with suppress(OctetError):
                 model(arrays[given])
-    assert [sys.getrefcount(each) for each in held] == before
+    changes = [sys.getrefcount(each) - count for each, count in zip(held, before, strict=True)]
+    assert max(map(abs, changes)) < _ROUNDS  # other threads of the test's process refer to some of that, now and then
 
 
 @pytest.mark.parametrize("array", [tensor(3), unaligned(3)], ids=["aligned", "unaligned"])
