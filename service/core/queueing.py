@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from service.core.cores import affordable_threads
-from service.core.errors import InvalidInput
 from service.core.settings import Serving
 
 _MOST_INSTANCES = 8  # unless told otherwise: each has a thread for every core
@@ -38,19 +37,6 @@ class Scheduling:
     max_delay_s: float = 0.0
     max_sequences: int = 128
     sequence_idle_s: float = 60.0
-
-    def level_of(self, priority: int) -> int:
-        """The level of a request that asks for `priority`: as in Triton, 1 comes first, and 0 is the middle one.
-
-        Raises:
-            InvalidInput: there is no such level.
-        """
-        if not 0 <= priority <= self.priority_levels:
-            raise InvalidInput(
-                f"there is no priority {priority}",
-                hint=f"1, which is served first, to {self.priority_levels}; 0 for the one in the middle",
-            )
-        return priority or (self.priority_levels + 1) // 2
 
 
 def scheduling_of(chosen: Serving) -> Scheduling:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,7 +9,6 @@ from typing import Any, Protocol
 
 from service.cache import OciLayout
 from service.core.alias import Alias
-from service.core.artifact import ArtifactConfig
 from service.core.buckets import opened
 from service.core.build import Build, BuildState
 from service.core.digest import Digest, digest_of
@@ -19,6 +17,7 @@ from service.core.metadata import NOTHING, ModelMetadata
 from service.core.model import ModelVersion
 from service.core.queueing import Scheduling
 from service.core.signature import ModelSignature
+from service.runtime.loading import StoredArtifact
 from service.workers.data_plane import loads
 from service.workers.inference.identity import Identity
 from service.workers.inference.memory import Weight
@@ -41,12 +40,12 @@ class Stored:
     """An artifact of an OCI layout, which a data plane has to be able to read."""
 
     def __init__(self, layout: OciLayout, digest: Digest) -> None:
-        config = json.loads(layout.blobs.read(layout.manifest(digest).config.digest))
-        self.signature = ArtifactConfig.from_json(config).signature
-        self._layout, self._digest = layout, digest
+        self._stored = StoredArtifact.read(layout, digest)
+        self.signature = self._stored.config.signature
 
     def part(self, batch: int, artifact: Digest) -> dict[str, Any]:
-        return {**loads.part(self._layout, batch, self._digest), "artifact": str(artifact)}
+        self._stored.check()
+        return {**loads.part(batch, self._stored), "artifact": str(artifact)}
 
 
 class Tables:

@@ -19,7 +19,7 @@ class Guard:
     """Refuses requests without a sufficient key, or beyond its limits, before the request is routed or its body is
     read; and requests of other sites' pages, where no key is required.
 
-    Bare ASGI, because predict requests pass through it; inside `RequestContext`, whose id its answers carry.
+    Inside `RequestContext`, whose id its answers carry.
     """
 
     def __init__(self, app: ASGIApp, access: Access, metrics: Metrics) -> None:

@@ -1,4 +1,6 @@
-"""The access policy: the scopes that a request needs, by HTTP method and path, or by the full name of a gRPC method.
+"""The access policy: the scopes that a request needs, by HTTP method and path.
+
+Of what the data plane answers, gRPC among it, `service/native/plane` says the same.
 
 It uses what is known of a request before it is routed. A request that matches no rule needs `admin`.
 """
@@ -9,10 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from service.core.key import Scope
 
-GRPC = "gRPC"  # in place of a method of HTTP
-_SERVICE = "/inference.GRPCInferenceService/"
 _NOBODY: tuple[Scope, ...] = ()  # no key is needed
-_LOOK = {"GET", "HEAD", GRPC}
+_LOOK = {"GET", "HEAD"}
 
 _PATHS: Mapping[str, Sequence[Scope]] = {
     "/": _NOBODY,  # the page, which is the same for all users; its requests carry a key
@@ -22,12 +22,6 @@ _PATHS: Mapping[str, Sequence[Scope]] = {
     "/v2": (Scope.PREDICT, Scope.READ),
     "/v2/repository/index": (Scope.PREDICT, Scope.READ),
     "/metrics": (Scope.METRICS, Scope.READ),
-    _SERVICE + "ServerLive": _NOBODY,  # as /v2/health/
-    _SERVICE + "ServerReady": _NOBODY,
-    _SERVICE + "ModelInfer": (Scope.PREDICT,),
-    _SERVICE + "ModelStreamInfer": (Scope.PREDICT,),
-    _SERVICE + "RepositoryModelLoad": (Scope.PUSH,),
-    _SERVICE + "RepositoryModelUnload": (Scope.PUSH,),
 }
 # The first that fits: for what looks, and for what changes something or predicts.
 _PREFIXES: Sequence[tuple[str, Sequence[Scope], Sequence[Scope]]] = (
@@ -36,8 +30,6 @@ _PREFIXES: Sequence[tuple[str, Sequence[Scope], Sequence[Scope]]] = (
     ("/v2/health/", _NOBODY, _NOBODY),  # probes and load balancers have no key, and learn one bit
     ("/v2/repository/models/", (Scope.PUSH,), (Scope.PUSH,)),
     ("/v2/", (Scope.PREDICT, Scope.READ), (Scope.PREDICT,)),
-    (_SERVICE, (Scope.PREDICT, Scope.READ), (Scope.PREDICT,)),
-    ("/grpc.health.v1.Health/", _NOBODY, _NOBODY),
     ("/api/v1/keys", (Scope.ADMIN,), (Scope.ADMIN,)),
     ("/api/v1/audit", (Scope.ADMIN,), (Scope.ADMIN,)),
     ("/api/v1/", (Scope.READ, Scope.PUSH), (Scope.PUSH,)),
@@ -48,7 +40,7 @@ def scopes_of(method: str, path: str) -> Sequence[Scope]:
     """The scopes of which a key needs one; none if no key is required.
 
     Args:
-        method: of HTTP, in capitals, or `GRPC`.
+        method: in capitals.
     """
     if path in _PATHS:
         return _PATHS[path]

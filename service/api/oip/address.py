@@ -8,20 +8,12 @@ from __future__ import annotations
 
 import re
 
-from starlette.types import Scope
-
 from service.core.alias import ALIAS_PATTERN
 from service.core.errors import InvalidInput, NotFound
 from service.workers.inference import Reference
 
 _MAX_DIGITS = 9
 _ALIAS = re.compile(ALIAS_PATTERN)
-
-
-def model_and_version(scope: Scope) -> tuple[str, Reference]:
-    """From `/v2/models/{model}` or `/v2/models/{model}/versions/{version}`. Raises as `parse_address`."""
-    parameters: dict[str, str] = scope["path_params"]
-    return parse_address(parameters["model"], parameters.get("version", ""))
 
 
 def parse_address(model: str, version: str = "") -> tuple[str, Reference]:

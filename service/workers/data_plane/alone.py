@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,14 +10,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from service.cache import OciLayout
-from service.core.artifact import ARTIFACT_TYPE, ArtifactConfig
-from service.core.buckets import opened
+from service.core.artifact import ARTIFACT_TYPE
 from service.core.certificate import certificate_of
-from service.core.digest import Digest
 from service.core.errors import Conflict, InvalidInput, NotFound
 from service.core.queueing import scheduling_of
 from service.core.settings import Auth, Settings
-from service.core.signature import ModelSignature
+from service.runtime.loading import StoredArtifact
 from service.workers.data_plane import loads, orders, program
 
 _BACKLOG = 2048
@@ -91,30 +88,17 @@ def _load(key: int, source: Source, settings: Settings) -> orders.Members:
     digests = [entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE]
     if not digests:
         raise NotFound(f"{source.folder} holds no artifact", hint="octet compile FILE --output DIR writes one")
-    artifacts, signature = _sizes(layout, digests)
+    artifacts = [StoredArtifact.read(layout, digest) for digest in digests]
+    for artifact in artifacts:
+        artifact.check()
     scheduling = scheduling_of(settings.serving(source.name))
-    order = loads.load(source.name, "1", layout, artifacts, signature, scheduling)
-    return {**order, "key": key}
-
-
-def _sizes(layout: OciLayout, digests: Sequence[Digest]) -> tuple[list[tuple[int, Digest]], ModelSignature]:
-    """The artifacts of one sample, ascending, and what they are together."""
-    signatures = {digest: _signature(layout, digest) for digest in digests}
-    if len(digests) == 1:
-        return [(1, digests[0])], signatures[digests[0]]
     try:
-        whole = opened(list(signatures.values()))
+        order, _ = loads.load(source.name, "1", [(1, artifact) for artifact in artifacts], scheduling)
     except ValueError as error:
         raise InvalidInput(
             f"the folder's {len(digests)} artifacts are not one model", hint="compile each into a folder of its own"
         ) from error
-    ascending = sorted(digests, key=lambda digest: whole.buckets.index(signatures[digest]))
-    return [(1, digest) for digest in ascending], whole
-
-
-def _signature(layout: OciLayout, digest: Digest) -> ModelSignature:
-    config = layout.manifest(digest).config
-    return ArtifactConfig.from_json(json.loads(layout.blobs.read(config.digest))).signature
+    return {**order, "key": key}
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -1,18 +1,15 @@
-"""The order to load a model, of whose artifacts the data plane runs the code: they are checked here."""
+"""The order to load a model, of whose artifacts the data plane runs the code."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.cache import OciLayout
-from service.core.artifact import CONSTANTS_MEDIA_TYPE, LIBRARY_MEDIA_TYPE, ArtifactConfig
-from service.core.compatibility import check_config_type
-from service.core.digest import Digest, canonical_json
+from service.core.buckets import opened
+from service.core.digest import canonical_json
 from service.core.queueing import Scheduling
 from service.core.signature import ModelSignature
-from service.runtime.loading import check_code, check_host
+from service.runtime.loading import StoredArtifact
 
 Members = dict[str, Any]
 
@@ -20,25 +17,30 @@ Members = dict[str, Any]
 def load(
     model: str,
     version: str,
-    layout: OciLayout,
-    artifacts: Sequence[tuple[int, Digest]],
-    signature: ModelSignature,
+    artifacts: Sequence[tuple[int, StoredArtifact]],
     scheduling: Scheduling,
     *,
     is_suspect: bool = False,
-) -> Members:
-    """The order to load a model. Its artifacts are checked here, whose code the data plane runs.
+) -> tuple[Members, ModelSignature]:
+    """The order to load a model, and its signature: of one sample, with its buckets.
 
     Args:
-        artifacts: by the number of samples of a call; of 1 there are several where it has buckets, ascending.
-        signature: of one sample, with its buckets.
+        artifacts: checked, by the number of samples of a call; of 1 there are several where it has buckets.
 
     Raises:
-        OctetError: one of them cannot run here, or is damaged.
+        ValueError: those of one sample are not one model.
     """
-    parts = [part(layout, batch, digest) for batch, digest in artifacts]
-    target = str(_config(layout, artifacts[0][1]).target)
-    return load_parts(model, version, target, parts, signature, scheduling, is_suspect=is_suspect)
+    ones = [artifact.config.signature for batch, artifact in artifacts if batch == 1]
+    signature = opened(ones) if len(ones) > 1 else ones[0]
+
+    def place(size: tuple[int, StoredArtifact]) -> tuple[int, int]:
+        batch, artifact = size
+        is_bucket = batch == 1 and bool(signature.buckets)
+        return batch, signature.buckets.index(artifact.config.signature) if is_bucket else 0
+
+    parts = [part(*size) for size in sorted(artifacts, key=place)]
+    target = str(artifacts[0][1].config.target)
+    return load_parts(model, version, target, parts, signature, scheduling, is_suspect=is_suspect), signature
 
 
 def load_parts(
@@ -73,29 +75,15 @@ def load_parts(
     }
 
 
-def part(layout: OciLayout, batch: int, digest: Digest) -> Members:
-    """An artifact, for calls of `batch` samples.
-
-    Raises:
-        OctetError: it cannot run here, or is damaged.
-    """
-    config = _config(layout, digest)
-    check_host(config)
-    files = {layer.media_type: layout.blobs.path(layer.digest) for layer in layout.manifest(digest).layers}
-    check_code(config, files[LIBRARY_MEDIA_TYPE])
+def part(batch: int, artifact: StoredArtifact) -> Members:
+    """An artifact that was checked, for calls of `batch` samples."""
     return {
         "batch": batch,
-        "artifact": str(digest),
-        "config": canonical_json(config.to_json()).decode(),
-        "library": str(files[LIBRARY_MEDIA_TYPE]),
-        "constants": str(files[CONSTANTS_MEDIA_TYPE]),
+        "artifact": str(artifact.digest),
+        "config": canonical_json(artifact.config.to_json()).decode(),
+        "library": str(artifact.library),
+        "constants": str(artifact.constants),
     }
-
-
-def _config(layout: OciLayout, digest: Digest) -> ArtifactConfig:
-    manifest = layout.manifest(digest)
-    check_config_type(manifest.config.media_type)
-    return ArtifactConfig.from_json(json.loads(layout.blobs.read(manifest.config.digest)))
 
 
 def _signature(signature: ModelSignature, batches: int) -> Members:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
@@ -78,20 +78,7 @@ def unload(key: int) -> Members:
 
 def routes(named: Sequence[Named]) -> Members:
     """Who answers, from now on, in place of all that was said before."""
-    return {
-        "type": "routes",
-        "routes": [
-            {
-                "model": each.model,
-                "version": each.version,
-                "main": each.main,
-                "canary": each.canary,
-                "percent": each.percent,
-                "versions": list(each.versions),
-            }
-            for each in named
-        ],
-    }
+    return {"type": "routes", "routes": [asdict(each) for each in named]}
 
 
 def certificate(chain: bytes, key: bytes) -> tuple[Members, bytes]:

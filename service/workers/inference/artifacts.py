@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from service.cache import OciLayout
 from service.cache.metadata import metadata_of
 from service.core.artifact import ArtifactConfig, Report
-from service.core.buckets import opened
 from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady
 from service.core.metadata import ModelMetadata
 from service.core.queueing import Scheduling
 from service.core.signature import ModelSignature
+from service.runtime.loading import StoredArtifact
 from service.workers.crashes import Crashes
 from service.workers.data_plane import loads
 from service.workers.inference.identity import Identity
@@ -56,23 +55,18 @@ class StoredArtifacts:
             raise NotReady(
                 f"artifact {artifact} was not verified: {reason}", hint="octet verify, on its target, does it"
             )
-        loads.part(self.layout, 1, artifact)
+        StoredArtifact.read(self.layout, artifact).check()
 
     def order(self, identity: Identity, scheduling: Scheduling) -> tuple[dict[str, Any], ModelSignature]:
         """What the data plane is told to load a model whose artifacts were checked, and its signature."""
         sizes = [(1, identity.artifact), *((1, artifact) for artifact in identity.buckets), *identity.variants]
-        signature = self._signature([identity.artifact, *identity.buckets])
-        ascending = sorted(sizes, key=lambda size: (size[0], self._place(size[1], signature)))
-        order = loads.load(
+        return loads.load(
             identity.model,
             str(identity.version),
-            self.layout,
-            ascending,
-            signature,
+            [(batch, StoredArtifact.read(self.layout, artifact)) for batch, artifact in sizes],
             scheduling,
             is_suspect=any(self._is_suspect(artifact) for _, artifact in sizes),
         )
-        return order, signature
 
     def forgive(self, artifact: Digest) -> None:
         """Lets an artifact run that is in quarantine."""
@@ -89,21 +83,9 @@ class StoredArtifacts:
         Raises:
             CorruptBlob, NotFound: its manifest or its config is damaged or gone.
         """
-        config = self._config(artifact)
-        layers = self.layout.manifest(artifact).layers
-        return Weight({layer.digest: layer.size_bytes for layer in layers}, config.plan.arena_bytes)
+        manifest = self.layout.manifest(artifact)
+        config = ArtifactConfig.from_json(json.loads(self.layout.blobs.read(manifest.config.digest)))
+        return Weight({layer.digest: layer.size_bytes for layer in manifest.layers}, config.plan.arena_bytes)
 
     def _is_suspect(self, artifact: Digest) -> bool:
         return self.crashes is not None and self.crashes.check(artifact)
-
-    def _config(self, artifact: Digest) -> ArtifactConfig:
-        config = self.layout.manifest(artifact).config
-        return ArtifactConfig.from_json(json.loads(self.layout.blobs.read(config.digest)))
-
-    def _signature(self, artifacts: Sequence[Digest]) -> ModelSignature:
-        signatures = [self._config(artifact).signature for artifact in artifacts]
-        return opened(signatures) if len(signatures) > 1 else signatures[0]
-
-    def _place(self, artifact: Digest, whole: ModelSignature) -> int:
-        """Among the buckets of a model that has some."""
-        return whole.buckets.index(self._config(artifact).signature) if whole.buckets else 0

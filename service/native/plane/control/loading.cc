@@ -87,7 +87,6 @@ ModelRef load(const LoadOrder& order, Running& running, std::shared_ptr<Pool> po
   model->rules = order.rules;
   model->instances = order.instances;
   model->threads = order.threads;
-  model->parameters_json = order.parameters_json;
   model->timeout_s = order.timeout_s;
   std::vector<std::shared_ptr<octet_model>> parts;
   for (const Part& part : order.parts) parts.push_back(opened(part));

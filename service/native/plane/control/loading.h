@@ -45,7 +45,6 @@ struct LoadOrder {
   double sequence_idle_s = 60;
   bool is_suspect = false;  // it has crashed the server before: it runs alone
   Signature signature;
-  std::string parameters_json;
 };
 
 // Throws Problem. In a thread: it takes as long as its calls.

@@ -1,0 +1,147 @@
+#include "control/order_reader.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "text/json_members.h"
+
+namespace octet::plane {
+
+namespace {
+
+Shape read_shape(JsonReader& json) {
+  Shape shape;
+  json.array([&] {
+    int64_t size = 0;
+    whole(json, size)();
+    shape.push_back(size);
+  });
+  return shape;
+}
+
+std::vector<Shape> read_shapes(JsonReader& json) {
+  std::vector<Shape> shapes;
+  json.array([&] { shapes.push_back(read_shape(json)); });
+  return shapes;
+}
+
+TensorSpec read_spec(JsonReader& json) {
+  TensorSpec spec;
+  Quantization quantization{0, 0};
+  bool is_quantized = false;
+  std::string datatype;
+  read_object(json, {{"name", text(json, spec.name)},
+                     {"datatype", text(json, datatype)},
+                     {"shape", [&] { spec.shape = read_shape(json); }},
+                     {"quantization", [&] {
+                        is_quantized = true;
+                        read_object(json, {{"scale", real(json, quantization.scale)},
+                                           {"zero_point", whole(json, quantization.zero_point)}});
+                      }}});
+  spec.datatype = datatype_of(datatype);
+  if (is_quantized) spec.quantization = quantization;
+  return spec;
+}
+
+Bucket read_bucket(JsonReader& json) {
+  Bucket bucket;
+  read_object(json, {{"inputs", [&] { bucket.inputs = read_shapes(json); }},
+                     {"outputs", [&] { bucket.outputs = read_shapes(json); }},
+                     {"pads", flag(json, bucket.pads)}});
+  return bucket;
+}
+
+Signature read_signature(JsonReader& json) {
+  Signature signature;
+  auto specs = [&](std::vector<TensorSpec>& its) {
+    return [&json, &its] { json.array([&] { its.push_back(read_spec(json)); }); };
+  };
+  read_object(json, {{"inputs", specs(signature.inputs)},
+                     {"outputs", specs(signature.outputs)},
+                     {"buckets", [&] { json.array([&] { signature.buckets.push_back(read_bucket(json)); }); }},
+                     {"batches", whole(json, signature.batches)},
+                     {"is_batched", flag(json, signature.is_batched)},
+                     {"keeps_state", flag(json, signature.keeps_state)}});
+  return signature;
+}
+
+Part read_part(JsonReader& json) {
+  Part part;
+  read_object(json, {{"batch", whole(json, part.batch)},
+                     {"artifact", text(json, part.artifact)},
+                     {"config", text(json, part.config)},
+                     {"library", text(json, part.library)},
+                     {"constants", text(json, part.constants)}});
+  return part;
+}
+
+}  // namespace
+
+LoadOrder read_load(std::string_view text_of_it) {
+  LoadOrder order;
+  JsonReader json(text_of_it);
+  read_object(json, {{"key", whole(json, order.key)},
+                     {"model", text(json, order.identity.model)},
+                     {"version", text(json, order.identity.version)},
+                     {"target", text(json, order.target)},
+                     {"parts", [&] { json.array([&] { order.parts.push_back(read_part(json)); }); }},
+                     {"instances", whole(json, order.instances)},
+                     {"threads", whole(json, order.threads)},
+                     {"queue_size", whole(json, order.rules.queue_size)},
+                     {"levels", whole(json, order.rules.levels)},
+                     {"max_batch", whole(json, order.rules.max_batch)},
+                     {"max_delay_s", real(json, order.rules.max_delay_s)},
+                     {"max_wait_s", real(json, order.rules.max_wait_s)},
+                     {"timeout_s", real(json, order.timeout_s)},
+                     {"most_sequences", whole(json, order.most_sequences)},
+                     {"sequence_idle_s", real(json, order.sequence_idle_s)},
+                     {"is_suspect", flag(json, order.is_suspect)},
+                     {"signature", [&] { order.signature = read_signature(json); }}});
+  return order;
+}
+
+PeerLimits read_peer_limits(JsonReader& json) {
+  PeerLimits limits;
+  read_object(json, {{"max_connections", whole(json, limits.max_connections)},
+                     {"max_calls", whole(json, limits.max_calls)},
+                     {"max_message_bytes", whole(json, limits.max_message_bytes)},
+                     {"share", real(json, limits.share)}});
+  return limits;
+}
+
+Key read_key(JsonReader& json) {
+  Key key;
+  read_object(json, {{"id", text(json, key.id)},
+                     {"sha256", text(json, key.sha256)},
+                     {"scopes", [&] { json.array([&] { key.scopes.insert(json.string()); }); }},
+                     {"per_s", real(json, key.per_s)},
+                     {"per_day", whole(json, key.per_day)},
+                     {"day", whole(json, key.day)},
+                     {"used", whole(json, key.used)},
+                     {"is_valid", flag(json, key.is_valid)}});
+  if (key.per_s == kNever) key.per_s = 0;
+  return key;
+}
+
+Problem read_problem(JsonReader& json) {
+  auto foreign = std::make_shared<ForeignFacts>();
+  Problem problem(Kind::kNotReady);
+  bool may_be_retried = false;
+  int http = 503, grpc = 14;
+  read_object(json, {{"code", text(json, foreign->code)},
+                     {"title", text(json, foreign->title)},
+                     {"http", whole(json, http)},
+                     {"grpc", whole(json, grpc)},
+                     {"may_be_retried", flag(json, may_be_retried)},
+                     {"detail", text(json, problem.detail)},
+                     {"hint", text(json, problem.hint)},
+                     {"tensor", text(json, problem.tensor)},
+                     {"retry_after_s", real(json, problem.retry_after_s)}});
+  foreign->facts = {foreign->code, foreign->title, http, grpc, may_be_retried};
+  problem.foreign = std::move(foreign);
+  return problem;
+}
+
+}  // namespace octet::plane

@@ -1,0 +1,20 @@
+// What orders consist of, from their JSON: docs/adr/0042. All throw Problem for what makes no sense.
+#pragma once
+
+#include <string_view>
+
+#include "control/access.h"
+#include "control/loading.h"
+#include "net/peer_budget.h"
+#include "request/problem.h"
+#include "text/json_reader.h"
+
+namespace octet::plane {
+
+LoadOrder read_load(std::string_view order);
+PeerLimits read_peer_limits(JsonReader& json);
+Key read_key(JsonReader& json);
+// That in an answer to a question.
+Problem read_problem(JsonReader& json);
+
+}  // namespace octet::plane
