@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +30,11 @@ class Server:
     port: int
     pid: int
     grpc_port: int = 0
+    scheme: str = "http"
 
     @property
     def url(self) -> str:
-        return f"http://{self.host}:{self.port}"
+        return f"{self.scheme}://{self.host}:{self.port}"
 
     @property
     def pids(self) -> list[int]:
@@ -46,8 +47,10 @@ class Server:
 
 
 @contextmanager
-def serving(data_dir: Path, cores: Sequence[int], log: Path, *flags: str) -> Iterator[Server]:
-    """`octet serve` with as many threads for each prediction as it has cores, and further `flags`.
+def serving(
+    data_dir: Path, cores: Sequence[int], log: Path, *flags: str, settings: Mapping[str, str] | None = None
+) -> Iterator[Server]:
+    """`octet serve` with as many threads for each prediction as it has cores, further `flags` and `settings`.
 
     Raises:
         RuntimeError: it ended, or was not ready in time.
@@ -55,7 +58,9 @@ def serving(data_dir: Path, cores: Sequence[int], log: Path, *flags: str) -> Ite
     host, port, grpc_port = "127.0.0.1", free_port(), free_port()
     command = [sys.executable, "-m", "service.cli", "serve", "--host", host, "--port", str(port)]
     command += ["--grpc-port", str(grpc_port), *flags]
-    environment = os.environ | {"OCTET_DATA_DIR": str(data_dir), "OCTET_THREADS": str(len(cores))}
+    environment = (
+        os.environ | {"OCTET_DATA_DIR": str(data_dir), "OCTET_THREADS": str(len(cores))} | dict(settings or {})
+    )
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,
@@ -65,7 +70,7 @@ def serving(data_dir: Path, cores: Sequence[int], log: Path, *flags: str) -> Ite
             stderr=output,
             preexec_fn=lambda: os.sched_setaffinity(0, cores),  # before it has threads, so that all of them inherit it
         )
-    server = Server(host, port, process.pid, grpc_port)
+    server = Server(host, port, process.pid, grpc_port, "https" if "--tls-cert" in flags else "http")
     try:
         _await(server, process, log)
         yield server
@@ -90,7 +95,7 @@ def _await(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
 
 def _is_ready(server: Server) -> bool:
     try:
-        return httpx.get(f"{server.url}/v2/health/ready", trust_env=False).is_success
+        return httpx.get(f"{server.url}/v2/health/ready", trust_env=False, verify=False).is_success
     except httpx.TransportError:
         return False
 

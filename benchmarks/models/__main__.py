@@ -83,7 +83,9 @@ def make(home: Home, file: str) -> None:
 def _change(file: str) -> tuple[str, Callable[[bytes], bytes]] | None:
     """For a variant of a TFLite file: the original, and what is done to it."""
     for row in ROWS:
-        original = row.files["tflite"]
+        original = row.files.get("tflite")
+        if original is None:
+            continue
         if file == symmetric(original):
             return original, with_symmetric_weights
         if row.batch > 1 and file == original:

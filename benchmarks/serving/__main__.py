@@ -27,14 +27,14 @@ from benchmarks.link import Waiting
 from benchmarks.measure import cores_for, cpu_name
 from benchmarks.places import default_home
 from benchmarks.server import serving
-from benchmarks.serving import fairness, interference, overhead, overload, soak, throughput
+from benchmarks.serving import fairness, interference, overhead, overload, roads, soak, throughput
 from benchmarks.serving.bench import Bench, Generator, Rules
 from benchmarks.serving.contestants import DIGITS, HEAVY, LIGHT, NUMERICS, OVERLOADED, SERVED, Served
 from benchmarks.serving.records import PART, Run
 from service.cli.client import Client
 from service.core.target import detect_host
 
-_PARTS = ("overhead", "throughput", "overload", "fairness", "interference", "soak")
+_PARTS = ("overhead", "roads", "throughput", "overload", "fairness", "interference", "soak")
 _OVERHEAD_ROUNDS, _OVERHEAD_S = 7, 0.6
 _QUIET_S = 5.0
 
@@ -60,7 +60,7 @@ def main() -> None:
 
 def chosen(arguments: argparse.Namespace) -> list[Served]:
     """The models that the parts need, or those of them that were named."""
-    needed = {"overload": OVERLOADED, "fairness": (LIGHT, HEAVY)}
+    needed = {"roads": (DIGITS, SERVED[0]), "overload": OVERLOADED, "fairness": (LIGHT, HEAVY)}
     wanted = [served for part in arguments.parts for served in needed.get(part, SERVED)]
     named = [*arguments.models, *([LIGHT.name, HEAVY.name] if "fairness" in arguments.parts else [])]
     return [it for it in (*SERVED, DIGITS) if it in wanted and (not arguments.models or it.name in named)]
@@ -73,6 +73,12 @@ def run(bench: Bench, models: Sequence[Served], cores: Sequence[int], arguments:
         print(f"\nOverhead, {catalog[0].row.title}", flush=True)
         with bench.surviving("overhead"):
             overhead.measure(bench, catalog[0], _OVERHEAD_ROUNDS, _OVERHEAD_S)
+    if "roads" in parts:
+        for served, ways, connections in ((DIGITS, roads.WAYS, (1, 8)), (SERVED[0], roads.WAYS, (1,))):
+            if served in models:
+                print(f"\nRoads to {served.row.title}", flush=True)
+                with bench.surviving(f"roads to {served.name}"):
+                    roads.measure(bench, served, ways, connections)
     for served in catalog if "throughput" in parts else []:
         print(f"\n{served.row.title}", flush=True)
         with bench.surviving(f"throughput of {served.name}"):
@@ -131,7 +137,7 @@ def describe(bench: Bench, note: str) -> Run:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     defaults = Rules()
-    parser.add_argument("--parts", nargs="+", choices=_PARTS, default=_PARTS[:4], help="default: the first four")
+    parser.add_argument("--parts", nargs="+", choices=_PARTS, default=_PARTS[:5], help="default: the first five")
     parser.add_argument(
         "--models", nargs="+", choices=[it.name for it in (*SERVED, DIGITS)], default=[], help="default: all"
     )

@@ -15,6 +15,7 @@ from benchmarks.serving.records import (
     Overhead,
     Overload,
     Record,
+    Road,
     Run,
     Soak,
     Turn,
@@ -55,6 +56,7 @@ class Results:
 
     run: Run | None = None
     overheads: list[Overhead] = field(default_factory=list)
+    roads: list[Road] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     entries: dict[Key, Entry] = field(default_factory=dict)
     failed: list[Entry] = field(default_factory=list)
@@ -74,6 +76,8 @@ class Results:
                 self.run = self.run or record
             case Overhead():
                 self.overheads.append(record)
+            case Road():
+                self.roads.append(record)
             case Turn():
                 self.turns.append(record)
             case Entry(error=""):

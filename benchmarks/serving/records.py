@@ -59,6 +59,27 @@ class Overhead:
 
 
 @dataclass(frozen=True)
+class Road:
+    """A way to a model, `connections` at a time, each of which asks again when it is answered.
+
+    Attributes:
+        server_us: processor time of all the server's processes for an answer.
+    """
+
+    kind: ClassVar[str] = "road"
+    model: str
+    title: str
+    round: int
+    connections: int
+    request_bytes: int
+    per_s: float
+    p50_ms: float
+    p99_ms: float
+    server_us: float
+    other_cpus: float
+
+
+@dataclass(frozen=True)
 class Turn:
     """A contestant under load, once.
 
@@ -222,8 +243,10 @@ class Failure:
     error: str
 
 
-Record = Run | Overhead | Turn | Entry | Overload | Fairness | Interference | Soak | Failure
-_KINDS = {kind.kind: kind for kind in (Run, Overhead, Turn, Entry, Overload, Fairness, Interference, Soak, Failure)}
+Record = Run | Overhead | Road | Turn | Entry | Overload | Fairness | Interference | Soak | Failure
+_KINDS = {
+    kind.kind: kind for kind in (Run, Overhead, Road, Turn, Entry, Overload, Fairness, Interference, Soak, Failure)
+}
 
 
 def read(path: Path) -> Iterator[Record]:

@@ -72,6 +72,7 @@ def render(results: Results, drawn: bool = False) -> str:
     titles = tables.titles([*results.models, *(it.model for it in results.overheads)])
     if results.overheads:
         sections[f"What serving adds at concurrency 1, {titles[results.overheads[0].model]}"] = tables.overhead(results)
+    sections["Every road, one core"] = tables.roads(results)
     for model in results.models:
         sections[f"{titles[model]}, one core"] = tables.throughput(results, model)
     sections["Overload"] = tables.overload(results)

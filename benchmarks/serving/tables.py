@@ -8,7 +8,7 @@ from benchmarks.measure import TIMES, table
 from benchmarks.serving.contestants import BARE, FLOOR, OCTET, SERVED
 from benchmarks.serving.figures import Lateness, Results
 from benchmarks.serving.load import median, percentile
-from benchmarks.serving.records import Soak
+from benchmarks.serving.records import Road, Soak
 
 _ERROR_LENGTH = 300
 
@@ -27,6 +27,37 @@ def overhead(results: Results) -> str:
         rows.append([*row, *([""] * 2 if it is bare else cells), str(it.calls), f"{it.other_cpus:.2f}"])
     columns = ["", "client", "body", "median ms", "added µs", "in the rounds", "calls", "other CPUs"]
     return table(columns, rows)
+
+
+def roads(results: Results) -> str:
+    """Each way to each model: the medians of the rounds, and the ratios to the first way's."""
+    rows = []
+    for model, connections in dict.fromkeys((it.model, it.connections) for it in results.roads):
+        turns = [it for it in results.roads if (it.model, it.connections) == (model, connections)]
+        first: list[Road] = []
+        for title in dict.fromkeys(it.title for it in sorted(turns, key=lambda it: it.round)):
+            own = sorted((it for it in turns if it.title == title), key=lambda it: it.round)
+            first = first or own
+            rates = [it.per_s for it in own]
+            added = [1e3 * (it.p50_ms - base.p50_ms) for it, base in zip(own, first, strict=True)]
+            share = median([it.per_s / base.per_s for it, base in zip(own, first, strict=True)])
+            cpu = median([base.server_us / it.server_us for it, base in zip(own, first, strict=True)])
+            row = [model, str(connections), title, str(own[0].request_bytes), f"**{median(rates):.0f}**"]
+            row += [
+                f"{min(rates):.0f} to {max(rates):.0f}",
+                f"**{share:.0%}**",
+                f"{1e3 * median([it.p50_ms for it in own]):.0f}",
+            ]
+            row += [f"{median(added):+.0f}", f"{1e3 * median([it.p99_ms for it in own]):.0f}"]
+            row += [
+                f"{median([it.server_us for it in own]):.1f}",
+                f"{cpu:.0%}",
+                f"{max(it.other_cpus for it in own):.2f}",
+            ]
+            rows.append(row)
+    columns = ["model", "connections", "road", "body bytes", "answers/s", "in the rounds", "of the first", "p50 µs"]
+    columns += ["added to the first's µs", "p99 µs", "server CPU µs", "its rate by CPU of the first", "other CPUs"]
+    return table(columns, rows) if rows else ""
 
 
 def throughput(results: Results, model: str) -> str:

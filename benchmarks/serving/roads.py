@@ -1,0 +1,212 @@
+"""Every road to a prediction, by a client that others wrote: h2load, of the Debian package `nghttp2-client`.
+
+HTTP/1.1 and gRPC, each in plain text, with a key and over TLS, with what production adds, and JSON. Every answer has to
+be a 200 and hold as many bytes as the outputs have; what they are is `throughput`'s to compare. A request's latency is
+what h2load says, which sleeps while it waits.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.measure import Array
+from benchmarks.server import Server, serving
+from benchmarks.serving.bench import Bench
+from benchmarks.serving.contestants import Served
+from benchmarks.serving.load import median, percentile
+from benchmarks.serving.processes import OtherLoad, tell, tree, used_s
+from benchmarks.serving.records import Road
+from service.api.grpc.inference_pb2 import ModelInferRequest
+from service.cli.client import Client
+from service.cli.tensors import HEADER_LENGTH, encode_request
+
+CLIENT = "h2load"
+_KEY = "octet_bench_" + 32 * "k"
+_OK = 200
+_INFER = "/inference.GRPCInferenceService/ModelInfer"
+_DATA_BYTES = re.compile(r"traffic: .*\((\d+)\) data")
+_DONE = re.compile(r"requests: .* (\d+) done")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is sent: the body, and the headers that say what it is."""
+
+    body: bytes
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One road.
+
+    Attributes:
+        server: which of the servers it leads to, `plain`, `keyed` or `tls`.
+        request: which of the requests it sends, `binary`, `json`, `full` (an id and a deadline inside) or `grpc`.
+        adds: headers of its own.
+    """
+
+    title: str
+    server: str = "plain"
+    request: str = "binary"
+    adds: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_grpc(self) -> bool:
+        return self.request == "grpc"
+
+
+_BEARER = ("authorization", f"Bearer {_KEY}")
+_TRACE = ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+WAYS: Sequence[Way] = (
+    Way("HTTP, binary"),
+    Way("HTTP, binary, key", "keyed", adds=(_BEARER,)),
+    Way("HTTP, binary, key, id, deadline, trace", "keyed", "full", (_BEARER, _TRACE, ("x-request-id", "one"))),
+    Way("HTTP, binary, TLS", "tls"),
+    Way("gRPC", request="grpc"),
+    Way("gRPC, key", "keyed", "grpc", (_BEARER,)),
+    Way("gRPC, TLS", "tls", "grpc"),
+    Way("HTTP, JSON", request="json"),
+)
+
+
+def measure(bench: Bench, served: Served, ways: Sequence[Way], connections: Sequence[int]) -> None:
+    """These roads to a model in turn, all servers on one core. Raises RuntimeError where an answer is a wrong one."""
+    with ExitStack() as stack:
+        servers = {name: stack.enter_context(_server(bench, name)) for name in ("plain", "keyed", "tls")}
+        with Client(servers["plain"].url) as client:
+            metadata = client.metadata(served.name)
+        requests = requests_of(served.name, metadata["inputs"][0], bench.images[served.name])
+        least_bytes = sum(math.prod(it["shape"]) for it in metadata["outputs"])  # of one each, or more
+        loads = {
+            way: _Load(bench, servers[way.server], way, requests[way.request], served.name, least_bytes) for way in ways
+        }
+        for server in servers.values():
+            tell(server.pid, signal.SIGSTOP)
+        rates: dict[tuple[str, int], list[float]] = {}
+        for number in range(bench.rules.rounds):
+            for way in ways[:: 1 if number % 2 == 0 else -1]:
+                for count in connections:
+                    road = loads[way].turn(count, number)
+                    bench.record(road)
+                    rates.setdefault((way.title, count), []).append(road.per_s)
+        for (title, count), per_s in rates.items():
+            print(f"  {title:42} c = {count}: {median(per_s):9.1f} /s", flush=True)
+
+
+@contextmanager
+def _server(bench: Bench, name: str) -> Iterator[Server]:
+    """An Octet of its own on a copy of the data; it has to hear it when it is told to stop."""
+    folder, flags = bench.scratch / f"roads-{name}", ["--no-compile"]
+    settings: dict[str, str] = {}
+    if not folder.exists():
+        shutil.copytree(bench.data_dir, folder)
+    if name == "keyed":
+        settings = {"OCTET_AUTH": "on", "OCTET_ADMIN_KEY": _KEY}
+    if name == "tls":
+        cert, key = _certificate(bench.scratch)
+        flags += ["--tls-cert", str(cert), "--tls-key", str(key)]
+    with serving(folder, [bench.server_core], bench.scratch / f"roads-{name}.log", *flags, settings=settings) as it:
+        try:
+            yield it
+        finally:
+            tell(it.pid, signal.SIGCONT)
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    cert, key = folder / "roads-cert.pem", folder / "roads-key.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+    subprocess.run([*command.split(), "-keyout", key, "-out", cert], check=True, capture_output=True)
+    return cert, key
+
+
+def requests_of(model: str, given: Mapping[str, str], image: Array) -> dict[str, Request]:
+    """By what a road sends."""
+    described = {"name": given["name"], "datatype": given["datatype"], "shape": list(image.shape)}
+    body, header_bytes = encode_request([given["name"]], [image])
+    full, full_bytes = encode_request([given["name"]], [image], {"timeout": 10_000_000})
+    # `id` belongs to the request, beside its parameters.
+    full, full_bytes = b'{"id": "one", ' + full[1:], full_bytes + len('"id": "one", ')
+    message = ModelInferRequest(model_name=model, raw_input_contents=[image.tobytes()])
+    message.inputs.add(**described)
+    packed = message.SerializeToString()
+    return {
+        "binary": Request(body, _binary(header_bytes)),
+        "full": Request(full, _binary(full_bytes)),
+        "json": Request(
+            json.dumps({"inputs": [described | {"data": image.ravel().tolist()}]}).encode(),
+            {"content-type": "application/json"},
+        ),
+        "grpc": Request(
+            b"\0" + len(packed).to_bytes(4, "big") + packed, {"content-type": "application/grpc", "te": "trailers"}
+        ),
+    }
+
+
+def _binary(header_bytes: int) -> dict[str, str]:
+    return {"content-type": "application/octet-stream", HEADER_LENGTH: str(header_bytes)}
+
+
+class _Load:
+    """h2load on one road. Raises RuntimeError."""
+
+    def __init__(self, bench: Bench, server: Server, way: Way, request: Request, model: str, least_bytes: int) -> None:
+        self._bench, self._server, self._way, self._model, self._request = bench, server, way, model, request
+        self._body, self._log = bench.scratch / "roads.body", bench.scratch / "roads.log"
+        port, path = (server.grpc_port, _INFER) if way.is_grpc else (server.port, f"/v2/models/{model}/infer")
+        self._url = f"{server.scheme}://{server.host}:{port}{path}"
+        self._least_bytes = least_bytes
+
+    def turn(self, connections: int, number: int) -> Road:
+        """Runs for a turn of the rules; the server sleeps before it and after it."""
+        self._body.write_bytes(self._request.body)
+        self._log.unlink(missing_ok=True)
+        tell(self._server.pid, signal.SIGCONT)
+        other, before_s = OtherLoad([self._server.pid]), used_s(tree(self._server.pid))
+        try:
+            done = subprocess.run(self._command(connections), capture_output=True, text=True, check=True)
+            server_s, other_cpus = used_s(tree(self._server.pid)) - before_s, other.cpus()
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise RuntimeError(f"{CLIENT}, of the package nghttp2-client: {error}") from error
+        finally:
+            tell(self._server.pid, signal.SIGSTOP)
+        rows = [line.split("\t") for line in self._log.read_text().splitlines()]
+        self._check(done.stdout, rows)
+        begun, ended = int(rows[0][0]), max(int(row[0]) + int(row[2]) for row in rows)
+        latencies = sorted(int(row[2]) / 1e3 for row in rows)
+        return Road(
+            model=self._model,
+            title=self._way.title,
+            round=number,
+            connections=connections,
+            request_bytes=len(self._request.body),
+            per_s=1e6 * len(rows) / (ended - begun),
+            p50_ms=percentile(latencies, 50),
+            p99_ms=percentile(latencies, 99),
+            server_us=1e6 * server_s / len(rows),
+            other_cpus=other_cpus,
+        )
+
+    def _command(self, connections: int) -> list[str]:
+        """Pinned to the generator's core by what this process is pinned to."""
+        headers = [*self._request.headers.items(), *self._way.adds]
+        options = [f"--header={name}: {value}" for name, value in headers]
+        options += [f"--duration={1e3 * self._bench.rules.seconds:.0f}ms", "--warm-up-time=300ms", f"--clients={connections}"]
+        options += [] if self._way.is_grpc else ["--h1"]
+        return [CLIENT, *options, f"--data={self._body}", f"--log-file={self._log}", self._url]
+
+    def _check(self, said: str, rows: Sequence[Sequence[str]]) -> None:
+        statuses = Counter(row[1] for row in rows)
+        (done,), (data,) = _DONE.findall(said), _DATA_BYTES.findall(said)
+        if set(statuses) != {str(_OK)} or int(data) < int(done) * self._least_bytes:
+            raise RuntimeError(f"{self._way.title}: {dict(statuses)}, {said}")
