@@ -201,7 +201,11 @@ class _Load:
         """Pinned to the generator's core by what this process is pinned to."""
         headers = [*self._request.headers.items(), *self._way.adds]
         options = [f"--header={name}: {value}" for name, value in headers]
-        options += [f"--duration={1e3 * self._bench.rules.seconds:.0f}ms", "--warm-up-time=300ms", f"--clients={connections}"]
+        options += [
+            f"--duration={1e3 * self._bench.rules.seconds:.0f}ms",
+            "--warm-up-time=300ms",
+            f"--clients={connections}",
+        ]
         options += [] if self._way.is_grpc else ["--h1"]
         return [CLIENT, *options, f"--data={self._body}", f"--log-file={self._log}", self._url]
 
