@@ -6,7 +6,9 @@ does for a target (LLVM options, operand types, kernels) lives in `compiler/targ
 
 from __future__ import annotations
 
+import ctypes
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,6 +16,16 @@ from pathlib import Path
 from service.core.errors import UnknownTarget
 
 _CPUINFO = Path("/proc/cpuinfo")
+
+# By entry of getauxval(3), AT_HWCAP and AT_HWCAP2: the names of its bits, from the lowest on, as
+# arch/arm64/kernel/cpuinfo.c has them.
+_AARCH64_FEATURES = {
+    16: "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm jscvt fcma lrcpc dcpop sha3 sm3"
+    " sm4 asimddp sha512 sve asimdfhm dit uscat ilrcpc flagm ssbs sb paca pacg",
+    26: "dcpodp sve2 sveaes svepmull svebitperm svesha3 svesm4 flagm2 frint svei8mm svef32mm svef64mm svebf16 i8mm bf16"
+    " dgh rng bti mte ecv afp rpres mte3 sme",
+}
+
 _X86_V3 = frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"})
 _X86_V4 = _X86_V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 
@@ -25,7 +37,7 @@ class Target:
     Attributes:
         name: canonical, as it stands in build keys, metrics and URLs; never "host".
         architecture: `x86_64` or `aarch64`, as `uname -m` prints it.
-        features: what the CPU must report, named as in Linux's /proc/cpuinfo.
+        features: what the CPU must report, as Linux names it.
         reason: the feature that sets the target apart, for people.
     """
 
@@ -118,14 +130,49 @@ def parse_target(name: str) -> Target:
 
 @cache
 def detect_host() -> Host:
-    return parse_cpuinfo(_CPUINFO.read_text(), platform.machine())
+    """The features of an x86-64 CPU stand in /proc/cpuinfo alone. On aarch64 the kernel tells each process at its
+    start, and an emulator does so, too: /proc/cpuinfo is then that of the emulator's machine.
+    """
+    text, architecture = _CPUINFO.read_text(), platform.machine()
+    if architecture != "aarch64":
+        return parse_cpuinfo(text, architecture)
+    return Host(architecture, aarch64_features(_auxiliary_value), _board(text))
 
 
 def parse_cpuinfo(text: str, architecture: str) -> Host:
-    """A host from the text of Linux's /proc/cpuinfo: `flags` on x86-64, `Features` on aarch64; the first CPU's."""
+    """A host from the text of Linux's /proc/cpuinfo on x86-64; the first CPU's."""
+    fields = _cpuinfo_fields(text)
+    return Host(architecture, frozenset(fields.get("flags", "").split()), fields.get("model name", ""))
+
+
+def aarch64_features(auxiliary_value: Callable[[int], int]) -> frozenset[str]:
+    """The features of an aarch64 CPU, as Linux names them.
+
+    Args:
+        auxiliary_value: getauxval(3).
+    """
+    return frozenset(
+        name
+        for entry, names in _AARCH64_FEATURES.items()
+        for bit, name in enumerate(names.split())
+        if auxiliary_value(entry) >> bit & 1
+    )
+
+
+def _auxiliary_value(entry: int) -> int:
+    getauxval = ctypes.CDLL(None).getauxval
+    getauxval.argtypes, getauxval.restype = [ctypes.c_ulong], ctypes.c_ulong
+    return int(getauxval(entry))
+
+
+def _board(text: str) -> str:
+    """What kernels of boards add to an aarch64 machine's /proc/cpuinfo: `Raspberry Pi 5 Model B Rev 1.0`."""
+    return _cpuinfo_fields(text).get("Model", "")
+
+
+def _cpuinfo_fields(text: str) -> dict[str, str]:
     fields: dict[str, str] = {}
     for line in text.splitlines():
         key, _, value = line.partition(":")
         fields.setdefault(key.strip(), value.strip())
-    flags = fields.get("flags") or fields.get("Features") or ""
-    return Host(architecture, frozenset(flags.split()), fields.get("model name", ""))
+    return fields

@@ -1,58 +1,101 @@
 #include "cpu.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <string_view>
+
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#else
+#include <fcntl.h>
+#include <sys/syscall.h>
+#endif
 
 namespace octet {
 
 namespace {
 
 #if defined(__aarch64__)
-constexpr std::string_view kKey = "Features";
+// What the kernel tells each process at its start, and an emulator does, too, whose machine's /proc/cpuinfo is another's.
+// Names are the kernel's (arch/arm64/kernel/cpuinfo.c), of what artifacts may need.
+constexpr struct {
+  std::string_view name;
+  unsigned long entry, bit;
+} kFeatures[] = {
+    {"fp", AT_HWCAP, HWCAP_FP},
+    {"asimd", AT_HWCAP, HWCAP_ASIMD},
+    {"asimdhp", AT_HWCAP, HWCAP_ASIMDHP},
+    {"asimdrdm", AT_HWCAP, HWCAP_ASIMDRDM},
+    {"asimddp", AT_HWCAP, HWCAP_ASIMDDP},
+    {"asimdfhm", AT_HWCAP, HWCAP_ASIMDFHM},
+    {"sve", AT_HWCAP, HWCAP_SVE},
+    {"sve2", AT_HWCAP2, HWCAP2_SVE2},
+    {"svei8mm", AT_HWCAP2, HWCAP2_SVEI8MM},
+    {"i8mm", AT_HWCAP2, HWCAP2_I8MM},
+    {"bf16", AT_HWCAP2, HWCAP2_BF16},
+};
+
+class Features {
+ public:
+  octet_status read() { return OCTET_OK; }
+  bool has(std::string_view wanted) const {
+    for (const auto& each : kFeatures) {
+      if (each.name == wanted) return (getauxval(each.entry) & each.bit) != 0;
+    }
+    return false;
+  }
+};
+
+octet_status permit(const List<const char*>&) { return OCTET_OK; }
 #else
 constexpr std::string_view kKey = "flags";
-#endif
 
-// The first processor's line of flags. Nothing is read beyond it: the kernel writes thousands of lines for a large machine.
-octet_status read_flags(List<char>& text, std::string_view& flags) {
-  File file(open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC));
-  if (!file.is_open()) return fail_system(errno, "/proc/cpuinfo");
-  char chunk[4096];
-  size_t line = 0;  // where it begins
-  ssize_t got;
-  while ((got = read(file.descriptor(), chunk, sizeof chunk)) > 0) {
-    for (ssize_t index = 0; index < got; ++index) {
-      if (chunk[index] != '\n') {
-        if (!text.add(chunk[index])) return OCTET_NO_MEMORY;
-        continue;
+class Features {
+ public:
+  // The first processor's line of flags. Nothing is read beyond it: the kernel writes thousands of lines for a large
+  // machine.
+  octet_status read() {
+    File file(open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC));
+    if (!file.is_open()) return fail_system(errno, "/proc/cpuinfo");
+    char chunk[4096];
+    size_t line = 0;  // where it begins
+    ssize_t got;
+    while ((got = ::read(file.descriptor(), chunk, sizeof chunk)) > 0) {
+      for (ssize_t index = 0; index < got; ++index) {
+        if (chunk[index] != '\n') {
+          if (!text_.add(chunk[index])) return OCTET_NO_MEMORY;
+          continue;
+        }
+        std::string_view found(text_.begin() + line, text_.size() - line);
+        line = text_.size();
+        if (found.substr(0, kKey.size()) != kKey) continue;
+        flags_ = found;
+        return OCTET_OK;
       }
-      std::string_view found(text.begin() + line, text.size() - line);
-      line = text.size();
-      if (found.size() < kKey.size() || memcmp(found.data(), kKey.data(), kKey.size()) != 0) continue;
-      flags = found;
-      return OCTET_OK;
     }
+    return OCTET_OK;  // none
   }
-  return OCTET_OK;  // none
-}
 
-bool has(std::string_view flags, std::string_view wanted) {
-  while (!flags.empty()) {
-    size_t end = std::min(flags.find(' '), flags.size());
-    if (std::string_view(flags.data(), end) == wanted) return true;
-    flags.remove_prefix(std::min(end + 1, flags.size()));
+  bool has(std::string_view wanted) const {
+    std::string_view flags = flags_;
+    while (!flags.empty()) {
+      size_t end = std::min(flags.find(' '), flags.size());
+      if (std::string_view(flags.data(), end) == wanted) return true;
+      flags.remove_prefix(std::min(end + 1, flags.size()));
+    }
+    return false;
   }
-  return false;
-}
 
-#if defined(__x86_64__)
+ private:
+  List<char> text_;
+  std::string_view flags_;
+};
+
 // arch_prctl(2), Documentation/arch/x86/xstate.rst: a process has no tile data until it has asked for it, once.
 constexpr int kRequestPermission = 0x1023, kTileData = 18;
 
@@ -64,21 +107,18 @@ octet_status permit(const List<const char*>& required) {
   }
   return OCTET_OK;
 }
-#else
-octet_status permit(const List<const char*>&) { return OCTET_OK; }
 #endif
 
 }  // namespace
 
 octet_status check_cpu(const List<const char*>& required) {
-  List<char> text;
-  std::string_view flags;
-  octet_status status = read_flags(text, flags);
+  Features features;
+  octet_status status = features.read();
   if (status != OCTET_OK) return status;
   char missing[512] = "";
   size_t length = 0;
   for (const char* flag : required) {
-    if (has(flags, flag)) continue;
+    if (features.has(flag)) continue;
     int written = snprintf(missing + length, sizeof missing - length, "%s%s", length == 0 ? "" : ", ", flag);
     length = std::min(length + static_cast<size_t>(written), sizeof missing - 1);
   }

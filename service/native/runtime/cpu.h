@@ -6,8 +6,8 @@
 
 namespace octet {
 
-// OCTET_UNSUPPORTED, and what is missing, where the CPU lacks some of these flags, as /proc/cpuinfo names them, or the
-// kernel does not let this process use what they stand for.
+// OCTET_UNSUPPORTED, and what is missing, where the CPU lacks some of these features, as Linux names them, or the kernel
+// does not let this process use what they stand for.
 octet_status check_cpu(const List<const char*>& flags);
 
 }  // namespace octet

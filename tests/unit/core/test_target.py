@@ -1,12 +1,20 @@
-"""Which targets run on which machine, by its /proc/cpuinfo."""
+"""Which targets run on which machine, by what Linux says of it."""
 
 from __future__ import annotations
 
-import pytest
+import platform
+import re
+from pathlib import Path
 
+import pytest
+import ziglang
+
+from service.core import target
 from service.core.errors import UnknownTarget
-from service.core.target import TARGETS, Host, parse_cpuinfo, parse_target
+from service.core.target import TARGETS, Host, aarch64_features, parse_cpuinfo, parse_target
 from tests.support.old_cpu import CPUINFO, LACKS
+
+_ZIG = Path(ziglang.__file__).parent
 
 
 def test_the_flags_are_those_of_the_first_cpu() -> None:
@@ -16,16 +24,50 @@ def test_the_flags_are_those_of_the_first_cpu() -> None:
     assert host.model_name.startswith("Intel(R) Xeon(R) CPU E5-2670")
 
 
-def test_on_arm_they_are_called_features() -> None:
-    assert parse_cpuinfo("Features\t: fp asimd asimddp\n", "aarch64").target.name == "aarch64+dotprod"
+def _auxiliary_values(*names: str) -> dict[int, int]:
+    """AT_HWCAP and AT_HWCAP2 of an aarch64 CPU that has the features, by the kernel's own header."""
+    text = (_ZIG / "lib/libc/include/aarch64-linux-any/asm/hwcap.h").read_text()
+    bits = {
+        (26 if found[1] else 16, found[2].lower()): 1 << int(found[3])
+        for found in re.finditer(r"#define HWCAP(2?)_(\w+)\s+\(1(?:UL)? << (\d+)\)", text)
+    }
+    return {entry: sum(bit for (of, name), bit in bits.items() if of == entry and name in names) for entry in (16, 26)}
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        {"fp"},
+        {"fp", "asimd", "aes", "crc32"},  # Cortex-A53
+        {"fp", "asimd", "atomics", "asimdhp", "asimdrdm", "lrcpc", "dcpop", "asimddp", "ssbs"},  # Neoverse N1
+        {"asimd", "asimddp", "sve", "sve2", "svei8mm", "i8mm", "bf16", "pacg", "dcpodp", "mte3", "sme"},
+    ],
+)
+def test_on_arm_they_are_what_the_kernel_tells_the_process(features: set[str]) -> None:
+    assert aarch64_features(_auxiliary_values(*features).__getitem__) == features
+
+
+def test_an_arm_host_is_not_what_cpuinfo_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Which is the emulator's machine's under an emulator."""
+    (tmp_path / "cpuinfo").write_text(CPUINFO + "\nModel\t: Raspberry Pi 5 Model B Rev 1.0\n")
+    monkeypatch.setattr(target, "_CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(target, "_auxiliary_value", _auxiliary_values("asimd", "asimddp").__getitem__)
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    target.detect_host.cache_clear()
+    try:
+        host = target.detect_host()
+    finally:
+        target.detect_host.cache_clear()
+    assert host.target.name == "aarch64+dotprod"
+    assert host.model_name == "Raspberry Pi 5 Model B Rev 1.0"
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 def test_a_machine_that_has_what_a_target_needs_runs_it(target: object) -> None:
-    target = parse_target(str(target))
-    host = Host(target.architecture, target.features)
-    assert target.runs_on(host)
-    assert host.best is target
+    needed = parse_target(str(target))
+    host = Host(needed.architecture, needed.features)
+    assert needed.runs_on(host)
+    assert host.best is needed
     assert host.missing == frozenset()
 
 

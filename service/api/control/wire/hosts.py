@@ -13,7 +13,7 @@ from service.core.worker import WorkerKind
 class TargetInfo(Wire):
     name: str
     architecture: str
-    features: list[str] = Field(description="The CPU features that it needs, as Linux names them in /proc/cpuinfo.")
+    features: list[str] = Field(description="The CPU features that it needs, as Linux names them.")
     reason: str = Field(description="The feature that sets the target apart.")
     runs_here: bool
     missing: list[str] = Field(description="The features that this host lacks; empty if the target runs here.")

@@ -1,0 +1,55 @@
+"""What the runtime finds of an aarch64 CPU, on CPUs that qemu plays; /proc/cpuinfo is this machine's there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from service.core.target import parse_target
+
+_ROOT = Path(__file__).parents[4]
+_QEMU = shutil.which("qemu-aarch64-static")
+
+pytestmark = pytest.mark.skipif(_QEMU is None, reason="NOT TESTED: there is no qemu-aarch64-static (qemu-user-static)")
+
+
+@pytest.fixture(scope="module")
+def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("probe")
+    source, compiled, output = _ROOT / "tests/native/runtime/cpu_probe.cc", folder / "cpu_probe.o", folder / "cpu_probe"
+    zig = (sys.executable, "-m", "ziglang")
+    flags = ("-fno-rtti", "-fno-exceptions", "-Wall", "-Wextra", "-Werror", f"-I{_ROOT / 'service/native'}")
+    where = ("-target", "aarch64-linux-musl")
+    subprocess.run([*zig, "c++", *where, "-std=c++17", *flags, "-c", str(source), "-o", str(compiled)], check=True)
+    subprocess.run([*zig, "cc", *where, "-static", str(compiled), "-o", str(output)], check=True)  # no libc++ is made
+    return output
+
+
+@pytest.mark.parametrize(
+    ("cpu", "target", "missing"),
+    [
+        ("cortex-a53", "aarch64", ""),
+        ("cortex-a53", "aarch64+dotprod", "asimddp"),
+        ("cortex-a53", "aarch64+i8mm", "asimddp, i8mm"),
+        ("neoverse-n1", "aarch64+dotprod", ""),
+        ("neoverse-n1", "aarch64+i8mm", "i8mm"),
+        ("max", "aarch64+i8mm", ""),
+    ],
+)
+def test_the_features_are_those_of_the_cpu(probe: Path, cpu: str, target: str, missing: str) -> None:
+    said = _said(probe, cpu, *sorted(parse_target(target).features))
+    assert said == (f"this CPU lacks {missing}, which the artifact was built for" if missing else "")
+
+
+def test_what_no_cpu_is_called_is_missing(probe: Path) -> None:
+    assert "avx2, asim, asimddp2" in _said(probe, "max", "avx2", "asim", "asimddp2", "sve", "sve2")
+
+
+def _said(probe: Path, cpu: str, *features: str) -> str:
+    done = subprocess.run([str(_QEMU), "-cpu", cpu, str(probe), *features], capture_output=True, text=True)
+    assert done.returncode == bool(done.stdout), done.stderr
+    return done.stdout.strip()
