@@ -75,7 +75,7 @@ void answer(const Request& request) {
     const GivenInput& given = request.inputs[index];
     const TensorSpec& spec = signature().inputs[given.index];
     std::vector<uint64_t> memory(given.bytes / 8 + 1);
-    if (auto* json = std::get_if<JsonElements>(&given.elements)) fill_json(json->text, spec, given.shape, memory.data());
+    if (auto* json = std::get_if<JsonElements>(&given.elements)) fill_json(*json, spec, given.shape, memory.data());
     if (auto* contents = std::get_if<Contents>(&given.elements)) {
       fill_contents(contents->message, spec, given.shape, memory.data());
     }

@@ -3,11 +3,15 @@
 //   number TEXT  prints the double in hexadecimal, as C does, or "error"
 //   string HEX   the text of a JSON string in UTF-8: prints what it says in hexadecimal, or "error"
 //   value HEX    any JSON: prints "ok" or "error"
+//   tensor DATATYPE ROWS COLUMNS HEX    an array of whole numbers, flat or nested, read as a request's: prints them
 //   write HEX    prints a JSON string that says these bytes
 #include <cstdio>
 #include <iostream>
+#include <sstream>
 #include <string>
+#include <vector>
 
+#include "request/elements.h"
 #include "request/problem.h"
 #include "text/json_reader.h"
 #include "text/json_writer.h"
@@ -30,7 +34,38 @@ void print_hex(const std::string& bytes) {
   std::printf("\n");
 }
 
+template <typename Number>
+void print_integers(Datatype datatype, const Shape& shape, const std::string& array) {
+  std::string request = "{\"data\":" + array + ", \"after\": \"]\"}";  // so that something follows the array
+  JsonElements elements{};
+  JsonReader json(request);
+  json.object([&](std::string_view member) {
+    json.peek();
+    size_t first_byte = json.place();
+    std::string_view value = member == "data" ? json.unchecked_array() : json.value();
+    if (member == "data") elements = {value, first_byte};
+  });
+  json.finish();
+  TensorSpec spec{"x", datatype, shape, {}};
+  std::vector<Number> numbers(elements_of(shape));
+  fill_json(elements, spec, shape, numbers.data());
+  for (Number number : numbers) std::printf("%lld ", static_cast<long long>(number));
+  std::printf("\n");
+}
+
+void print_tensor(const std::string& text) {
+  std::istringstream words(text);
+  std::string datatype, hex;
+  Shape shape(2);
+  words >> datatype >> shape[0] >> shape[1] >> hex;
+  if (datatype == "INT8") return print_integers<int8_t>(Datatype::kInt8, shape, bytes_of(hex));
+  if (datatype == "UINT8") return print_integers<uint8_t>(Datatype::kUint8, shape, bytes_of(hex));
+  if (datatype == "INT32") return print_integers<int32_t>(Datatype::kInt32, shape, bytes_of(hex));
+  print_integers<int64_t>(Datatype::kInt64, shape, bytes_of(hex));
+}
+
 void answer(const std::string& verb, const std::string& text) {
+  if (verb == "tensor") return print_tensor(text);
   std::string bytes = verb == "number" ? text : bytes_of(text);
   if (verb == "write") {
     std::printf("%s\n", JsonWriter().string(bytes).take().c_str());

@@ -152,7 +152,7 @@ void Prediction::fill() {
       continue;
     }
     if (auto* json = std::get_if<JsonElements>(&given.elements)) {
-      fill_json(json->text, spec, given.shape, input.tensor.data());
+      fill_json(*json, spec, given.shape, input.tensor.data());
       continue;
     }
     if (auto* contents = std::get_if<Contents>(&given.elements)) {

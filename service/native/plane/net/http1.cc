@@ -1,4 +1,5 @@
 #include "net/http1.h"
+#include "text/ascii.h"
 
 #include <algorithm>
 #include <array>
@@ -47,7 +48,6 @@ bool all_of(std::string_view text, const Characters& set) {
 
 constexpr char lower(char each) { return each >= 'A' && each <= 'Z' ? static_cast<char>(each + ('a' - 'A')) : each; }
 
-bool is_digit(char each) { return each >= '0' && each <= '9'; }
 
 // One head, as far as it is read.
 class HeadReader {

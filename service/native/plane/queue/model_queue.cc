@@ -16,6 +16,7 @@ constexpr double kConcurrencyWindowS = 0.1;  // requests that follow each other 
 constexpr double kMemory = 0.8;  // of the time that a request takes: the last five calls count for two thirds
 constexpr int64_t kOldestEvery = 8;  // calls begin with who has waited longest, whatever the level
 constexpr double kFewestPlaces = 8;
+constexpr double kSoonS = 1e-3;
 constexpr size_t kMostLogged = 1 << 20;
 
 void put(const std::vector<JobRef>& jobs) {
@@ -62,11 +63,11 @@ bool ModelQueue::admit() {
   std::vector<JobRef> hopeless;
   bool is_admitted = false;
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     if (is_closing_) return false;
     double now = now_s();
     if (!has_place()) hopeless = shed(now);
-    is_admitted = has_place();
+    is_admitted = has_place() || await_places(lock);
     if (is_admitted) {
       ++waiting_;
       ++admitted_;
@@ -139,6 +140,7 @@ void ModelQueue::plan(std::vector<std::vector<int64_t>> calls) {
 void ModelQueue::close(bool at_once) {
   std::lock_guard lock(mutex_);
   is_closing_ = true;
+  has_places_.notify_one();
   if (at_once) admitted_ = 0;
   for (auto& instance : instances_) wake(*instance);
 }
@@ -196,10 +198,23 @@ void ModelQueue::wake(Instance& instance) {
 }
 
 // So few that those who wait will have been served in time; but of slow models some may wait, too.
-bool ModelQueue::has_place() const {
+int64_t ModelQueue::places() const {
   double in_time = rules_.max_wait_s * static_cast<double>(instances_.size()) / request_s_;  // infinite without a call
-  double places = std::min(static_cast<double>(rules_.queue_size), std::max(kFewestPlaces, in_time));
-  return static_cast<double>(waiting_ - free_) < places;
+  return static_cast<int64_t>(std::min(static_cast<double>(rules_.queue_size), std::max(kFewestPlaces, in_time)));
+}
+
+// To refuse takes a tiny model's core more time than to answer. So who admits waits instead, until half of the places
+// are free: for each that becomes free it would be woken too often. It does so no more while nothing progresses.
+bool ModelQueue::await_places(std::unique_lock<std::mutex>& lock) {
+  int64_t most = places();
+  double all_s = static_cast<double>(most) * request_s_ / static_cast<double>(instances_.size());
+  if (is_stuck_ || request_s_ == 0 || all_s > kSoonS) return false;
+  is_awaited_ = true;
+  bool is_free = has_places_.wait_for(lock, std::chrono::duration<double>(kSoonS),
+                                      [&] { return is_closing_ || waiting_ - free_ <= most / 2; });
+  is_awaited_ = false;
+  is_stuck_ = !is_free;
+  return !is_closing_ && has_place();
 }
 
 // Its turn has come, or nobody waits for it.
@@ -207,6 +222,7 @@ void ModelQueue::forget(const JobRef& job, double now) {
   if (job->is_queued) line_.erase(job);
   job->is_queued = false;
   --waiting_;
+  if (is_awaited_ && waiting_ - free_ <= places() / 2) has_places_.notify_one();
   if (log_.waits_s.size() < kMostLogged) log_.waits_s.push_back(now - job->stages.submitted_s);
 }
 
@@ -244,6 +260,7 @@ double ModelQueue::due_in_s(double now) const {
 // Those that are served next, in one call, and those before them that are too late.
 ModelQueue::Taken ModelQueue::take(double now) {
   ++begun_;
+  is_stuck_ = false;
   Taken taken;
   int64_t samples = 0;
   size_t fitting = 0;

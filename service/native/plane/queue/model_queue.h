@@ -50,6 +50,7 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
 
   // A request begins and ends: between, the queue does not end. `admit` is false where all places are taken by requests
   // that can still meet their deadlines, or it is closing; else the request has a place, until it is submitted, lent or released.
+  // It may wait for one, a millisecond at most: where all who wait are answered sooner than they could be refused.
   bool admit();
   void release(bool has_place);
   // Gives a place to others, or takes one again (false: there is none).
@@ -93,7 +94,9 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
   double due_in_s(double now) const;
   bool is_one_call(int64_t samples) const;
   int64_t most() const;
-  bool has_place() const;
+  int64_t places() const;
+  bool has_place() const { return waiting_ - free_ < places(); }
+  bool await_places(std::unique_lock<std::mutex>& lock);
   void forget(const JobRef& job, double now);
   std::vector<JobRef> shed(double now);
   Pace pace(double now) const;
@@ -105,7 +108,7 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
 
   const Rules rules_;
   mutable std::mutex mutex_;
-  std::condition_variable ended_;
+  std::condition_variable ended_, has_places_;
   std::vector<std::unique_ptr<Instance>> instances_;
   std::vector<Instance*> idle_;  // the last one that worked is the next: its caches are warm
   WaitingLine<JobRef> line_;
@@ -121,6 +124,8 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
   double request_s_ = 0;  // what a request adds to the time of a call, lately
   double used_s_ = 0;
   bool is_closing_ = false;
+  bool is_awaited_ = false;  // half of the places, by who admits
+  bool is_stuck_ = false;    // they were awaited in vain, and no call has begun since
   Calls log_;
 };
 

@@ -43,18 +43,28 @@ Number read_integer(JsonReader& json, const TensorSpec& spec) {
   return static_cast<Number>(number);
 }
 
-bool read_bool(JsonReader& json, const TensorSpec& spec) {
-  char begin = json.peek();
-  if (begin != 't' && begin != 'f') refuse(spec, "holds " + brief_json(json.value()) + ", but takes true and false");
-  return json.boolean();
+// What reads elements from the next on, says how many they were: at least one, and at most `most`.
+template <typename Number>
+size_t read_integers(JsonReader& json, const TensorSpec& spec, Number* to, size_t most) {
+  if (size_t count = json.integers(to, most)) return count;
+  *to = read_integer<Number>(json, spec);
+  return 1;
 }
 
-float read_real(JsonReader& json, const TensorSpec& spec) {
+size_t read_bool(JsonReader& json, const TensorSpec& spec, uint8_t* to, size_t) {
+  char begin = json.peek();
+  if (begin != 't' && begin != 'f') refuse(spec, "holds " + brief_json(json.value()) + ", but takes true and false");
+  *to = json.boolean();
+  return 1;
+}
+
+size_t read_real(JsonReader& json, const TensorSpec& spec, float* to, size_t) {
   char begin = json.peek();
   if (begin != '0' && begin != '-') refuse(spec, "holds " + brief_json(json.value()) + ", but takes numbers");
   auto real = static_cast<float>(json.number());
   if (!std::isfinite(real)) refuse(spec, "holds a number outside the range of FP32");
-  return real;
+  *to = real;
+  return 1;
 }
 
 // Flat, or nested as the shape is.
@@ -64,8 +74,9 @@ class Array {
   Array(const TensorSpec& spec, const Shape& shape, void* memory, Read read)
       : spec_(spec), shape_(shape), at_(static_cast<Element*>(memory)), read_(read) {}
 
-  void fill(std::string_view text) {
-    JsonReader json(text);
+  void fill(const JsonElements& elements) {
+    std::string_view text = elements.text;
+    JsonReader json(text, elements.first_byte);
     if (json.peek() != '[') refuse(spec_, "has data that is not an array, but " + brief_json(text));
     bool is_nested = JsonReader(text.substr(1)).peek() == '[' && shape_.size() > 1;
     size_t most = elements_of(shape_), count = 0;
@@ -73,11 +84,11 @@ class Array {
     json.array([&] {
       if (json.peek() == '[') misnested(0);
       if (count < most) {
-        *at_++ = read_(json, spec_);
+        count += run(json, most - count);
       } else {
         json.value();
+        ++count;
       }
-      ++count;
     });
     if (count != most) refuse(spec_, counted(count, shape_));
   }
@@ -87,15 +98,22 @@ class Array {
     if (json.peek() != '[') misnested(axis);
     int64_t count = 0;
     json.array([&] {
-      if (++count > shape_[axis]) misnested(axis);
+      if (count == shape_[axis]) misnested(axis);
       if (axis + 1 < shape_.size()) {
         nested(json, axis + 1);
+        ++count;
       } else {
         if (json.peek() == '[') misnested(axis);
-        *at_++ = read_(json, spec_);
+        count += static_cast<int64_t>(run(json, static_cast<size_t>(shape_[axis] - count)));
       }
     });
     if (count != shape_[axis]) misnested(axis);
+  }
+
+  size_t run(JsonReader& json, size_t most) {
+    size_t count = read_(json, spec_, at_, most);
+    at_ += count;
+    return count;
   }
 
   [[noreturn]] void misnested(size_t axis) {
@@ -109,35 +127,35 @@ class Array {
 };
 
 template <typename Element, typename Read>
-void fill(std::string_view text, const TensorSpec& spec, const Shape& shape, void* memory, Read read) {
-  Array<Element, Read>(spec, shape, memory, read).fill(text);
+void fill(const JsonElements& elements, const TensorSpec& spec, const Shape& shape, void* memory, Read read) {
+  Array<Element, Read>(spec, shape, memory, read).fill(elements);
 }
 
 template <typename Element>
-void fill_integers(std::string_view text, const TensorSpec& spec, const Shape& shape, void* memory) {
-  fill<Element>(text, spec, shape, memory, read_integer<Element>);
+void fill_integers(const JsonElements& elements, const TensorSpec& spec, const Shape& shape, void* memory) {
+  fill<Element>(elements, spec, shape, memory, read_integers<Element>);
 }
 
 }  // namespace
 
-void fill_json(std::string_view text, const TensorSpec& spec, const Shape& shape, void* memory) {
+void fill_json(const JsonElements& elements, const TensorSpec& spec, const Shape& shape, void* memory) {
   switch (spec.datatype) {
     case Datatype::kBool:
-      return fill<uint8_t>(text, spec, shape, memory, read_bool);
+      return fill<uint8_t>(elements, spec, shape, memory, read_bool);
     case Datatype::kUint8:
-      return fill_integers<uint8_t>(text, spec, shape, memory);
+      return fill_integers<uint8_t>(elements, spec, shape, memory);
     case Datatype::kUint16:
-      return fill_integers<uint16_t>(text, spec, shape, memory);
+      return fill_integers<uint16_t>(elements, spec, shape, memory);
     case Datatype::kInt8:
-      return fill_integers<int8_t>(text, spec, shape, memory);
+      return fill_integers<int8_t>(elements, spec, shape, memory);
     case Datatype::kInt16:
-      return fill_integers<int16_t>(text, spec, shape, memory);
+      return fill_integers<int16_t>(elements, spec, shape, memory);
     case Datatype::kInt32:
-      return fill_integers<int32_t>(text, spec, shape, memory);
+      return fill_integers<int32_t>(elements, spec, shape, memory);
     case Datatype::kInt64:
-      return fill_integers<int64_t>(text, spec, shape, memory);
+      return fill_integers<int64_t>(elements, spec, shape, memory);
     case Datatype::kFp32:
-      return fill<float>(text, spec, shape, memory, read_real);
+      return fill<float>(elements, spec, shape, memory, read_real);
     default:
       refuse(spec, "is of a datatype that no model takes");
   }

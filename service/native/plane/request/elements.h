@@ -4,13 +4,14 @@
 #include <cstddef>
 #include <string_view>
 
+#include "request/form.h"
 #include "request/signature.h"
 
 namespace octet::plane {
 
 // Each writes, or looks at, the elements of an input of this shape, in row-major order and little-endian, in `memory`;
 // and throws Problem for what is not its datatype's.
-void fill_json(std::string_view text, const TensorSpec& spec, const Shape& shape, void* memory);
+void fill_json(const JsonElements& elements, const TensorSpec& spec, const Shape& shape, void* memory);
 void fill_contents(std::string_view message, const TensorSpec& spec, const Shape& shape, void* memory);
 void check_elements(const TensorSpec& spec, const void* memory, size_t bytes);  // finite; true or false
 

@@ -36,7 +36,8 @@ struct FollowingBytes {  // behind the JSON, or in `raw_input_contents`, in the 
   size_t count;
 };
 struct JsonElements {
-  std::string_view text;
+  std::string_view text;  // an array has not been looked into
+  size_t first_byte;      // in the request
 };
 struct Contents {  // a serialized InferTensorContents
   std::string_view message;

@@ -65,6 +65,7 @@ struct Entry {
   Parameters parameters;
   std::string bad_parameters;  // where they are none: as they were sent
   std::optional<std::string_view> data;
+  size_t first_byte = 0;  // of it, in the request
 };
 
 Entry entry(JsonReader& json) {
@@ -91,7 +92,9 @@ Entry entry(JsonReader& json) {
       std::string whose = found.name ? "input " + brief(*found.name) : "an input";
       found.parameters = parameters(json, whose);
     } else if (member == "data") {
-      found.data = json.value();
+      json.peek();
+      found.first_byte = json.place();
+      found.data = json.unchecked_array();
     } else {
       json.value();
     }
@@ -121,7 +124,7 @@ Elements elements(const Entry& entry) {
                   "input " + brief(name) + " has " + both + " the parameter 'binary_data_size'", {}, name);
   }
   if (size != nullptr) return FollowingBytes{size_of(entry.parameters, "binary_data_size", name)};
-  return JsonElements{*entry.data};
+  return JsonElements{*entry.data, entry.first_byte};
 }
 
 SentInput input(JsonReader& json) {

@@ -18,52 +18,22 @@ constexpr int64_t kMostExponent = 100000;  // beyond it a number is 0 or infinit
 constexpr double kPowers[kExactPowers + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                               1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-bool is_digit(char each) { return each >= '0' && each <= '9'; }
-bool is_space(char each) { return each == ' ' || each == '\n' || each == '\r' || each == '\t'; }
+constexpr size_t kBlock = 16;  // bytes whose brackets are counted at once
+
 bool is_plain(char each) { return static_cast<unsigned char>(each) >= 0x20 && each != '"' && each != '\\'; }
 
 }  // namespace
 
 void JsonReader::refuse(const char* what) const {
   throw Problem(Kind::kInvalidInput,
-                std::string("the request is not well-formed JSON: ") + what + " at byte " + std::to_string(at_ - begin_),
+                std::string("the request is not well-formed JSON: ") + what + " at byte " + std::to_string(place()),
                 "where raw tensors follow the JSON, the header Inference-Header-Content-Length gives the JSON's length");
 }
 
-void JsonReader::skip_space() {
-  while (at_ < end_ && is_space(*at_)) ++at_;
-}
-
-char JsonReader::peek() {
-  skip_space();
+void JsonReader::refuse_instead_of(char wanted) const {
   if (at_ == end_) refuse("it ends too early");
-  return is_digit(*at_) ? '0' : *at_;
-}
-
-void JsonReader::expect(char wanted) {
-  skip_space();
-  if (at_ == end_) refuse("it ends too early");
-  if (*at_ != wanted) {
-    const char what[] = {'n', 'o', ' ', wanted, 0};
-    refuse(what);
-  }
-  ++at_;
-}
-
-void JsonReader::enter(char bracket) {
-  expect(bracket);
-  if (++depth_ > kMostNesting) refuse("it is nested too deeply");
-}
-
-bool JsonReader::next(char closing, bool is_first) {
-  skip_space();
-  if (at_ < end_ && *at_ == closing) {
-    ++at_;
-    --depth_;
-    return false;
-  }
-  if (!is_first) expect(',');
-  return true;
+  const char what[] = {'n', 'o', ' ', wanted, 0};
+  refuse(what);
 }
 
 std::string JsonReader::string() {
@@ -176,6 +146,37 @@ std::string_view JsonReader::value() {
   const char* from = at_;
   skip_value();
   return {from, static_cast<size_t>(at_ - from)};
+}
+
+std::string_view JsonReader::unchecked_array() {
+  skip_space();
+  if (at_ == end_ || *at_ != '[') return value();
+  size_t depth = 1;
+  for (const char* at = at_ + 1; at < end_;) {
+    if (static_cast<size_t>(end_ - at) >= kBlock) {
+      uint8_t opened = 0, closed = 0, others = 0;
+      for (size_t each = 0; each < kBlock; ++each) {
+        opened += at[each] == '[';
+        closed += at[each] == ']';
+        others += (at[each] == '"') + (at[each] == '{');
+      }
+      if (others == 0 && closed < depth) {  // then the array does not end here
+        depth += static_cast<size_t>(opened) - closed;
+        at += kBlock;
+        continue;
+      }
+    }
+    if (*at == '"' || *at == '{') return value();  // brackets may be text
+    depth += *at == '[';
+    depth -= *at == ']';
+    ++at;
+    if (depth == 0) {
+      std::string_view text(at_, static_cast<size_t>(at - at_));
+      at_ = at;
+      return text;
+    }
+  }
+  return value();  // which says that it does not end
 }
 
 void JsonReader::skip_string() {

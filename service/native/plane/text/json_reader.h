@@ -1,23 +1,49 @@
 // Reads JSON (RFC 8259) front to back, without a tree, and leaves its text as it is.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <limits>
 #include <string>
 #include <string_view>
+#include <type_traits>
+
+#include "text/ascii.h"
 
 namespace octet::plane {
 
 inline constexpr int kMostNesting = 32;
 
-// What it cannot read it throws, as a `Problem` that says where. The text outlives what is read.
+inline bool is_space(char each) { return each == ' ' || each == '\n' || each == '\r' || each == '\t'; }
+
+// The number whose digits, and zeros before them, are the bytes of a word, the first the lowest: by pairs, then by pairs
+// of pairs (Lemire 2022, "Number parsing at a gigabyte per second").
+inline uint32_t decimal(uint32_t digits) {
+  digits = 10 * digits + (digits >> 8);
+  return (digits & 0xff) * 100 + (digits >> 16 & 0xff);
+}
+inline uint64_t decimal(uint64_t digits) {
+  constexpr uint64_t kPairs = 0x000000ff000000ff;
+  digits = 10 * digits + (digits >> 8);
+  return ((digits & kPairs) * (100 + (1000000ull << 32)) + (digits >> 16 & kPairs) * (1 + (10000ull << 32))) >> 32;
+}
+
+// What it cannot read it throws, as a `Problem` that says where. The text outlives what is read. What is done for each
+// element of a tensor is inline here.
 class JsonReader {
  public:
-  // `text` is valid UTF-8.
-  explicit JsonReader(std::string_view text) : begin_(text.data()), at_(begin_), end_(begin_ + text.size()) {}
+  // `text` is valid UTF-8, and `first_byte` its place in the text that a refusal speaks of.
+  explicit JsonReader(std::string_view text, size_t first_byte = 0)
+      : begin_(text.data()), at_(begin_), end_(begin_ + text.size()), first_byte_(first_byte) {}
 
   // { [ " - 0 t f n, by what the next value begins with.
-  char peek();
+  char peek() {
+    skip_space();
+    if (at_ == end_) refuse("it ends too early");
+    return is_digit(*at_) ? '0' : *at_;
+  }
 
   // Calls `member(name)`, which reads the value.
   template <typename Member>
@@ -41,30 +67,93 @@ class JsonReader {
   bool boolean();
   // Whether the next value is a number without fraction and exponent that an int64 holds: then it is read.
   bool integer(int64_t& number);
+  // Within an array: the values from the next on that are short whole numbers of this type, have at most a space before
+  // them and a comma right behind, at most `most`; and how many there are. Those of most tensors do, all but the last.
+  template <typename Number>
+  size_t integers(Number* to, size_t most);
   double number();            // what a double does not hold becomes infinite
   std::string_view value();   // the text of any value, which is read
+  // The text of an array, which may be anything within its brackets: whoever reads it checks it. Of another value, as
+  // `value`.
+  std::string_view unchecked_array();
   void finish();              // nothing may follow
+  size_t place() const { return first_byte_ + static_cast<size_t>(at_ - begin_); }  // the byte that is read next
 
   [[noreturn]] void refuse(const char* what) const;
 
  private:
-  void enter(char bracket);
-  bool next(char closing, bool is_first);
-  void expect(char wanted);
-  void skip_space();
+  void skip_space() {
+    while (at_ < end_ && is_space(*at_)) ++at_;
+  }
+
+  void expect(char wanted) {
+    skip_space();
+    if (at_ == end_ || *at_ != wanted) refuse_instead_of(wanted);
+    ++at_;
+  }
+
+  void enter(char bracket) {
+    expect(bracket);
+    if (++depth_ > kMostNesting) refuse("it is nested too deeply");
+  }
+
+  bool next(char closing, bool is_first) {
+    skip_space();
+    if (at_ < end_ && *at_ == closing) {
+      ++at_;
+      --depth_;
+      return false;
+    }
+    if (!is_first) expect(',');
+    return true;
+  }
+
   void skip_string();
   void skip_value();
   void escaped(std::string& text);
   uint32_t unicode();
   std::string_view number_text();
   [[noreturn]] void refuse_number(std::string_view text) const;
+  [[noreturn]] void refuse_instead_of(char wanted) const;
   void literal(std::string_view wanted);
 
   const char* const begin_;
   const char* at_;
   const char* const end_;
+  const size_t first_byte_;
   int depth_ = 0;
 };
+
+// A word of bytes is looked at together, without a branch on how many digits a number has; the next number waits for
+// nothing but where this one ends.
+template <typename Number>
+size_t JsonReader::integers(Number* to, size_t most) {
+  using Word = std::conditional_t<sizeof(Number) == 1, uint32_t, uint64_t>;
+  constexpr int kBytes = sizeof(Word);
+  constexpr Word kEach = static_cast<Word>(0x0101010101010101);
+  constexpr ptrdiff_t kLongest = kBytes + 3;  // a comma, a space, a sign
+  const char* at = at_;
+  size_t count = 0;
+  for (; count < most && end_ - at > kLongest; ++count) {
+    const char* digits = at + (count > 0);  // behind the comma
+    if (*digits == ' ') ++digits;
+    bool is_negative = std::is_signed_v<Number> && *digits == '-';
+    digits += is_negative;
+    Word word;
+    std::memcpy(&word, digits, kBytes);
+    word ^= '0' * kEach;
+    Word others = ((word + 0x76 * kEach) | word) & 0x80 * kEach;  // its lowest bit is that of the first that is no digit
+    int length = std::countr_zero(others) / 8;
+    if (length == 0 || length == kBytes || digits[length] != ',' || (*digits == '0' && length > 1)) break;
+    auto number = static_cast<int64_t>(decimal(static_cast<Word>(word << (8 * (kBytes - length)))));
+    if (is_negative) number = -number;
+    if (number < std::numeric_limits<Number>::min() || number > std::numeric_limits<Number>::max()) break;
+    to[count] = static_cast<Number>(number);
+    at = digits + length;
+  }
+  at_ = at;
+  return count;
+}
 
 // A text that is a JSON number, as the double next to it.
 double real_of(std::string_view digits);

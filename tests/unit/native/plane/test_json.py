@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from tests.support.native import compile_plane
 
 _PROGRAM = Path(__file__).parents[3] / "native" / "plane" / "json_probe.cc"
-_SOURCES = ("text/json_reader", "text/json_writer", "request/problem")
+_SOURCES = ("text/json_reader", "text/json_writer", "request/problem", "request/elements", "request/signature")
 
 _DIGITS = st.text("0123456789", min_size=1, max_size=40)
 _NUMBERS = st.one_of(
@@ -28,6 +30,14 @@ _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _TEXTS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_TEXTS, inner, max_size=4),
     max_leaves=20,
+)
+
+
+_DATATYPES = {"INT8": np.int8, "UINT8": np.uint8, "INT32": np.int32, "INT64": np.int64}
+_ELEMENTS = st.one_of(
+    st.integers(-130, 260).map(str),
+    st.integers(-(10**10), 10**10).map(str),
+    st.sampled_from(["0", "-0", "007", "1.0", "1e2", "-", "", "true", "[1]", "99999999", "-128", "255", "127", "x"]),
 )
 
 
@@ -105,3 +115,38 @@ def test_takes_no_more_than_python_does(probe: Probe, text: str) -> None:
 def test_refuses_what_is_not_utf8(probe: Probe, text: str) -> None:
     assert probe.ask("value", f"22{text}22") == "error"
     assert "�" in probe.ask("write", text)
+
+
+def _separated(draw: Callable[[st.SearchStrategy[str]], str], elements: Sequence[str]) -> str:
+    separator = draw(st.sampled_from([",", ", ", " ,", ",  ", ",\n"]))
+    return "[" + separator.join(elements) + draw(st.sampled_from(["]", "]", "]", " ]", ",]"]))
+
+
+@given(st.data())
+def test_tensors_of_whole_numbers_are_those_of_python(probe: Probe, data: st.DataObject) -> None:
+    datatype = data.draw(st.sampled_from(sorted(_DATATYPES)))
+    rows, columns = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 40))
+    limits = np.iinfo(_DATATYPES[datatype])
+    usual = st.integers(max(-999, limits.min), min(999, limits.max)).map(str)
+    lines = [[data.draw(usual) for _ in range(columns)] for _ in range(rows)]
+    for _ in range(data.draw(st.integers(0, 1))):
+        lines[data.draw(st.integers(0, rows - 1))][data.draw(st.integers(0, columns - 1))] = data.draw(_ELEMENTS)
+    if data.draw(st.booleans()):
+        text = _separated(data.draw, [_separated(data.draw, line) for line in lines])
+    else:
+        text = _separated(data.draw, [element for line in lines for element in line])
+    answer = probe.ask("tensor", f"{datatype} {rows} {columns} {text.encode().hex()}")
+    assert answer == _tensor(text, (rows, columns), limits)
+
+
+def _tensor(text: str, shape: tuple[int, int], limits: Any) -> str:
+    """As the probe prints it, or `error`."""
+    try:
+        values = json.loads(text, parse_float=lambda _: None, parse_constant=lambda _: None)
+        array = np.array(values, object)
+    except ValueError:
+        return "error"
+    whole = all(type(value) is int and limits.min <= value <= limits.max for value in array.ravel())
+    if not whole or array.shape not in (shape, (shape[0] * shape[1],)):
+        return "error"
+    return "".join(f"{value} " for value in array.ravel()).rstrip("\n")

@@ -1,0 +1,8 @@
+// Characters, whatever the locale is.
+#pragma once
+
+namespace octet::plane {
+
+inline bool is_digit(char each) { return each >= '0' && each <= '9'; }
+
+}  // namespace octet::plane
