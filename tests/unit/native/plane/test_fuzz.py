@@ -13,7 +13,14 @@ from tests.support.native import compile_plane
 _PROGRAM = Path(__file__).parents[3] / "fuzz" / "native" / "plane.cc"
 _SOURCES = (
     *("text/json_reader", "text/json_writer", "text/protobuf", "net/http1", "net/gzip", "net/reflection"),
-    *("request/contents", "request/elements", "request/form", "request/infer_form", "request/json_form"),
+    *(
+        "request/buckets",
+        "request/contents",
+        "request/elements",
+        "request/form",
+        "request/infer_form",
+        "request/json_form",
+    ),
     *("request/problem", "request/request", "request/signature", "answer/answer", "answer/outputs"),
 )
 _SANITIZED = ("g++", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")

@@ -33,7 +33,7 @@ _VALUES = st.recursive(
 )
 
 
-_DATATYPES = {"INT8": np.int8, "UINT8": np.uint8, "INT32": np.int32, "INT64": np.int64}
+_DATATYPES: dict[str, Any] = {"INT8": np.int8, "UINT8": np.uint8, "INT32": np.int32, "INT64": np.int64}
 _ELEMENTS = st.one_of(
     st.integers(-130, 260).map(str),
     st.integers(-(10**10), 10**10).map(str),
@@ -126,7 +126,7 @@ def _separated(draw: Callable[[st.SearchStrategy[str]], str], elements: Sequence
 def test_tensors_of_whole_numbers_are_those_of_python(probe: Probe, data: st.DataObject) -> None:
     datatype = data.draw(st.sampled_from(sorted(_DATATYPES)))
     rows, columns = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 40))
-    limits = np.iinfo(_DATATYPES[datatype])
+    limits: Any = np.iinfo(_DATATYPES[datatype])
     usual = st.integers(max(-999, limits.min), min(999, limits.max)).map(str)
     lines = [[data.draw(usual) for _ in range(columns)] for _ in range(rows)]
     for _ in range(data.draw(st.integers(0, 1))):
