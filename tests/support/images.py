@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,12 @@ from numpy.typing import NDArray
 
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import BIAS, NO_HALO, Halo, Image
+from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.simd.isa import Isa
-from service.compiler.kernels.x86.isa import ISAS
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.compiler.targets import codegen_target
 from service.core.target import Target, detect_host, parse_target
+from tests.support import arm
 from tests.support.qnn_models import float32
 from tests.support.tile_data import permit_tiles
 
@@ -28,16 +31,20 @@ _EVEX_ENCODED = {"x86-64-v3+avxvnni": "x86-64-v4+vnni"}
 
 
 def _built_for(isa: Isa) -> Target | None:
-    """The target as which the kernels of `isa` run here; None if they do not.
+    """The target as which the kernels of `isa` run here; None if they do not. ARM's run on an emulated CPU.
 
     AVX512-VNNI with AVX512-VL has every instruction of AVX-VNNI in another encoding. So where only the former is there,
     the vocabulary of the latter is tested all the same.
     """
+    if isa.name in arm.CPUS:
+        return parse_target(isa.name) if arm.EMULATOR else None
     names = [isa.name, *([_EVEX_ENCODED[isa.name]] if isa.name in _EVEX_ENCODED else [])]
     return next((target for target in map(parse_target, names) if target.runs_on(detect_host())), None)
 
 
-RUNNABLE = [isa for isa in ISAS.values() if _built_for(isa) is not None]
+# `OCTET_TEST_ISAS=aarch64` has only those tested whose names begin so; by default they share the examples.
+_CHOSEN = os.environ.get("OCTET_TEST_ISAS", "")
+RUNNABLE = [isa for isa in ISAS.values() if isa.name.startswith(_CHOSEN) and _built_for(isa) is not None]
 
 _UNWRITTEN = 5  # what a kernel's output holds before it runs
 _ACCIDENTAL = 77  # what lies in fillers and slack of an input, and may not matter
@@ -84,6 +91,8 @@ def read_back(image: Image, buffer: Array) -> Array:
 
 def built(isa: Isa, kernel: Kernel) -> Any:
     """The kernel as a function of its inputs, constants and output."""
+    if isa.name in arm.CPUS:
+        return partial(_emulated, isa.name, kernel)
     module = tvm.IRModule({"kernel": kernel.function.with_attr("global_symbol", "kernel")})
     runs_as = _built_for(isa)
     assert runs_as is not None
@@ -92,6 +101,12 @@ def built(isa: Isa, kernel: Kernel) -> Any:
     target = tvm.target.Target(dict(codegen_target(runs_as).llvm))
     with tvm.transform.PassContext(opt_level=3, config={"tirx.disable_storage_rewrite": True}):
         return tvm.tirx.build(module, target=target)["kernel"]
+
+
+def _emulated(target: str, kernel: Kernel, *tensors: Any) -> None:
+    written = arm.call(target, kernel, [tensor.numpy() for tensor in tensors])
+    for tensor, values in zip(tensors, written, strict=True):
+        tensor.copyfrom(values)
 
 
 def run(isa: Isa, kernel: Kernel, *inputs: Array, dtype: str = "uint8") -> Array:

@@ -222,7 +222,7 @@ def _case(
         images.append(laid_out(of_residual, _pixels(inputs[1])))
     return Case(
         Layer(source, destination, window, of_residual),
-        *_folded(operands, destination),
+        *_folded(isa, operands, destination),
         epilogue,
         images,
         with_halo(destination, _pixels(expected), stored_zero_point(own if residual is None or fused else out)),
@@ -254,15 +254,16 @@ def _wide_case(
     scaled = Kept() if accumulators is None else dequantization(mode, last, channels)
     images = [laid_out(source, _pixels(operands.x), stored_zero_point(operands.in_type))]
     epilogue = WideEpilogue(scaled, expected.dtype.name)
-    return Case(Layer(source, destination, window), *_folded(operands, destination), epilogue, images, expected)
+    return Case(Layer(source, destination, window), *_folded(isa, operands, destination), epilogue, images, expected)
 
 
-def _folded(operands: _Operands, destination: Image) -> tuple[Array, Array]:
+def _folded(isa: Isa, operands: _Operands, destination: Image) -> tuple[Array, Array]:
     """Weights and bias, as `Case` has them."""
     weights = centered(operands.weight, operands.weight_type).astype(np.int32)
     weights = weights if weights.ndim == 4 else weights[:, None, None, :]
     channels = destination.blocks * destination.block
-    return weights, folded_bias(operands.bias, weights, stored_zero_point(operands.in_type), channels)
+    zero_point = stored_zero_point(operands.in_type) - isa.operand_zero_point
+    return weights, folded_bias(operands.bias, weights, zero_point, channels)
 
 
 def _epilogue(mode: Mode, operations: list[Operation], channels: int, residual_is_lhs: bool) -> Epilogue:

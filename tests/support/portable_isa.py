@@ -45,6 +45,7 @@ class PortableIsa:
     lanes: int = 4
     registers: int = 32
     group: int = 4
+    operand_zero_point: int = 0
     rates: Rates = _RATES
     matrix: None = None
     weight_dtype: str = "int8"

@@ -69,7 +69,11 @@ class Layer:
 
 
 def folded_bias(bias: Array | None, weights: Array, zero_point: int, channels: int) -> Array:
-    """The bias less zero_point * sum(weights), which is terms 3 and 4 of the expansion; wrapped to int32, filled up."""
+    """The bias less zero_point * sum(weights), which is terms 3 and 4 of the expansion; wrapped to int32, filled up.
+
+    Args:
+        zero_point: of the values that are multiplied: the source's as stored, less `Isa.operand_zero_point`.
+    """
     sums = weights.reshape(len(weights), -1).astype(np.int64).sum(axis=1)
     total = (0 if bias is None else bias.astype(np.int64)) - zero_point * sums
     return fill(total.astype(np.int32), channels)

@@ -86,7 +86,7 @@ class Accumulating(Family):
         layer = Layer(source, destination, _window(core), residual[0] if residual else None)
         weights, epilogue = _weights(core), self._epilogue(group)
         bias = value_of(core.call.args[2]) if len(core.call.args) > 2 else None
-        zero_point = stored_zero_point(core.per_tensor("in_type"))
+        zero_point = stored_zero_point(core.per_tensor("in_type")) - self.isa.operand_zero_point
         folded = folded_bias(bias, weights, zero_point, destination.blocks * self.isa.lanes)
         isa, groups, epilogue_cycles = self.isa, _groups(core), _epilogue_cycles(self.isa, epilogue)
         operands = folded, epilogue

@@ -3,7 +3,8 @@
 An architecture implements `Isa`, with its instructions and its `Rates`, and writes no kernel. What the families rely on
 besides it:
 
-- Activations are stored as unsigned bytes (`layout.BIAS`), so that `Isa.dot` multiplies unsigned by signed bytes.
+- Activations are stored as unsigned bytes (`layout.BIAS`). An operand of `Isa.dot` holds them less
+  `Isa.operand_zero_point`, so that an instruction set may multiply unsigned by signed bytes, or signed by signed ones.
 - A vector has `lanes` accumulators of 32 bits, and an accumulator belongs to one output channel; a block of channels is
   as many as a vector has accumulators.
 - A vector of bytes holds `PIXELS` pixels of a block, because a byte is a fourth of an accumulator.
@@ -267,6 +268,10 @@ class Isa(Protocol):
 
     # --- multiplication ---
 
+    @property
+    def operand_zero_point(self) -> int:
+        """What an operand's bytes are less than those it was made of: 0, or 128 where they become signed."""
+
     def broadcast(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
         """An operand with the `group` bytes from `offset` in every lane."""
 
@@ -281,7 +286,7 @@ class Isa(Protocol):
         """
 
     def operand(self, program: Program, vector: Expr) -> tuple[Expr, ...]:
-        """An operand of lanes of `group` unsigned bytes."""
+        """An operand of lanes of `group` unsigned bytes, less `operand_zero_point`."""
 
     def dot(self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...]) -> Expr:
         """`accumulator` plus, in each lane, `group` products."""

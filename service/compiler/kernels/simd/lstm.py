@@ -131,7 +131,8 @@ class _Lstm:
         self.groups = -(-recurrence.cells // isa.group)
         self.vectors = recurrence.gates * _HALVES
         weights = self._by_unit(recurrence.weights)
-        bias = -(recurrence.zero_point + 128) * weights.astype(np.int64).sum(axis=-1)
+        zero_point = recurrence.zero_point + 128 - isa.operand_zero_point
+        bias = -zero_point * weights.astype(np.int64).sum(axis=-1)
         largest = (np.abs(weights.astype(np.int64)).sum(axis=-1) * 255).max(initial=0)
         self.rescaling = DoubleRounding(
             self._by_unit(recurrence.significands).reshape(-1),

@@ -224,7 +224,7 @@ class _Pool:
         source, isa, program = self.source, self.isa, self.program
         rows, columns = (1, source.height * source.width) if source.contiguous_rows else (source.height, source.width)
         accumulator = program.register("int32", isa.lanes)
-        accumulator.value = self.lanes.const(0)
+        accumulator.value = self.lanes.const(rows * (columns // PIXELS) * PIXELS * isa.operand_zero_point)
         indices = self.lanes.keep(load(self.transpose_indices, 0, isa.lanes))
         with program.loop(rows, "row") as row:
             line = program.bind(start + row * source.row)

@@ -148,6 +148,7 @@ class _Product:
         program, isa = Program(), self.isa
         self.program, self.lanes = program, Lanes(program, isa)
         (lhs, rhs), epilogue = self.numbers.zero_points, self.epilogue
+        lhs -= isa.operand_zero_point
         constants = np.array([self.depth * lhs * rhs, lhs, rhs], np.int32), *epilogue.constants
         sources = [
             program.parameter(name, matrices.dtype, matrices.size)

@@ -133,7 +133,8 @@ class ColumnLayout:
             vector = bits(self._vector, bits(f"int32x{isa.lanes}", vector) & mask)
         vector = program.bind(vector, self._vector)
         program.store(self.memory, (group * self.blocks + place) * isa.bytes, vector, isa.bytes)
-        ones = isa.operand(program, splat(tirx.const(0x01010101, "int32"), isa.lanes))
+        one = int.from_bytes(bytes([isa.operand_zero_point + 1]) * 4, "little", signed=True)
+        ones = isa.operand(program, splat(tirx.const(one, "int32"), isa.lanes))
         sums[place].value = isa.dot(sums[place].value, ones, isa.computed_weights(program, vector))
 
     def _sums(self) -> list[Register]:

@@ -40,6 +40,7 @@ class X86Isa:
     rates: Rates
     matrix: Amx | None = None
     group: int = GROUP
+    operand_zero_point: int = 0
 
     @property
     def bytes(self) -> int:

@@ -9,9 +9,8 @@ from tvm import relax
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
-from service.compiler.kernels.libraries import library_for
+from service.compiler.kernels.libraries import ISAS, library_for
 from service.compiler.kernels.simd.tiles import choose, key_of, ranked
-from service.compiler.kernels.x86.isa import ISAS
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type

@@ -11,9 +11,9 @@ from tvm import tirx
 from service.compiler.kernels.halo import fill_halo
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.program import Program, load
 from service.compiler.kernels.simd.isa import Isa
-from service.compiler.kernels.x86.isa import ISAS
 from tests.support.images import RUNNABLE, Array, halos, run, shapes
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")

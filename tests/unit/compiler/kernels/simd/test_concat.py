@@ -13,8 +13,8 @@ from tvm import relax
 from service.compiler.kernels.group import stored_zero_point
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import Image
+from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.simd.concat import concat
-from service.compiler.kernels.x86.isa import ISAS
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.simd.accumulators import Tile
 from service.compiler.kernels.simd.depthwise import depthwise, ranked
 from service.compiler.kernels.simd.epilogue import Bounds, Epilogue
 from service.compiler.kernels.simd.isa import PIXELS, Isa
 from service.compiler.kernels.simd.requantization import FloatScale
 from service.compiler.kernels.simd.taps import Taps
-from service.compiler.kernels.x86.isa import ISAS
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import MODES
 from tests.support.images import RUNNABLE, at_a_wall, built

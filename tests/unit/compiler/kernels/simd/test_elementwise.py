@@ -11,10 +11,10 @@ from tvm import relax
 from service.compiler.kernels.group import stored_zero_point
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.simd import elementwise
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.table import table
-from service.compiler.kernels.x86.isa import ISAS
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation

@@ -12,13 +12,13 @@ from service.compiler.kernels.group import Group, stored_zero_point
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window, folded_bias
 from service.compiler.kernels.layout import NO_HALO, Halo, Image
+from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.simd.epilogue import Epilogue
 from service.compiler.kernels.simd.grouped import Grouping, Scheme, grouped, ranked
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.library import SimdLibrary
 from service.compiler.kernels.simd.numerics import addition, bounds, requantization
 from service.compiler.kernels.simd.tiles import candidates
-from service.compiler.kernels.x86.isa import ISAS
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.numerics.accumulate import centered
@@ -65,7 +65,7 @@ def kernel_of(isa: Isa, mode: Mode, group: Group, shape: Shape, images: list[Ima
     assert bias is not None
     reals = centered(weights, group.core.quantized("weight_type")).astype(np.int32)
     filled = destination.blocks * isa.lanes
-    zero_point = stored_zero_point(group.core.per_tensor("in_type"))
+    zero_point = stored_zero_point(group.core.per_tensor("in_type")) - isa.operand_zero_point
     assert group.requantize is not None
     scaled, own = (
         requantization(mode, group.requantize, filled, stored=group.addition is None),

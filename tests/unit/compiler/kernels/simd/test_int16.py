@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from service.compiler.kernels.kernel import Declined
+from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.simd import int16
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.plain import plain_kernel
-from service.compiler.kernels.x86.isa import ISAS
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type

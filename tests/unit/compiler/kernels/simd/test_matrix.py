@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.simd.epilogue import Bounds, Epilogue
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.matrix import finished_at_once, matrix
@@ -19,7 +20,6 @@ from service.compiler.kernels.simd.matrix_schemes import Scheme, ranked, tile_ro
 from service.compiler.kernels.simd.requantization import FloatScale
 from service.compiler.kernels.simd.tiles import choose, cycles
 from service.compiler.kernels.x86.amx import AMX
-from service.compiler.kernels.x86.isa import ISAS
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.targets import codegen_target
 from service.core.numerics import LITERT_REFERENCE, MODES

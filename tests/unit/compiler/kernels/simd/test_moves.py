@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import Image
+from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.moves import Memory, Move, patterns
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.moves import move
-from service.compiler.kernels.x86.isa import ISAS
 from tests.support.images import RUNNABLE, Array, arrays, blocked, laid_out, read_back, run, stored, with_halo
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")

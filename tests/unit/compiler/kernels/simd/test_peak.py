@@ -52,4 +52,4 @@ def test_the_loop_makes_every_product_that_it_counts(target: Target, tmp_path: P
 
 
 def test_a_target_without_kernels_has_no_loop() -> None:
-    assert peak_for(next(target for target in TARGETS if target.architecture == "aarch64")) is None
+    assert peak_for(Target("riscv64", "riscv64", frozenset(), "none")) is None

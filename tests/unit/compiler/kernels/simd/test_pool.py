@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from service.compiler.kernels.group import stored_zero_point
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import NO_HALO, Halo, Image
+from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.simd.average import average_of, mean_of
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.pool import avg_pool, max_pool, mean
-from service.compiler.kernels.x86.isa import ISAS
 from service.compiler.qnn import graph, ops
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.numerics.softmax import TableSoftmax

@@ -12,10 +12,10 @@ from tvm import relax
 
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.simd.conversion import dequantization_of, quantization_of
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.reorder import pack, unpack
-from service.compiler.kernels.x86.isa import ISAS
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from service.compiler.kernels.group import stored_zero_point
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import Image
+from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.pixels import take_pixels
 from service.compiler.kernels.simd.resize import blend_of, resize_bilinear
-from service.compiler.kernels.x86.isa import ISAS
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.numerics.softmax import TableSoftmax

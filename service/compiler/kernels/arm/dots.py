@@ -1,0 +1,63 @@
+"""Instruction sets with dot products of bytes: `sdot` of signed by signed, or `usdot` of unsigned by signed ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm import tirx
+
+from service.compiler.kernels.arm.neon import BYTES, GROUP, LANES, Neon
+from service.compiler.kernels.kernel import Array
+from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, splat
+
+_SIGNED = f"int8x{BYTES}"
+_HIGHEST = 0x80
+
+
+@dataclass(frozen=True)
+class Dots(Neon):
+    """
+    Attributes:
+        mixed: whether one instruction multiplies unsigned by signed bytes. Otherwise operands are made signed.
+    """
+
+    mixed: bool = False
+    weight_dtype: str = "int8"
+    weight_limits: tuple[int, int] = (-128, 127)
+    weight_vectors: int = 1
+
+    @property
+    def operand_zero_point(self) -> int:
+        return 0 if self.mixed else _HIGHEST
+
+    def pack_weights(self, weights: Array) -> Array:
+        low, high = self.weight_limits
+        assert weights.min(initial=0) >= low
+        assert weights.max(initial=0) <= high
+        return weights.reshape(*weights.shape[:-2], -1).astype("int8")
+
+    def weights(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
+        return (program.bind(load(buffer, offset, BYTES), _SIGNED),)
+
+    def computed_weights(self, program: Program, vector: Expr) -> tuple[Expr, ...]:
+        return (program.bind(bits(_SIGNED, vector), _SIGNED),)
+
+    @property
+    def ones(self) -> tuple[Expr, ...]:
+        return (splat(tirx.const(1, "int8"), BYTES),)
+
+    def broadcast(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
+        return self.operand(program, splat(bits("int32", load(buffer, offset, GROUP)), LANES))
+
+    def gather(self, program: Program, buffer: Buffer, offset: Expr, indices: Expr) -> tuple[Expr, ...]:
+        return self.operand(program, self._gathered(buffer, offset, indices))
+
+    def operand(self, program: Program, vector: Expr) -> tuple[Expr, ...]:
+        value = bits(_SIGNED, vector)
+        if not self.mixed:
+            value = value ^ splat(tirx.const(_HIGHEST - 256, "int8"), BYTES)
+        return (program.bind(value, _SIGNED),)
+
+    def dot(self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...]) -> Expr:
+        name = "llvm.aarch64.neon.usdot" if self.mixed else "llvm.aarch64.neon.sdot"
+        return intrinsic(f"int32x{LANES}", name, accumulator, *operand, *weights)

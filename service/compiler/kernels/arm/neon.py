@@ -1,0 +1,109 @@
+"""What all of ARM's instruction sets have: vectors of 128 bits, and everything but the products of bytes.
+
+Sources: Arm Architecture Reference Manual for A-profile, part C7; the intrinsics' operand types are those of LLVM 22.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import tirx
+
+from service.compiler.kernels.arm.table import Lookup
+from service.compiler.kernels.kernel import Array
+from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
+from service.compiler.kernels.simd.isa import PIXELS, Rates
+
+LANES = 4
+BYTES = 16
+GROUP = 4  # bytes that are multiplied for one 32-bit lane at once
+VECTOR = f"uint8x{BYTES}"
+
+
+@dataclass(frozen=True)
+class Neon:
+    """The part of an `Isa` that does not depend on how bytes are multiplied.
+
+    Four pixels of a block of four channels lie side by side, and one vector holds them in that order: packing takes no
+    permutation.
+    """
+
+    name: str
+    rates: Rates
+    lanes: int = LANES
+    registers: int = 32
+    group: int = GROUP
+    matrix: None = None
+
+    @property
+    def bytes(self) -> int:
+        return BYTES
+
+    @property
+    def weight_elements(self) -> int:
+        return GROUP * LANES
+
+    # --- multiplication ---
+
+    def gather_indices(self, program: Program, buffer: Buffer, offset: Expr) -> Expr:
+        return program.bind(load(buffer, offset, BYTES), f"int8x{BYTES}")
+
+    def _gathered(self, buffer: Buffer, offset: Expr, indices: Expr) -> Expr:
+        """For each index a byte of a pixel."""
+        pixel = bits(f"int8x{BYTES}", splat(bits("int32", load(buffer, offset, LANES)), LANES))
+        return bits(VECTOR, intrinsic(f"int8x{BYTES}", "llvm.aarch64.neon.tbl1", pixel, indices))
+
+    def dot_int16(self, accumulator: Expr, operand: Expr, weights: Expr) -> Expr:
+        dtype, halves = f"int32x{LANES}", (range(LANES), range(LANES, 2 * LANES))
+        products = [
+            intrinsic(dtype, "llvm.aarch64.neon.smull", shuffle(operand, half), shuffle(weights, half))
+            for half in halves
+        ]
+        return accumulator + intrinsic(dtype, "llvm.aarch64.neon.addp", *products)
+
+    def round_product(self, x: Expr, y: Expr) -> Expr:
+        """(2 * x * y + 2**15) >> 16, which is the same; it saturates only where both are the smallest."""
+        return intrinsic(f"int16x{2 * LANES}", "llvm.aarch64.neon.sqrdmulh", x, y)
+
+    # --- conversion ---
+
+    def round_even(self, value: Expr) -> Expr:
+        return intrinsic(f"int32x{LANES}", "llvm.aarch64.neon.fcvtns", value)
+
+    def pack(self, pixels: tuple[Expr, Expr, Expr, Expr], zero_point: Expr | None) -> Expr:
+        return self._joined("uint8", "llvm.aarch64.neon.sqxtun", self._words(pixels, zero_point))
+
+    def pack_centred(self, pixels: tuple[Expr, Expr, Expr, Expr]) -> Expr:
+        packed = self._joined("int8", "llvm.aarch64.neon.sqxtn", self._words(pixels, None))
+        return bits(VECTOR, packed) ^ splat(tirx.const(0x80, "uint8"), BYTES)
+
+    def _words(self, pixels: tuple[Expr, Expr, Expr, Expr], zero_point: Expr | None) -> list[Expr]:
+        name, dtype = "llvm.aarch64.neon.sqxtn", f"int16x{2 * LANES}"
+        words = [self._joined("int16", name, pixels[first : first + 2]) for first in (0, 2)]
+        if zero_point is None:
+            return words
+        return [intrinsic(dtype, "llvm.sadd.sat", word, splat(zero_point, 2 * LANES)) for word in words]
+
+    def _joined(self, dtype: str, name: str, halves: tuple[Expr, ...] | list[Expr]) -> Expr:
+        """Two vectors, narrowed to one."""
+        lanes = 16 if dtype.endswith("int8") else 8
+        narrow = [intrinsic(f"{dtype}x{lanes // 2}", name, half) for half in halves]
+        return tirx.Shuffle(narrow, [tirx.const(lane, "int32") for lane in range(lanes)])
+
+    @property
+    def transpose_indices(self) -> Array:
+        return np.zeros(LANES, np.int32)
+
+    def transpose(self, vector: Expr, indices: Expr) -> Expr:
+        """One `tbl`, whose indices LLVM loads before the loop."""
+        order = [channel + pixel * LANES for channel in range(LANES) for pixel in range(PIXELS)]
+        return shuffle(vector, order)
+
+    # --- tables ---
+
+    def arrange_table(self, values: Array) -> Array:
+        return values
+
+    def lookup(self, program: Program, entries: Buffer, offset: Expr = 0) -> Lookup:
+        return Lookup.of(program, entries, offset)

@@ -1,0 +1,50 @@
+"""Costs of ARM's vector instructions, for the cost models of `simd`.
+
+Taken from Arm's software optimization guides for Neoverse N1 (Cortex-A76) and Cortex-A72, not measured: two vector
+instructions and two loads start in a cycle.
+"""
+
+from __future__ import annotations
+
+from service.compiler.kernels.simd.isa import DepthwiseRates, EpilogueRates, Rates
+
+_EPILOGUE = EpilogueRates(float_scale=2.0, fixed_point=6.0, exception=1.0, residual=6.0, wide=1.5, int16=16.0)
+
+
+def _rates(*, dots: float, operand: float) -> Rates:
+    """
+    Args:
+        dots: instructions of one `Isa.dot`.
+        operand: and of one `Isa.operand`.
+    """
+    return Rates(
+        dot=0.5 * dots,
+        load=0.5,
+        operand=0.5 * operand,
+        gather=1.0,
+        latency=4.0,
+        near_bytes=24 * 1024,
+        far_load=2.0,
+        overlap=0.1,
+        tile=12.0,
+        sharing=4_000.0,
+        elementwise=8.0,
+        resize=40.0,
+        epilogue=_EPILOGUE,
+        depthwise=DepthwiseRates(
+            transpose=1.0 + operand,
+            dot=dots,
+            requantize=3.5,
+            pack=5.0,
+            tile=12.0,
+            free_accumulators=20,
+            crowding=0.015,
+        ),
+    )
+
+
+RATES: dict[str, Rates] = {
+    "aarch64+i8mm": _rates(dots=1.0, operand=0.0),
+    "aarch64+dotprod": _rates(dots=1.0, operand=1.0),
+    "aarch64": _rates(dots=4.0, operand=2.0),
+}
