@@ -47,7 +47,8 @@ def run(target: str, folder: Path, signature: ModelSignature, samples: Sequence[
     done = subprocess.run(command, input=sent, capture_output=True)
     if done.returncode:
         raise arm.Died(f"status {done.returncode}, {done.stderr.decode()}")
-    answers, at = [], 0
+    answers: list[list[arm.Array]] = []
+    at = 0
     for _ in samples:
         answers.append([])
         for spec in signature.outputs:
