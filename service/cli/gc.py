@@ -25,7 +25,7 @@ def gc(
     ] = MIN_AGE_S,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete stored files that no model, build or artifact needs; a compile worker does so every hour."""
+    """Delete stored files that no model, build or artifact needs; octet serve does so every hour."""
     with reporting(as_json) as output:
         digests, size_bytes = _collect(load_checked({"data_dir": data_dir}), older_than_s)
         if as_json:

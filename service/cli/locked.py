@@ -26,9 +26,9 @@ from service.core.signature import ModelSignature
 from service.core.target import detect_host
 from service.core.witnesses import Comparison
 from service.runtime.latency import PERCENTILES
-from service.runtime.loading import StoredArtifact, artifacts_of_model
 from service.runtime.model import Array, checked
 from service.runtime.shared import SharedTensors, bytes_of
+from service.runtime.stored import StoredArtifact, artifacts_of_model
 
 T = TypeVar("T")
 Poll = Callable[[], None]

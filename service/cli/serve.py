@@ -93,7 +93,7 @@ def serve(
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Serve models: the API, a compile worker and an inference worker."""
+    """Serve models: the API, predictions and, while there is something to build, a compile worker."""
     flags: dict[str, Any] = {"host": host, "port": port, "grpc_port": grpc_port, "data_dir": data_dir}
     flags |= {"model_files": models or None}
     flags |= {"auth": Auth.OFF if no_auth else None, "tls_cert": tls_cert, "tls_key": tls_key}

@@ -89,7 +89,7 @@ def _datatype(name: str, value: Array) -> str:
     try:
         return datatype_of(value.dtype.name)
     except KeyError as error:
-        hint = f"use one of: {', '.join(dtype.name for dtype in DATATYPES.values())}"
+        hint = f"use one of: {', '.join(DATATYPES.values())}"
         raise InvalidInput(f"no model accepts {value.dtype.name}", tensor=name, hint=hint) from error
 
 

@@ -16,8 +16,7 @@ from tvm import relax
 
 from service.compiler.qnn import graph
 from service.core.artifact import Slot
-from service.core.buffers import ALIGNMENT_BYTES
-from service.core.call_plan import Buffer, Call, CallPlan, Space
+from service.core.call_plan import ALIGNMENT_BYTES, Buffer, Call, CallPlan, Space
 from service.core.errors import BuildFailed
 
 PLAIN_PREFIX = "octet_plain_"  # of functions that no kernel computes; without it, `exp` would be the C library's

@@ -17,7 +17,7 @@ from tvm import relax
 from service.compiler.qnn import graph
 from service.compiler.qnn.operation import value_of
 from service.core.artifact import Slot
-from service.core.buffers import ALIGNMENT_BYTES
+from service.core.call_plan import ALIGNMENT_BYTES
 
 
 def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, list[NDArray[Any]]]:

@@ -14,8 +14,6 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-import numpy as np
-
 from service.core.call_plan import CallPlan
 from service.core.compatibility import ABI_VERSION, check_versions
 from service.core.digest import Digest
@@ -106,6 +104,8 @@ class Slot:
 
     @property
     def end_bytes(self) -> int:
+        import numpy as np  # the compiler's
+
         return self.offset_bytes + math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
     def to_json(self) -> dict[str, Any]:

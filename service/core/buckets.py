@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from service.core.errors import InvalidTensor
 from service.core.signature import ModelSignature, TensorSpec
 
-Array = NDArray[Any]
+if TYPE_CHECKING:  # see `core.signature`
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
 DYNAMIC = -1
 
 
@@ -151,6 +151,8 @@ def _length(signature: ModelSignature, bucket: ModelSignature) -> int:
 def _filled(array: Array, shape: Sequence[int]) -> Array:
     if array.shape == tuple(shape):
         return array
+    import numpy as np
+
     filled = np.zeros(shape, array.dtype)
     filled[tuple(map(slice, array.shape))] = array
     return filled
@@ -159,6 +161,8 @@ def _filled(array: Array, shape: Sequence[int]) -> Array:
 def _cut(spec: TensorSpec, output: Array, length: int) -> Array:
     if DYNAMIC not in spec.shape:
         return output
+    import numpy as np
+
     return np.ascontiguousarray(output[tuple(slice(length if size == DYNAMIC else None) for size in spec.shape)])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-ALIGNMENT_BYTES = 64  # a cache line, and the widest vector register; TVM's kernels load aligned vectors
+from service.core.call_plan import ALIGNMENT_BYTES
 
 
 def aligned_empty(shape: Sequence[int], dtype: npt.DTypeLike) -> np.ndarray[Any, np.dtype[Any]]:

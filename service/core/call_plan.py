@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from service.core.buffers import ALIGNMENT_BYTES
 from service.core.compatibility import PLAN_VERSION, check_plan
 from service.core.errors import CorruptBlob
 
+ALIGNMENT_BYTES = 64  # of each tensor: a cache line, and the widest vector register
 _MEMBERS = frozenset({"version", "arena_bytes", "buffers", "calls", "copies"})
 MOST_BUFFERS, MOST_CALLS, MOST_OPERANDS = 1 << 20, 1 << 18, 4096
 _MOST_BYTES = 1 << 40

@@ -104,7 +104,9 @@ class Settings(BaseSettings, Serving):
         2 << 30, ge=0, description="cache size for imports and expected outputs of earlier builds"
     )
     compiler_idle_s: float = Field(
-        300.0, gt=0, description="a compile worker that is idle for this long frees the compiler's 0.2 GB"
+        300.0,
+        gt=0,
+        description="an idle compile worker ends after this long, or where it runs alone frees the compiler's 0.2 GB",
     )
     lease_s: float = Field(30.0, gt=0, description="a worker without a heartbeat for this long loses its build")
     heartbeat_s: float = Field(10.0, gt=0)

@@ -6,25 +6,26 @@ import base64
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from service.core.errors import CorruptBlob, Unsupported
 
-# Open Inference Protocol datatype -> numpy dtype, little-endian as on the wire.
-DATATYPES: Mapping[str, np.dtype[Any]] = {
-    "BOOL": np.dtype(np.bool_),
-    "UINT8": np.dtype(np.uint8),
-    "UINT16": np.dtype("<u2"),
-    "INT8": np.dtype(np.int8),
-    "INT16": np.dtype("<i2"),
-    "INT32": np.dtype("<i4"),
-    "INT64": np.dtype("<i8"),
-    "FP32": np.dtype("<f4"),
+if TYPE_CHECKING:  # NumPy is loaded by who has tensors: what only decides has none, and would pay 9 MB
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Open Inference Protocol datatype -> name of the numpy dtype, little-endian as on the wire.
+DATATYPES: Mapping[str, str] = {
+    "BOOL": "bool",
+    "UINT8": "uint8",
+    "UINT16": "uint16",
+    "INT8": "int8",
+    "INT16": "int16",
+    "INT32": "int32",
+    "INT64": "int64",
+    "FP32": "float32",
 }
-_BY_DTYPE = {dtype.name: datatype for datatype, dtype in DATATYPES.items()}
+_BY_DTYPE = {dtype: datatype for datatype, dtype in DATATYPES.items()}
 
 
 def datatype_of(dtype: str) -> str:
@@ -41,6 +42,8 @@ class Quantization:
 
     def real(self, stored: NDArray[Any]) -> NDArray[np.float32]:
         """The real values of `stored` integers: exact for up to 16 bits until they are rounded once, to float32."""
+        import numpy as np
+
         with np.errstate(over="ignore"):
             return ((stored.astype(np.float64) - self.zero_point) * self.scale).astype(np.float32)
 
@@ -75,7 +78,9 @@ class TensorSpec:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return DATATYPES[self.datatype]
+        import numpy as np
+
+        return np.dtype(DATATYPES[self.datatype])
 
     @property
     def image_axes(self) -> tuple[int, int, int] | None:
@@ -139,6 +144,8 @@ class State:
 
     def first(self) -> NDArray[Any]:
         """The elements before the first call, read-only."""
+        import numpy as np
+
         return np.frombuffer(self.initial, self.spec.dtype).reshape(self.spec.shape)
 
     def to_json(self) -> dict[str, Any]:
@@ -146,7 +153,7 @@ class State:
         width = self.spec.dtype.itemsize
         uniform = self.initial == self.initial[:width] * (len(self.initial) // width)
         value = self.first().reshape(-1)[0].item() if uniform else None
-        exact = value is not None and np.isfinite(value)
+        exact = value is not None and math.isfinite(value)
         return {**self.spec.to_json(), "initial": value if exact else base64.b64encode(self.initial).decode("ascii")}
 
     @staticmethod
@@ -155,6 +162,8 @@ class State:
         if isinstance(initial, str):
             data = base64.b64decode(initial, validate=True)
         else:
+            import numpy as np
+
             data = np.full(spec.shape, initial, spec.dtype).tobytes()
         if len(data) != math.prod(spec.shape) * spec.dtype.itemsize:
             raise CorruptBlob(f"the state {spec.name!r} of shape {list(spec.shape)} has {len(data)} bytes")

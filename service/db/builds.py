@@ -190,12 +190,20 @@ class BuildStore:
         A build that too many workers died of fails with `BuildCrashed` instead.
         """
         now = self._clock.now()
-        with self._database.read() as connection:
-            silent = self._silent(claims.leases(connection), lease_s)
-            if not claims.any_to_claim(connection, now, silent):
-                return None
+        waiting, silent = self._look(now, lease_s)
+        if not waiting:
+            return None
         with self._database.write() as connection:
             return claims.claim(connection, owner, now, silent, lease_s, self._max_attempts)
+
+    def any_to_claim(self, lease_s: float) -> bool:
+        """Whether `claim` would find something to do; takes no lock."""
+        return self._look(self._clock.now(), lease_s)[0]
+
+    def _look(self, now: datetime, lease_s: float) -> tuple[bool, Collection[int]]:
+        with self._database.read() as connection:
+            silent = self._silent(claims.leases(connection), lease_s)
+            return claims.any_to_claim(connection, now, silent), silent
 
     def _silent(self, leases: Mapping[int, datetime], lease_s: float) -> Collection[int]:
         """The builds whose leases have been the same for `lease_s`: a clock that was put back must not keep them."""

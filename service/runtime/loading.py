@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import platform
-from dataclasses import dataclass
 from pathlib import Path
 
 from service.cache import OciLayout
-from service.core.artifact import (
-    ARTIFACT_TYPE,
-    CONSTANTS_MEDIA_TYPE,
-    LIBRARY_MEDIA_TYPE,
-    NUMERICS_ANNOTATION,
-    OPTIONS_ANNOTATION,
-    SOURCE_ANNOTATION,
-    TARGET_ANNOTATION,
-    ArtifactConfig,
-    only_artifact,
-)
-from service.core.compatibility import check_config_type
+from service.core.artifact import ArtifactConfig, only_artifact
 from service.core.digest import Digest, canonical_json
-from service.core.elf import ElfError, check_library
-from service.core.errors import UnsafeLibrary, Unsupported
-from service.core.options import buckets_of
-from service.core.target import detect_host, parse_target
 from service.runtime.bucketed import BucketedModel
 from service.runtime.model import Model
 from service.runtime.octet_library import NativeModel
+from service.runtime.stored import StoredArtifact, artifacts_of_model, check_code, check_host
 from service.runtime.threads import Threads
-
-_OF_A_MODEL = (SOURCE_ANNOTATION, TARGET_ANNOTATION, NUMERICS_ANNOTATION)
 
 
 def load(
@@ -68,56 +49,6 @@ def load_model(path: Path | str | OciLayout, threads: int | Threads = 0) -> Mode
     return models[0] if len(models) == 1 else BucketedModel(models)
 
 
-def artifacts_of_model(layout: OciLayout) -> list[Digest]:
-    """The only artifact in the layout, or those that are the buckets of one model.
-
-    Raises:
-        NotFound: there is none, or artifacts that are not one model.
-    """
-    listed = layout.index()
-    digests = [entry.digest for entry in listed if entry.artifact_type == ARTIFACT_TYPE]
-    if len(digests) < 2 or len({_model_of(layout, digest) for digest in digests}) > 1:
-        return [only_artifact((entry.digest, entry.artifact_type) for entry in listed)]
-    return digests
-
-
-def _model_of(layout: OciLayout, digest: Digest) -> object:
-    """What the buckets of one model have in common; of an artifact that is none, nothing that another has."""
-    annotations = layout.manifest(digest).annotations
-    buckets = buckets_of(json.loads(annotations.get(OPTIONS_ANNOTATION, "{}")))
-    if not buckets:
-        return digest
-    return json.dumps(buckets), *(annotations[name] for name in _OF_A_MODEL)
-
-
-@dataclass(frozen=True)
-class StoredArtifact:
-    """An artifact whose bytes were hashed, and of which nothing is loaded."""
-
-    digest: Digest
-    config: ArtifactConfig
-    library: Path
-    constants: Path
-
-    @staticmethod
-    def read(layout: OciLayout, digest: Digest) -> StoredArtifact:
-        """
-        Raises:
-            NotFound, CorruptBlob: some of it is gone or damaged.
-            Unsupported: it is for another release.
-        """
-        manifest = layout.manifest(digest)
-        check_config_type(manifest.config.media_type)
-        config = ArtifactConfig.from_json(json.loads(layout.blobs.read(manifest.config.digest)))
-        files = {layer.media_type: layout.blobs.path(layer.digest) for layer in manifest.layers}
-        return StoredArtifact(digest, config, files[LIBRARY_MEDIA_TYPE], files[CONSTANTS_MEDIA_TYPE])
-
-    def check(self) -> None:
-        """Raises `Unsupported` and `UnsafeLibrary`, as `load_files` does before it loads it."""
-        check_host(self.config)
-        check_code(self.config, self.library)
-
-
 def _loaded(layout: OciLayout, digest: Digest, threads: int | Threads) -> Model:
     stored = StoredArtifact.read(layout, digest)
     return load_files(stored.config, stored.library, stored.constants, digest=digest, threads=threads)
@@ -143,25 +74,3 @@ def load_files(
     shared = threads if isinstance(threads, Threads) else Threads(threads)
     native = NativeModel.load_files(canonical_json(config.to_json()), library, constants)
     return Model(config, native, digest, shared)
-
-
-def check_host(config: ArtifactConfig) -> None:
-    """Raises `Unsupported`: it is for another machine."""
-    target, host = parse_target(config.target), detect_host()
-    missing = target.missing_on(host)
-    if missing:
-        raise Unsupported(
-            f"the artifact is for {target}, but this {platform.machine()} host lacks {', '.join(sorted(missing))}",
-            hint=f"build it for {host.best}" if host.best else host.why_none,
-        )
-
-
-def check_code(config: ArtifactConfig, library: Path) -> None:
-    """Raises `UnsafeLibrary`: loading its library could run code, or this compiler did not write it."""
-    try:
-        check_library(library.read_bytes(), parse_target(config.target).architecture)
-    except ElfError as error:
-        raise UnsafeLibrary(
-            f"the artifact's library is not loaded: {error}",
-            hint="compile the model again; an artifact is native code, and this one is not from this compiler",
-        ) from error

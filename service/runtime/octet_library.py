@@ -237,7 +237,7 @@ class NativeModel(_Owner):
         return found
 
     def dtypes(self, role: Role) -> list[np.dtype[Any]]:
-        return [DATATYPES[tensor.datatype] for tensor in self.tensors(role)]
+        return [np.dtype(DATATYPES[tensor.datatype]) for tensor in self.tensors(role)]
 
     @cached_property
     def calls(self) -> tuple[str, ...]:

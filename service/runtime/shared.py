@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from service.core.buffers import ALIGNMENT_BYTES
+from service.core.call_plan import ALIGNMENT_BYTES
 from service.core.errors import CorruptBlob
 from service.core.signature import ModelSignature, TensorSpec
 from service.runtime.model import Array

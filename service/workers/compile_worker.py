@@ -29,11 +29,9 @@ from service.core.scheduling import step_back
 from service.core.settings import Settings
 from service.core.target import parse_target
 from service.core.worker import WorkerKind
-from service.db import BuildStore, Claim, Database, ModelStore, WorkerStore
+from service.db import BuildStore, Claim, Database, WorkerStore
 from service.workers.attempt import Attempt, Stopping
 from service.workers.catalog import record_build
-from service.workers.crashes import crashes_of
-from service.workers.garbage import Collector
 from service.workers.presence import Presence
 from service.workers.scratch import attempt_directory, sweep
 
@@ -50,7 +48,6 @@ class CompileWorker:
     Args:
         compile: the compiler; a test may give another function.
         on_build: told of the build that is worked on from now on, or None.
-        between_builds: called before each look for work.
         on_idle: called when nothing was built for `settings.compiler_idle_s`; again only after another build.
     """
 
@@ -63,18 +60,16 @@ class CompileWorker:
         *,
         compile: Compile = build_artifact,
         on_build: Callable[[str | None], None] = lambda build: None,
-        between_builds: Callable[[], None] = lambda: None,
         on_idle: Callable[[], None] = lambda: None,
     ) -> None:
         self._builds, self._layout, self._settings, self._owner = builds, layout, settings, owner
-        self._compile, self._on_build, self._between_builds = compile, on_build, between_builds
+        self._compile, self._on_build = compile, on_build
         self._on_idle, self._idle_since_s = on_idle, time.monotonic()
 
     def run(self, stop: threading.Event) -> None:
         """Works until `stop` is set; a build under way is then given back."""
         while not stop.is_set():
             try:
-                self._between_builds()
                 if self.work_once(stop):
                     self._idle_since_s = time.monotonic()
                 else:
@@ -166,11 +161,17 @@ def _unforeseen(error: Exception, stage: Stage | None) -> BuildFailed:
     )
 
 
-def run(settings: Settings, stop: threading.Event, on_started: Callable[[str], None] = lambda worker: None) -> None:
+def run(
+    settings: Settings,
+    stop: threading.Event,
+    on_started: Callable[[str], None] = lambda worker: None,
+    is_lasting: bool = True,
+) -> None:
     """A compile worker on the database and the store of `settings`, until `stop` is set.
 
     Args:
         on_started: called once with the worker's name, when it takes builds.
+        is_lasting: whether it goes on after `settings.compiler_idle_s` without a build.
 
     Raises:
         OctetError: the database or the store cannot be opened.
@@ -182,7 +183,6 @@ def run(settings: Settings, stop: threading.Event, on_started: Callable[[str], N
     toolchain.fingerprint()  # takes a moment the first time: now, not while the first build waits
     warm()
     builds = BuildStore(database, max_attempts=settings.max_build_attempts)
-    garbage = Collector(layout, builds, ModelStore(database), crashes_of(settings))
     with Presence(WorkerStore(database), WorkerKind.COMPILE, settings.heartbeat_s) as presence:
         worker = CompileWorker(
             builds,
@@ -190,15 +190,16 @@ def run(settings: Settings, stop: threading.Event, on_started: Callable[[str], N
             settings,
             presence.id,
             on_build=presence.works_on,
-            between_builds=garbage.collect_if_due,
-            on_idle=shut_down,
+            on_idle=shut_down if is_lasting else stop.set,
         )
         on_started(presence.id)
         worker.run(stop)
     database.close()
 
 
-def run_until_signaled(settings: Settings, on_started: Callable[[str], None] = lambda worker: None) -> None:
+def run_until_signaled(
+    settings: Settings, on_started: Callable[[str], None] = lambda worker: None, is_lasting: bool = True
+) -> None:
     """`run`, until SIGTERM or SIGINT comes; this process and all that it starts are as nice as builds are.
 
     To be called in the main thread. It only waits there: a signal's handler interrupts whatever the main thread does,
@@ -209,4 +210,4 @@ def run_until_signaled(settings: Settings, on_started: Callable[[str], None] = l
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with ThreadPoolExecutor(1, "octet-compile") as executor:
-        executor.submit(run, settings, stop, on_started).result()
+        executor.submit(run, settings, stop, on_started, is_lasting).result()

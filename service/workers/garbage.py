@@ -38,7 +38,7 @@ def collect_garbage(
 
 
 class Collector:
-    """Collects garbage now and then, for a worker that asks it to between two builds."""
+    """Collects garbage now and then, for a process that asks it to more often."""
 
     def __init__(
         self,

@@ -2,8 +2,8 @@
 
 Only a process with one thread forks safely, so the supervisor has no other, and loads no library that starts some:
 its children load what they need. They share its memory, know its settings, and start without a new interpreter. A pipe
-is all that goes between: a child says on it that it is ready, or why it cannot be, and the kernel closes it when the
-child is gone, however it went.
+is all that goes between: a child says on it that it is ready, or why it cannot be, or that another is wanted, and the
+kernel closes it when the child is gone, however it went.
 """
 
 from __future__ import annotations
@@ -38,7 +38,11 @@ class Ready:
         self._pipe = pipe
 
     def __call__(self) -> None:
-        _say(self._pipe, {})
+        _say(self._pipe, {"ready": True})
+
+    def want(self) -> None:
+        """Asks for the process that runs on demand. It may be there already."""
+        _say(self._pipe, {"wanted": True})
 
     @property
     def descriptor(self) -> int:
@@ -81,7 +85,9 @@ class SupervisedProcess:
         *,
         grace_s: float = 10.0,
         keep: Collection[int] = (),
+        on_demand: bool = False,
         on_ready: Callable[[], None] = lambda: None,
+        on_want: Callable[[], None] = lambda: None,
         on_end: Callable[[End], bool] = lambda end: True,
     ) -> None:
         """
@@ -90,13 +96,22 @@ class SupervisedProcess:
             main: what the child does; it ends when `main` returns, and its exit status is 1 if `main` raises.
             grace_s: how long the child may take to end when it is told to, before it is killed.
             keep: the sockets and pipes of this process that the child may use too.
+            on_demand: started only when it is wanted, and again only when it is wanted after it ended well.
             on_ready: called whenever a child says that it is.
+            on_want: called whenever a child wants another process.
             on_end: called whenever a child has ended that was not told to; whether to start another.
         """
         self._name, self._main, self._grace_s = name, main, grace_s
-        self._kept, self._on_ready, self._on_end = frozenset(keep), on_ready, on_end
-        self._stopping = asyncio.Event()
+        self._kept, self._on_ready, self._on_want, self._on_end = frozenset(keep), on_ready, on_want, on_end
+        self._on_demand = on_demand
+        self._wanted, self._stopping = asyncio.Event(), asyncio.Event()
+        if not on_demand:
+            self.want()
         self.pid: int | None = None  # of the child, while there is one
+
+    def want(self) -> None:
+        """Has a child started where there is none. Who wants it says so until it is there: one may be about to end."""
+        self._wanted.set()
 
     async def run(self) -> None:
         """Returns when the child has ended after `stop`.
@@ -105,11 +120,14 @@ class SupervisedProcess:
             OctetError: no other is to be started; what the last one said, or how it ended.
         """
         pause_s = _FIRST_PAUSE_S
-        while not self._stopping.is_set():
+        while await self._is_wanted():
             started_s = time.monotonic()
             end = await self._run_once()
             if self._stopping.is_set():
                 return
+            if self._on_demand and end.was_ready and end.status == 0:
+                self._wanted.clear()
+                continue
             if not self._on_end(end):
                 raise end.error or NotStarted(f"the {self._name} ended while it started ({end})")
             pause_s = _FIRST_PAUSE_S if time.monotonic() - started_s > _HEALTHY_S else pause_s
@@ -120,6 +138,7 @@ class SupervisedProcess:
     def stop(self) -> None:
         """Lets the child end what it must (SIGTERM), and kills it if that takes too long."""
         self._stopping.set()
+        self._wanted.set()  # whoever waits for that has to look
         if self.pid is not None:
             os.kill(self.pid, signal.SIGTERM)
             asyncio.get_running_loop().call_later(self._grace_s, self._give_up, self.pid)
@@ -127,8 +146,14 @@ class SupervisedProcess:
     def kill(self) -> None:
         """As `stop`, without waiting for anything."""
         self._stopping.set()
+        self._wanted.set()
         if self.pid is not None:
             os.kill(self.pid, signal.SIGKILL)
+
+    async def _is_wanted(self) -> bool:
+        """Waits until it is, or is to stop."""
+        await self._wanted.wait()
+        return not self._stopping.is_set()
 
     async def _pause(self, seconds: float) -> None:
         try:
@@ -154,11 +179,15 @@ class SupervisedProcess:
             await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(said), pipe)
             was_ready, error = False, None
             async for line in said:
-                error = _error_in(line)
-                if error is None:
-                    was_ready = True
-                    if not self._stopping.is_set():
-                        self._on_ready()
+                match json.loads(line):
+                    case {"error": members}:
+                        error = from_json(members)
+                    case {"wanted": _}:
+                        self._on_want()
+                    case _:
+                        was_ready = True
+                        if not self._stopping.is_set():
+                            self._on_ready()
         self.pid = None
         os.kill(pid, signal.SIGKILL)  # its end of the pipe is closed: it is ending, and this changes nothing
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -239,8 +268,3 @@ def _kills_for_memory() -> int:
 def _say(pipe: int, what: object) -> None:
     with suppress(BrokenPipeError):  # the parent is gone, and the signal that tells it is on its way
         os.write(pipe, json.dumps(what).encode() + b"\n")
-
-
-def _error_in(line: bytes) -> OctetError | None:
-    error = json.loads(line).get("error")
-    return None if error is None else from_json(error)

@@ -131,7 +131,7 @@ def test_infer_on_a_version_without_naming_outputs(client: triton.InferenceServe
 
 @pytest.mark.parametrize("datatype", ["BOOL", "UINT16", "INT8", "INT16", "INT32", "INT64", "FP32"])
 def test_every_datatype_there_and_back(client: triton.InferenceServerClient, datatype: str) -> None:
-    array = extremes(DATATYPES[datatype])
+    array = extremes(np.dtype(DATATYPES[datatype]))
     result = client.infer(datatype.lower(), [input_of("x", array, datatype)])
     np.testing.assert_array_equal(result.as_numpy("y"), array)
 

@@ -115,7 +115,7 @@ def test_inputs_of_mixed_form_in_another_order(client: triton.InferenceServerCli
 @pytest.mark.parametrize("datatype", ["BOOL", "UINT16", "INT8", "INT16", "INT32", "INT64", "FP32"])
 @pytest.mark.parametrize("binary", [True, False])
 def test_every_datatype_there_and_back(client: triton.InferenceServerClient, datatype: str, binary: bool) -> None:
-    array = extremes(DATATYPES[datatype])
+    array = extremes(np.dtype(DATATYPES[datatype]))
     result = client.infer(
         datatype.lower(),
         [input_of("x", array, datatype, binary)],

@@ -17,7 +17,7 @@ from service.core.metadata import NOTHING, ModelMetadata
 from service.core.model import ModelVersion
 from service.core.queueing import Scheduling
 from service.core.signature import ModelSignature
-from service.runtime.loading import StoredArtifact
+from service.runtime.stored import StoredArtifact
 from service.workers.data_plane import loads
 from service.workers.inference.identity import Identity
 from service.workers.inference.memory import Weight

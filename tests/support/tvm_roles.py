@@ -10,8 +10,7 @@ import numpy as np
 
 from service.compiler.sandbox import Report
 from service.core.artifact import ArtifactConfig
-from service.core.buffers import ALIGNMENT_BYTES
-from service.core.call_plan import Buffer, Call, CallPlan, Space
+from service.core.call_plan import ALIGNMENT_BYTES, Buffer, Call, CallPlan, Space
 from service.core.signature import ModelSignature, TensorSpec
 
 Request = Mapping[str, Any]

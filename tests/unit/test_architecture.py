@@ -46,13 +46,22 @@ def test_the_command_line_is_quick_to_start() -> None:
     assert not {"fastapi", "uvicorn", "sqlalchemy", "service.api", "service.db"} & loaded
 
 
-# What a server without a migration, a picture, a trace or PostgreSQL has no use for, by what loads it.
-_NEEDED_LATER = ("alembic", "PIL", "opentelemetry.sdk", "sqlalchemy.dialects.postgresql", "httpx", "service.cli.client")
+# What a server without a migration, a picture, a trace, PostgreSQL or gRPC about the repository has no use for.
+_NEEDED_LATER = (
+    "alembic",
+    "PIL",
+    "google.protobuf",
+    "httpx",
+    "numpy",
+    "opentelemetry.sdk",
+    "service.cli.client",
+    "sqlalchemy.dialects.postgresql",
+)
 
 
 @pytest.fixture(scope="module")
 def serving() -> set[str]:
-    """What `octet serve` loads, which its children share."""
+    """What `octet serve` loads, and its control plane."""
     loaded, _ = _after_importing("service.cli.serve, service.api.ops.supervisor, service.api.ops.server")
     return loaded
 

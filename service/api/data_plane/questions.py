@@ -6,13 +6,13 @@ import asyncio
 import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from service.api.access import ANYBODY
 from service.api.access.audit import asking
 from service.api.documents import title_of
-from service.api.grpc.repository import Calls
 from service.api.grpc.status import status_of as grpc_status_of
 from service.api.oip.address import parse_address
 from service.api.oip.repository import Repository
@@ -20,6 +20,9 @@ from service.api.problems import may_be_retried, no_memory, status_of
 from service.api.services import Services
 from service.core.errors import NotReady, OctetError
 from service.workers.inference import Served
+
+if TYPE_CHECKING:
+    from service.api.grpc.repository import Calls
 
 _logger = logging.getLogger(__name__)
 
@@ -30,9 +33,14 @@ class Questions:
     """Answers each with members and bytes."""
 
     def __init__(self, services: Services) -> None:
-        self._registry = services.registry
-        self._calls = Calls(Repository(services.registry, services.audit))
+        self._services, self._registry = services, services.registry
         self._decoders = ThreadPoolExecutor(len(os.sched_getaffinity(0)), "octet-decode")  # bounds their memory
+
+    @cached_property
+    def _calls(self) -> Calls:
+        from service.api.grpc.repository import Calls  # protobuf, 2 MB: few ask for the repository over gRPC
+
+        return Calls(Repository(self._registry, self._services.audit))
 
     async def answer(self, question: Members, data: bytes) -> tuple[Members, bytes]:
         try:

@@ -20,6 +20,7 @@ from uvicorn.server import HANDLED_SIGNALS
 from service.api.app import create_app
 from service.api.assembly import assemble
 from service.api.data_plane.listener import Listener
+from service.api.ops.housekeeping import Housekeeping
 from service.api.services import Services
 from service.core.certificate import Certificate
 from service.core.logs import Seldom
@@ -29,6 +30,7 @@ from service.core.worker import WorkerKind
 from service.workers.crashes import Crashes
 from service.workers.data_plane.plane import DataPlane
 from service.workers.presence import Presence
+from service.workers.supervised import Ready
 
 _logger = logging.getLogger(__name__)
 
@@ -38,7 +40,7 @@ def run(
     address: bytes,
     certificate: Certificate | None,
     crashes: Crashes,
-    ready: Callable[[], None],
+    ready: Ready,
 ) -> None:
     """Serves until SIGTERM or SIGINT comes, be it while it still starts. To be called in the main thread.
 
@@ -46,7 +48,7 @@ def run(
         address: where the data plane takes a connection.
         certificate: of the public ports; None where connections are in plain text.
         crashes: what crashes of earlier data planes were put down to.
-        ready: called once, when the data plane knows what holds.
+        ready: called once, when the data plane knows what holds; and told whenever a build waits for a compiler.
 
     Raises:
         OctetError: the database or the store cannot be opened.
@@ -95,7 +97,7 @@ class _Signals:
 class _Server(uvicorn.Server):
     """uvicorn, without a socket of its own. Notifies all waiters when the process is told to stop."""
 
-    def __init__(self, services: Services, signals: _Signals, on_started: Callable[[], None]) -> None:
+    def __init__(self, services: Services, signals: _Signals, ready: Ready) -> None:
         app = create_app(services)
         super().__init__(
             uvicorn.Config(
@@ -110,7 +112,7 @@ class _Server(uvicorn.Server):
                 timeout_graceful_shutdown=max(1, round(services.settings.grace_s)),
             )
         )
-        self._services, self._signals, self._on_started = services, signals, on_started
+        self._services, self._signals, self._ready = services, signals, ready
         self._listener = Listener(services, self._take)
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -119,6 +121,7 @@ class _Server(uvicorn.Server):
         await super().startup([])
         self._do(self._listener.keep_telling())  # by now it is known whether models are to be loaded first
         self._do(self._announce())
+        self._do(Housekeeping(self._services, self._ready.want).keep())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await super().shutdown()
@@ -146,7 +149,7 @@ class _Server(uvicorn.Server):
         await self._services.plane.reached()
         await self._services.plane.gather()  # it has heard all by then
         if not self.should_exit:  # otherwise the server accepts no requests any more, and is not announced
-            self._on_started()
+            self._ready()
 
     def _take(self, descriptor: int) -> None:
         """Goes on with a connection that the data plane hands over."""

@@ -1,16 +1,15 @@
-"""`octet serve`: the process that a person starts and stops. It keeps the data plane, the control plane and a compile
-worker running.
+"""`octet serve`: the process that a person starts and stops. It keeps the data plane and the control plane running, and
+a compile worker while there is something to build.
 
 It holds the sockets, so that the ports stay ours and a client gets an answer while the data plane is down; it takes
-note of what ran when that crashed; and it does nothing else, so that nothing can bring it down. What the control plane
-is made of is loaded here, so that another is there at once, and used only there.
+note of what ran when that crashed; and it does nothing else, so that nothing can bring it down. What its children are
+made of they load themselves.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import importlib
 import logging
 import signal
 import socket
@@ -95,14 +94,6 @@ async def _serve(settings: Settings, compile: bool, on_started: Callable[[Starte
         return await supervisor.run(told)
 
 
-def _load_server() -> None:
-    """What the control plane is made of: half a second of imports, once. A fork has them."""
-    gc.disable()  # nothing of it is garbage, and to look for some takes a fifth of the time
-    importlib.import_module("service.api.ops.server")
-    gc.freeze()  # or a child that looks for garbage writes to each page that it shares with us
-    gc.enable()
-
-
 class _Supervisor:
     """The supervision of the processes that serve: callbacks for their start, readiness and end."""
 
@@ -137,18 +128,18 @@ class _Supervisor:
             self._be_control_plane,
             grace_s=grace_s,
             on_ready=self._control_plane_is_ready,
+            on_want=self._compiler_is_wanted,
             on_end=lambda end: self._on_started is None,  # not if the first could not start
         )
-        self._children = [data_plane, control_plane]
-        if compile:
-            self._children.append(SupervisedProcess("compile worker", self._be_compile_worker, grace_s=grace_s))
+        self._compile_worker = SupervisedProcess(
+            "compile worker", self._be_compile_worker, grace_s=grace_s, on_demand=True
+        )
+        self._children = [data_plane, control_plane, self._compile_worker]
 
     async def run(self, told: asyncio.Queue[int]) -> int:
         stopping = asyncio.ensure_future(self._stop_when(told))
-        first = asyncio.ensure_future(self._children[0].run())
-        await asyncio.sleep(0)  # the data plane is on its way, and says so to who asks meanwhile
-        _load_server()
-        running = asyncio.gather(first, *(child.run() for child in self._children[1:]))
+        gc.freeze()  # or a child that looks for garbage writes to each page that it shares with us
+        running = asyncio.gather(*(child.run() for child in self._children))
         try:
             await running
             return stopping.result() if stopping.done() else 0
@@ -182,14 +173,21 @@ class _Supervisor:
         program.become(inherited, [settings.store_dir], program.writable(settings), said)
 
     def _be_control_plane(self, ready: Ready) -> None:
+        gc.disable()  # nothing of what it loads is garbage, and to look for some takes a fifth of the time
         from service.api.ops.server import run
 
+        gc.freeze()
+        gc.enable()
         run(self._settings, self._address, self._certificate, self._crashes, ready)
 
     def _be_compile_worker(self, ready: Ready) -> None:
         from service.workers.compile_worker import run_until_signaled
 
-        run_until_signaled(self._settings, on_started=lambda _: ready())
+        run_until_signaled(self._settings, on_started=lambda _: ready(), is_lasting=False)
+
+    def _compiler_is_wanted(self) -> None:
+        if self._compile:
+            self._compile_worker.want()
 
     def _control_plane_is_ready(self) -> None:
         if self._on_started is None:

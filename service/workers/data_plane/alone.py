@@ -15,7 +15,7 @@ from service.core.certificate import certificate_of
 from service.core.errors import Conflict, InvalidInput, NotFound
 from service.core.queueing import scheduling_of
 from service.core.settings import Auth, Settings
-from service.runtime.loading import StoredArtifact
+from service.runtime.stored import StoredArtifact
 from service.workers.data_plane import loads, orders, program
 
 _BACKLOG = 2048

@@ -9,7 +9,7 @@ from service.core.buckets import opened
 from service.core.digest import canonical_json
 from service.core.queueing import Scheduling
 from service.core.signature import ModelSignature
-from service.runtime.loading import StoredArtifact
+from service.runtime.stored import StoredArtifact
 
 Members = dict[str, Any]
 

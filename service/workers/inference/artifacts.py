@@ -15,7 +15,7 @@ from service.core.errors import NotFound, NotReady
 from service.core.metadata import ModelMetadata
 from service.core.queueing import Scheduling
 from service.core.signature import ModelSignature
-from service.runtime.loading import StoredArtifact
+from service.runtime.stored import StoredArtifact
 from service.workers.crashes import Crashes
 from service.workers.data_plane import loads
 from service.workers.inference.identity import Identity

@@ -64,7 +64,7 @@ async def test_the_scores_of_classes_are_real_too(tables: Tables) -> None:
 
 async def test_binary_outputs_are_of_float32(tables: Tables) -> None:
     async with connect(tables) as client:
-        for _ in range(3):  # the second time by its request template
+        for _ in range(3):  # the answer is the same each time
             body, headers = as_binary({"x": STORED}, BINARY)
             document, arrays = unpacked(await client.post(PATH, content=body, headers=headers))
             assert document["outputs"][0]["datatype"] == "FP32"

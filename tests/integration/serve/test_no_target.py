@@ -14,7 +14,7 @@ from tests.support.child_process import ROOT
 from tests.support.control_plane import problem
 from tests.support.old_cpu import LACKS
 from tests.support.serving import Served, environment, model
-from tests.support.waiting import WORK_TIMEOUT_S, eventually
+from tests.support.waiting import WORK_TIMEOUT_S
 
 PROGRAM = [sys.executable, "-m", "tests.support.old_cpu", "serve", "--port", "0"]
 
@@ -41,11 +41,12 @@ def test_no_target_is_said_to_run_here(served: Served) -> None:
     assert not any(target["runs_here"] or target["host"] for target in targets)
 
 
-def test_there_is_a_compile_worker_and_no_inference_worker(served: Served) -> None:
-    def kinds() -> list[str]:
-        return [worker["kind"] for worker in served.client.get("/api/v1/workers").json()["workers"]]
+def kinds(served: Served) -> list[str]:
+    return [worker["kind"] for worker in served.client.get("/api/v1/workers").json()["workers"]]
 
-    eventually(lambda: kinds() == ["compile"])
+
+def test_there_is_no_inference_worker(served: Served) -> None:
+    assert kinds(served) == []
 
 
 def test_a_push_for_this_host_is_refused_and_says_what_the_host_lacks(served: Served) -> None:
@@ -58,6 +59,7 @@ def test_a_push_for_this_host_is_refused_and_says_what_the_host_lacks(served: Se
 
 def test_a_push_for_another_machine_is_built_and_not_served(served: Served) -> None:
     assert served.ended(served.push(target="aarch64")["id"])["state"] == "succeeded"
+    assert kinds(served) == ["compile"]
     response = served.client.post("/v2/models/digits/infer", json={"inputs": []})
     assert response.status_code == 503
     assert "built for aarch64, which does not run here" in response.json()["error"]

@@ -30,6 +30,7 @@ def working(data_dir: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 def test_builds_are_nicer_than_predictions_and_share_their_session(tmp_path: Path) -> None:
     """In another session their niceness would count for nothing: see core.scheduling."""
     with serving(tmp_path, build_nice=7) as served:
+        assert served.ended(served.push()["id"])["state"] == "succeeded"
         server, worker = served.data_plane(), served.compile_worker()
         every = [worker, *children_of(worker)]
         assert len(every) > 1, "the zygote"
@@ -72,3 +73,15 @@ def test_with_json_an_error_is_json_too(tmp_path: Path) -> None:
         said, _ = process.communicate(timeout=WORK_TIMEOUT_S)
     assert process.returncode == 1
     assert json.loads(said)["error"]["code"] == "invalid_input"
+
+
+def test_octet_serve_has_one_while_there_is_something_to_build(tmp_path: Path) -> None:
+    with serving(tmp_path, compiler_idle_s=1) as served:
+        before = children_of(served.process.pid)
+        build = served.push()
+        worker = served.compile_worker()
+        assert worker not in before
+        assert served.ended(build["id"])["state"] == "succeeded"
+        eventually(lambda: sorted(children_of(served.process.pid)) == sorted(before), WORK_TIMEOUT_S)
+        assert served.ended(served.push(target="aarch64")["id"])["state"] == "succeeded"
+        assert served.compile_worker() != worker

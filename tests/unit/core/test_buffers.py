@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.core.buffers import ALIGNMENT_BYTES, aligned_empty, is_aligned
+from service.core.buffers import aligned_empty, is_aligned
+from service.core.call_plan import ALIGNMENT_BYTES
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (1, 7, 5, 3)])

@@ -40,7 +40,7 @@ def extreme(name: str, datatype: str, *shape: int, zero_point: int | None = None
 @pytest.mark.parametrize("datatype", DATATYPES)
 def test_every_input_has_the_shape_and_type_of_the_signature(datatype: str, shape: tuple[int, ...]) -> None:
     inputs = inputs_of(datatype, *shape, samples=21)
-    assert {(value.shape, value.dtype) for value in inputs} == {(shape, DATATYPES[datatype])}
+    assert {(value.shape, value.dtype) for value in inputs} == {(shape, np.dtype(DATATYPES[datatype]))}
     assert all(np.isfinite(value).all() for value in inputs)
 
 

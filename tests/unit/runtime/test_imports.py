@@ -8,7 +8,7 @@ import sys
 _PROGRAM = """
 import sys, numpy
 before = set(sys.modules)
-import service.runtime
+from service.runtime import load
 print(*sorted(set(sys.modules) - before))
 """
 _MOST_MODULES = 70  # 55 when this was written, packages included

@@ -18,7 +18,6 @@ from service.core.digest import Digest, digest_of
 from service.core.model import ModelVersion
 from service.workers import garbage
 from service.workers.catalog import delete_model
-from service.workers.compile_worker import CompileWorker
 from service.workers.crashes import crashes_of
 from service.workers.garbage import Collector, collect_garbage
 from tests.support.blobs import age_blob
@@ -225,19 +224,6 @@ class TestCollector:
         now[0] += 2
         collector.collect_if_due()
         assert not workshop.layout.blobs.exists(orphan)
-
-    def test_a_worker_does_it_between_builds(self, workshop: Workshop, orphan: Digest) -> None:
-        now = [0.0]
-        collector = collector_of(workshop, lambda: now[0])
-        now[0] = 100.0
-        worker = CompileWorker(
-            workshop.builds, workshop.layout, workshop.settings, "w", between_builds=collector.collect_if_due
-        )
-        thread = threading.Thread(target=worker.run, args=(workshop.stop,))
-        thread.start()
-        eventually(lambda: not workshop.layout.blobs.exists(orphan))
-        workshop.stop.set()
-        thread.join()
 
     def test_if_it_cannot_it_says_so_and_tries_again_later(
         self, workshop: Workshop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

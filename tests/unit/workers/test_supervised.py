@@ -46,6 +46,21 @@ def starving(ready):
     supervised._VM_STATISTICS.write_text("nr_free_pages 1\\noom_kill 3\\n")  # as the kernel does
     os.kill(os.getpid(), signal.SIGKILL)
 
+def wanting(ready):
+    signal.signal(signal.SIGUSR1, lambda *_: ready.want())
+    ready()
+    while True:
+        time.sleep(1000)
+
+def brief(ready):
+    ready()
+
+def killed_once(ready):
+    ready()
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
 def say(**what):
     print(json.dumps({"at": time.monotonic(), **what}), flush=True)
 
@@ -64,8 +79,19 @@ async def main():
         say(error=str(error))
     say(over=True)
 
+async def two():
+    other = SupervisedProcess(
+        "other", globals()[sys.argv[2]], on_demand=True, on_ready=lambda: say(other=other.pid), on_end=ended
+    )
+    child = SupervisedProcess("child", wanting, on_want=other.want, on_ready=lambda: say(ready=child.pid))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: (child.stop(), other.stop()))
+    await asyncio.gather(child.run(), other.run())
+    say(over=True)
+
 if len(sys.argv) > 3:
-    supervised._VM_STATISTICS = pathlib.Path(sys.argv[3])
+    marker = supervised._VM_STATISTICS = pathlib.Path(sys.argv[3])
+if sys.argv[1] == "two":
+    main = two
 asyncio.run(main())
 """
 
@@ -102,6 +128,10 @@ def supervising(main: str, kind: str = "", *more: str) -> Iterator[Supervised]:
             yield Supervised(process)
         finally:
             process.kill()
+
+
+def ends(pid: int) -> None:
+    eventually(lambda: not is_running(pid))
 
 
 def test_one_that_is_killed_is_started_again_and_told_of() -> None:
@@ -162,6 +192,31 @@ def test_one_that_does_not_end_is_killed() -> None:
         assert supervised.says()["over"]
         assert not is_running(pid)
         assert "did not end in 0 s" in supervised.process.communicate(timeout=GIVE_UP_S)[1]
+
+
+def test_one_on_demand_runs_when_it_is_wanted_and_again_only_then() -> None:
+    with supervising("two", "brief") as supervised:
+        child = supervised.ready()
+        for _ in range(2):
+            os.kill(child, signal.SIGUSR1)
+            ends(int(supervised.says()["other"]))
+        supervised.process.terminate()
+        assert supervised.says()["over"]
+
+
+def test_one_on_demand_that_did_not_end_well_is_started_again_unasked(tmp_path: Path) -> None:
+    with supervising("two", "killed_once", str(tmp_path / "marker")) as supervised:
+        os.kill(supervised.ready(), signal.SIGUSR1)
+        first = supervised.says()["other"]
+        assert supervised.says()["end"] == "signal 9: Killed"
+        assert supervised.says()["other"] != first
+
+
+def test_one_on_demand_that_nobody_wanted_is_not_waited_for() -> None:
+    with supervising("two", "brief") as supervised:
+        supervised.ready()
+        supervised.process.terminate()
+        assert supervised.says()["over"]
 
 
 def test_it_ends_when_its_parent_is_killed() -> None:

@@ -10,7 +10,7 @@ from service.compiler.qnn.types import QuantizedType
 from service.core.errors import InvalidInput, Unsupported
 from service.core.signature import DATATYPES, ModelSignature, Quantization, TensorSpec, datatype_of
 
-_DTYPES = {dtype.name for dtype in DATATYPES.values()}
+_DTYPES = set(DATATYPES.values())
 Shape = tuple[int, ...]
 
 

@@ -19,7 +19,7 @@ from service.compiler.importers.tflite.model import Model, Signature, Tensor
 from service.core.errors import Unsupported
 from service.core.signature import DATATYPES, ModelSignature, Quantization, State, TensorSpec, datatype_of
 
-_SENDABLE = {dtype.name for dtype in DATATYPES.values()}
+_SENDABLE = set(DATATYPES.values())
 _DEFAULT_KEY = "serving_default"  # TensorFlow's DEFAULT_SERVING_SIGNATURE_DEF_KEY
 
 

@@ -20,10 +20,21 @@ from service.api.ops.metrics import Metrics
 from service.api.ops.server import _Server, _Signals
 from service.api.services import Services
 from service.core.settings import Settings
+from service.workers.supervised import Ready
 
 
 async def _nothing(listener: object) -> None:
     """In place of what is told of services that are not there."""
+
+
+class Idle:
+    """In place of what looks after builds that are not there."""
+
+    def __init__(self, services: object, want_compiler: object) -> None:
+        pass
+
+    async def keep(self) -> None:
+        pass
 
 
 class Reached:
@@ -55,12 +66,14 @@ class Run:
             yield
             happened.append("application ended")
 
-        def on_started() -> None:
-            happened.append("told of")
-            os.kill(os.getpid(), signal.SIGTERM)
+        class Told(Ready):
+            def __call__(self) -> None:
+                happened.append("told of")
+                os.kill(os.getpid(), signal.SIGTERM)
 
         self._monkeypatch.setattr(server, "create_app", lambda services: FastAPI(lifespan=lifespan))
         self._monkeypatch.setattr(Listener, "keep_telling", _nothing)
+        self._monkeypatch.setattr(server, "Housekeeping", Idle)
         services = SimpleNamespace(
             settings=Settings(),
             plane=Reached(),
@@ -69,7 +82,7 @@ class Run:
             audit=None,
             metrics=Metrics(),
         )
-        _Server(cast(Services, services), signals, on_started).run()
+        _Server(cast(Services, services), signals, Told(-1)).run()
         assert services.stopping.is_set()
         return happened
 

@@ -1,0 +1,41 @@
+"""What the control plane looks after beside its requests: builds that nobody has begun, and garbage."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from service.api.services import Services
+from service.workers.garbage import Collector
+
+_logger = logging.getLogger(__name__)
+_EVERY_S, _TROUBLE_S = 0.2, 2.0
+
+
+class Housekeeping:
+    """For one event loop, on threads beside it."""
+
+    def __init__(self, services: Services, want_compiler: Callable[[], None]) -> None:
+        """
+        Args:
+            want_compiler: called on and on while a build waits, for a worker that is on its way, or busy.
+        """
+        self._builds, self._lease_s = services.builds, services.settings.lease_s
+        self._want_compiler = want_compiler
+        self._garbage = Collector(services.layout, services.builds, services.models, services.crashes)
+
+    async def keep(self) -> None:
+        """Looks, until canceled."""
+        while True:
+            try:
+                await asyncio.to_thread(self._look)
+                await asyncio.sleep(_EVERY_S)
+            except Exception:  # the database is gone or the disk is full: that may pass
+                _logger.exception("builds and garbage could not be looked at")
+                await asyncio.sleep(_TROUBLE_S)
+
+    def _look(self) -> None:
+        if self._builds.any_to_claim(self._lease_s):
+            self._want_compiler()
+        self._garbage.collect_if_due()
