@@ -6,6 +6,7 @@ it, or compute something else.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +15,14 @@ from tvm import tirx
 from tvm.tirx import BufferLoad
 
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
+from service.compiler.kernels.simd.fixed_point import WideFixedPoint
 from service.compiler.kernels.simd.isa import PIXELS, DepthwiseRates, EpilogueRates, Rates
 from tests.support.images import Array
 
 _RATES = Rates(
     dot=4.0,
     load=1.0,
+    together=1,
     operand=0.0,
     gather=4.0,
     latency=4.0,
@@ -46,6 +49,7 @@ class PortableIsa:
     registers: int = 32
     group: int = 4
     operand_zero_point: int = 0
+    unrolled: int = 4
     rates: Rates = _RATES
     matrix: None = None
     weight_dtype: str = "int8"
@@ -55,6 +59,10 @@ class PortableIsa:
     @property
     def bytes(self) -> int:
         return 4 * self.lanes
+
+    @property
+    def fixed_point(self) -> WideFixedPoint:
+        return WideFixedPoint(self.lanes)
 
     @property
     def weight_elements(self) -> int:
@@ -75,6 +83,11 @@ class PortableIsa:
 
     def broadcast(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
         return self.operand(program, splat(bits("int32", load(buffer, offset, self.group)), self.lanes))
+
+    def operands(
+        self, program: Program, buffer: Buffer, base: Expr, steps: Sequence[int]
+    ) -> Iterator[tuple[Expr, ...]]:
+        return (self.broadcast(program, buffer, base + step) for step in steps)
 
     def gather_indices(self, program: Program, buffer: Buffer, offset: Expr) -> Expr:
         return program.bind(load(buffer, offset, self.bytes), f"int8x{self.bytes}")
@@ -130,9 +143,9 @@ class PortableIsa:
     def transpose_indices(self) -> NDArray[np.int32]:
         return np.zeros(self.lanes, np.int32)
 
-    def transpose(self, vector: Expr, indices: Expr) -> Expr:
+    def transposed(self, program: Program, vector: Expr, indices: Expr) -> tuple[Expr, ...]:
         order = [channel + pixel * self.lanes for channel in range(self.lanes) for pixel in range(PIXELS)]
-        return shuffle(vector, order)
+        return self.operand(program, shuffle(vector, order))
 
     def arrange_table(self, values: Array) -> Array:
         return values

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvm import tirx
 
 from service.compiler.kernels.arm.neon import BYTES, GROUP, LANES, Neon
 from service.compiler.kernels.kernel import Array
-from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, splat
+from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
+from service.compiler.kernels.simd.isa import PIXELS
 
 _SIGNED = f"int8x{BYTES}"
 _HIGHEST = 0x80
@@ -25,6 +27,7 @@ class Dots(Neon):
     weight_dtype: str = "int8"
     weight_limits: tuple[int, int] = (-128, 127)
     weight_vectors: int = 1
+    unrolled: int = 4
 
     @property
     def operand_zero_point(self) -> int:
@@ -49,6 +52,15 @@ class Dots(Neon):
     def broadcast(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
         return self.operand(program, splat(bits("int32", load(buffer, offset, GROUP)), LANES))
 
+    def _side_by_side(self, program: Program, buffer: Buffer, offset: Expr, count: int) -> Iterator[tuple[Expr, ...]]:
+        size = GROUP * count
+        value = bits(f"int8x{size}", load(buffer, offset, size))
+        if not self.mixed:
+            value = value ^ splat(tirx.const(_HIGHEST - 256, "int8"), size)
+        groups = [program.bind(bits(f"int32x{count}", value), f"int32x{count}")] * (LANES // count)
+        places = ([tirx.const(place, "int32")] * LANES for place in range(count))
+        return ((bits(_SIGNED, tirx.Shuffle(groups, place)),) for place in places)
+
     def gather(self, program: Program, buffer: Buffer, offset: Expr, indices: Expr) -> tuple[Expr, ...]:
         return self.operand(program, self._gathered(buffer, offset, indices))
 
@@ -58,6 +70,13 @@ class Dots(Neon):
             value = value ^ splat(tirx.const(_HIGHEST - 256, "int8"), BYTES)
         return (program.bind(value, _SIGNED),)
 
+    def transposed(self, program: Program, vector: Expr, indices: Expr) -> tuple[Expr, ...]:
+        """One `tbl`, whose indices LLVM loads before the loop."""
+        order = [channel + pixel * LANES for channel in range(LANES) for pixel in range(PIXELS)]
+        return self.operand(program, shuffle(vector, order))
+
     def dot(self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...]) -> Expr:
-        name = "llvm.aarch64.neon.usdot" if self.mixed else "llvm.aarch64.neon.sdot"
-        return intrinsic(f"int32x{LANES}", name, accumulator, *operand, *weights)
+        """LLVM takes the element of an operand that was spread: the second factor's, but the first one's of `usdot`."""
+        if self.mixed:
+            return intrinsic(f"int32x{LANES}", "llvm.aarch64.neon.usdot", accumulator, *operand, *weights)
+        return intrinsic(f"int32x{LANES}", "llvm.aarch64.neon.sdot", accumulator, *weights, *operand)

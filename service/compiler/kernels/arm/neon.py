@@ -5,11 +5,13 @@ Sources: Arm Architecture Reference Manual for A-profile, part C7; the intrinsic
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from tvm import tirx
 
+from service.compiler.kernels.arm.fixed_point import NeonFixedPoint
 from service.compiler.kernels.arm.table import Lookup
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
@@ -32,13 +34,17 @@ class Neon:
     name: str
     rates: Rates
     lanes: int = LANES
-    registers: int = 32
+    registers: int = 28  # of 32: the others hold what is on its way
     group: int = GROUP
     matrix: None = None
 
     @property
     def bytes(self) -> int:
         return BYTES
+
+    @property
+    def fixed_point(self) -> NeonFixedPoint:
+        return NeonFixedPoint()
 
     @property
     def weight_elements(self) -> int:
@@ -48,6 +54,27 @@ class Neon:
 
     def gather_indices(self, program: Program, buffer: Buffer, offset: Expr) -> Expr:
         return program.bind(load(buffer, offset, BYTES), f"int8x{BYTES}")
+
+    def operands(
+        self, program: Program, buffer: Buffer, base: Expr, steps: Sequence[int]
+    ) -> Iterator[tuple[Expr, ...]]:
+        """Of pixels side by side, four or two are loaded at once: instructions multiply by an element of a vector."""
+        first = 0
+        while first < len(steps):
+            near = [step == steps[first] + GROUP * place for place, step in enumerate(steps[first : first + PIXELS])]
+            count = PIXELS if len(near) == PIXELS and all(near) else 2 if all(near[:2]) and len(near) > 1 else 1
+            if count == 1:
+                yield self.broadcast(program, buffer, base + steps[first])
+            else:
+                yield from self._side_by_side(program, buffer, base + steps[first], count)
+            first += count
+
+    def broadcast(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
+        raise NotImplementedError
+
+    def _side_by_side(self, program: Program, buffer: Buffer, offset: Expr, count: int) -> Iterator[tuple[Expr, ...]]:
+        """The operands of `count` groups, which follow each other."""
+        raise NotImplementedError
 
     def _gathered(self, buffer: Buffer, offset: Expr, indices: Expr) -> Expr:
         """For each index a byte of a pixel."""
@@ -94,11 +121,6 @@ class Neon:
     @property
     def transpose_indices(self) -> Array:
         return np.zeros(LANES, np.int32)
-
-    def transpose(self, vector: Expr, indices: Expr) -> Expr:
-        """One `tbl`, whose indices LLVM loads before the loop."""
-        order = [channel + pixel * LANES for channel in range(LANES) for pixel in range(PIXELS)]
-        return shuffle(vector, order)
 
     # --- tables ---
 

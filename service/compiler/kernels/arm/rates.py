@@ -6,7 +6,7 @@ instructions and two loads start in a cycle.
 
 from __future__ import annotations
 
-from service.compiler.kernels.simd.isa import DepthwiseRates, EpilogueRates, Rates
+from service.compiler.kernels.simd.isa import PIXELS, DepthwiseRates, EpilogueRates, Rates
 
 _EPILOGUE = EpilogueRates(float_scale=2.0, fixed_point=6.0, exception=1.0, residual=6.0, wide=1.5, int16=16.0)
 
@@ -20,6 +20,7 @@ def _rates(*, dots: float, operand: float) -> Rates:
     return Rates(
         dot=0.5 * dots,
         load=0.5,
+        together=PIXELS,
         operand=0.5 * operand,
         gather=1.0,
         latency=4.0,

@@ -3,12 +3,13 @@ et al. 2020)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from tvm import tirx
 
-from service.compiler.kernels.arm.neon import GROUP, LANES, Neon
+from service.compiler.kernels.arm.neon import GROUP, LANES, VECTOR, Neon
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
 
@@ -26,6 +27,7 @@ class Widening(Neon):
     weight_limits: tuple[int, int] = (-32768, 32767)
     weight_vectors: int = 2
     operand_zero_point: int = 0
+    unrolled: int = 1  # of more, LLVM begins all at once, and spills
 
     def pack_weights(self, weights: Array) -> Array:
         low, high = self.weight_limits
@@ -48,6 +50,22 @@ class Widening(Neon):
     def broadcast(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
         wide = program.bind(tirx.Cast(_HALF, load(buffer, offset, GROUP)), _HALF)
         return tuple(shuffle(wide, [place] * LANES) for place in range(GROUP))
+
+    def _side_by_side(self, program: Program, buffer: Buffer, offset: Expr, count: int) -> Iterator[tuple[Expr, ...]]:
+        loaded = program.bind(load(buffer, offset, GROUP * count), f"uint8x{GROUP * count}")
+        for first in range(0, count, 2):
+            wide = self._widened(program, loaded, GROUP * first)
+            for start in (0, GROUP):
+                yield tuple(shuffle(wide, [start + place] * LANES) for place in range(GROUP))
+
+    def _widened(self, program: Program, vector: Expr, first: int) -> Expr:
+        """Eight of a vector's bytes."""
+        return program.bind(tirx.Cast(_WORDS, shuffle(vector, range(first, first + 2 * LANES))), _WORDS)
+
+    def transposed(self, program: Program, vector: Expr, indices: Expr) -> tuple[Expr, ...]:
+        """The bytes as they lie: an operand has a vector for each of them, with all channels."""
+        vector = program.bind(vector, VECTOR)
+        return tuple(half for first in (0, 2 * LANES) for half in _halves(self._widened(program, vector, first)))
 
     def gather(self, program: Program, buffer: Buffer, offset: Expr, indices: Expr) -> tuple[Expr, ...]:
         return self.operand(program, self._gathered(buffer, offset, indices))

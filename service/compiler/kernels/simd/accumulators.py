@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Buffer, Expr, load
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.output import Output
@@ -21,6 +22,11 @@ class Tile:
     columns: int
     blocks: int
 
+    def steps(self, layer: Layer) -> list[int]:
+        """Bytes from the window of the first pixel to that of each, row by row."""
+        down, right = layer.steps
+        return [row * down + column * right for row in range(self.rows) for column in range(self.columns)]
+
 
 class Accumulators:
     """One accumulator for each pixel and block."""
@@ -36,10 +42,9 @@ class Accumulators:
                 register = self._registers[pixel, place] = lanes.program.register("int32", self._isa.lanes)
                 register.value = start
 
-    def add(self, operand: Callable[[int, int], Operand], weights: Sequence[Operand]) -> None:
-        """Adds to each the product of its pixel's operand (by row and column) and its block's weights."""
-        for pixel in self._pixels:
-            activations = operand(*pixel)
+    def add(self, operands: Iterable[Operand], weights: Sequence[Operand]) -> None:
+        """Adds to each the product of its pixel's operand (row by row) and its block's weights."""
+        for pixel, activations in zip(self._pixels, operands, strict=True):
             for place, factors in enumerate(weights):
                 accumulator = self._registers[pixel, place]
                 accumulator.value = self._isa.dot(accumulator.value, activations, factors)

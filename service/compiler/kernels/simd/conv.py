@@ -124,13 +124,11 @@ class _Conv:
 
     def _accumulate(self, accumulators: Accumulators, group: Expr, buffer: Buffer, offset: Expr) -> None:
         """One group of every pixel times its weights of every block."""
-        isa, program, (down, right) = self.isa, self.program, self.layer.steps
+        isa, program = self.isa, self.program
         weights = [
             isa.weights(program, buffer, offset + place * isa.weight_elements) for place in range(self.tile.blocks)
         ]
-        accumulators.add(
-            lambda row, column: isa.broadcast(program, self.source, group + (row * down + column * right)), weights
-        )
+        accumulators.add(isa.operands(program, self.source, group, self.tile.steps(self.layer)), weights)
 
     def _add_excess(self, accumulators: Accumulators, window: Expr, block_tile: Expr) -> None:
         first, offsets, weights = self.buffers[-3:]

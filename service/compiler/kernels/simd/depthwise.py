@@ -254,7 +254,7 @@ class _Depthwise:
         program, isa, line = self.program, self.isa, self.program.bind(line)
         for vector in self.taps.vectors:
             pixels = load(self.source, line + vector.position * self.layer.source.pixel, isa.bytes)
-            group = isa.operand(program, isa.transpose(pixels, load(self.transpose_indices, 0, isa.lanes)))
+            group = isa.transposed(program, pixels, load(self.transpose_indices, 0, isa.lanes))
             for accumulators, weights in uses:
                 for column, shift in vector.uses:
                     accumulators[column].value = isa.dot(accumulators[column].value, group, weights[shift])

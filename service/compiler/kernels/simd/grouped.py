@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
-from functools import partial
 
 import numpy as np
 
@@ -291,11 +290,11 @@ class _Grouped:
     def _accumulate(self, accumulators: Accumulators, at: Expr, read: Expr) -> None:
         """One read of every pixel times its weights of every block."""
         isa, program, blocks = self.isa, self.program, range(self.tile.blocks)
-        down, right = self.layer.steps
+        steps = self.tile.steps(self.layer)
         first = read * (len(blocks) * isa.weight_elements)
         weights = [isa.weights(program, self.weights, first + place * isa.weight_elements) for place in blocks]
-        operand = partial(isa.broadcast, program, self.source)
-        if self.indices is not None:
-            indices = isa.gather_indices(program, self.indices, read * isa.bytes)
-            operand = partial(isa.gather, program, self.source, indices=indices)
-        accumulators.add(lambda row, column: operand(at + (row * down + column * right)), weights)
+        if self.indices is None:
+            accumulators.add(isa.operands(program, self.source, at, steps), weights)
+            return
+        indices = isa.gather_indices(program, self.indices, read * isa.bytes)
+        accumulators.add((isa.gather(program, self.source, at + step, indices) for step in steps), weights)

@@ -12,7 +12,7 @@ besides it:
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -73,7 +73,8 @@ class Rates:
     Attributes:
         dot: one `Isa.dot`.
         load: one vector, broadcast or not.
-        operand: what `Isa.operand` does besides loading.
+        together: operands that one load makes where their bytes lie side by side (`Isa.operands`).
+        operand: what `Isa.operand` does besides loading, for as many as are loaded together.
         gather: what `Isa.gather` does besides that.
         latency: of `dot`: a step cannot be shorter.
         near_bytes: how much of the weights that every tile of pixels reads again stays in the first level of cache.
@@ -87,6 +88,7 @@ class Rates:
 
     dot: float
     load: float
+    together: int
     operand: float
     gather: float
     latency: float
@@ -199,6 +201,22 @@ class Matrix(Protocol):
         """Adds the products of two tiles to a third."""
 
 
+class FixedPoint(Protocol):
+    """Products of int32 vectors and significands of at least 2**30, rounded: `qnn.numerics.fixed_point` on vectors."""
+
+    def high_mul(self, program: Program, x: Expr, significand: Expr) -> Expr:
+        """(x * significand + 2**30) >> 31."""
+
+    def divide_by_pot(self, program: Program, x: Expr, exponent: Expr) -> Expr:
+        """x / 2**exponent, halves away from zero; exponents of at least 1."""
+
+    def round_twice(self, program: Program, x: Expr, significand: Expr, exponent: Expr) -> Expr:
+        """divide_by_pot(high_mul(x, significand), exponent), for |x| < 2**30 and exponents of at least 1."""
+
+    def scale_once(self, program: Program, x: Expr, significand: Expr, right: Expr) -> Expr:
+        """(x * significand + 2**(right - 1)) >> right in 64 bits; `right` is 31 or more, so that the result fits."""
+
+
 class Isa(Protocol):
     """A vector instruction set. Vectors of one width, with 32-bit lanes as accumulators.
 
@@ -216,11 +234,15 @@ class Isa(Protocol):
 
     @property
     def registers(self) -> int:
-        """Vector registers."""
+        """Vector registers that a tile may fill."""
 
     @property
     def rates(self) -> Rates:
         """The rates that the cost models use."""
+
+    @property
+    def fixed_point(self) -> FixedPoint:
+        """Its arithmetic of fixed-point numbers."""
 
     @property
     def matrix(self) -> Matrix | None:
@@ -233,6 +255,10 @@ class Isa(Protocol):
     @property
     def group(self) -> int:
         """Bytes that `dot` multiplies for one accumulator."""
+
+    @property
+    def unrolled(self) -> int:
+        """Groups of a reduction that are multiplied in one step of its loop, at most; a power of two."""
 
     # --- weights ---
 
@@ -275,6 +301,15 @@ class Isa(Protocol):
     def broadcast(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
         """An operand with the `group` bytes from `offset` in every lane."""
 
+    def operands(
+        self, program: Program, buffer: Buffer, base: Expr, steps: Sequence[int]
+    ) -> Iterator[tuple[Expr, ...]]:
+        """For each step, what `broadcast` makes of the bytes so many behind `base`.
+
+        Code is written as they are asked for: one is used before the next is made, so few are in registers. Steps that
+        are `group` bytes apart may share a load.
+        """
+
     def gather_indices(self, program: Program, buffer: Buffer, offset: Expr) -> Expr:
         """The indices for `gather` from byte `offset`: for each of the vector's bytes, a channel of a block, int8."""
 
@@ -314,10 +349,10 @@ class Isa(Protocol):
 
     @property
     def transpose_indices(self) -> Array:
-        """int32 `[lanes]` that `transpose` reads from a buffer."""
+        """int32 `[lanes]` that `transposed` reads from a buffer."""
 
-    def transpose(self, vector: Expr, indices: Expr) -> Expr:
-        """Bytes of four pixels of one block -> in each lane (channel), its four pixels.
+    def transposed(self, program: Program, vector: Expr, indices: Expr) -> tuple[Expr, ...]:
+        """An operand of the bytes of four pixels of one block: in each lane (channel), its four pixels.
 
         Args:
             indices: the values of `transpose_indices`, loaded from a buffer.

@@ -229,8 +229,8 @@ class _Pool:
         with program.loop(rows, "row") as row:
             line = program.bind(start + row * source.row)
             with program.loop(columns // PIXELS, "quad") as quad:
-                pixels = isa.transpose(load(self.read, line + quad * isa.bytes, isa.bytes), indices)
-                accumulator.value = isa.dot(accumulator.value, isa.operand(program, pixels), isa.ones)
+                pixels = isa.transposed(program, load(self.read, line + quad * isa.bytes, isa.bytes), indices)
+                accumulator.value = isa.dot(accumulator.value, pixels, isa.ones)
             for pixel in range(columns - columns % PIXELS, columns):
                 accumulator.value = accumulator.value + self.lanes.widen(self.read, line + pixel * source.pixel)
         mean = self._finished(accumulator.value, source.height * source.width)

@@ -302,8 +302,8 @@ class _Product:
                 for place in range(self.tile.blocks)
             ]
             at = program.bind(base + left.group(group, isa))
-            for line, registers in enumerate(totals):
-                operand = isa.broadcast(program, left.buffer, at + line * left.row)
+            operands = isa.operands(program, left.buffer, at, [line * left.row for line in range(len(totals))])
+            for registers, operand in zip(totals, operands, strict=True):
                 for register, factors in zip(registers, weights, strict=True):
                     register.value = isa.dot(register.value, operand, factors)
         for place in range(self.tile.blocks):

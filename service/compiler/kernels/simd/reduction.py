@@ -25,7 +25,7 @@ class Reduction:
         self.positions = (kernel_h, 1) if layer.source.packed else layer.window.kernel
         elements = kernel_w * source.channels if layer.source.packed else source.channels
         self.groups = -(-elements // isa.group)
-        self.unrolled = next(count for count in (4, 2, 1) if self.groups % count == 0)
+        self.unrolled = next(count for count in (4, 2, 1) if count <= isa.unrolled and self.groups % count == 0)
         self.in_block = self.groups if layer.source.packed else source.block // isa.group
 
     @property

@@ -42,8 +42,10 @@ def tile_cycles(
     rate, pixels, blocks = isa.rates, tile.rows * tile.columns, tile.blocks
     vectors = blocks * isa.weight_vectors
     far = steps * vectors * isa.bytes > rate.near_bytes
-    loads = (pixels + vectors * (rate.far_load if far else 1)) * rate.load
-    work = pixels * (blocks * rate.dot + operand_cycles)
+    together = rate.together if layer.steps[1] == isa.group else 1
+    operands = tile.rows * -(-tile.columns // together)
+    loads = (operands + vectors * (rate.far_load if far else 1)) * rate.load
+    work = pixels * blocks * rate.dot + operands * operand_cycles
     # Loads and products overlap, but not wholly.
     step = max(work, loads, rate.latency) + rate.overlap * min(work, loads)
     return _tiles(layer, tile) * (steps * step + _stored(tile) * blocks * epilogue_cycles + rate.tile)

@@ -8,6 +8,7 @@ Developer's Manual, volume 2; the LLVM intrinsics' operand types are those of LL
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from tvm import tirx
 
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
+from service.compiler.kernels.simd.fixed_point import WideFixedPoint
 from service.compiler.kernels.simd.isa import PIXELS, Rates
 from service.compiler.kernels.x86.amx import AMX, Amx
 from service.compiler.kernels.x86.rates import RATES
@@ -41,10 +43,15 @@ class X86Isa:
     matrix: Amx | None = None
     group: int = GROUP
     operand_zero_point: int = 0
+    unrolled: int = 4
 
     @property
     def bytes(self) -> int:
         return 4 * self.lanes
+
+    @property
+    def fixed_point(self) -> WideFixedPoint:
+        return WideFixedPoint(self.lanes)
 
     @property
     def weight_dtype(self) -> str:
@@ -84,6 +91,11 @@ class X86Isa:
     def broadcast(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
         four = bits("int32", load(buffer, offset, GROUP))
         return self.operand(program, splat(four, self.lanes))
+
+    def operands(
+        self, program: Program, buffer: Buffer, base: Expr, steps: Sequence[int]
+    ) -> Iterator[tuple[Expr, ...]]:
+        return (self.broadcast(program, buffer, base + step) for step in steps)
 
     def gather_indices(self, program: Program, buffer: Buffer, offset: Expr) -> Expr:
         return program.bind(load(buffer, offset, self.bytes), f"int8x{self.bytes}")
@@ -179,12 +191,12 @@ class X86Isa:
 
     @property
     def transpose_indices(self) -> Array:
-        """The indices of `transpose`'s first step: the 32 bits of its operand that each lane takes."""
+        """The indices of `transposed`'s first step: the 32 bits of its operand that each lane takes."""
         quarters = self.lanes // 4
         words = [pixel * quarters + quarter for quarter in range(quarters) for pixel in range(PIXELS)]
         return np.array(words, np.int32)
 
-    def transpose(self, vector: Expr, indices: Expr) -> Expr:
+    def transposed(self, program: Program, vector: Expr, indices: Expr) -> tuple[Expr, ...]:
         """The indices come from a buffer because LLVM would merge two shuffles whose orders it knows into one of bytes,
         which costs seven instructions without AVX512-VBMI."""
         dtype = f"int32x{self.lanes}"
@@ -196,7 +208,7 @@ class X86Isa:
             for channel in range(4)
             for pixel in range(PIXELS)
         ]
-        return bits(dtype, shuffle(bits(f"uint8x{self.bytes}", gathered), order))
+        return self.operand(program, bits(dtype, shuffle(bits(f"uint8x{self.bytes}", gathered), order)))
 
     # --- tables ---
 

@@ -18,6 +18,7 @@ def _rates(width: float, *, dots_bytes: bool) -> Rates:
     return Rates(
         dot=width if dots_bytes else 2.5 * width,
         load=width,
+        together=1,
         operand=0.0 if dots_bytes else width,
         gather=1.3 * width,
         latency=4.0,

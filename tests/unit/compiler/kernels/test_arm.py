@@ -6,11 +6,18 @@ import numpy as np
 import pytest
 
 from service.compiler.kernels.kernel import Kernel
+from service.compiler.kernels.layer import Layer, Window
+from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.program import Program, load
+from service.compiler.kernels.simd import tiles
+from service.compiler.kernels.simd.conv import conv
+from service.compiler.kernels.simd.epilogue import Bounds, Epilogue
+from service.compiler.kernels.simd.requantization import FloatScale
 from tests.support import arm
+from tests.support.arm_assembly import hot_loop
 
-pytestmark = pytest.mark.skipif(bool(arm.MISSING), reason=arm.MISSING)
+emulated = pytest.mark.skipif(bool(arm.MISSING), reason=arm.MISSING)
 
 _SIZE = 64
 
@@ -30,6 +37,7 @@ def arguments(target: str) -> list[arm.Array]:
     return [np.full(_SIZE, 2, np.uint8), np.full(ISAS[target].lanes, 7, np.int32)]
 
 
+@emulated
 @pytest.mark.parametrize("target", arm.CPUS)
 def test_a_kernel_computes_on_an_emulated_cpu(target: str) -> None:
     source, totals = arm.call(target, added(target), arguments(target))
@@ -37,12 +45,34 @@ def test_a_kernel_computes_on_an_emulated_cpu(target: str) -> None:
     assert (totals == 7 + 4 * 2 * (2 - ISAS[target].operand_zero_point)).all()
 
 
+@emulated
 @pytest.mark.parametrize(("target", "without"), [("aarch64+dotprod", "aarch64"), ("aarch64+i8mm", "aarch64+dotprod")])
 def test_an_instruction_that_a_cpu_lacks_is_an_illegal_one(target: str, without: str) -> None:
     with pytest.raises(arm.Died, match="Illegal instruction"):
         arm.call(target, added(target), arguments(target), cpu=arm.CPUS[without])
 
 
+@emulated
 def test_a_kernel_that_reads_beyond_an_operand_dies() -> None:
     with pytest.raises(arm.Died, match="Segmentation fault"):
         arm.call("aarch64", added("aarch64", beyond=_SIZE), arguments("aarch64"))
+
+
+@pytest.mark.parametrize("target", arm.CPUS)
+@pytest.mark.parametrize(
+    ("channels", "filters", "kernel", "size"), [(64, 64, 1, 28), (64, 64, 3, 28), (512, 512, 1, 7)]
+)
+def test_a_convolution_s_hot_loop_multiplies(target: str, channels: int, filters: int, kernel: int, size: int) -> None:
+    """By elements of vectors: nothing is spread, spilled or computed one by one, and few instructions do else."""
+    isa, edge = ISAS[target], kernel // 2
+    source = Image(1, size, size, channels, isa.lanes, Halo(*[edge] * 4))
+    destination = Image(1, size, size, filters, isa.lanes)
+    layer = Layer(source, destination, Window((kernel, kernel), padding=(edge, edge)))
+    weights, bias = np.full((filters, kernel, kernel, channels), 7), np.zeros(filters, np.int32)
+    epilogue = Epilogue(FloatScale(np.full(filters, 0.01, np.float32), bounded=True), Bounds(3))
+    tile = tiles.choose(isa, layer, 2.0)
+    loop = hot_loop(target, conv(isa, layer, weights, bias, epilogue, tile, parallel=False))
+    assert loop.spills == 0
+    assert loop.products >= 4 * loop.loads
+    assert loop.products >= 7 * loop.vectors
+    assert loop.scalars < 10
