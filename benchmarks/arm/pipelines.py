@@ -1,0 +1,44 @@
+"""Cycles of loops on a core, by llvm-mca: LLVM's model of its pipelines, with all data in the first level of cache."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+from functools import cache
+
+from benchmarks.arm.assembly import Loop
+
+MCA = "llvm-mca-19"
+_PASSES = 60
+_INDEPENDENT = 24  # accumulators, so that no product waits for another
+_CYCLES = re.compile(r"^Total Cycles:\s+(\d+)$", re.MULTILINE)
+_OPERANDS = {"dot": ".16b", "mla": ".16b", "lal": ".4h", "lal2": ".8h", "lsl": ".4h", "lsl2": ".8h"}
+
+
+@cache
+def product_cycles(core: str, name: str) -> float:
+    """What one of many independent products takes: the bound of issue."""
+    ending = _OPERANDS[re.sub(r"^(us|su|[su])m?", "", name)]
+    lines = [f"{name} v{place}.4s, v28{ending}, v29{ending}" for place in range(_INDEPENDENT)]
+    return _cycles(core, "\n".join(lines) + "\n") / _INDEPENDENT
+
+
+def bound(core: str, loop: Loop) -> float:
+    """Cycles in which the core can start the loop's products, if it did nothing else."""
+    return sum(count * product_cycles(core, name) for name, count in loop.products.items())
+
+
+@cache
+def cycles(core: str, loop: Loop) -> float:
+    """Cycles of one pass of the loop; infinite where the core lacks an instruction, or the model does not know one."""
+    return _cycles(core, loop.text())
+
+
+def _cycles(core: str, text: str) -> float:
+    command = [MCA, "-mtriple=aarch64", f"-mcpu={core}", f"-iterations={_PASSES}", "-mattr=+dotprod,+i8mm,+fullfp16"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    found = _CYCLES.search(done.stdout)
+    if done.returncode or found is None:
+        return math.inf
+    return int(found[1]) / _PASSES
