@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.arm.assembly import Loop, loops
 from service.cache import OciLayout
 from service.core.artifact import Report, only_artifact
-from service.runtime.loading import StoredArtifact
+from service.runtime.stored import StoredArtifact
 
 _BODY = "_compute_"  # what LLVM calls the function that holds a kernel's loops, behind the kernel's name
 
