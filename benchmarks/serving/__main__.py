@@ -4,6 +4,7 @@
     python -m benchmarks.serving --parts throughput --models mobilenet_v2 --peers fastapi-openvino bentoml
     python -m benchmarks.serving --parts overload fairness --overload-seconds 20
     python -m benchmarks.serving --parts interference --models mobilenet_v2
+    python -m benchmarks.serving --parts footprint
     python -m benchmarks.serving --parts soak --soak-minutes 30
 
 Writes a file of JSON lines, whose name it prints; `python -m benchmarks.serving.report` makes tables of it. The peers'
@@ -27,14 +28,14 @@ from benchmarks.link import Waiting
 from benchmarks.measure import cores_for, cpu_name
 from benchmarks.places import default_home
 from benchmarks.server import serving
-from benchmarks.serving import fairness, interference, overhead, overload, roads, soak, throughput
+from benchmarks.serving import fairness, footprint, interference, overhead, overload, roads, soak, throughput
 from benchmarks.serving.bench import Bench, Generator, Rules
 from benchmarks.serving.contestants import DIGITS, HEAVY, LIGHT, NUMERICS, OVERLOADED, SERVED, Served
 from benchmarks.serving.records import PART, Run
 from service.cli.client import Client
 from service.core.target import detect_host
 
-_PARTS = ("overhead", "roads", "throughput", "overload", "fairness", "interference", "soak")
+_PARTS = ("overhead", "roads", "throughput", "overload", "fairness", "footprint", "interference", "soak")
 _OVERHEAD_ROUNDS, _OVERHEAD_S = 7, 0.6
 _QUIET_S = 5.0
 
@@ -60,7 +61,7 @@ def main() -> None:
 
 def chosen(arguments: argparse.Namespace) -> list[Served]:
     """The models that the parts need, or those of them that were named."""
-    needed = {"roads": (DIGITS, SERVED[0]), "overload": OVERLOADED, "fairness": (LIGHT, HEAVY)}
+    needed = {"roads": (DIGITS, SERVED[0]), "footprint": SERVED[:1], "overload": OVERLOADED, "fairness": (LIGHT, HEAVY)}
     wanted = [served for part in arguments.parts for served in needed.get(part, SERVED)]
     named = [*arguments.models, *([LIGHT.name, HEAVY.name] if "fairness" in arguments.parts else [])]
     return [it for it in (*SERVED, DIGITS) if it in wanted and (not arguments.models or it.name in named)]
@@ -91,6 +92,10 @@ def run(bench: Bench, models: Sequence[Served], cores: Sequence[int], arguments:
         print(f"\n{LIGHT.row.title} beside {HEAVY.row.title}", flush=True)
         with bench.surviving("fairness"):
             fairness.measure(bench, LIGHT, HEAVY, cores, arguments.overload_seconds / 3)
+    if "footprint" in parts and catalog:
+        print(f"\nAt rest, {catalog[0].row.title}", flush=True)
+        with bench.surviving("footprint"):
+            footprint.measure(bench, catalog[0], cores)
     if "interference" in parts and catalog:
         print(f"\nPredictions beside a build, {catalog[0].row.title}", flush=True)
         with bench.surviving("interference"):
@@ -137,7 +142,7 @@ def describe(bench: Bench, note: str) -> Run:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     defaults = Rules()
-    parser.add_argument("--parts", nargs="+", choices=_PARTS, default=_PARTS[:5], help="default: the first five")
+    parser.add_argument("--parts", nargs="+", choices=_PARTS, default=_PARTS[:6], help="default: the first six")
     parser.add_argument(
         "--models", nargs="+", choices=[it.name for it in (*SERVED, DIGITS)], default=[], help="default: all"
     )

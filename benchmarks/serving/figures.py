@@ -11,6 +11,7 @@ from benchmarks.serving.records import (
     Entry,
     Failure,
     Fairness,
+    Footprint,
     Interference,
     Overhead,
     Overload,
@@ -63,6 +64,7 @@ class Results:
     overloads: list[Overload] = field(default_factory=list)
     fairnesses: list[Fairness] = field(default_factory=list)
     interferences: list[Interference] = field(default_factory=list)
+    footprints: list[Footprint] = field(default_factory=list)
     soaks: list[Soak] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
 
@@ -90,6 +92,8 @@ class Results:
                 self.fairnesses.append(record)
             case Interference():
                 self.interferences.append(record)
+            case Footprint():
+                self.footprints.append(record)
             case Soak():
                 self.soaks.append(record)
             case Failure():

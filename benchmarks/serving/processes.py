@@ -47,8 +47,13 @@ def used_s(pids: list[int]) -> float:
 
 
 def memory(pid: int) -> Memory:
+    """Of a process and its descendants."""
+    return memory_of(tree(pid))
+
+
+def memory_of(pids: list[int]) -> Memory:
     rss = pss = 0
-    for one in tree(pid):
+    for one in pids:
         with suppress(OSError):
             fields = dict(line.split(":", 1) for line in Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()[1:])
             rss += int(fields["Rss"].split()[0])

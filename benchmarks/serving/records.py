@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from benchmarks import lines
 from benchmarks.link import Waiting
@@ -204,6 +204,25 @@ class Interference:
 
 
 @dataclass(frozen=True)
+class Footprint:
+    """A server that was started, has answered once, and was left alone for a while.
+
+    Attributes:
+        title: its command.
+        answered_s: from the command to the first right prediction of the model, asked for without a pause.
+        pss_mib: at rest, by process: its own memory, and its share of what it has in common with others.
+    """
+
+    kind: ClassVar[str] = "footprint"
+    model: str
+    title: str
+    round: int
+    answered_s: float
+    pss_mib: dict[str, float]
+    other_cpus: float
+
+
+@dataclass(frozen=True)
 class Soak:
     """
     Attributes:
@@ -243,10 +262,8 @@ class Failure:
     error: str
 
 
-Record = Run | Overhead | Road | Turn | Entry | Overload | Fairness | Interference | Soak | Failure
-_KINDS = {
-    kind.kind: kind for kind in (Run, Overhead, Road, Turn, Entry, Overload, Fairness, Interference, Soak, Failure)
-}
+Record = Run | Overhead | Road | Turn | Entry | Overload | Fairness | Interference | Footprint | Soak | Failure
+_KINDS = {kind.kind: kind for kind in get_args(Record)}
 
 
 def read(path: Path) -> Iterator[Record]:

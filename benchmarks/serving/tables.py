@@ -169,6 +169,22 @@ def interference(results: Results) -> str:
     return table(columns, rows) if rows else ""
 
 
+def footprint(results: Results) -> str:
+    """Each command: the median of its rounds, and all of its processes."""
+    rows = []
+    for title in dict.fromkeys(it.title for it in results.footprints):
+        own = [it for it in results.footprints if it.title == title]
+        answered = sorted(it.answered_s for it in own)
+        total = sorted(sum(it.pss_mib.values()) for it in own)
+        names = dict.fromkeys(name for it in own for name in it.pss_mib)
+        parts = [f"{name} {median([it.pss_mib.get(name, 0.0) for it in own]):.1f}" for name in names]
+        row = [f"{title}, {own[0].model}", f"**{median(answered):.2f}**", f"{answered[0]:.2f} to {answered[-1]:.2f}"]
+        row += [f"**{median(total):.1f}**", f"{total[0]:.1f} to {total[-1]:.1f}", ", ".join(parts)]
+        rows.append([*row, f"{max(it.other_cpus for it in own):.2f}"])
+    columns = ["", "first answer after s", "in the rounds", "PSS MiB at rest", "in the rounds", "by process"]
+    return table([*columns, "other CPUs"], rows) if rows else ""
+
+
 def soak(results: Results) -> str:
     rows = []
     for it in results.soaks:

@@ -201,7 +201,8 @@ def test_one_address_does_not_have_all_connections(tmp_path: Path) -> None:
             for _ in range(60)
         ]
         try:
-            assert sum(_is_open(each) for each in silent) <= 30
+            time.sleep(3)  # further ones are for probes, and end after two seconds
+            assert 0 < sum(_is_open(each) for each in silent) <= 30
             assert served.client.get("/v2/health/ready").status_code == 200
             assert served.label(5) == 5
             other = Other(served)

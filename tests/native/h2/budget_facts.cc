@@ -72,12 +72,35 @@ void connections_are_shared() {
   limits.max_connections = 40;
   auto budgets = PeerBudgets::of(limits);
   std::vector<Holding> seats;
-  while (Holding seat = budgets->connect(address(1))) seats.push_back(std::move(seat));
+  auto connect = [&](uint8_t from) {
+    Holding seat = budgets->connect(address(from));
+    return seat && !seat.is_for_probes() ? std::move(seat) : Holding();
+  };
+  while (Holding seat = connect(1)) seats.push_back(std::move(seat));
   REQUIRE(seats.size() == 30);
-  REQUIRE(budgets->connect(address(2)));
+  REQUIRE(connect(2));
   REQUIRE(budgets->readmit(address(1)));
   seats.pop_back();
-  REQUIRE(budgets->connect(address(1)));
+  REQUIRE(connect(1));
+}
+
+void probes_are_let_in_where_there_are_too_many_connections() {
+  PeerLimits limits;
+  limits.max_connections = 1;
+  limits.share = 1;
+  auto budgets = PeerBudgets::of(limits);
+  Holding seat = budgets->connect(address(1)), probe = budgets->connect(address(1));
+  REQUIRE(seat && !seat.is_for_probes());
+  REQUIRE(probe.is_for_probes());
+  REQUIRE(probe.budget()->hold(Resource::kHealthCalls, 1));
+  REQUIRE(!probe.budget()->hold(Resource::kCalls, 1));
+  REQUIRE(!probe.budget()->hold(Resource::kMessageBytes, 1));
+  std::vector<Holding> probes;
+  while (Holding more = budgets->connect(address(2))) probes.push_back(std::move(more));
+  REQUIRE(probes.size() == 63);
+  seat.release();
+  seat = budgets->connect(address(1));
+  REQUIRE(seat && !seat.is_for_probes());
 }
 
 void leases_outlive_their_connection() {
@@ -150,6 +173,7 @@ int main() {
   health_is_exempt();
   all_of_it_where_the_share_is_one();
   connections_are_shared();
+  probes_are_let_in_where_there_are_too_many_connections();
   leases_outlive_their_connection();
   a_budget_outlives_connections_and_is_the_addresss();
   addresses_are_forgotten();

@@ -1,6 +1,7 @@
 // What all connections of the data plane have in common. For the event loop's thread, where it does not say otherwise.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -35,6 +36,11 @@ struct Limits {
   double lend_after_s = 0.1;     // by then a body is there, or its place is lent
   size_t max_head_bytes = 64 << 10;
   size_t max_body_bytes = size_t{64} << 20;
+
+  // Of a connection with this place.
+  double head_timeout_of(const Holding& seat) const {
+    return seat.is_for_probes() ? std::min(head_timeout_s, kProbeS) : head_timeout_s;
+  }
 };
 
 // When which exchange is to be looked at. Nobody is taken out: who is over by then is not found any more.

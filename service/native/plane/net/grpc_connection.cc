@@ -47,6 +47,7 @@ GrpcConnection::GrpcConnection(Plane& plane, int descriptor, std::unique_ptr<Tra
       session_(http_limits(*plane.budgets), call_limits(plane.limits), *seat_.budget(), *this),
       read_s_(now_s),
       head_s_(now_s),
+      due_s_(seat_.is_for_probes() ? now_s + kProbeS : kNever),
       taken_(now_s, minimum_rate(plane.limits)),
       received_(std::move(received)) {}
 
@@ -120,7 +121,7 @@ void GrpcConnection::check_timeouts(double now_s) {
   bool is_owed = session_.wants_write() || !sending_.empty();
   bool is_deaf = !taken_.is_kept(is_owed, written_bytes_, now_s, minimum_rate(limits));
   double idle_s = is_idle() ? now_s - read_s_ : 0;
-  if (is_mute || is_deaf || idle_s > limits.idle_timeout_s + limits.stall_timeout_s) return end();
+  if (now_s > due_s_ || is_mute || is_deaf || idle_s > limits.idle_timeout_s + limits.stall_timeout_s) return end();
   if (idle_s > limits.idle_timeout_s) stop(false);
   break_off_slow(now_s);
 }

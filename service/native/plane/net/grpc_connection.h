@@ -78,6 +78,7 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   std::unordered_map<h2::CallId, CallHold> sending_;  // calls that are over but for their answers
   double read_s_;              // when the peer last sent something
   double head_s_;              // when it was last not within a head
+  const double due_s_;         // it is over by then
   Progress taken_;             // of what is written
   uint64_t written_bytes_ = 0;
   std::string received_;       // before it began

@@ -61,7 +61,7 @@ HttpConnection::HttpConnection(Plane& plane, int descriptor, std::unique_ptr<Tra
       transport_(std::move(transport)),
       client_(std::move(client)),
       seat_(std::move(seat)),
-      due_s_(now_s + plane.limits.head_timeout_s) {}
+      due_s_(now_s + plane.limits.head_timeout_of(seat_)) {}
 
 HttpConnection::~HttpConnection() { exchange_.reset(); }
 
@@ -187,10 +187,9 @@ void HttpConnection::refuse_head(const BadHead& bad) {
 
 void HttpConnection::begin_exchange() {
   double now = now_s();
-  finished_.reset();
   id_ = plane_.next_exchange(descriptor_);
   request_id_ = request_id_of(head_.find("x-request-id"));
-  is_last_ = !head_.keeps_alive || plane_.is_stopping;
+  is_last_ = !head_.keeps_alive || plane_.is_stopping || is_for_probes();
   body_left_ = head_.content_length.value_or(0);
   chunks_.reset();
   if (head_.is_chunked) chunks_.emplace();

@@ -77,6 +77,7 @@ class HttpConnection final : public Peer {
   const std::string& request_id() const { return request_id_; }
   const std::string& client() const { return client_; }  // its address
   bool is_encrypted() const { return transport_->is_encrypted(); }
+  bool is_for_probes() const { return seat_.is_for_probes(); }
   void respond(const HttpResponse& response);
   void respond(const Problem& problem, std::string_view headers = {});  // further lines, each with its end
   // Raw bytes of a response, head and all; `finish_relay` after the last. `keeps_alive`: its end is plain to the client.

@@ -46,7 +46,7 @@ Opening::Opening(Plane& plane, Port port, int descriptor, std::string client, Ho
       transport_(std::make_unique<TlsTransport>(descriptor, *plane.certificate, protocols_of(port, plane.speaks_grpc))),
       client_(std::move(client)),
       seat_(std::move(seat)),
-      due_s_(now_s() + plane.limits.head_timeout_s) {}
+      due_s_(now_s() + plane.limits.head_timeout_of(seat_)) {}
 
 void Opening::shake() {
   if (is_over_) return;

@@ -11,6 +11,7 @@ namespace octet {
 namespace {
 
 constexpr size_t kHealthCallsOfConnection = 8;
+constexpr size_t kProbeConnections = 64;
 constexpr size_t kAddresses = 1024;  // then those that hold nothing are looked for
 
 size_t index_of(Resource what) { return static_cast<size_t>(what); }
@@ -18,7 +19,7 @@ size_t index_of(Resource what) { return static_cast<size_t>(what); }
 Rate times(Rate rate, double factor) { return {rate.burst * factor, rate.per_second * factor}; }
 
 std::array<size_t, kResources> totals(const PeerLimits& limits) {
-  return {limits.max_connections, limits.max_calls, 0, limits.max_message_bytes};
+  return {limits.max_connections, limits.max_calls, 0, limits.max_message_bytes, kProbeConnections};
 }
 
 PeerAddress mapped(const void* ipv4) {
@@ -70,9 +71,11 @@ void PeerBudget::give_back(Resource what, size_t amount) {
 double PeerBudget::room(Resource what) const {
   auto amount = [&](const std::array<size_t, kResources>& of) { return static_cast<double>(of[index_of(what)]); };
   if (what == Resource::kHealthCalls) return static_cast<double>(kHealthCallsOfConnection) - amount(held_);
+  bool is_connection = what == Resource::kConnections || what == Resource::kProbes;
+  if (!is_connection && held_[index_of(Resource::kProbes)] > 0) return 0;
   double share = all_->limits_.share;
   double room = share * (amount(all_->total_) - amount(all_->held_)) - (1 - share) * amount(address_->held);
-  return what == Resource::kConnections ? room : share * room - (1 - share) * amount(held_);
+  return is_connection ? room : share * room - (1 - share) * amount(held_);
 }
 
 bool PeerBudget::may_reset(h2::Clock::time_point now) {
@@ -126,14 +129,17 @@ void PeerBudgets::limit(const PeerLimits& limits) {
   total_ = totals(limits);
 }
 
-Holding PeerBudgets::connect(const PeerAddress& address) { return connect(address, true); }
+Holding PeerBudgets::connect(const PeerAddress& address) {
+  Holding seat = connect(address, Resource::kConnections, true);
+  return seat ? std::move(seat) : connect(address, Resource::kProbes, true);
+}
 
-Holding PeerBudgets::readmit(const PeerAddress& address) { return connect(address, false); }
+Holding PeerBudgets::readmit(const PeerAddress& address) { return connect(address, Resource::kConnections, false); }
 
-Holding PeerBudgets::connect(const PeerAddress& address, bool is_bounded) {
+Holding PeerBudgets::connect(const PeerAddress& address, Resource as, bool is_bounded) {
   std::shared_ptr<PeerBudget> budget(new PeerBudget(shared_from_this(), known(address)));
-  if (!budget->take(Resource::kConnections, 1, is_bounded)) return {};
-  return {std::move(budget), Resource::kConnections, 1};
+  if (!budget->take(as, 1, is_bounded)) return {};
+  return {std::move(budget), as, 1};
 }
 
 std::shared_ptr<PeerBudget::Address> PeerBudgets::known(const PeerAddress& address) {

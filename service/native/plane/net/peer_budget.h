@@ -23,8 +23,10 @@ enum class Resource : uint8_t {
   kCalls,        // that have begun and whose work is not over, be their clients there or not
   kHealthCalls,  // those that ask how the server is: a few of each connection, whatever else there is
   kMessageBytes, // that have arrived, or wait to be taken
+  kProbes,       // connections beyond `kConnections`, which may ask how the server is, and nothing else
 };
-inline constexpr size_t kResources = 4;
+inline constexpr size_t kResources = 5;
+inline constexpr double kProbeS = 2;  // of such a connection: there are few
 
 struct PeerLimits {
   size_t max_connections = 10000;
@@ -87,6 +89,7 @@ class Holding {
 
   explicit operator bool() const { return budget_ != nullptr; }
   const std::shared_ptr<PeerBudget>& budget() const { return budget_; }
+  bool is_for_probes() const { return what_ == Resource::kProbes; }
   // False: there is no room for more.
   bool grow(size_t amount);
   // There must be room.
@@ -113,7 +116,7 @@ class PeerBudgets final : public std::enable_shared_from_this<PeerBudgets> {
   // Other limits, from now on; rates of addresses that are known stay as they are.
   void limit(const PeerLimits& limits);
 
-  // A connection, with a budget of its own; empty where there are too many.
+  // A connection, with a budget of its own: for probes where there are too many, and empty where these are too many, too.
   Holding connect(const PeerAddress& address);
   // One that was let in before.
   Holding readmit(const PeerAddress& address);
@@ -126,7 +129,7 @@ class PeerBudgets final : public std::enable_shared_from_this<PeerBudgets> {
  private:
   friend class PeerBudget;
   explicit PeerBudgets(const PeerLimits& limits);
-  Holding connect(const PeerAddress& address, bool is_bounded);
+  Holding connect(const PeerAddress& address, Resource as, bool is_bounded);
   std::shared_ptr<PeerBudget::Address> known(const PeerAddress& address);
   void forget_some();
 

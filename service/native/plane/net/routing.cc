@@ -88,6 +88,21 @@ class NotAllowed final : public HttpExchange {
   const std::string allowed_;
 };
 
+// There are too many connections for anything but a probe.
+class NoPlace final : public HttpExchange {
+ public:
+  explicit NoPlace(HttpConnection& connection) : connection_(connection) {}
+
+  void begin() override { connection_.respond(Problem(Kind::kQueueFull, "there are too many connections")); }
+  void on_body(std::string_view) override {}
+  void on_body_end() override {}
+
+ private:
+  HttpConnection& connection_;
+};
+
+bool is_probe(Known::What what) { return what == Known::What::kLive || what == Known::What::kReady; }
+
 constexpr std::string_view kLooking = "GET, HEAD";
 
 }  // namespace
@@ -95,9 +110,11 @@ constexpr std::string_view kLooking = "GET, HEAD";
 std::unique_ptr<HttpExchange> make_exchange(HttpConnection& connection) {
   const RequestHead& head = connection.head();
   std::string_view path = head.path();
+  auto about = about_server(path);
+  if (connection.is_for_probes() && (!about || !is_probe(*about))) return std::make_unique<NoPlace>(connection);
   if (path.substr(0, 3) == "/v2") {
     bool looks = head.method == "GET" || head.method == "HEAD";
-    if (auto about = about_server(path)) {
+    if (about) {
       if (!looks) return std::make_unique<NotAllowed>(connection, kLooking);
       return std::make_unique<Known>(connection, *about, "", "");
     }

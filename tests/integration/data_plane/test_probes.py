@@ -1,0 +1,100 @@
+"""How the server is, asked where there are too many connections for anything else."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from urllib.parse import urlsplit
+
+import grpc
+import httpx
+import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
+
+from tests.support.plane_models import WIDE, bare_plane, wide
+from tests.support.plane_process import PlaneProcess
+from tests.support.waiting import eventually
+
+MOST, PROBES, PROBE_S = 20, 64, 2.0  # connections; those for probes, and how long one of them lasts at most
+HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"
+LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+REQUEST = {"inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, WIDE], "data": [7] * WIDE}]}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlaneProcess]:
+    folder = tmp_path_factory.mktemp("probes")
+    peers = {"max_connections": MOST, "max_calls": 1000, "max_message_bytes": 64 << 20, "share": 1.0}
+    with bare_plane(folder, [wide(folder, 1)], peers=peers) as process:
+        yield process
+
+
+@pytest.fixture
+def full(served: PlaneProcess) -> Iterator[PlaneProcess]:
+    """Every place is taken, by connections that were answered once."""
+    with ExitStack() as others:
+        for _ in range(MOST):
+            connection = others.enter_context(connect(served))
+            connection.sendall(LIVE)
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        yield served
+    eventually(lambda: is_predicting(served))
+
+
+def connect(served: PlaneProcess) -> socket.socket:
+    address = urlsplit(served.url)
+    return socket.create_connection((address.hostname, address.port), 10)
+
+
+def client(address: str) -> httpx.Client:
+    return httpx.Client(transport=httpx.HTTPTransport(local_address=address), timeout=10)
+
+
+def is_predicting(served: PlaneProcess) -> bool:
+    with client(HERE) as asking:
+        return asking.post(f"{served.url}/v2/models/wide/infer", json=REQUEST).status_code == httpx.codes.OK
+
+
+@pytest.mark.parametrize("address", [HERE, ELSEWHERE])
+def test_a_probe_is_answered(full: PlaneProcess, address: str) -> None:
+    with client(address) as probe:
+        for path in ("live", "ready") * 3:
+            answer = probe.get(f"{full.url}/v2/health/{path}")
+            assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+
+
+def test_nothing_else_is(full: PlaneProcess) -> None:
+    with client(ELSEWHERE) as other:
+        assert other.post(f"{full.url}/v2/models/wide/infer", json=REQUEST).status_code == 429
+        refused = other.get(f"{full.url}/v2")
+        assert (refused.status_code, refused.json()["detail"]) == (429, "there are too many connections")
+        assert refused.headers["retry-after"]
+
+
+def test_over_grpc_neither(full: PlaneProcess) -> None:
+    with grpc.insecure_channel(full.grpc) as channel:
+        answer = HealthStub(channel).Check(HealthCheckRequest(), timeout=10)
+        assert answer.status == HealthCheckResponse.SERVING
+        with pytest.raises(grpc.RpcError) as refused:
+            channel.unary_unary("/inference.GRPCInferenceService/ServerMetadata")(b"", timeout=10)
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_who_says_nothing_has_its_place_for_a_moment(full: PlaneProcess) -> None:
+    with ExitStack() as silent:
+        for _ in range(PROBES):
+            silent.enter_context(connect(full))
+        began_s = time.monotonic()
+
+        def is_answered() -> bool:
+            try:
+                with client(ELSEWHERE) as probe:
+                    return probe.get(f"{full.url}/v2/health/live").status_code == httpx.codes.OK
+            except httpx.TransportError:
+                return False
+
+        eventually(is_answered)
+        assert time.monotonic() - began_s < 5 * PROBE_S
