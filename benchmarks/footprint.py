@@ -100,6 +100,12 @@ def make_environment(folder: Path, wheel: Path, base: str = sys.executable) -> E
     return environment
 
 
+def installed_bytes(environment: Environment) -> int:
+    """Of all that is installed but NumPy, with its bytecode."""
+    found = [path for path in environment.packages.iterdir() if not path.name.startswith(("numpy", "pip"))]
+    return sum(path.stat().st_size for each in found for path in [each, *each.rglob("*")] if path.is_file())
+
+
 def build_wheel(folder: Path) -> Path:
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
     subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(CHECKOUT)], check=True)

@@ -15,6 +15,7 @@ from typing import Any
 
 from service.core.cores import build_cores, usable_cores
 from service.core.errors import CorruptBlob, OctetError
+from service.core.installed import SERVER
 from service.core.settings import Settings
 from service.core.target import TARGETS, detect_host
 
@@ -75,7 +76,11 @@ def _versions() -> Iterator[Check]:
 
     yield Check("octet", State.OK, f"{importlib.metadata.version('octet-serve')} on Python {platform.python_version()}")
     ours = ("octet_compiler", "passes")
-    tools = {name: version for name, version in fingerprint().items() if name not in ours}
+    try:
+        tools = {name: version for name, version in fingerprint().items() if name not in ours}
+    except ModuleNotFoundError as error:
+        yield Check("toolchain", State.NOTE, f"no {error.name}: this is the runtime only", f"to compile: {SERVER}")
+        return
     yield Check("toolchain", State.OK, ", ".join(f"{name} {version}" for name, version in tools.items()))
 
 
@@ -147,10 +152,10 @@ def _store(store_dir: Path) -> Iterator[Check]:
 
 
 def _database(settings: Settings) -> Iterator[Check]:
-    from service.db import Database
-
     if not Path(settings.database_url.removeprefix("sqlite:///")).exists():
         return
+    from service.db import Database
+
     database = Database(settings.database_url)
     try:
         current, expected = database.schema()

@@ -16,6 +16,7 @@ from service.cli.quantities import count
 from service.compiler.importers.uploads import upload_of
 from service.core.errors import from_json
 from service.core.facts import Facts, Outline
+from service.core.installed import require_compiler
 from service.core.options import parse_shapes
 from service.core.signature import TensorSpec
 
@@ -36,6 +37,7 @@ def inspect(
 ) -> None:
     """Show a model file's signature, operators and quantization."""
     with reporting(as_json) as output:
+        require_compiler()
         if graph:
             show_graph(output, file, as_json, allow_unsandboxed, input_shape)
             return

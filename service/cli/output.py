@@ -13,6 +13,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 
 from service.core.errors import InvalidInput, OctetError
+from service.core.installed import not_installed
 
 FAILURE = 1
 _FILE_COLUMNS = 200  # a file or a pipe has no width: tables are not cut
@@ -55,13 +56,19 @@ def where(error: Mapping[str, Any]) -> dict[str, str]:
 def reporting(as_json: bool) -> Iterator[Output]:
     """Runs a command's body. An error in it is shown to the user and becomes exit status 1.
 
-    An `OSError` is about a file that the user named, such as a folder that cannot be written to.
+    A `ModuleNotFoundError` is about a package that the runtime alone does without, an `OSError` about a file that the
+    user named, such as a folder that cannot be written to.
     """
     output = Output(as_json)
     try:
         yield output
     except OctetError as error:
         output.error(error)
+        raise typer.Exit(FAILURE) from error
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("service"):
+            raise
+        output.error(not_installed(error))
         raise typer.Exit(FAILURE) from error
     except OSError as error:
         if error.filename is None:

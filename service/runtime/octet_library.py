@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from service.core.errors import CorruptBlob, InvalidTensor, OctetError, Unsupported
+from service.core.installed import require_glibc
 from service.core.signature import DATATYPES
 from service.runtime.python_library import functions_of
 
@@ -109,6 +110,7 @@ class _Library:
     def __init__(self) -> None:
         if not _PATH.is_file():
             raise Unsupported(f"{_PATH.name} was not built", hint="run make setup or pip install to build it")
+        require_glibc()
         library = ctypes.CDLL(str(_PATH))
         for name, (result, arguments) in _FUNCTIONS.items():
             function = library[f"octet_{name}"]

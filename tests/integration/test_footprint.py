@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.footprint import Environment, build_wheel, compile_model, make_environment, resident_peak_bytes
+from benchmarks.footprint import (
+    Environment,
+    build_wheel,
+    compile_model,
+    installed_bytes,
+    make_environment,
+    resident_peak_bytes,
+)
 from service import runtime
 from tests.support.shared_data import require_shared_data
 
@@ -61,6 +70,26 @@ def test_it_answers_as_here(environment: Environment, keywords: Path, tmp_path: 
 
 def test_the_package_is_small(environment: Environment) -> None:
     assert environment.package_bytes <= 40e6
+
+
+def test_the_command_and_what_it_needs_take_64_megabytes(tmp_path: Path, keywords: Path) -> None:
+    """Beside Python and NumPy; and 60 of memory to run keyword spotting."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
+    runtime_only = Environment(tmp_path / "venv")
+    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", str(runtime_only.python))
+    subprocess.run([*pip, "install", f"{build_wheel(tmp_path)}[runtime]"], check=True)
+    assert installed_bytes(runtime_only) <= 64e6
+    np.save(tmp_path / "input.npy", np.zeros((1, 49, 10, 1), np.int8))
+    octet = (str(runtime_only.python), "-m", "service.cli")
+    assert _peak_bytes(*octet, "run", str(keywords), str(tmp_path / "input.npy")) <= 60 << 20
+
+
+def _peak_bytes(*command: str) -> int:
+    """Of the process, or of a child of it, whichever is larger."""
+    measure = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
+    measure += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    done = subprocess.run([sys.executable, "-c", measure, *command], check=True, capture_output=True, text=True)
+    return int(done.stdout) << 10
 
 
 def test_it_is_imported_in_60_ms(environment: Environment) -> None:

@@ -1,0 +1,38 @@
+"""What is installed around this package: with its dependencies alone it runs models, and compiles and manages none."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+
+from service.core.errors import Unsupported
+
+SERVER = "pip install 'octet-serve[server]'"
+
+
+def not_installed(error: ModuleNotFoundError) -> Unsupported:
+    """For a command that needs a package which is not here."""
+    return Unsupported(
+        f"this needs {error.name or error}, which is not installed: this is the runtime only, which runs, verifies and "
+        "serves what octet compile wrote",
+        hint=SERVER,
+    )
+
+
+def require_compiler() -> None:
+    """Raises `Unsupported`: this is the runtime only."""
+    if find_spec("tvm") is None:
+        raise not_installed(ModuleNotFoundError(name="apache-tvm"))
+
+
+def require_glibc() -> None:
+    """Raises `Unsupported`: the C library is another, for which there are no native libraries."""
+    try:
+        version = os.confstr("CS_GNU_LIBC_VERSION")
+    except (ValueError, OSError):  # musl does not know what is asked
+        version = None
+    if not version:
+        raise Unsupported(
+            "Octet's native libraries need glibc, and this system's C library is another (as Alpine's, musl)",
+            hint="use a system with glibc 2.28 or newer: Debian, Ubuntu, Raspberry Pi OS, Fedora",
+        )
