@@ -6,6 +6,7 @@ import os
 # `octet serve` is a process that forks, which it may only with one thread.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import service.core.own_threads  # noqa: F401  counts those that are there before ours
 from service.cli.commands import main
 from service.core.imports import without_torch
 

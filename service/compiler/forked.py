@@ -15,6 +15,7 @@ from pathlib import Path
 from service.compiler import child
 from service.compiler.sandbox import Fork
 from service.compiler.sandbox.zygotes import ChildDescriptors
+from service.core.own_threads import own_threads
 
 
 def keeping(*descriptors: int) -> Fork:
@@ -23,7 +24,7 @@ def keeping(*descriptors: int) -> Fork:
     def fork(role: str, ends: ChildDescriptors, directory: Path, env: Mapping[str, str]) -> int:
         """Raises `RuntimeError`: this process has other threads, whose locks the child would find closed for ever."""
         child.load(role)
-        threads = sum(1 for _ in Path("/proc/self/task").iterdir())
+        threads = own_threads()
         if threads > 1:
             raise RuntimeError(f"a process with {threads} threads is forked for the {role} process")
         pid = os.fork()

@@ -1,0 +1,22 @@
+"""Threads are counted from when a program begins."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_COUNTED = "from service.core.own_threads import own_threads; import threading; before = own_threads(); "
+_ONE_MORE = "threading.Thread(target=threading.Event().wait, daemon=True).start(); "
+
+
+def _said(program: str) -> str:
+    return subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_a_program_has_one_and_each_that_it_starts() -> None:
+    assert _said(f"{_COUNTED}{_ONE_MORE}print(before, own_threads())") == "1 2"
+
+
+def test_those_that_were_there_before_are_an_emulators() -> None:
+    """As qemu's are, before the interpreter runs."""
+    assert _said(f"import threading; {_ONE_MORE}{_COUNTED}{_ONE_MORE}print(before, own_threads())") == "1 2"
