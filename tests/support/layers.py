@@ -86,11 +86,22 @@ class _Operands:
 
 
 def convolution(
-    draw: Draw, isa: Isa, mode: Mode, *, depthwise: bool = False, kernel: tuple[int, int] | None = None
+    draw: Draw,
+    isa: Isa,
+    mode: Mode,
+    *,
+    depthwise: bool = False,
+    kernel: tuple[int, int] | None = None,
+    neighbours: bool = False,
 ) -> Case:
-    """`qnn.conv2d`, requantized, with a residual or without."""
+    """`qnn.conv2d`, requantized, with a residual or without.
+
+    Args:
+        neighbours: whether outputs read neighbouring pixels, of an even number of small blocks (`Isa.pairs`).
+    """
     window, padding, size = _geometry(draw, kernel or draw(st.sampled_from(KERNELS)))
-    channels = draw(st.sampled_from([3, 16, 24, 100] if depthwise else _CHANNELS))
+    channels = draw(st.sampled_from([3, 16, 24, 100] if depthwise else [8, 14, 24, 64] if neighbours else _CHANNELS))
+    window = replace(window, strides=(window.strides[0], 1)) if neighbours else window
     filters = channels if depthwise else draw(st.sampled_from(_FILTERS))
     shape = (draw(st.sampled_from([1, 1, 2, 3])), *size, channels)
     operands = _operands(draw, shape, (filters, *window.kernel, 1 if depthwise else channels))
@@ -107,7 +118,7 @@ def convolution(
             groups=channels if depthwise else 1,
         )
 
-    packed = not depthwise and window.dilation[1] == 1 and draw(st.booleans())
+    packed = not depthwise and not neighbours and window.dilation[1] == 1 and draw(st.booleans())
     halo = Halo(*padding)
     source = Image(*shape, 0, halo | draw(halos())) if packed else draw(blocked(isa, shape, halo))
     return _case(draw, mode, isa, operands, accumulate, source, window)

@@ -6,7 +6,7 @@ it, or compute something else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from tvm.tirx import BufferLoad
 
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
 from service.compiler.kernels.simd.fixed_point import WideFixedPoint
-from service.compiler.kernels.simd.isa import PIXELS, DepthwiseRates, EpilogueRates, Rates
+from service.compiler.kernels.simd.isa import FULL, PIXELS, DepthwiseRates, EpilogueRates, Rates
 from tests.support.images import Array
 
 _RATES = Rates(
@@ -52,6 +52,7 @@ class PortableIsa:
     unrolled: int = 4
     rates: Rates = _RATES
     matrix: None = None
+    pairs: None = None
     weight_dtype: str = "int8"
     weight_limits: tuple[int, int] = (-128, 127)
     weight_vectors: int = 1
@@ -99,7 +100,9 @@ class PortableIsa:
     def operand(self, program: Program, vector: Expr) -> tuple[Expr, ...]:
         return (program.bind(bits(f"uint8x{self.bytes}", vector), f"uint8x{self.bytes}"),)
 
-    def dot(self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...]) -> Expr:
+    def dot(
+        self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], places: Collection[int] = FULL
+    ) -> Expr:
         wide = f"int32x{self.bytes}"
         products = tirx.Cast(wide, operand[0]) * tirx.Cast(wide, weights[0])
         return self._summed(accumulator, products, self.group)

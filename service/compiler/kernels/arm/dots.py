@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from tvm import tirx
 
 from service.compiler.kernels.arm.neon import BYTES, GROUP, LANES, Neon
+from service.compiler.kernels.arm.pairs import MatrixPairs
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
-from service.compiler.kernels.simd.isa import PIXELS
+from service.compiler.kernels.simd.isa import FULL, PIXELS
 
 _SIGNED = f"int8x{BYTES}"
 _HIGHEST = 0x80
@@ -20,10 +21,12 @@ _HIGHEST = 0x80
 class Dots(Neon):
     """
     Attributes:
+        pairs: the instructions on pairs of pixels, where there are some.
         mixed: whether one instruction multiplies unsigned by signed bytes. Otherwise operands are made signed.
     """
 
     mixed: bool = False
+    pairs: MatrixPairs | None = None
     weight_dtype: str = "int8"
     weight_limits: tuple[int, int] = (-128, 127)
     weight_vectors: int = 1
@@ -75,7 +78,9 @@ class Dots(Neon):
         order = [channel + pixel * LANES for channel in range(LANES) for pixel in range(PIXELS)]
         return self.operand(program, shuffle(vector, order))
 
-    def dot(self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...]) -> Expr:
+    def dot(
+        self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], places: Collection[int] = FULL
+    ) -> Expr:
         """LLVM takes the element of an operand that was spread: the second factor's, but the first one's of `usdot`."""
         if self.mixed:
             return intrinsic(f"int32x{LANES}", "llvm.aarch64.neon.usdot", accumulator, *operand, *weights)

@@ -3,7 +3,7 @@ et al. 2020)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from tvm import tirx
 from service.compiler.kernels.arm.neon import GROUP, LANES, VECTOR, Neon
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
+from service.compiler.kernels.simd.isa import FULL
 
 _HALF, _WORDS = f"int16x{LANES}", f"int16x{2 * LANES}"
 
@@ -27,6 +28,7 @@ class Widening(Neon):
     weight_limits: tuple[int, int] = (-32768, 32767)
     weight_vectors: int = 2
     operand_zero_point: int = 0
+    pairs: None = None
     unrolled: int = 1  # of more, LLVM begins all at once, and spills
 
     def pack_weights(self, weights: Array) -> Array:
@@ -86,9 +88,11 @@ class Widening(Neon):
         )
         return *_halves(low), *_halves(high)
 
-    def dot(self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...]) -> Expr:
-        for values, factors in zip(operand, weights, strict=True):
-            product = intrinsic(f"int32x{LANES}", "llvm.aarch64.neon.smull", factors, values)
+    def dot(
+        self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], places: Collection[int] = FULL
+    ) -> Expr:
+        for place in places:
+            product = intrinsic(f"int32x{LANES}", "llvm.aarch64.neon.smull", weights[place], operand[place])
             accumulator = accumulator + product
         return accumulator
 

@@ -14,10 +14,10 @@ from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load
 from service.compiler.kernels.simd.accumulators import Accumulators, Tile
 from service.compiler.kernels.simd.epilogue import AnyEpilogue
-from service.compiler.kernels.simd.isa import Isa
+from service.compiler.kernels.simd.isa import Isa, Pairs
 from service.compiler.kernels.simd.lanes import Lanes
 from service.compiler.kernels.simd.output import output_of
-from service.compiler.kernels.simd.reduction import Excess, Reduction
+from service.compiler.kernels.simd.reduction import Excess, Reduction, pairs_of
 
 
 def conv(
@@ -39,20 +39,23 @@ class _Conv:
         self, isa: Isa, layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, tile: Tile, parallel: bool
     ) -> None:
         self.isa, self.layer, self.epilogue, self.tile, self.parallel = isa, layer, epilogue, tile, parallel
-        self.reduction = Reduction(isa, layer)
+        self.pairs = pairs_of(isa, layer, tile.columns)
+        self.reduction = Reduction(isa, layer, self.pairs.depth if self.pairs else None)
         self.blocks = layer.destination.blocks
         self.block_tiles = -(-self.blocks // tile.blocks)
         self.excess = Excess(weights, isa)
         self.constants: list[Array] = [self._packed(self.excess.weights), epilogue.requantization.started(bias)]
         self.constants += epilogue.constants
         if self.excess:
-            first, offsets, rest = Excess.groups(self.reduction, [self._tiled(part) for part in self.excess.parts])
+            single = Reduction(isa, layer)
+            parts = [self._tiled(part, single) for part in self.excess.parts]
+            first, offsets, rest = Excess.groups(single, parts)
             self.constants += [first, offsets, isa.pack_weights(rest).reshape(-1)]
 
-    def _tiled(self, weights: Array) -> Array:
+    def _tiled(self, weights: Array, reduction: Reduction) -> Array:
         """`[block tiles, blocks, lanes, steps, rows, columns, unrolled, group]`; the last tile overlaps."""
         lanes = self.isa.lanes
-        arranged = self.reduction.arrange(weights)
+        arranged = reduction.arrange(weights)
         filled = np.zeros((self.blocks * lanes, *arranged.shape[1:]), arranged.dtype)
         filled[: len(arranged)] = arranged
         blocks = filled.reshape(self.blocks, lanes, *arranged.shape[1:])
@@ -61,7 +64,13 @@ class _Conv:
 
     def _packed(self, weights: Array) -> Array:
         """In the order of reading: tile, step, row, column, unrolled group, block."""
-        return self.isa.pack_weights(self._tiled(weights).transpose(0, 3, 4, 5, 6, 1, 2, 7)).reshape(-1)
+        tiled = self._tiled(weights, self.reduction)
+        return self._words.pack_weights(tiled.transpose(0, 3, 4, 5, 6, 1, 2, 7)).reshape(-1)
+
+    @property
+    def _words(self) -> Isa | Pairs:
+        """What weights are packed and loaded for."""
+        return self.pairs or self.isa
 
     def kernel(self) -> Kernel:
         program = Program()
@@ -97,7 +106,7 @@ class _Conv:
     def _tile(self, image: Expr, block_tile: Expr, row: Expr, column: Expr) -> None:
         program = self.program
         block = program.bind(at_most(block_tile * self.tile.blocks, self.blocks - self.tile.blocks))
-        accumulators = Accumulators(self.lanes, self.tile, self.buffers[1], block)
+        accumulators = Accumulators(self.lanes, self.tile, self.buffers[1], block, self.pairs)
         window = program.bind(self.layer.first_byte(image, row, column))
         reduction, (rows, columns) = self.reduction, self.reduction.positions
         with (
@@ -108,19 +117,34 @@ class _Conv:
             weights = self._weights_offset(block_tile, step, kh, kw)
             for unrolled in range(reduction.unrolled):
                 group = window + reduction.offset(step, kh, kw, unrolled)
-                self._accumulate(accumulators, group, self.buffers[0], weights + unrolled * self._group_elements)
+                self._add(accumulators, group, weights + unrolled * self._group_elements)
+        accumulators.settle(self.lanes)
         if self.excess:
             self._add_excess(accumulators, window, block_tile)
         accumulators.store(self.output, image, row, column)
 
     @property
     def _group_elements(self) -> int:
-        return self.tile.blocks * self.isa.weight_elements
+        return self.tile.blocks * self._words.weight_elements
 
     def _weights_offset(self, block_tile: Expr, step: Expr, row: Expr, column: Expr) -> Expr:
         rows, columns = self.reduction.positions
         place = ((block_tile * self.reduction.steps + step) * rows + row) * columns + column
         return place * (self.reduction.unrolled * self._group_elements)
+
+    def _add(self, accumulators: Accumulators, group: Expr, offset: Expr) -> None:
+        """One group of every pixel times its weights of every block."""
+        if self.pairs is None:
+            self._accumulate(accumulators, group, self.buffers[0], offset)
+            return
+        program, pairs, (down, _) = self.program, self.pairs, self.layer.steps
+        weights = [
+            pairs.weights(program, self.buffers[0], offset + place * pairs.weight_elements)
+            for place in range(self.tile.blocks)
+        ]
+        lines = [group + row * down for row in range(self.tile.rows)]
+        plane, columns = self.layer.source.plane, self.tile.columns
+        accumulators.add_pairs([pairs.operands(program, self.source, line, plane, columns) for line in lines], weights)
 
     def _accumulate(self, accumulators: Accumulators, group: Expr, buffer: Buffer, offset: Expr) -> None:
         """One group of every pixel times its weights of every block."""
@@ -137,4 +161,4 @@ class _Conv:
         with program.loop(load(first, block_tile + 1, 1) - start, "excess") as place:
             group = program.bind(start + place)
             at = program.bind(window + load(offsets, group, 1))
-            self._accumulate(accumulators, at, weights, group * self._group_elements)
+            self._accumulate(accumulators, at, weights, group * (self.tile.blocks * self.isa.weight_elements))

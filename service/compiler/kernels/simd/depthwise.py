@@ -257,4 +257,5 @@ class _Depthwise:
             group = isa.transposed(program, pixels, load(self.transpose_indices, 0, isa.lanes))
             for accumulators, weights in uses:
                 for column, shift in vector.uses:
-                    accumulators[column].value = isa.dot(accumulators[column].value, group, weights[shift])
+                    total = accumulators[column]
+                    total.value = isa.dot(total.value, group, weights[shift], self.taps.places(shift))

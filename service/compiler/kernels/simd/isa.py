@@ -19,6 +19,7 @@ from typing import Protocol
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program
 
+FULL = range(4)  # the places of a group
 PIXELS = 4  # pixels of a block that one vector of bytes holds
 
 
@@ -201,6 +202,42 @@ class Matrix(Protocol):
         """Adds the products of two tiles to a third."""
 
 
+class Pairs(Protocol):
+    """Instructions that multiply two neighbouring pixels by two channels each: a vector of four sums.
+
+    A block of four channels of two pixels is two such vectors, until they are `settled`.
+    """
+
+    @property
+    def depth(self) -> int:
+        """Bytes of a pixel that one instruction multiplies: two blocks of channels."""
+
+    @property
+    def weight_elements(self) -> int:
+        """Bytes of the weights of `depth` input channels for one block."""
+
+    def pack_weights(self, weights: Array) -> Array:
+        """`[…, lanes, depth]` integers that fit int8 -> `[…, weight_elements]` in the order that `weights` loads."""
+
+    def weights(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, Expr]:
+        """The weights of one block, from element `offset`: those of two channels each."""
+
+    def operands(self, program: Program, buffer: Buffer, base: Expr, plane: int, columns: int) -> list[Expr]:
+        """`columns` neighbouring pixels from `base`, two by two; the second block is `plane` bytes behind.
+
+        Of an odd number, one pixel more is read.
+        """
+
+    def multiply(self, totals: Expr, operand: Expr, weights: Expr) -> Expr:
+        """`totals` plus the products of two pixels and two channels."""
+
+    def started(self, start: Expr) -> tuple[Expr, Expr]:
+        """The totals of two pixels that both start from a block's int32 values."""
+
+    def settled(self, first: Expr, second: Expr) -> tuple[Expr, Expr]:
+        """The totals of a block of two pixels -> those of each pixel, a lane for each channel."""
+
+
 class FixedPoint(Protocol):
     """Products of int32 vectors and significands of at least 2**30, rounded: `qnn.numerics.fixed_point` on vectors."""
 
@@ -247,6 +284,10 @@ class Isa(Protocol):
     @property
     def matrix(self) -> Matrix | None:
         """The instructions that multiply tiles, where there are some."""
+
+    @property
+    def pairs(self) -> Pairs | None:
+        """The instructions that multiply pairs of pixels, where there are some."""
 
     @property
     def bytes(self) -> int:
@@ -323,8 +364,14 @@ class Isa(Protocol):
     def operand(self, program: Program, vector: Expr) -> tuple[Expr, ...]:
         """An operand of lanes of `group` unsigned bytes, less `operand_zero_point`."""
 
-    def dot(self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...]) -> Expr:
-        """`accumulator` plus, in each lane, `group` products."""
+    def dot(
+        self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], places: Collection[int] = FULL
+    ) -> Expr:
+        """`accumulator` plus, in each lane, `group` products.
+
+        Args:
+            places: of a group, all but those whose weights are 0.
+        """
 
     def dot_int16(self, accumulator: Expr, operand: Expr, weights: Expr) -> Expr:
         """`accumulator` plus, in each lane, two products of 16-bit values."""

@@ -7,11 +7,22 @@ import numpy as np
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Expr
-from service.compiler.kernels.simd.isa import Isa
+from service.compiler.kernels.simd.isa import Isa, Pairs
+
+
+def pairs_of(isa: Isa, layer: Layer, columns: int) -> Pairs | None:
+    """The instructions by which a tile of so many columns multiplies pairs of pixels, if it does.
+
+    Pixels have to be neighbours, of an even number of blocks.
+    """
+    source, pairs = layer.source, isa.pairs
+    if pairs is None or source.packed or columns == 1 or layer.window.strides[1] > 1:
+        return None
+    return pairs if source.blocks * source.block % pairs.depth == 0 and layer.steps[1] == source.block else None
 
 
 class Reduction:
-    """The steps over which products are summed: kernel positions, and groups of `Isa.group` bytes at each.
+    """The steps over which products are summed: kernel positions, and groups of bytes at each.
 
     Attributes:
         groups: groups at a kernel position (or in a kernel row, for a packed source).
@@ -19,14 +30,15 @@ class Reduction:
         positions: kernel rows and columns that are looped over.
     """
 
-    def __init__(self, isa: Isa, layer: Layer) -> None:
+    def __init__(self, isa: Isa, layer: Layer, group: int | None = None) -> None:
+        """`group`: bytes of one; by default `Isa.group`, which a block holds one or more of."""
         source, (kernel_h, kernel_w) = layer.source, layer.window.kernel
-        self._layer, self._bytes = layer, isa.group
+        self._layer, self._bytes = layer, group or isa.group
         self.positions = (kernel_h, 1) if layer.source.packed else layer.window.kernel
         elements = kernel_w * source.channels if layer.source.packed else source.channels
-        self.groups = -(-elements // isa.group)
+        self.groups = -(-elements // self._bytes)
         self.unrolled = next(count for count in (4, 2, 1) if count <= isa.unrolled and self.groups % count == 0)
-        self.in_block = self.groups if layer.source.packed else source.block // isa.group
+        self.in_block = self.groups if layer.source.packed else source.block // self._bytes
 
     @property
     def steps(self) -> int:
@@ -39,6 +51,9 @@ class Reduction:
 
     def _group(self, step: Expr, unrolled: int) -> Expr:
         plane, group = self._layer.source.plane, step * self.unrolled
+        if not self.in_block:  # blocks in a group
+            blocks = self._bytes // self._layer.source.block * plane
+            return step * (self.unrolled * blocks) + unrolled * blocks
         if self.unrolled % self.in_block == 0:  # whole blocks in a step
             first = step * (self.unrolled // self.in_block * plane)
             return first + unrolled // self.in_block * plane + unrolled % self.in_block * self._bytes

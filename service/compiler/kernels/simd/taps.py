@@ -73,6 +73,10 @@ class Taps:
                     vectors.append(Vector(first * stride + group * PIXELS, uses))
         return vectors
 
+    def places(self, shift: int) -> list[int]:
+        """The pixels of a vector over which taps lie."""
+        return [pixel for pixel, _ in self._over(shift)]
+
     def _over(self, shift: int) -> list[tuple[int, int]]:
         """(pixel, tap) for each tap that lies over a vector."""
         places = [(shift + offset, tap) for tap, offset in enumerate(self._offsets)]

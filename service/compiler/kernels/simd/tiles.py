@@ -12,7 +12,7 @@ from dataclasses import asdict
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.simd.accumulators import Tile
 from service.compiler.kernels.simd.isa import PIXELS, Isa
-from service.compiler.kernels.simd.reduction import Reduction
+from service.compiler.kernels.simd.reduction import Reduction, pairs_of
 from service.core.digest import digest_of_json
 
 _MOST_COLUMNS, _MOST_ROWS, _MOST_BLOCKS = 28, 4, 8
@@ -24,13 +24,21 @@ def cycles(isa: Isa, layer: Layer, tile: Tile, epilogue_cycles: float) -> float:
     Args:
         epilogue_cycles: for one vector of accumulators.
     """
-    reduction = Reduction(isa, layer)
+    pairs = pairs_of(isa, layer, tile.columns)
+    reduction = Reduction(isa, layer, pairs.depth if pairs else None)
     steps = reduction.groups * reduction.positions[0] * reduction.positions[1]
-    return tile_cycles(isa, layer, tile, steps, isa.rates.operand, epilogue_cycles)
+    return tile_cycles(isa, layer, tile, steps, isa.rates.operand, epilogue_cycles, paired=pairs is not None)
 
 
 def tile_cycles(
-    isa: Isa, layer: Layer, tile: Tile, steps: float, operand_cycles: float, epilogue_cycles: float
+    isa: Isa,
+    layer: Layer,
+    tile: Tile,
+    steps: float,
+    operand_cycles: float,
+    epilogue_cycles: float,
+    *,
+    paired: bool = False,
 ) -> float:
     """Estimated cycles of a layer that is computed tile by tile.
 
@@ -38,12 +46,16 @@ def tile_cycles(
         steps: of one tile's reduction; each multiplies one operand of every pixel with the weights of every block.
         operand_cycles: for an operand, besides loading it.
         epilogue_cycles: for one vector of accumulators.
+        paired: whether an operand is two blocks of two pixels, which are loaded apart (`isa.Pairs`).
     """
-    rate, pixels, blocks = isa.rates, tile.rows * tile.columns, tile.blocks
-    vectors = blocks * isa.weight_vectors
+    rate, blocks = isa.rates, tile.blocks
+    pixels = tile.rows * (tile.columns + (tile.columns % 2 if paired else 0))
+    vectors = blocks * (2 if paired else isa.weight_vectors)
     far = steps * vectors * isa.bytes > rate.near_bytes
     together = rate.together if layer.steps[1] == isa.group else 1
     operands = tile.rows * -(-tile.columns // together)
+    if paired:
+        operands, operand_cycles = 2 * operands, rate.dot
     loads = (operands + vectors * (rate.far_load if far else 1)) * rate.load
     work = pixels * blocks * rate.dot + operands * operand_cycles
     # Loads and products overlap, but not wholly.
@@ -84,7 +96,9 @@ def candidates(isa: Isa, layer: Layer) -> Iterator[Tile]:
             for columns in range(1, min(_MOST_COLUMNS, width) + 1):
                 if rows > 1 and columns < width:
                     continue  # a tile of several rows spans them
-                held = rows * columns * blocks + (blocks + 1) * isa.weight_vectors
+                paired = pairs_of(isa, layer, columns) is not None
+                across, vectors = columns + columns % 2 if paired else columns, 2 if paired else isa.weight_vectors
+                held = rows * across * blocks + (blocks + 1) * vectors
                 if held <= isa.registers:
                     yield Tile(rows, columns, blocks)
 

@@ -8,7 +8,7 @@ Developer's Manual, volume 2; the LLVM intrinsics' operand types are those of LL
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from tvm import tirx
 from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
 from service.compiler.kernels.simd.fixed_point import WideFixedPoint
-from service.compiler.kernels.simd.isa import PIXELS, Rates
+from service.compiler.kernels.simd.isa import FULL, PIXELS, Rates
 from service.compiler.kernels.x86.amx import AMX, Amx
 from service.compiler.kernels.x86.rates import RATES
 from service.compiler.kernels.x86.table import Lookup, arranged
@@ -41,6 +41,7 @@ class X86Isa:
     dots_bytes: bool
     rates: Rates
     matrix: Amx | None = None
+    pairs: None = None
     group: int = GROUP
     operand_zero_point: int = 0
     unrolled: int = 4
@@ -128,7 +129,9 @@ class X86Isa:
         elements = self.weight_elements // self.weight_vectors
         return (splat(tirx.const(1, self.weight_dtype), elements),) * self.weight_vectors
 
-    def dot(self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...]) -> Expr:
+    def dot(
+        self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], places: Collection[int] = FULL
+    ) -> Expr:
         dtype = f"int32x{self.lanes}"
         for activation, weight in zip(operand, weights, strict=True):
             if self.dots_bytes:

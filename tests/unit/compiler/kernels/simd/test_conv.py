@@ -15,7 +15,7 @@ from service.compiler.kernels.simd.accumulators import Tile
 from service.compiler.kernels.simd.conv import conv
 from service.compiler.kernels.simd.epilogue import Bounds, Epilogue
 from service.compiler.kernels.simd.isa import Isa
-from service.compiler.kernels.simd.reduction import Excess
+from service.compiler.kernels.simd.reduction import Excess, pairs_of
 from service.compiler.kernels.simd.requantization import FloatScale
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import LITERT_REFERENCE, MODES
@@ -27,6 +27,7 @@ import tvm  # isort: skip
 runs_here = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
 # An example compiles a kernel, so a failing one is not shrunk.
 EXAMPLES = settings(max_examples=30, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+PAIRED = [isa for isa in RUNNABLE if isa.pairs]
 RUNNING = st.sampled_from(RUNNABLE or list(ISAS.values()))
 
 
@@ -48,6 +49,16 @@ def holds(draw: Draw, isa: Isa, case: Case) -> None:
 @given(st.data(), st.sampled_from(MODES), RUNNING)
 def test_convolution(data: st.DataObject, mode: str, isa: Isa) -> None:
     holds(data.draw, isa, convolution(data.draw, isa, get_mode(mode)))
+
+
+@pytest.mark.skipif(not PAIRED, reason="no target with products of pairs of pixels runs here")
+@EXAMPLES
+@given(st.data(), st.sampled_from(MODES))
+def test_convolution_by_pairs_of_pixels(data: st.DataObject, mode: str) -> None:
+    isa = data.draw(st.sampled_from(PAIRED))
+    case = convolution(data.draw, isa, get_mode(mode), neighbours=True)
+    assert pairs_of(isa, case.layer, 2)
+    holds(data.draw, isa, case)
 
 
 @runs_here
