@@ -65,7 +65,8 @@ def targets() -> Iterator[str]:
     yield "# Targets"
     yield (
         "What a model can be compiled for. `host` is the first of these that runs on the machine of the server; it is "
-        "resolved at once, and no build or artifact has it for a name."
+        "resolved at once, and no build or artifact has it for a name. `octet targets` says which of them a machine "
+        "compiles for, runs and verifies, and what it lacks for the others."
     )
     rows = [
         (f"`{target.name}`", target.architecture, f"`{target.reason}`", " ".join(sorted(target.features)))

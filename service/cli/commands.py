@@ -36,6 +36,7 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "verify": (_FILES, "local", "verify"),
     "explain": (_MACHINE, "explain", "explain"),
     "bench": (_MACHINE, "bench", "bench"),
+    "targets": (_MACHINE, "targets", "targets"),
     "doctor": (_MACHINE, "doctor", "doctor"),
     "health": (_MACHINE, "health", "health"),
     "gc": (_MACHINE, "gc", "gc"),

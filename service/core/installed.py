@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from service.core.errors import Unsupported
 
 SERVER = "pip install 'octet-serve[server]'"
+# What compiling takes beside this package: distributions, and the modules that they bring.
+COMPILER = {"apache-tvm": "tvm", "apache-tvm-ffi": "tvm_ffi", "ziglang": "ziglang"}
 
 
 def not_installed(error: ModuleNotFoundError) -> Unsupported:
@@ -21,8 +23,9 @@ def not_installed(error: ModuleNotFoundError) -> Unsupported:
 
 def require_compiler() -> None:
     """Raises `Unsupported`: this is the runtime only."""
-    if find_spec("tvm") is None:
-        raise not_installed(ModuleNotFoundError(name="apache-tvm"))
+    for name, module in COMPILER.items():
+        if find_spec(module) is None:
+            raise not_installed(ModuleNotFoundError(name=name))
 
 
 def require_glibc() -> None:

@@ -1,0 +1,75 @@
+"""What `octet targets` says of this machine and of others."""
+
+from __future__ import annotations
+
+import json
+from importlib import util
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from service.cli import targets
+from service.cli.app import app
+from service.compiler import sandbox
+from service.compiler.sandbox import Finding
+from service.core.target import TARGETS, Host, detect_host, parse_target
+
+
+@pytest.fixture(autouse=True)
+def complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever this kernel has: both parts of the sandbox."""
+    monkeypatch.setattr(sandbox, "check", lambda: [Finding("landlock", True, ""), Finding("seccomp", True, "")])
+
+
+def _said(*options: str) -> Any:
+    result = CliRunner().invoke(app, ["targets", *options])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout) if "--json" in options else result.stdout
+
+
+def _by_name(host: Host) -> dict[str, Any]:
+    return {each.target.name: each.to_json() for each in targets.abilities(host)}
+
+
+def test_all_targets_are_listed_with_what_they_need() -> None:
+    said = _said("--json")
+    assert said["host"] == (detect_host().best and detect_host().target.name)
+    needs = {each["target"]: (each["architecture"], frozenset(each["features"])) for each in said["targets"]}
+    assert needs == {target.name: (target.architecture, target.features) for target in TARGETS}
+
+
+def test_this_machine_compiles_for_all_and_runs_those_that_it_has_the_features_of() -> None:
+    for each in _said("--json")["targets"]:
+        assert each["compile"] == {"possible": True, "missing": []}
+        lacks = sorted(parse_target(each["target"]).missing_on(detect_host()))
+        assert each["run"] == each["verify"] == {"possible": not lacks, "missing": lacks}
+
+
+def test_a_board_says_which_features_it_lacks() -> None:
+    said = _by_name(Host("aarch64", frozenset({"asimd", "asimddp"})))
+    assert said["aarch64+dotprod"]["run"]["possible"]
+    assert said["aarch64+i8mm"]["run"] == {"possible": False, "missing": ["i8mm"]}
+    assert said["x86-64-v3"]["run"]["missing"] == ["x86_64"]
+
+
+def test_the_runtime_only_compiles_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = util.find_spec
+    monkeypatch.setattr(targets, "find_spec", lambda name: None if name in ("tvm", "ziglang") else found(name))
+    for each in _said("--json")["targets"]:
+        assert each["compile"] == {"possible": False, "missing": ["apache-tvm", "ziglang"]}
+    assert "pip install 'octet-serve[server]'" in _said()
+
+
+def test_what_the_sandbox_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "check", lambda: [Finding("landlock", False, ""), Finding("seccomp", True, "")])
+    said = _by_name(detect_host())
+    assert all("landlock" in each[what]["missing"] for each in said.values() for what in ("compile", "run", "verify"))
+    assert "unless --unsandboxed allows it" in _said()
+
+
+def test_the_best_for_this_machine_has_a_star() -> None:
+    if detect_host().best is None:
+        pytest.skip("NOT TESTED: no target runs here")
+    [line] = [line for line in _said().splitlines() if line.startswith("*") and "host" not in line]
+    assert line.split()[1] == detect_host().target.name
