@@ -32,6 +32,7 @@ from service.cli.quantities import count, duration
 from service.core.digest import Digest, parse_digest
 from service.core.errors import NotFound
 from service.core.explanation import GENERATED, TITLES, Explanation, Layer, explained
+from service.core.target import detect_host, parse_target
 
 if TYPE_CHECKING:
     from service.cache import OciLayout
@@ -98,18 +99,25 @@ def measured(
 ) -> tuple[Digest, Explanation]:
     """Profiles an artifact, the only one by default, in a process of its own.
 
+    One for another machine is not measured, unless its times are to be attached.
+
     Raises:
         NotFound: nothing is attached to it that says what its layers are.
+        OctetError: as `runtime.load`.
     """
     from service.cli.locked import LockedArtifact
-    from service.core.artifact import Report
+    from service.core.artifact import Report, only_artifact
+    from service.runtime.stored import StoredArtifact
 
-    locked = LockedArtifact.read(layout, digest, unsandboxed=unsandboxed)
-    digest = locked.digest
+    digest = digest or only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
+    target = parse_target(StoredArtifact.read(layout, digest).config.target)
     coverage = layout.attached(digest, Report.COVERAGE)
     if coverage is None:
         raise NotFound(f"no coverage report is attached to {digest}", hint="compile the model again")
     described = json.loads(coverage)
+    if not attach and not target.runs_on(detect_host()):
+        return digest, explained(described)
+    locked = LockedArtifact.read(layout, digest, unsandboxed=unsandboxed)
     taken = locked.explain(threads, seconds, described.get("kernels", {}).get("peak"))
     if attach:
         layout.attach(digest, Report.PROFILE, json.dumps(taken).encode())
@@ -133,16 +141,22 @@ def asked(
 
 def show(output: Output, digest: Digest, explanation: Explanation) -> None:
     """The layers in order, then the same by family of kernels."""
-    profile, peak = explanation.profile or {}, explanation.peak_macs_per_s
-    measured_by = f"{profile['machine'] or 'this machine'}, {_counted(profile['threads'], 'thread')}"
-    measured_by += f", peak {peak / 1e9:.0f} GMAC/s" if peak else ""
-    output.show(Text(digest, style="bold"), Text(f"{measured_by}, {_counted(profile['rounds'], 'round')}", style="dim"))
+    output.show(Text(digest, style="bold"), Text(_measured_by(explanation), style="dim"))
     table = _table("layer", "operators", "kernel", *_RATES, "")
     for layer in explanation.layers:
         for row, style in _rows(explanation, layer):
             table.add_row(*row, style=style)
     families = _totals(explanation, "kernel", explanation.families())
-    output.show(table, "", families, "", _kinds(explanation), "", *_notes(explanation, profile))
+    output.show(table, "", families, "", _kinds(explanation), "", *_notes(explanation))
+
+
+def _measured_by(explanation: Explanation) -> str:
+    profile, peak = explanation.profile, explanation.peak_macs_per_s
+    if profile is None:
+        return "not measured: it is for another machine than this one"
+    told = [profile["machine"] or "this machine", _counted(profile["threads"], "thread")]
+    told += [f"peak {peak / 1e9:.0f} GMAC/s"] if peak else []
+    return ", ".join([*told, _counted(profile["rounds"], "round")])
 
 
 def _table(*columns: str) -> Table:
@@ -209,10 +223,13 @@ def _kinds(explanation: Explanation) -> Table:
     return _totals(explanation, "code", {TITLES[kind]: total for kind, total in explanation.kinds().items()})
 
 
-def _notes(explanation: Explanation, profile: Mapping[str, Any]) -> Iterator[Text]:
-    kernels = explanation.coverage["kernels"]
-    took, least = duration(profile["model_seconds"]), duration(profile["least_model_seconds"])
-    yield Text(f"The whole model takes {took}, {least} at best. A layer's time is a median, with a call from Python.")
+def _notes(explanation: Explanation) -> Iterator[Text]:
+    kernels, profile = explanation.coverage["kernels"], explanation.profile
+    if profile is not None:
+        took, least = duration(profile["model_seconds"]), duration(profile["least_model_seconds"])
+        yield Text(
+            f"The whole model takes {took}, {least} at best. A layer's time is a median, with a call from Python."
+        )
     yield Text(f"{_counted(kernels['reorders'], 'reorder')} into and out of the kernels' layout.")
     if explanation.warning:
         yield Text(f"{explanation.warning[0].upper()}{explanation.warning[1:]}.", style="yellow")
