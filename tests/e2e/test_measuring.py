@@ -54,12 +54,12 @@ def test_explain_shows_a_line_for_each_layer(folder: Path) -> None:
     assert "The whole model takes" in shown
 
 
-def test_explain_shows_what_another_machine_will_run(data: Path) -> None:
-    octet("compile", EXAMPLES / INT8, "--output", data / "board", "--target", "aarch64+dotprod")
-    document = octet_json("explain", data / "board")
+def test_explain_shows_what_another_machine_will_run(tmp_path: Path) -> None:
+    octet("compile", EXAMPLES / INT8, "--output", tmp_path / "board", "--target", "aarch64+dotprod")
+    document = octet_json("explain", tmp_path / "board")
     assert document["profile"] is None
     assert {"conv", "depthwise", "avg_pool"} <= document["families"].keys()
-    assert "not measured" in octet("explain", data / "board").stdout
+    assert "not measured" in octet("explain", tmp_path / "board").stdout
 
 
 def test_bench_measures_each_number_of_threads(folder: Path) -> None:
