@@ -7,13 +7,13 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from service.core.cores import build_cores, usable_cores
+from service.core.cores import Core, affordable_threads, build_cores, computing_cores, usable_cores
 from service.core.errors import CorruptBlob, OctetError
 from service.core.installed import SERVER
 from service.core.settings import Settings
@@ -48,6 +48,7 @@ def check_all(settings: Settings, server: str, key: str | None = None) -> list[C
         *_host(),
         *_versions(),
         *_sandbox(settings),
+        _predictions(),
         _builds(settings),
         *_disk(settings.data_dir),
         *_store(settings.store_dir),
@@ -97,6 +98,18 @@ def _sandbox(settings: Settings) -> Iterator[Check]:
         else:
             detail = f"{finding.detail}; builds and octet run are refused"
             yield Check(finding.name, State.PROBLEM, detail, "OCTET_ALLOW_UNSANDBOXED=1")
+
+
+def _predictions() -> Check:
+    cores, fast, threads = usable_cores(), computing_cores(), affordable_threads()
+    which = f"{len(cores)} cores"
+    if len(fast) < len(cores):
+        which = f"the {len(fast)} fast ones of {which}, {_listed(fast)}"
+    return Check("predictions", State.OK, f"run on {which}; {threads} at a time compute")
+
+
+def _listed(cores: Sequence[Core]) -> str:
+    return ", ".join(str(cpu) for cpu in sorted(Core().union(*cores)))
 
 
 def _builds(settings: Settings) -> Check:

@@ -19,14 +19,39 @@ def usable_cores() -> tuple[Core, ...]:
     return cores_of(os.sched_getaffinity(0))
 
 
+def computing_cores() -> tuple[Core, ...]:
+    """Those of them that predictions compute on: `fast_cores`."""
+    return fast_cores(usable_cores())
+
+
+def fast_cores(cores: Sequence[Core], topology: Path = _CPUS) -> tuple[Core, ...]:
+    """Of `cores` as many of the fastest as compute most together; all where the kernel does not say how fast they are.
+
+    A layer waits for its last thread, so n cores count as n of the slowest among them: four of capacity 1024 and four
+    of 446 as 8 x 446, less than the four alone. Where two numbers come out equal, the larger is taken.
+    """
+    capacity = {core: _capacity(core, topology) for core in cores}
+    fastest = sorted(capacity.values(), reverse=True)
+    count = max(range(1, len(fastest) + 1), key=lambda n: (n * fastest[n - 1], n))
+    return tuple(core for core in cores if capacity[core] >= fastest[count - 1])
+
+
+def _capacity(core: Core, topology: Path) -> int:
+    """What the kernel's scheduler takes a processor to compute; 1024 is the most (Linux, Documentation/scheduler)."""
+    try:
+        return int((topology / f"cpu{min(core)}/cpu_capacity").read_text())
+    except (OSError, ValueError):
+        return 1024
+
+
 def affordable_threads() -> int:
-    """On how many of them this process may compute at a time.
+    """On how many of `computing_cores` this process may compute at a time.
 
     A quota of one and a half processors pays for one thread: two would both be stopped in the middle of a period, and
     a parallel loop waits for its last thread.
     """
-    quota = cpu_quota()
-    return len(usable_cores()) if quota is None else max(1, min(len(usable_cores()), int(quota)))
+    quota, cores = cpu_quota(), len(computing_cores())
+    return cores if quota is None else max(1, min(cores, int(quota)))
 
 
 def build_cores(asked: int, cores: Sequence[Core] | None = None) -> tuple[Core, ...]:
@@ -34,9 +59,11 @@ def build_cores(asked: int, cores: Sequence[Core] | None = None) -> tuple[Core, 
 
     Args:
         asked: how many; 0 for half of them, or for all where that would leave builds less than two.
-        cores: by default those that this thread may use.
+        cores: by default those that this thread may use, the slow ones last.
     """
-    cores = usable_cores() if cores is None else tuple(cores)
+    if cores is None:
+        fast = computing_cores()
+        cores = (*fast, *(core for core in usable_cores() if core not in fast))
     count = asked or (len(cores) // 2 if len(cores) >= _ENOUGH else len(cores))
     return tuple(cores[-count:])
 

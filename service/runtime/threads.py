@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from service.core.cores import Core, affordable_threads, by_cache, usable_cores
+from service.core.cores import Core, affordable_threads, by_cache, computing_cores
 from service.core.errors import InvalidInput
 from service.runtime.octet_library import NativeTeam
 
@@ -68,6 +68,6 @@ def confined(count: int) -> Threads:
     most = affordable_threads()
     if count > most:
         raise InvalidInput(f"this process may use {most} cores, and {count} threads want one each")
-    cores: Sequence[Core] = [frozenset([min(core)]) for core in usable_cores()[: count or most]]
+    cores: Sequence[Core] = [frozenset([min(core)]) for core in computing_cores()[: count or most]]
     os.sched_setaffinity(0, Core().union(*cores))
     return Threads(0, team_of(cores))

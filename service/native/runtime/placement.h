@@ -26,10 +26,11 @@ class Mask {
   unsigned long words_[kMost / kBits];
 };
 
-// The processors that share what computes, and the last-level cache around which it lies.
+// The processors that share what computes, the last-level cache around which it lies, and how fast it is.
 struct Core {
   Mask processors;
   int32_t cache;
+  int32_t capacity;  // in the kernel's units, in which the fastest has 1024
 };
 
 // The cores around one cache, as many such as it takes, are divided among the threads of a call: what a layer writes the

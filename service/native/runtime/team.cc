@@ -60,7 +60,7 @@ octet_team* the_default = nullptr;
 
 void make_default() {
   Array<Core> cores(Mask::kMost);
-  int32_t count = usable_cores(&cores[0], cores.size());
+  int32_t count = computing_cores(&cores[0], cores.size());
   the_default = octet_team::make(&cores[0], count, affordable_threads(count), kWindowS);
 }
 

@@ -14,6 +14,7 @@ namespace octet {
 namespace {
 
 constexpr size_t kFileBytes = 1 << 14;  // of a file of the kernel's
+constexpr int32_t kMostCapacity = 1024;  // of a processor (Linux, Documentation/scheduler/sched-capacity.rst)
 
 // What stands in the file of this name. Empty: nothing can be read.
 class Text {
@@ -56,6 +57,12 @@ Mask parse_list_of(int32_t processor, const char* what) {
   return parse_list(Text("/sys/devices/system/cpu/cpu%d/%s", processor, what).begin());
 }
 
+// What the kernel's scheduler takes a processor to compute; the most where it does not say.
+int32_t capacity_of(int32_t processor) {
+  long said = strtol(Text("/sys/devices/system/cpu/cpu%d/cpu_capacity", processor).begin(), nullptr, 10);
+  return said > 0 && said < kMostCapacity ? static_cast<int32_t>(said) : kMostCapacity;
+}
+
 Core core_of(int32_t processor, const Mask& allowed) {
   Core core{};
   core.processors.add(processor);
@@ -64,7 +71,22 @@ Core core_of(int32_t processor, const Mask& allowed) {
     if (siblings.has(each) && allowed.has(each)) core.processors.add(each);
   }
   core.cache = parse_list_of(processor, "cache/index3/shared_cpu_list").first();
+  core.capacity = capacity_of(processor);
   return core;
+}
+
+// Of the cores that are at least as fast as the result, each counted as one of the slowest, the sum is the largest.
+int32_t least_capacity(const Core* cores, int32_t count) {
+  int32_t how_many[kMostCapacity + 1] = {};
+  for (int32_t each = 0; each < count; ++each) ++how_many[cores[each].capacity];
+  int32_t most = 0, least = 0, at_least = 0;
+  for (int32_t capacity = kMostCapacity; capacity > 0; --capacity) {
+    at_least += how_many[capacity];
+    if (how_many[capacity] == 0 || at_least * capacity < most) continue;
+    most = at_least * capacity;
+    least = capacity;
+  }
+  return least;
 }
 
 // In processors; 0 where there is none.
@@ -101,16 +123,18 @@ bool has_item(const char* list, const char* wanted) {
 
 }  // namespace
 
-int32_t usable_cores(Core* cores, int32_t most) {
+int32_t computing_cores(Core* cores, int32_t most) {
   Mask allowed{}, seen{};
   if (sched_getaffinity(0, Mask::kBytes, reinterpret_cast<cpu_set_t*>(allowed.words())) != 0) allowed.add(sched_getcpu());
-  int32_t count = 0;
-  for (int32_t processor = 0; processor < Mask::kMost; ++processor) {
+  int32_t usable = 0;
+  for (int32_t processor = 0; processor < Mask::kMost && usable < most; ++processor) {
     if (!allowed.has(processor) || seen.has(processor)) continue;
-    Core core = core_of(processor, allowed);
-    seen.add(core.processors);
-    if (count < most) cores[count] = core;
-    ++count;
+    cores[usable] = core_of(processor, allowed);
+    seen.add(cores[usable++].processors);
+  }
+  int32_t least = least_capacity(cores, usable), count = 0;
+  for (int32_t each = 0; each < usable; ++each) {
+    if (cores[each].capacity >= least) cores[count++] = cores[each];
   }
   return count;
 }

@@ -67,6 +67,15 @@ def test_it_says_how_builds_run_beside_predictions(doctor: Doctor, monkeypatch: 
     assert doctor()["builds"]["detail"].endswith("at niceness 12")
 
 
+def test_it_says_which_cores_predictions_use(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = tuple(frozenset([cpu]) for cpu in range(8))
+    monkeypatch.setattr("service.cli.checks.usable_cores", lambda: cores)
+    monkeypatch.setattr("service.cli.checks.computing_cores", lambda: cores[4:])
+    monkeypatch.setattr("service.cli.checks.affordable_threads", lambda: 4)
+    said = doctor()["predictions"]["detail"]
+    assert said == "run on the 4 fast ones of 8 cores, 4, 5, 6, 7; 4 at a time compute"
+
+
 def test_a_machine_that_no_target_runs_on_is_a_problem(doctor: Doctor, tmp_path: Path) -> None:
     with on_old_cpu(tmp_path):
         checks = doctor(status=1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.core.cores import affordable_threads, build_cores, by_cache, cores_of, cpu_quota, usable_cores
+from service.core.cores import affordable_threads, build_cores, by_cache, cores_of, cpu_quota, fast_cores, usable_cores
 
 
 def write(path: Path, text: str) -> None:
@@ -91,3 +91,33 @@ def test_the_cores_of_this_process_are_of_processors_that_exist() -> None:
 def test_builds_leave_cores_to_predictions_where_there_are_enough(asked: int, there: int, used: list[int]) -> None:
     cores = [frozenset([core]) for core in range(there)]
     assert build_cores(asked, cores) == tuple(cores[core] for core in used)
+
+
+@pytest.mark.parametrize(
+    ("capacities", "fast"),
+    [
+        ([1024, 1024, 1024, 1024], [0, 1, 2, 3]),
+        ([], [0, 1, 2, 3]),
+        ([446, 446, 446, 446, 1024, 1024, 1024, 1024], [4, 5, 6, 7]),  # Rockchip RK3588
+        ([485, 485, 485, 485, 1024, 1024], [0, 1, 2, 3, 4, 5]),  # NVIDIA, Rockchip RK3399: 6 x 485 > 2 x 1024
+        ([1024, 871, 871, 871, 248, 248, 248, 248], [0, 1, 2, 3]),
+        ([512, 1024], [0, 1]),
+        ([511, 1024], [1]),
+    ],
+    ids=["alike", "unknown", "4+4", "4+2", "1+3+4", "half", "less-than-half"],
+)
+def test_predictions_compute_on_the_cores_that_do_most_together(
+    tmp_path: Path, capacities: list[int], fast: list[int]
+) -> None:
+    for cpu, capacity in enumerate(capacities):
+        write(tmp_path / f"cpu{cpu}/cpu_capacity", f"{capacity}\n")
+    cores = [frozenset([cpu]) for cpu in range(len(capacities) or 4)]
+    assert fast_cores(cores, tmp_path) == tuple(cores[cpu] for cpu in fast)
+
+
+def test_builds_have_the_slow_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = tuple(frozenset([cpu]) for cpu in range(8))
+    monkeypatch.setattr("service.core.cores.usable_cores", lambda: cores)
+    monkeypatch.setattr("service.core.cores.computing_cores", lambda: cores[4:])
+    assert build_cores(0) == cores[:4]
+    assert affordable_threads() <= 4
