@@ -197,10 +197,12 @@ Program only_without(int argument, uint32_t flags) {
   return if_masked(low(argument), flags, 0, {give(SECCOMP_RET_ALLOW)}) + Program{give(kRefuse)};
 }
 
+constexpr uint32_t kAccessMode = 3;  // the kernel's; musl's O_ACCMODE has more bits
+
 // Landlock asks for no right to truncate before its third version, and for none at all for access mode 3.
 Program only_untruncated(int argument) {
-  return if_masked(low(argument), O_ACCMODE, O_ACCMODE, {give(kRefuse)}) +
-         if_masked(low(argument), O_ACCMODE | O_TRUNC, O_RDONLY | O_TRUNC, {give(kRefuse)}) +
+  return if_masked(low(argument), kAccessMode, kAccessMode, {give(kRefuse)}) +
+         if_masked(low(argument), kAccessMode | O_TRUNC, O_RDONLY | O_TRUNC, {give(kRefuse)}) +
          Program{give(SECCOMP_RET_ALLOW)};
 }
 
