@@ -31,7 +31,8 @@ test-all: $(VENV)/.develop ## every test, property tests on new examples
 	HYPOTHESIS_PROFILE=fresh $(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
 test-arm: $(VENV)/.develop ## every test of kernels on emulated ARM CPUs alone (qemu-user-static)
-	OCTET_TEST_ISAS=aarch64 $(BIN)/python -m pytest $(PARALLEL) tests/unit/compiler/kernels $(PYTEST_ARGS)
+	OCTET_TEST_ISAS=aarch64 $(BIN)/python -m pytest $(PARALLEL) tests/unit/compiler/kernels tests/unit/compiler/select \
+		tests/unit/compiler/qnn/numerics $(PYTEST_ARGS)
 
 tables: $(VENV)/.develop ## rewrite docs/reference/conformance.md from what the conformance tests see: half an hour
 	OCTET_TABLES=docs/reference/conformance.md $(BIN)/python -m pytest tests/conformance $(PYTEST_ARGS)

@@ -50,6 +50,6 @@ def test_model_computes_the_same_bytes_as_on_this_host(path: Path, tmp_path: Pat
         folder, scratch = tmp_path / target, tmp_path / f"{target}-scratch"
         scratch.mkdir()
         compile_model(request, OciLayout(folder), scratch, Quiet(), Settings())
-        for answer, values in zip(arm_models.run(target, folder, model.signature, inputs), expected, strict=True):
+        for answer, values in zip(arm_models.run(target, [folder], model.signature, inputs), expected, strict=True):
             for output, wanted in zip(answer, values, strict=True):
                 np.testing.assert_array_equal(output, wanted)

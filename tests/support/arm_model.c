@@ -1,4 +1,5 @@
-/* model FOLDER SAMPLES THREADS: reads the inputs of so many samples, one after the other, and writes their outputs. */
+/* model SAMPLES THREADS FOLDER, or CONFIG LIBRARY CONSTANTS instead of the folder: reads the inputs of so many samples, one
+   after the other, and writes their outputs. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -24,17 +25,26 @@ static int32_t tensors(octet_model* model, octet_role role, void** memory, int64
   return count;
 }
 
-int main(int argc, char** argv) {
-  if (argc != 4) return 2;
+static octet_model* loaded(int count, char** paths) {
+  static char config[1 << 22];
   octet_model* model;
+  if (count == 1) return check(octet_load(paths[0], &model)), model;
+  FILE* file = fopen(paths[0], "rb");
+  size_t bytes = file == NULL ? 0 : fread(config, 1, sizeof config, file);
+  check(octet_load_files(config, bytes, paths[1], paths[2], &model));
+  return model;
+}
+
+int main(int argc, char** argv) {
+  if (argc != 4 && argc != 6) return 2;
+  octet_model* model = loaded(argc - 3, argv + 3);
   octet_instance* instance;
-  check(octet_load(argv[1], &model));
-  check(octet_instance_new(model, NULL, atoi(argv[3]), &instance));
+  check(octet_instance_new(model, NULL, atoi(argv[2]), &instance));
   void *inputs[MOST], *outputs[MOST];
   int64_t in[MOST], out[MOST];
   int32_t ins = tensors(model, OCTET_INPUT, inputs, in), outs = tensors(model, OCTET_OUTPUT, outputs, out);
   check(octet_bind(instance, inputs, outputs));
-  for (int sample = atoi(argv[2]); sample-- > 0;) {
+  for (int sample = atoi(argv[1]); sample-- > 0;) {
     for (int32_t i = 0; i < ins; ++i)
       if (fread(inputs[i], (size_t)in[i], 1, stdin) != 1) return 3;
     check(octet_run(instance));

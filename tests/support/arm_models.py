@@ -32,16 +32,18 @@ def missing() -> str:
     return arm.MISSING or ("" if _root() else f"ARM is not tested here: {_PACKAGE} is neither installed nor fetched")
 
 
-def run(target: str, folder: Path, signature: ModelSignature, samples: Sequence[Sample]) -> list[list[arm.Array]]:
+def run(
+    target: str, paths: Sequence[Path], signature: ModelSignature, samples: Sequence[Sample]
+) -> list[list[arm.Array]]:
     """The outputs of an artifact for each sample.
 
     Args:
-        folder: as `octet compile --output` writes it.
+        paths: the folder that `octet compile --output` writes; or the config, the library and the constants.
     """
     root = _root()
     assert root is not None
     assert arm.EMULATOR is not None
-    arguments = [str(_program()), str(folder), str(len(samples)), "2"]
+    arguments = [str(_program()), str(len(samples)), "2", *map(str, paths)]
     sent = b"".join(np.ascontiguousarray(value).tobytes() for sample in samples for value in sample)
     command = [arm.EMULATOR, "-cpu", arm.CPUS[target], "-L", str(root), *arguments]
     done = subprocess.run(command, input=sent, capture_output=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,22 @@ from service.compiler.select.selection import Selection
 from service.compiler.targets import CodegenTarget, codegen_target
 from service.core.artifact import ArtifactConfig
 from service.core.buffers import aligned_empty
+from service.core.digest import canonical_json
 from service.core.signature import ModelSignature, TensorSpec, datatype_of
-from service.core.target import Target
+from service.core.target import TARGETS, Target, detect_host, parse_target
 from service.runtime import load_files
+from tests.support import arm, arm_models
 
 import tvm  # isort: skip
 
 Array = NDArray[Any]
+
+# The targets that networks are tested on. `OCTET_TEST_ISAS=aarch64` has only those whose names begin so, on emulated
+# CPUs; by default one of ARM's is among them.
+_CHOSEN = os.environ.get("OCTET_TEST_ISAS", "")
+_EMULATED = [parse_target(name) for name in (arm.CPUS if _CHOSEN else ["aarch64+dotprod"]) if not arm_models.missing()]
+_HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
+RUNNING = [target for target in (*_HERE, *_EMULATED) if target.name.startswith(_CHOSEN)]
 
 
 def selected(module: tvm.IRModule, target: Target, numerics: str) -> Selection:
@@ -56,7 +66,11 @@ def run_selected(
     scratch: Path,
     library_of: Callable[[Mode], KernelLibrary] | None = None,
 ) -> tuple[Selection, list[Array]]:
-    """What was selected, and the outputs for `inputs` on this machine; of other kernels than the target's if told."""
+    """What was selected, and the outputs for `inputs`; of other kernels than the target's if told.
+
+    Args:
+        target: of `RUNNING`.
+    """
     mode, codegen_for = get_mode(numerics), codegen_target(target)
     kernel_library = library_for(target, mode) if library_of is None else library_of(mode)
     context = Context(mode, codegen_for, kernel_library)
@@ -70,8 +84,13 @@ def run_selected(
     results = [(result.ty, np.dtype(str(result.ty.dtype))) for result in graph.results_of(graph.main_of(module))]
     outputs = [aligned_empty([int(dim) for dim in tensor.shape.values], dtype) for tensor, dtype in results]
     signature = ModelSignature(_specs("x", inputs), _specs("y", outputs))
-    model = load_files(ArtifactConfig(signature, target.name, numerics, plan), library, layer)
-    return context.selection, model.run(inputs)
+    config = ArtifactConfig(signature, target.name, numerics, plan)
+    if target.name in arm.CPUS:
+        described = scratch / "config.json"
+        described.write_bytes(canonical_json(config.to_json()))
+        (made,) = arm_models.run(target.name, [described, library, layer], signature, [list(inputs)])
+        return context.selection, made
+    return context.selection, load_files(config, library, layer).run(inputs)
 
 
 def _specs(name: str, values: Sequence[Array]) -> tuple[TensorSpec, ...]:

@@ -16,13 +16,12 @@ from service.compiler.qnn.decompose import decompose
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type
 from service.core.numerics import MODES_OF
-from service.core.target import TARGETS, detect_host
 from tests.support.qnn_models import Emit, compile_and_run, float32, module_of
-from tests.support.selected import run_selected
+from tests.support.selected import RUNNING, run_selected
 
 import tvm  # isort: skip
 
-HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
+HERE = RUNNING
 EXAMPLES = settings(max_examples=60, deadline=None)
 UP_TO_3 = st.tuples(st.integers(1, 3), st.integers(1, 3))
 UP_TO_5 = st.tuples(st.integers(1, 5), st.integers(1, 5))

@@ -15,12 +15,12 @@ from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.ops.dynamic import CONV2D, DENSE, DEPTHWISE, FACTOR, SCALE, ZERO_POINT
 from service.compiler.qnn.types import QuantizedType
 from service.core.numerics import LITERT_REFERENCE, XNNPACK
-from service.core.target import TARGETS, Target, detect_host
+from service.core.target import Target
 from service.core.vectors import Array
 from tests.support.qnn_models import Emit, module_of
-from tests.support.selected import run_selected
+from tests.support.selected import RUNNING, run_selected
 
-HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
+HERE = RUNNING
 Network = Callable[[Emit, list[relax.Var]], relax.Var]
 STORED = QuantizedType("int8", (1.0,), (0,))
 

@@ -14,11 +14,10 @@ from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.compiler.select.selection import Selection
 from service.core.numerics import ONNXRUNTIME
-from service.core.target import TARGETS, detect_host
 from tests.support.qnn_models import Emit, float32, module_of, u8
-from tests.support.selected import run_selected
+from tests.support.selected import RUNNING, run_selected
 
-HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
+HERE = RUNNING
 pytestmark = pytest.mark.skipif(not HERE, reason="no x86-64 target runs here")
 X, WIDER = u8(0.05, 128), u8(0.08, 100)
 

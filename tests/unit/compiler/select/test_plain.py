@@ -12,11 +12,11 @@ from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.core.numerics import MODES
-from service.core.target import TARGETS, Target, detect_host
+from service.core.target import Target
 from tests.support.qnn_models import Emit, float32, module_of
-from tests.support.selected import run_selected
+from tests.support.selected import RUNNING, run_selected
 
-HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
+HERE = RUNNING
 X = QuantizedType("int16", (float32(3e-4),))
 
 

@@ -12,14 +12,14 @@ from service.compiler.kernels.simd.library import SimdLibrary
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType
-from service.core.target import TARGETS, Target, detect_host
+from service.core.target import TARGETS, Target
 from tests.support.portable_isa import PortableIsa
 from tests.support.qnn_models import Emit, float32, module_of
-from tests.support.selected import run_selected, selected
+from tests.support.selected import RUNNING, run_selected, selected
 
 import tvm  # isort: skip
 
-HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
+HERE = RUNNING
 MODES = ["litert-reference", "onnxruntime"]
 Shape = tuple[int, ...]
 # Sizes that fill blocks and groups and that do not, one row, many; zero points at the ends and at 0.

@@ -15,12 +15,12 @@ from service.compiler.qnn.ops.real import LANES, PACKETS
 from service.compiler.qnn.types import QuantizedType
 from service.compiler.select.selection import Selection
 from service.core.numerics import ONNXRUNTIME
-from service.core.target import TARGETS, Target, detect_host
+from service.core.target import Target
 from service.core.vectors import Array
 from tests.support.qnn_models import Emit, float32, module_of
-from tests.support.selected import run_selected
+from tests.support.selected import RUNNING, run_selected
 
-HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
+HERE = RUNNING
 BYTES = QuantizedType("uint8", (float32(0.05),), (120,))
 SIGNED = QuantizedType("int8", (float32(0.03),), (-5,))
 Network = Callable[[Emit, list[relax.Var]], relax.Var | list[relax.Var]]

@@ -21,13 +21,13 @@ from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type
 from service.core.numerics import FBGEMM, ONEDNN, ONNXRUNTIME, TORCH_X86
-from service.core.target import TARGETS, detect_host
+from service.core.target import TARGETS
 from tests.support.portable_isa import PortableIsa
 from tests.support.qnn_models import SIGNED_MODES, Emit, float32, module_of
-from tests.support.selected import run_selected, selected
+from tests.support.selected import RUNNING, run_selected, selected
 
 Array = np.ndarray[Any, Any]
-HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
+HERE = RUNNING
 NETWORKS = settings(
     max_examples=4,
     deadline=None,

@@ -12,11 +12,11 @@ from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType
 from service.core.numerics import ONNXRUNTIME, XNNPACK
-from service.core.target import TARGETS, Target, detect_host
+from service.core.target import Target
 from tests.support.qnn_models import Emit, float32, module_of
-from tests.support.selected import run_selected
+from tests.support.selected import RUNNING, run_selected
 
-HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
+HERE = RUNNING
 INTO = {"uint8": QuantizedType("uint8", (1 / 256,), (0,)), "int8": QuantizedType("int8", (1 / 256,), (-128,))}
 
 

@@ -15,12 +15,12 @@ from service.compiler.kernels.libraries import library_for
 from service.compiler.kernels.simd.library import SimdLibrary
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.target import TARGETS, Target, detect_host
+from service.core.target import Target
 from tests.support.portable_isa import PortableIsa
 from tests.support.qnn_models import module_of
-from tests.support.selected import run_selected
+from tests.support.selected import RUNNING, run_selected
 
-HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
+HERE = RUNNING
 MODE = "onnxruntime"
 RNG = np.random.default_rng(0)
 Real = NDArray[np.float32]
