@@ -15,6 +15,7 @@ import typer
 from service.cli.options import DataDirOption, JsonOption, load_checked, local_url
 from service.cli.output import Output, reporting
 from service.core import logs
+from service.core.errors import InvalidInput
 from service.core.logs import LogFormat
 from service.core.settings import Auth, Settings
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from service.compiler.sandbox import Finding
     from service.core.target import Host
     from service.workers.data_plane.alone import Source
+    from service.workers.data_plane.orders import Members
 
 _logger = logging.getLogger(__name__)
 
@@ -127,6 +129,9 @@ def serve_alone(
     threads: ThreadsOption = None,
     instances: InstancesOption = None,
     queue_size: QueueSizeOption = None,
+    keys: Annotated[
+        Path | None, typer.Option("--keys", metavar="FILE", help="Require API keys: those that octet keys wrote.")
+    ] = None,
     shared_memory: Annotated[
         bool, typer.Option("--shared-memory", help="Let clients on this machine pass tensors in /dev/shm.")
     ] = False,
@@ -135,13 +140,18 @@ def serve_alone(
     """Serve compiled models with the data plane alone: no API, no database, no Python."""
     flags: dict[str, Any] = {"host": host, "port": port, "grpc_port": grpc_port, "threads": threads}
     flags |= {"instances": instances, "queue_size": queue_size, "grpc": False if no_grpc else None}
-    flags |= {"tls_cert": tls_cert, "tls_key": tls_key}
+    flags |= {"tls_cert": tls_cert, "tls_key": tls_key, "keys_file": keys}
     settings = load_checked(flags | {"shared_memory": shared_memory or None})
     with reporting(as_json) as output:
         from service.workers.data_plane import alone
 
         sources = [alone.source_of(text) for text in models]
-        alone.serve(sources, settings, lambda *ports: _tell(lambda: _welcome_alone(output, sources, settings, *ports)))
+        alone.serve(
+            sources,
+            settings,
+            lambda *ports: _tell(lambda: _welcome_alone(output, sources, settings, *ports)),
+            _keys_of(settings),
+        )
 
 
 @worker.command("compile")
@@ -161,6 +171,19 @@ def compile_worker(
         from service.workers.compile_worker import run_until_signaled
 
         run_until_signaled(settings, on_started=lambda name: _tell(lambda: _welcome_worker(output, name, settings)))
+
+
+def _keys_of(settings: Settings) -> Callable[[], Members] | None:
+    """The order that says which keys there are; None where no file of them is named, and they are asked for nowhere."""
+    if settings.auth is Auth.OFF or (settings.keys_file is None and settings.admin_key is None):
+        return None
+    from service.api.access import Access
+    from service.workers.data_plane import orders
+
+    access = Access(settings.model_copy(update={"auth": Auth.ON}))
+    if not access.known():
+        raise InvalidInput(f"{settings.file_of_keys} holds no API key", hint="octet keys create makes one")
+    return lambda: orders.keys(access.look(), access.known())
 
 
 def _tell(welcome: Callable[[], None]) -> None:

@@ -74,6 +74,7 @@ class Process {
     plane_.speaks_grpc = descriptors.count("grpc") == 1;
     reactor_.every(kReportEveryS, [this](double) { plane_.link.is_open() ? orders_.report(0) : orders_.gather(); });
     if (descriptors.count("orders")) obey_first(descriptors.at("orders"));
+    if (descriptors.count("updates")) hear_updates(descriptors.at("updates"));
     if (descriptors.count("control")) listen_for_control(descriptors.at("control"));
     if (descriptors.count("http")) reactor_.listen(descriptors.at("http"), taking(Port::kHttp));
     if (descriptors.count("grpc")) reactor_.listen(descriptors.at("grpc"), taking(Port::kGrpc));
@@ -155,6 +156,16 @@ class Process {
     }
   }
 
+  // Orders of a process that watches files, which is told nothing.
+  void hear_updates(int descriptor) {
+    updates_.open(descriptor);
+    reactor_.watch(descriptor, [this, descriptor](uint32_t) {
+      if (updates_.receive([this](const Link::Frame& frame) { obey(frame); })) return;
+      reactor_.unwatch(descriptor);
+      updates_.close();
+    });
+  }
+
   // One control plane at a time; who comes replaces who was there.
   void listen_for_control(int listener) {
     reactor_.watch(listener, [this, listener](uint32_t) {
@@ -187,6 +198,7 @@ class Process {
   Reactor reactor_;
   Running running_;
   Orders orders_;
+  Link updates_;
 };
 
 int numbered(const char* text) {

@@ -1,4 +1,7 @@
-"""The data plane alone: models from folders, no control plane. It needs no database, and compiles nothing."""
+"""The data plane alone: models from folders, no control plane. It needs no database, and compiles nothing.
+
+With a certificate or keys there is a process beside it that reads their files again (`updates`).
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from service.core.queueing import scheduling_of
 from service.core.settings import Auth, Settings
 from service.runtime.stored import StoredArtifact
 from service.workers.data_plane import loads, orders, program
+from service.workers.data_plane.updates import Said, keep_saying
 
 _BACKLOG = 2048
 
@@ -42,11 +46,17 @@ def source_of(text: str) -> Source:
     return Source(name if separator else path.resolve().name, path)
 
 
-def serve(sources: Sequence[Source], settings: Settings, on_bound: Callable[[int, int | None], None]) -> NoReturn:
+def serve(
+    sources: Sequence[Source],
+    settings: Settings,
+    on_bound: Callable[[int, int | None], None],
+    keys: Callable[[], orders.Members] | None = None,
+) -> NoReturn:
     """Becomes the data plane, which serves until SIGTERM or SIGINT comes.
 
     Args:
         on_bound: called with the ports, which take connections by then.
+        keys: the order that says which there are now; None: none is asked for.
 
     Raises:
         Conflict: a port is taken.
@@ -54,24 +64,34 @@ def serve(sources: Sequence[Source], settings: Settings, on_bound: Callable[[int
             or the files of the certificate are none.
         OctetError: a model cannot run here.
     """
-    if settings.auth is not Auth.OFF and not ip_address(settings.host).is_loopback:
+    if keys is None and settings.auth is not Auth.OFF and not ip_address(settings.host).is_loopback:
         raise InvalidInput(
-            f"other machines can reach {settings.host}, and the data plane alone asks for no API keys",
-            hint="listen on 127.0.0.1, use octet serve, or say OCTET_AUTH=off",
+            f"other machines can reach {settings.host}, and no API key is asked for",
+            hint="listen on 127.0.0.1, name the file of the keys with --keys, or say OCTET_AUTH=off",
         )
     if len({source.name for source in sources}) < len(sources):
         raise InvalidInput("two models have the same name", hint="name them: NAME=DIR")
     certificate = certificate_of(settings)
     if certificate is not None:
         program.require_tls()
+
+    def standing() -> list[Said]:
+        said: list[Said] = [(keys() if keys else orders.keys(is_asked=False), b"")]
+        if certificate is not None:
+            pair = certificate.pair()
+            said.append(orders.certificate(pair.cert_pem, pair.key_pem))
+        return said
+
+    first, inherited = standing(), dict[str, int]()
+    if keys or certificate:
+        channel = keep_saying(standing, first)  # before anything listens, which it would hold on to
+        channel.setblocking(False)
+        inherited["updates"] = channel.detach()
     listeners = {"http": _listen(settings.host, settings.port)}
     if settings.grpc:
         listeners["grpc"] = _listen(settings.host, settings.port_of_grpc)
     program.raise_descriptors()
-    said = [(orders.configure(settings), b""), (orders.keys(is_asked=False), b"")]
-    if certificate is not None:
-        pair = certificate.pair()
-        said.append(orders.certificate(pair.cert_pem, pair.key_pem))
+    said = [(orders.configure(settings), b""), *first]
     named: list[orders.Named] = []
     for key, source in enumerate(sources, 1):
         said.append((_load(key, source, settings), b""))
@@ -79,7 +99,7 @@ def serve(sources: Sequence[Source], settings: Settings, on_bound: Callable[[int
     said.append((orders.routes(named), b""))
     grpc = listeners.get("grpc")
     on_bound(listeners["http"].getsockname()[1], grpc.getsockname()[1] if grpc else None)
-    inherited = {name: listener.fileno() for name, listener in listeners.items()}
+    inherited |= {name: listener.fileno() for name, listener in listeners.items()}
     program.become(inherited, [source.folder for source in sources], program.writable(settings), said)
 
 

@@ -1,0 +1,131 @@
+"""Files that change under a data plane alone: its certificate, and its keys."""
+
+from __future__ import annotations
+
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import grpc
+import httpx
+import pytest
+
+from service.api.access import AuditLog, KeyFile
+from service.core.key import Limits, Scope
+from service.workers.data_plane.updates import keep_saying
+from tests.support.certificates import make_certificate
+from tests.support.child_process import is_running
+from tests.support.plane_process import plane
+from tests.support.serving import children_of
+from tests.support.waiting import GIVE_UP_S, eventually
+
+
+def shown(url: str) -> str:
+    address = urlsplit(url)
+    assert address.hostname is not None
+    assert address.port is not None
+    return ssl.get_server_certificate((address.hostname, address.port), timeout=GIVE_UP_S).strip()
+
+
+def renew(folder: Path, old: tuple[Path, Path]) -> str:
+    """Another pair in the place of the one before, as programs that renew them do."""
+    folder.mkdir()
+    cert, key = make_certificate(folder)
+    text = cert.read_text().strip()
+    for new, place in zip((cert, key), old, strict=True):
+        new.replace(place)
+    return text
+
+
+def test_a_renewed_certificate_is_taken_and_one_that_is_none_is_not(digits: Path, tmp_path: Path) -> None:
+    pair = make_certificate(tmp_path)
+    with plane([f"digits={digits}"], OCTET_TLS_CERT=str(pair[0]), OCTET_TLS_KEY=str(pair[1])) as served:
+        first = shown(served.url)
+        assert first == pair[0].read_text().strip()
+        second = renew(tmp_path / "second", pair)
+        assert second != first
+        eventually(lambda: shown(served.url) == second)
+        pair[1].write_text("no key")
+        time.sleep(2)  # the files have been looked at by then
+        assert shown(served.url) == second
+        third = renew(tmp_path / "third", pair)
+        eventually(lambda: shown(served.url) == third)
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> KeyFile:
+    return KeyFile(tmp_path / "keys.json", AuditLog(tmp_path / "audit.jsonl"))
+
+
+def status(url: str, key: str | None = None) -> int:
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    return httpx.get(f"{url}/v2/models/digits", headers=headers, timeout=GIVE_UP_S).status_code
+
+
+def test_keys_are_asked_for_and_those_that_come_and_go_are_heard_of(
+    digits: Path, keys: KeyFile, tmp_path: Path
+) -> None:
+    first, text = keys.create("first", [Scope.PREDICT])
+    with plane([f"digits={digits}"], OCTET_KEYS_FILE=str(tmp_path / "keys.json")) as served:
+        assert [status(served.url, key) for key in (text, None, "octet_0_0")] == [200, 401, 401]
+        with grpc.insecure_channel(served.grpc) as channel:
+            metadata = channel.unary_unary("/inference.GRPCInferenceService/ServerMetadata")
+            with pytest.raises(grpc.RpcError) as refused:
+                metadata(b"", timeout=GIVE_UP_S)
+            assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+            metadata(b"", timeout=GIVE_UP_S, metadata=[("authorization", f"Bearer {text}")])
+        assert httpx.get(f"{served.url}/v2/health/ready").status_code == 200
+        _, second = keys.create("second", [Scope.PREDICT])
+        eventually(lambda: status(served.url, second) == 200)
+        keys.revoke(first.id)
+        eventually(lambda: status(served.url, text) == 401)
+        (tmp_path / "keys.json").write_text("{")
+        assert status(served.url, second) == 200
+        (tmp_path / "keys.json").unlink()
+        eventually(lambda: status(served.url, second) == 401)
+        assert status(served.url) == 401
+
+
+def test_a_quota_outlasts_a_change_of_the_keys(digits: Path, keys: KeyFile, tmp_path: Path) -> None:
+    _, text = keys.create("first", [Scope.PREDICT], Limits(requests_per_day=3))
+    with plane([f"digits={digits}"], OCTET_KEYS_FILE=str(tmp_path / "keys.json")) as served:
+        assert [status(served.url, text) for _ in range(2)] == [200, 200]
+        _, second = keys.create("second", [Scope.PREDICT])
+        eventually(lambda: status(served.url, second) == 200)
+        assert [status(served.url, text) for _ in range(2)] == [200, 429]
+
+
+def test_without_a_key_in_the_file_it_does_not_start(digits: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "service.cli", "worker", "serve", str(digits), "--port=0", "--grpc-port=0"]
+    done = subprocess.run([*command, "--keys", str(tmp_path / "keys.json")], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "holds no API key" in done.stderr
+
+
+def test_the_process_beside_it_ends_with_it_however_it_ends(digits: Path, keys: KeyFile, tmp_path: Path) -> None:
+    keys.create("first", [Scope.PREDICT])
+    command = [sys.executable, "-m", "service.cli", "worker", "serve", str(digits), "--port=0", "--grpc-port=0"]
+    options = ["--json", "--keys", str(tmp_path / "keys.json")]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        (beside,) = children_of(process.pid)
+        os.kill(beside, signal.SIGTERM)
+        os.kill(beside, signal.SIGINT)
+        process.kill()
+        eventually(lambda: not is_running(beside))
+
+
+def test_what_has_not_changed_is_not_said_again() -> None:
+    held = [({"type": "keys", "keys": number}, b"") for number in (1, 1, 2)]
+    with keep_saying(lambda: [held.pop(0) if len(held) > 1 else held[0]], held[:1]) as channel:
+        channel.settimeout(GIVE_UP_S)
+        assert b'"keys":2' in channel.recv(1 << 16).replace(b" ", b"")
+        channel.settimeout(1)
+        with pytest.raises(TimeoutError):
+            channel.recv(1)
