@@ -10,15 +10,15 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from grpc.aio import AioRpcError, Channel, insecure_channel
+from grpc.aio import AioRpcError, insecure_channel
 
 from service.api.grpc import inference_pb2 as pb
+from tests.support.grpc_calls import infer, stream
 from tests.support.serving import UPLOAD, Served, connect, serving
 from tests.support.waiting import GIVE_UP_S, eventually
 
 pytestmark = pytest.mark.anyio
 CALLS = 300
-NAME = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
 
 
 def request(served: Served) -> pb.ModelInferRequest:
@@ -27,22 +27,6 @@ def request(served: Served) -> pb.ModelInferRequest:
     message = pb.ModelInferRequest(model_name="digits", raw_input_contents=[bytes(np.prod(spec["shape"]))])
     message.inputs.add(name=spec["name"], datatype=spec["datatype"], shape=spec["shape"])
     return message
-
-
-def infer(channel: Channel) -> Any:
-    return channel.unary_unary(
-        f"/{NAME}/ModelInfer",
-        request_serializer=pb.ModelInferRequest.SerializeToString,
-        response_deserializer=pb.ModelInferResponse.FromString,
-    )
-
-
-def stream(channel: Channel) -> Any:
-    return channel.stream_stream(
-        f"/{NAME}/ModelStreamInfer",
-        request_serializer=pb.ModelInferRequest.SerializeToString,
-        response_deserializer=pb.ModelStreamInferResponse.FromString,
-    )()
 
 
 async def code_of(call: Any) -> grpc.StatusCode:
@@ -59,7 +43,7 @@ async def test_calls_under_way_end_and_others_are_told_that_it_is_unavailable(tm
         assert served.ended(served.push()["id"])["state"] == "succeeded"
         message = request(served)
         async with insecure_channel(served.grpc) as channel:
-            open_stream = stream(channel)
+            open_stream = stream(channel)()
             await open_stream.write(message)
             answer = (await open_stream.read()).infer_response.raw_output_contents
             ends = [asyncio.ensure_future(code_of(infer(channel)(message))) for _ in range(CALLS)]
@@ -84,7 +68,7 @@ async def test_a_second_signal_waits_for_nobody(tmp_path: Path) -> None:
         slow.sendall(UPLOAD)  # of which the end never comes
         eventually(lambda: any((tmp_path / "data" / "store").glob("uploads/*")))
         async with insecure_channel(served.grpc) as channel:
-            open_stream = stream(channel)
+            open_stream = stream(channel)()
             await channel.channel_ready()
             served.process.send_signal(signal.SIGTERM)
             assert await open_stream.code() is grpc.StatusCode.UNAVAILABLE

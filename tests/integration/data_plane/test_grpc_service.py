@@ -17,29 +17,13 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from service.api.grpc import inference_pb2 as pb
 from tests.support.data_plane import DataPlane, channel, sample_tables
+from tests.support.grpc_calls import NAME, infer, stream
 from tests.support.held import Held
 from tests.support.runners import failing
 from tests.support.tables import Tables
 from tests.support.waiting import GIVE_UP_S
 
 pytestmark = pytest.mark.anyio
-NAME = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
-
-
-def infer(channel: Channel) -> Any:
-    return channel.unary_unary(
-        f"/{NAME}/ModelInfer",
-        request_serializer=pb.ModelInferRequest.SerializeToString,
-        response_deserializer=pb.ModelInferResponse.FromString,
-    )
-
-
-def stream(channel: Channel) -> Any:
-    return channel.stream_stream(
-        f"/{NAME}/ModelStreamInfer",
-        request_serializer=pb.ModelInferRequest.SerializeToString,
-        response_deserializer=pb.ModelStreamInferResponse.FromString,
-    )
 
 
 def request_of(array: np.ndarray[Any, Any], model: str = "m", version: str = "") -> pb.ModelInferRequest:

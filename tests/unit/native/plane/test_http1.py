@@ -1,0 +1,180 @@
+"""The data plane's parser of HTTP/1.1 beside h11 (tests/native/plane/http1_probe.cc): what both take they read alike,
+and where one of them refuses, it is for a reason that is named here.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import struct
+import subprocess
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import h11
+import pytest
+
+from tests.support.native import compile_plane
+
+PROBE = Path(__file__).parents[3] / "native" / "plane" / "http1_probe.cc"
+COUNT, SEED = 20_000, 1
+
+# What h11 takes and the data plane does not, by what the data plane says; sections are of RFC 9112.
+STRICTER = {
+    "a line ends without a carriage return": "h11 takes bare line feeds, which section 2.2 allows and does not demand",
+    "this is not HTTP": "a bare line feed behind the request line",
+    "a header has a control character": "a bare line feed; h11 unfolds lines, section 5.2 has servers refuse or do so",
+    "a header has no colon": "the rest of a folded line",
+    "the name of a header is no token": "the rest of a folded line",
+    "the target is no path": "the data plane is an origin server, and no proxy for authorities (section 3.2)",
+    "the version of HTTP is not supported": "h11 leaves versions to its caller",
+    "there is no Host": "h11 asks for it in HTTP/1.1 alone, and not in 1.2 and later (section 2.3)",
+    "the transfer coding is not supported": "h11 unfolds a line whose value follows in the next one",
+    "the expectation is not supported": "h11 leaves expectations to its caller (RFC 9110, section 10.1.1)",
+    "Content-Length is no length": "h11 takes a list of equal lengths (section 6.3)",
+    "the length of the body is said in two ways": "h11 goes by the chunks; section 6.1 has servers refuse, or close",
+    "the body's chunks are not well formed": "h11 takes spaces behind a chunk's size",
+}
+_BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a parser took a request for: `refused` and why, `unfinished`, or `whole` with what is in it."""
+
+    state: str
+    why: str = ""
+    request: tuple[bytes, ...] = ()
+
+
+@pytest.fixture(scope="module")
+def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_plane(PROBE, tmp_path_factory.mktemp("probe"), ["net/http1"])
+
+
+def ours(probe: Path, requests: Sequence[bytes]) -> list[Read]:
+    sent = b"".join(struct.pack("<I", len(each)) + each for each in requests)
+    done = subprocess.run([probe], input=sent, capture_output=True, check=True)
+    return [_read(line) for line in done.stdout.decode().splitlines()]
+
+
+def _read(line: str) -> Read:
+    state, _, rest = line.partition(" ")
+    if state != "whole":
+        return Read(state, rest)
+    method, target, body, *flat = (bytes.fromhex(part[1:]) for part in rest.split(" "))
+    fields: list[bytes] = []
+    for name, value in zip(flat[::2], flat[1::2], strict=True):  # as h11 tells of them
+        is_length = name.lower() == b"content-length"
+        if is_length and any(each.lower() == name.lower() for each in fields[::2]):
+            continue
+        fields += [name, value.lower() if name.lower() == b"transfer-encoding" else value]
+    return Read(state, "", (method, target, body, *fields))
+
+
+def theirs(request: bytes) -> Read:
+    connection = h11.Connection(h11.SERVER, max_incomplete_event_size=64 << 10)
+    connection.receive_data(request)
+    parts: list[bytes] = []
+    body = b""
+    try:
+        while True:
+            match connection.next_event():
+                case h11.Request() as head:
+                    fields = [part for pair in head.headers.raw_items() for part in pair]
+                    parts = [head.method, head.target, b"", *fields]
+                case h11.Data() as data:
+                    body += data.data
+                case h11.EndOfMessage():
+                    parts[2] = body
+                    return Read("whole", "", tuple(parts))
+                case _:
+                    return Read("unfinished")
+    except h11.RemoteProtocolError as error:
+        return Read("refused", str(error))
+
+
+_LINES = [
+    b"GET / HTTP/1.1",
+    b"POST /v2/models/m/infer?a=b HTTP/1.1",
+    b"OPTIONS * HTTP/1.1",
+    b"PUT /%20 HTTP/1.0",
+    b"GET / HTTP/1.2",
+]
+_FIELDS = [
+    b"Host: localhost",
+    b"Content-Length: 5",
+    b"content-length:  5\t",
+    b"Content-Length: 5, 5",
+    b"Transfer-Encoding: chunked",
+    b"Transfer-Encoding: Chunked",
+    b"Transfer-Encoding:\r\n chunked",
+    b"Connection: close, x",
+    b"Expect: 100-continue",
+    b"X-Text: caf\xc3\xa9 \t and more",
+    b"X-Empty:",
+]
+_BODIES = [b"", b"hello", b"5\r\nhello\r\n0\r\n\r\n", b"2;a=b\r\nhe\r\n3\r\nllo\r\n0\r\nX: y\r\n\r\n"]
+_SPOILS = [
+    b"\r",
+    b"\n",
+    b"\r\n",
+    b" ",
+    b"\t",
+    b":",
+    b",",
+    b"\0",
+    b"\x7f",
+    b"\xff",
+    b"0",
+    b"5",
+    b"-",
+    b"+",
+    b"chunked",
+    b"1.1",
+]
+
+
+def request_of(chance: random.Random) -> bytes:
+    """One that is mostly right, and spoiled in up to three places."""
+    fields = [b"Host: a", *chance.sample(_FIELDS[1:], chance.randrange(4))] if chance.random() < 0.9 else []
+    request = b"\r\n".join([chance.choice(_LINES), *fields, b"", chance.choice(_BODIES)])
+    for _ in range(chance.choice((0, 0, 1, 1, 2, 3))):
+        at = chance.randrange(len(request) + 1)
+        request = request[:at] + chance.choice(_SPOILS) + request[at + chance.randrange(3) :]
+    return request
+
+
+def reason(request: bytes, own: Read, other: Read) -> str:
+    """Why two parsers may differ so; empty where they may not."""
+    match own.state, other.state:
+        case "refused", "refused":
+            return "refused"
+        case _, "refused" if other.why.startswith("conflicting Content-Length"):
+            return "h11 compares lengths as texts: 05 is another than 5"
+        case _, "refused" if request.startswith(b"\r\n"):
+            return "the data plane passes over an empty line before a request (section 2.2)"
+        case "refused", _:
+            return own.why if own.why in STRICTER else ""
+        case "unfinished", _ if _BARE_LINE_FEED.search(request) or b"\r\n\r\n" not in request:
+            return "the data plane waits for the end of the head, and takes no bare line feed for one"
+        case "whole", "refused" if b"chunked" in own.request and re.search("header line|continuation line", other.why):
+            return "the data plane passes over trailers, and does not look at them (section 7.1.2)"
+    return ""
+
+
+def test_generated_and_spoiled_requests_are_read_as_h11_reads_them(probe: Path) -> None:
+    chance = random.Random(SEED)
+    requests = [request_of(chance) for _ in range(COUNT)]
+    seen = Counter[str]()
+    wrong = []
+    for request, own, other in zip(requests, ours(probe, requests), map(theirs, requests), strict=True):
+        why = own.state if own == other else reason(request, own, other)
+        seen[why] += 1
+        if not why:
+            wrong.append((request, own, other))
+    assert not wrong, wrong[:3]
+    assert seen.keys() >= STRICTER.keys()
+    assert min(seen[state] for state in ("whole", "refused", "unfinished")) > COUNT // 50
