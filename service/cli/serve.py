@@ -16,6 +16,7 @@ from service.cli.options import DataDirOption, JsonOption, load_checked, local_u
 from service.cli.output import Output, reporting
 from service.core import logs
 from service.core.errors import InvalidInput
+from service.core.installed import require_server
 from service.core.logs import LogFormat
 from service.core.settings import Auth, Settings
 
@@ -105,6 +106,7 @@ def serve(
     settings = load_checked({**flags, **switches, "log_format": log_format})
     _log(settings, verbose)
     with reporting(as_json) as output:
+        require_server()
         from service.api.ops import supervisor
 
         status = supervisor.serve(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from importlib.util import find_spec
 
 from service.core.errors import Unsupported
@@ -10,6 +11,8 @@ from service.core.errors import Unsupported
 SERVER = "pip install 'octet-serve[server]'"
 # What compiling takes beside this package: distributions, and the modules that they bring.
 COMPILER = {"apache-tvm": "tvm", "apache-tvm-ffi": "tvm_ffi", "ziglang": "ziglang"}
+# What tells a server's installation from a lesser one.
+_SERVING = {name: name for name in ("alembic", "fastapi", "sqlalchemy", "uvicorn")}
 
 
 def not_installed(error: ModuleNotFoundError) -> Unsupported:
@@ -23,7 +26,16 @@ def not_installed(error: ModuleNotFoundError) -> Unsupported:
 
 def require_compiler() -> None:
     """Raises `Unsupported`: this is the runtime only."""
-    for name, module in COMPILER.items():
+    _require(COMPILER)
+
+
+def require_server() -> None:
+    """Raises `Unsupported`: this is the runtime only. Before processes are started, which would fail one by one."""
+    _require(_SERVING)
+
+
+def _require(modules: Mapping[str, str]) -> None:
+    for name, module in modules.items():
         if find_spec(module) is None:
             raise not_installed(ModuleNotFoundError(name=name))
 
