@@ -80,7 +80,7 @@ class Wheel(bdist_wheel):
 
     def finalize_options(self) -> None:
         self.plat_name = self.plat_name or _PLATFORM + platform.machine()
-        if not self.plat_name.startswith(_PLATFORM):
+        if self.plat_name not in (_PLATFORM + "x86_64", _PLATFORM + "aarch64"):
             raise SystemExit(f"wheels are for {_PLATFORM}x86_64 and {_PLATFORM}aarch64, not {self.plat_name}")
         super().finalize_options()
 

@@ -17,13 +17,16 @@ from service.core.errors import UnknownTarget
 
 _CPUINFO = Path("/proc/cpuinfo")
 
-# By entry of getauxval(3), AT_HWCAP and AT_HWCAP2: the names of its bits, from the lowest on, as
-# arch/arm64/kernel/cpuinfo.c has them.
-_AARCH64_FEATURES = {
-    16: "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm jscvt fcma lrcpc dcpop sha3 sm3"
-    " sm4 asimddp sha512 sve asimdfhm dit uscat ilrcpc flagm ssbs sb paca pacg",
-    26: "dcpodp sve2 sveaes svepmull svebitperm svesha3 svesm4 flagm2 frint svei8mm svef32mm svef64mm svebf16 i8mm bf16"
-    " dgh rng bti mte ecv afp rpres mte3 sme",
+# By architecture and entry of getauxval(3), AT_HWCAP and AT_HWCAP2: the names of its bits, from the lowest on, as
+# arch/arm64/kernel/cpuinfo.c has them; RISC-V's are the letters of its extensions.
+_HWCAP_FEATURES = {
+    "aarch64": {
+        16: "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm jscvt fcma lrcpc dcpop sha3"
+        " sm3 sm4 asimddp sha512 sve asimdfhm dit uscat ilrcpc flagm ssbs sb paca pacg",
+        26: "dcpodp sve2 sveaes svepmull svebitperm svesha3 svesm4 flagm2 frint svei8mm svef32mm svef64mm svebf16 i8mm"
+        " bf16 dgh rng bti mte ecv afp rpres mte3 sme",
+    },
+    "riscv64": {16: "a b c d e f g h i j k l m n o p q r s t u v w x y z"},
 }
 
 _X86_V3 = frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"})
@@ -36,7 +39,7 @@ class Target:
 
     Attributes:
         name: canonical, as it stands in build keys, metrics and URLs; never "host".
-        architecture: `x86_64` or `aarch64`, as `uname -m` prints it.
+        architecture: `x86_64`, `aarch64` or `riscv64`, as `uname -m` prints it.
         features: what the CPU must report, as Linux names it.
         reason: the feature that sets the target apart, for people.
     """
@@ -69,6 +72,7 @@ TARGETS: tuple[Target, ...] = (
     Target("aarch64+i8mm", "aarch64", frozenset({"asimd", "asimddp", "i8mm"}), "i8mm"),
     Target("aarch64+dotprod", "aarch64", frozenset({"asimd", "asimddp"}), "asimddp"),
     Target("aarch64", "aarch64", frozenset({"asimd"}), "asimd"),
+    Target("riscv64+v", "riscv64", frozenset("imafdcv"), "v"),
 )
 
 
@@ -130,13 +134,13 @@ def parse_target(name: str) -> Target:
 
 @cache
 def detect_host() -> Host:
-    """The features of an x86-64 CPU stand in /proc/cpuinfo alone. On aarch64 the kernel tells each process at its
-    start, and an emulator does so, too: /proc/cpuinfo is then that of the emulator's machine.
+    """The features of an x86-64 CPU stand in /proc/cpuinfo alone. Elsewhere the kernel tells each process at its start,
+    and an emulator does so, too: /proc/cpuinfo is then that of the emulator's machine.
     """
     text, architecture = _CPUINFO.read_text(), platform.machine()
-    if architecture != "aarch64":
+    if architecture not in _HWCAP_FEATURES:
         return parse_cpuinfo(text, architecture)
-    return Host(architecture, aarch64_features(_auxiliary_value), _board(text))
+    return Host(architecture, hwcap_features(architecture, _auxiliary_value), _board(text))
 
 
 def parse_cpuinfo(text: str, architecture: str) -> Host:
@@ -145,15 +149,15 @@ def parse_cpuinfo(text: str, architecture: str) -> Host:
     return Host(architecture, frozenset(fields.get("flags", "").split()), fields.get("model name", ""))
 
 
-def aarch64_features(auxiliary_value: Callable[[int], int]) -> frozenset[str]:
-    """The features of an aarch64 CPU, as Linux names them.
+def hwcap_features(architecture: str, auxiliary_value: Callable[[int], int]) -> frozenset[str]:
+    """The features of a CPU of `aarch64` or `riscv64`, as Linux names them.
 
     Args:
         auxiliary_value: getauxval(3).
     """
     return frozenset(
         name
-        for entry, names in _AARCH64_FEATURES.items()
+        for entry, names in _HWCAP_FEATURES[architecture].items()
         for bit, name in enumerate(names.split())
         if auxiliary_value(entry) >> bit & 1
     )

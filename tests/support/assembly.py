@@ -1,4 +1,4 @@
-"""Objects and libraries from assembly, for both architectures, by the clang and the LLD inside the `ziglang` wheel.
+"""Objects and libraries from assembly, for every architecture, by the clang and the LLD inside the `ziglang` wheel.
 
 They may hold what TVM never writes: initializers, resolvers, strange sections.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from service.compiler.link import linker
 
-EMULATIONS = {"x86_64": "elf_x86_64", "aarch64": "aarch64linux"}
+EMULATIONS = {"x86_64": "elf_x86_64", "aarch64": "aarch64linux", "riscv64": "elf64lriscv"}
 
 _STACK = '.section .note.GNU-stack,"",%progbits\n'
 

@@ -19,7 +19,7 @@ from service.compiler.kernels.simd.isa import Isa
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.compiler.targets import codegen_target
 from service.core.target import Target, detect_host, parse_target
-from tests.support import arm
+from tests.support import emulated
 from tests.support.qnn_models import float32
 from tests.support.tile_data import permit_tiles
 
@@ -31,13 +31,13 @@ _EVEX_ENCODED = {"x86-64-v3+avxvnni": "x86-64-v4+vnni"}
 
 
 def _built_for(isa: Isa) -> Target | None:
-    """The target as which the kernels of `isa` run here; None if they do not. ARM's run on an emulated CPU.
+    """The target as which the kernels of `isa` run here; None if they do not. Others than x86's are emulated.
 
     AVX512-VNNI with AVX512-VL has every instruction of AVX-VNNI in another encoding. So where only the former is there,
     the vocabulary of the latter is tested all the same.
     """
-    if isa.name in arm.CPUS:
-        return parse_target(isa.name) if arm.EMULATOR else None
+    if isa.name in emulated.CPUS:
+        return parse_target(isa.name) if emulated.machine_of(isa.name).emulator else None
     names = [isa.name, *([_EVEX_ENCODED[isa.name]] if isa.name in _EVEX_ENCODED else [])]
     return next((target for target in map(parse_target, names) if target.runs_on(detect_host())), None)
 
@@ -91,7 +91,7 @@ def read_back(image: Image, buffer: Array) -> Array:
 
 def built(isa: Isa, kernel: Kernel) -> Any:
     """The kernel as a function of its inputs, constants and output."""
-    if isa.name in arm.CPUS:
+    if isa.name in emulated.CPUS:
         return partial(_emulated, isa.name, kernel)
     module = tvm.IRModule({"kernel": kernel.function.with_attr("global_symbol", "kernel")})
     runs_as = _built_for(isa)
@@ -104,7 +104,7 @@ def built(isa: Isa, kernel: Kernel) -> Any:
 
 
 def _emulated(target: str, kernel: Kernel, *tensors: Any) -> None:
-    written = arm.call(target, kernel, [tensor.numpy() for tensor in tensors])
+    written = emulated.call(target, kernel, [tensor.numpy() for tensor in tensors])
     for tensor, values in zip(tensors, written, strict=True):
         tensor.copyfrom(values)
 

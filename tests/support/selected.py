@@ -31,7 +31,7 @@ from service.core.digest import canonical_json
 from service.core.signature import ModelSignature, TensorSpec, datatype_of
 from service.core.target import TARGETS, Target, detect_host, parse_target
 from service.runtime import load_files
-from tests.support import arm, arm_models
+from tests.support import emulated, emulated_models
 
 import tvm  # isort: skip
 
@@ -40,7 +40,11 @@ Array = NDArray[Any]
 # The targets that networks are tested on. `OCTET_TEST_ISAS=aarch64` has only those whose names begin so, on emulated
 # CPUs; by default one of ARM's is among them.
 _CHOSEN = os.environ.get("OCTET_TEST_ISAS", "")
-_EMULATED = [parse_target(name) for name in (arm.CPUS if _CHOSEN else ["aarch64+dotprod"]) if not arm_models.missing()]
+_EMULATED = [
+    parse_target(name)
+    for name in (emulated.CPUS if _CHOSEN else ["aarch64+dotprod"])
+    if not emulated_models.missing(name)
+]
 _HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
 RUNNING = [target for target in (*_HERE, *_EMULATED) if target.name.startswith(_CHOSEN)]
 
@@ -85,10 +89,10 @@ def run_selected(
     outputs = [aligned_empty([int(dim) for dim in tensor.shape.values], dtype) for tensor, dtype in results]
     signature = ModelSignature(_specs("x", inputs), _specs("y", outputs))
     config = ArtifactConfig(signature, target.name, numerics, plan)
-    if target.name in arm.CPUS:
+    if target.name in emulated.CPUS:
         described = scratch / "config.json"
         described.write_bytes(canonical_json(config.to_json()))
-        (made,) = arm_models.run(target.name, [described, library, layer], signature, [list(inputs)])
+        (made,) = emulated_models.run(target.name, [described, library, layer], signature, [list(inputs)])
         return context.selection, made
     return context.selection, load_files(config, library, layer).run(inputs)
 

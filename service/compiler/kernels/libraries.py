@@ -6,6 +6,7 @@ from service.compiler.kernels.arm.isa import ISAS as ARM
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.kernel import Kernel
+from service.compiler.kernels.riscv.isa import ISAS as RISCV
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.library import SimdLibrary
 from service.compiler.kernels.simd.peak import peak
@@ -13,7 +14,7 @@ from service.compiler.kernels.x86.isa import ISAS as X86
 from service.compiler.qnn.numerics import Mode
 from service.core.target import Target
 
-ISAS: dict[str, Isa] = {**X86, **ARM}
+ISAS: dict[str, Isa] = {**X86, **ARM, **RISCV}
 
 
 def library_for(target: Target, mode: Mode, choices: Choices | None = None) -> KernelLibrary | None:

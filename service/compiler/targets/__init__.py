@@ -57,6 +57,11 @@ def _arm(features: tuple[str, ...], operands: OperandTypes) -> CodegenTarget:
     return CodegenTarget(_llvm("aarch64-linux-gnu", "generic", features), operands, 16, 32)
 
 
+def _riscv(features: tuple[str, ...]) -> CodegenTarget:
+    llvm = _llvm("riscv64-linux-gnu", "generic-rv64", features)
+    return CodegenTarget({**llvm, "mabi": "lp64d"}, _S16_S16, 16, 32)
+
+
 _CODEGEN: dict[str, CodegenTarget] = {
     "x86-64-v3": _x86(_X86_V3, _S16_S16, 32, 16),
     "x86-64-v3+avxvnni": _x86((*_X86_V3, "+avxvnni"), _U8_S8, 32, 16),
@@ -66,6 +71,7 @@ _CODEGEN: dict[str, CodegenTarget] = {
     "aarch64": _arm(("+neon",), _S16_S16),
     "aarch64+dotprod": _arm(("+neon", "+v8.2a", "+dotprod"), _S8_S8),
     "aarch64+i8mm": _arm(("+neon", "+v8.2a", "+dotprod", "+i8mm"), _S8_S8),
+    "riscv64+v": _riscv(("+m", "+a", "+f", "+d", "+c", "+v")),
 }
 
 

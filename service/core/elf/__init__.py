@@ -5,7 +5,7 @@ is a process that has read an upload, so every offset is checked before it is fo
 no code of the file: there are no initializers, finalizers or resolvers, no other library is named, and no relocation
 writes outside the file's own data. What the code does when it is *called* cannot be checked.
 
-Format: the System V ABI (gABI, chapters 4 and 5), and its supplements for x86-64 and AArch64.
+Format: the System V ABI (gABI, chapters 4 and 5), and its supplements for x86-64, AArch64 and RISC-V.
 """
 
 from service.core.elf.library import check_library

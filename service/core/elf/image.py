@@ -6,6 +6,7 @@ from service.core.elf.reader import ElfError, ElfFile, Segment
 
 _LOAD, _DYNAMIC, _INTERPRETER, _PHDR, _THREAD = 1, 2, 3, 6, 7
 _EH_FRAME, _STACK, _RELRO = 0x6474E550, 0x6474E551, 0x6474E552
+_RISCV_ATTRIBUTES = 0x70000003  # says for which CPU the code is; no loader reads it
 _NAMES = {_INTERPRETER: "names an interpreter (PT_INTERP)", _THREAD: "has thread-local data (PT_TLS)"}
 _EXECUTE, _WRITE, _READ = 1, 2, 4
 _PAGES = {0x1000, 0x10000}  # alignments that LLD uses: x86-64, AArch64
@@ -90,9 +91,9 @@ class Image:
         """Segments that say something about a part of one that is mapped."""
         if segment.kind in _NAMES:
             raise ElfError(f"it {_NAMES[segment.kind]}")
-        if segment.kind not in (_PHDR, _DYNAMIC, _EH_FRAME, _STACK, _RELRO):
+        if segment.kind not in (_PHDR, _DYNAMIC, _EH_FRAME, _STACK, _RELRO, _RISCV_ATTRIBUTES):
             raise ElfError(f"it has a segment of type {segment.kind:#x}")
-        if segment.kind == _STACK:
+        if segment.kind in (_STACK, _RISCV_ATTRIBUTES):
             return
         if segment.kind == _PHDR and segment.offset != self.file.segments_at:
             raise ElfError("it has two program header tables")

@@ -57,10 +57,11 @@ class _Relocations:
     indirect: int
 
 
-# 64, GLOB_DAT and JUMP_SLOT; ABS64, GLOB_DAT and JUMP_SLOT
+# 64, GLOB_DAT and JUMP_SLOT; ABS64, GLOB_DAT and JUMP_SLOT; 64 and JUMP_SLOT
 _TYPES: Mapping[int, _Relocations] = {
     62: _Relocations(8, frozenset({1, 6, 7}), 37),
     183: _Relocations(1027, frozenset({257, 1025, 1026}), 1032),
+    243: _Relocations(3, frozenset({2, 5}), 58),
 }
 
 _GLOBAL, _WEAK = 1, 2

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-MACHINES: Mapping[str, int] = {"x86_64": 62, "aarch64": 183}  # e_machine, by the architecture of a target
+# e_machine, by the architecture of a target
+MACHINES: Mapping[str, int] = {"x86_64": 62, "aarch64": 183, "riscv64": 243}
 
 _REAL_FUNCTIONS = (
     *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "copysign", "cos", "cosh"),
@@ -44,7 +45,7 @@ def is_shared(name: str) -> bool:
 
 # Types and flags of sections: gABI, chapter 4, "Sections".
 PROGBITS, SYMTAB, STRTAB, RELA, NOBITS, DYNAMIC, DYNSYM = 1, 2, 3, 4, 8, 6, 11
-_GNU_HASH, _X86_64_UNWIND = 0x6FFFFFF6, 0x70000001
+_GNU_HASH, _X86_64_UNWIND, _RISCV_ATTRIBUTES = 0x6FFFFFF6, 0x70000001, 0x70000003
 WRITE, ALLOC, EXECUTE, MERGE, STRINGS, INFO_LINK, AARCH64_PURECODE = 1, 2, 4, 0x10, 0x20, 0x40, 0x20000000
 
 _TABLES = {".symtab": SYMTAB, ".strtab": STRTAB, ".shstrtab": STRTAB}
@@ -59,6 +60,7 @@ _CONTENT: tuple[tuple[re.Pattern[str], frozenset[int], int], ...] = tuple(
         (r"\.debug_[a-z]+", {PROGBITS}, MERGE | STRINGS),
         (r"\.comment", {PROGBITS}, MERGE | STRINGS),
         (r"\.note\.GNU-stack", {PROGBITS}, 0),
+        (r"\.riscv\.attributes", {_RISCV_ATTRIBUTES}, 0),
     )
 )
 # What the linker adds.

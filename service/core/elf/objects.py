@@ -11,6 +11,7 @@ _LOCAL_KINDS = {_NOTYPE, _OBJECT, _FUNC, _SECTION, _FILE}
 _GLOBAL_KINDS = {_NOTYPE, _OBJECT, _FUNC}
 _KINDS = {6: "thread-local", 10: "an indirect function"}
 _UNDEFINED, _ABSOLUTE = 0, 0xFFF1
+_DATA = "$d"  # where data begin; clang's assembler for RISC-V has one in no section
 
 
 def check_object(data: bytes, architecture: str, defines: str | None = None) -> None:
@@ -58,7 +59,8 @@ def _check_symbol(symbol: Symbol, sections: int) -> None:
     is_local = symbol.binding == _LOCAL
     if symbol.kind not in (_LOCAL_KINDS if is_local else _GLOBAL_KINDS):
         raise ElfError(f"symbol {symbol.name} is {_KINDS.get(symbol.kind, f'of kind {symbol.kind}')}")
-    if symbol.section >= sections and not (symbol.section == _ABSOLUTE and symbol.kind == _FILE):
+    is_note = symbol.kind == _FILE or (is_local and symbol.name == _DATA)
+    if symbol.section >= sections and not (symbol.section == _ABSOLUTE and is_note):
         raise ElfError(f"symbol {symbol.name} is in none of its sections")
     if is_local:
         return

@@ -14,6 +14,7 @@ _IDENTITY = b"\x7fELF\x02\x01\x01\x00" + bytes(8)  # 64 bits, little-endian, ver
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
+_FLAGS = {243: 0b101}  # by machine: RISC-V with compressed instructions, and doubles in registers
 _SYMBOL = struct.Struct("<IBBHQQ")
 SYMBOL_BYTES = _SYMBOL.size
 
@@ -93,7 +94,7 @@ class ElfFile:
             _, self.kind, self.machine, version, self.entry, self.segments_at, sections_at,
             flags, header_bytes, segment_bytes, segments, section_bytes, sections, names,
         ) = _HEADER.unpack_from(data)  # fmt: skip
-        if version != 1 or flags != 0 or header_bytes != _HEADER.size:
+        if version != 1 or flags != _FLAGS.get(self.machine, 0) or header_bytes != _HEADER.size:
             raise ElfError("its header is damaged")
         if (segments and segment_bytes != _SEGMENT.size) or (sections and section_bytes != _SECTION.size):
             raise ElfError("its header tables have entries of another size")

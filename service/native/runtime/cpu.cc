@@ -8,25 +8,34 @@
 #include <algorithm>
 #include <string_view>
 
-#if defined(__aarch64__)
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-#else
+#if defined(__x86_64__)
 #include <fcntl.h>
 #include <sys/syscall.h>
+#else
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace octet {
 
 namespace {
 
-#if defined(__aarch64__)
+#if !defined(__x86_64__)
 // What the kernel tells each process at its start, and an emulator does, too, whose machine's /proc/cpuinfo is another's.
-// Names are the kernel's (arch/arm64/kernel/cpuinfo.c), of what artifacts may need.
+// Names are the kernel's (arch/arm64/kernel/cpuinfo.c; RISC-V's are the letters of extensions), of what artifacts may need.
 constexpr struct {
   std::string_view name;
   unsigned long entry, bit;
 } kFeatures[] = {
+#if defined(__riscv)
+    {"i", AT_HWCAP, COMPAT_HWCAP_ISA_I},
+    {"m", AT_HWCAP, COMPAT_HWCAP_ISA_M},
+    {"a", AT_HWCAP, COMPAT_HWCAP_ISA_A},
+    {"f", AT_HWCAP, COMPAT_HWCAP_ISA_F},
+    {"d", AT_HWCAP, COMPAT_HWCAP_ISA_D},
+    {"c", AT_HWCAP, COMPAT_HWCAP_ISA_C},
+    {"v", AT_HWCAP, COMPAT_HWCAP_ISA_V},
+#else
     {"fp", AT_HWCAP, HWCAP_FP},
     {"asimd", AT_HWCAP, HWCAP_ASIMD},
     {"asimdhp", AT_HWCAP, HWCAP_ASIMDHP},
@@ -38,6 +47,7 @@ constexpr struct {
     {"svei8mm", AT_HWCAP2, HWCAP2_SVEI8MM},
     {"i8mm", AT_HWCAP2, HWCAP2_I8MM},
     {"bf16", AT_HWCAP2, HWCAP2_BF16},
+#endif
 };
 
 class Features {

@@ -29,6 +29,8 @@ inline void relax() {
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
   asm volatile("isb" ::: "memory");  // `yield` does nothing where a core has one thread
+#elif defined(__riscv)
+  asm volatile(".insn i 0x0F, 0, x0, x0, 0x010" ::: "memory");  // `pause`; a hint, so nothing where it is not known
 #endif
 }
 

@@ -20,8 +20,10 @@ namespace {
 constexpr int kMachine = EM_X86_64;
 #elif defined(__aarch64__)
 constexpr int kMachine = EM_AARCH64;
+#elif defined(__riscv) && __riscv_xlen == 64
+constexpr int kMachine = EM_RISCV;
 #else
-#error "compiled code is for x86_64 and aarch64"
+#error "compiled code is for x86_64, aarch64 and riscv64"
 #endif
 
 constexpr size_t kMostSegments = 64;

@@ -13,8 +13,8 @@ from service.core.errors import BuildFailed
 from service.core.target import Target, detect_host, parse_target
 from tests.support.assembly import assemble, data, function, pointer
 
-X86, ARM = parse_target("x86-64-v3"), parse_target("aarch64")
-MACHINES = {"x86_64": 62, "aarch64": 183}
+X86, ARM, RISCV = map(parse_target, ("x86-64-v3", "aarch64", "riscv64+v"))
+MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243}
 
 PT_DYNAMIC, PT_GNU_STACK, PT_GNU_RELRO = 2, 0x6474E551, 0x6474E552
 PF_X = 1
@@ -40,7 +40,7 @@ def dynamic_entries(data: bytes) -> dict[int, int]:
     return dict(struct.iter_unpack("<QQ", data[offset : offset + length]))
 
 
-@pytest.mark.parametrize("target", [X86, ARM], ids=str)
+@pytest.mark.parametrize("target", [X86, ARM, RISCV], ids=str)
 def test_it_links_for_every_architecture(tmp_path: Path, target: Target) -> None:
     link([make_object(tmp_path, target.architecture)], tmp_path / "lib.so", target)
     data = (tmp_path / "lib.so").read_bytes()
@@ -60,7 +60,7 @@ def test_what_was_linked_can_be_loaded(tmp_path: Path) -> None:
     assert bytes((ctypes.c_char * 1).in_dll(library, "octet_b")) == b"2"
 
 
-@pytest.mark.parametrize("target", [X86, ARM], ids=str)
+@pytest.mark.parametrize("target", [X86, ARM, RISCV], ids=str)
 def test_equal_objects_give_equal_bytes_wherever_they_lie(tmp_path: Path, target: Target) -> None:
     written = []
     for directory in (tmp_path / "here", tmp_path / "somewhere" / "else"):

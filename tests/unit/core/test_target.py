@@ -11,7 +11,7 @@ import ziglang
 
 from service.core import target
 from service.core.errors import UnknownTarget
-from service.core.target import TARGETS, Host, aarch64_features, parse_cpuinfo, parse_target
+from service.core.target import TARGETS, Host, hwcap_features, parse_cpuinfo, parse_target
 from tests.support.old_cpu import CPUINFO, LACKS
 
 _ZIG = Path(ziglang.__file__).parent
@@ -44,7 +44,12 @@ def _auxiliary_values(*names: str) -> dict[int, int]:
     ],
 )
 def test_on_arm_they_are_what_the_kernel_tells_the_process(features: set[str]) -> None:
-    assert aarch64_features(_auxiliary_values(*features).__getitem__) == features
+    assert hwcap_features("aarch64", _auxiliary_values(*features).__getitem__) == features
+
+
+def test_on_risc_v_they_are_the_letters_of_its_extensions() -> None:
+    """Bits as qemu-riscv64 reports them for `-cpu rv64,v=true`."""
+    assert hwcap_features("riscv64", {16: 0x20112D}.__getitem__) == set("imafdcv")
 
 
 def test_an_arm_host_is_not_what_cpuinfo_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 from tvm import relax
 
 from service.compiler.kernels.simd.library import SimdLibrary
+from service.compiler.kernels.simd.portable import PortableIsa
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType
 from service.core.target import TARGETS, Target
-from tests.support.portable_isa import PortableIsa
 from tests.support.qnn_models import Emit, float32, module_of
 from tests.support.selected import RUNNING, run_selected, selected
 

@@ -13,11 +13,11 @@ from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.tflite import import_model
 from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.simd.library import SimdLibrary
+from service.compiler.kernels.simd.portable import PortableIsa
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.select.selection import Selection
 from service.core.target import Target
-from tests.support.portable_isa import PortableIsa
 from tests.support.selected import RUNNING, run_selected
 from tests.support.tflite_recurrent import lstm_model, svdf_model
 

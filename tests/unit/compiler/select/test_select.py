@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from service.compiler.kernels.simd.library import SimdLibrary
+from service.compiler.kernels.simd.portable import PortableIsa
 from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type
 from service.core.numerics import FBGEMM, ONEDNN, ONNXRUNTIME, TORCH_X86
 from service.core.target import TARGETS
-from tests.support.portable_isa import PortableIsa
 from tests.support.qnn_models import SIGNED_MODES, Emit, float32, module_of
 from tests.support.selected import RUNNING, run_selected, selected
 

@@ -9,7 +9,7 @@ import pytest
 from service.core.elf import ElfError, check_library
 from tests.support.assembly import assemble, function, linked, pointer
 
-ARCHITECTURES = ("x86_64", "aarch64")
+ARCHITECTURES = ("x86_64", "aarch64", "riscv64")
 NOW = ("-z", "now", "-z", "separate-code", "--hash-style=gnu")
 PLAIN = function()
 # Reached through the global offset table, so that there are relocations.

@@ -9,7 +9,7 @@ import pytest
 from service.core.elf import ElfError, check_object
 from tests.support.assembly import assemble, function, pointer
 
-ARCHITECTURES = ("x86_64", "aarch64")
+ARCHITECTURES = ("x86_64", "aarch64", "riscv64")
 PLAIN = function()
 
 

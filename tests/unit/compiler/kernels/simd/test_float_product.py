@@ -13,10 +13,10 @@ from tvm import relax
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.libraries import library_for
 from service.compiler.kernels.simd.library import SimdLibrary
+from service.compiler.kernels.simd.portable import PortableIsa
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.target import Target
-from tests.support.portable_isa import PortableIsa
 from tests.support.qnn_models import module_of
 from tests.support.selected import RUNNING, run_selected
 

@@ -16,12 +16,12 @@ from tvm import relax
 from service.compiler.kernels.group import Group, PlainKernel
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.simd.library import SimdLibrary
+from service.compiler.kernels.simd.portable import PortableIsa
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.numerics.fused import fma, sums_of_products
 from service.compiler.qnn.operation import IllTyped
 from service.core.target import TARGETS, detect_host
-from tests.support.portable_isa import PortableIsa
 from tests.support.qnn_models import Emit, module_of
 from tests.support.selected import run_selected
 

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from tvm import tirx
 from tvm.tirx import BufferLoad
 
+from service.compiler.kernels.kernel import Array
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
 from service.compiler.kernels.simd.fixed_point import WideFixedPoint
 from service.compiler.kernels.simd.isa import FULL, PIXELS, DepthwiseRates, EpilogueRates, Rates
-from tests.support.images import Array
 
 _RATES = Rates(
     dot=4.0,

@@ -16,6 +16,17 @@ enum { PAGE = 65536, SHARED = 1, PRIVATE = 2, ANONYMOUS = 32, READ = 1, WRITE = 
 enum { EXIT = 93, LSEEK = 62, MUNMAP = 215, MMAP = 222, MPROTECT = 226 };
 
 static long call(long number, long a, long b, long c, long d, long e, long f) {
+#if defined(__riscv)
+  register long a7 __asm__("a7") = number;
+  register long a0 __asm__("a0") = a;
+  register long a1 __asm__("a1") = b;
+  register long a2 __asm__("a2") = c;
+  register long a3 __asm__("a3") = d;
+  register long a4 __asm__("a4") = e;
+  register long a5 __asm__("a5") = f;
+  __asm__ volatile("ecall" : "+r"(a0) : "r"(a7), "r"(a1), "r"(a2), "r"(a3), "r"(a4), "r"(a5) : "memory");
+  return a0;
+#else
   register long x8 __asm__("x8") = number;
   register long x0 __asm__("x0") = a;
   register long x1 __asm__("x1") = b;
@@ -25,6 +36,7 @@ static long call(long number, long a, long b, long c, long d, long e, long f) {
   register long x5 __asm__("x5") = f;
   __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
   return x0;
+#endif
 }
 
 static _Noreturn void leave(long status) {

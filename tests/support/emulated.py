@@ -1,0 +1,171 @@
+"""Kernels for other architectures, run here: linked with a small program, on a CPU that QEMU emulates.
+
+The CPU is one that has a target's features and no more, so that an instruction beyond them is an illegal one.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.compiler.kernels.kernel import Kernel
+from service.compiler.kernels.objects import compile_program, program_of
+from service.compiler.link import linker
+from service.compiler.targets import codegen_target
+from service.core.target import parse_target
+
+Array = NDArray[Any]
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "octet-tests"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What runs code of an architecture here.
+
+    Attributes:
+        architecture: as `uname -m` prints it; QEMU and zig call it so, too.
+        emulation: what LLD calls it.
+        loader: the file name of its dynamic loader.
+        c_library: Debian's package with that and the C library.
+        version: of QEMU, at least.
+    """
+
+    architecture: str
+    emulation: str
+    loader: str
+    c_library: str
+    version: int = 7
+
+    @functools.cached_property
+    def emulator(self) -> str | None:
+        """Of Debian's package qemu-user-static, or one that was put into the tests' cache: Debian's may be too old."""
+        for name in (f"qemu-{self.architecture}", f"qemu-{self.architecture}-static"):
+            path = shutil.which(name, path=os.pathsep.join([str(CACHE / "bin"), os.environ.get("PATH", "")]))
+            if path is not None and _version(path) >= self.version:
+                return path
+        return None
+
+    @property
+    def missing(self) -> str:
+        """Why nothing can be run; empty where it can."""
+        name = f"qemu-{self.architecture} {self.version} or newer (package qemu-user-static)"
+        return "" if self.emulator else f"{self.architecture} is not tested here: there is no {name}"
+
+
+def _version(emulator: str) -> int:
+    said = subprocess.run([emulator, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"version (\d+)", said)
+    assert found is not None
+    return int(found[1])
+
+
+_ARM = Machine("aarch64", "aarch64linux", "ld-linux-aarch64.so.1", "libc6-arm64-cross")
+# Before 8, two conversions that round towards zero, one after the other, end QEMU by an assertion.
+_RISCV = Machine("riscv64", "elf64lriscv", "ld-linux-riscv64-lp64d.so.1", "libc6-riscv64-cross", version=8)
+MACHINES = {machine.architecture: machine for machine in (_ARM, _RISCV)}
+
+# By target: QEMU's CPU.
+CPUS = {
+    "aarch64": "cortex-a53",
+    "aarch64+dotprod": "neoverse-n1",
+    "aarch64+i8mm": "max",
+    "riscv64+v": "rv64,v=true,vlen=128",
+}
+
+
+def machine_of(target: str) -> Machine:
+    return MACHINES[parse_target(target).architecture]
+
+
+_DRIVER = Path(__file__).with_name("emulated_driver.c")
+_SYMBOL = "kernel"
+
+
+class Died(Exception):
+    """The program with the kernel ended otherwise than by returning."""
+
+
+def compile_kernel(target: str, kernel: Kernel, path: Path) -> None:
+    """Writes the object of a kernel."""
+    compile_program(program_of(kernel), _SYMBOL, codegen_target(parse_target(target)), path)
+
+
+def call(target: str, kernel: Kernel, arguments: Sequence[Array], cpu: str | None = None) -> list[Array]:
+    """Calls a kernel.
+
+    Args:
+        target: of `CPUS`.
+        arguments: one for each of the function's parameters.
+        cpu: by default the target's.
+
+    Returns:
+        what the arguments are afterwards.
+
+    Raises:
+        Died: it did not return.
+    """
+    machine = machine_of(target)
+    assert machine.emulator is not None
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        compile_kernel(target, kernel, folder / "kernel.o")
+        program, operands = folder / "program", folder / "operands"
+        _link(machine, [_driver(machine), folder / "kernel.o"], program)
+        places = _write(operands, arguments)
+        with operands.open("r+b") as file:
+            command = [machine.emulator, "-cpu", cpu or CPUS[target], str(program)]
+            done = subprocess.run(command, stdin=file, capture_output=True, text=True)
+        if done.returncode:
+            raise Died(f"{kernel.family} for {target}: status {done.returncode}, {done.stderr}")
+        written = operands.read_bytes()
+    return [
+        np.frombuffer(written, array.dtype, array.size, at).reshape(array.shape)
+        for array, at in zip(arguments, places, strict=True)
+    ]
+
+
+def _write(path: Path, arguments: Sequence[Array]) -> list[int]:
+    """The file that the driver reads, and where in it the arguments lie."""
+    places, end = [], 8 + 16 * len(arguments)
+    for array in arguments:
+        places.append(-(-end // 64) * 64)
+        end = places[-1] + array.nbytes
+    content = bytearray(end)
+    sizes = [array.nbytes for array in arguments]
+    header = [len(arguments), *(number for pair in zip(places, sizes, strict=True) for number in pair)]
+    content[: 8 * len(header)] = np.array(header, "<u8").tobytes()
+    for array, at in zip(arguments, places, strict=True):
+        content[at : at + array.nbytes] = np.ascontiguousarray(array).tobytes()
+    path.write_bytes(content)
+    return places
+
+
+@functools.cache
+def _driver(machine: Machine) -> Path:
+    """The object of the program, compiled once in a process."""
+    folder = Path(tempfile.mkdtemp(prefix="octet-emulated-"))
+    target = ("-target", f"{machine.architecture}-linux-musl")
+    options = ("-c", "-O1", "-ffreestanding", "-fno-stack-protector", "-g0", "-fno-sanitize=all")
+    _zig("cc", *target, *options, str(_DRIVER), "-o", str(folder / "driver.o"))
+    return folder / "driver.o"
+
+
+def _link(machine: Machine, objects: Sequence[Path], program: Path) -> None:
+    _zig("ld.lld", "-m", machine.emulation, "-static", *map(str, objects), "-o", str(program))
+
+
+def _zig(*arguments: str) -> None:
+    done = subprocess.run([str(linker()), *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
