@@ -122,23 +122,24 @@ def _encoding(results: Results, model: str, name: str) -> str:
 
 
 def overload(results: Results) -> str:
-    rows = []
+    """A table for each model."""
+    tables = []
     for it in results.overloads:
         before, most, after = it.rss_mib
-        for what, value in (
-            ("load", f"{it.factor:g} {TIMES} capacity for {it.seconds:.0f} s, constant arrivals"),
-            ("capacity, 8 connections", f"{it.capacity_per_s:.1f} /s"),
-            ("goodput", f"{it.goodput_per_s:.1f} /s, **{it.goodput_per_s / it.capacity_per_s:.1%}**"),
-            ("answered: p50, p99", f"{it.served_p50_ms:.0f} ms, {it.served_p99_ms:.0f} ms"),
-            ("refused: p50, p99", f"{it.refused_p50_ms:.1f} ms, **{it.refused_p99_ms:.1f} ms**"),
-            ("answers by status", _counts(it.statuses)),
-            ("wrong answers", str(it.wrong)),
-            ("recovered after", f"**{it.recovery_s:.2f} s**"),
-            ("RSS before, at most, after", f"{before:.0f}, {most:.0f}, {after:.0f} MiB"),
-            ("CPUs busy with other work", f"{it.other_cpus:.2f}"),
-        ):
-            rows.append([what, value])
-    return table([f"{it.model}, {it.encoding}", "measured"], rows) if results.overloads else ""
+        rows = [
+            ["load", f"{it.factor:g} {TIMES} capacity for {it.seconds:.0f} s, constant arrivals"],
+            ["capacity, 8 connections", f"{it.capacity_per_s:.1f} /s"],
+            ["goodput", f"{it.goodput_per_s:.1f} /s, **{it.goodput_per_s / it.capacity_per_s:.1%}**"],
+            ["answered: p50, p99", f"{it.served_p50_ms:.0f} ms, {it.served_p99_ms:.0f} ms"],
+            ["refused: p50, p99", f"{it.refused_p50_ms:.1f} ms, **{it.refused_p99_ms:.1f} ms**"],
+            ["answers by status", _counts(it.statuses)],
+            ["wrong answers", str(it.wrong)],
+            ["recovered after", f"**{it.recovery_s:.2f} s**"],
+            ["RSS before, at most, after", f"{before:.0f}, {most:.0f}, {after:.0f} MiB"],
+            ["CPUs busy with other work", f"{it.other_cpus:.2f}"],
+        ]
+        tables.append(table([f"{it.model}, {it.encoding}", "measured"], rows))
+    return "\n\n".join(tables)
 
 
 def fairness(results: Results) -> str:
