@@ -157,7 +157,7 @@ def test_nonsense_does_not_fill_the_log(tmp_path: Path) -> None:
 
 def test_the_server_lived_through_all_of_it(served: Served) -> None:
     assert served.client.get("/v2/health/ready").status_code == 200
-    assert len(children_of(served.process.pid)) == 3
+    assert len(children_of(served.process.pid)) in (2, 3)  # a compile worker, too, where something was built lately
 
 
 @pytest.mark.slow
