@@ -136,7 +136,7 @@ def _store(store_dir: Path) -> Iterator[Check]:
     """Hashes blobs for as long as a person waits; those of large stores not all."""
     from service.cache import OciLayout
 
-    if not store_dir.exists():
+    if not store_dir.exists() or not any(store_dir.iterdir()):  # a server makes the folder before what is in it
         return
     try:
         blobs = OciLayout.open(store_dir).blobs

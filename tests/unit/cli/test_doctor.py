@@ -96,6 +96,11 @@ def test_a_folder_that_is_not_there_yet_is_no_problem_and_is_not_made(doctor: Do
     assert not settings.data_dir.exists()
 
 
+def test_a_store_that_a_server_has_only_begun_is_no_problem(doctor: Doctor, settings: Settings) -> None:
+    settings.store_dir.mkdir(parents=True)
+    assert "store" not in doctor()
+
+
 def test_a_sound_store_and_database(doctor: Doctor, settings: Settings) -> None:
     OciLayout(settings.store_dir).blobs.put_bytes(b"blob")
     Database(settings.database_url).migrate()
