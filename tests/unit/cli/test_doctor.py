@@ -122,6 +122,7 @@ def test_a_damaged_blob_is_a_problem(doctor: Doctor, settings: Settings) -> None
 
 def test_a_folder_that_is_no_store_is_a_problem(doctor: Doctor, settings: Settings) -> None:
     settings.store_dir.mkdir(parents=True)
+    (settings.store_dir / "other").touch()
     assert doctor(status=1)["store"]["state"] == "problem"
 
 
