@@ -29,17 +29,18 @@ from tests.support.shared_data import ROOT
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "tflite"
 SAMPLES = 3 + len(EXTREMES)
-SMALL = [*sorted(EXAMPLES.glob("*.tflite")), FIXTURES / "keywords.tflite"]
-OTHERS = [
-    pytest.param(path, marks=pytest.mark.slow)
+SMALL = FIXTURES / "keywords.tflite"
+_SHARED = [
+    path
     for kind in ("tflite/*.tflite", "onnx/*.?8s8.onnx", "torch/mobilenet*.pt")
     for path in sorted((ROOT / "models").glob(kind))
 ]
+OTHERS = [pytest.param(path, marks=pytest.mark.slow) for path in (*sorted(EXAMPLES.glob("*.tflite")), *_SHARED)]
 HERE = [target.name for target in TARGETS if target.runs_on(detect_host()) and target is not detect_host().best]
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("path", [*SMALL, *OTHERS], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [SMALL, *OTHERS], ids=lambda path: path.stem)
 def test_model_computes_the_same_bytes_for_every_target(path: Path, tmp_path: Path) -> None:
     missing = sorted({emulated_models.missing(target) for target in emulated.CPUS} - {""})
     with path.open("rb") as source:
