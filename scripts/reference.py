@@ -64,15 +64,15 @@ def _default(field: Any) -> str:
 def targets() -> Iterator[str]:
     yield "# Targets"
     yield (
-        "What a model can be compiled for. `host` is the first of these that runs on the machine of the server; it is "
-        "resolved at once, and no build or artifact has it for a name. `octet targets` says which of them a machine "
+        "What a model can be compiled for. `host` is the first of these that the CPU of the server's machine runs; it "
+        "is resolved at once, and no build or artifact has it for a name. `octet targets` says which of them a machine "
         "compiles for, runs and verifies, and what it lacks for the others."
     )
     rows = [
         (f"`{target.name}`", target.architecture, f"`{target.reason}`", " ".join(sorted(target.features)))
         for target in TARGETS
     ]
-    yield _table(("target", "architecture", "set apart by", "the CPU must report"), rows)
+    yield _table(("target", "architecture", "set apart by", "the CPU, or the card, must report"), rows)
 
 
 def numerics() -> Iterator[str]:

@@ -6,6 +6,7 @@ runtime (`service/native/runtime`) checks it again, resolves its addresses once,
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,14 @@ from service.core.compatibility import PLAN_VERSION, check_plan
 from service.core.errors import CorruptBlob
 
 ALIGNMENT_BYTES = 64  # of each tensor: a cache line, and the widest vector register
-_MEMBERS = frozenset({"version", "arena_bytes", "buffers", "calls", "copies"})
+_MEMBERS = frozenset({"version", "arena_bytes", "buffers", "calls", "copies", "launches"})
 MOST_BUFFERS, MOST_CALLS, MOST_OPERANDS = 1 << 20, 1 << 18, 4096
 _MOST_BYTES = 1 << 40
+# What any card takes: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+_MOST_BLOCKS = ((1 << 31) - 1, 65535, 65535)
+_MOST_THREADS = (1024, 1024, 64)
+_MOST_THREADS_OF_A_BLOCK = 1024
+MOST_SHARED_BYTES = 227 << 10  # of a block on the largest card
 _SYMBOL = re.compile(r"octet_[A-Za-z0-9_.$]{1,249}")
 
 
@@ -64,6 +70,45 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Launch:
+    """How a call's kernel is launched on a card.
+
+    Attributes:
+        grid: blocks along x, y and z.
+        block: threads of a block along x, y and z.
+        shared_bytes: dynamic shared memory of a block.
+    """
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if not _within(self.grid, _MOST_BLOCKS):
+            raise CorruptBlob(f"no card takes a grid of {_by(self.grid)} blocks")
+        if not _within(self.block, _MOST_THREADS) or math.prod(self.block) > _MOST_THREADS_OF_A_BLOCK:
+            raise CorruptBlob(f"no card takes a block of {_by(self.block)} threads")
+        if not 0 <= self.shared_bytes <= MOST_SHARED_BYTES:
+            raise CorruptBlob(f"no card has {self.shared_bytes} bytes of shared memory for a block")
+
+    def to_json(self) -> list[int]:
+        return [*self.grid, *self.block, self.shared_bytes]
+
+    @staticmethod
+    def from_json(launch: Sequence[Any]) -> Launch:
+        gx, gy, gz, bx, by, bz, shared_bytes = map(_number, launch)
+        return Launch((gx, gy, gz), (bx, by, bz), shared_bytes)
+
+
+def _within(sizes: Sequence[int], most: Sequence[int]) -> bool:
+    return len(sizes) == len(most) and all(1 <= size <= limit for size, limit in zip(sizes, most, strict=True))
+
+
+def _by(sizes: Sequence[int]) -> str:
+    return " x ".join(map(str, sizes))
+
+
+@dataclass(frozen=True)
 class CallPlan:
     """What a call of the model does.
 
@@ -72,6 +117,7 @@ class CallPlan:
         buffers: of all operands, each once.
         calls: in order.
         copies: from one buffer to another of the same size, after the calls: outputs that no function writes.
+        launches: how each call is launched, in their order; None where the calls are functions of the CPU.
 
     Raises:
         CorruptBlob: a call or a copy names a buffer that is not there, or the arena is too small.
@@ -81,6 +127,7 @@ class CallPlan:
     buffers: tuple[Buffer, ...]
     calls: tuple[Call, ...]
     copies: tuple[tuple[int, int], ...] = ()
+    launches: tuple[Launch, ...] | None = None
 
     def __post_init__(self) -> None:
         if len(self.buffers) > MOST_BUFFERS or len(self.calls) > MOST_CALLS or not 0 <= self.arena_bytes <= _MOST_BYTES:
@@ -98,6 +145,8 @@ class CallPlan:
             self._check((source, to), "a copy")
             if self.buffers[source].bytes != self.buffers[to].bytes:
                 raise CorruptBlob(f"a copy from buffer {source} to buffer {to} is of two sizes")
+        if self.launches is not None and len(self.launches) != len(self.calls):
+            raise CorruptBlob(f"a plan of {len(self.calls)} calls has {len(self.launches)} launches")
 
     def _check(self, operands: Sequence[int], what: str) -> None:
         for operand in operands:
@@ -110,13 +159,16 @@ class CallPlan:
         return max((each.at + each.bytes for each in self.buffers if each.space is Space.CONSTANT), default=0)
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        plan: dict[str, Any] = {
             "version": PLAN_VERSION,
             "arena_bytes": self.arena_bytes,
             "buffers": [[buffer.space.value, buffer.at, buffer.bytes] for buffer in self.buffers],
             "calls": [[call.symbol, list(call.operands)] for call in self.calls],
             "copies": [list(copy) for copy in self.copies],
         }
+        if self.launches is not None:
+            plan["launches"] = [launch.to_json() for launch in self.launches]
+        return plan
 
     @staticmethod
     def from_json(plan: Mapping[str, Any]) -> CallPlan:
@@ -132,6 +184,7 @@ class CallPlan:
                 tuple(Buffer(Space(space), _number(at), _number(size)) for space, at, size in plan["buffers"]),
                 tuple(Call(str(symbol), tuple(map(_number, operands))) for symbol, operands in plan["calls"]),
                 tuple((_number(source), _number(to)) for source, to in plan["copies"]),
+                tuple(map(Launch.from_json, plan["launches"])) if "launches" in plan else None,
             )
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise CorruptBlob(f"the call plan cannot be read: {error}") from error

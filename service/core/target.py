@@ -1,7 +1,8 @@
 """The hardware that an artifact is compiled for. A target is data: a canonical name and the CPU features that it needs.
 
-Names are `architecture[-level][+feature…]`: `x86-64-v3`, `x86-64-v4+vnni`, `aarch64+dotprod`. What the compiler
-does for a target (LLVM options, operand types, kernels) lives in `compiler/targets/`.
+Names are `architecture[-level][+feature…]`: `x86-64-v3`, `x86-64-v4+vnni`, `aarch64+dotprod`; for a card of NVIDIA's in
+an x86-64 machine `cuda-` and its compute capability: `cuda-sm_80`. What the compiler does for a target (LLVM options,
+operand types, kernels) lives in `compiler/targets/`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from service.core.errors import UnknownTarget
 
@@ -32,6 +34,8 @@ _HWCAP_FEATURES = {
 _X86_V3 = frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"})
 _X86_V4 = _X86_V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 
+Device = Literal["cpu", "cuda"]
+
 
 @dataclass(frozen=True)
 class Target:
@@ -40,14 +44,16 @@ class Target:
     Attributes:
         name: canonical, as it stands in build keys, metrics and URLs; never "host".
         architecture: `x86_64`, `aarch64` or `riscv64`, as `uname -m` prints it.
-        features: what the CPU must report, as Linux names it.
+        features: what the CPU must report, as Linux names it; of a card, whose code it must run.
         reason: the feature that sets the target apart, for people.
+        device: what runs the model: "cpu", or "cuda" for a card.
     """
 
     name: str
     architecture: str
     features: frozenset[str]
     reason: str
+    device: Device = "cpu"
 
     def __str__(self) -> str:
         return self.name
@@ -62,7 +68,11 @@ class Target:
         return not self.missing_on(host)
 
 
-# Best first within an architecture: `detect` takes the first that runs.
+def _card(capability: str) -> Target:
+    return Target(f"cuda-{capability}", "x86_64", frozenset({capability}), capability, "cuda")
+
+
+# Best first within an architecture: `Host.best` is the first of a CPU that runs.
 TARGETS: tuple[Target, ...] = (
     Target("x86-64-v4+amx", "x86_64", _X86_V4 | {"avx512_vnni", "amx_tile", "amx_int8"}, "amx_int8"),
     Target("x86-64-v4+vnni", "x86_64", _X86_V4 | {"avx512_vnni"}, "avx512_vnni"),
@@ -73,12 +83,17 @@ TARGETS: tuple[Target, ...] = (
     Target("aarch64+dotprod", "aarch64", frozenset({"asimd", "asimddp"}), "asimddp"),
     Target("aarch64", "aarch64", frozenset({"asimd"}), "asimd"),
     Target("riscv64+v", "riscv64", frozenset("imafdcv"), "v"),
+    *map(_card, ("sm_90", "sm_89", "sm_86", "sm_80", "sm_75", "sm_61")),
 )
+_CPU_TARGETS = tuple(target for target in TARGETS if target.device == "cpu")
 
 
 @dataclass(frozen=True)
 class Host:
-    """The machine this process runs on, as its kernel reports it (features that are enabled, not only present)."""
+    """The machine this process runs on, as its kernel reports it (features that are enabled, not only present).
+
+    `sm_XY` is among the features, where a card runs code of that compute capability.
+    """
 
     architecture: str
     features: frozenset[str]
@@ -86,8 +101,11 @@ class Host:
 
     @property
     def best(self) -> Target | None:
-        """The best target that runs here; None where none does: what is compiled here is then for other machines."""
-        return next((target for target in TARGETS if target.runs_on(self)), None)
+        """The best target that this CPU runs; None where there is none: what is compiled here is for other machines.
+
+        Never a card's: the same bytes come from the CPU, and which of the two is to work is for the user to say.
+        """
+        return next((target for target in _CPU_TARGETS if target.runs_on(self)), None)
 
     @property
     def target(self) -> Target:
@@ -113,11 +131,14 @@ class Host:
 
     @property
     def _closest(self) -> Target:
-        return min(TARGETS, key=lambda target: (target.architecture != self.architecture, len(target.missing_on(self))))
+        return min(
+            _CPU_TARGETS,
+            key=lambda target: (target.architecture != self.architecture, len(target.missing_on(self))),
+        )
 
 
 def parse_target(name: str) -> Target:
-    """The target called `name`; "host" is the best one that runs on this machine.
+    """The target called `name`; "host" is the best one that this machine's CPU runs.
 
     Raises:
         UnknownTarget: there is no such target.

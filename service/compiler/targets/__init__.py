@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from service.core.errors import Unsupported
 from service.core.target import Target
 
 
@@ -76,5 +77,11 @@ _CODEGEN: dict[str, CodegenTarget] = {
 
 
 def codegen_target(target: Target) -> CodegenTarget:
-    """The settings for `target`; every target of `core.target.TARGETS` has an entry."""
+    """The settings for `target`.
+
+    Raises:
+        Unsupported: this release writes no code for it; it does for every CPU of `core.target.TARGETS`.
+    """
+    if target.name not in _CODEGEN:
+        raise Unsupported(f"this release compiles nothing for {target}", hint="compile it for a CPU")
     return _CODEGEN[target.name]

@@ -46,7 +46,11 @@ class Loading {
     model_ = create<octet_model>();
     if (model_ == nullptr) return OCTET_NO_MEMORY;
     octet_status status = model_->config.read(config, config_bytes);
-    return status != OCTET_OK ? status : check_cpu(model_->config.requires_flags);
+    if (status == OCTET_OK) status = check_cpu(model_->config.requires_flags);
+    if (status == OCTET_OK && model_->config.plan.is_for_card()) {
+      status = fail(OCTET_UNSUPPORTED, "the artifact is for a card, and this release runs models on CPUs");
+    }
+    return status;
   }
 
   octet_status finish(const File& library, octet_model** found) {

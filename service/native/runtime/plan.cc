@@ -13,6 +13,12 @@ constexpr int64_t kMostArenaBytes = int64_t{1} << 40;
 constexpr size_t kMostBuffers = 1 << 20, kMostCalls = 1 << 18, kMostOperands = 4096, kMostCopies = 1 << 18;
 constexpr size_t kMostSymbolBytes = 256;
 
+// What any card takes of a launch: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". Blocks and
+// threads of a block along x, y and z, and bytes of dynamic shared memory.
+constexpr int64_t kMostOfLaunch[] = {INT32_MAX, 65535, 65535, 1024, 1024, 64, 227 << 10};
+constexpr size_t kLaunchNumbers = 7;
+constexpr int64_t kMostThreadsOfBlock = 1024;
+
 struct SpaceName {
   Space space;
   const char* name;
@@ -52,6 +58,9 @@ void Plan::read(Json& json) {
       json.array([&](size_t index) { read_call(json, index); });
     } else if (name == "copies") {
       json.array([&](size_t index) { read_copy(json, index); });
+    } else if (name == "launches") {
+      has_launches_ = true;
+      json.array([&](size_t index) { read_launch(json, index); });
     } else if (name == "version") {
       json.skip();
     } else {
@@ -60,6 +69,9 @@ void Plan::read(Json& json) {
     }
   });
   if (!has_calls) json.refuse("the plan has no calls");
+  if (has_launches_ && launches_.size() != calls_.size()) {
+    json.refuse("the plan has %zu calls and %zu launches", calls_.size(), launches_.size());
+  }
 }
 
 void Plan::read_buffer(Json& json) {
@@ -124,6 +136,24 @@ void Plan::read_copy(Json& json, size_t index) {
   if (buffer(copy.from).bytes != buffer(copy.to).bytes) return json.refuse("copy %zu is between two sizes", index);
   copy.bytes = static_cast<size_t>(buffer(copy.to).bytes);
   if (!copies_.add(copy)) json.note(OCTET_NO_MEMORY);
+}
+
+void Plan::read_launch(Json& json, size_t index) {
+  int64_t numbers[kLaunchNumbers] = {};
+  size_t elements = 0;
+  if (index == kMostCalls) return json.refuse("the plan has more than %zu launches", kMostCalls);
+  json.array([&](size_t element) {
+    elements = element + 1;
+    if (element >= kLaunchNumbers) return json.skip();
+    numbers[element] = json.integer(element + 1 == kLaunchNumbers ? 0 : 1, kMostOfLaunch[element]);
+  });
+  if (elements != kLaunchNumbers) json.refuse("launch %zu has %zu elements", index, elements);
+  if (json.is_failed()) return;
+  int64_t threads = numbers[3] * numbers[4] * numbers[5];
+  if (threads > kMostThreadsOfBlock) return json.refuse("launch %zu has blocks of %" PRId64 " threads", index, threads);
+  auto number = [&](size_t element) { return static_cast<uint32_t>(numbers[element]); };
+  Launch launch{{number(0), number(1), number(2)}, {number(3), number(4), number(5)}, number(6)};
+  if (!launches_.add(launch)) json.note(OCTET_NO_MEMORY);
 }
 
 bool Plan::add_operand(Json& json, size_t& operand) {

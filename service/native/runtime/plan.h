@@ -26,6 +26,13 @@ struct Call {
   const char* symbol;
 };
 
+// How a call's kernel is launched on a card.
+struct Launch {
+  uint32_t grid[3];   // blocks along x, y and z
+  uint32_t block[3];  // threads of a block
+  uint32_t shared_bytes;
+};
+
 // After the calls. `from` and `to` are the places of their buffers among the operands.
 struct Copy {
   size_t from, to;
@@ -49,6 +56,8 @@ class Plan {
   int64_t arena_bytes() const { return arena_bytes_; }
   List<Call>& calls() { return calls_; }
   const List<Call>& calls() const { return calls_; }
+  bool is_for_card() const { return has_launches_; }
+  const List<Launch>& launches() const { return launches_; }  // of each call, where it is for a card
   const List<Copy>& copies() const { return copies_; }
   const List<Place>& tensors() const { return tensors_; }  // places of inputs and outputs
   const List<Place>& states() const { return states_; }    // and of states
@@ -60,6 +69,7 @@ class Plan {
   void read_buffer(Json& json);
   void read_call(Json& json, size_t index);
   void read_copy(Json& json, size_t index);
+  void read_launch(Json& json, size_t index);
   bool add_operand(Json& json, size_t& operand);
   octet_status check_buffer(size_t index, const Signature& signature, int64_t constant_bytes) const;
   octet_status check_writes(const Signature& signature) const;
@@ -69,6 +79,8 @@ class Plan {
   List<Buffer> buffers_;
   List<Call> calls_;
   List<Copy> copies_;
+  List<Launch> launches_;
+  bool has_launches_ = false;
   List<uint32_t> operands_;  // of all calls, then of the copies: which buffer
   List<Place> tensors_, states_;
 };

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from service.core.call_plan import Buffer, Call, CallPlan, Space
+from service.core.call_plan import Buffer, Call, CallPlan, Launch, Space
 from service.core.errors import CorruptBlob, Unsupported
 
 PLAN = CallPlan(
@@ -70,3 +71,50 @@ def test_another_version_is_refused_with_a_way_out() -> None:
     with pytest.raises(Unsupported, match="version 2") as caught:
         CallPlan.from_json(changed(version=2))
     assert "compile the model again" in (caught.value.hint or "")
+
+
+ON_A_CARD = replace(PLAN, launches=(Launch((7, 1, 1), (32, 4, 1), 1 << 16), Launch((1, 1, 1), (1, 1, 1))))
+
+
+def test_a_plan_of_a_card_says_how_each_call_is_launched() -> None:
+    written = json.loads(json.dumps(ON_A_CARD.to_json()))
+    assert written["launches"] == [[7, 1, 1, 32, 4, 1, 1 << 16], [1, 1, 1, 1, 1, 1, 0]]
+    assert CallPlan.from_json(written) == ON_A_CARD
+    assert "launches" not in PLAN.to_json()
+    assert CallPlan(0, (), (), (), launches=()).to_json()["launches"] == []
+
+
+@pytest.mark.parametrize(
+    ("launch", "reason"),
+    [
+        ([(1 << 31) - 1, 65535, 65535, 1024, 1, 1, 227 << 10], None),
+        ([1, 1, 1, 4, 4, 64, 0], None),
+        ([1 << 31, 1, 1, 1, 1, 1, 0], "no card takes a grid of 2147483648 x 1 x 1 blocks"),
+        ([1, 65536, 1, 1, 1, 1, 0], "grid of 1 x 65536 x 1"),
+        ([1, 1, 65536, 1, 1, 1, 0], "grid of"),
+        ([0, 1, 1, 1, 1, 1, 0], "grid of"),
+        ([1, 1, -1, 1, 1, 1, 0], "grid of"),
+        ([1, 1, 1, 1025, 1, 1, 0], "no card takes a block of 1025 x 1 x 1 threads"),
+        ([1, 1, 1, 32, 33, 1, 0], "block of"),
+        ([1, 1, 1, 1, 1, 65, 0], "block of"),
+        ([1, 1, 1, 1, 0, 1, 0], "block of"),
+        ([1, 1, 1, 1, 1, 1, (227 << 10) + 1], "no card has 232449 bytes"),
+        ([1, 1, 1, 1, 1, 1, -1], "no card has -1 bytes"),
+        ([1, 1, 1, 1, 1, 1], "cannot be read"),
+        ([1, 1, 1, 1, 1, 1, 0, 0], "cannot be read"),
+        ([1, 1, 1, 1, 1, True, 0], "no integer"),
+        (7, "cannot be read"),
+    ],
+)
+def test_a_launch_is_within_what_cards_take(launch: Any, reason: str | None) -> None:
+    plan = changed(launches=[launch, [1, 1, 1, 1, 1, 1, 0]])
+    if reason is None:
+        assert CallPlan.from_json(plan).to_json()["launches"][0] == launch
+        return
+    with pytest.raises(CorruptBlob, match=reason):
+        CallPlan.from_json(plan)
+
+
+def test_each_call_has_a_launch() -> None:
+    with pytest.raises(CorruptBlob, match="a plan of 2 calls has 1 launches"):
+        CallPlan.from_json(changed(launches=[[1, 1, 1, 1, 1, 1, 0]]))

@@ -72,8 +72,19 @@ def test_a_machine_that_has_what_a_target_needs_runs_it(target: object) -> None:
     needed = parse_target(str(target))
     host = Host(needed.architecture, needed.features)
     assert needed.runs_on(host)
-    assert host.best is needed
-    assert host.missing == frozenset()
+    if needed.device == "cpu":
+        assert host.best is needed
+        assert host.missing == frozenset()
+
+
+def test_a_card_is_not_what_host_means() -> None:
+    """Whoever wants the card names it."""
+    v3 = parse_target("x86-64-v3")
+    host = Host("x86_64", v3.features | {"sm_80", "sm_86", "sm_89"})
+    assert host.best is v3
+    cards = {target.name: target.runs_on(host) for target in TARGETS if target.device == "cuda"}
+    assert [name for name, runs in cards.items() if runs] == ["cuda-sm_89", "cuda-sm_86", "cuda-sm_80"]
+    assert parse_target("cuda-sm_90").missing_on(host) == {"sm_90"}
 
 
 def test_a_machine_that_no_target_runs_on_says_what_it_lacks() -> None:

@@ -273,7 +273,7 @@ def test_a_network_of_kernels_equals_the_oracle(
 @pytest.mark.skipif(not HERE, reason="no x86-64 target runs here")
 @pytest.mark.parametrize("name", ["joined", "bottleneck", "constant"])
 @NETWORKS
-@given(*HOW, st.sampled_from(HERE or list(TARGETS)))
+@given(*HOW, st.sampled_from(HERE or [TARGETS[0]]))
 def test_so_does_one_whose_tensors_lie_in_others_or_are_thinned_or_known(
     tmp_path_factory: pytest.TempPathFactory, name: str, seed: int, mode: str, storage: str, batch: int, target: Any
 ) -> None:
