@@ -8,7 +8,8 @@ that, so none is generated: the list is written down (`core.call_plan`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import tvm
@@ -16,14 +17,18 @@ from tvm import relax
 
 from service.compiler.qnn import graph
 from service.core.artifact import Slot
-from service.core.call_plan import ALIGNMENT_BYTES, Buffer, Call, CallPlan, Space
+from service.core.call_plan import ALIGNMENT_BYTES, Buffer, Call, CallPlan, Launch, Space
 from service.core.errors import BuildFailed
 
 PLAIN_PREFIX = "octet_plain_"  # of functions that no kernel computes; without it, `exp` would be the C library's
 
 
 def call_plan(
-    module: tvm.IRModule, constants: Sequence[Slot], activations: Sequence[Slot], states: int = 0
+    module: tvm.IRModule,
+    constants: Sequence[Slot],
+    activations: Sequence[Slot],
+    states: int = 0,
+    launches: Mapping[str, Launch] | None = None,
 ) -> CallPlan:
     """The plan of `module`, whose parameters are inputs, states, `constants` and `activations`, in that order.
 
@@ -32,12 +37,14 @@ def call_plan(
 
     Args:
         states: how many of the inputs and of the outputs, the last, are what the model keeps between calls.
+        launches: how a card launches each function, by its symbol; None where the calls are functions of a CPU.
 
     Raises:
         BuildFailed: the module does something else than call functions; a defect of ours.
     """
     writer = _Writer(graph.main_of(module), constants, activations, states)
-    return writer.plan()
+    plan = writer.plan()
+    return plan if launches is None else replace(plan, launches=tuple(launches[call.symbol] for call in plan.calls))
 
 
 class _Writer:

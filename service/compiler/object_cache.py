@@ -52,12 +52,13 @@ class KernelProgram:
     @cached_property
     def key(self) -> Digest:
         """The digest of everything that decides the object's bytes."""
+        code = codegen_target(self.target)
         return digest_of_json(
             {
                 "symbol": self.symbol,
                 "program": digest_of_file(self.path),
-                "llvm": dict(codegen_target(self.target).llvm),
-                "tools": toolchain.code_versions(),
+                "code": code.card or dict(code.llvm),
+                "tools": toolchain.code_versions(self.target),
             }
         )
 

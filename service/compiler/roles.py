@@ -174,9 +174,11 @@ def build_role(request: Request, report: Report) -> Result:
         Path(f"{symbol}.json").write_text(program_of(kernel))
     report.stage(Stage.CODEGEN, 0.3)
     layout = constants.write(context.constants, Path(CONSTANTS_FILE))
+    launches = {symbol: kernel.launch for symbol, kernel in selection.kernels.items() if kernel.launch is not None}
+    states, of_card = request["states"], launches if target.card else None
     return {
         "kernels": sorted(selection.kernels),
-        "plan": call_plan(lowered, layout, context.activations, request["states"]).to_json(),
+        "plan": call_plan(lowered, layout, context.activations, states, of_card).to_json(),
         "coverage": {
             **coverage.report(model),
             "simplified": context.simplified,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ from service.core.target import Target
 
 LLVM_VERSION = "22"  # inside the TVM wheel; a test asks it
 _PACKAGES = {"tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi", "linker": "ziglang", "numpy": "numpy"}
+_NVRTC = "nvidia-cuda-nvrtc-cu12"
 
 
 def _digest_of_sources(folder: Path) -> Digest:
-    sources = sorted(folder.rglob("*.py"))
+    sources = sorted(path for kind in ("*.py", "*.cuh") for path in folder.rglob(kind))
     return digest_of_json({str(path.relative_to(folder)): digest_of_file(path) for path in sources})
 
 
@@ -47,13 +48,23 @@ def fingerprint() -> dict[str, str]:
     return dict(_fingerprint())
 
 
-def code_versions() -> dict[str, str]:
-    """Versions of what turns a tensor program into an object file."""
+def code_versions(target: Target) -> dict[str, str]:
+    """Versions of what turns a kernel's program into an object file."""
+    if target.device == "cuda":
+        return card_versions(target)
     return {name: fingerprint()[name] for name in ("tvm", "tvm_ffi", "llvm")}
+
+
+def card_versions(target: Target) -> dict[str, str]:
+    """Versions of what makes a card's machine code; none for a CPU, or where it is not installed."""
+    try:
+        return {"nvrtc": version(_NVRTC)} if target.device == "cuda" else {}
+    except PackageNotFoundError:
+        return {}
 
 
 def build_inputs(
     source: Digest, target: Target, numerics: str, options: Mapping[str, Any] | None = None
 ) -> BuildInputs:
     """The build that answers this question, here."""
-    return BuildInputs(source, target.name, numerics, fingerprint(), dict(options or {}))
+    return BuildInputs(source, target.name, numerics, {**fingerprint(), **card_versions(target)}, dict(options or {}))

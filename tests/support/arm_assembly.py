@@ -35,7 +35,7 @@ class Loop:
 
 def hot_loop(target: str, kernel: Kernel) -> Loop:
     """The loop with the most products."""
-    module = tvm.IRModule({"kernel": kernel.function.with_attr("global_symbol", "kernel")})
+    module = tvm.IRModule({"kernel": kernel.tensor_program.with_attr("global_symbol", "kernel")})
     llvm = tvm.target.Target(dict(codegen_target(parse_target(target)).llvm))
     with tvm.transform.PassContext(opt_level=3, config={"tirx.disable_storage_rewrite": True}):
         text = tvm.tirx.build(module, target=llvm).inspect_source("asm")

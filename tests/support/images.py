@@ -93,7 +93,7 @@ def built(isa: Isa, kernel: Kernel) -> Any:
     """The kernel as a function of its inputs, constants and output."""
     if isa.name in emulated.CPUS:
         return partial(_emulated, isa.name, kernel)
-    module = tvm.IRModule({"kernel": kernel.function.with_attr("global_symbol", "kernel")})
+    module = tvm.IRModule({"kernel": kernel.tensor_program.with_attr("global_symbol", "kernel")})
     runs_as = _built_for(isa)
     assert runs_as is not None
     if isa.matrix is not None:

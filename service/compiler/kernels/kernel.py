@@ -1,4 +1,4 @@
-"""A kernel: one function in tensor IR over flat buffers, and the constants that it takes."""
+"""A kernel: one function over flat buffers, and the constants that it takes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,26 @@ from numpy.typing import NDArray
 from tvm import tirx
 
 from service.core import explanation
+from service.core.call_plan import Launch
 from service.core.digest import Digest, digest_of
 
 Array = NDArray[Any]
 
 _CHANGING_LAYOUT = ("move", "pack", "unpack")
 _REAL = ("rows", "float_")  # what names of families that compute real values begin with
+
+
+@dataclass(frozen=True)
+class DeviceFunction:
+    """A function that a card runs.
+
+    Attributes:
+        source: CUDA C++ that needs no other file; the function is called `OCTET_KERNEL`.
+        launch: how it is launched.
+    """
+
+    source: str
+    launch: Launch
 
 
 @dataclass(frozen=True)
@@ -29,14 +43,14 @@ class Kernel:
 
     Attributes:
         family: what it is called in reports, e.g. `conv`.
-        function: the tensor program, scheduled by hand.
+        function: the program, scheduled by hand: a tensor program, or CUDA C++.
         constants: packed weights, biases, scales; flat.
         output_bytes: size of the output buffer.
         facts: tile sizes and the like, for people.
     """
 
     family: str
-    function: tirx.PrimFunc
+    function: tirx.PrimFunc | DeviceFunction
     constants: tuple[Array, ...]
     output_bytes: int
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -56,7 +70,19 @@ class Kernel:
     @cached_property
     def content(self) -> Digest:
         """The digest of the program's text: equal programs are compiled once."""
-        return digest_of(str(self.function).encode())
+        of_card = isinstance(self.function, DeviceFunction)
+        return digest_of((self.function.source if of_card else str(self.function)).encode())
+
+    @property
+    def tensor_program(self) -> tirx.PrimFunc:
+        """The function, of a kernel that a CPU runs."""
+        assert isinstance(self.function, tirx.PrimFunc)
+        return self.function
+
+    @property
+    def launch(self) -> Launch | None:
+        """How a card launches it; None where a CPU calls it."""
+        return self.function.launch if isinstance(self.function, DeviceFunction) else None
 
 
 class Declined(Exception):

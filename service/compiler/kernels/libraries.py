@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from service.compiler.kernels.arm.isa import ISAS as ARM
 from service.compiler.kernels.choices import Choices
+from service.compiler.kernels.cuda.cards import CARDS
+from service.compiler.kernels.cuda.library import CudaLibrary
 from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.riscv.isa import ISAS as RISCV
@@ -12,6 +14,7 @@ from service.compiler.kernels.simd.library import SimdLibrary
 from service.compiler.kernels.simd.peak import peak
 from service.compiler.kernels.x86.isa import ISAS as X86
 from service.compiler.qnn.numerics import Mode
+from service.compiler.targets import codegen_target
 from service.core.target import Target
 
 ISAS: dict[str, Isa] = {**X86, **ARM, **RISCV}
@@ -23,6 +26,9 @@ def library_for(target: Target, mode: Mode, choices: Choices | None = None) -> K
     Args:
         choices: of tiles; by default the cost model's.
     """
+    card = codegen_target(target).card
+    if card is not None:
+        return CudaLibrary(CARDS[card], mode, choices)
     isa = ISAS.get(target.name)
     return None if isa is None else SimdLibrary(isa, mode, choices)
 

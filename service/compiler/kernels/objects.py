@@ -14,8 +14,10 @@ from tvm.tirx import transform
 from tvm_ffi.serialization import from_json_graph_str, to_json_graph_str
 
 from service.compiler.entry_points import make_entry_points
-from service.compiler.kernels.kernel import Kernel
+from service.compiler.kernels.cuda import nvrtc
+from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.targets import CodegenTarget
+from service.core.elf import data_object
 from service.core.errors import BuildFailed
 
 # A kernel is scheduled already and its buffers are flat. What is left to do is the calling convention, and words that
@@ -28,7 +30,9 @@ _PASSES = (
 
 
 def program_of(kernel: Kernel) -> str:
-    """The text that `compile_program` takes: the same for the same tensor program, in every process."""
+    """The text that `compile_program` takes: the same for the same program, in every process."""
+    if isinstance(kernel.function, DeviceFunction):
+        return kernel.function.source
     return str(to_json_graph_str(kernel.function))
 
 
@@ -39,8 +43,11 @@ def compile_program(program: str, symbol: str, target: CodegenTarget, path: Path
         symbol: what the model calls it by.
 
     Raises:
-        BuildFailed: `program` is no tensor program.
+        BuildFailed: `program` is no program for this target.
     """
+    if target.card is not None:
+        path.write_bytes(data_object(symbol, nvrtc.cubin(program, target.card, symbol), "x86_64"))
+        return
     function = from_json_graph_str(program)
     if not isinstance(function, tirx.PrimFunc):
         raise BuildFailed(f"the program of kernel {symbol} is a {type(function).__name__}")

@@ -6,10 +6,9 @@ A target is data: one entry here, and a folder in `kernels/` once it has kernels
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from service.core.errors import Unsupported
 from service.core.target import Target
 
 
@@ -30,12 +29,15 @@ class CodegenTarget:
         operands: what Legalize makes of 8-bit operands.
         vector_bytes: width of a vector register.
         vector_registers: how many there are.
+        card: of a card of NVIDIA's, the capability that its machine code is for, as `sm_80`; then the rest is about the
+            machine that the card is in.
     """
 
     llvm: Mapping[str, Any]
     operands: OperandTypes
     vector_bytes: int
     vector_registers: int
+    card: str | None = None
 
 
 _U8_S8 = OperandTypes("uint8", "int8")
@@ -63,6 +65,10 @@ def _riscv(features: tuple[str, ...]) -> CodegenTarget:
     return CodegenTarget({**llvm, "mabi": "lp64d"}, _S16_S16, 16, 32)
 
 
+def _cuda(capability: str) -> CodegenTarget:
+    return replace(_x86(_X86_V3, _U8_S8, 32, 16), card=capability)
+
+
 _CODEGEN: dict[str, CodegenTarget] = {
     "x86-64-v3": _x86(_X86_V3, _S16_S16, 32, 16),
     "x86-64-v3+avxvnni": _x86((*_X86_V3, "+avxvnni"), _U8_S8, 32, 16),
@@ -73,15 +79,10 @@ _CODEGEN: dict[str, CodegenTarget] = {
     "aarch64+dotprod": _arm(("+neon", "+v8.2a", "+dotprod"), _S8_S8),
     "aarch64+i8mm": _arm(("+neon", "+v8.2a", "+dotprod", "+i8mm"), _S8_S8),
     "riscv64+v": _riscv(("+m", "+a", "+f", "+d", "+c", "+v")),
+    **{f"cuda-{each}": _cuda(each) for each in ("sm_61", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90")},
 }
 
 
 def codegen_target(target: Target) -> CodegenTarget:
-    """The settings for `target`.
-
-    Raises:
-        Unsupported: this release writes no code for it; it does for every CPU of `core.target.TARGETS`.
-    """
-    if target.name not in _CODEGEN:
-        raise Unsupported(f"this release compiles nothing for {target}", hint="compile it for a CPU")
+    """The settings for `target`; every target of `core.target.TARGETS` has an entry."""
     return _CODEGEN[target.name]

@@ -12,5 +12,6 @@ from service.core.elf.library import check_library
 from service.core.elf.names import MACHINES
 from service.core.elf.objects import check_object
 from service.core.elf.reader import ElfError
+from service.core.elf.writer import data_object
 
-__all__ = ["MACHINES", "ElfError", "check_library", "check_object"]
+__all__ = ["MACHINES", "ElfError", "check_library", "check_object", "data_object"]

@@ -5,30 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import astuple, fields
 
+from service.compiler.kernels.accumulating import (
+    bias_of,
+    check_accumulating,
+    groups_of,
+    is_depthwise,
+    padding_of,
+    weights_of,
+    window_of,
+)
 from service.compiler.kernels.choices import Choices, Numbers
 from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
-from service.compiler.kernels.kernel import Array, Declined, Kernel
-from service.compiler.kernels.layer import Layer, Window, folded_bias
+from service.compiler.kernels.kernel import Declined, Kernel
+from service.compiler.kernels.layer import Layer, folded_bias
 from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.simd import concat, depthwise, elementwise, pixels, pool, reorder, resize
 from service.compiler.kernels.simd.accumulators import Tile
 from service.compiler.kernels.simd.conv import conv
 from service.compiler.kernels.simd.conversion import dequantization_of
-from service.compiler.kernels.simd.epilogue import AnyEpilogue, Epilogue, WideEpilogue
+from service.compiler.kernels.simd.epilogue import AnyEpilogue, WideEpilogue
 from service.compiler.kernels.simd.grouped import Grouping, Scheme, grouped
 from service.compiler.kernels.simd.grouped import ranked as ranked_schemes
 from service.compiler.kernels.simd.isa import Isa
 from service.compiler.kernels.simd.matrix import matrix
 from service.compiler.kernels.simd.matrix_schemes import Scheme as MatrixScheme
 from service.compiler.kernels.simd.matrix_schemes import ranked as ranked_schemes_of_matrix
-from service.compiler.kernels.simd.numerics import addition, bounds, dequantization, requantization, words
+from service.compiler.kernels.simd.numerics import bounds, epilogue_of
 from service.compiler.kernels.simd.pairs import arithmetic_of
-from service.compiler.kernels.simd.requantization import FloatScale, FusedScale, Kept
+from service.compiler.kernels.simd.requantization import FloatScale, FusedScale
 from service.compiler.kernels.simd.tiles import cycles, key_of, ranked, worth_sharing
 from service.compiler.kernels.simd.torch_epilogues import BiasedScale, DequantizedScale
 from service.compiler.qnn.numerics import Mode
-from service.compiler.qnn.numerics.accumulate import centered
-from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.ops.unary import FUNCTIONS
 
 
@@ -68,14 +75,11 @@ class Accumulating(Family):
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         core = group.core
-        if str(core.attr("accum_dtype")) != "int32":
-            raise Declined(f"it accumulates in {core.attr('accum_dtype')}")
-        if any(value_of(arg) is None for arg in core.call.args[1:]):
-            raise Declined("its weights are not constant")
+        check_accumulating(core)
         self._epilogue(group)
-        (top, left, bottom, right), channels = _padding(core), _channels(group)
-        ordinary = _groups(core) == 1
-        packed = not produced[0] and ordinary and channels % self.isa.group != 0 and _window(core).dilation[1] == 1
+        (top, left, bottom, right), channels = padding_of(core), shape_of(group.inputs[0])[-1]
+        ordinary = groups_of(core) == 1
+        packed = not produced[0] and ordinary and channels % self.isa.group != 0 and window_of(core).dilation[1] == 1
         fill = stored_zero_point(core.per_tensor("in_type"))
         return [Demand(packed, Halo(top, left, bottom, right), fill), *(Demand() for _ in group.inputs[1:])]
 
@@ -83,17 +87,16 @@ class Accumulating(Family):
         self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
     ) -> Kernel:
         core, (source, *residual) = group.core, sources
-        layer = Layer(source, destination, _window(core), residual[0] if residual else None)
-        weights, epilogue = _weights(core), self._epilogue(group)
-        bias = value_of(core.call.args[2]) if len(core.call.args) > 2 else None
+        layer = Layer(source, destination, window_of(core), residual[0] if residual else None)
+        weights, epilogue = weights_of(core), self._epilogue(group)
         zero_point = stored_zero_point(core.per_tensor("in_type")) - self.isa.operand_zero_point
-        folded = folded_bias(bias, weights, zero_point, destination.blocks * self.isa.lanes)
-        isa, groups, epilogue_cycles = self.isa, _groups(core), _epilogue_cycles(self.isa, epilogue)
+        folded = folded_bias(bias_of(core), weights, zero_point, destination.blocks * self.isa.lanes)
+        isa, groups, epilogue_cycles = self.isa, groups_of(core), _epilogue_cycles(self.isa, epilogue)
         operands = folded, epilogue
-        layer = layer if _depthwise(core) else layer.stacked
+        layer = layer if is_depthwise(core) else layer.stacked
         key = key_of(isa, layer, epilogue_cycles, groups)
         # Shared by the best tile, or tiles whose estimates differ would be compared on different numbers of threads.
-        if _depthwise(core):
+        if is_depthwise(core):
             numbers = self.choices.choose(key, [astuple(tile) for tile in depthwise.ranked(isa, layer)])
             parallel = worth_sharing(isa, destination.own_bytes / isa.bytes * weights[0].size)
             kernel = depthwise.depthwise(isa, layer, weights[..., 0], *operands, Tile(*numbers), parallel=parallel)
@@ -116,24 +119,9 @@ class Accumulating(Family):
 
     def _epilogue(self, group: Group) -> AnyEpilogue:
         if group not in self._epilogues:
-            self._epilogues[group] = self._new_epilogue(group)
+            filters = shape_of(group.output)[-1]
+            self._epilogues[group] = epilogue_of(self.mode, group, -(-filters // self.isa.lanes) * self.isa.lanes)
         return self._epilogues[group]
-
-    def _new_epilogue(self, group: Group) -> AnyEpilogue:
-        filters = shape_of(group.output)[-1]
-        channels = -(-filters // self.isa.lanes) * self.isa.lanes
-        if group.requantize is None:
-            return WideEpilogue(Kept(), "int32")
-        if group.requantize.name == "qnn.dequantize":
-            return WideEpilogue(dequantization(self.mode, group.requantize, channels), "float32")
-        if group.wide:
-            return WideEpilogue(words(self.mode, group.requantize, channels), "int16")
-        scaled = requantization(self.mode, group.requantize, channels, stored=group.addition is None)
-        own = bounds(group.requantize.per_tensor("out_type"))
-        if group.addition is None:
-            return Epilogue(scaled, own)
-        residual = addition(self.mode, group.addition, group.residual_is_lhs)
-        return Epilogue(scaled, bounds(group.out_type), residual, own)
 
 
 def _ordinary(isa: Isa, layer: Layer, epilogue_cycles: float) -> tuple[list[Numbers], float]:
@@ -163,43 +151,6 @@ def _epilogue_cycles(isa: Isa, epilogue: AnyEpilogue) -> float:
         case _:
             own = rates.fixed_point
     return own + (rates.residual if epilogue.addition else 0)
-
-
-def _channels(group: Group) -> int:
-    return shape_of(group.inputs[0])[-1]
-
-
-def _weights(core: Operation) -> Array:
-    """`[O, KH, KW, C]` integers less their zero point."""
-    stored = value_of(core.call.args[1])
-    assert stored is not None
-    weights = centered(stored, core.quantized("weight_type")).astype("int32")
-    return weights if weights.ndim == 4 else weights[:, None, None, :]
-
-
-def _groups(core: Operation) -> int:
-    return core.integer("groups") if core.name == "qnn.conv2d" else 1
-
-
-def _depthwise(core: Operation) -> bool:
-    """Whether each channel has a filter of its own. (One channel alone is an ordinary convolution.)"""
-    if _groups(core) == 1:
-        return False
-    filters, _, _, per_group = shape_of(core.call.args[1])
-    return per_group == 1 and filters == _groups(core)
-
-
-def _padding(core: Operation) -> tuple[int, ...]:
-    return core.ints("padding", 4, 0) if core.name == "qnn.conv2d" else (0, 0, 0, 0)
-
-
-def _window(core: Operation) -> Window:
-    if core.name == "qnn.dense":
-        return Window((1, 1))
-    _, kernel_h, kernel_w, _ = shape_of(core.call.args[1])
-    (stride_h, stride_w), (step_h, step_w) = core.ints("strides", 2, 1), core.ints("dilation", 2, 1)
-    top, left, _, _ = _padding(core)
-    return Window((kernel_h, kernel_w), (stride_h, stride_w), (step_h, step_w), (top, left))
 
 
 class Elementwise(Family):

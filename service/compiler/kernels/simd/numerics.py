@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from service.compiler.kernels.group import Group
 from service.compiler.kernels.kernel import Array, Declined
 from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.simd.addition import Addition, FixedPointSum, ScaledAddition, SharedShiftSum
-from service.compiler.kernels.simd.epilogue import Bounds
+from service.compiler.kernels.simd.epilogue import AnyEpilogue, Bounds, Epilogue, WideEpilogue
 from service.compiler.kernels.simd.fused import FixedPoint, fused_scale
 from service.compiler.kernels.simd.onnxruntime_epilogues import FusedSum
 from service.compiler.kernels.simd.requantization import (
@@ -20,6 +21,7 @@ from service.compiler.kernels.simd.requantization import (
     FloatScale,
     FloatValues,
     FusedFloatSum,
+    Kept,
     Requantization,
     SingleRounding,
     Words,
@@ -211,6 +213,29 @@ def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Additio
         own, other = reversed(factors) if residual_is_lhs else factors
         return ScaledAddition(own, other, residual_zero_point, residual_is_lhs)
     raise Declined(f"no kernel computes {formula.summary}")
+
+
+def epilogue_of(mode: Mode, group: Group, channels: int) -> AnyEpilogue:
+    """What takes the accumulators of a convolution or dense layer to the group's output.
+
+    Args:
+        channels: of the output, filled up to whole blocks.
+
+    Raises:
+        Declined: no kernel computes one of `mode`'s formulas for it.
+    """
+    if group.requantize is None:
+        return WideEpilogue(Kept(), "int32")
+    if group.requantize.name == "qnn.dequantize":
+        return WideEpilogue(dequantization(mode, group.requantize, channels), "float32")
+    if group.wide:
+        return WideEpilogue(words(mode, group.requantize, channels), "int16")
+    scaled = requantization(mode, group.requantize, channels, stored=group.addition is None)
+    own = bounds(group.requantize.per_tensor("out_type"))
+    if group.addition is None:
+        return Epilogue(scaled, own)
+    residual = addition(mode, group.addition, group.residual_is_lhs)
+    return Epilogue(scaled, bounds(group.out_type), residual, own)
 
 
 def _biased_scale(

@@ -78,7 +78,7 @@ def small(*, weight: int = 7, scale: float = 0.01, out: Bounds | None = None) ->
 
 def test_products_are_of_tiles() -> None:
     """Code for AMX is generated on any machine."""
-    module = tvm.IRModule({"kernel": small().function.with_attr("global_symbol", "kernel")})
+    module = tvm.IRModule({"kernel": small().tensor_program.with_attr("global_symbol", "kernel")})
     target = tvm.target.Target(dict(codegen_target(parse_target(NAME)).llvm))
     assembly = tvm.tirx.build(module, target=target).inspect_source("asm")
     assert assembly.count("tdpbusd") >= 4

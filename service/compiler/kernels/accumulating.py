@@ -1,0 +1,58 @@
+"""What `qnn.conv2d` and `qnn.dense` say of their layer."""
+
+from __future__ import annotations
+
+from service.compiler.kernels.group import shape_of
+from service.compiler.kernels.kernel import Array, Declined
+from service.compiler.kernels.layer import Window
+from service.compiler.qnn.numerics.accumulate import centered
+from service.compiler.qnn.operation import Operation, value_of
+
+
+def check_accumulating(core: Operation) -> None:
+    """
+    Raises:
+        Declined: it does not sum products with constants in int32.
+    """
+    if str(core.attr("accum_dtype")) != "int32":
+        raise Declined(f"it accumulates in {core.attr('accum_dtype')}")
+    if any(value_of(arg) is None for arg in core.call.args[1:]):
+        raise Declined("its weights are not constant")
+
+
+def weights_of(core: Operation) -> Array:
+    """`[O, KH, KW, C]` integers less their zero point."""
+    stored = value_of(core.call.args[1])
+    assert stored is not None
+    weights = centered(stored, core.quantized("weight_type")).astype("int32")
+    return weights if weights.ndim == 4 else weights[:, None, None, :]
+
+
+def bias_of(core: Operation) -> Array | None:
+    return value_of(core.call.args[2]) if len(core.call.args) > 2 else None
+
+
+def groups_of(core: Operation) -> int:
+    return core.integer("groups") if core.name == "qnn.conv2d" else 1
+
+
+def is_depthwise(core: Operation) -> bool:
+    """Whether each channel has a filter of its own. (One channel alone is an ordinary convolution.)"""
+    if groups_of(core) == 1:
+        return False
+    filters, _, _, per_group = shape_of(core.call.args[1])
+    return per_group == 1 and filters == groups_of(core)
+
+
+def padding_of(core: Operation) -> tuple[int, ...]:
+    """Top, left, bottom, right."""
+    return core.ints("padding", 4, 0) if core.name == "qnn.conv2d" else (0, 0, 0, 0)
+
+
+def window_of(core: Operation) -> Window:
+    if core.name == "qnn.dense":
+        return Window((1, 1))
+    _, kernel_h, kernel_w, _ = shape_of(core.call.args[1])
+    (stride_h, stride_w), (step_h, step_w) = core.ints("strides", 2, 1), core.ints("dilation", 2, 1)
+    top, left, _, _ = padding_of(core)
+    return Window((kernel_h, kernel_w), (stride_h, stride_w), (step_h, step_w), (top, left))

@@ -1,0 +1,54 @@
+"""What the cost model knows of NVIDIA's cards, by compute capability: data.
+
+Rates are those of the data sheets and of the CUDA C++ Programming Guide ("Arithmetic Instructions", "Technical
+Specifications per Compute Capability"); of a capability that several cards share, its largest common one's. What counts
+is that the order of tiles is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Card:
+    """A compute capability.
+
+    Attributes:
+        capability: as `sm_80`.
+        multiprocessors: that share a kernel's blocks.
+        shared_bytes: shared memory of a multiprocessor.
+        block_shared_bytes: of one block, at most.
+        matrix_macs: products of bytes that a multiprocessor's tensor cores add in a cycle; 0: it has none for bytes.
+        dot_macs: the same by `dp4a`.
+        near_bytes: that a multiprocessor gets from the second level of cache in a cycle.
+    """
+
+    capability: str
+    multiprocessors: int
+    shared_bytes: int
+    block_shared_bytes: int
+    matrix_macs: int
+    dot_macs: int
+    near_bytes: int
+
+    @property
+    def copies_ahead(self) -> bool:
+        """Whether copies to shared memory run beside computing (`cp.async`)."""
+        return int(self.capability.removeprefix("sm_")) >= 80
+
+
+_KIB = 1 << 10
+
+CARDS: Mapping[str, Card] = {
+    card.capability: card
+    for card in (
+        Card("sm_61", 28, 96 * _KIB, 48 * _KIB, 0, 512, 32),
+        Card("sm_75", 40, 64 * _KIB, 64 * _KIB, 1024, 256, 32),
+        Card("sm_80", 108, 164 * _KIB, 163 * _KIB, 2048, 256, 64),
+        Card("sm_86", 82, 100 * _KIB, 99 * _KIB, 1024, 256, 32),
+        Card("sm_89", 128, 100 * _KIB, 99 * _KIB, 1024, 256, 32),
+        Card("sm_90", 132, 228 * _KIB, 227 * _KIB, 2560, 256, 64),
+    )
+}

@@ -1,0 +1,113 @@
+"""From a group of operators to a kernel of a card: one class for each family, each naming what it does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from service.compiler.kernels.accumulating import (
+    bias_of,
+    check_accumulating,
+    groups_of,
+    padding_of,
+    weights_of,
+    window_of,
+)
+from service.compiler.kernels.choices import Choices
+from service.compiler.kernels.cuda.cards import Card
+from service.compiler.kernels.cuda.conv import conv
+from service.compiler.kernels.cuda.epilogues import addition_code, requantization_code
+from service.compiler.kernels.cuda.images import BLOCK, check_sizes
+from service.compiler.kernels.cuda.tiles import CardTile, ranked
+from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
+from service.compiler.kernels.kernel import Kernel
+from service.compiler.kernels.layer import Layer, folded_bias
+from service.compiler.kernels.layout import Halo, Image
+from service.compiler.kernels.simd.epilogue import AnyEpilogue, Epilogue
+from service.compiler.kernels.simd.numerics import epilogue_of
+from service.compiler.qnn.numerics import Mode
+from service.core.digest import digest_of_json
+
+
+class Family:
+    """Kernels for one kind of group; methods as those of `KernelLibrary`."""
+
+    takes_tokens = False
+
+    def __init__(self, card: Card, mode: Mode, choices: Choices) -> None:
+        self.card, self.mode, self.choices = card, mode, choices
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        raise NotImplementedError
+
+    def places(self, group: Group) -> list[int | None]:
+        return [None] * len(group.inputs)
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        raise NotImplementedError
+
+
+class Accumulating(Family):
+    """`qnn.conv2d` and `qnn.dense`: requantized, with a residual or without; as real values; or their sums."""
+
+    def __init__(self, card: Card, mode: Mode, choices: Choices) -> None:
+        super().__init__(card, mode, choices)
+        self._epilogues: dict[Group, AnyEpilogue] = {}
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        core = group.core
+        check_accumulating(core)
+        epilogue = self._epilogue(group)
+        requantization_code(epilogue.requantization)
+        if isinstance(epilogue, Epilogue):
+            addition_code(epilogue.addition)
+        top, left, bottom, right = padding_of(core)
+        # Blocks of few channels would be mostly filler.
+        few = shape_of(group.inputs[0])[-1] % 4 != 0
+        packed = not produced[0] and groups_of(core) == 1 and few and window_of(core).dilation[1] == 1
+        fill = stored_zero_point(core.per_tensor("in_type"))
+        return [Demand(packed, Halo(top, left, bottom, right), fill), *(Demand() for _ in group.inputs[1:])]
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        core, (source, *residual) = group.core, sources
+        layer = Layer(source, destination, window_of(core), residual[0] if residual else None)
+        check_sizes(source, destination)
+        weights, epilogue, groups = weights_of(core), self._epilogue(group), groups_of(core)
+        zero_point = stored_zero_point(core.per_tensor("in_type"))
+        bias = folded_bias(bias_of(core), weights, zero_point, destination.blocks * BLOCK)
+        tiles = [tile.numbers for tile in ranked(self.card, layer, _reads(layer, weights.shape))]
+        key = _key(self.card, layer, epilogue, groups)
+        numbers = self.choices.choose(key, tiles)
+        kernel = conv(layer, weights, groups, bias, epilogue, CardTile.of(numbers))
+        self.choices.note(key, numbers, kernel.symbol)
+        return kernel
+
+    def _epilogue(self, group: Group) -> AnyEpilogue:
+        if group not in self._epilogues:
+            filters = shape_of(group.output)[-1]
+            self._epilogues[group] = epilogue_of(self.mode, group, -(-filters // BLOCK) * BLOCK)
+        return self._epilogues[group]
+
+
+def _reads(layer: Layer, weights: tuple[int, ...]) -> int:
+    """About how many reads a tile of filters has."""
+    _, rows, columns, channels = weights
+    if layer.source.packed:
+        return int(rows) * -(-columns * channels // BLOCK)
+    return int(rows * columns) * -(-channels // BLOCK)
+
+
+def _key(card: Card, layer: Layer, epilogue: AnyEpilogue, groups: int) -> str:
+    """Of what decides which tile is best."""
+    images = [layer.source, layer.destination, layer.residual]
+    geometry = [str(each) for each in (*images, layer.window)]
+    return digest_of_json([card.capability, *geometry, type(epilogue.requantization).__name__, groups])
+
+
+FAMILIES: dict[str, Callable[[Card, Mode, Choices], Family]] = {
+    "qnn.conv2d": Accumulating,
+    "qnn.dense": Accumulating,
+}

@@ -1,0 +1,52 @@
+"""Layouts as the template arguments of `source/image.cuh`."""
+
+from __future__ import annotations
+
+from service.compiler.kernels.kernel import Declined
+from service.compiler.kernels.layer import Layer
+from service.compiler.kernels.layout import Contiguous, Image
+
+BLOCK = 32  # channels that lie side by side: what one step of a product reads of a pixel
+_MOST_BYTES = 1 << 31
+
+
+def places(image: Image) -> str:
+    """The type that says where each pixel of `image` lies."""
+    return _places(image.height, image.width, image.image, image.row, image.pixel, image.origin)
+
+
+def windows(layer: Layer) -> str:
+    """The type that says where each output pixel's window begins in the source."""
+    (top, left), (down, right), source = layer.window.padding, layer.steps, layer.source
+    first = source.origin - top * source.row - left * source.pixel
+    return _places(layer.destination.height, layer.destination.width, source.image, down, right, first)
+
+
+def border(image: Image) -> str:
+    """The type that fills the halo of `image`."""
+    top, left, bottom, right = image.halo.sides
+    first = image.origin - image.margin
+    sizes = (image.batch, image.blocks, image.height, image.width, top, left, bottom, right)
+    return f"octet::Border<{', '.join(map(str, (*sizes, image.image, image.plane, first)))}>"
+
+
+def border_chunks(image: Image) -> int:
+    """How many chunks of 16 bytes the halo of `image` has."""
+    if isinstance(image, Contiguous):
+        return 0
+    top, left, bottom, right = image.halo.sides
+    around = (image.height + top + bottom) * (image.width + left + right) - image.height * image.width
+    return image.batch * image.blocks * around * BLOCK // 16
+
+
+def check_sizes(*images: Image) -> None:
+    """
+    Raises:
+        Declined: offsets of a tensor do not fit an int32.
+    """
+    if any(image.size_bytes >= _MOST_BYTES for image in images):
+        raise Declined("a tensor is larger than 2 GiB")
+
+
+def _places(*numbers: int) -> str:
+    return f"octet::Places<{', '.join(map(str, numbers))}>"

@@ -1,0 +1,93 @@
+"""The kernels of one kind of card."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from tvm import relax
+
+from service.compiler.kernels.choices import Choices
+from service.compiler.kernels.cuda.cards import Card
+from service.compiler.kernels.cuda.families import FAMILIES, Family
+from service.compiler.kernels.cuda.images import BLOCK
+from service.compiler.kernels.group import Demand, Group, LstmKernel, LstmStep, PlainKernel, shape_of
+from service.compiler.kernels.kernel import Array, Declined, Kernel
+from service.compiler.kernels.layout import Image
+from service.compiler.kernels.matrices import Matrices
+from service.compiler.kernels.moves import Move
+from service.compiler.kernels.rows import Access, Output, Region, RowsKernel
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.operation import Operation
+
+_NOT_YET = "no kernel of a card computes it"
+
+
+class CudaLibrary:
+    """A `KernelLibrary`, in one numerics mode."""
+
+    block = BLOCK
+
+    def __init__(self, card: Card, mode: Mode, choices: Choices | None = None) -> None:
+        self.card, self.mode = card, mode
+        self._families = {name: family(card, mode, choices or Choices()) for name, family in FAMILIES.items()}
+
+    def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
+        family = self._family(group)
+        if not family.takes_tokens and any(len(shape_of(var)) == 3 for var in (*group.inputs, group.output)):
+            raise Declined(f"{group.output.name} is of rank 3, not an image")
+        return family.demands(group, produced)
+
+    def places(self, group: Group) -> list[int | None]:
+        return self._family(group).places(group)
+
+    def kernel(
+        self, group: Group, sources: Sequence[Image], destination: Image, placed: Collection[int] = ()
+    ) -> Kernel:
+        return self._family(group).kernel(group, sources, destination, placed)
+
+    def plain(self, group: Group) -> PlainKernel:
+        raise Declined(_NOT_YET)
+
+    def check_product(self, group: Group) -> None:
+        raise Declined(_NOT_YET)
+
+    def product(self, group: Group, lhs: Matrices, rhs: Matrices, out: Matrices, *, transposed: bool) -> Kernel:
+        raise Declined(_NOT_YET)
+
+    def lstm(self, step: LstmStep, steps: int) -> LstmKernel:
+        raise Declined(_NOT_YET)
+
+    def check_row_operator(self, name: str, call: relax.Expr, operation: Operation | None) -> None:
+        raise Declined(_NOT_YET)
+
+    def rows(self, region: Region, sources: Sequence[Access], outputs: Sequence[Output]) -> RowsKernel:
+        raise Declined(_NOT_YET)
+
+    def part_tables(self, join: Operation) -> list[Array | None]:
+        raise Declined(_NOT_YET)
+
+    def move(self, made: Move) -> Kernel:
+        raise Declined(_NOT_YET)
+
+    def pack(
+        self,
+        destination: Image,
+        dtype: str,
+        fill: int,
+        quantize: Operation | None = None,
+        *,
+        channels_first: bool = False,
+    ) -> Kernel:
+        raise NotImplementedError
+
+    def check_quantize(self, operation: Operation) -> None:
+        raise Declined(_NOT_YET)
+
+    def unpack(self, source: Image, dtype: str, *, channels_first: bool = False) -> Kernel:
+        raise NotImplementedError
+
+    def _family(self, group: Group) -> Family:
+        family = self._families.get(group.core.name)
+        if family is None:
+            raise Declined("no kernel computes this operator")
+        return family

@@ -1,0 +1,87 @@
+"""CUDA C++ to machine code, by NVIDIA's run-time compiler: a library of the wheel `nvidia-cuda-nvrtc-cu12`.
+
+It starts no program and needs neither a card nor its driver. (NVRTC documentation, "Basic Usage".)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from service.core.build import Stage
+from service.core.errors import BuildFailed
+
+_PACKAGE, _WHEEL = "nvidia.cuda_nvrtc", "nvidia-cuda-nvrtc-cu12"
+_LIBRARY = "libnvrtc.so.12"
+# Rounding is the source's own: nothing is contracted, flushed or approximated.
+_OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--restrict")
+
+
+def library_path() -> Path | None:
+    """The compiler's library; None where the wheel is not installed."""
+    try:
+        spec = importlib.util.find_spec(_PACKAGE)
+    except ModuleNotFoundError:
+        return None
+    places = [] if spec is None else list(spec.submodule_search_locations or [])
+    return next((path for place in places if (path := Path(place) / "lib" / _LIBRARY).is_file()), None)
+
+
+def cubin(source: str, architecture: str, name: str) -> bytes:
+    """The machine code of one translation unit, an ELF file.
+
+    Args:
+        architecture: `sm_80` and the like.
+        name: of the kernel, which the source calls `OCTET_KERNEL`.
+
+    Raises:
+        BuildFailed: the wheel is missing, or the source does not compile.
+    """
+    nvrtc, program = _library(), ctypes.c_void_p()
+    _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), f"{name}.cu".encode(), 0, None, None), name)
+    options = [
+        option.encode() for option in (f"--gpu-architecture={architecture}", f"-DOCTET_KERNEL={name}", *_OPTIONS)
+    ]
+    try:
+        status = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
+        _check(status, name, lambda: _told(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode())
+        return _told(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    path = library_path()
+    if path is None:
+        raise BuildFailed(
+            "NVIDIA's run-time compiler is missing, which makes the code of CUDA targets",
+            stage=Stage.CODEGEN,
+            hint=f"pip install 'octet-serve[cuda]' ({_WHEEL})",
+        )
+    library = ctypes.CDLL(str(path))
+    library.nvrtcGetErrorString.restype = ctypes.c_char_p
+    pointer, size = ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)
+    for name in ("Log", "CUBIN"):
+        prefix = "nvrtcGetProgram" if name == "Log" else "nvrtcGet"
+        getattr(library, f"{prefix}{name}Size").argtypes = [pointer, size]
+        getattr(library, f"{prefix}{name}").argtypes = [pointer, ctypes.c_char_p]
+    library.nvrtcCompileProgram.argtypes = [pointer, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)]
+    return library
+
+
+def _told(ask_size: Callable[..., int], ask: Callable[..., int], program: ctypes.c_void_p) -> bytes:
+    size = ctypes.c_size_t()
+    _check(ask_size(program, ctypes.byref(size)), "its answer")
+    answer = ctypes.create_string_buffer(size.value)
+    _check(ask(program, answer), "its answer")
+    return answer.raw
+
+
+def _check(status: int, what: str, log: Callable[[], str] | None = None) -> None:
+    if status != 0:
+        said = _library().nvrtcGetErrorString(status).decode()
+        raise BuildFailed(f"NVRTC: {what}: {said}{': ' + log() if log else ''}", stage=Stage.CODEGEN)

@@ -1,0 +1,240 @@
+// Convolution and dense layers as products of matrices whose rows are gathered as they are needed: pixels by filters.
+//
+// A block of threads computes a tile of pixels by a tile of filters. What is summed over is a list of *reads* for each tile
+// of filters: the offset of 32 bytes from a pixel's window, and their weights. So an ordinary convolution, a grouped one
+// (whose filters do not read all channels), and weights that a byte does not hold (read twice) are one program. Reads are
+// fetched `kStages` - 1 groups ahead of the products.
+#pragma once
+
+#include "addition.cuh"
+#include "image.cuh"
+#include "tiles.cuh"
+
+namespace octet {
+
+// What goes to bytes: requantized, perhaps added to a residual, clamped; the border is filled with the zero point.
+// `parameters`: the zero point, the least and the largest byte; with a residual the bounds of the layer's own value, and
+// those of `Addition`. kCentred: results are less 128, not the zero point.
+template <class Requantize, bool kCentred, class Addition, class Destination, class Residual, int kPlane,
+          int kResidualPlane, int kBlocks, class Edge>
+struct ByteOutput {
+  using Element = u8;
+  using Border = Edge;
+  static constexpr bool kStaged = true;
+  Requantize requantize;
+  const u8* residual;
+  const i32* parameters;
+  u8* destination;
+
+  __device__ int residual_at(int pixel) const { return Addition::kIsAny ? Residual::at(pixel) : 0; }
+  __device__ u8 value(i32 sum, const typename Requantize::Channel& own, int channel, int residual_place) const {
+    i32 value = Requantize::apply(sum, own);
+    if (Addition::kIsAny) {
+      const int plane = min(channel / kBlock, kBlocks - 1) * kResidualPlane;
+      const i32 other = residual[residual_place + plane + channel % kBlock];
+      value = Addition::apply(clamped(value, parameters[3], parameters[4]), other, parameters + 5);
+    }
+    const i32 stored = clamped(value, -(1 << 15), (1 << 15) - 1) + (kCentred ? 128 : parameters[0]);
+    return static_cast<u8>(clamped(stored, parameters[1], parameters[2]));
+  }
+  __device__ void store(int pixel, int channel, uint4 chunk) const {
+    if (channel >= kBlocks * kBlock) return;
+    u8* to = destination + Destination::at(pixel) + channel / kBlock * kPlane + channel % kBlock;
+    *reinterpret_cast<uint4*>(to) = chunk;
+  }
+};
+
+struct NoAddition {
+  static constexpr bool kIsAny = false;
+  __device__ static i32 apply(i32 value, i32, const i32*) { return value; }
+};
+
+template <class Sum>
+struct WithAddition : Sum {
+  static constexpr bool kIsAny = true;
+};
+
+// What goes to a tensor as the model has it: int32, int16 or float32.
+template <class Type, class Requantize, class Destination, int kChannels>
+struct WideOutput {
+  using Element = Type;
+  static constexpr bool kStaged = false;
+  Requantize requantize;
+  Type* destination;
+
+  __device__ void store(int pixel, int channel, i32 sum, const typename Requantize::Channel& own) const {
+    if (channel < kChannels) destination[Destination::at(pixel) + channel] = Requantize::apply(sum, own);
+  }
+};
+
+// kPixels: of all images. kSteps: reads whose products are made between two barriers; each tile has a multiple of them.
+// kMostReads: of any tile. kUnaligned: whether reads begin at any byte.
+template <int kPixelCount, class Window, class Math, int kStepCount, int kStageCount, int kMostReadCount,
+          bool kIsUnaligned>
+struct Convolution {
+  using Products = Math;
+  static constexpr int kPixels = kPixelCount, kSteps = kStepCount, kStages = kStageCount, kMostReads = kMostReadCount;
+  static constexpr int kThreads = Math::kThreads, kRows = Math::kRows, kColumns = Math::kColumns;
+  static constexpr int kRowBytes = kSteps * kRows * kStepBytes, kColumnBytes = kSteps * kColumns * kStepBytes;
+  static constexpr int kStageBytes = kRowBytes + kColumnBytes;
+  static constexpr int kRowTiles = (kPixels + kRows - 1) / kRows;
+  static constexpr int kChunksOfRows = kRowBytes / kChunk, kChunksOfColumns = kColumnBytes / kChunk;
+  static constexpr int kOwnChunks = kChunksOfRows / kThreads;
+  static constexpr int kOwnWindows = 2 * kRows > kThreads ? 2 * kRows / kThreads : 1;
+  static_assert(kChunksOfRows % kThreads == 0, "each thread fetches as many chunks of pixels");
+
+  // Bytes of shared memory: reads' offsets, then the stages; the output of a tile is put where these were.
+  static constexpr int kOffsetBytes = (kMostReads * 4 + 127) / 128 * 128;
+
+  __device__ Convolution(const u8* source, const i8* weights, const i32* offsets, u8* memory, int row_tile)
+      : source_(source), weights_(weights), offsets_(offsets), memory_(memory) {
+    const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+    for (int own = 0; own < kOwnWindows; ++own) {
+      const int row = (thread + own * kThreads) / 2 % kRows;
+      windows_[own] = Window::at(min(row_tile * kRows + row, kPixels - 1));
+    }
+  }
+
+  // Sums over `groups` groups of `kSteps` reads.
+  __device__ void reduce(Math& products, int groups) {
+#pragma unroll
+    for (int stage = 0; stage < kStages - 1; ++stage) {
+      if (stage < groups) fetch(stage, stage);
+      end_copies();
+    }
+    for (int group = 0; group < groups; ++group) {
+      wait_for_copies<kStages - 2>();
+      __syncthreads();
+      const int ahead = group + kStages - 1;
+      if (ahead < groups) fetch(ahead, ahead % kStages);
+      end_copies();
+      const u8* stage = memory_ + group % kStages * kStageBytes;
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        products.add(stage + step * kRows * kStepBytes,
+                     reinterpret_cast<const i8*>(stage + kRowBytes + step * kColumns * kStepBytes));
+      }
+    }
+    wait_for_copies<0>();
+    __syncthreads();
+  }
+
+ private:
+  __device__ void fetch(int group, int stage) {
+    const int thread = static_cast<int>(threadIdx.x);
+    u8* rows = memory_ + stage * kStageBytes;
+    u8* columns = rows + kRowBytes;
+#pragma unroll
+    for (int own = 0; own < kOwnChunks; ++own) {
+      const int number = thread + own * kThreads, step = number / (2 * kRows), row = number / 2 % kRows;
+      const u8* from = source_ + windows_[own % kOwnWindows] + offsets_[group * kSteps + step] + number % 2 * kChunk;
+      u8* to = rows + step * kRows * kStepBytes + swizzled(row, number % 2);
+      if (kIsUnaligned) {
+        *reinterpret_cast<uint4*>(to) = load_unaligned(from);
+      } else {
+        copy_chunk(to, from);
+      }
+    }
+    const i8* weights = weights_ + static_cast<i64>(group) * kColumnBytes;
+#pragma unroll
+    for (int first = 0; first < kChunksOfColumns; first += kThreads) {
+      const int number = first + thread, step = number / (2 * kColumns), column = number / 2 % kColumns;
+      if (kChunksOfColumns % kThreads == 0 || number < kChunksOfColumns) {
+        copy_chunk(columns + step * kColumns * kStepBytes + swizzled(column, number % 2), weights + number * kChunk);
+      }
+    }
+  }
+
+  const u8* const source_;
+  const i8* const weights_;
+  const i32* const offsets_;
+  u8* const memory_;
+  int windows_[kOwnWindows];
+};
+
+// A tile's sums as bytes, by way of shared memory, so that a thread writes a chunk of a pixel.
+template <class Layer, class Output>
+__device__ inline void store_bytes(const typename Layer::Products& products, const i32* bias, const Output& output,
+                                   u8* memory, int first_pixel, int first_channel) {
+  using Products = typename Layer::Products;
+  constexpr int kLine = Layer::kColumns + kChunk;
+  int residual[Products::kOwnRows];
+#pragma unroll
+  for (int row = 0; row < Products::kOwnRows; ++row) {
+    residual[row] = output.residual_at(min(first_pixel + products.row(row), Layer::kPixels - 1));
+  }
+#pragma unroll
+  for (int column = 0; column < Products::kOwnColumns; ++column) {
+    const int channel = first_channel + products.column(column);
+    const auto own = output.requantize.channel(channel);
+    const i32 start = bias[channel];
+#pragma unroll
+    for (int row = 0; row < Products::kOwnRows; ++row) {
+      const i32 sum = add(products.sum(row, column), start);
+      memory[products.row(row) * kLine + products.column(column)] = output.value(sum, own, channel, residual[row]);
+    }
+  }
+  __syncthreads();
+  constexpr int kChunks = Layer::kColumns / kChunk;
+  for (int number = static_cast<int>(threadIdx.x); number < Layer::kRows * kChunks; number += Layer::kThreads) {
+    const int row = number / kChunks, chunk = number % kChunks;
+    if (first_pixel + row < Layer::kPixels) {
+      const uint4 bytes = *reinterpret_cast<const uint4*>(memory + row * kLine + chunk * kChunk);
+      output.store(first_pixel + row, first_channel + chunk * kChunk, bytes);
+    }
+  }
+}
+
+template <class Layer, class Output>
+__device__ inline void store_wide(const typename Layer::Products& products, const i32* bias, const Output& output,
+                                  int first_pixel, int first_channel) {
+  using Products = typename Layer::Products;
+#pragma unroll
+  for (int column = 0; column < Products::kOwnColumns; ++column) {
+    const int channel = first_channel + products.column(column);
+    const auto own = output.requantize.channel(channel);
+#pragma unroll
+    for (int row = 0; row < Products::kOwnRows; ++row) {
+      const int pixel = first_pixel + products.row(row);
+      if (pixel < Layer::kPixels) output.store(pixel, channel, add(products.sum(row, column), bias[channel]), own);
+    }
+  }
+}
+
+// One tile; blocks of threads behind the last fill the border.
+//
+// weights: [reads of all tiles of filters, filters of a tile, 32]. starts: [tiles of filters + 1], each tile's first read.
+// offsets: of all reads. bias: of each filter, filled up to whole tiles, as are the arrays of `Output`.
+template <class Layer, class Output>
+__device__ inline void convolve(const u8* source, const i8* weights, const i32* starts, const i32* offsets,
+                                const i32* bias, const Output& output, int column_tiles) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  const int tile = static_cast<int>(blockIdx.x), tiles = Layer::kRowTiles * column_tiles;
+  const int thread = static_cast<int>(threadIdx.x);
+  if constexpr (Output::kStaged) {
+    if (tile >= tiles) {
+      const int threads = (static_cast<int>(gridDim.x) - tiles) * Layer::kThreads;
+      const u8 value = static_cast<u8>(output.parameters[0]);
+      Output::Border::fill(output.destination, value, (tile - tiles) * Layer::kThreads + thread, threads);
+      return;
+    }
+  }
+  const int row_tile = tile % Layer::kRowTiles, column_tile = tile / Layer::kRowTiles;
+  const int first = starts[column_tile], reads = starts[column_tile + 1] - first;
+  i32* own_offsets = reinterpret_cast<i32*>(shared);
+  for (int read = thread; read < reads; read += Layer::kThreads) own_offsets[read] = offsets[first + read];
+  __syncthreads();
+  u8* memory = shared + Layer::kOffsetBytes;
+  Layer layer(source, weights + static_cast<i64>(first) * Layer::kColumns * kStepBytes, own_offsets, memory, row_tile);
+  typename Layer::Products products;
+  layer.reduce(products, reads / Layer::kSteps);
+  const int pixel = row_tile * Layer::kRows, channel = column_tile * Layer::kColumns;
+  if constexpr (Output::kStaged) {
+    store_bytes<Layer>(products, bias, output, memory, pixel, channel);
+  } else {
+    store_wide<Layer>(products, bias, output, pixel, channel);
+  }
+}
+
+}  // namespace octet

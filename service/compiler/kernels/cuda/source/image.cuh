@@ -1,0 +1,53 @@
+// Where a tensor's pixels lie: images in blocks of channels, with a halo (`kernels/layout.py`), as constants of the code.
+#pragma once
+
+#include "prelude.cuh"
+
+namespace octet {
+
+constexpr int kBlock = 32;  // channels that lie side by side
+
+// The offsets (bytes, or elements of what is not stored in 8 bits) of pixels that are numbered through all images, row by
+// row.
+template <int kHeight, int kWidth, int kImage, int kRow, int kColumn, int kFirst>
+struct Places {
+  __device__ static int at(int pixel) {
+    const int image = pixel / (kHeight * kWidth), within = pixel % (kHeight * kWidth);
+    return kFirst + image * kImage + within / kWidth * kRow + within % kWidth * kColumn;
+  }
+};
+
+// The border of a tensor's planes. `kPlane` bytes lie between two planes of an image, `kBlocks` planes are written.
+template <int kImages, int kBlocks, int kHeight, int kWidth, int kTop, int kLeft, int kBottom, int kRight, int kImage,
+          int kPlane, int kFirst>
+struct Border {
+  static constexpr int kWide = kLeft + kWidth + kRight;
+  static constexpr int kAbove = kTop * kWide, kBelow = kBottom * kWide, kBeside = kHeight * (kLeft + kRight);
+  static constexpr int kPixels = kAbove + kBelow + kBeside;  // of a plane
+  static constexpr int kChunks = kImages * kBlocks * kPixels * (kBlock / kChunk);
+
+  // Writes `value` there, shared between so many threads.
+  __device__ static void fill(u8* tensor, u8 value, int thread, int threads) {
+    const u32 word = value * 0x01010101u;
+    for (int chunk = thread; chunk < kChunks; chunk += threads) {
+      const int border = chunk / (kBlock / kChunk), plane = border / kPixels, pixel = place(border % kPixels);
+      u8* to = tensor + kFirst + plane / kBlocks * kImage + plane % kBlocks * kPlane + pixel * kBlock;
+      reinterpret_cast<uint4*>(to)[chunk % (kBlock / kChunk)] = make_uint4(word, word, word, word);
+    }
+  }
+
+ private:
+  // The number of a pixel of the border, among all of the plane.
+  __device__ static int place(int number) {
+    if (number < kAbove) return number;
+    number -= kAbove;
+    if (number < kBeside) {
+      constexpr int kSides = kLeft + kRight == 0 ? 1 : kLeft + kRight;
+      const int row = number / kSides, side = number % kSides;
+      return kAbove + row * kWide + (side < kLeft ? side : side + kWidth);
+    }
+    return kAbove + kHeight * kWide + number - kBeside;
+  }
+};
+
+}  // namespace octet

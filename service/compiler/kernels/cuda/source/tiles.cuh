@@ -1,0 +1,125 @@
+// Products of a tile of pixels with a tile of filters, both in shared memory: on tensor cores, or by dp4a.
+//
+// A step of the reduction is 32 bytes of each row. Rows lie one behind the other; in every other four rows the two chunks
+// change places, so that eight rows' chunks of one half lie in different banks.
+#pragma once
+
+#include "prelude.cuh"
+
+namespace octet {
+
+constexpr int kStepBytes = 32;
+
+__device__ inline int swizzled(int row, int chunk) {
+  return row * kStepBytes + ((chunk ^ (row >> 2 & 1)) * kChunk);
+}
+
+#if __CUDA_ARCH__ >= 750
+// A warp has `kWarpRows` x `kWarpColumns` of the tile, by products of 16 x 8.
+template <int kTileRows, int kTileColumns, int kWarpRows, int kWarpColumns>
+class MatrixProducts {
+ public:
+  static constexpr int kRows = kTileRows, kColumns = kTileColumns;
+  static constexpr int kWarpsAcross = kColumns / kWarpColumns;
+  static constexpr int kThreads = kRows / kWarpRows * kWarpsAcross * kWarp;
+  static constexpr int kOwnRows = kWarpRows / 8, kOwnColumns = kWarpColumns / 8 * 2;
+  static_assert(kWarpRows % 16 == 0 && kWarpColumns % 16 == 0, "products are of 16 x 8, and columns loaded by 16");
+
+  __device__ MatrixProducts()
+      : lane_(threadIdx.x % kWarp),
+        row_(static_cast<int>(threadIdx.x) / kWarp / kWarpsAcross * kWarpRows),
+        column_(static_cast<int>(threadIdx.x) / kWarp % kWarpsAcross * kWarpColumns) {
+#pragma unroll
+    for (auto& line : sums_) {
+#pragma unroll
+      for (auto& sums : line) sums[0] = sums[1] = sums[2] = sums[3] = 0;
+    }
+  }
+
+  __device__ void add(const u8* rows, const i8* columns) {
+    u32 a[kWarpRows / 16][4], b[kWarpColumns / 16][4];
+    const int matrix = lane_ / 8, within = lane_ % 8;
+#pragma unroll
+    for (int tile = 0; tile < kWarpRows / 16; ++tile) {
+      const int row = row_ + tile * 16 + matrix % 2 * 8 + within;
+      load_matrices(a[tile], shared_address(rows + swizzled(row, matrix / 2)));
+    }
+#pragma unroll
+    for (int tile = 0; tile < kWarpColumns / 16; ++tile) {
+      const int column = column_ + tile * 16 + matrix / 2 * 8 + within;
+      load_matrices(b[tile], shared_address(columns + swizzled(column, matrix % 2)));
+    }
+#pragma unroll
+    for (int row = 0; row < kWarpRows / 16; ++row) {
+#pragma unroll
+      for (int column = 0; column < kWarpColumns / 8; ++column) {
+        const u32(&words)[4] = b[column / 2];
+        multiply_matrices(sums_[row][column], a[row], words[column % 2 * 2], words[column % 2 * 2 + 1]);
+      }
+    }
+  }
+
+  // The place in the tile of this thread's sums.
+  __device__ int row(int own) const { return row_ + own * 8 + lane_ / 4; }
+  __device__ int column(int own) const { return column_ + own / 2 * 8 + lane_ % 4 * 2 + own % 2; }
+  __device__ i32 sum(int own_row, int own_column) const {
+    return sums_[own_row / 2][own_column / 2][own_row % 2 * 2 + own_column % 2];
+  }
+
+ private:
+  const int lane_, row_, column_;
+  i32 sums_[kWarpRows / 16][kWarpColumns / 8][4];
+};
+#endif
+
+// A thread has `kThreadRows` x `kThreadColumns` of the tile, by dp4a. Its rows and columns are as far apart as there are
+// threads on that side.
+template <int kTileRows, int kTileColumns, int kThreadRows, int kThreadColumns>
+class DotProducts {
+ public:
+  static constexpr int kRows = kTileRows, kColumns = kTileColumns;
+  static constexpr int kOwnRows = kThreadRows, kOwnColumns = kThreadColumns;
+  static constexpr int kAcross = kColumns / kThreadColumns, kDown = kRows / kThreadRows;
+  static constexpr int kThreads = kAcross * kDown;
+
+  __device__ DotProducts()
+      : row_(static_cast<int>(threadIdx.x) / kAcross), column_(static_cast<int>(threadIdx.x) % kAcross) {
+#pragma unroll
+    for (auto& line : sums_) {
+#pragma unroll
+      for (i32& sum : line) sum = 0;
+    }
+  }
+
+  __device__ void add(const u8* rows, const i8* columns) {
+#pragma unroll
+    for (int chunk = 0; chunk < kStepBytes / kChunk; ++chunk) {
+      uint4 weights[kThreadColumns];
+#pragma unroll
+      for (int own = 0; own < kThreadColumns; ++own) {
+        weights[own] = *reinterpret_cast<const uint4*>(columns + swizzled(column(own), chunk));
+      }
+#pragma unroll
+      for (int own = 0; own < kThreadRows; ++own) {
+        const uint4 bytes = *reinterpret_cast<const uint4*>(rows + swizzled(row(own), chunk));
+#pragma unroll
+        for (int other = 0; other < kThreadColumns; ++other) {
+          i32 sum = dot(bytes.x, weights[other].x, sums_[own][other]);
+          sum = dot(bytes.y, weights[other].y, sum);
+          sum = dot(bytes.z, weights[other].z, sum);
+          sums_[own][other] = dot(bytes.w, weights[other].w, sum);
+        }
+      }
+    }
+  }
+
+  __device__ int row(int own) const { return row_ + own * kDown; }
+  __device__ int column(int own) const { return column_ + own * kAcross; }
+  __device__ i32 sum(int own_row, int own_column) const { return sums_[own_row][own_column]; }
+
+ private:
+  const int row_, column_;
+  i32 sums_[kThreadRows][kThreadColumns];
+};
+
+}  // namespace octet

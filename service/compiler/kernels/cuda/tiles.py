@@ -1,0 +1,128 @@
+"""The choice of tiles of convolutions on cards: their cost model.
+
+Cycles of a multiprocessor, from what a card can do in one (`cards`). A block of threads computes a tile; blocks run in
+waves. What counts is that the order of the candidates is right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from math import ceil
+
+from service.compiler.kernels.cuda.cards import Card
+from service.compiler.kernels.layer import Layer
+
+STEP_BYTES = 32  # of a read
+_WARP = 32
+_MOST_THREADS = 2048  # of a multiprocessor
+_REGISTERS = 65536
+_OVERHEAD_REGISTERS = 64  # of a thread, besides its sums and operands
+_START_CYCLES = 2000  # of a block: its windows, the first reads on their way, its output
+_LATENCY_CYCLES = 600  # of a read from memory
+
+
+@dataclass(frozen=True)
+class CardTile:
+    """What a block of threads computes.
+
+    Attributes:
+        rows: pixels.
+        columns: filters.
+        own_rows, own_columns: of a warp, with tensor cores; of a thread, by dp4a.
+        steps: reads that are multiplied between two barriers.
+        stages: how many such groups of reads are in shared memory.
+        matrix: whether tensor cores multiply.
+    """
+
+    rows: int
+    columns: int
+    own_rows: int
+    own_columns: int
+    steps: int
+    stages: int
+    matrix: bool
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(map(int, astuple(self)))
+
+    @staticmethod
+    def of(numbers: tuple[int, ...]) -> CardTile:
+        rows, columns, own_rows, own_columns, steps, stages, matrix = numbers
+        return CardTile(rows, columns, own_rows, own_columns, steps, stages, bool(matrix))
+
+    @property
+    def threads(self) -> int:
+        owners = self.rows // self.own_rows * (self.columns // self.own_columns)
+        return owners * _WARP if self.matrix else owners
+
+    @property
+    def products(self) -> str:
+        """The type that multiplies (`source/tiles.cuh`)."""
+        sizes = (self.rows, self.columns, self.own_rows, self.own_columns)
+        return f"octet::{'Matrix' if self.matrix else 'Dot'}Products<{', '.join(map(str, sizes))}>"
+
+    def shared_bytes(self, reads: int) -> int:
+        """Of a block whose tiles have at most so many reads; as `Convolution` divides it."""
+        offsets = -(-reads * 4 // 128) * 128
+        stages = self.stages * self.steps * (self.rows + self.columns) * STEP_BYTES
+        return offsets + max(stages, self.rows * (self.columns + 16))
+
+    @property
+    def registers(self) -> int:
+        """Of a thread, estimated."""
+        sums = self.own_rows * self.own_columns // (_WARP if self.matrix else 1)
+        operands = (self.own_rows + self.own_columns) // 4 if self.matrix else 4 * (self.own_columns + 1)
+        return sums + operands + _OVERHEAD_REGISTERS
+
+
+# Rows and columns of a tile, and of a warp (or a thread).
+_OF_WARPS = (
+    *((128, 128, 64, 32), (128, 64, 64, 32), (64, 128, 32, 64), (64, 64, 32, 32), (128, 32, 32, 32)),
+    *((64, 32, 32, 16), (32, 64, 16, 32), (32, 32, 16, 16)),
+)
+_OF_THREADS = ((128, 128, 8, 8), (128, 64, 8, 8), (64, 64, 8, 4), (32, 64, 4, 4), (64, 32, 4, 4), (32, 32, 4, 2))
+
+
+def ranked(card: Card, layer: Layer, reads: int) -> list[CardTile]:
+    """The tiles that fit `card`, the fastest first.
+
+    Args:
+        reads: of a tile of filters, about.
+    """
+    matrix = card.matrix_macs > 0
+    stages = (4, 3) if card.copies_ahead else (2,)
+    candidates = [
+        CardTile(*sizes, steps, stage, matrix)
+        for sizes in (_OF_WARPS if matrix else _OF_THREADS)
+        for steps in (2, 4)
+        for stage in stages
+    ]
+    most = reads + max(tile.steps for tile in candidates)
+    fitting = [tile for tile in candidates if _fits(card, tile, most)]
+    return sorted(fitting, key=lambda tile: cycles(card, layer, reads, tile))
+
+
+def cycles(card: Card, layer: Layer, reads: int, tile: CardTile) -> float:
+    """Estimated cycles of the whole layer."""
+    image = layer.destination
+    pixels, filters = image.batch * image.height * image.width, image.blocks * image.block
+    tiles = ceil(pixels / tile.rows) * ceil(filters / tile.columns)
+    together = min(resident(card, tile, reads), ceil(tiles / card.multiprocessors))
+    groups = ceil(reads / tile.steps)
+    macs = tile.rows * tile.columns * tile.steps * STEP_BYTES
+    bytes_ = (tile.rows + tile.columns) * tile.steps * STEP_BYTES
+    computing = macs / (card.matrix_macs if tile.matrix else card.dot_macs)
+    one = max(together * max(computing, bytes_ / card.near_bytes), _LATENCY_CYCLES / max(1, tile.stages - 1))
+    return ceil(tiles / (card.multiprocessors * together)) * (_START_CYCLES + groups * one)
+
+
+def resident(card: Card, tile: CardTile, reads: int) -> int:
+    """How many blocks a multiprocessor holds at a time."""
+    by_registers = _REGISTERS // (tile.registers * tile.threads)
+    by_memory = card.shared_bytes // (tile.shared_bytes(reads) + 1024)
+    return max(1, min(by_registers, by_memory, _MOST_THREADS // tile.threads))
+
+
+def _fits(card: Card, tile: CardTile, reads: int) -> bool:
+    return tile.shared_bytes(reads) <= card.block_shared_bytes and tile.registers * tile.threads <= _REGISTERS

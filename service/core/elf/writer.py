@@ -1,0 +1,53 @@
+"""An object file of data: what a library carries that no CPU runs.
+
+Format: the System V ABI (gABI, chapter 4).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from service.core.elf.names import MACHINES
+
+_HEADER, _SECTION, _SYMBOL = struct.Struct("<16sHHIQQQIHHHHHH"), struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
+_IDENTITY = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")  # 64 bits, little-endian, version 1
+_RELOCATABLE, _VERSION = 1, 1
+_PROGBITS, _SYMTAB, _STRTAB = 1, 2, 3
+_ALLOC = 2
+_GLOBAL_OBJECT = 1 << 4 | 1
+_ALIGNMENT = 64
+
+
+def data_object(name: str, data: bytes, architecture: str) -> bytes:
+    """A relocatable object that defines one read-only variable.
+
+    Args:
+        name: of the variable, a global symbol.
+        data: what it holds, at a multiple of 64 bytes.
+        architecture: of the library that it is linked into.
+    """
+    section = f".rodata.{name}"
+    section_names = b"\0" + b"\0".join(each.encode() for each in (section, ".symtab", ".strtab", ".shstrtab")) + b"\0"
+    symbols = bytes(_SYMBOL.size) + _SYMBOL.pack(1, _GLOBAL_OBJECT, 0, 1, 0, len(data))
+    contents = [data, symbols, b"\0" + name.encode() + b"\0", section_names]
+    at, places, body = _ALIGNMENT, [], b""
+    for content in contents:
+        places.append(at + len(body))
+        body += content.ljust(-(-len(content) // _ALIGNMENT) * _ALIGNMENT, b"\0")
+    described = [
+        (section, _PROGBITS, _ALLOC, 0, 0, _ALIGNMENT, 0),
+        (".symtab", _SYMTAB, 0, 3, 1, 8, _SYMBOL.size),
+        (".strtab", _STRTAB, 0, 0, 0, 1, 0),
+        (".shstrtab", _STRTAB, 0, 0, 0, 1, 0),
+    ]
+    headers = bytes(_SECTION.size)
+    for (title, kind, flags, link, info, alignment, entry), place, content in zip(
+        described, places, contents, strict=True
+    ):
+        named = section_names.index(b"\0" + title.encode() + b"\0") + 1
+        headers += _SECTION.pack(named, kind, flags, 0, place, len(content), link, info, alignment, entry)
+    counts = (_HEADER.size, 0, 0, _SECTION.size, len(described) + 1, len(described))
+    head = _HEADER.pack(
+        _IDENTITY, _RELOCATABLE, MACHINES[architecture], _VERSION, 0, 0, _ALIGNMENT + len(body), 0, *counts
+    )
+    return head.ljust(_ALIGNMENT, b"\0") + body + headers
