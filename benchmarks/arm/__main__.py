@@ -26,7 +26,7 @@ from benchmarks.arm.pipelines import bound, cycles
 from benchmarks.measure import table
 from benchmarks.report import replaced
 
-# The cores that LLVM 19 has a model of, and that have the target's instructions. The first of each is in order.
+# The cores that LLVM 19 has a model of, and that have the target's instructions. The Cortex-A53 and A55 are in order.
 CORES: dict[str, Sequence[str]] = {
     "aarch64": ("cortex-a53", "cortex-a72", "neoverse-n1"),
     "aarch64+dotprod": ("cortex-a55", "neoverse-n1", "apple-m1"),

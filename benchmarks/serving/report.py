@@ -60,7 +60,10 @@ def main() -> None:
     if not arguments.write:
         print(render(results))
         return
-    drawn = draw(results, _RESULTS.with_name(PLOT))
+    plot = _RESULTS.with_name(PLOT)
+    drawn = draw(results, plot)
+    if not drawn:
+        plot.unlink(missing_ok=True)  # of another run
     _RESULTS.write_text(replaced(_RESULTS.read_text(), render(results, drawn), BEGIN, END))
 
 

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from benchmarks.measure import Array
 from benchmarks.server import Server, serving
@@ -26,6 +25,7 @@ from benchmarks.serving.contestants import Served
 from benchmarks.serving.load import median, percentile
 from benchmarks.serving.processes import OtherLoad, tell, tree, used_s
 from benchmarks.serving.records import Road
+from scripts.certificates import make_certificate
 from service.api.grpc.inference_pb2 import ModelInferRequest
 from service.cli.client import Client
 from service.cli.tensors import HEADER_LENGTH, encode_request
@@ -114,20 +114,13 @@ def _server(bench: Bench, name: str) -> Iterator[Server]:
     if name == "keyed":
         settings = {"OCTET_AUTH": "on", "OCTET_ADMIN_KEY": _KEY}
     if name == "tls":
-        cert, key = _certificate(bench.scratch)
+        cert, key = make_certificate(bench.scratch)
         flags += ["--tls-cert", str(cert), "--tls-key", str(key)]
     with serving(folder, [bench.server_core], bench.scratch / f"roads-{name}.log", *flags, settings=settings) as it:
         try:
             yield it
         finally:
             tell(it.pid, signal.SIGCONT)
-
-
-def _certificate(folder: Path) -> tuple[Path, Path]:
-    cert, key = folder / "roads-cert.pem", folder / "roads-key.pem"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
-    subprocess.run([*command.split(), "-keyout", key, "-out", cert], check=True, capture_output=True)
-    return cert, key
 
 
 def requests_of(model: str, given: Mapping[str, str], image: Array) -> dict[str, Request]:

@@ -1,7 +1,12 @@
-"""How many threads this process has. Imported by `service.cli` before anything that starts one."""
+"""How many threads this process has. Imported by `service.cli` before anything that starts one.
+
+Where it is imported later, threads of Python's that run already count as ours, and native ones (a library's pool) would
+be taken for an emulator's.
+"""
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 
@@ -10,7 +15,7 @@ def _threads() -> int:
 
 
 # An emulator of a processor (qemu-user) has threads of its own among those of its guest, whose forks it takes care of.
-_EMULATORS = _threads() - 1
+_EMULATORS = _threads() - threading.active_count()
 
 
 def own_threads() -> int:

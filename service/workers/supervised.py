@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.core.errors import NotStarted, OctetError, from_json
+from service.core.own_threads import own_threads
 
 _logger = logging.getLogger(__name__)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 30.0
@@ -194,7 +195,7 @@ class SupervisedProcess:
         return End(status, was_ready, error, status == -signal.SIGKILL and _kills_for_memory() > kills)
 
     def _fork(self, pipe: int) -> int:
-        threads = sum(1 for _ in Path("/proc/self/task").iterdir())
+        threads = own_threads()
         if threads > 1:
             raise RuntimeError(f"a process with {threads} threads is forked for the {self._name}")
         sys.stdout.flush()

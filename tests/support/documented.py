@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from tests.support.certificates import make_certificate
+from scripts.certificates import make_certificate
 from tests.support.onnx_builder import OnnxBuilder
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,6 +16,7 @@ from service.compiler.sandbox import landlock, seccomp
 from service.compiler.sandbox.check import require
 from service.compiler.sandbox.kernel import drop_capabilities, prctl
 from service.compiler.sandbox.policy import Access, Limits, system_rules
+from service.core.own_threads import own_threads
 from service.core.scheduling import step_back
 
 _PR_SET_NO_NEW_PRIVS = 38
@@ -40,8 +41,8 @@ def close_files(access: Access, limits: Limits, *, allow_unsandboxed: bool) -> N
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
     if landlock.abi() == 0:
         return
-    threads = sum(1 for _ in Path("/proc/self/task").iterdir())
-    if threads != 1:
+    threads = own_threads()
+    if threads > 1:
         raise RuntimeError(f"{threads} threads run already, and Landlock would bind one of them")
     _pinned.append(os.open("/proc/self", os.O_PATH | os.O_CLOEXEC))
     landlock.restrict([*system_rules(), *access.rules()])

@@ -60,10 +60,7 @@ class _Emission:
         self._images: dict[tuple[relax.Var, bool], relax.Var] = {}
         self._rows: dict[relax.Var, tuple[relax.Var, int]] = {}  # hidden state -> those of all steps, and which it is
         self._shared: dict[relax.Var, relax.Var] = {}  # tensor that others lie in -> its memory as last written
-        self.kernels: dict[str, Kernel] = {}
-        self.layers: list[dict[str, Any]] = []
-        self.concatenations: list[dict[str, Any]] = []
-        self.plain_operators: list[dict[str, Any]] = []
+        self.selection = Selection(tvm.IRModule(), declined=plan.declined)
         self._macs = coverage.macs_by_operator(model.function)
 
     def run(self) -> Selection:
@@ -95,8 +92,8 @@ class _Emission:
                 results = [self._with_plain(result) for result in graph.results_of(function)]
                 outputs = [self.builder.emit_output(result) for result in results]
             self.builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
-        reported = self.layers, self.plain_operators, self.plan.declined, self.concatenations
-        return Selection(self.builder.get(), self.kernels, *reported)
+        self.selection.module = self.builder.get()
+        return self.selection
 
     def _call(self, group: Group) -> None:
         demands = self.plan.demands[group.output]
@@ -129,7 +126,7 @@ class _Emission:
             widths = [0, 0, top, bottom, left, right, 0, 0]
             name = f"{group.inputs[0].name}_padded"
             sources = [self.builder.emit(relax.op.nn.pad(source, widths, pad_value=made.fill), name)]
-            self._report_plain(f"{group.name}_padded", "nn.pad", "the kernel takes tensors that are padded")
+            self.selection.leave(f"{group.name}_padded", "nn.pad", "the kernel takes tensors that are padded")
         flat = [self._reshaped(source, [math.prod(shape_of(source))]) for source in sources]
         macs = sum(self._macs.get(part, 0) for part in (*self.model.parts(group), group.output))
         self._plain[group.output] = self._emit_contiguous(group, made.kernel, flat, macs)
@@ -221,7 +218,7 @@ class _Emission:
         row = self.builder.emit(
             relax.op.strided_slice(states, [0], [place * size], [(place + 1) * size]), str(var.name)
         )
-        self._report_plain(str(var.name), "strided_slice", "the kernel writes the states of all steps")
+        self.selection.leave(str(var.name), "strided_slice", "the kernel writes the states of all steps")
         return self._reshaped(row, shape_of(var))
 
     def _emit_contiguous(self, group: Group, kernel: Kernel, operands: Sequence[relax.Expr], macs: int) -> relax.Expr:
@@ -238,7 +235,9 @@ class _Emission:
             if block is not None and self.plan.places.get(root) == (group.output, block) and self.plan.is_whole(var):
                 placed.append(place)
         if group.core.name == "qnn.concatenate":
-            self.concatenations.append({"layer": group.name, "parts": len(group.inputs), "in_place": len(placed)})
+            self.selection.concatenations.append(
+                {"layer": group.name, "parts": len(group.inputs), "in_place": len(placed)}
+            )
         return placed
 
     def _write(
@@ -354,12 +353,7 @@ class _Emission:
             return  # another name for what is there
         reason = self.plan.reasons.get(var, "no kernel computes this operator")
         operators = called.removeprefix("relax.").removeprefix("qnn.")
-        self._report_plain(str(var.name), operators, reason, self._macs.get(var, 0))
-
-    def _report_plain(self, name: str, operators: str, reason: str, macs: int = 0) -> None:
-        self.plain_operators.append(
-            {"layer": name, "operators": operators, "reason": reason, "macs": macs, "place": len(self.layers)}
-        )
+        self.selection.leave(str(var.name), operators, reason, self._macs.get(var, 0))
 
     def _with_plain(self, expr: relax.Expr) -> relax.Expr:
         if isinstance(expr, relax.Var):
@@ -387,15 +381,12 @@ class _Emission:
         into: relax.Var | None = None,
     ) -> relax.Var:
         """A call of `kernel`, which writes new memory, or some of what `into` holds."""
-        symbol = kernel.symbol
-        self.kernels[symbol] = kernel
-        layer = {"layer": name, "operators": kind, "kernel": kernel.family, "symbol": symbol, "macs": macs}
-        self.layers.append({**layer, "kind": kernel.kind, **kernel.facts})
+        self.selection.call(kernel, name, kind, macs)
         constants = [relax.const(array, str(array.dtype)) for array in kernel.constants]
         out_type = out_type or relax.TensorType([kernel.output_bytes], "uint8")
         arguments = [*operands, *constants]
         if into is None:
-            return self.builder.emit(relax.call_dps_packed(symbol, relax.Tuple(arguments), out_type), name)
+            return self.builder.emit(relax.call_dps_packed(kernel.symbol, relax.Tuple(arguments), out_type), name)
         place = len(arguments)
-        call = relax.op.call_inplace_packed(symbol, *arguments, into, inplace_indices=place, ty_args=out_type)
+        call = relax.op.call_inplace_packed(kernel.symbol, *arguments, into, inplace_indices=place, ty_args=out_type)
         return self.builder.emit(call, name)

@@ -31,6 +31,17 @@ class Selection:
     declined: dict[str, str] = field(default_factory=dict)
     concatenations: list[dict[str, Any]] = field(default_factory=list)
 
+    def call(self, kernel: Kernel, layer: str, operators: str, macs: int) -> None:
+        """Notes a call of `kernel`, after those that are noted."""
+        self.kernels[kernel.symbol] = kernel
+        called = {"layer": layer, "operators": operators, "kernel": kernel.family, "symbol": kernel.symbol}
+        self.layers.append({**called, "macs": macs, "kind": kernel.kind, **kernel.facts})
+
+    def leave(self, layer: str, operators: str, reason: str, macs: int = 0) -> None:
+        """Notes operators that no kernel computes."""
+        left = {"layer": layer, "operators": operators, "reason": reason, "macs": macs}
+        self.plain.append({**left, "place": len(self.layers)})
+
     def report(self) -> dict[str, Any]:
         """A report for people of the code that each operator runs on."""
         reorders = sum(layer["kernel"] in ("pack", "unpack") for layer in self.layers)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.certificates import make_certificate
+from scripts.certificates import make_certificate
 from tests.support.serving import Served, serving
 from tests.support.waiting import GIVE_UP_S, eventually
 

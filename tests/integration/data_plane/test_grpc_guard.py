@@ -14,10 +14,10 @@ from grpc.aio import AioRpcError, Channel, secure_channel
 from grpc_health.v1.health_pb2 import HealthCheckRequest
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
+from scripts.certificates import make_certificate
 from service.api.access.told import changed
 from service.api.grpc import inference_pb2 as pb
 from service.core.key import Limits, Scope
-from tests.support.certificates import make_certificate
 from tests.support.data_plane import DataPlane, channel, sample_tables
 
 pytestmark = pytest.mark.anyio

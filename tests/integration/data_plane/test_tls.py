@@ -19,10 +19,10 @@ import pytest
 from PIL import Image
 from tritonclient import grpc as triton_grpc
 
+from scripts.certificates import make_certificate
 from service.cache import OciLayout
 from service.core.errors import Unsupported
 from service.workers.data_plane import program
-from tests.support.certificates import make_certificate
 from tests.support.compiled import PICTURES, compile_sample, expected
 from tests.support.http2_frames import END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, Peer, head, settings
 from tests.support.plane_process import PlaneProcess, plane

@@ -16,11 +16,11 @@ import httpx
 import numpy as np
 import pytest
 
+from scripts.certificates import make_certificate
 from service.api.grpc.inference_pb2 import ModelInferRequest, ModelInferResponse
 from service.core.digest import canonical_json
 from service.workers.data_plane import orders
 from service.workers.data_plane.frames import frame
-from tests.support.certificates import make_certificate
 from tests.support.plane_process import ControlledPlane
 from tests.support.sanitized_plane import sanitized_plane
 from tests.support.small_artifact import compiled, config_of

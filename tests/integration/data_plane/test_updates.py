@@ -15,10 +15,10 @@ import grpc
 import httpx
 import pytest
 
+from scripts.certificates import make_certificate
 from service.api.access import AuditLog, KeyFile
 from service.core.key import Limits, Scope
 from service.workers.data_plane.updates import keep_saying
-from tests.support.certificates import make_certificate
 from tests.support.child_process import is_running
 from tests.support.plane_process import plane
 from tests.support.serving import children_of

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 
+from scripts.certificates import make_certificate
 from service.api.access import key_file
 from service.core.settings import Settings
-from tests.support.certificates import make_certificate
 from tests.support.compiled import EXAMPLES
 from tests.support.serving import INT8, Served, environment, serving
 from tests.support.waiting import WORK_TIMEOUT_S, eventually

@@ -7,6 +7,7 @@ import sys
 
 _COUNTED = "from service.core.own_threads import own_threads; import threading; before = own_threads(); "
 _ONE_MORE = "threading.Thread(target=threading.Event().wait, daemon=True).start(); "
+_NATIVE = "import _thread, time; _thread.start_new_thread(time.sleep, (60,)); "  # which `threading` does not know of
 
 
 def _said(program: str) -> str:
@@ -19,4 +20,9 @@ def test_a_program_has_one_and_each_that_it_starts() -> None:
 
 def test_those_that_were_there_before_are_an_emulators() -> None:
     """As qemu's are, before the interpreter runs."""
-    assert _said(f"import threading; {_ONE_MORE}{_COUNTED}{_ONE_MORE}print(before, own_threads())") == "1 2"
+    assert _said(f"{_NATIVE}{_COUNTED}{_ONE_MORE}print(before, own_threads())") == "1 2"
+
+
+def test_those_of_python_that_were_there_before_are_ours() -> None:
+    """Where the module is imported late."""
+    assert _said(f"import threading; {_ONE_MORE}{_COUNTED}print(before)") == "2"

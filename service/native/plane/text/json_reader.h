@@ -19,7 +19,7 @@ inline constexpr int kMostNesting = 32;
 inline bool is_space(char each) { return each == ' ' || each == '\n' || each == '\r' || each == '\t'; }
 
 // The number whose digits, and zeros before them, are the bytes of a word, the first the lowest: by pairs, then by pairs
-// of pairs (Lemire 2022, "Number parsing at a gigabyte per second").
+// of pairs (Lemire, "Number parsing at a gigabyte per second", Software: Practice and Experience 51(8), 2021).
 inline uint32_t decimal(uint32_t digits) {
   digits = 10 * digits + (digits >> 8);
   return (digits & 0xff) * 100 + (digits >> 16 & 0xff);

@@ -1,0 +1,197 @@
+"""Kernels of CUDA C++ that run on the CPU.
+
+    kernel = EmulatedKernel(source, "octet_conv_0123")
+    kernel.launch((4, 1, 1), (128, 1, 1), 0, [data, weights, output])
+
+`source` is what NVRTC gets. Checked builds (the default) see every access of memory: races between threads or blocks,
+what lies outside the operands, misaligned vectors, undefined behaviour of C++ all end the launch with a `DeviceFault`.
+Unchecked builds are fast, for whole models. Builds are kept in ~/.cache/octet-tests by what they are made of.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.support.cuda.errors import DeviceFault, UnknownDeviceCode
+from tests.support.cuda.translate import translate
+
+_HERE = Path(__file__).parent
+_KEPT = Path.home() / ".cache" / "octet-tests" / "cuda"
+_GXX = "g++"
+_LANGUAGE = ("-x", "c++", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti")
+# What the device does: no contraction (NVRTC's -fmad=false), accesses of any type (kernels read bytes as words).
+_SEMANTICS = ("-ffp-contract=off", "-fno-strict-aliasing", "-fno-gnu-unique", "-fno-threadsafe-statics", "-w")
+_CHECKS = (
+    "-fsanitize=thread",  # its calls, not its runtime: sanitizers.cpp
+    "-fsanitize=undefined",
+    "-fsanitize=float-cast-overflow",
+    "-fno-sanitize=vptr",
+    "-fno-sanitize-recover=all",
+    "--param=tsan-instrument-func-entry-exit=0",
+)
+_ALIGNMENT = 64  # of operands, and not more: what a plan's offsets promise
+_GUARD_BYTES = 4096
+_GUARD = 0xCB
+
+
+def build(source: str, architecture: str = "sm_80", checked: bool = True) -> Path:
+    """The shared object, with `octet_emulated_launch`, of what NVRTC would compile for `architecture`.
+
+    Raises:
+        UnknownDeviceCode: the source is no C++, or has something that the emulation does not know.
+    """
+    flags = (*_LANGUAGE, *_SEMANTICS, "-O1", "-g1", *(_CHECKS if checked else ()))
+    runtime = _runtime()
+    made_of = (source, architecture, *flags, runtime.name, *(path.read_text() for path in _headers()))
+    library = _KEPT / f"kernel-{_digest(made_of)}.so"
+    if not library.exists():
+        translated = translate(_preprocess(source, architecture))
+        checks = f'extern "C" const bool octet_emulated_checked = {"true" if checked else "false"};\n'
+        text = f'#include "device.hpp"\n{checks}# 1 "kernel.cu"\n{translated}'
+        _make(library, text, [*flags, f"-I{_HERE}"], link=("-shared", "-Wl,-z,defs", str(runtime), "-lm"))
+    return library
+
+
+class EmulatedKernel:
+    """The function `symbol` of `source`, compiled for the CPU.
+
+    Raises:
+        UnknownDeviceCode: as `build`.
+    """
+
+    def __init__(self, source: str, symbol: str, *, architecture: str = "sm_80", sanitize: bool = True) -> None:
+        self._symbol = symbol
+        self._path = build(source, architecture, sanitize)
+        self._library = ctypes.CDLL(str(self._path))
+        self._library.octet_emulated_schedule.argtypes = [ctypes.c_uint64]
+        self._library.octet_emulated_region.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+
+    def launch(
+        self,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared_bytes: int,
+        operands: Sequence[NDArray[Any]],
+        *,
+        seed: int = 0,
+    ) -> None:
+        """Runs the kernel on copies of `operands`, and copies them back; `seed` permutes blocks and threads.
+
+        Raises:
+            DeviceFault: a race, a divergence, an access outside the operands, …: `operands` are as before.
+        """
+        guarded = [_Guarded(operand) for operand in operands]
+        pointers = (ctypes.c_void_p * len(guarded))(*(each.address for each in guarded))
+        problem = ctypes.create_string_buffer(4096)
+        sizes = [(ctypes.c_uint32 * 3)(*size) for size in (grid, block)]
+        self._library.octet_emulated_schedule(seed)
+        self._library.octet_emulated_forget_regions()
+        for number, each in enumerate(guarded):
+            self._library.octet_emulated_region(each.address, each.bytes, f"operand {number}".encode())
+        launched = self._library.octet_emulated_launch(
+            self._symbol.encode(), *sizes, ctypes.c_uint32(shared_bytes), pointers, problem, len(problem)
+        )
+        if launched:
+            raise DeviceFault(f"{self._symbol}: {self._with_lines(problem.value.decode())}")
+        for number, each in enumerate(guarded):
+            if not each.intact():
+                raise DeviceFault(f"{self._symbol}: operand {number} is written outside its bytes")
+        for operand, each in zip(operands, guarded, strict=True):
+            operand[...] = each.value
+
+    def _with_lines(self, problem: str) -> str:
+        """Offsets in the library (`@0x12a0`) as functions and lines of the source."""
+
+        def line(match: re.Match[str]) -> str:
+            # The call's return address: the access itself is one byte before.
+            command = ["addr2line", "-Cfpie", str(self._path), hex(int(match[1], 16) - 1)]
+            said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            return f"({' '.join(said.split())})"
+
+        return re.sub(r"@(0x[0-9a-f]+)", line, problem)
+
+
+class _Guarded:
+    """A copy of an operand, between bytes that nobody may write, aligned as a plan's offsets are and not better."""
+
+    def __init__(self, operand: NDArray[Any]) -> None:
+        self.bytes = operand.nbytes
+        self._room = np.full(self.bytes + 2 * _GUARD_BYTES + 2 * _ALIGNMENT, _GUARD, np.uint8)
+        start = _GUARD_BYTES + -(self._room.ctypes.data + _GUARD_BYTES) % (2 * _ALIGNMENT) + _ALIGNMENT
+        start -= 2 * _ALIGNMENT if start - 2 * _ALIGNMENT >= _GUARD_BYTES else 0
+        self._start, self.address = start, self._room.ctypes.data + start
+        self.value = self._room[start : start + self.bytes].view(operand.dtype).reshape(operand.shape)
+        self.value[...] = operand
+
+    def intact(self) -> bool:
+        behind = self._start + self.bytes
+        return bool((self._room[: self._start] == _GUARD).all() and (self._room[behind:] == _GUARD).all())
+
+
+def _headers() -> list[Path]:
+    return sorted(_HERE.glob("*.hpp"))
+
+
+def _preprocess(source: str, architecture: str) -> str:
+    """As NVRTC sees it: our headers' macros are not expanded yet, `__CUDA_ARCH__` and its kin are."""
+    capability = int(architecture.removeprefix("sm_").rstrip("a"))
+    defined = (f"-D__CUDA_ARCH__={10 * capability}", "-D__CUDACC__", "-D__CUDACC_RTC__", "-D__NVCC__")
+    command = [_GXX, "-E", "-x", "c++", "-std=c++17", "-undef", "-nostdinc", *defined, "-"]
+    done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UnknownDeviceCode(done.stderr)
+    return done.stdout
+
+
+@cache
+def _runtime() -> Path:
+    """The part that no kernel changes: fibers, warps, memory."""
+    sources = sorted(_HERE.glob("*.cpp"))
+    flags = (*_LANGUAGE, "-O2", "-Wall", "-Wextra", "-Werror")
+    texts = [path.read_text() for path in (*sources, *_headers())]
+    target = _KEPT / f"runtime-{_digest((*flags, *texts))}.o"
+    if not target.exists():
+        together = "".join(f'#include "{source.name}"\n' for source in sources)
+        _make(target, together, [*flags, f"-I{_HERE}"])
+    return target
+
+
+def _digest(parts: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join((_version(), *parts)).encode()).hexdigest()[:32]
+
+
+@cache
+def _version() -> str:
+    return subprocess.run([_GXX, "-dumpfullversion", "-dumpmachine"], capture_output=True, text=True, check=True).stdout
+
+
+def _make(target: Path, text: str, flags: Sequence[str], link: Sequence[str] = ()) -> None:
+    """An object, or what it is linked to; beside other processes that make the same: whole, or not there.
+
+    Linked by itself: given -fsanitize, g++ would add the runtimes of its sanitizers.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as directory:
+        source, compiled, made = (Path(directory) / name for name in ("kernel.cpp", "kernel.o", "linked"))
+        source.write_text(text)
+        _run([_GXX, *flags, "-c", str(source), "-o", str(compiled)])
+        if link:
+            _run([_GXX, str(compiled), *link, "-o", str(made)])
+        (made if link else compiled).replace(target)
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UnknownDeviceCode(f"g++ refuses the kernel:\n{done.stderr[:4000]}")
