@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.compiler.kernels.kernel import Kernel
+from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.kernels.layout import BIAS, NO_HALO, Halo, Image
 from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.simd.isa import Isa
@@ -20,6 +20,7 @@ from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.compiler.targets import codegen_target
 from service.core.target import Target, detect_host, parse_target
 from tests.support import emulated
+from tests.support.cuda.emulated import EmulatedKernel
 from tests.support.qnn_models import float32
 from tests.support.tile_data import permit_tiles
 
@@ -91,6 +92,8 @@ def read_back(image: Image, buffer: Array) -> Array:
 
 def built(isa: Isa, kernel: Kernel) -> Any:
     """The kernel as a function of its inputs, constants and output."""
+    if kernel.launch is not None:
+        return partial(_on_card, isa.name, kernel)
     if isa.name in emulated.CPUS:
         return partial(_emulated, isa.name, kernel)
     module = tvm.IRModule({"kernel": kernel.tensor_program.with_attr("global_symbol", "kernel")})
@@ -107,6 +110,15 @@ def _emulated(target: str, kernel: Kernel, *tensors: Any) -> None:
     written = emulated.call(target, kernel, [tensor.numpy() for tensor in tensors])
     for tensor, values in zip(tensors, written, strict=True):
         tensor.copyfrom(values)
+
+
+def _on_card(capability: str, kernel: Kernel, *operands: Any) -> None:
+    assert isinstance(kernel.function, DeviceFunction)
+    emulated_kernel = EmulatedKernel(kernel.function.source, "OCTET_KERNEL", architecture=capability)
+    arrays = [operand.numpy() for operand in operands]
+    launch = kernel.function.launch
+    emulated_kernel.launch(launch.grid, launch.block, launch.shared_bytes, arrays)
+    operands[-1].copyfrom(arrays[-1])
 
 
 def run(isa: Isa, kernel: Kernel, *inputs: Array, dtype: str = "uint8") -> Array:

@@ -1,0 +1,60 @@
+"""Convolutions and dense layers of cards equal the oracle of every mode, bit for bit: the source itself, emulated."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from service.compiler.kernels.cuda.cards import CARDS
+from service.compiler.kernels.cuda.conv import conv
+from service.compiler.kernels.cuda.tiles import CardTile, ranked
+from service.compiler.kernels.kernel import Declined
+from service.compiler.kernels.layer import Layer, Window
+from service.compiler.kernels.layout import Image
+from service.compiler.qnn.numerics import get_mode
+from service.core.numerics import MODES
+from tests.support.cuda.cards import as_isa
+from tests.support.layers import Case, convolution, dense
+
+# An example compiles a kernel, so a failing one is not shrunk.
+EXAMPLES = settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+SMALL = {
+    "sm_61": CardTile(32, 32, 4, 2, 2, 2, matrix=False),
+    "sm_75": CardTile(32, 32, 16, 16, 2, 2, matrix=True),
+    "sm_80": CardTile(64, 32, 32, 16, 2, 3, matrix=True),
+}
+capabilities = st.sampled_from(sorted(SMALL))
+
+
+def holds(capability: str, case: Case, tile: CardTile, groups: int = 1) -> None:
+    try:
+        kernel = conv(case.layer, case.weights, groups, case.bias, case.epilogue, tile)
+    except Declined:
+        assume(False)
+    case.check(as_isa(capability), kernel)
+
+
+@EXAMPLES
+@given(st.data(), st.sampled_from(MODES), capabilities)
+def test_convolution(data: st.DataObject, mode: str, capability: str) -> None:
+    holds(capability, convolution(data.draw, as_isa(capability), get_mode(mode)), SMALL[capability])
+
+
+@EXAMPLES
+@given(st.data(), st.sampled_from(MODES), capabilities)
+def test_dense(data: st.DataObject, mode: str, capability: str) -> None:
+    holds(capability, dense(data.draw, as_isa(capability), get_mode(mode)), SMALL[capability])
+
+
+@pytest.mark.parametrize("capability", sorted(CARDS))
+def test_any_tile_that_is_chosen_fits_the_card(capability: str) -> None:
+    card = CARDS[capability]
+    assert all(tile.threads <= 1024 for tile in ranked(card, *_large()))
+    assert all(tile.shared_bytes(_large()[1]) <= card.block_shared_bytes for tile in ranked(card, *_large()))
+
+
+def _large() -> tuple[Layer, int]:
+    """A layer of ResNet-50's, and its reads."""
+    source, destination = Image(64, 14, 14, 1024, 32), Image(64, 14, 14, 256, 32)
+    return Layer(source, destination, Window((1, 1))), 32
