@@ -45,18 +45,20 @@ _GUARD_BYTES = 4096
 _GUARD = 0xCB
 
 
-def build(source: str, architecture: str = "sm_80", checked: bool = True) -> Path:
+def build(source: str, symbol: str, architecture: str = "sm_80", checked: bool = True) -> Path:
     """The shared object, with `octet_emulated_launch`, of what NVRTC would compile for `architecture`.
+
+    The source may call its kernel `OCTET_KERNEL`, as ours do, for `symbol`.
 
     Raises:
         UnknownDeviceCode: the source is no C++, or has something that the emulation does not know.
     """
     flags = (*_LANGUAGE, *_SEMANTICS, "-O1", "-g1", *(_CHECKS if checked else ()))
     runtime = _runtime()
-    made_of = (source, architecture, *flags, runtime.name, *(path.read_text() for path in _headers()))
-    library = _KEPT / f"kernel-{_digest(made_of)}.so"
+    emulation = (path.read_text() for path in (*_headers(), *sorted(_HERE.glob("*.py"))))
+    library = _KEPT / f"kernel-{_digest((source, symbol, architecture, *flags, runtime.name, *emulation))}.so"
     if not library.exists():
-        translated = translate(_preprocess(source, architecture))
+        translated = translate(_preprocess(source, symbol, architecture))
         checks = f'extern "C" const bool octet_emulated_checked = {"true" if checked else "false"};\n'
         text = f'#include "device.hpp"\n{checks}# 1 "kernel.cu"\n{translated}'
         _make(library, text, [*flags, f"-I{_HERE}"], link=("-shared", "-Wl,-z,defs", str(runtime), "-lm"))
@@ -72,7 +74,7 @@ class EmulatedKernel:
 
     def __init__(self, source: str, symbol: str, *, architecture: str = "sm_80", sanitize: bool = True) -> None:
         self._symbol = symbol
-        self._path = build(source, architecture, sanitize)
+        self._path = build(source, symbol, architecture, sanitize)
         self._library = ctypes.CDLL(str(self._path))
         self._library.octet_emulated_schedule.argtypes = [ctypes.c_uint64]
         self._library.octet_emulated_region.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
@@ -115,9 +117,10 @@ class EmulatedKernel:
 
         def line(match: re.Match[str]) -> str:
             # The call's return address: the access itself is one byte before.
-            command = ["addr2line", "-Cfpie", str(self._path), hex(int(match[1], 16) - 1)]
+            command = ["addr2line", "-Cpsfie", str(self._path), hex(int(match[1], 16) - 1)]
             said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            return f"({' '.join(said.split())})"
+            frames = [re.sub(r" \(discriminator \d+\)| ?\(inlined by\) ", "", frame) for frame in said.splitlines()]
+            return f"({', from '.join(frames)})"
 
         return re.sub(r"@(0x[0-9a-f]+)", line, problem)
 
@@ -143,15 +146,16 @@ def _headers() -> list[Path]:
     return sorted(_HERE.glob("*.hpp"))
 
 
-def _preprocess(source: str, architecture: str) -> str:
+def _preprocess(source: str, symbol: str, architecture: str) -> str:
     """As NVRTC sees it: our headers' macros are not expanded yet, `__CUDA_ARCH__` and its kin are."""
     capability = int(architecture.removeprefix("sm_").rstrip("a"))
-    defined = (f"-D__CUDA_ARCH__={10 * capability}", "-D__CUDACC__", "-D__CUDACC_RTC__", "-D__NVCC__")
-    command = [_GXX, "-E", "-x", "c++", "-std=c++17", "-undef", "-nostdinc", *defined, "-"]
+    defined = {"OCTET_KERNEL": symbol, "__CUDA_ARCH__": 10 * capability, "__CUDACC__": 1, "__CUDACC_RTC__": 1}
+    options = [f"-D{name}={value}" for name, value in defined.items()]
+    command = [_GXX, "-E", "-x", "c++", "-std=c++17", "-undef", "-nostdinc", *options, "-"]
     done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UnknownDeviceCode(done.stderr)
-    return done.stdout
+    return done.stdout.replace('"<stdin>"', '"kernel.cu"')
 
 
 @cache
@@ -183,7 +187,7 @@ def _make(target: Path, text: str, flags: Sequence[str], link: Sequence[str] = (
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as directory:
-        source, compiled, made = (Path(directory) / name for name in ("kernel.cpp", "kernel.o", "linked"))
+        source, compiled, made = (Path(directory) / name for name in ("kernel.cu", "kernel.o", "linked"))
         source.write_text(text)
         _run([_GXX, *flags, "-c", str(source), "-o", str(compiled)])
         if link:
