@@ -7,6 +7,8 @@ from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.layout import Contiguous, Image
 
 BLOCK = 32  # channels that lie side by side: what one step of a product reads of a pixel
+_CHUNK = 16  # bytes that a thread stores at a time
+_BORDER_CHUNKS = 4  # that a thread fills
 _MOST_BYTES = 1 << 31
 
 
@@ -30,13 +32,14 @@ def border(image: Image) -> str:
     return f"octet::Border<{', '.join(map(str, (*sizes, image.image, image.plane, first)))}>"
 
 
-def border_chunks(image: Image) -> int:
-    """How many chunks of 16 bytes the halo of `image` has."""
+def border_blocks(image: Image, threads: int) -> int:
+    """How many blocks of so many threads fill the halo of `image`."""
     if isinstance(image, Contiguous):
         return 0
     top, left, bottom, right = image.halo.sides
     around = (image.height + top + bottom) * (image.width + left + right) - image.height * image.width
-    return image.batch * image.blocks * around * BLOCK // 16
+    chunks = image.batch * image.blocks * around * (BLOCK // _CHUNK)
+    return -(-chunks // (threads * _BORDER_CHUNKS))
 
 
 def check_sizes(*images: Image) -> None:

@@ -6,66 +6,10 @@
 // fetched `kStages` - 1 groups ahead of the products.
 #pragma once
 
-#include "addition.cuh"
-#include "image.cuh"
+#include "output.cuh"
 #include "tiles.cuh"
 
 namespace octet {
-
-// What goes to bytes: requantized, perhaps added to a residual, clamped; the border is filled with the zero point.
-// `parameters`: the zero point, the least and the largest byte; with a residual the bounds of the layer's own value, and
-// those of `Addition`. kCentred: results are less 128, not the zero point.
-template <class Requantize, bool kCentred, class Addition, class Destination, class Residual, int kPlane,
-          int kResidualPlane, int kBlocks, class Edge>
-struct ByteOutput {
-  using Element = u8;
-  using Border = Edge;
-  static constexpr bool kStaged = true;
-  Requantize requantize;
-  const u8* residual;
-  const i32* parameters;
-  u8* destination;
-
-  __device__ int residual_at(int pixel) const { return Addition::kIsAny ? Residual::at(pixel) : 0; }
-  __device__ u8 value(i32 sum, const typename Requantize::Channel& own, int channel, int residual_place) const {
-    i32 value = Requantize::apply(sum, own);
-    if (Addition::kIsAny) {
-      const int plane = min(channel / kBlock, kBlocks - 1) * kResidualPlane;
-      const i32 other = residual[residual_place + plane + channel % kBlock];
-      value = Addition::apply(clamped(value, parameters[3], parameters[4]), other, parameters + 5);
-    }
-    const i32 stored = clamped(value, -(1 << 15), (1 << 15) - 1) + (kCentred ? 128 : parameters[0]);
-    return static_cast<u8>(clamped(stored, parameters[1], parameters[2]));
-  }
-  __device__ void store(int pixel, int channel, uint4 chunk) const {
-    if (channel >= kBlocks * kBlock) return;
-    u8* to = destination + Destination::at(pixel) + channel / kBlock * kPlane + channel % kBlock;
-    *reinterpret_cast<uint4*>(to) = chunk;
-  }
-};
-
-struct NoAddition {
-  static constexpr bool kIsAny = false;
-  __device__ static i32 apply(i32 value, i32, const i32*) { return value; }
-};
-
-template <class Sum>
-struct WithAddition : Sum {
-  static constexpr bool kIsAny = true;
-};
-
-// What goes to a tensor as the model has it: int32, int16 or float32.
-template <class Type, class Requantize, class Destination, int kChannels>
-struct WideOutput {
-  using Element = Type;
-  static constexpr bool kStaged = false;
-  Requantize requantize;
-  Type* destination;
-
-  __device__ void store(int pixel, int channel, i32 sum, const typename Requantize::Channel& own) const {
-    if (channel < kChannels) destination[Destination::at(pixel) + channel] = Requantize::apply(sum, own);
-  }
-};
 
 // kPixels: of all images. kSteps: reads whose products are made between two barriers; each tile has a multiple of them.
 // kMostReads: of any tile. kUnaligned: whether reads begin at any byte.
@@ -181,7 +125,7 @@ __device__ inline void store_bytes(const typename Layer::Products& products, con
     const int row = number / kChunks, chunk = number % kChunks;
     if (first_pixel + row < Layer::kPixels) {
       const uint4 bytes = *reinterpret_cast<const uint4*>(memory + row * kLine + chunk * kChunk);
-      output.store(first_pixel + row, first_channel + chunk * kChunk, bytes);
+      output.store(output.at(first_pixel + row), first_channel + chunk * kChunk, bytes);
     }
   }
 }
@@ -197,7 +141,8 @@ __device__ inline void store_wide(const typename Layer::Products& products, cons
 #pragma unroll
     for (int row = 0; row < Products::kOwnRows; ++row) {
       const int pixel = first_pixel + products.row(row);
-      if (pixel < Layer::kPixels) output.store(pixel, channel, add(products.sum(row, column), bias[channel]), own);
+      const i32 sum = add(products.sum(row, column), bias[channel]);
+      if (pixel < Layer::kPixels) output.store(output.at(pixel), channel, sum, own);
     }
   }
 }
@@ -212,11 +157,10 @@ __device__ inline void convolve(const u8* source, const i8* weights, const i32* 
   extern __shared__ __align__(128) unsigned char shared[];
   const int tile = static_cast<int>(blockIdx.x), tiles = Layer::kRowTiles * column_tiles;
   const int thread = static_cast<int>(threadIdx.x);
-  if constexpr (Output::kStaged) {
+  if constexpr (Output::kBytes) {
     if (tile >= tiles) {
       const int threads = (static_cast<int>(gridDim.x) - tiles) * Layer::kThreads;
-      const u8 value = static_cast<u8>(output.parameters[0]);
-      Output::Border::fill(output.destination, value, (tile - tiles) * Layer::kThreads + thread, threads);
+      output.fill_border((tile - tiles) * Layer::kThreads + thread, threads);
       return;
     }
   }
@@ -230,7 +174,7 @@ __device__ inline void convolve(const u8* source, const i8* weights, const i32* 
   typename Layer::Products products;
   layer.reduce(products, reads / Layer::kSteps);
   const int pixel = row_tile * Layer::kRows, channel = column_tile * Layer::kColumns;
-  if constexpr (Output::kStaged) {
+  if constexpr (Output::kBytes) {
     store_bytes<Layer>(products, bias, output, memory, pixel, channel);
   } else {
     store_wide<Layer>(products, bias, output, pixel, channel);

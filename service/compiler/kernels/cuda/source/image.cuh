@@ -13,7 +13,10 @@ template <int kHeight, int kWidth, int kImage, int kRow, int kColumn, int kFirst
 struct Places {
   __device__ static int at(int pixel) {
     const int image = pixel / (kHeight * kWidth), within = pixel % (kHeight * kWidth);
-    return kFirst + image * kImage + within / kWidth * kRow + within % kWidth * kColumn;
+    return at(image, within / kWidth, within % kWidth);
+  }
+  __device__ static int at(int image, int row, int column) {
+    return kFirst + image * kImage + row * kRow + column * kColumn;
   }
 };
 

@@ -1,0 +1,86 @@
+"""The outputs of accumulating layers, as the types of `source/output.cuh` and the arrays that they read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.compiler.kernels.cuda import images
+from service.compiler.kernels.cuda.epilogues import addition_code, requantization_code
+from service.compiler.kernels.cuda.text import TYPES
+from service.compiler.kernels.kernel import Array
+from service.compiler.kernels.layer import Layer
+from service.compiler.kernels.simd.epilogue import AnyEpilogue, Epilogue
+
+
+@dataclass(frozen=True)
+class OutputCode:
+    """What a kernel has for its output.
+
+    Attributes:
+        constants: the bias, then what else the code reads.
+        bias: the bias' name among the kernel's parameters.
+        statements: declarations of `Output`, and of `output` of that type.
+        residual: the declaration of the residual among the kernel's parameters, if there is one.
+        destination: that of the destination.
+        size_bytes: of the destination.
+    """
+
+    constants: tuple[Array, ...]
+    bias: str
+    statements: tuple[str, ...]
+    residual: tuple[str, ...]
+    destination: str
+    size_bytes: int
+
+
+def output_code(layer: Layer, bias: Array, epilogue: AnyEpilogue, filters: int, first: int) -> OutputCode:
+    """
+    Args:
+        bias: as `folded_bias` gives it.
+        epilogue: its arrays are filled up to whole blocks.
+        filters: that the kernel computes, whole tiles of them: arrays are filled up to as many.
+        first: how many constants the kernel has before these.
+
+    Raises:
+        Declined: the sources have no such formula.
+    """
+    requantization = requantization_code(epilogue.requantization)
+    constants = [_filled(array, filters) for array in (epilogue.requantization.started(bias), *requantization.arrays)]
+    names = [f"constant_{first + place}" for place in range(len(constants) + 1)]
+    made, destination = requantization.made_of(names[1:-1]), layer.destination
+    if isinstance(epilogue, Epilogue):
+        constants.append(epilogue.parameters)
+        type_ = _bytes_type(layer, epilogue, requantization.type)
+        given = [made, "residual" if layer.residual else "nullptr", names[-1], "destination"]
+    else:
+        arguments = (TYPES[epilogue.dtype], requantization.type, images.places(destination), destination.channels)
+        type_ = f"octet::WideOutput<{', '.join(map(str, arguments))}>"
+        given = [made, "destination"]
+    statements = (f"using Output = {type_};", f"const Output output{{{', '.join(given)}}};")
+    residual = ("const octet::u8* __restrict__ residual",) if layer.residual else ()
+    written = f"{TYPES[epilogue.dtype]}* __restrict__ destination"
+    size = destination.size_bytes * np.dtype(epilogue.dtype).itemsize
+    return OutputCode(tuple(constants), names[0], statements, residual, written, size)
+
+
+def _bytes_type(layer: Layer, epilogue: Epilogue, requantization: str) -> str:
+    destination, residual = layer.destination, layer.residual
+    arguments = (
+        requantization,
+        str(epilogue.requantization.centred).lower(),
+        addition_code(epilogue.addition),
+        images.places(destination),
+        images.places(residual or destination),
+        destination.plane,
+        residual.plane if residual else 0,
+        destination.blocks,
+        images.border(destination),
+    )
+    return f"octet::ByteOutput<{', '.join(map(str, arguments))}>"
+
+
+def _filled(values: Array, filters: int) -> Array:
+    """`values` up to whole tiles, by repeating the last; those further ones are never stored."""
+    return np.pad(values, (0, max(0, filters - len(values))), mode="edge")
