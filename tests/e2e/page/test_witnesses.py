@@ -64,4 +64,4 @@ def test_a_report_of_an_older_octet_is_told_apart(browser: Browser, served: Serv
     with visit(browser, served.url) as page:
         page.locator("#choose-older-1").click()
         expect_verdict(page, "queued", "unknown")
-        expect(page.locator("#witnesses .verdict")).to_contain_text("older Octet")
+        expect(page.locator("#witnesses .verdict")).to_contain_text("older version of Octet")
